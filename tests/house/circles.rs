@@ -1,16 +1,16 @@
-//! The files of a crate read from the ground up: none of them leads back to itself by what it names.
+//! No dependency cycles between the files of a crate.
 //!
-//! A file names another one by a path: `crate::a::B`, `super::b`, one that begins with a module of its own or with a
-//! name that it took in. Who names a thing by a file that hands it on names that file and the one where it comes from. A
-//! file is part of those above it (`a/b.rs` of `a.rs`): what it takes from them is no way back, nor is what they hand on
-//! of it.
+//! A file depends on another one if it names it by a path: `crate::a::B`, `super::b`, or a path that begins with one
+//! of its modules or imports. If it names a re-exported item, it depends on the file with the re-export and on the
+//! one with the definition. A file is a part of its parent module's file (`a/b.rs` of `a.rs`): what it uses from the
+//! parent, or what the parent re-exports, is not a dependency back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::paths::{Named, Path};
 use crate::sources::{none, sources};
 
-/// Circles that stay: (files, the one idea that they share).
+/// Allowed cycles: files, and the one idea that they share.
 const KEPT: &[(&[&str], &str)] = &[
     (
         &["engine/types/src/condition/asked.rs", "engine/types/src/logs/filter.rs", "engine/types/src/logs/written.rs"],
@@ -22,29 +22,29 @@ const KEPT: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Crates that have others still: how many files stand in them. The numbers go down only, and none is left.
+/// Crates with other cycles: how many files are in them. These numbers must only decrease, and are all zero by now.
 const OPEN: &[(&str, usize)] = &[];
 
-/// Who names whom, each with a path that does.
+/// Dependencies, each with a path that proves it.
 type Arrows = BTreeMap<Path, BTreeMap<Path, String>>;
 
-/// How often a name is followed through files that hand it on.
+/// How many re-exports of a name are followed.
 const HANDED_ON_MAX: usize = 8;
-/// Most files of a circle of which it is told who names whom.
+/// Largest cycle whose dependencies are listed in the message.
 const TOLD_MAX: usize = 20;
 
 struct File {
     path: String,
     named: Named,
-    /// What it calls things of its crate: each with its path from the root of the crate.
+    /// Imported names, each with its path from the crate root.
     imports: BTreeMap<String, Path>,
 }
 
-/// The files of a crate by their modules.
+/// The files of a crate by module.
 struct Files(BTreeMap<Path, File>);
 
 impl Files {
-    /// Reads files: paths and texts, in order of the paths.
+    /// Parses files, given as path and text in order of paths.
     fn new<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = BTreeMap::new();
         for (path, text) in files {
@@ -54,14 +54,15 @@ impl Files {
                 Some((of.name.clone()?, to))
             });
             let imports = imports.collect();
-            // A program beside a library is a crate of its own, and the library comes first.
+            // A binary next to a library is a crate of its own; the library comes first.
             all.entry(module).or_insert_with(|| File { path: path.to_owned(), named, imports });
         }
         assert!(all.contains_key(&Path::new()), "a crate without a root");
         Self(all)
     }
 
-    /// Modules that a path leads to from the root of the crate: the one that it names, and where that has it from.
+    /// The modules that a path leads to from the crate root: the one that it names, and the one that this re-exports
+    /// from.
     fn led_to(&self, mut path: Path) -> Vec<Path> {
         let mut led = Vec::new();
         while led.len() < HANDED_ON_MAX {
@@ -75,7 +76,7 @@ impl Files {
         led
     }
 
-    /// Modules that a file names, each with a path that does.
+    /// The modules that a file depends on, each with a path that proves it.
     fn named(&self, module: &[String]) -> BTreeMap<Path, String> {
         let file = &self.0[module];
         let rooted = |path: &[String]| from_root(module, &file.named.modules, path);
@@ -106,7 +107,7 @@ impl Files {
         &self.0[module].path
     }
 
-    /// A circle for people: its files, and who names whom unless they are many.
+    /// The message for a cycle: its files and, unless they are many, their dependencies.
     fn told(&self, circle: &[Path], arrows: &Arrows) -> String {
         let mut lines = vec![circle.iter().map(|module| self.path(module)).collect::<Vec<_>>().join(", ")];
         for module in circle.iter().filter(|_| circle.len() <= TOLD_MAX) {
@@ -118,7 +119,7 @@ impl Files {
     }
 }
 
-/// The module that a file is.
+/// The module of a file.
 fn module(path: &str) -> Path {
     match path.split_once("/src/").map(|(_, place)| place).expect("sources lie in `src`") {
         "lib.rs" | "main.rs" => Path::new(),
@@ -126,8 +127,8 @@ fn module(path: &str) -> Path {
     }
 }
 
-/// A path that stands in a module, from the root of the crate on; none: it leads out of the crate, or begins with a
-/// name that is none of the module's own files.
+/// Resolves a path in a module to one from the crate root. `None` if it leads out of the crate, or begins with a name
+/// that is not one of the module's files.
 fn from_root(module: &[String], own: &BTreeSet<String>, path: &[String]) -> Option<Path> {
     let is_way = |part: &&String| matches!(part.as_str(), "self" | "super");
     let (first, rest) = path.split_first()?;
@@ -143,7 +144,7 @@ fn from_root(module: &[String], own: &BTreeSet<String>, path: &[String]) -> Opti
     Some([&module[..above], &path[way..]].concat())
 }
 
-/// Groups of more than one, of which each leads to all others.
+/// Strongly connected components of more than one module.
 fn circles(arrows: &Arrows) -> Vec<Vec<Path>> {
     let numbers: BTreeMap<&Path, usize> = arrows.keys().enumerate().map(|(number, module)| (module, number)).collect();
     let leads: Vec<Vec<usize>> = arrows.values().map(|to| to.keys().map(|other| numbers[other]).collect()).collect();
@@ -159,7 +160,7 @@ fn circles(arrows: &Arrows) -> Vec<Vec<Path>> {
     let mut found = Vec::new();
     for (one, others) in reached.iter().enumerate() {
         let circle: Vec<usize> = others.iter().copied().filter(|other| reached[*other].contains(&one)).collect();
-        // It is told by its first.
+        // Reported once, for its first module.
         if circle.len() > 1 && circle[0] == one {
             found.push(circle.into_iter().map(|number| modules[number].clone()).collect());
         }
@@ -219,23 +220,23 @@ fn circles_of_files() {
     let root = ("lib.rs", "mod a; mod b; mod c; pub use a::A;");
     check(&[root, ("a.rs", "use crate::b::B;"), ("b.rs", "use super::a::A;")], &["a b"]);
     check(&[root, ("a.rs", "use crate::b::B;"), ("b.rs", "")], &[]);
-    // What is handed on by the root comes from a file.
+    // An item re-exported by the root is defined in a file.
     check(&[root, ("a.rs", "fn f() { crate::b::g() }"), ("b.rs", "use crate::A;")], &["a b"]);
     check(
         &[root, ("a.rs", "use super::{b, c};"), ("b.rs", "use crate::c;"), ("c.rs", "use crate::a as x; x::y();")],
         &["a b c"],
     );
-    // What a program beside the library names is of another crate.
+    // The names in a binary next to the library belong to another crate.
     check(&[root, ("a.rs", "use crate::b::B;"), ("b.rs", ""), ("main.rs", "mod b; use b::x;")], &[]);
-    // Tests, comments and texts name nothing.
+    // Tests, comments and strings do not count.
     let silent = "// crate::a::A\nconst A: &str = \"crate::a::A\";\n#[cfg(test)]\nmod tests { use crate::a::A; }";
     check(&[root, ("a.rs", "use crate::b::B;"), ("b.rs", silent)], &[]);
-    // A file below another one is part of it.
+    // A file below another one is a part of it.
     let above = ("a.rs", "mod d; mod e; pub(crate) use d::D; const ALL: &[X] = &[d::X, e::X]; struct A;");
     let (of_d, of_e) = (("a/d.rs", "use super::A;"), ("a/e.rs", "use crate::a::A;"));
     check(&[root, above, of_d, of_e], &[]);
     check(&[root, above, ("a/d.rs", "use super::e::E;"), ("a/e.rs", "use super::D;")], &["a/d a/e"]);
-    // Another file names both: that which hands a thing on, and that where it comes from.
+    // Another file depends on both: the one with the re-export, and the one with the definition.
     check(&[root, above, ("a/d.rs", ""), ("a/e.rs", "use crate::b::B;"), ("b.rs", "use crate::a::D;")], &["a a/e b"]);
     let handing = ("a.rs", "mod d; pub(crate) use d::D;");
     check(&[root, handing, ("a/d.rs", "use crate::b::B;"), ("b.rs", "use crate::a::D;")], &["a/d b"]);

@@ -1,5 +1,5 @@
-//! Dependencies: each stands once, in the root, with the reason behind it; one generation of the engine; licences and
-//! sources that may be used.
+//! Dependencies: each is declared once, in the root, with a reason; one generation of the engine's crates; only
+//! allowed licences and sources.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use cargo_metadata::{CargoOpt, MetadataCommand};
 
 use crate::sources::{files, none, read, root};
 
-/// Crates of which a second version would not fit the first.
+/// Crates that must not exist in two versions, since their types would be incompatible.
 const ONE_GENERATION: &[&str] =
     &["arrow", "arrow-array", "arrow-schema", "datafusion", "object_store", "parquet", "sqlx", "tokio"];
 
-/// Gives the lines of a section of a manifest, blank lines and comments aside.
+/// The lines of a section of a manifest, without blank lines and comments.
 fn section<'a>(manifest: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     let head = format!("[{name}]");
     let lines = manifest.lines().skip_while(move |l| l.trim() != head).skip(1);
@@ -38,7 +38,7 @@ fn every_dependency_says_what_for() {
 #[test]
 fn crates_name_no_versions() {
     let mut found = Vec::new();
-    // The crate of features pins what others resolve to; that is its purpose.
+    // The crate of features pins versions of indirect dependencies; that is its purpose.
     let manifests = files().into_iter().filter(|p| p.ends_with("/Cargo.toml") && p != "tests/features/Cargo.toml");
     for path in manifests {
         let manifest = read(&path);
@@ -62,7 +62,7 @@ fn crates_name_what_they_depend_on() {
         for name in ["dependencies", "dev-dependencies"] {
             let names = section(&manifest, name).filter_map(|line| line.split(['.', ' ', '=']).next());
             let silent = names.filter(|name| *name != "quiver-features").filter(|name| {
-                // Its library has another name than its package.
+                // Its library is named differently from its package.
                 let name = if *name == "md-5" { "md5".to_owned() } else { name.replace('-', "_") };
                 let is_word = |at: usize, text: &str| {
                     let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
@@ -109,14 +109,14 @@ fn lock_file() {
     none("second versions", &twice.map(|n| format!("{n} {:?}", versions[n])).collect::<Vec<_>>());
 }
 
-/// Gives the licences that `deny.toml` allows.
+/// The licences that `deny.toml` allows.
 fn allowed_licences() -> Vec<String> {
     let text = read("deny.toml");
     let list = text.split("allow = [").nth(1).and_then(|rest| rest.split(']').next()).expect("a list of licences");
     list.split(',').map(|l| l.trim().trim_matches('"').to_owned()).collect()
 }
 
-/// Says whether one of the choices of a licence expression is allowed; all of the terms joined by `AND` must be.
+/// Whether a licence expression is allowed: one of its alternatives must be, with all terms joined by `AND`.
 fn is_allowed(expression: &str, allowed: &[String]) -> bool {
     let plain = expression.replace(['(', ')'], "").replace('/', " OR ");
     plain.split(" AND ").all(|all| all.split(" OR ").any(|one| allowed.iter().any(|a| a == one.trim())))

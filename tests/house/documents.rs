@@ -1,4 +1,4 @@
-//! Generated documents: compared with what the registries give; `UPDATE=1` writes them anew.
+//! Generated documents: compared with what the registries yield; `UPDATE=1` rewrites them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use quiver_types::SystemClock;
 
 use crate::sources::root;
 
-/// Compares a document with what it should be, or writes it.
+/// Compares a document with the generated text, or writes it.
 fn document(path: &str, text: &str) {
     let file = root().join(path);
     if std::env::var_os("UPDATE").is_some() {
@@ -66,7 +66,8 @@ fn pipes_document() {
     document("docs/logsql-pipes.md", &out);
 }
 
-/// Texts of DataFusion's link to pages of its own: what is said there is left out, and names stay without their link.
+/// DataFusion's texts link to other pages of its documentation: sentences about these are left out, and links become
+/// plain names.
 fn without_links(text: &str) -> String {
     let sentences = text.split_inclusive(". ").filter(|sentence| !sentence.contains(".md#"));
     let mut out: String = sentences.collect();
@@ -80,13 +81,13 @@ fn without_links(text: &str) -> String {
     out.trim_end().to_owned()
 }
 
-/// A function of SQL: how it is called, what it gives.
+/// A table row for an SQL function: how it is called, what it returns.
 fn sql_row(out: &mut String, form: &str, gives: &str) {
     let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
     writeln!(out, "| `{}` | {} |", line(form), line(gives)).expect("a text");
 }
 
-/// The section of those that DataFusion brings along, by name.
+/// The section of DataFusion's functions, by name.
 fn sql_section(out: &mut String, title: &str, functions: Vec<(String, Vec<String>, Option<&Documentation>)>) {
     writeln!(out, "\n## {title}\n\n| Function | Gives |\n|---|---|").expect("a text");
     let mut functions = functions;
@@ -132,7 +133,7 @@ fn sql_functions_document() {
     document("docs/sql-functions.md", &out);
 }
 
-/// Gives name → (type, help, names of labels) out of exposition text.
+/// Parses exposition text: type, help and label names by metric.
 fn metrics(exposition: &str) -> BTreeMap<String, (String, String, Vec<String>)> {
     let mut found: BTreeMap<String, (String, String, Vec<String>)> = BTreeMap::new();
     for line in exposition.lines() {
@@ -143,7 +144,7 @@ fn metrics(exposition: &str) -> BTreeMap<String, (String, String, Vec<String>)> 
         } else if let Some((name, labels)) = line.split_once('{') {
             let labels = labels.split('}').next().unwrap_or_default();
             let names = labels.split(',').filter_map(|l| l.split_once('=')).map(|(n, _)| n.to_owned());
-            // The lines of a histogram have longer names than what they belong to.
+            // The lines of a histogram have a suffix after its name.
             let mut bases = ["_bucket", "_sum", "_count"].into_iter().filter_map(|end| name.strip_suffix(end));
             let base = bases.find(|base| found.get(*base).is_some_and(|f| f.0 == "histogram"));
             let names: Vec<String> = names.filter(|n| base.is_none() || n != "le").collect();

@@ -1,10 +1,10 @@
-//! The shape of files: modules, lengths, the comment on top, no `unwrap` in the product, nothing of one machine.
+//! The shape of files: modules, length, a header comment, no `unwrap` in the product, no paths of a single machine.
 
 use std::collections::BTreeSet;
 
 use crate::sources::{Source, files, none, read, root, sources};
 
-/// Longest Rust file, tests included. Past 500 one asks whether it holds two things.
+/// Longest Rust file, tests included. A file of more than 500 lines should be checked for two topics.
 const LINES_MAX: usize = 600;
 /// Longest readme: two screens.
 const README_LINES_MAX: usize = 120;
@@ -31,7 +31,7 @@ fn lengths() {
 
 #[test]
 fn files_say_what_they_are_for() {
-    // `tests.rs` beside a module says so by its name.
+    // `tests.rs` next to a module needs no header comment.
     let silent = |path: &str, text: &str| !text.starts_with("//! ") && !path.ends_with("/tests.rs");
     let without = sources().into_iter().filter(|s| silent(&s.path, &s.text)).map(|s| s.path);
     none("files without a comment on top", &without.collect::<Vec<_>>());
@@ -48,8 +48,7 @@ fn no_unwrap_in_the_product() {
     none("`unwrap`; write `expect` with the reason why it holds", &found);
 }
 
-/// Each file must be a module of the one above it.
-/// Files that a source names by `#[path]`.
+/// Each file must be a module of its parent. Files that a source names by `#[path]`.
 fn read_by_path(source: &Source) -> Vec<String> {
     let folder = source.path.rsplit_once('/').map_or("", |(folder, _)| folder);
     let named = source.text.lines().filter_map(|l| l.trim().strip_prefix("#[path = \"")?.strip_suffix("\"]"));
@@ -71,7 +70,7 @@ fn read_by_path(source: &Source) -> Vec<String> {
 fn no_dead_files() {
     let all = sources();
     let known: BTreeSet<&str> = all.iter().map(|s| s.path.as_str()).collect();
-    // What is read by its path has its modules beside itself.
+    // The submodules of a file included by path are next to it.
     let by_path: BTreeSet<String> = all.iter().flat_map(read_by_path).collect();
     let mut dead = Vec::new();
     for source in &all {
@@ -100,7 +99,7 @@ fn no_dead_files() {
 
 #[test]
 fn nothing_of_one_machine() {
-    // Written in pieces, so that this file does not hold what it looks for.
+    // Composed, so that this file does not contain what it searches for.
     let home = |name: &str| format!("/{name}/");
     let paths = [home("root"), home("work"), home("home"), home("Users")];
     let mut found = Vec::new();
@@ -115,7 +114,7 @@ fn nothing_of_one_machine() {
     none("paths of one machine", &found);
 }
 
-/// Says whether a path begins with `folder` in a line: not where it goes on from another one (`src/work/…`).
+/// Whether a path in a line begins with `folder`, and does not merely continue with it (`src/work/…`).
 fn begins_a_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();

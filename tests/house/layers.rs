@@ -1,5 +1,5 @@
-//! Who may depend on whom (ARCHITECTURE.md, Layers): a crate uses what stands in lower layers, never its own layer, and
-//! some know nothing of DataFusion, tokio or each other.
+//! Allowed dependencies between crates (ARCHITECTURE.md, Layers): a crate uses only lower layers, and some must not
+//! know DataFusion, tokio or each other.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
 use crate::sources::{none, root};
 
-/// Layers from the lowest up.
+/// Layers, the lowest one first.
 const LAYERS: &[&[&str]] = &[
     &["quiver-types", "quiver-database", "quiver-testpg"],
     &["quiver-yaml"],
@@ -18,12 +18,12 @@ const LAYERS: &[&[&str]] = &[
     &["quiver-tests", "quiver-benches"],
 ];
 
-/// No layer: it holds features of third-party crates.
+/// Not in any layer: it only selects features of third-party crates.
 const FEATURES: &str = "quiver-features";
 
 const LANGUAGES: &[&str] = &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-sql", "quiver-olap"];
 
-/// What crates must not use although layers would allow it: (crates, dependency, why).
+/// Dependencies that are forbidden although layers would allow them: crates, dependency, reason.
 const FORBIDDEN: &[(&[&str], &str, &str)] = &[
     (&["quiver-types"], "datafusion", "types knows no engine"),
     (&["quiver-types"], "tokio", "types does no I/O"),
@@ -50,7 +50,7 @@ fn packages() -> BTreeMap<String, Package> {
     metadata.packages.into_iter().map(|p| (p.name.to_string(), p)).collect()
 }
 
-/// Names of a package's dependencies; tests may use more than the code, so those of tests are left out.
+/// A package's dependencies, without those of tests, which may use more.
 fn uses(package: &Package) -> impl Iterator<Item = &str> {
     package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development).map(|d| d.name.as_str())
 }

@@ -1,18 +1,18 @@
-//! `ARCHITECTURE.md` and `docs/internals` are a map: what they name as files, folders and modules is there.
+//! `ARCHITECTURE.md` and `docs/internals` are a map: the files, directories and modules that they name must exist.
 
 use std::collections::BTreeSet;
 
 use crate::sources::{files, none, read};
 
-/// Names of this form that are no places in the repository: (name, what it is).
+/// Names that look like paths and are not in the repository: name, meaning.
 const OTHERS: &[(&str, &str)] = &[("text/template", "a package of Go"), ("wal/held", "a folder of a data directory")];
 
-/// Gives a path as the map writes it: `engine/query/tables/logs`.
+/// A path as the map writes it: `engine/query/tables/logs`.
 fn shown(path: &str) -> String {
     path.replace("/src/", "/").trim_end_matches(".rs").to_owned()
 }
 
-/// Files and folders as the map writes them, each also without what stands before it: `tables/logs`.
+/// Files and directories as the map writes them, also without leading parts: `tables/logs`.
 fn places() -> BTreeSet<String> {
     let mut places = BTreeSet::new();
     for file in files() {
@@ -27,7 +27,7 @@ fn places() -> BTreeSet<String> {
     places
 }
 
-/// Says whether a text between back quotes is a path.
+/// Whether a text in backquotes is a path.
 fn is_path(text: &str) -> bool {
     let of = |more: &'static str| move |c: char| c.is_ascii_lowercase() || c == '_' || more.contains(c);
     let mut parts = text.split('/');
@@ -36,7 +36,7 @@ fn is_path(text: &str) -> bool {
     first && others.peek().is_some() && others.all(|fits| fits)
 }
 
-/// Gives what a path with choices stands for: `a/{b,c}` is `a/b` and `a/c`.
+/// Expands the alternatives of a path: `a/{b,c}` is `a/b` and `a/c`.
 fn written_out(path: &str) -> Vec<String> {
     match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
         Some((before, (choices, behind))) => choices.split(',').map(|one| format!("{before}{one}{behind}")).collect(),

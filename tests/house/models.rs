@@ -1,5 +1,6 @@
-//! Built-in models of analytics have the members of the catalogue: `models.csv` holds model, kind, name, type, part of the key
-//! and stage of each, as the design has them. What a model that exists lacks stands in [`LEFT_OUT`], with the reason.
+//! Built-in analytics models have the members of the catalogue: `models.csv` lists model, kind, name, type, part of
+//! the key, and stage of each, as designed. Members still missing in an existing model are in [`LEFT_OUT`], with the
+//! reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use quiver_olap::model::{DimensionType, MeasureType, Model};
 
 use crate::sources::{files, none, read, root};
 
-/// Members that a model has not yet: whose, which, why.
+/// Missing members: model, members, reason.
 const LEFT_OUT: &[(&str, &[&str], &str)] = &[];
 
 fn built_in() -> Vec<String> {
@@ -62,7 +63,7 @@ fn measure_type(ty: MeasureType) -> &'static str {
     MeasureType::ALL[ty as usize].1
 }
 
-/// What is wrong with a member that the catalogue has.
+/// What is wrong with a member of the catalogue, if anything.
 fn fault(model: &Model, row: &Row) -> Option<String> {
     let name = &row.member;
     let found = match row.kind.as_str() {
@@ -71,7 +72,7 @@ fn fault(model: &Model, row: &Row) -> Option<String> {
         _ => model.segment(name).map(|s| ("boolean", s.common.public, false)),
     };
     let Some((ty, public, is_key)) = found else { return Some(format!("there is no {} `{name}`", row.kind)) };
-    // A bucket is part of a key only while a query has buckets.
+    // A bucket is a part of the key only in queries with buckets.
     let in_key = !row.key.is_empty() && row.key != "bucket";
     if ty != row.ty {
         return Some(format!("`{name}` is a `{ty}`, not a `{}`", row.ty));
@@ -79,7 +80,7 @@ fn fault(model: &Model, row: &Row) -> Option<String> {
     if public == Some(false) {
         return Some(format!("`{name}` is hidden"));
     }
-    // Models may have hidden keys where the catalogue names none.
+    // Models may have hidden keys that the catalogue does not list.
     (is_key != in_key && row.kind == "dimension").then(|| format!("`{name}`: part of the key is {is_key}"))
 }
 
@@ -112,7 +113,7 @@ fn models_have_the_members_of_the_catalogue() {
     none("members that differ from the catalogue", &found);
 }
 
-/// Models that are not there: whose rows no query can give yet.
+/// Missing models, whose rows no query can return yet.
 const MISSING: &[(&str, &str)] = &[];
 
 #[test]

@@ -1,4 +1,4 @@
-//! What documents name must be there: files that they link to, settings, variables of the environment, headings.
+//! Names in documents must exist: linked files, settings, environment variables, headings.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,18 +7,18 @@ use quiver::settings::{DOCS, SECTIONS};
 
 use crate::sources::{files, none, read, root};
 
-/// Documents, and files that are shipped beside the binary.
+/// Documents, and files shipped with the binary.
 fn documents() -> impl Iterator<Item = String> {
     files().into_iter().filter(|path| path.ends_with(".md") || path.starts_with("packaging/"))
 }
 
-/// The heading's name in links: lower case, blanks as hyphens, other signs left out.
+/// The anchor of a heading: lower case, hyphens for blanks, without other punctuation.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().to_lowercase().replace(' ', "-");
     kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
 }
 
-/// Links of a document, with their line: `](target)`, those to other sites aside.
+/// The links `](target)` of a document with their lines, except for those to other sites.
 fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().flat_map(|(n, line)| {
         let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
@@ -68,7 +68,7 @@ fn settings_that_are_named_exist() {
     for path in documents() {
         let text = read(&path);
         for (n, line) in text.lines().enumerate() {
-            // `section.key` between back quotes, perhaps with a value behind it.
+            // `section.key` in backquotes, possibly followed by a value.
             let quoted = line.split('`').skip(1).step_by(2).filter_map(|q| q.split([' ', '=']).next());
             let named = quoted.filter_map(|q| {
                 let (section, key) = q.split_once('.')?;

@@ -1,10 +1,10 @@
-//! Operators of our own: `operators.txt` says of each what DataFusion lacks for it.
+//! Custom operators: `operators.txt` says for each one what DataFusion lacks.
 
 use std::collections::BTreeSet;
 
 use crate::sources::{none, read, sources};
 
-/// Where operators are defined.
+/// Files that may define operators.
 pub(crate) const PLACES: &[&str] = &[
     "engine/promql/src/nodes",
     "engine/logsql/src/ops",
@@ -28,14 +28,14 @@ pub(crate) const PLACES: &[&str] = &[
     "engine/store/src/spans/tags.rs",
 ];
 
-/// What makes a type a node.
+/// Traits that make a type an operator.
 const MADE: &[&str] = &["ExecutionPlan for ", "Operator for ", "UserDefinedLogicalNodeCore for "];
 
-/// Texts within the function that gives an operator its name.
+/// Strings within the function that returns an operator's name.
 fn names(code: &str) -> impl Iterator<Item = &str> {
     let bodies = code.split("fn name(&self) -> &'static str {").skip(1);
     let bodies = bodies.filter_map(|rest| rest.split("\n    }").next());
-    // Rules that make nodes stand beside them; their names are of another form.
+    // Optimizer rules are next to their operators; their names have another form.
     let is_node = |name: &&str| name.starts_with(|c: char| c.is_ascii_uppercase());
     bodies.flat_map(|body| body.split('"').skip(1).step_by(2)).filter(is_node)
 }
@@ -57,8 +57,8 @@ fn each_operator_says_what_datafusion_lacks() {
     let unlisted = found.difference(&listed).map(|name| format!("`{name}` has no reason in operators.txt"));
     let gone = listed.difference(&found).map(|name| format!("`{name}` is no operator any more"));
     none("operators and their reasons differ", &unlisted.chain(gone).collect::<Vec<_>>());
-    // Nodes are made in these places alone, those that run and those that only stand in plans. The frame of LogsQL's steps
-    // has their names.
+    // Only these files may create operators, both physical and logical ones. The frame of LogsQL's steps contains
+    // their names.
     let frames = ["engine/logsql/src/nodes.rs"];
     let elsewhere = sources.iter().filter(|s| !PLACES.iter().any(|place| s.path.starts_with(place)));
     let elsewhere = elsewhere.filter(|source| !frames.contains(&source.path.as_str()));

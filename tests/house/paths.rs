@@ -1,37 +1,37 @@
-//! Paths that a Rust file names, read off its words: those of its `use` lines and those within its code. What is there
-//! for tests alone does not count.
+//! Paths that a Rust file names, found in its tokens: in `use` declarations and in code. Code for tests does not
+//! count.
 
 use std::collections::BTreeSet;
 
-/// A path as its parts: `crate::logs::Filter`.
+/// A path by segments: `crate::logs::Filter`.
 pub(crate) type Path = Vec<String>;
 
-/// One name of a `use` line.
+/// A name imported by `use`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Use {
     pub(crate) path: Path,
-    /// What the file calls it; none: all names of a place, or those of a module that stands within the file.
+    /// Its name in the file; `None` for a glob import, or for an import into an inline module.
     pub(crate) name: Option<String>,
-    /// Whether it is handed on to other files.
+    /// Whether it is re-exported.
     pub(crate) is_handed_on: bool,
 }
 
-/// What a file names.
+/// The names in a file.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     pub(crate) uses: Vec<Use>,
-    /// Paths within its code.
+    /// Paths in its code.
     pub(crate) paths: BTreeSet<Path>,
-    /// Its modules that are files of their own.
+    /// Its submodules in files of their own.
     pub(crate) modules: BTreeSet<String>,
 }
 
 impl Named {
-    /// Reads what the text of a file names.
+    /// Finds the names in the text of a file.
     pub(crate) fn of(text: &str) -> Self {
         let words = without_tests(&words(text));
         let (mut named, mut at) = (Self::default(), 0);
-        // How deep the code lies in braces, and where modules within the file began.
+        // The depth of braces, and where inline modules began.
         let (mut depth, mut inner) = (0_usize, Vec::new());
         while let Some(word) = words.get(at) {
             let second = words.get(at + 2).copied().unwrap_or_default();
@@ -47,7 +47,7 @@ impl Named {
                     }
                     1
                 }
-                // Its brace comes next.
+                // Its brace is the next token.
                 "mod" if second == "{" => {
                     inner.push(depth);
                     2
@@ -56,7 +56,7 @@ impl Named {
                     named.modules.insert(words[at + 1].to_owned());
                     3
                 }
-                // `use<'a>` says what a type captures.
+                // `use<'a>` lists the lifetimes that a type captures.
                 "use" if words.get(at + 1) != Some(&"<") => {
                     let is_handed_on = at > 0 && matches!(words[at - 1], "pub" | ")");
                     let length = tree(&words[at + 1..], &[], &mut |path, name| {
@@ -80,7 +80,7 @@ impl Named {
     }
 }
 
-/// A path as the file sees it: what a module within the file has above itself is the file.
+/// A path relative to the file: `super` in an inline module is the file itself.
 fn seen(mut path: Path, is_inner: bool) -> Path {
     if is_inner && path[0] == "super" {
         "self".clone_into(&mut path[0]);
@@ -88,8 +88,7 @@ fn seen(mut path: Path, is_inner: bool) -> Path {
     path
 }
 
-/// Reads a tree of `use` behind a prefix: `take` gets each path and the name that it has from there on. Gives how many
-/// words the tree has.
+/// Parses a tree of `use` after a prefix: `take` gets each path and the imported name. Returns the number of tokens.
 fn tree(words: &[&str], prefix: &[String], take: &mut dyn FnMut(Path, Option<String>)) -> usize {
     let (mut path, mut name, mut at) = (prefix.to_vec(), None, 0);
     loop {
@@ -127,7 +126,7 @@ fn tree(words: &[&str], prefix: &[String], take: &mut dyn FnMut(Path, Option<Str
     at
 }
 
-/// The path that words begin with; a single name is one, too.
+/// The path at the beginning of the tokens; a single name counts, too.
 fn path_at(words: &[&str]) -> Path {
     let more = words[1..].chunks_exact(2).take_while(|pair| pair[0] == "::" && is_name(pair[1]));
     std::iter::once(words[0]).chain(more.map(|pair| pair[1])).map(str::to_owned).collect()
@@ -137,10 +136,10 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// What stands before an item that is there for tests.
+/// The tokens before an item that is only for tests.
 const OF_TESTS: [&str; 7] = ["#", "[", "cfg", "(", "test", ")", "]"];
 
-/// Leaves out items that are there for tests.
+/// Removes items that are only for tests.
 fn without_tests<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let (mut kept, mut rest) = (Vec::with_capacity(words.len()), words);
     while let Some(word) = rest.first() {
@@ -155,7 +154,7 @@ fn without_tests<'a>(words: &[&'a str]) -> Vec<&'a str> {
     kept
 }
 
-/// How many words an item has: it ends with its body, or with a semicolon.
+/// The number of tokens of an item, which ends with its body or a semicolon.
 fn item(words: &[&str]) -> usize {
     let mut depth = 0_usize;
     for (at, word) in words.iter().enumerate() {
@@ -174,7 +173,7 @@ fn item(words: &[&str]) -> usize {
     words.len()
 }
 
-/// The words and signs of a text, without comments and without texts and letters of the code.
+/// The tokens of a text, without comments and literals.
 fn words(text: &str) -> Vec<&str> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let (mut words, mut rest) = (Vec::new(), text);
@@ -201,7 +200,7 @@ fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// How long the text or letter is that code begins with.
+/// The length of the string or character literal at the beginning of code.
 fn literal(code: &str) -> Option<usize> {
     let body = code.strip_prefix('b').unwrap_or(code);
     if let Some(raw) = body.strip_prefix('r') {

@@ -1,12 +1,12 @@
-//! A plan is data (ARCHITECTURE.md, P4): nodes keep nothing between runs, and what the parts of a run share is handed
-//! to them with the task (`types::RunShared`).
+//! A plan is data (ARCHITECTURE.md, P4): operators keep no state between runs, and what the parts of a run share is
+//! passed to them with the task (`types::RunShared`).
 
 use std::collections::BTreeSet;
 
 use crate::operators::PLACES;
 use crate::sources::{Source, none, sources};
 
-/// What keeps something from one call to the next, and closures that somebody else made.
+/// Types that keep state between calls, and closures from elsewhere.
 const KEEPERS: &[&str] = &[
     "Mutex<",
     "RwLock<",
@@ -20,7 +20,7 @@ const KEEPERS: &[&str] = &[
     "CancellationToken",
 ];
 
-/// Lines that hold one although no plan keeps it: (part of the line, why).
+/// Lines that contain one although no plan keeps it: part of the line, reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("spent: Arc<AtomicU64>", "the time of one stream"),
     ("below: Arc<AtomicU64>", "the time of one stream"),
@@ -51,11 +51,11 @@ fn nodes_of_plans_keep_nothing() {
 struct Definition<'a> {
     path: &'a str,
     name: &'a str,
-    /// Its lines without comments, the name aside.
+    /// Its lines without comments and without its name.
     fields: String,
 }
 
-/// The structs and enums of the product that a file defines.
+/// The structs and enums of the product in a file.
 fn definitions(source: &Source) -> Vec<Definition<'_>> {
     let lines: Vec<&str> = source.code().map(|(_, line)| line).collect();
     let begins = |line: &str| {
@@ -66,7 +66,7 @@ fn definitions(source: &Source) -> Vec<Definition<'_>> {
     let defined = at.filter_map(|at| {
         let (_, rest) = lines[at].split_once("struct ").or_else(|| lines[at].split_once("enum "))?;
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        // What is longer than its line ends with a line that is not indented.
+        // A definition of several lines ends with a line that is not indented.
         let whole = rest.ends_with([';', '}']);
         let more = lines[at + 1..].iter().take_while(|line| !whole && (line.is_empty() || line.starts_with(' ')));
         let more = more.filter(|line| !line.trim_start().starts_with("//")).copied();
@@ -76,7 +76,7 @@ fn definitions(source: &Source) -> Vec<Definition<'_>> {
     defined.collect()
 }
 
-/// What stands in plans: tables, then nodes, steps of LogsQL, functions.
+/// What plans consist of: tables, operators, steps of LogsQL, functions.
 const IN_PLANS: [&str; 10] = [
     "TableProvider for ",
     "ScanSource for ",
@@ -90,7 +90,7 @@ const IN_PLANS: [&str; 10] = [
     "UDFImpl for ",
 ];
 
-/// What a file implements some traits for.
+/// The types for which a file implements one of some traits.
 fn implements<'a>(source: &'a Source, traits: &'a [&str]) -> impl Iterator<Item = &'a str> {
     let lines = source.code().map(|(_, line)| line).filter(|line| line.starts_with("impl"));
     lines.filter_map(|line| {
@@ -99,7 +99,7 @@ fn implements<'a>(source: &'a Source, traits: &'a [&str]) -> impl Iterator<Item 
     })
 }
 
-/// Definitions that a name means in a file: those of the file, else those of its crate, else those of any that it may use.
+/// Definitions that a name may refer to in a file: those of the file, else of its crate, else of all that it may use.
 fn meant<'a>(all: &'a [Definition<'a>], path: &str, name: &str) -> Vec<&'a Definition<'a>> {
     let may_use = |other: &str| !(path.starts_with("engine/") && other.starts_with("server/"));
     let named: Vec<&'a Definition<'a>> = all.iter().filter(|d| d.name == name && may_use(d.path)).collect();
@@ -109,8 +109,7 @@ fn meant<'a>(all: &'a [Definition<'a>], path: &str, name: &str) -> Vec<&'a Defin
     [own, near, named].into_iter().find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// A definition and what it holds: what stands in its file to the last, of other files what they define, without what
-/// that holds in turn.
+/// A definition and what it contains: recursively within its file, and one level deep in other files.
 fn held<'a>(all: &'a [Definition<'a>], node: &'a Definition<'a>) -> Vec<&'a Definition<'a>> {
     let (mut found, mut at) = (vec![node], 0);
     while let Some(&holder) = found.get(at) {
@@ -129,7 +128,7 @@ fn held<'a>(all: &'a [Definition<'a>], node: &'a Definition<'a>) -> Vec<&'a Defi
     found
 }
 
-/// Nodes that implement some traits, and how many there are.
+/// Operators that implement some traits, and their number.
 fn nodes<'a>(sources: &[Source], all: &'a [Definition<'a>], traits: &[&str]) -> Vec<&'a Definition<'a>> {
     let of = |source: &Source| {
         implements(source, traits).flat_map(|name| meant(all, &source.path, name)).collect::<Vec<_>>()
@@ -137,7 +136,7 @@ fn nodes<'a>(sources: &[Source], all: &'a [Definition<'a>], traits: &[&str]) -> 
     sources.iter().flat_map(of).collect()
 }
 
-/// What keeps something and is held by a scan all the same: (name, why).
+/// Types with state that scans contain all the same: name, reason.
 const OF_THE_STORE: &[(&str, &str)] =
     &[("LiveRollup", "counts of live spans, which any scan of their store goes on with")];
 
@@ -175,7 +174,7 @@ fn nodes_count_for_the_run_that_they_are_in() {
     none("nodes keep counters, which come with the task of a run", &found.into_iter().collect::<Vec<_>>());
 }
 
-/// Files whose nodes meet while a plan runs: (path, why that is no partial result).
+/// Files whose operators share state while a plan runs: path, and why that is not a partial result.
 const MEETS: &[(&str, &str)] = &[
     ("engine/store/src/logs/planned.rs", "the partitions of a scan take blocks from one queue, each block once"),
     ("engine/store/src/scan/planned.rs", "the pages of a part are counted once, whichever partition reads it first"),
@@ -187,7 +186,7 @@ fn partial_results_travel_as_batches() {
     none("nodes hand something to each other beside their batches", &outside(&["of_node("], MEETS));
 }
 
-/// Files of the product that may see everything of a domain: (path, why).
+/// Files of the product that may use full access to a domain: path, reason.
 const SEES_ALL: &[(&str, &str)] = &[
     ("server/api/src/state.rs", "while access control is off"),
     ("server/api/src/traces_compat/jaeger.rs", "decodes what the caller sent; nothing is stored or read"),
@@ -209,7 +208,7 @@ const SEES_ALL: &[(&str, &str)] = &[
     ("engine/olap/src/rollup/buckets.rs", "asks whether the operator has a table of a name, not for rows"),
 ];
 
-/// Files of the product that begin queries: (path, why).
+/// Files of the product that begin queries: path, reason.
 const BEGINS: &[(&str, &str)] = &[
     ("server/api/src/state.rs", "the one door of requests"),
     ("server/quiver/src/alerting/engine.rs", "rules, with the rights of their owner"),
@@ -220,7 +219,7 @@ const BEGINS: &[(&str, &str)] = &[
     ("server/quiver/src/warm.rs", "before the first request, so that it does not wait for what is made once"),
 ];
 
-/// Lines of the product that hold one of some texts, outside of files that may.
+/// Lines of the product that contain one of some texts, outside of the allowed files.
 fn outside(texts: &[&str], may: &[(&str, &str)]) -> Vec<String> {
     let all = sources();
     for (path, _) in may {
@@ -243,7 +242,7 @@ fn queries_begin_at_one_door() {
     none("makes the context of a query beside the door", &found);
 }
 
-/// Doors through which tables of the store are made.
+/// Files that create the tables of the store.
 const DOORS: &[&str] = &["engine/query/src/spans.rs", "engine/query/src/logs.rs"];
 
 #[test]

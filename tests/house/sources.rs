@@ -9,7 +9,7 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests lie in the root").to_owned()
 }
 
-/// Paths of all files, relative to the root, ignored and deleted ones aside; sorted.
+/// Paths of all files relative to the root, sorted, without ignored and deleted ones.
 pub(crate) fn files() -> Vec<String> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -37,18 +37,18 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Lines of the product with their numbers: what stands before the tests, none when all of it is a test.
+    /// Lines of the product with their numbers: those before the tests; none if the whole file is a test.
     pub(crate) fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let end = if self.is_test() { 0 } else { self.tests_at().unwrap_or(self.text.len()) };
         self.text[..end].lines().enumerate().map(|(i, line)| (i + 1, line))
     }
 
-    /// Where the tests at the end of the file begin. A module of tests that lies elsewhere may be named anywhere.
+    /// Where the tests at the end of the file begin. A declaration of a test module in another file may be anywhere.
     fn tests_at(&self) -> Option<usize> {
         self.text.find("\n#[cfg(test)]\nmod tests {").map(|at| at + 1)
     }
 
-    /// Says whether the whole file is a test: it, or a folder that it lies in, is a module for tests.
+    /// Whether the whole file is a test: it, or a directory that contains it, is a test module.
     pub(crate) fn is_test(&self) -> bool {
         let mut parts = self.path.trim_end_matches(".rs").split('/');
         !self.path.starts_with("engine/") && !self.path.starts_with("server/")
@@ -62,7 +62,7 @@ pub(crate) fn sources() -> Vec<Source> {
     rust.map(|path| Source { text: read(&path), path }).collect()
 }
 
-/// Fails with all that was found.
+/// Fails with all findings.
 pub(crate) fn none(what: &str, found: &[String]) {
     assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
 }

@@ -70,7 +70,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
             router = router.merge(of_family(family, family.path.to_owned(), None));
         }
         for owner in family.owners {
-            // Both kinds of owners have keys; the path says which.
+            // Users and service accounts both have keys; the path says which.
             let path = family.path.replace("{owner}", &format!("{}/{{id}}", owner.trim_start_matches("rbac/")));
             router = router.merge(of_family(family, path, Some(owner)));
         }
@@ -99,7 +99,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 fn of_family(family: &'static Family, path: String, owner: Option<&'static str>) -> Router<Arc<AppState>> {
-    // Below an owner its id comes first.
+    // If there is an owner, its id comes first in the path.
     let one = if owner.is_some() { format!("{path}/{{entity}}") } else { format!("{path}/{{id}}") };
     let at = move |what: What| -> Routes {
         let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {

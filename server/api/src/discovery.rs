@@ -24,20 +24,20 @@ mod probes;
 pub(crate) use look::number;
 pub(crate) use probes::identity_of;
 
-/// How far a look reaches behind the last one: telemetry comes late.
+/// How far a run reaches back before the last one, since telemetry may arrive late.
 const LATE_MS: i64 = 120_000;
-/// How far the first look reaches.
+/// How far the first run reaches back.
 const FIRST_MS: i64 = 15 * 60_000;
 /// A resource's `lastSeen` is written when it is older than this.
 const SEEN_MS: i64 = 60_000;
-/// A discovered resource that nothing tells of for so long is inactive.
+/// A discovered resource without telemetry for this long is inactive.
 const INACTIVE_MS: i64 = 24 * 3_600_000;
-/// Without telemetry for so long a resource's health is unknown.
+/// The health of a resource without telemetry for this long is unknown.
 const UNKNOWN_MS: i64 = 15 * 60_000;
-/// So many resources are read as a whole.
+/// Most resources that are read from the database at once.
 const READ_AT_ONCE: usize = 500;
 
-/// Looks every so often until the server stops.
+/// Runs discovery periodically until the server stops.
 pub async fn follow(state: Arc<AppState>, every: Duration, stop: CancellationToken) {
     if every.is_zero() {
         return;
@@ -71,7 +71,7 @@ async fn once(state: &AppState, known: &mut Known, since_ms: i64, now_ms: i64) -
     Ok(())
 }
 
-/// Resources of which this server would note that nothing tells of them.
+/// Resources that this server would mark as inactive.
 fn given_up(known: &Known, found: &Found, now_ms: i64) -> Vec<String> {
     let is_given_up = |kept: &Kept| {
         let is_silent = |for_ms: i64| kept.seen_ms.is_none_or(|last| now_ms - last >= for_ms);
@@ -83,7 +83,7 @@ fn given_up(known: &Known, found: &Found, now_ms: i64) -> Vec<String> {
     silent.map(|(_, kept)| kept.id.clone()).collect()
 }
 
-/// Reads anew what this server would give up: other servers over the same database are told of resources, too, and note that
+/// Reads those resources again: other servers on the same database may have received their telemetry, and note that
 /// without a new revision.
 async fn ask_others(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<()> {
     if state.config.is_shared() {
@@ -100,7 +100,8 @@ fn caller() -> Caller {
     Caller { name: "discovery".to_owned(), manager: "api".to_owned(), override_managed: true, ..Caller::system() }
 }
 
-/// Makes entities of what is new, and lets go of the service of what several tell of.
+/// Creates entities for new resources and relationships, and removes the service of resources that several services
+/// report.
 async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<()> {
     let (config, caller) = (&state.config, caller());
     for (key, one) in &found.resources {
@@ -121,7 +122,7 @@ async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64
                     patch.insert("state".to_owned(), json!("active"));
                 }
                 if kept.has_old_key {
-                    // It follows from the attributes anew.
+                    // The key is derived from the attributes again.
                     patch.insert("key".to_owned(), Value::Null);
                 }
                 if patch.is_empty() {
@@ -132,7 +133,7 @@ async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64
         };
         match config.change(&Place::of(&RESOURCES), &caller, op, system, false).await {
             Ok(done) => known.by_key.extend(done.after.map(|after| (key.clone(), Kept::of(&after)))),
-            // Another server was quicker, or there are as many as there may be.
+            // Another server created it first, or the limit of entities is reached.
             Err(problem) if problem.kind == quiver_config::ProblemKind::Busy => return Err(problem),
             Err(problem) => tracing::debug!(kind = key.kind, key = key.key, "a resource is not taken in: {problem}"),
         }
@@ -167,7 +168,7 @@ fn entity_body(key: &Key, one: &found::Resource) -> Map<String, Value> {
     body
 }
 
-/// The worst alert of each service that fires here.
+/// The most severe firing alert of each service.
 fn alerts_by_service(state: &AppState) -> ServiceAlerts {
     let labels = state.alertd.router.service_labels();
     let mut worst = ServiceAlerts::new();
@@ -181,7 +182,7 @@ fn alerts_by_service(state: &AppState) -> ServiceAlerts {
     worst
 }
 
-/// Notes when resources were seen and how they are, and which ones nothing tells of any more; gives how they are.
+/// Records when resources were seen, their health, and which ones became inactive. Returns the health of all.
 async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<health::Healths> {
     let server = state.store.installation().to_string();
     let alerts = state.config.share_alerts(&server, alerts_by_service(state), now_ms - UNKNOWN_MS).await?;
@@ -202,7 +203,7 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
         healths.insert(kept.id.clone(), health);
         let older = told.is_some_and(|told| stored.is_none_or(|stored| told - stored >= SEEN_MS));
         if older || health != kept.health {
-            // What is stored may be newer than what is known here.
+            // The stored time may be newer than what this server knows.
             let last_ms = told.filter(|told| stored.is_none_or(|stored| *told > stored));
             seen.push(Seen { id: kept.id.clone(), last_ms, health });
         }
@@ -213,7 +214,7 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
     }
     if !seen.is_empty() {
         state.config.seen(&seen).await?;
-        // Nobody is told of that, so it is noted in what is known here, too.
+        // This causes no change event, so it is recorded in `known` as well.
         let noted: HashMap<&str, &Seen> = seen.iter().map(|one| (one.id.as_str(), one)).collect();
         for kept in known.by_key.values_mut() {
             if let Some(one) = noted.get(kept.id.as_str()) {
@@ -237,7 +238,7 @@ mod tests {
     use super::known::key_of;
     use super::*;
 
-    /// What another server may have been told of is read anew before it is noted as silent, and nothing else.
+    /// Only resources that another server may have seen are read again before they are marked inactive.
     #[test]
     fn what_would_be_given_up() {
         const NOW: i64 = 1_800_000_000_000;

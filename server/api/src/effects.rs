@@ -31,10 +31,10 @@ mod listed;
 mod resources;
 mod rules;
 
-/// How long to wait before what could not be read is tried again.
+/// How long to wait before a failed read is tried again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// What data-extraction rules are applied to.
+/// A kind of records that data-extraction rules are applied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     Logs,
@@ -46,10 +46,10 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
-    /// All signals, each of which has rules of its own.
+    /// All signals; each has its own rules.
     pub(crate) const ALL: [Self; 4] = [Self::Logs, Self::Spans, Self::Rum, Self::Alerts];
 
-    /// As rules name it.
+    /// Its name in rules.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Logs => "logs",
@@ -60,28 +60,28 @@ impl Signal {
     }
 }
 
-/// What was made of a state of the configuration, behind that state.
+/// A value derived from the configuration, and the state that it was derived from.
 type OfState<T> = ((u64, u64), Arc<T>);
 
-/// Compiled forms; readers never wait.
+/// Compiled forms of the configuration; readers never wait.
 pub struct Effects {
     extraction: [ArcSwap<ExtractionRules>; 4],
     detector: ArcSwap<Detector>,
     pages: ArcSwap<Detector>,
     segments: ArcSwap<Vec<Entity>>,
     configured: ArcSwap<Configured>,
-    /// Who evaluates stored rules and routes by the stored policy; and template files that it names.
-    /// Weak: rules read tables, and tables what is configured here.
+    /// Evaluates stored rules and routes by the stored policy; and the template files for it. Weak, since rules read
+    /// tables, and tables read the configuration from here.
     alertd: OnceLock<(Weak<Alertd>, Box<TemplateFiles>)>,
-    /// The revision that the compiled forms are of; one at a time makes them.
+    /// The revision of the compiled forms; the lock lets one task at a time make them.
     made_of: Mutex<Option<u64>>,
-    /// Resources as a graph, and the state of the configuration that it is of.
+    /// The graph of resources, and the state of the configuration that it was made from.
     graph: Mutex<Option<OfState<Graph>>>,
-    /// The same as rows of tables.
+    /// The same for rows of the resource tables.
     resources: Mutex<Option<OfState<Resources>>>,
-    /// Rules as rows of a table.
+    /// The same for rows of the rule table, by revision.
     rules: Mutex<Option<(u64, RecordBatch)>>,
-    /// Where configuration is, once it was read.
+    /// The configuration, once it was read.
     config: OnceLock<Config>,
 }
 
@@ -156,7 +156,7 @@ impl ConfiguredSource for Effects {
     }
 }
 
-/// The error of a table over the configuration that cannot be read.
+/// The error of a configuration table that cannot be read.
 fn gone(problem: Problem) -> Error {
     Error::new(ErrorKind::Unavailable, "the configuration cannot be read")
         .with_source(std::io::Error::other(problem.detail))
@@ -167,10 +167,10 @@ fn is_enabled(body: &Map<String, Value>) -> bool {
 }
 
 impl Effects {
-    /// Makes the compiled forms anew if something changed since the last time.
+    /// Compiles the configuration again if it changed since the last time.
     ///
     /// # Errors
-    /// When the database is gone: the last forms stay.
+    /// When the database is unreachable: the last compiled forms stay in force.
     pub async fn refresh(&self, config: &Config) -> Result<()> {
         self.config.get_or_init(|| config.clone());
         let mut made_of = self.made_of.lock().await;
@@ -197,12 +197,12 @@ impl Effects {
         Ok(())
     }
 
-    /// Hands stored rules and the stored policy to who runs them, from now on after each change.
+    /// Passes the stored rules and the stored policy to the component that runs them, now and after each change.
     ///
     /// # Errors
-    /// When the database is gone.
+    /// When the database is unreachable.
     pub async fn bind(&self, alertd: &Arc<Alertd>, files: Box<TemplateFiles>, config: &Config) -> Result<()> {
-        // Only the first one counts: a server has one.
+        // Only the first call counts: a server has one.
         let _ = self.alertd.set((Arc::downgrade(alertd), files));
         *self.made_of.lock().await = None;
         self.refresh(config).await
@@ -221,35 +221,35 @@ impl Effects {
         }
     }
 
-    /// Rules that take fields out of what comes in.
+    /// Rules that extract fields from incoming records.
     pub(crate) fn extraction(&self, signal: Signal) -> Arc<ExtractionRules> {
         self.extraction[signal as usize].load_full()
     }
 
-    /// Rules that say which spans begin a business transaction.
+    /// Rules that detect business transactions in spans.
     pub(crate) fn detector(&self) -> Arc<Detector> {
         self.detector.load_full()
     }
 
-    /// Those of pages.
+    /// Rules that detect transactions of pages (RUM).
     pub(crate) fn pages(&self) -> Arc<Detector> {
         self.pages.load_full()
     }
 
-    /// Those of a family.
+    /// The detection rules of a family.
     pub(crate) fn detector_for(&self, family: &Family) -> Arc<Detector> {
         if family.name == RUM_DETECTION_RULES.name { self.pages() } else { self.detector() }
     }
 
-    /// All segments, whoever may see them.
+    /// All segments, regardless of the caller's rights.
     pub(crate) fn segments(&self) -> Arc<Vec<Entity>> {
         self.segments.load_full()
     }
 
-    /// Resources and their relationships.
+    /// The graph of resources and their relationships.
     ///
     /// # Errors
-    /// When the database is gone.
+    /// When the database is unreachable.
     pub(crate) async fn graph(&self, config: &Config) -> Result<Arc<Graph>> {
         let mut kept = self.graph.lock().await;
         let state = config.state();
@@ -267,7 +267,7 @@ impl Effects {
     }
 }
 
-/// Notes rules that took too long: they are left out from now on, here at once.
+/// Suspends rules that took too long: they are skipped from now on, on this server at once.
 pub(crate) fn suspend(config: &Config, ids: Vec<String>) {
     for id in ids {
         tracing::warn!(rule = id, "a data-extraction rule is over its budget and suspended");
@@ -283,7 +283,7 @@ pub(crate) fn suspend(config: &Config, ids: Vec<String>) {
 /// Enabled detection rules, older ones first, and the key transactions whose names are never folded.
 ///
 /// # Errors
-/// When the database is gone.
+/// When the database is unreachable.
 pub(crate) async fn detector_of(config: &Config, family: &'static Family) -> Result<Detector> {
     let (owner, keys) = if family.name == RUM_DETECTION_RULES.name {
         ("application", &RUM_TRANSACTIONS)
@@ -291,7 +291,7 @@ pub(crate) async fn detector_of(config: &Config, family: &'static Family) -> Res
         ("service", &TRANSACTIONS)
     };
     let mut rules = Vec::new();
-    // Ids grow with time.
+    // Ids increase with time.
     for entity in config.all(family).await?.iter().filter(|e| is_enabled(&e.body)) {
         match DetectionRule::of_json(&entity.id, &entity.body, owner) {
             Ok(rule) => rules.push(rule),

@@ -1,5 +1,5 @@
 //! Connects accounts (`auth`) with their configuration (`config`): the directory that follows each change, the first
-//! administrator, password hashes of entities, the caller of a request.
+//! administrator, the password hashes of entities, and the caller of a request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ pub(crate) use rates::Meter;
 pub use rates::{KeyRates, Rate};
 pub(crate) use refusals::Refusal;
 
-/// How often expired rows are forgotten, and keys that are due are made.
+/// How often expired rows are deleted, and signing keys that are due are made.
 const HOUSEKEEPING: Duration = Duration::from_hours(1);
-/// How long a picture of accounts is used while the database is gone.
+/// How long the last directory is used while the database is unreachable.
 const DIRECTORY_STALE: Duration = Duration::from_hours(1);
 
 /// Accounts, their configuration, and how callers address this server.
@@ -41,15 +41,15 @@ pub struct Identities {
     pub auth: Auth,
     /// Stored configuration, in which users, keys, roles and bindings are.
     pub config: Config,
-    /// What tokens have as `iss`: `{base_url}/realms/platform`.
+    /// The `iss` of tokens: `{base_url}/realms/platform`.
     pub issuer: String,
-    /// Whether callers must say who they are (`rbac.mode`). Without it accounts and token service are there all the same.
+    /// Whether callers must authenticate (`rbac.mode`). Accounts and the token service exist even if they need not.
     pub enforced: bool,
-    /// Where the first password and the key of the demo are written.
+    /// The directory for the files with the first password and the demo's key.
     data: std::path::PathBuf,
     refusals: refusals::Refusals,
     rates: Arc<rates::Rates>,
-    /// The picture of accounts is made anew by one at a time.
+    /// The revision that the directory was made from; the lock lets one task at a time make a new one.
     refreshing: tokio::sync::Mutex<u64>,
 }
 
@@ -75,11 +75,11 @@ impl Sealer for PasswordSealer {
 }
 
 impl Identities {
-    /// Puts both together; reads all accounts, and makes the first administrator where there is no user. Without `enforced`
-    /// nobody is asked who they are.
+    /// Puts both together, reads all accounts, and makes the first administrator if there is no user. If `enforced`
+    /// is false nobody needs to authenticate.
     ///
     /// # Errors
-    /// When the database is gone, or the first password cannot be had.
+    /// When the database is unreachable, or the first password cannot be read.
     pub async fn open(
         auth: Auth,
         config: Config,
@@ -110,7 +110,7 @@ impl Identities {
         Ok(identities)
     }
 
-    /// The issuer that a request's address stands for: ours, or what a proxy says that is believed.
+    /// The issuer for a request: our own, or the one that follows from the headers of a trusted proxy.
     pub(crate) fn issuer_of(&self, request: &RequestInfo) -> Cow<'_, str> {
         match &request.base_url {
             Some(base) => Cow::Owned(format!("{base}/realms/platform")),
@@ -118,16 +118,16 @@ impl Identities {
         }
     }
 
-    /// The same for the request that the task serves.
+    /// As [`Self::issuer_of`], for the request of the current task.
     pub(crate) fn issuer_here(&self) -> Cow<'_, str> {
         let current = RequestInfo::current();
         current.map_or(Cow::Borrowed(&self.issuer[..]), |request| self.issuer_of(&request))
     }
 
-    /// Makes the picture of accounts anew if something changed since the last one.
+    /// Makes the directory of accounts anew if something changed since the last one.
     ///
     /// # Errors
-    /// When the database is gone: the last picture stays.
+    /// When the database is unreachable: the last directory stays in force.
     pub async fn refresh(&self) -> quiver_config::Result<()> {
         let mut done = self.refreshing.lock().await;
         let revision = self.config.revision();
@@ -148,29 +148,35 @@ impl Identities {
         Ok(())
     }
 
-    /// The file with the first password, while that is the one that was made up.
+    /// The file with the first password, as long as it was generated here and has not been changed.
     pub fn first_password_file(&self) -> Option<std::path::PathBuf> {
         Some(first_start::file(&self.data)).filter(|path| path.exists())
     }
 
-    /// Lets a key ask once more; or says how many seconds it has to wait.
+    /// Takes a request from the rate of a key.
+    ///
+    /// # Errors
+    /// The seconds to wait, if nothing is left.
     pub(crate) fn take_turn(&self, identity: &Identity, now_ms: i64) -> Result<(), u64> {
         identity.key().map_or(Ok(()), |key| self.rates.take(key, now_ms))
     }
 
-    /// Says whether a key may send telemetry, and counts what it sends; or how many seconds it has to wait.
+    /// Checks whether a key may send telemetry. Returns a meter for what it sends, if that is limited.
+    ///
+    /// # Errors
+    /// The seconds to wait, if it has sent too much.
     pub(crate) fn take_ingest_turn(&self, identity: &Identity, clock: &Arc<dyn Clock>) -> Result<Option<Meter>, u64> {
         let Some(key) = identity.key() else { return Ok(None) };
         self.rates.may_send(key, clock.now_ms())?;
         Ok(Meter::of(&self.rates, key, clock))
     }
 
-    /// Takes away the file with the first password: it was changed.
+    /// Deletes the file with the first password: the password was changed.
     pub(crate) fn forget_first_password(&self) {
         first_start::forget_file(&self.data);
     }
 
-    /// Follows changes until the server stops, and does what is due now and then.
+    /// Follows changes until the server stops, and runs the periodic housekeeping.
     pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let mut changes = self.config.watch();
         let mut due = tokio::time::interval(HOUSEKEEPING);
@@ -180,7 +186,8 @@ impl Identities {
                 () = stop.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
                 _ = due.tick() => self.keep_house().await,
-                // What could not be read is tried again; and nobody tells that a server of databases is gone.
+                // Retries after a failure. With a shared database it also polls, since nothing notifies us when its
+                // server is gone.
                 () = tokio::time::sleep(Duration::from_secs(1)), if failing_since.is_some() || self.config.is_shared() => {}
             }
             match self.refresh().await {
@@ -197,7 +204,7 @@ impl Identities {
         }
     }
 
-    /// Forgets who may do what: it was read too long ago.
+    /// Empties the directory because it is too old, so that nobody is admitted.
     async fn let_nobody_in(&self) {
         let mut done = self.refreshing.lock().await;
         if *done != u64::MAX {
@@ -216,7 +223,7 @@ impl Identities {
         }
     }
 
-    /// Notes a login, a logout, a reuse.
+    /// Notes a login, a logout or the reuse of a token in the audit log.
     pub(crate) async fn note(&self, happened: Happened, from: &Origin) {
         let outcome = if happened.reason.is_some() { "failed" } else { "ok" };
         let kind = match happened.subject.as_deref().and_then(|s| s.split_once(':')) {
@@ -244,7 +251,7 @@ impl Identities {
     }
 }
 
-/// From where a request came, for the audit log.
+/// Where a request came from, for the audit log.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Origin {
     pub(crate) ip: Option<std::net::IpAddr>,
@@ -252,18 +259,18 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// That of a request.
+    /// The origin of a request.
     pub(crate) fn of(request: &RequestInfo) -> Self {
         Self { ip: request.peer.map(|peer| peer.ip()), request_id: request.id().to_owned() }
     }
 
-    /// That of the request at hand.
+    /// The origin of the request of the current task.
     pub(crate) fn current() -> Self {
         RequestInfo::current().as_ref().map_or_else(Self::default, Self::of)
     }
 }
 
-/// Who calls, as configuration sees it.
+/// The caller as the configuration store records it.
 pub(crate) fn caller(identity: &Identity, from: Origin) -> Caller {
     let kind = match &identity.subject {
         Subject::Account(kind, _) => kind.word(),
@@ -311,7 +318,7 @@ mod tests {
                 "serviceAccount",
                 Some(("rbac/service-accounts", "1")),
             ),
-            // An id may hold the sign that stands before it.
+            // An id may contain the separator that precedes it.
             (Subject::Account(AccountKind::User, "a:b".to_owned()), "user:a:b", "user", Some(("rbac/users", "a:b"))),
         ] {
             let caller = called(subject);
@@ -329,7 +336,7 @@ mod tests {
         assert_eq!((one.subject.as_str(), one.kind), ("oidc:https://a:x", "user"));
         assert_eq!(one.external_id, same.external_id);
         assert_eq!(one.account().map(|(family, _)| family), Some("rbac/users"));
-        // Where one ends and the other begins counts.
+        // Where issuer ends and subject begins matters.
         let ids = [one, of("https://a:x", ""), of("https://", "a:x"), of("https://b", "x")].map(|c| c.external_id);
         let different: std::collections::BTreeSet<_> = ids.iter().flatten().collect();
         assert_eq!(different.len(), 4, "{ids:?}");

@@ -45,7 +45,7 @@ use problem::problem;
 use told::Told;
 use waiting::{Outcome, Ready, Work};
 
-/// What segments narrow in a query.
+/// The signals whose rows a segment narrows in a query.
 const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
 /// Largest body of a request.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -53,7 +53,7 @@ const BODY_BYTES_MAX: usize = 4 << 20;
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// Longest that `X-Timeout` may ask for.
 const TIMEOUT_MAX_S: u64 = 300;
-/// How long a request waits for its query before it is told to come again.
+/// How long a request waits for its query before the client is told to ask again.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// Routes of this family.
@@ -70,12 +70,12 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().nest("/olap-api/v1", v1)
 }
 
-/// A request as it came.
+/// A request that was read.
 struct Given {
     headers: HeaderMap,
     params: Params,
     body: Value,
-    /// Memory of the body as a tree.
+    /// Memory of the parsed body.
     _tree: Arc<dyn DecodeRoom>,
 }
 
@@ -106,7 +106,7 @@ impl Given {
         Ok(Self { headers: head.headers, params, body, _tree: tree })
     }
 
-    /// Refuses members of the body that nothing heeds.
+    /// Refuses members of the body that this endpoint does not know.
     fn only(&self, known: &[&str]) -> Result<(), QueryError> {
         let extra = self.body.as_object().and_then(|body| body.keys().find(|key| !known.contains(&key.as_str())));
         match extra {
@@ -115,7 +115,7 @@ impl Given {
         }
     }
 
-    /// A word of the body, or of the URL.
+    /// A string member of the body, or the parameter of that name in the URL.
     fn word(&self, name: &str) -> Result<Option<&str>, QueryError> {
         match self.body.get(name) {
             None | Some(Value::Null) => Ok(self.params.get(name)),
@@ -133,7 +133,7 @@ impl Given {
         }
     }
 
-    /// Whether several queries may be answered.
+    /// Whether several queries may be answered (`queryType=multi`).
     fn is_multi(&self) -> Result<bool, OlapError> {
         match self.word("queryType")? {
             None | Some("regularQuery") => Ok(false),
@@ -160,14 +160,15 @@ impl Given {
     }
 }
 
-/// Tells of a parameter that a path does not know.
+/// The response to a parameter that a path does not know.
 pub(crate) fn unknown_parameter(name: &str, path: &str) -> Response {
     let text = format!("unknown parameter `{name}`");
     problem(&QueryError::new(Reason::UnknownKey, format!("/{name}"), text).into(), path)
 }
 
-/// Takes the segments of the platform (`platform.<key>`) out of queries, and adds them to those of the URL. One request
-/// reads in one segment: what its queries name must be the same. Gives the keys with their places in the query.
+/// Removes the platform's segments (`platform.<key>`) from queries, and adds them to those of the URL. All queries of
+/// a request must name the same ones, as a request reads in one segment. Returns the keys with their places in the
+/// query.
 fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<Vec<(String, String)>, OlapError> {
     let is_list = query.is_array();
     let queries = match query {
@@ -204,7 +205,7 @@ fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<Vec<(Strin
     Ok(places)
 }
 
-/// What is wrong with a segment of the platform, at its place in the query; those of the URL have none.
+/// Reports an error in a segment of the platform at its place in the query; segments of the URL have no place.
 fn bad_segment(error: Error, places: &[(String, String)]) -> OlapError {
     if error.kind != ErrorKind::Invalid {
         return error.into();
@@ -261,7 +262,8 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     }
     let (mut mode, some_hidden) = (given.cache(&asked)?, state.is_some_hidden());
     if mode == CacheMode::StaleWhileRevalidate && some_hidden {
-        // An older answer is given at once where something was written, whoever's it is.
+        // `stale-while-revalidate` answers at once if the data has changed. That would reveal writes to rows that are
+        // hidden from the caller.
         mode = CacheMode::StaleIfSlow;
     }
     if mode == CacheMode::NoCache {
@@ -270,7 +272,8 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let wait = given.seconds("x-wait", TIMEOUT_MAX_S)?.unwrap_or(WAIT);
     let mut begun = state.asked(Language::Olap, &query.to_string());
     if form == Form::Json {
-        // Others may wait for the same: it goes on when the right of one of them is taken away, who gets nothing of it.
+        // Others may be waiting for the same execution, so it goes on if the rights of one of them are withdrawn;
+        // that one gets no result.
         begun.permit = None;
     }
     let ctx = begin_as(state, &given, begun)?;
@@ -286,8 +289,8 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let own = if state.olap.has_own_rows(&catalog, &asked, &access) { state.caller() } else { String::new() };
     let key = waiting::key(&asked, is_multi, &access, &own, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);
-    // That a kept answer still holds says that nobody has written since: by how soon it comes, and with `X-Wait: 0` by
-    // whether it comes at all.
+    // Whether a cached result is still valid tells whether something was written: by how soon the response comes, and
+    // with `X-Wait: 0` by whether it comes at all. So callers to whom rows are hidden get none.
     let holds = |basis: &Basis| !some_hidden && state.olap.holds(basis);
     let outcome = state.olap_waiting.ask(key, work, mode, wait, holds).await?;
     withdrawn::check(state)?;
@@ -299,14 +302,14 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
             })));
         }
     };
-    // Whoever ran it has said so: this one was answered by what another found.
+    // Set already if this request ran the query; otherwise another request's execution answered it.
     let _ = asking.served.kept.set("hit");
     let id = some_hidden.then(request_id);
     let told = Told { answer: &answer.value, request_id: id.as_deref() };
     Ok(json_text(serde_json::to_string(&told).expect("names of members are texts")))
 }
 
-/// The time of a request as answers write it.
+/// The current time, as responses have it.
 fn now(state: &AppState) -> String {
     let now = chrono::DateTime::from_timestamp_millis(state.clock.now_ms()).unwrap_or_default();
     now.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
@@ -320,7 +323,7 @@ fn frame<'a>(state: &AppState, catalog: &'a Catalog) -> Frame<'a> {
     Frame { catalog, refreshed: now(state), request_id: request_id(), slow: false }
 }
 
-/// The execution of a request, apart from who waits for it.
+/// The execution of a request, independent of who waits for it.
 fn work(
     state: &Arc<AppState>,
     catalog: Arc<Catalog>,
@@ -333,7 +336,7 @@ fn work(
     let (refreshed, request_id) = (now(state), request_id());
     let (olap, engine) = (Arc::clone(&state.olap), Arc::clone(&state.engine));
     let run = async move {
-        // Of a moment before: what is written meanwhile is taken for a change.
+        // Taken before the query runs: data written meanwhile counts as a change.
         let basis = olap.basis(&catalog, &asked, &access).map(Arc::new);
         let sets = olap.load(&catalog, &asked, &access, &ctx).await?;
         engine::note_served(&sets, &ctx);
@@ -347,7 +350,7 @@ fn work(
     Work { cancel, run: Box::pin(run) }
 }
 
-/// Whether `If-None-Match` names a tag; weak ones are compared alike, since a proxy may have made them of ours.
+/// Whether `If-None-Match` contains a tag. Weak tags match too, since a proxy may have turned ours into them.
 fn names(value: &HeaderValue, tag: &str) -> bool {
     let text = value.to_str().unwrap_or_default();
     let mut tags = text.split(',').map(|t| t.trim().trim_start_matches("W/"));
@@ -388,14 +391,14 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
         let query = given.query()?;
         let catalog = state.olap.catalog().with_open(&query);
         let asked = Asked::of_caller(&query, &catalog, &access(&state), state.clock.now_ms() * 1_000_000)?;
-        // Clients ask for several without saying so; what could not be blended has no pivot.
+        // Clients send several queries without saying so; if they cannot be blended there is no pivot.
         asked.check(true)?;
         Ok::<_, OlapError>(json_answer(&dry_run(&asked)))
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/dry-run"))
 }
 
-/// Prints the plan of a query as SQL text, with the caller's row filter in it.
+/// Prints the plan of a query as SQL text, including the caller's row filter.
 async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;

@@ -25,16 +25,16 @@ const FRAME_BYTES: usize = 5;
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 const ENCODINGS: HeaderValue = HeaderValue::from_static("identity,gzip,deflate,zstd,snappy");
 
-/// What becomes of the messages of a signal.
+/// A signal and what to do with its messages.
 pub(crate) trait Signal: Send + Sync + 'static {
-    /// Full name of the service.
+    /// Full name of the gRPC service.
     const SERVICE: &'static str;
-    /// Name in logs.
+    /// The route's name in logs.
     const ROUTE: &'static str;
-    /// What it is counted under.
+    /// The signal under which durations are counted.
     const COUNTED: phases::Signal;
 
-    /// Takes an export request in; gives the export response.
+    /// Ingests an export request. Returns the export response.
     fn export(
         state: &Arc<AppState>,
         headers: &HeaderMap,
@@ -65,7 +65,7 @@ pub(crate) fn route<S: Signal>() -> (String, MethodRouter<Arc<AppState>>) {
     (format!("/{}/Export", S::SERVICE), post(handle::<S>))
 }
 
-/// The answer to calls that there are none of.
+/// The answer to calls of unknown methods.
 pub(crate) async fn unknown() -> Response {
     Status::new(Code::Unimplemented, "unknown service or method").into_http::<Body>()
 }
@@ -97,7 +97,7 @@ async fn export<S: Signal>(state: &Arc<AppState>, request: Request) -> Result<Ve
     S::export(state, &head.headers, if packed { encoding } else { Encoding::Identity }, body).await
 }
 
-/// Takes the one message out of a body: whether it is compressed, and its bytes.
+/// Takes the single message out of a body. Returns whether it is compressed, and its bytes.
 fn unframe(body: Bytes) -> Result<(bool, Bytes)> {
     let bad = |text: &str| Err(Error::invalid(text));
     let [packed, a, b, c, d, ..] = *body else { return bad("there is no message") };
@@ -109,7 +109,7 @@ fn unframe(body: Bytes) -> Result<(bool, Bytes)> {
     }
 }
 
-/// An answer of success.
+/// A successful response.
 fn message(answer: &[u8]) -> Response {
     let mut frame = Vec::with_capacity(FRAME_BYTES + answer.len());
     frame.push(0);
@@ -124,7 +124,7 @@ fn message(answer: &[u8]) -> Response {
     response
 }
 
-/// Gives the status of an error. Only what may be repeated says when.
+/// The status of an error. Only errors that may be retried say when.
 fn status(error: &Error, retry_after_s: u32) -> Status {
     let text = public_text(error);
     if error.kind == ErrorKind::Unavailable {
@@ -133,7 +133,7 @@ fn status(error: &Error, retry_after_s: u32) -> Status {
     Status::new(grpc_code_of(error.kind), text)
 }
 
-/// The status of a call that is good and comes at the wrong time: senders keep what they have, and send it again then.
+/// The status of a valid call that must be repeated later: senders keep their data and send it again then.
 pub(crate) fn come_back(text: &str, retry_after_s: u64) -> Status {
     // google.rpc.Status { code, message, details: [Any { type_url, value: RetryInfo { retry_delay } }] }
     let (mut delay, mut info, mut any, mut out) = (vec![0x08], Vec::new(), Vec::new(), vec![0x08]);

@@ -1,5 +1,5 @@
-//! Listeners: an accept loop with one limit on the connections of all ports, supervised connections (`connection`), and
-//! a stop that lets requests finish within a time limit.
+//! Listeners: an accept loop with one limit on the connections of all ports, connection tasks (`connection`), and a
+//! shutdown that lets requests finish within a time limit.
 
 mod connection;
 mod frames;
@@ -31,45 +31,47 @@ pub(crate) use handshake::accept;
 pub(crate) use stream::{Stream, Transport};
 pub use tls::{Tls, TlsFiles};
 
-/// What a connection beyond the bound is told.
+/// Sent to a connection beyond the limit.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-type: text/plain; charset=utf-8\r\ncontent-length: 22\r\n\r\ntoo many connections.\n";
-/// Connections that are told so at once; more are closed without a word.
+/// How many refused connections are sent that text at once; further ones are closed without it.
 const REFUSALS_MAX: usize = 8;
-/// How long one that is told so may take to read it.
+/// How long a refused connection may take to read it.
 const REFUSAL_WITHIN: Duration = Duration::from_secs(1);
-/// How long the accept loop rests when the system gives no connection (no file descriptors, no memory).
+/// How long the accept loop pauses after an error of the system (no file descriptors, no memory).
 const REST: Duration = Duration::from_millis(100);
-/// How long connections that are cut may take to notice.
+/// How long aborted connections may take to end.
 const CUT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Bounds of connections, the same on each port.
+/// Limits of connections, the same on each port.
 #[derive(Debug, Clone)]
 pub struct ServeSettings {
-    /// A place for each connection of all ports together; those beyond get 503.
+    /// A permit for each connection of all ports together; connections beyond get 503.
     pub places: Arc<Semaphore>,
-    /// How many places there are.
+    /// The number of permits.
     pub connections_max: usize,
-    /// How long a client may take to send the head of a request, the first one counted from when it connected.
+    /// How long a client may take to send the head of a request. For the first one this counts from the connect.
     pub header_timeout: Duration,
-    /// Most bytes of a head: request line, names and values. What is not the token may have half of them.
+    /// Most bytes of a head: request line, field names and values. Without the `Authorization` field it may have half
+    /// of them.
     pub head_bytes_max: usize,
-    /// Memory for the heads of all ports together: of those that are begun and those whose requests are under way.
+    /// Memory for heads on all ports together: the incomplete ones and those whose requests are under way.
     pub heads: BodyBudget,
-    /// Bytes that a connection of HTTP/2 may send before any of them is read.
+    /// Bytes that an HTTP/2 connection may send before any of them is read.
     pub window_bytes: u32,
-    /// Memory for what connections of HTTP/2 send: windows while requests with bodies are under way, and frames that are
-    /// not whole.
+    /// Memory for what HTTP/2 connections send: a window while requests with bodies are under way, and incomplete
+    /// frames.
     pub windows: BodyBudget,
-    /// How long a connection may stay without a request.
+    /// How long a connection may stay open without a request.
     pub keep_alive: Duration,
-    /// Bytes per second that the sender of a body must keep up; 0: any, as long as it is not silent for `body_grace`.
+    /// Minimum rate of a request body in bytes per second; 0: any rate, as long as the sender is not silent for
+    /// `body_grace`.
     pub body_rate_min: u64,
     /// How long a sender may be slower than that.
     pub body_grace: Duration,
-    /// How long a reader may take nothing of its answer.
+    /// How long a client may read nothing of its response.
     pub send_timeout: Duration,
-    /// How long requests may go on after the stop began.
+    /// How long requests may go on after a shutdown began.
     pub drain_timeout: Duration,
 }
 
@@ -92,18 +94,18 @@ impl Default for ServeSettings {
     }
 }
 
-/// A bound socket and what answers on it.
+/// A bound socket and the router that serves it.
 #[derive(Debug)]
 pub struct Listener {
     /// The socket, bound and listening.
     pub socket: TcpListener,
-    /// What answers requests of its connections.
+    /// Handles the requests of its connections.
     pub router: Router,
-    /// What meets its connections, where there is TLS.
+    /// `None`: without TLS.
     pub tls: Option<Arc<Tls>>,
 }
 
-/// Serves until `stop`, then lets what runs finish within `drain_timeout` and cuts the rest.
+/// Serves until `stop`, then lets requests finish within `drain_timeout` and aborts the rest.
 pub async fn serve(listener: Listener, settings: ServeSettings, stop: CancellationToken) {
     let Listener { socket, router, tls } = listener;
     let (connections, cut) = (TaskTracker::new(), CancellationToken::new());
@@ -114,7 +116,7 @@ pub async fn serve(listener: Listener, settings: ServeSettings, stop: Cancellati
     while let Some((stream, peer)) = accepted(&socket, &stop).await {
         let Ok(place) = Arc::clone(&settings.places).try_acquire_owned() else {
             tracing::debug!(%peer, "too many connections");
-            // With TLS a word would cost a handshake, which is the dearest part of a connection.
+            // With TLS the text would cost a handshake, the most expensive part of a connection.
             let told = Arc::clone(&refusals).try_acquire_owned().ok().filter(|_| with.tls.is_none());
             if let Some(refusal) = told {
                 connections.spawn(async move {
@@ -150,7 +152,7 @@ pub(crate) async fn accepted(socket: &TcpListener, stop: &CancellationToken) -> 
         match accepted {
             Ok(accepted) => return Some(accepted),
             Err(error) => {
-                // Out of file descriptors and the like: wait instead of spinning.
+                // Out of file descriptors and the like: pause instead of spinning.
                 tracing::warn!(%error, "cannot accept a connection");
                 tokio::time::sleep(REST).await;
             }
@@ -158,7 +160,8 @@ pub(crate) async fn accepted(socket: &TcpListener, stop: &CancellationToken) -> 
     }
 }
 
-/// Says why a connection is not served. The rest of what comes is read, as closing before would take the answer back.
+/// Tells a client why its connection is refused. What it has sent is read first: closing with unread data sends a
+/// reset, and the client could lose the answer.
 async fn refuse(mut stream: TcpStream, text: &[u8]) -> std::io::Result<()> {
     stream.write_all(text).await?;
     stream.shutdown().await?;

@@ -32,10 +32,10 @@ use crate::state::AppState;
 use crate::trees;
 use forms::{Form, Writer};
 
-/// What segments narrow in a statement.
+/// The signals whose rows a segment narrows in a statement.
 const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
 const ROUTE: &str = "/sql-api/v1/query";
-/// What a request may say, beside segments.
+/// The parameters of a request, besides segments.
 const PARAMETERS: [&str; 6] = ["query", "params", "time_zone", "limit", "explain", "format"];
 
 /// Routes of this family.
@@ -43,7 +43,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route(ROUTE, get(query).post(query)).route("/sql-api/v1/tables", get(tables))
 }
 
-/// The caller's rights, table by table.
+/// The caller's rights by domain of the tables.
 fn access(state: &AppState) -> DomainAccess {
     DomainAccess::of(|domain| state.access(domain))
 }
@@ -52,7 +52,7 @@ fn json_answer(value: &Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-/// Tables with columns and types, as the caller may name them.
+/// Tables with columns and types, as far as the caller may see them.
 async fn tables(State(state): State<Arc<AppState>>) -> Response {
     let tables = state.sql.tables(&access(&state));
     let tables: Vec<Value> = tables
@@ -80,7 +80,7 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
     })
 }
 
-/// An error as a problem document.
+/// Makes a problem document of an error.
 fn problem(error: &Error) -> Response {
     if error.kind == ErrorKind::Forbidden {
         return refused::problem(error);
@@ -103,7 +103,7 @@ fn problem(error: &Error) -> Response {
     with_retry_after((status, head, body).into_response())
 }
 
-/// Parameters of a request: those of the query string, of a form, of a JSON object, or a statement alone.
+/// A request: parameters of the query string, of a form or of a JSON object, or a statement as plain text.
 struct Asked {
     request: SqlRequest,
     form: Form,
@@ -159,14 +159,14 @@ impl Asked {
     }
 }
 
-/// Reads a body that is an object.
+/// Parses a body that must be a JSON object.
 fn object(text: &str) -> Result<Value> {
     let given: Value =
         serde_json::from_str(text).map_err(|e| Error::invalid(format!("the body is no JSON object: {e}")))?;
     if given.is_object() { Ok(given) } else { Err(Error::invalid("the body is no JSON object")) }
 }
 
-/// The statement of an object; none: it says nothing of it.
+/// The statement of an object; `None` if it has none.
 fn statement_of(given: &Value) -> Result<Option<&str>> {
     match given.get("query") {
         None | Some(Value::Null) => Ok(None),
@@ -175,7 +175,7 @@ fn statement_of(given: &Value) -> Result<Option<&str>> {
     }
 }
 
-/// Refuses what nothing here heeds: a slip in a name would change what is answered.
+/// Refuses unknown names: with a misspelt parameter the result would differ from what was asked for.
 fn only_known<'a>(mut names: impl Iterator<Item = &'a str>, what: &str) -> Result<()> {
     match names.find(|name| !PARAMETERS.contains(name) && !segments::is_segment(name)) {
         Some(name) => {
@@ -186,7 +186,8 @@ fn only_known<'a>(mut names: impl Iterator<Item = &'a str>, what: &str) -> Resul
     }
 }
 
-/// The segments of the URL, of a form, and of a JSON object: `{"segment": "key" | ["key"], "segment.<variable>": value}`.
+/// The segments of the URL, of a form, and of a JSON object: `{"segment": "key" | ["key"], "segment.<variable>":
+/// value}`.
 fn segments_of(params: &Params, given: &Value) -> Result<Params> {
     let mut found = params.clone();
     for (name, value) in given.as_object().into_iter().flatten().filter(|(name, _)| segments::is_segment(name)) {
@@ -253,7 +254,7 @@ mod tests {
         Params::read(&Method::GET, &http::HeaderMap::new(), Some(query), &[]).unwrap()
     }
 
-    /// Breaks where a body that says nothing that is heeded is passed over for what the URL says.
+    /// Would fail if a body without any known member were ignored in favour of the URL.
     #[test]
     fn bodies_of_json_are_objects_with_a_statement() {
         for (text, expected) in [
@@ -306,7 +307,7 @@ mod tests {
         assert_eq!(pairs("segment=a", &json!({"segment": "b"})), all(&["segment=a", "segment=b"]));
         assert_eq!(pairs("", &json!({"segment": ["b", "c"]})), all(&["segment=b", "segment=c"]));
         assert_eq!(pairs("", &json!({"segment": []})), all(&[]));
-        // Values of variables may be numbers and truths; what is no segment is not looked at.
+        // Values of variables may be numbers and booleans; other members are ignored.
         let variables = json!({"segment": "a", "segment.n": 5, "segment.on": [true, "x"], "query": ["q"]});
         assert_eq!(pairs("", &variables), all(&["segment=a", "segment.n=5", "segment.on=true", "segment.on=x"]));
         assert_eq!(pairs("", &json!("no object")), all(&[]));
@@ -340,7 +341,7 @@ mod tests {
         assert!(read("", None).is_ok());
         assert!(read("params=[1,\"a\",null]", None).is_ok());
         assert!(read("params={\"n\":1.5}", None).is_ok());
-        // The object comes first: what the URL says then is not read.
+        // The object takes precedence: the URL's parameter is not read then.
         assert!(read("params=x", Some(json!([1]))).is_ok());
         assert!(read("params=x", None).is_err_and(|error| error.message.contains("no JSON")));
         for wrong in [json!(1), json!("a"), json!([[1]]), json!({"a": {}})] {

@@ -1,4 +1,5 @@
-//! Spans over HTTP: OTLP, Zipkin v2 and the internal JSON, answers as each protocol has them (`traces-api` 6).
+//! Ingestion of spans over HTTP: OTLP, Zipkin v2 and the internal JSON format, with the responses of each protocol
+//! (`traces-api` 6).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,15 +28,15 @@ use crate::request::RequestInfo;
 use crate::state::AppState;
 use crate::usage::Brought;
 
-/// Bodies above this are decoded away from the threads that serve sockets.
+/// Larger bodies are decoded on a blocking thread, so that they do not hold up the threads that serve sockets.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
 
-/// Paths of OTLP on the main port.
+/// OTLP paths on the main port.
 const OTLP_PATHS: [&str; 2] = ["/v1/traces", "/insert/opentelemetry/v1/traces"];
 /// Paths of Zipkin.
 const ZIPKIN_PATHS: [&str; 2] = ["/api/v2/spans", "/zipkin/api/v2/spans"];
 
-/// What takes spans on the main port.
+/// Routes that ingest spans on the main port.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
     for path in OTLP_PATHS {
@@ -44,17 +45,17 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     router
 }
 
-/// What takes spans on the port of OTLP.
+/// Routes that ingest spans on the OTLP port.
 pub(crate) fn otlp_routes() -> Router<Arc<AppState>> {
     Router::new().route(OTLP_PATHS[0], post(otlp))
 }
 
-/// Paths and handler of Zipkin senders; the same paths answer readers too.
+/// Paths that Zipkin senders use; the same paths serve readers, too.
 pub(crate) fn zipkin_paths() -> [&'static str; 2] {
     ZIPKIN_PATHS
 }
 
-/// Gives what a decoder has to know. Retention "none" lifts the bounds of age.
+/// Makes the context of decoders. If retention is "none" there is no limit on age.
 fn context<'a>(state: &AppState, access: &'a Access) -> TraceContext<'a> {
     let settings = state.store.settings();
     let now_ns = state.clock.now_ms().saturating_mul(1_000_000);
@@ -77,11 +78,11 @@ fn context<'a>(state: &AppState, access: &'a Access) -> TraceContext<'a> {
     }
 }
 
-/// Decodes a body and writes the spans that it holds.
+/// Decodes a body and writes its spans.
 ///
 /// # Errors
-/// Those of the decoder and of the store; then nothing of the request was written, or repeating it is safe. Forbidden: no
-/// span is the caller's to write.
+/// Those of the decoder and of the store: nothing of the request was written then, or it can be repeated safely.
+/// Forbidden: the caller may not write any of the spans.
 pub(crate) async fn decode_and_write(
     state: &Arc<AppState>,
     format: TraceFormat,
@@ -172,7 +173,7 @@ async fn take(
     written
 }
 
-/// Finds the format by content type, or by `?format=trace/1`.
+/// Determines the format from the content type, or from `?format=trace/1`.
 fn format_of(headers: &HeaderMap, query: Option<&str>) -> Result<TraceFormat> {
     let mut asked = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).filter(|(k, _)| k == "format");
     if let Some((_, format)) = asked.next() {
@@ -210,7 +211,7 @@ async fn otlp(State(state): State<Arc<AppState>>, request: Request) -> Response 
     }
 }
 
-/// Zipkin: 202 with nothing, 400 with a text. When no span could be taken the sender hears why.
+/// Zipkin: 202 without a body, 400 with a text. If no span was accepted the response says why.
 pub(crate) async fn zipkin(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let content_type = text(&head.headers, header::CONTENT_TYPE).unwrap_or_default();
@@ -231,7 +232,7 @@ pub(crate) async fn zipkin(State(state): State<Arc<AppState>>, request: Request)
     }
 }
 
-/// Jaeger's own senders are not taken.
+/// Refuses Jaeger's own (Thrift) format.
 pub(crate) async fn jaeger_thrift() -> Response {
     let text = "spans are not taken in Jaeger's formats; send OTLP or Zipkin v2 JSON, or put an OpenTelemetry Collector \
                 in front";
@@ -242,7 +243,7 @@ pub(crate) async fn jaeger_thrift() -> Response {
 mod tests {
     use super::*;
 
-    /// The format of a request, or the kind of its refusal; an empty content type is none.
+    /// The format of a request, or the kind of error; an empty content type stands for none.
     fn format(content_type: &'static str, query: &str) -> Result<TraceFormat, ErrorKind> {
         let mut headers = HeaderMap::new();
         if !content_type.is_empty() {
@@ -265,7 +266,7 @@ mod tests {
         ] {
             assert_eq!(format(content_type, ""), expected, "{content_type}");
             assert_eq!(format(content_type, "form=trace/1&x"), expected, "{content_type}");
-            // The parameter comes first, whatever the body says that it is.
+            // The parameter takes precedence over the content type.
             assert_eq!(format(content_type, "a=b&format=trace%2F1"), Ok(TraceFormat::Internal), "{content_type}");
             for unknown in ["format=trace/2", "format=", "format", "format=TRACE/1"] {
                 assert_eq!(format(content_type, unknown), Err(ErrorKind::Invalid), "{content_type} {unknown}");

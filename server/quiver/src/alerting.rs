@@ -28,15 +28,15 @@ use crate::memory::memory_limit_bytes;
 use crate::rules::files;
 use crate::settings::{Settings, Span};
 
-/// The database of alerting, beside the catalog.
+/// The alerting database, next to the catalog.
 const DATABASE: &str = "alerts.db";
 
-/// A span in milliseconds; none: 0.
+/// A duration in milliseconds; 0 if it is not set.
 pub(crate) fn millis(span: Span) -> i64 {
     span.0.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Reads the rule files that the settings name.
+/// Reads the rule files in the settings.
 ///
 /// # Errors
 /// Invalid: a file cannot be read or is not valid; the text says where.
@@ -61,7 +61,7 @@ pub fn read_rules(settings: &Settings) -> Result<Vec<Source>> {
             })?;
             file.warnings.iter().for_each(|warning| tracing::warn!(file = shown, "{warning}"));
             for group in file.groups {
-                // They change what a query answers, so a rule must not run as if they were not there.
+                // They change the result of a query, so a rule must not run without them.
                 let heeded = |name: &str| name == "extra_label" && group.language == Language::Promql;
                 if let Some(name) = group.params.keys().find(|name| !heeded(name)) {
                     let text =
@@ -84,7 +84,7 @@ fn files_dir(settings: &Settings) -> Option<PathBuf> {
     Some(settings.alerting.files_dir.clone()).filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
 
-/// Gives the template files that a pattern of a policy stands for, all below `alerting.files_dir`.
+/// The template files that match a pattern of a policy, all below `alerting.files_dir`.
 fn template_files(dir: Option<&Path>, pattern: &str) -> std::result::Result<Vec<(String, String)>, String> {
     let Some(dir) = dir else {
         return Err(format!("templates `{pattern}` are not read: `alerting.files_dir` is not set"));
@@ -99,13 +99,13 @@ fn template_files(dir: Option<&Path>, pattern: &str) -> std::result::Result<Vec<
     paths.into_iter().map(read).collect()
 }
 
-/// Gives the way to the template files of the stored policy.
+/// Reads template files for the stored policy.
 pub fn template_reader(settings: &Settings) -> Box<TemplateFiles> {
     let dir = files_dir(settings);
     Box::new(move |pattern| template_files(dir.as_deref(), pattern))
 }
 
-/// Reads the policy that the settings name, if they do.
+/// Reads the policy file in the settings, if there is one.
 ///
 /// # Errors
 /// Invalid: the file cannot be read or is not valid; the text says where.
@@ -153,7 +153,7 @@ fn egress(settings: &Settings) -> Result<Egress> {
     })
 }
 
-/// Says what a start would refuse: a setting, a rule file, the policy.
+/// Checks everything about alerting that would make a start fail: settings, rule files, the policy.
 ///
 /// # Errors
 /// Invalid, with the place.
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Templates are read from one directory, by patterns, and from nowhere else.
+    /// Templates are only read from the one directory.
     #[test]
     fn template_files_of_a_policy() {
         let dir = tempfile::tempdir().unwrap();

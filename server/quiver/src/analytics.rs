@@ -18,10 +18,10 @@ use quiver_types::{Error, Result};
 
 use crate::settings::Settings;
 
-/// How often folders are looked at.
+/// How often the folders are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Models that come with the product: file name and text.
+/// Built-in models: file name and text.
 const BUILTIN: &[(&str, &str)] = &[
     ("builtin:spans.yml", include_str!("../../../schemas/olap/spans.yml")),
     ("builtin:span_trees.yml", include_str!("../../../schemas/olap/span_trees.yml")),
@@ -50,7 +50,7 @@ const BUILTIN: &[(&str, &str)] = &[
     ("builtin:usage.yml", include_str!("../../../schemas/olap/usage.yml")),
 ];
 
-/// Where models and tables come from.
+/// The folders of models and tables.
 #[derive(Debug, Clone)]
 struct Folders {
     models: Vec<PathBuf>,
@@ -68,7 +68,7 @@ impl Folders {
         }
     }
 
-    /// All models, and which parts of built-in ones are left out.
+    /// Parses all models; also returns which parts of built-in ones are left out.
     fn read(&self) -> Result<(Catalog, Vec<ModelProblem>), Vec<ModelProblem>> {
         let mut files = read_folders(&self.models)?;
         for (name, text) in BUILTIN.iter().filter(|_| self.builtin) {
@@ -85,7 +85,7 @@ impl Folders {
         Ok(catalog)
     }
 
-    /// Names, sizes and times of all files: what changes when a file does.
+    /// Names, sizes and times of all files, to notice changes.
     fn seen(&self) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
         let mut seen = Vec::new();
         let mut folders: Vec<PathBuf> = self.models.iter().chain(&self.tables).cloned().collect();
@@ -112,19 +112,19 @@ fn told(problems: &[ModelProblem]) -> Error {
     Error::invalid(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
-/// What the binary holds of analytics.
+/// Analytics as the binary holds it.
 #[derive(Debug)]
 pub struct Analytics {
-    /// Tables of the operator before those of the product.
+    /// Tables of the operator, which take precedence over the built-in ones.
     pub tables: Arc<LayeredTables>,
-    /// Answers queries over the models that are live.
+    /// Runs queries over the current models.
     pub engine: Arc<OlapEngine>,
 }
 
 /// Reads models and tables, and begins to watch their folders.
 ///
 /// # Errors
-/// Invalid: models or tables that are refused, each with file and line.
+/// Invalid: models or tables that are not valid, each with file and line.
 pub fn open(settings: &Settings, engine: Arc<QueryEngine>, product: Arc<dyn Tables>) -> Result<Analytics> {
     let folders = Folders::of(settings);
     let own = FolderTables::read(&folders.tables).map_err(|p| folder_error(&p))?;
@@ -143,7 +143,7 @@ pub fn open(settings: &Settings, engine: Arc<QueryEngine>, product: Arc<dyn Tabl
     Ok(Analytics { tables, engine: olap })
 }
 
-/// Reads folders anew when a file in them changed; what is refused changes nothing.
+/// Reads the folders again when a file in them changes; invalid files change nothing.
 fn watch(folders: &Folders, engine: &Weak<OlapEngine>, tables: &Weak<ArcSwap<FolderTables>>) {
     let mut seen = folders.seen();
     loop {
@@ -166,8 +166,8 @@ fn watch(folders: &Folders, engine: &Weak<OlapEngine>, tables: &Weak<ArcSwap<Fol
     }
 }
 
-/// Checks the models of a folder beside the built-in ones: how many models and views it has, and which parts of built-in ones
-/// are left out for their sake.
+/// Checks the models of a folder together with the built-in ones. Returns the number of models and views, and which
+/// parts of built-in ones are left out because of them.
 ///
 /// # Errors
 /// All problems, one line each.
@@ -203,7 +203,8 @@ mod tests {
         assert!(problems.iter().any(|p| p.ends_with(says)), "{problems:?}");
     }
 
-    /// A mounted volume has each file three times: by its own name, and in two folders that begin with dots.
+    /// A mounted Kubernetes volume has each file three times: under its own name, and in two folders that begin with
+    /// dots.
     #[test]
     fn what_a_folder_has_is_checked_beside_what_is_built_in() {
         let folder = tempfile::tempdir().unwrap();
@@ -217,7 +218,7 @@ mod tests {
             write(name, own);
         }
         assert_eq!(check(folder.path()), Ok((1, Vec::new())));
-        // Others join `Services` by what this one lacks.
+        // Other models join `Services` by members that this one lacks.
         write(
             "deeper/services.yaml",
             "cubes: [{name: Services, sql_table: public.services, dimensions: [{name: id, type: number, sql: id, primary_key: true}]}]\n",
@@ -230,7 +231,8 @@ mod tests {
         assert!(problems[0].contains("there are two models or views `Prices`"), "{problems:?}");
     }
 
-    /// Links that lead back are followed once, by who reads and by who watches; what is no file is told of, not read for ever.
+    /// Symlinks in a circle are followed once, when files are read and watched; special files are reported, since
+    /// reading one may never end.
     #[cfg(unix)]
     #[test]
     fn folders_with_links_end() {
@@ -252,7 +254,7 @@ mod tests {
         assert!(problems[0].ends_with("zero.csv: cannot be read: it is no regular file"), "{problems:?}");
     }
 
-    /// What a few lines of YAML stand for is bounded, and told of with its place.
+    /// The size to which a few lines of YAML may expand is limited, and the error names the place.
     #[test]
     fn hostile_files_are_refused() {
         let folder = tempfile::tempdir().unwrap();

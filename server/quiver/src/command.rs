@@ -71,7 +71,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     }
     match cli.command {
         None => return Err("no command given; see --help".into()),
-        // These say by their exit code what they found.
+        // These commands report their findings by their exit code.
         Some(Command::Models { command: ModelsCommand::Check { folder } }) => return Ok(check_models(&folder)),
         Some(Command::Rules { command }) => return command.run(runtime),
         Some(Command::Serve(args)) => serve(args, false)?,
@@ -366,7 +366,7 @@ mod tests {
         args
     }
 
-    /// A name that is misspelt makes no empty directory, and says so.
+    /// A misspelt directory is reported, and not created.
     #[test]
     fn directories_over_which_no_server_has_run() {
         let dir = tempfile::tempdir().unwrap();
@@ -383,7 +383,7 @@ mod tests {
         assert!(told(written(&on(&data, &[]))).unwrap_err().contains("`store.url`"));
         assert_eq!(told(written(&on(&data, &["--store", "file:///elsewhere"]))), Ok(shown.clone()));
         assert!(!data.exists());
-        // Its WAL alone tells that a server has written there, its catalog alone what it knew.
+        // The WAL alone shows that a server has written there, but only the catalog shows what it stored.
         std::fs::create_dir_all(data.join("wal")).unwrap();
         assert_eq!(told(written(&on(&data, &[]))), Ok(shown));
         by(&[], "`--data`");

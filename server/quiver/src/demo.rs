@@ -28,9 +28,9 @@ use self::telling::{Told, tell};
 use crate::server::Addresses;
 use crate::settings::Settings;
 
-/// Distance of the samples.
+/// Interval of the samples.
 const STEP_MS: i64 = 5_000;
-/// History at start.
+/// Length of the history that is written at the start.
 const HISTORY_MS: i64 = 3_600_000;
 const PATHS: [&str; 3] = ["/", "/cart", "/order"];
 const BUCKETS: [(&str, f64); 6] =
@@ -44,7 +44,7 @@ const META: [(&str, &str, &str, &str); 6] = [
     ("up", "gauge", "Whether the target answered.", ""),
 ];
 
-/// The key by which the demo comes in, where callers must say who they are.
+/// The credentials of the demo, if access control is on.
 #[derive(Debug, Clone)]
 struct Door {
     router: Router,
@@ -52,7 +52,7 @@ struct Door {
 }
 
 impl Door {
-    /// Opens the way that any sender takes; gives also what a user needs to come in, too.
+    /// Prepares requests like those of any sender. Also returns what a user needs to sign in.
     async fn open(app: &Arc<AppState>) -> (Self, Option<LogIn>) {
         let mut door = Self { router: main_router(Arc::clone(app)), authorization: None };
         let Some(identities) = app.identities.as_ref().filter(|i| i.enforced) else { return (door, None) };
@@ -77,12 +77,12 @@ impl Door {
     }
 }
 
-/// Lets the key of the demo ask everything that it may see, analytics too, which takes tokens only otherwise.
+/// Lets the demo's API key use analytics as well, which otherwise accepts only tokens.
 pub fn open_doors(settings: &mut Settings) {
     settings.auth.olap_api_keys = true;
 }
 
-/// Runs the demo: says where to look, then feeds until `stop`.
+/// Runs the demo: prints where to look, then sends telemetry until `stop`.
 pub async fn run(app: Arc<AppState>, base: String, addresses: Addresses, stop: CancellationToken) {
     let (door, log_in) = Door::open(&app).await;
     banner::print(&base, &addresses, log_in.as_ref());
@@ -92,19 +92,19 @@ pub async fn run(app: Arc<AppState>, base: String, addresses: Addresses, stop: C
     feed(app, door, stop).await;
 }
 
-/// Writes history, then what happens each [`STEP_MS`], until `stop`.
+/// Sends the history, then what happens in each [`STEP_MS`], until `stop`.
 async fn feed(app: Arc<AppState>, door: Door, stop: CancellationToken) {
     let now = app.clock.now_ms();
     let mut next = (now - HISTORY_MS).div_euclid(STEP_MS) * STEP_MS;
-    // Samples that come again are the same samples; rows of logs would be there twice.
+    // Samples that are sent again are the same samples, but log rows would be stored twice.
     let told_until = newest_trace(&door).await.unwrap_or(0);
     loop {
         while next <= app.clock.now_ms() {
-            // History goes in by the minute, live samples one by one.
+            // The history is sent a minute at a time, live samples one by one.
             let times: Vec<Millis> = (0..12).map(|i| next + i * STEP_MS).filter(|t| *t <= app.clock.now_ms()).collect();
             let seconds = (next / 1_000).max(told_until + 1)..(next / 1_000 + times.len() as i64 * STEP_MS / 1_000);
             next += times.len() as i64 * STEP_MS;
-            // A visit is told of when it is over, so that what is told of never lies ahead.
+            // A visit is reported when it is over, so that no time lies in the future.
             let told = tell(seconds.start - STEP_MS / 1_000..seconds.end - STEP_MS / 1_000);
             let samples = batch(&times, &told);
             post(&door, "/v1/traces", told.spans).await;
@@ -138,7 +138,7 @@ async fn post(door: &Door, path: &str, body: String) {
     }
 }
 
-/// Gives the second in which the newest trace of an earlier run begins.
+/// The second in which the newest trace of an earlier run begins.
 async fn newest_trace(door: &Door) -> Option<i64> {
     let path = "/traces?from=now-1h&limit=1&service=web&root=true";
     let request = door.request(Request::get(path)).body(Body::empty()).ok()?;
@@ -149,7 +149,7 @@ async fn newest_trace(door: &Door) -> Option<i64> {
     Some(start / 1_000_000_000 + STEP_MS / 1_000)
 }
 
-/// Where the samples of a service come from.
+/// The instance of a service whose samples are made.
 struct Instance<'b> {
     batch: &'b mut MetricsBatch,
     job: &'static str,
@@ -169,7 +169,7 @@ impl Instance<'_> {
     }
 }
 
-/// Requests beyond the usual that fail, each second: in the bad minutes of the services that have some.
+/// Additional failing requests per second, during the incidents of the services that have some.
 fn failing(service: &str, t: f64) -> f64 {
     match service {
         "payment" => 6.0 * PAYMENT_DOWN.seconds(t),
@@ -178,12 +178,12 @@ fn failing(service: &str, t: f64) -> f64 {
     }
 }
 
-/// Requests beyond the usual that are slow, each second.
+/// Additional slow requests per second.
 fn slow(service: &str, t: f64) -> f64 {
     if matches!(service, "catalog" | "storefront" | "gateway") { 8.0 * SLOW_DB.seconds(t) } else { 0.0 }
 }
 
-/// All samples of some times. Values depend on the time alone, so that a restart goes on where it stopped.
+/// All samples at some times. Values depend only on the time, so that a restart continues where it stopped.
 fn batch(times: &[Millis], told: &Told) -> MetricsBatch {
     let mut b = MetricsBatch::default();
     let metadata = META.iter().map(|(metric, kind, help, unit)| MetricMetadata {
@@ -256,7 +256,7 @@ fn exemplars(of: &mut Instance<'_>, buckets: &[(f64, u32)], told: &Told) {
     }
 }
 
-/// A counter that grows about one a second, faster and slower by turns of 20 minutes; begins anew each day.
+/// A counter that grows by about one per second, faster and slower in turns of 20 minutes; it restarts each day.
 fn growth(t: f64, phase: f64) -> f64 {
     let t = t.rem_euclid(86_400.0);
     t + 1200.0 / TAU * 0.5 * (1.0 - (t / 1200.0 * TAU + phase).cos())
@@ -278,7 +278,7 @@ mod tests {
         assert!(b.exemplars.iter().all(|e| b.series.len() > e.series as usize) && !b.exemplars.is_empty());
     }
 
-    /// Values depend on the time alone: what comes in together is what comes in one by one.
+    /// Values depend only on the time: a batch equals the same samples one by one.
     #[test]
     fn samples_do_not_depend_on_their_neighbours() {
         let told = Told::default();
@@ -291,7 +291,7 @@ mod tests {
         assert!(both.exemplars.is_empty() && both.metadata.len() == META.len());
     }
 
-    /// Bad minutes show where the shop has them, and nowhere else.
+    /// Incidents show where the shop has them, and nowhere else.
     #[test]
     fn whose_requests_fail() {
         let (before, after) = (900.0, 1_200.0);

@@ -1,4 +1,4 @@
-//! Accounts in the binary: where their database and keys are, and where the first password comes from.
+//! Accounts in the binary: the location of their database and keys, and the source of the first password.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
 use crate::issuers::IssuerClient;
 use crate::settings::{OidcIssuer, Settings};
 
-/// The database of accounts and configuration, beside the catalog: neither waits for the other.
+/// The database of accounts and configuration. Separate from the catalog, so that neither waits for the other.
 const DATABASE: &str = "config.db";
-/// The master key, where no other place is given.
+/// The default file name of the master key.
 const MASTER_KEY: &str = "master-key";
 
 pub(crate) fn fault(problem: Problem) -> Error {
@@ -34,7 +34,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
 
-/// The file with the master key.
+/// The path of the master key.
 pub(crate) fn master_key(settings: &Settings) -> PathBuf {
     let given = Some(settings.auth.master_key_file.clone()).filter(|f| !f.is_empty());
     let given = given.or_else(|| variable("QUIVER_MASTER_KEY_FILE"));
@@ -49,7 +49,7 @@ fn first_password(settings: &Settings) -> FirstPassword {
     }
 }
 
-/// What stands before `/realms/platform` where clients reach this server.
+/// The part of the URL before `/realms/platform`, as clients see it.
 fn base_url(settings: &Settings, listen: &str) -> String {
     if !settings.auth.public_url.is_empty() {
         return settings.auth.public_url.clone();
@@ -62,7 +62,7 @@ fn base_url(settings: &Settings, listen: &str) -> String {
     format!("{scheme}://{address}")
 }
 
-/// The URL of PostgreSQL, if it keeps accounts and configuration.
+/// The URL of PostgreSQL, if accounts and configuration are stored there.
 fn database_url(settings: &Settings) -> Result<Option<String>> {
     let file = &settings.config.database_url_file;
     let url = if file.is_empty() {
@@ -80,13 +80,13 @@ pub(crate) async fn open_database(settings: &Settings) -> Result<Database> {
         let opened = Database::sqlite(&Path::new(&settings.store.data).join(DATABASE)).await;
         return opened.map_err(|e| fault(e.into()));
     };
-    // Nothing of the URL is said: it may hold a password, and so may what a driver says of it.
+    // The URL is not shown, and neither are driver messages that contain it: it may contain a password.
     let text = "PostgreSQL (`config.database_url`) does not let this server in";
     let opened = Database::postgres(&url).await;
     opened.map_err(|e| Error::new(ErrorKind::Unavailable, text).with_source(std::io::Error::other(without(&e, &url))))
 }
 
-/// What an error says, but for the URL and its password.
+/// The text of an error without the URL and its password.
 fn without(error: &quiver_database::Error, url: &str) -> String {
     let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map_or("", |(user, _)| user);
     let password = user.split_once(':').map_or("", |(_, password)| password);
@@ -127,7 +127,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     Ok((auth, config))
 }
 
-/// Opens the configuration without accounts: access control is off.
+/// Opens the configuration without accounts, for use without access control.
 ///
 /// # Errors
 /// When the database or the master key cannot be used.
@@ -135,10 +135,10 @@ pub async fn open_config(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<
     Ok(open_parts(settings, clock).await?.1)
 }
 
-/// Opens accounts, their configuration and the token service, for who reaches this server at an address.
+/// Opens accounts, their configuration and the token service; `listen` is the address of this server.
 ///
 /// # Errors
-/// When the database or the master key cannot be used, or the first password is not good.
+/// When the database or the master key cannot be used, or the first password is not acceptable.
 pub async fn open(settings: &Settings, listen: &str, clock: Arc<dyn Clock>) -> Result<Arc<Identities>> {
     let (auth, config) = open_parts(settings, &clock).await?;
     let issuer = format!("{}/realms/platform", base_url(settings, listen));
@@ -152,7 +152,7 @@ pub async fn open(settings: &Settings, listen: &str, clock: Arc<dyn Clock>) -> R
     Identities::open(auth, config, (issuer, enforced, rates), &first_password(settings)).await.map_err(fault)
 }
 
-/// Sets the password of a user in the store itself; gives the new one when it was made up.
+/// Sets the password of a user directly in the database; returns the new one if it was generated.
 ///
 /// # Errors
 /// When there is no such user, or the store cannot be used.
@@ -161,7 +161,8 @@ pub async fn reset_password(settings: &Settings, username: &str) -> Result<Optio
     if database_url(settings)?.is_none() && !data.join(DATABASE).exists() {
         return Err(Error::new(ErrorKind::NotFound, format!("there are no accounts in `{}`", data.display())));
     }
-    // Beside a running server, which would not see the change for long, and whose caches would still know the old one.
+    // Not next to a running server: it would not notice the change for a while, and its caches would still accept the
+    // old password.
     let _lock = DataDir::open(data).map_err(|e| match e {
         e if e.kind() == ErrorKind::Conflict => {
             Error::new(e.kind(), "the server runs: stop it first, or ask another administrator").with_source(e)
@@ -205,7 +206,7 @@ mod tests {
             let error = fault(Problem::new(kind, "CODE", "what is said"));
             assert_eq!((error.kind, error.message.as_str()), (expected, "what is said"), "{kind:?}");
         }
-        // Who starts the server reads nothing else of what the field belongs to.
+        // The field alone means nothing to whoever starts the server, so the text names its context.
         assert_eq!(fault(Problem::field("/password", "REQUIRED", "lacks")).message, "accounts: /password: lacks");
     }
 
@@ -273,7 +274,7 @@ mod tests {
             let told = told(said, url);
             assert!(!told.contains(hidden) && told.contains('…'), "{url}: {told}");
         }
-        // Nothing is hidden where there is nothing to hide.
+        // Without a password nothing is masked.
         for url in ["postgres://me:@db/x", "postgres://me@db/x", "host=db", ""] {
             assert!(told("as it is", url).contains("as it is"), "{url}");
         }

@@ -13,18 +13,18 @@ use quiver_types::{Error, Result};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-/// How long a document may take.
+/// Time limit for a document.
 const WITHIN: Duration = Duration::from_secs(10);
 /// Largest document, in bytes.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Gets documents of issuers.
+/// Fetches documents of issuers.
 #[derive(Debug)]
 pub struct IssuerClient {
     client: reqwest::Client,
 }
 
-/// Says what is wrong with the address of an issuer.
+/// What is wrong with the URL of an issuer, if anything.
 pub fn issuer_fault(issuer: &str) -> Option<&'static str> {
     let Ok(url) = Url::parse(issuer) else { return Some("it is no URL") };
     if url.query().is_some() || url.fragment().is_some() {
@@ -49,7 +49,7 @@ fn url_fault(url: &Url) -> Option<&'static str> {
     }
 }
 
-/// Whether a URL is of this machine, by its very words.
+/// Whether the host of a URL is literally this machine.
 fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
@@ -59,7 +59,8 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// Says why no issuer is at an address, whoever names it: what only this network's own machines should talk to.
+/// Why an address is not allowed for an issuer, whatever name leads to it: it is only meant for machines of this
+/// network.
 fn address_fault(ip: IpAddr) -> Option<&'static str> {
     match ip.to_canonical() {
         IpAddr::V4(ip) if ip.is_link_local() || ip.octets() == [100, 100, 100, 200] => {
@@ -76,7 +77,7 @@ fn address_fault(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// Resolves names to addresses that may be connected to. A name other than `localhost` never leads to this machine.
+/// Resolves names to allowed addresses. Only the name `localhost` may lead to this machine.
 #[derive(Debug)]
 struct Judging;
 
@@ -100,7 +101,7 @@ impl IssuerClient {
     /// Makes the client.
     ///
     /// # Errors
-    /// Internal: there is no TLS.
+    /// Internal: TLS cannot be set up.
     pub fn new() -> Result<Arc<Self>> {
         let client = reqwest::Client::builder()
             .timeout(WITHIN)
@@ -187,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Answers each connection with the same bytes.
+    /// Starts a server that answers each connection with these bytes; returns its URL.
     async fn answering(answer: Vec<u8>) -> String {
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let at = socket.local_addr().expect("an address");
@@ -206,7 +207,7 @@ mod tests {
         let get = async |answer: Vec<u8>| client.get(&answering(answer).await).await;
         let good = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}".to_vec();
         assert_eq!(get(good.clone()).await.as_deref(), Some(&b"{}"[..]));
-        // What would lead elsewhere is not followed.
+        // Redirects are not followed.
         let elsewhere = answering(good).await;
         let moved =
             format!("HTTP/1.1 302 Found\r\nlocation: {elsewhere}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
@@ -218,7 +219,7 @@ mod tests {
         assert_eq!(client.get("file:///etc/passwd").await, None);
     }
 
-    /// What only this network's own machines should talk to is no address of an issuer, in whichever spelling.
+    /// Addresses of the own network are refused, in whichever notation.
     #[test]
     fn addresses_that_names_lead_to() {
         let (near, many) = (Some("its address is link-local"), Some("its address is none of one machine"));

@@ -5,19 +5,19 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The variable that names the socket.
+/// The environment variable that names the socket.
 const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// What is told.
+/// A state of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Requests are served.
+    /// Requests are being served.
     Ready,
-    /// No new ones are taken.
+    /// No new requests are accepted.
     Stopping,
 }
 
-/// Tells the service manager a state (`sd_notify` of systemd); without one nothing happens.
+/// Reports a state to the service manager; does nothing without one.
 pub fn tell(state: State) {
     let Some(socket) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) else { return };
     let text = match state {

@@ -9,11 +9,11 @@ use quiver_types::Result;
 use crate::settings::Loaded;
 use crate::{alerting, server, telemetry, wiring};
 
-/// Says whether a server would start with these settings, as far as that shows without a data directory, a network and
-/// other processes.
+/// Checks whether a server would start with these settings, as far as that can be told without data directory,
+/// network and other processes.
 ///
 /// # Errors
-/// Invalid: an address, a file that is named or what stands in it, the log's filter, the URL of the store.
+/// Invalid: an address, a file or its contents, the log filter, or the URL of the store.
 pub fn check(loaded: &Loaded) -> Result<()> {
     let settings = &loaded.settings;
     telemetry::check(&settings.log)?;

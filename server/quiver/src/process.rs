@@ -1,4 +1,4 @@
-//! What the process knows about its machine and itself.
+//! Information about the process and its machine.
 
 use std::fs;
 
@@ -8,10 +8,10 @@ use quiver_types::{Result, failpoint};
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Arms the fail points that the environment names, of whichever crate.
+/// Arms the fail points that the environment variable names, in any crate.
 ///
 /// # Errors
-/// Invalid: there is no such point.
+/// Invalid: there is no such fail point.
 pub fn arm_failpoints() -> Result<()> {
     let text = std::env::var(failpoint::VARIABLE).unwrap_or_default();
     let lists = [
@@ -24,7 +24,7 @@ pub fn arm_failpoints() -> Result<()> {
     failpoint::arm(&text, &lists)
 }
 
-/// Gives the memory that the process may use: that of its control group, else of the machine; in bytes.
+/// The memory available to the process in bytes: that of its control group, or else of the machine.
 pub fn memory_total_bytes() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
@@ -37,12 +37,12 @@ pub fn memory_total_bytes() -> u64 {
     group.map_or(machine, |g| g.min(machine))
 }
 
-/// Gives the memory that the process has in use, in bytes; `None`: the system does not tell.
+/// The resident memory of the process in bytes; `None` if the system does not tell.
 pub fn resident_bytes() -> Option<u64> {
     status_bytes("VmRSS:")
 }
 
-/// Gives what of it no file backs, as the executable does.
+/// The part of it that is not backed by a file, unlike the executable.
 pub fn anonymous_bytes() -> Option<u64> {
     status_bytes("RssAnon:")
 }
@@ -53,12 +53,13 @@ fn status_bytes(line: &str) -> Option<u64> {
     Some(kib.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Gives the number of threads that can run at once.
+/// The number of threads that can run in parallel.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Raises the limit of open files as far as the process may; gives it, `None`: the system has none or does not tell.
+/// Raises the soft limit of open files as far as allowed, and returns it; `None` if there is no limit, or the system
+/// does not tell.
 pub fn raise_file_limit() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -71,16 +72,16 @@ pub fn raise_file_limit() -> Option<u64> {
     maximum
 }
 
-/// Writes the process' own metrics, named as every exporter names them.
+/// Writes metrics of the process under the usual names (`process_…`).
 pub fn write_metrics(out: &mut String) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The second field is the name in parentheses and may hold blanks; count from behind it.
+    // The second field is the name in parentheses, which may contain blanks; so count from after it.
     let fields: Vec<f64> = stat
         .rsplit_once(')')
         .map(|(_, rest)| rest.split_whitespace().map(|f| f.parse().unwrap_or(0.0)).collect())
         .unwrap_or_default();
     let field = |n: usize| fields.get(n).copied().unwrap_or(0.0);
-    // USER_HZ is 100 in every ABI of Linux that Rust's standard library supports.
+    // USER_HZ is 100 in every Linux ABI that Rust's standard library supports.
     let ticks = 100.0;
     let fds = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let one = |v: f64| vec![(String::new(), v)];

@@ -12,25 +12,26 @@ use quiver_types::{Error, ErrorKind, Result};
 use reqwest::{Certificate, Client, Response, StatusCode, header};
 use serde_json::Value;
 
-/// How long a server may take to take the connection; how long it works on a backup is its own affair.
+/// Time limit for the connection. There is none for the work itself, such as a backup.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// A running server, and how to come in.
+/// A running server, and the credentials for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Remote<'a> {
-    /// `127.0.0.1:8800`, or a URL; with `https://` by TLS.
+    /// `127.0.0.1:8800`, or a URL; `https://` for TLS.
     pub address: &'a str,
-    /// What `/admin` asks for: its own secret, an API key, or an access token.
+    /// Credentials for `/admin`: its own secret, an API key, or an access token.
     pub token: Option<&'a str>,
-    /// File (PEM) with the authority of its certificate, where the system does not know it.
+    /// PEM file with the authority of the server's certificate, if the system does not know it.
     pub authority: Option<&'a Path>,
 }
 
 impl Remote<'_> {
-    /// Lets the server make a backup, and waits for it.
+    /// Makes the server create a backup, and waits for it.
     ///
     /// # Errors
-    /// Unavailable: nobody answers there. Execution: what the server said. Invalid: the file of the authority.
+    /// Unavailable: the server cannot be reached. Execution: the error that the server returned. Invalid: the file of
+    /// the authority.
     pub async fn backup(&self, request: &BackupRequest) -> Result<BackupReport> {
         let unreached = |e| self.unreached(e);
         let body = serde_json::json!({"to": request.to, "keep": request.keep});
@@ -51,10 +52,11 @@ impl Remote<'_> {
             .map_err(|e| Error::internal("the server's answer is no report of a backup").with_source(e))
     }
 
-    /// Asks a statement; `body` as `POST /sql-api/v1/query` takes it.
+    /// Runs a statement; `body` is that of `POST /sql-api/v1/query`.
     ///
     /// # Errors
-    /// Unavailable: nobody answers there. Execution: what the server said. Invalid: the file of the authority.
+    /// Unavailable: the server cannot be reached. Execution: the error that the server returned. Invalid: the file of
+    /// the authority.
     pub async fn sql(&self, body: &Value) -> Result<RemoteRows> {
         let mut asking = self.client()?.post(self.url("/sql-api/v1/query?format=arrow")).json(body);
         if let Some(token) = self.token {
@@ -89,7 +91,7 @@ impl Remote<'_> {
     }
 
     fn client(&self) -> Result<Client> {
-        // What is sent is a secret: to this address and no other.
+        // The token is a secret that must go to this address only: no redirects, no proxies.
         let client =
             Client::builder().connect_timeout(CONNECT_WITHIN).redirect(reqwest::redirect::Policy::none()).no_proxy();
         let client = match self.authority {
@@ -108,16 +110,16 @@ impl Remote<'_> {
     }
 }
 
-/// What a server answers a statement.
+/// The response of a server to a statement.
 #[derive(Debug)]
 pub enum RemoteRows {
-    /// Rows on their way.
+    /// Rows, which are streamed.
     Rows(Box<Rows>),
-    /// The plan of `EXPLAIN`, as the server's JSON.
+    /// The plan of `EXPLAIN` as JSON.
     Plan(Value),
 }
 
-/// Rows on their way, as an IPC stream of Arrow.
+/// Streamed rows, as an Arrow IPC stream.
 #[derive(Debug)]
 pub struct Rows {
     answer: Response,
@@ -127,15 +129,15 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Names and types of the columns, once they are known.
+    /// The columns, once they are known.
     pub fn schema(&self) -> Option<SchemaRef> {
         self.schema.clone()
     }
 
-    /// The next rows; none at the end.
+    /// The next rows; `None` at the end.
     ///
     /// # Errors
-    /// Execution: the answer breaks off, as it does when the statement fails on its way.
+    /// Execution: the response is truncated, which happens if the statement fails after rows were sent.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let broken = |e: &dyn std::fmt::Display| Error::new(ErrorKind::Execution, format!("the answer broke off: {e}"));
         loop {
@@ -205,7 +207,7 @@ mod tests {
         }
     }
 
-    /// Answers each connection with the same bytes; gives the address, and what the first one asked.
+    /// Starts a server that answers each connection with these bytes; returns its address and the first request.
     async fn answering(answer: String) -> (String, tokio::sync::oneshot::Receiver<String>) {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -214,7 +216,7 @@ mod tests {
         tokio::spawn(async move {
             let Ok((mut stream, _)) = socket.accept().await else { return };
             let (mut asked, mut buffer) = (String::new(), [0; 4096]);
-            // What is not read would reset the connection when it is closed.
+            // Unread data would reset the connection when it is closed.
             let is_whole = |asked: &str| {
                 let (head, body) = asked.split_once("\r\n\r\n")?;
                 let (_, length) = head.split_once("content-length: ")?;
@@ -268,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A statement that fails on its way breaks its answer off; an answer without rows has none.
+    /// A statement that fails after rows were sent truncates the response; one without rows has no columns.
     #[tokio::test]
     async fn answers_that_break_off() {
         for (body, is_whole) in [("", true), ("\u{7f}\u{0}\u{0}", false), ("no arrow at all", false)] {

@@ -1,4 +1,4 @@
-//! `quiver rules`: checks rule files and runs promtool's unit tests with the engines that the server runs.
+//! `quiver rules`: checks rule files, and runs promtool's unit tests on the server's engines.
 
 mod bench;
 mod command;
@@ -24,23 +24,23 @@ pub use bench::{Bounds, MemoryPart, StoreBench};
 pub use command::RulesCommand;
 pub use quiver_api::languages::Languages;
 
-/// What came of checking a file.
+/// The result of checking a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Checked {
-    /// All is well: the number of rules, and what should be known.
+    /// Valid: the number of rules, and warnings.
     Sound(usize, Vec<String>),
-    /// It is valid, but rules write the same series.
+    /// Valid, but several rules write the same series.
     Lint(String),
-    /// What is wrong.
+    /// The errors.
     Failed(Vec<String>),
 }
 
-/// Reads a text of the user.
+/// Reads a file.
 fn text_of(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Reads the text of a file; without a path: the standard input.
+/// Parses a file, or standard input if there is no path.
 fn load(path: Option<&Path>, unknown: UnknownFields) -> Result<RuleFile, Vec<String>> {
     let text = match path {
         Some(path) => text_of(path),
@@ -53,7 +53,7 @@ fn load(path: Option<&Path>, unknown: UnknownFields) -> Result<RuleFile, Vec<Str
     read_with(&text.map_err(|e| vec![e])?, &Languages, unknown).map_err(told)
 }
 
-/// Checks a rule file; without a path: the standard input.
+/// Checks a rule file, or standard input if there is no path.
 pub fn check(path: Option<&Path>, checks: &Checks) -> Checked {
     let file = match load(path, checks.unknown) {
         Ok(file) => file,
@@ -73,45 +73,45 @@ pub fn check(path: Option<&Path>, checks: &Checks) -> Checked {
     Checked::Lint(text + "Might cause inconsistency while recording expressions")
 }
 
-/// How rule files are checked.
+/// Options of the check.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Checks {
-    /// What is looked for besides errors.
+    /// What is checked besides errors.
     pub lint: Lint,
-    /// Whether the command exits with 3 where that is found.
+    /// Whether the exit code is 3 if the lint finds something.
     pub lint_fatal: bool,
-    /// What fields that nobody knows are.
+    /// How unknown fields are treated.
     pub unknown: UnknownFields,
 }
 
-/// What is looked for in valid files.
+/// What is checked in valid files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Lint {
-    /// Everything there is to look for.
+    /// Everything.
     All,
     /// Rules that write the same series.
     #[default]
     DuplicateRules,
-    /// Nothing: only whether files are valid.
+    /// Nothing.
     None,
 }
 
-/// How unit tests are run and told.
+/// Options of unit tests and their output.
 #[derive(Debug, Default)]
 pub struct Tests {
-    /// Names of the tests that run: those in which one of these is found; without any, all.
+    /// Tests run if one of these matches their name; all if there are none.
     pub run: Vec<Regex>,
-    /// Whether failures show lines that differ.
+    /// Whether failures are shown as diffs.
     pub diff: bool,
-    /// Whether it is told when a test begins and ends, and what is stored at its end.
+    /// Whether begin and end of each test are printed, and the samples stored at its end.
     pub debug: bool,
-    /// File for results as XML for CI servers.
+    /// File for the results as JUnit XML.
     pub junit: Option<PathBuf>,
-    /// What fields that nobody knows are.
+    /// How unknown fields are treated.
     pub unknown: UnknownFields,
 }
 
-/// Runs the tests of a file; gives what came of each, with its name.
+/// Runs the tests of a file. Returns the name and outcome of each.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -119,7 +119,7 @@ pub fn run_tests(path: &Path, how: &Tests, runtime: &Runtime) -> Result<Vec<(Str
     let text = text_of(path).map_err(|e| vec![e])?;
     let texts = |p: quiver_yaml::problem::Problems| p.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut file: TestFile = unit_tests::read_with(&text, how.unknown).map_err(texts)?;
-    // A test without a name has the empty one here, as in promtool.
+    // A test without a name has an empty one here, as in promtool.
     let name = |test: &TestGroup| if test.is_named { test.name.clone() } else { String::new() };
     file.tests.retain(|test| how.run.is_empty() || how.run.iter().any(|run| run.is_match(&name(test))));
     let paths = rule_files(&file, path.parent().unwrap_or(Path::new("")))?;
@@ -132,7 +132,7 @@ pub fn run_tests(path: &Path, how: &Tests, runtime: &Runtime) -> Result<Vec<(Str
             let run = |test: &TestGroup| run_told(test, &file, &groups, runtime.handle(), how.debug);
             file.tests.iter().map(run).collect::<Vec<_>>()
         }
-        // Each test reads them, in promtool.
+        // In promtool each test reads them, so each fails.
         Err(errors) => {
             let errors: Vec<Fault> = errors.into_iter().map(Fault::from).collect();
             file.tests.iter().map(|_| Outcome { errors: errors.clone(), cases: Vec::new() }).collect()
@@ -141,7 +141,7 @@ pub fn run_tests(path: &Path, how: &Tests, runtime: &Runtime) -> Result<Vec<(Str
     Ok(file.tests.iter().map(|test| test.name.clone()).zip(outcomes).collect())
 }
 
-/// Finds the files of rules that a file of tests names; tells of names that nothing has.
+/// Finds the rule files that a test file names; prints patterns that match nothing.
 #[allow(clippy::print_stderr, reason = "a command line speaks on its terminal")]
 fn rule_files(file: &TestFile, folder: &Path) -> Result<Vec<PathBuf>, Vec<String>> {
     let (mut out, mut seen) = (Vec::new(), HashSet::new());
@@ -158,7 +158,7 @@ fn rule_files(file: &TestFile, folder: &Path) -> Result<Vec<PathBuf>, Vec<String
     Ok(out)
 }
 
-/// Runs a test; with `debug` it tells when it begins and ends, and what is stored then.
+/// Runs a test; with `debug` it prints begin, end, and the samples stored then.
 #[allow(clippy::print_stderr, reason = "a command line speaks on its terminal")]
 fn run_told(test: &TestGroup, file: &TestFile, groups: &[RuleGroup], runtime: &Handle, debug: bool) -> Outcome {
     let began = Instant::now();
@@ -177,7 +177,7 @@ fn run_told(test: &TestGroup, file: &TestFile, groups: &[RuleGroup], runtime: &H
     outcome
 }
 
-/// Runs a test; `look` sees what came of it, and the store.
+/// Runs a test; `look` gets the outcome and the store.
 fn run_one(
     test: &TestGroup,
     file: &TestFile,
@@ -197,12 +197,12 @@ fn run_one(
     }
 }
 
-/// Runs unit tests that are sent to the server, on its runtime.
+/// Runs unit tests that were sent to the server.
 #[derive(Debug)]
 pub struct ServerBench {
-    /// The server's runtime, on whose threads tests run.
+    /// The server's runtime, whose threads run the tests.
     pub runtime: Handle,
-    /// What a test may take beside all that the server does.
+    /// Memory limits of a test.
     pub memory: MemoryPart,
 }
 
@@ -214,7 +214,7 @@ impl RuleBench for ServerBench {
     }
 }
 
-/// Checks files as `promtool check rules` does, without any the standard input; gives the exit code.
+/// Checks files, or standard input if there are none, as `promtool check rules` does; returns the exit code.
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
 pub fn check_command(paths: &[PathBuf], checks: &Checks) -> u8 {
     let mut code = 0;
@@ -244,7 +244,7 @@ pub fn check_command(paths: &[PathBuf], checks: &Checks) -> u8 {
     code
 }
 
-/// Runs tests as `promtool test rules` does; gives the exit code.
+/// Runs tests as `promtool test rules` does; returns the exit code.
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
 pub fn test_command(paths: &[PathBuf], how: &Tests, runtime: &Runtime) -> u8 {
     let mut suites = Vec::new();
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(checked(own, ignored), Checked::Sound(1, Vec::new()));
     }
 
-    /// As promtool tells them: the later of two rules writes over the earlier one.
+    /// As in promtool: the later of two rules overwrites the earlier one.
     #[test]
     fn rules_that_write_the_same() {
         let file = |one: &str, other: &str| {

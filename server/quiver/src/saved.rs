@@ -15,7 +15,7 @@ use crate::identity::{fault, master_key, open_config, open_database};
 use crate::process::VERSION;
 use crate::settings::Settings;
 
-/// The configuration of a server that does not run.
+/// The configuration of a stopped server.
 #[derive(Debug)]
 pub struct AtRest<'a>(
     /// The settings of the server.
@@ -29,13 +29,13 @@ impl Attach for AtRest<'_> {
     }
 
     async fn write(&self, to: &Path) -> Result<()> {
-        // Opened here, where the store is locked: no server runs over the same file.
+        // Safe to open, since the store is locked: no server uses the same file.
         let config = open_config(self.0, &(Arc::new(SystemClock) as Arc<dyn Clock>)).await?;
         SavedConfiguration { config, version: VERSION }.write(to).await
     }
 }
 
-/// Takes a configuration out of a backup.
+/// Restores a configuration from a backup.
 #[derive(Debug)]
 pub struct Returning<'a> {
     settings: &'a Settings,
@@ -44,7 +44,8 @@ pub struct Returning<'a> {
 }
 
 impl<'a> Returning<'a> {
-    /// Into the database that settings name; without the master key what is encrypted under it is left out.
+    /// Restores into the database in the settings. `without_secrets`: values encrypted with the master key are left
+    /// out.
     pub fn new(settings: &'a Settings, without_secrets: bool) -> Self {
         Self { settings, without_secrets, done: Mutex::default() }
     }
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Sessions do not come back, guesses of some minutes are forgotten, and steps are counted anew.
+    /// Tables that are not restored: sessions end, failed logins are forgotten, and migrations are recorded anew.
     const LEFT_OUT: [&str; 3] = ["failure", "migration", "session"];
 
     #[tokio::test]
@@ -162,7 +163,7 @@ mod tests {
         }
     }
 
-    /// A key that is not there is never made: under a new one nothing of the backup could be read.
+    /// A missing key is never created: a new one could not decrypt anything in the backup.
     #[test]
     fn the_master_key_is_that_of_the_saved_server() {
         let dir = tempfile::tempdir().unwrap();

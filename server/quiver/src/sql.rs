@@ -21,20 +21,20 @@ mod table;
 
 use table::Table;
 
-/// What is asked.
+/// A query.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The SQL text, with `$1` or `$name` for parameters.
+    /// The SQL text; parameters are `$1` or `$name`.
     pub statement: String,
-    /// Values of its parameters: a JSON list or object.
+    /// Values of the parameters: a JSON list or object.
     pub params: Option<Value>,
-    /// Zone in which times are shown.
+    /// Time zone for output.
     pub time_zone: Option<String>,
-    /// How rows are written; none: as a table.
+    /// Output format; `None`: a table.
     pub form: Option<Form>,
 }
 
-/// Where rows go.
+/// Writes the rows.
 enum Out<'w> {
     Table(Table<'w>),
     Form(Box<Writer>, &'w mut dyn Write),
@@ -63,19 +63,19 @@ impl<'w> Out<'w> {
     }
 }
 
-/// Nobody takes what is written: the end of a pipe, as `head` ends one, is no error of anybody's.
+/// A closed pipe is no failure: `head` ends its pipe like that.
 fn unwritten(error: std::io::Error) -> Error {
     let kind = if error.kind() == std::io::ErrorKind::BrokenPipe { ErrorKind::Cancelled } else { ErrorKind::Internal };
     Error::new(kind, "cannot write the answer").with_source(error)
 }
 
-/// Asks a running server.
+/// Runs a query on a running server.
 ///
 /// # Errors
-/// Unavailable: nobody answers there. Execution: what the server said of the statement.
+/// Unavailable: the server cannot be reached. Execution: the error that the server returned.
 pub async fn ask_server(asked: &Asked, remote: &Remote<'_>, to: &mut dyn Write) -> Result<()> {
     let body = json!({"query": asked.statement, "params": asked.params, "time_zone": asked.time_zone});
-    // Rows come as they are stored, and are written here as they are of a directory at rest.
+    // Rows are fetched as Arrow and formatted here, so that the output is the same as that of a data directory.
     let mut rows = match remote.sql(&body).await? {
         RemoteRows::Rows(rows) => rows,
         RemoteRows::Plan(plan) => return shown(&plan, to),
@@ -90,10 +90,10 @@ pub async fn ask_server(asked: &Asked, remote: &Remote<'_>, to: &mut dyn Write) 
     out.end()
 }
 
-/// Asks a data directory that nobody serves; nothing of what it holds is changed.
+/// Runs a query on the data directory of a stopped server, read-only.
 ///
 /// # Errors
-/// Conflict: a server has it. NotFound: there is none. Those of the statement.
+/// Conflict: a server uses it. NotFound: it does not exist. Those of the statement.
 pub async fn ask_at_rest(asked: &Asked, settings: &Settings, to: &mut dyn Write) -> Result<()> {
     if !Path::new(&settings.store.data).join("wal").is_dir() {
         return Err(Error::new(ErrorKind::NotFound, format!("`{}` is no data directory", settings.store.data)));
@@ -122,7 +122,7 @@ fn shown(plan: &Value, to: &mut dyn Write) -> Result<()> {
     writeln!(to, "{plan:#}").map_err(unwritten)
 }
 
-/// The line of a statement that an error speaks of, with a mark below the place.
+/// The line of a statement that an error refers to, with a mark below the position.
 pub fn place(error: &Error, statement: &str) -> Option<String> {
     let (line, column) = place_of(error)?;
     let text = statement.lines().nth(line.checked_sub(1)?)?;
@@ -148,10 +148,10 @@ mod tests {
         for (told, statement, expected) in [
             ("x at line 1, column 1", "select 1", Some("select 1\n^")),
             ("x at line 1, column 8; y", "select 1", Some("select 1\n       ^")),
-            // A tab is as wide as the terminal makes it, in both lines.
+            // The tab is repeated, so that the terminal gives it the same width in both lines.
             ("x at line 1, column 3", "\ta b", Some("\ta b\n\t ^")),
             ("x at line 1, column 5", "äöü x", Some("äöü x\n    ^")),
-            // The end of the statement is a place, too.
+            // The end of the statement is a position, too.
             ("x at line 2, column 9", "a\nbc", Some("bc\n  ^")),
             ("`a at line 9, column 9` at line 1, column 2", "ab", Some("ab\n ^")),
             ("x at line 0, column 1", "ab", None),
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// `quiver sql … | head` is nobody's fault, a full disk is.
+    /// `quiver sql … | head` is no failure; a full disk is.
     #[test]
     fn who_takes_nothing_more() {
         use std::io::ErrorKind as Io;

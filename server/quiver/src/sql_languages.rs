@@ -15,10 +15,10 @@ use quiver_types::logs::{MSG, TIME};
 use quiver_types::tables::columns::map;
 use quiver_types::{Clock, Domain, Error, Result};
 
-/// Rows of a batch.
+/// Rows per batch.
 const BATCH_ROWS: usize = 8192;
 
-/// See the module.
+/// Provides PromQL and LogsQL to SQL.
 #[derive(Debug)]
 pub(crate) struct SqlLanguages {
     pub(crate) promql: Arc<PromqlEngine>,
@@ -70,7 +70,7 @@ fn point_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![column("time", time), column("value", DataType::Float64), column("labels", map())]))
 }
 
-/// Values as rows `time`, `value`, `labels`; a histogram is no value.
+/// Converts PromQL values to rows `time`, `value`, `labels`; histograms are not supported.
 #[derive(Default)]
 struct Points {
     times: Vec<i64>,
@@ -135,7 +135,8 @@ impl SqlLanguages {
         let parsed = parse(query)?;
         let now_ns = self.clock.now_ms().saturating_mul(1_000_000);
         let scope = QueryScope { now_ns, start_ns: None, end_ns: None, extra: Vec::new() };
-        // A run ends what belongs to it; rows are read in the statement's own time.
+        // A context of its own: the run ends everything in its context, while the rows are read later, by the
+        // statement.
         let own = ctx.again_as(access.get(Domain::Logs));
         let found = self.logsql.collect(&parsed, &scope, &own).await?;
         let mut batches = Vec::new();
@@ -171,7 +172,7 @@ impl SqlLanguages {
     }
 }
 
-/// Reads a time as LogsQL writes it.
+/// Parses a time in the format of LogsQL.
 fn nanos(text: &str) -> Option<i64> {
     arrow::compute::kernels::cast_utils::string_to_timestamp_nanos(text).ok()
 }
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(nanos("no time"), None);
     }
 
-    /// Rows of many values come in batches of one size, each with the columns that were told.
+    /// Rows of many values come in batches of limited size, all with the announced columns.
     #[test]
     fn batches_of_points() {
         let mut points = Points::default();

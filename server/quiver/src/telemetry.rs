@@ -1,4 +1,4 @@
-//! The log of the server itself.
+//! The server's own log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use crate::settings::Log;
 
-/// Changes what the log lets through.
+/// Replaces the filter of the log.
 #[derive(Clone)]
 pub struct LogFilter(Arc<dyn Fn(EnvFilter) + Send + Sync>);
 
@@ -19,7 +19,7 @@ impl fmt::Debug for LogFilter {
     }
 }
 
-/// Reads a filter; that of the environment comes first.
+/// Parses a filter; the environment variable takes precedence.
 fn filter_of(setting: &str) -> Result<EnvFilter> {
     let (name, text) = match std::env::var("RUST_LOG") {
         Ok(text) if !text.is_empty() => ("RUST_LOG", text),
@@ -28,33 +28,33 @@ fn filter_of(setting: &str) -> Result<EnvFilter> {
     EnvFilter::try_new(&text).map_err(|e| Error::invalid(format!("`{name}` is `{text}`: {e}")))
 }
 
-/// Says whether a start could read the filter.
+/// Checks the filter.
 ///
 /// # Errors
-/// Invalid: it is no filter.
+/// Invalid: it cannot be parsed.
 pub fn check(settings: &Log) -> Result<()> {
     filter_of(&settings.filter).map(|_| ())
 }
 
 impl LogFilter {
-    /// Reads a setting.
+    /// Parses a filter in the settings.
     ///
     /// # Errors
-    /// Invalid: it is no filter.
+    /// Invalid: it cannot be parsed.
     pub fn read(&self, setting: &str) -> Result<EnvFilter> {
         filter_of(setting)
     }
 
-    /// Lets through what a filter says from now on.
+    /// Puts a filter into force.
     pub fn set(&self, filter: EnvFilter) {
         (self.0)(filter);
     }
 }
 
-/// Starts the log on standard error; `RUST_LOG` overrides the setting.
+/// Starts logging to standard error; `RUST_LOG` overrides the setting.
 ///
 /// # Errors
-/// A filter that cannot be read, or a log that runs already.
+/// A filter that cannot be parsed, or a log that was started already.
 pub fn start(settings: &Log) -> Result<LogFilter> {
     let builder = tracing_subscriber::fmt().with_env_filter(filter_of(&settings.filter)?).with_writer(std::io::stderr);
     let begun = |e: TryInitError| Error::internal(format!("the log runs already: {e}"));

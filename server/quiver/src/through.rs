@@ -22,7 +22,7 @@ pub fn send(engine: &Arc<QueryEngine>, other: Arc<QueryEngine>) -> Result<()> {
     engine.send_through(Arc::new(quiver_codec::PlanCodec::new(other, forms)))
 }
 
-/// Says that this binary cannot.
+/// Fails, since this binary lacks the feature.
 ///
 /// # Errors
 /// Invalid, in any case.

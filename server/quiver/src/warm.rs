@@ -11,14 +11,14 @@ use quiver_query::{Limits, QueryContext};
 use quiver_traces::{Search, TracesEngine};
 use quiver_types::{Access, Result};
 
-/// No start waits longer for one of them.
+/// Time limit of each query.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// A query of metrics: a selector, a function over a range, and an aggregation. Nobody has this name.
+/// A metrics query: a selector, a function over a range, and an aggregation. No metric has this name.
 const METRICS: &str = "sum by (of) (rate(quiver_nothing[5m]))";
-/// A query of logs: a filter and a grouping.
+/// A logs query: a filter and a grouping.
 const LOGS: &str = "nothing | stats by (of) count() n";
 
-/// Runs them at the beginning of Unix time, of which nobody has data, so nothing is read.
+/// Runs the queries at the beginning of Unix time, where there is no data, so nothing is read.
 pub(crate) async fn up(promql: &PromqlEngine, logsql: &LogsqlEngine, traces: &Arc<TracesEngine>) {
     let context = || QueryContext::new(Access::full(), Limits { timeout: TIMEOUT, ..Limits::default() });
     told("metrics", promql.instant(METRICS, 0, &QueryOptions::default(), &context()).await);
@@ -31,7 +31,7 @@ async fn logs(logsql: &LogsqlEngine, ctx: &QueryContext) -> Result<()> {
     logsql.collect(&parse(LOGS)?, &scope, ctx).await.map(drop)
 }
 
-/// Says where one failed, which only means that the first query takes longer.
+/// Logs a failure, which only means that the first real query takes longer.
 fn told<T, E: Debug>(signal: &str, outcome: std::result::Result<T, E>) {
     if let Err(error) = outcome {
         tracing::debug!(signal, ?error, "a query that only warms up failed");

@@ -123,7 +123,7 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     Ok(AtRest { sql, limits })
 }
 
-/// `listen` is the address that tokens name, `None` for no accounts; `address` is the one that links lead to.
+/// `listen` is the address in the issuer of tokens, `None`: no accounts; `address` is the one in links.
 async fn assemble(
     settings: &Settings,
     clock: Arc<dyn Clock>,

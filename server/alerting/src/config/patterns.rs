@@ -1,4 +1,4 @@
-//! Patterns of files of templates and rules, as Go's `filepath.Match` has them.
+//! Checks glob patterns of template and rule files, in the syntax of Go's `filepath.Match`.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -6,7 +6,7 @@ use std::str::Chars;
 use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{Node, pointer};
 
-/// Tells of patterns that can match nothing, since they do not end: `[`, `[a`, `[a-]`, `\`.
+/// Reports patterns that can match nothing because they are incomplete: `[`, `[a`, `[a-]`, `\`.
 pub(super) fn check(items: &[Node], problems: &mut Problems) {
     for (i, item) in items.iter().enumerate() {
         if let Some(text) = item.text().filter(|text| !is_pattern(text)) {
@@ -16,7 +16,7 @@ pub(super) fn check(items: &[Node], problems: &mut Problems) {
     }
 }
 
-/// Whether a pattern of file names is whole; one that is not matches nothing.
+/// Whether a glob pattern is complete; an incomplete one matches nothing.
 pub fn is_pattern(text: &str) -> bool {
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -32,7 +32,7 @@ pub fn is_pattern(text: &str) -> bool {
     true
 }
 
-/// Reads what follows `[`, with the `]` that ends it: at least one character or range.
+/// Consumes what follows `[`, including the `]`: at least one character or range.
 fn ends_class(chars: &mut Peekable<Chars<'_>>) -> bool {
     chars.next_if_eq(&'^');
     let mut is_empty = true;
@@ -47,7 +47,7 @@ fn ends_class(chars: &mut Peekable<Chars<'_>>) -> bool {
     }
 }
 
-/// Reads one end of a range; something must follow it.
+/// Consumes one end of a range, which must not be missing.
 fn bound(chars: &mut Peekable<Chars<'_>>) -> bool {
     let is_one = match chars.next() {
         None | Some('-' | ']') => false,

@@ -1,4 +1,4 @@
-//! A configuration as it may be shown: secrets are hidden, everything else is as it was written.
+//! Shows a configuration with its secrets hidden, and everything else as it was written.
 
 use quiver_yaml::problem::Problem;
 use quiver_yaml::{self as yaml, Kind, Node, pointer};
@@ -7,10 +7,10 @@ use serde_json::Value;
 use crate::options::{SECRET, Schema, Shape, texts};
 use crate::receivers::{GLOBAL, KINDS};
 
-/// Gives a configuration that was read before, with its secrets hidden.
+/// Returns a valid configuration as JSON with its secrets hidden.
 ///
 /// # Errors
-/// It is no YAML.
+/// It is not valid YAML.
 pub fn shown(text: &str) -> Result<Value, Problem> {
     let mut out = yaml::read(text)?.first().map_or(Value::Null, whole);
     let hide = &mut |_: &str, value: &mut Value, shape: Shape| match shape {
@@ -26,14 +26,14 @@ pub fn shown(text: &str) -> Result<Value, Problem> {
     Ok(out)
 }
 
-/// Gives the places of the secrets of a receiver, as JSON Pointers.
+/// JSON pointers to the secrets of a receiver.
 pub fn receiver_secrets(receiver: &Value) -> Vec<String> {
     let mut places = Vec::new();
     of_receiver(&mut receiver.clone(), &mut |place, value, shape| note(&mut places, place, value, shape));
     places
 }
 
-/// Gives the places of the secrets of `global`, as JSON Pointers.
+/// JSON pointers to the secrets of `global`.
 pub fn global_secrets(global: &Value) -> Vec<String> {
     let mut places = Vec::new();
     visit(&mut global.clone(), &GLOBAL, "", &mut |place, value, shape| note(&mut places, place, value, shape));
@@ -42,11 +42,11 @@ pub fn global_secrets(global: &Value) -> Vec<String> {
 
 fn note(places: &mut Vec<String>, place: &str, value: &Value, shape: Shape) {
     let is_secret = match (value.as_str(), shape) {
-        // An address of a proxy is one where it has a password.
+        // The URL of a proxy is secret if it contains a password.
         (Some(text), Shape::ProxyUrl) => text == SECRET || text.contains('@'),
-        // An address of a webhook is one where it carries what opens it.
+        // The URL of a webhook is secret if it contains credentials or a query.
         (Some(text), Shape::TemplateUrl) => text == SECRET || has_user(text) || text.contains('?'),
-        // In JSON a password may be a number; it is read as its text.
+        // In JSON a password may be a number, which stands for its text.
         _ => !value.is_object() && !value.is_array() && !value.is_null(),
     };
     if is_secret {
@@ -65,7 +65,7 @@ fn of_receiver(receiver: &mut Value, seen: Visit<'_>) {
     }
 }
 
-/// Visits the secrets of options, each with its place; empty ones are none.
+/// Visits the secrets of options with their pointers; empty ones are not secret.
 fn visit(value: &mut Value, schema: &Schema, path: &str, seen: Visit<'_>) {
     for field in schema.fields {
         let Some(inner) = value.get_mut(field.name) else { continue };
@@ -85,7 +85,7 @@ fn visit(value: &mut Value, schema: &Schema, path: &str, seen: Visit<'_>) {
                     visit(item, schema, &pointer(&at, name), seen);
                 }
             }
-            // Values of headers.
+            // The values of headers.
             Shape::Texts if field.name == "secrets" => {
                 for (n, item) in inner.as_array_mut().into_iter().flatten().enumerate() {
                     seen(&pointer(&at, n), item, Shape::Secret);
@@ -109,7 +109,7 @@ fn has_user(address: &str) -> bool {
     rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@'))
 }
 
-/// Hides what opens an address; it stays one, for older clients of Alertmanager read no word in its place.
+/// Hides the secrets of a URL. The result is still a URL, since older clients of Alertmanager accept nothing else.
 fn hide_address(value: &mut Value) {
     if value.as_str().is_some_and(has_user) {
         hide_user(value);
@@ -120,7 +120,7 @@ fn hide_address(value: &mut Value) {
     }
 }
 
-/// Hides a password within an address; where it cannot be told from the host, the whole.
+/// Hides a password within a URL; the whole URL, if the password cannot be told from the host.
 fn hide_user(value: &mut Value) {
     let Some(text) = value.as_str().filter(|text| text.contains('@')) else { return };
     let Some((scheme, rest)) = text.split_once("://") else {
@@ -128,7 +128,8 @@ fn hide_user(value: &mut Value) {
         return;
     };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // A password may hold what parts it from the host; beyond the host it is none that any client would send.
+    // A password may contain `@`, `/` or `?`. After the host these are no part of a password that a client would
+    // send.
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (user, format!("{host}{path}")),
         None => match rest.rsplit_once('@') {
@@ -140,12 +141,12 @@ fn hide_user(value: &mut Value) {
     *value = format!("{scheme}://{user}:xxxxx@{host}").into();
 }
 
-/// Gives a configuration as JSON, as it is written; what stands for a text is a text, be it `012` or `yes`.
+/// Converts a configuration to JSON as it is written. Where a string is expected `012` and `yes` stay strings.
 pub fn config_json(text: &str) -> Option<Value> {
     yaml::read(text).ok()?.first().map(whole)
 }
 
-/// Gives the integrations of a field of a receiver as JSON; none: they are not the field of any kind.
+/// Converts the integrations in a field of a receiver to JSON; `None` if the field belongs to no kind of integration.
 pub fn integrations_json(field: &str, node: &Node) -> Option<Value> {
     let kind = KINDS.iter().find(|kind| kind.field == field)?;
     Some(match &node.kind {
@@ -176,24 +177,24 @@ fn receiver(node: &Node) -> Value {
     members(node, |name, value| integrations_json(name, value).unwrap_or_else(|| texts(value)))
 }
 
-/// Gives a mapping as JSON, each value by its name.
+/// Converts a mapping, each value depending on its name.
 fn members(node: &Node, of: impl Fn(&str, &Node) -> Value) -> Value {
     let Kind::Map(pairs) = &node.kind else { return node.to_json() };
     Value::Object(pairs.iter().map(|(key, value)| (key.text.clone(), of(&key.text, value))).collect())
 }
 
-/// Gives the value that a text stands for where Go reads it as YAML: one without content is null; none where it is no YAML,
-/// or is a text itself.
+/// The value that Go reads from a text as YAML; an empty text is null. `None` if it is not YAML, or is a string
+/// itself.
 pub fn json_of(text: &str) -> Option<Value> {
     let Some(node) = yaml::read_first(text).ok()? else {
-        // Marks alone are no document.
+        // A text with only document markers is not a document.
         let is_empty = text.lines().map(|line| line.trim_matches(' ')).all(|l| l.is_empty() || l.starts_with('#'));
         return is_empty.then_some(Value::Null);
     };
     Some(decoded(&node)).filter(|value| !value.is_string())
 }
 
-/// Gives a value as JSON without pairs whose key is no text; of equal keys the last one counts.
+/// Converts a node to JSON, leaving out keys that are not strings; of duplicate keys the last one counts.
 fn decoded(node: &Node) -> Value {
     match &node.kind {
         Kind::Null | Kind::Scalar { .. } => node.to_json(),
@@ -222,7 +223,7 @@ mod tests {
         let written = yaml::write(&shown);
         assert!(!written.contains("p4ss"), "{written}");
         assert_eq!(written.matches("<secret>").count(), 6, "{written}");
-        // What is shown is a configuration itself.
+        // The result is itself a valid configuration.
         crate::config::Config::load(&written).unwrap_or_else(|e| panic!("{e}: {written}"));
         assert_eq!(json_of("{a: [1, true]}"), Some(serde_json::json!({"a": [1, true]})));
         let check = |text: &str, expected: Option<Value>| assert_eq!(json_of(text), expected, "{text}");
@@ -277,11 +278,11 @@ mod tests {
         let found = config_json(text).expect("valid");
         assert_eq!(found, expected);
         assert_eq!(global_secrets(&found["global"]), ["/smtp_auth_password"]);
-        // A number is as secret as a text.
+        // A number is as secret as a string.
         assert_eq!(global_secrets(&serde_json::json!({"smtp_auth_password": 12})), ["/smtp_auth_password"]);
     }
 
-    /// No part of a password is shown, whatever it is made of.
+    /// No part of a password is shown, whatever it contains.
     #[test]
     fn passwords_of_addresses() {
         let proxy = |text: &str| {

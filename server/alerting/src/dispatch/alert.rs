@@ -1,35 +1,35 @@
-//! An alert as the router knows it.
+//! An alert as the router has it.
 
 use std::collections::BTreeMap;
 
 use quiver_types::LabelSet;
 
-/// What an alert takes beside its texts, wherever it is held.
+/// Bytes that an alert takes besides its texts.
 const OWN_BYTES: usize = 1024;
-/// How often its texts are held: by those who know it, its groups, its history, and on their way.
+/// How many copies of its texts there are: in the list of alerts, in groups, in the history, and in messages.
 const COPIES: usize = 4;
 
-/// An alert as it was posted or as a rule sent it. Times are nanoseconds since 1970.
+/// An alert as posted or sent by a rule. Times are Unix nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alert {
-    /// What makes it this alert and no other; `alertname` is one of them.
+    /// Its identity, including `alertname`.
     pub labels: LabelSet,
     /// What else is said of it.
     pub annotations: BTreeMap<String, String>,
-    /// Since when it fires.
+    /// Since when it is firing.
     pub starts_at: i64,
-    /// When it ended, or ends if nobody says otherwise.
+    /// When it ended, or will end if it is not reported again.
     pub ends_at: i64,
-    /// Whether the end was not given, but follows from silence of the sender.
+    /// Whether the end was not given, but follows from a timeout.
     pub is_timeout: bool,
-    /// When it was reported last.
+    /// When it was last reported.
     pub updated_at: i64,
-    /// Address of a page about what made it, as its sender gives it.
+    /// URL of a page about its origin, as given by the sender.
     pub generator_url: String,
 }
 
 impl Alert {
-    /// Gives what it takes in memory, about.
+    /// Its approximate memory in bytes.
     pub fn bytes(&self) -> usize {
         let annotations: usize = self.annotations.iter().map(|(name, value)| name.len() + value.len()).sum();
         OWN_BYTES + COPIES * (self.labels.canonical().len() + annotations + self.generator_url.len())
@@ -40,15 +40,15 @@ impl Alert {
         self.ends_at <= now
     }
 
-    /// Says whether two reports of one label set speak of the same time.
+    /// Whether two reports of one label set overlap in time.
     pub fn overlaps(&self, other: &Self) -> bool {
         (self.ends_at > other.starts_at && self.ends_at < other.ends_at)
             || (self.starts_at > other.starts_at && self.starts_at < other.ends_at)
             || (self.starts_at, self.ends_at) == (other.starts_at, other.ends_at)
     }
 
-    /// Merges two reports that overlap: the earliest start, all else of the younger one; while that one fires, a later end
-    /// that was given stays.
+    /// Merges two overlapping reports: the earlier start, everything else from the newer one. While that one is
+    /// firing, a later explicit end is kept.
     #[must_use]
     pub fn merge(&self, other: &Self, now: i64) -> Self {
         let (old, young) = if other.updated_at < self.updated_at { (other, self) } else { (self, other) };
@@ -82,8 +82,8 @@ mod tests {
         }
     }
 
-    /// Of two reports the younger one counts, whichever is merged into which; a given end that lies later stays while the
-    /// alert fires, one that only follows from silence does not.
+    /// The newer report counts, in either order of merging. A later end is kept while the alert is firing if it was
+    /// explicit, but not if it was a timeout.
     #[test]
     fn merged() {
         const NOW: i64 = 100;
@@ -94,12 +94,12 @@ mod tests {
             ((10, 300, false), (20, 200, true), (10, 300, false)),
             ((10, 300, true), (20, 200, false), (10, 200, false)),
             ((10, 300, true), (20, 200, true), (10, 200, true)),
-            // The younger one has ended: a later end counts if it is over, too.
+            // The newer one is resolved: a later end counts if it has passed, too.
             ((10, 90, false), (20, 80, false), (10, 90, false)),
             ((10, 300, false), (20, 80, false), (10, 80, false)),
             ((10, 100, false), (20, 99, true), (10, 100, true)),
             ((10, 70, false), (20, 80, false), (10, 80, false)),
-            // The older one had ended.
+            // The older one was resolved.
             ((10, 50, false), (20, 300, true), (10, 300, true)),
         ] {
             let make = |(starts_at, ends_at, is_timeout), updated_at| Alert {
@@ -112,7 +112,7 @@ mod tests {
                 assert_eq!(merged.updated_at, 2, "{old:?} {young:?}");
             }
         }
-        // Of two of the same time the one that came last counts.
+        // Of two reports at the same time the last one counts.
         let last = Alert { generator_url: "last".to_owned(), ..alert(0, 200, 1) };
         assert_eq!(alert(0, 200, 1).merge(&last, NOW).generator_url, "last");
     }
@@ -124,7 +124,7 @@ mod tests {
         }
     }
 
-    /// All that a sender may make long counts.
+    /// Everything that a sender may make long is counted.
     #[test]
     fn bytes_of_texts() {
         let plain = alert(0, 0, 0);

@@ -1,4 +1,4 @@
-//! Alerts in groups, each with the time of its next flush.
+//! Alert groups, each with the time of its next flush.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::routes::{Route, RouteOptions};
 
 const MS: i64 = 1_000_000;
 
-/// A group: alerts of equal group labels at one route.
+/// A group: alerts with equal group labels on one route.
 #[derive(Debug, Clone)]
 struct Group {
     id: u64,
@@ -18,19 +18,19 @@ struct Group {
     key: String,
     alerts: BTreeMap<LabelSetKey, Alert>,
     next_flush: i64,
-    /// When the flush that runs fell due; the next one waits for its end.
+    /// When the running flush fell due; the next one waits until it ends.
     running: Option<i64>,
 }
 
 /// Canonical bytes of a label set.
 type LabelSetKey = Vec<u8>;
 
-/// What falls due: the alerts of a group as they are now.
+/// A flush that fell due: the current alerts of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flush {
-    /// Which group it is of; no two groups ever share one.
+    /// The group's unique number.
     pub group: u64,
-    /// Number of the route.
+    /// Index of the route.
     pub route: usize,
     /// Key of the group.
     pub key: String,
@@ -40,26 +40,26 @@ pub struct Flush {
     pub options: RouteOptions,
     /// Its alerts in the order of messages.
     pub alerts: Vec<Alert>,
-    /// When it fell due; states of alerts count at this time.
+    /// When it fell due; the states of alerts are those at this time.
     pub at: i64,
 }
 
-/// All groups of a tree of routes.
+/// All groups of a routing tree.
 #[derive(Debug, Clone)]
 pub struct Dispatcher {
     route: Route,
-    /// Alerts that fire, or whose end is not told everywhere.
+    /// Alerts that are firing, or whose end was not reported everywhere.
     alerts: BTreeMap<LabelSetKey, Alert>,
-    /// What they take in memory.
+    /// Their memory in bytes.
     alert_bytes: usize,
     groups: BTreeMap<(usize, LabelSetKey), Group>,
     groups_made: u64,
 }
 
-/// A group as lists show it.
+/// A group for lists.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupView<'a> {
-    /// Number of the route.
+    /// Index of the route.
     pub route: usize,
     /// Key of the group.
     pub key: &'a str,
@@ -69,29 +69,29 @@ pub struct GroupView<'a> {
 }
 
 impl<'a> GroupView<'a> {
-    /// Walks its alerts, ordered by their labels.
+    /// Its alerts, ordered by labels.
     pub fn alerts(&self) -> impl Iterator<Item = &'a Alert> + use<'a> {
         self.alerts.values()
     }
 }
 
 impl Dispatcher {
-    /// Makes an empty one.
+    /// Makes one without alerts.
     pub fn new(route: Route) -> Self {
         Self { route, alerts: BTreeMap::new(), alert_bytes: 0, groups: BTreeMap::new(), groups_made: 0 }
     }
 
-    /// Gives the tree.
+    /// The routing tree.
     pub fn route(&self) -> &Route {
         &self.route
     }
 
-    /// Walks the alerts that are known.
+    /// All known alerts.
     pub fn alerts(&self) -> impl Iterator<Item = &Alert> {
         self.alerts.values()
     }
 
-    /// Finds what is known of a label set.
+    /// Finds an alert by its labels.
     pub fn alert(&self, labels: &LabelSet) -> Option<&Alert> {
         self.alerts.get(labels.canonical())
     }
@@ -106,12 +106,12 @@ impl Dispatcher {
         self.alerts.len()
     }
 
-    /// Gives what they take in memory, about.
+    /// Their approximate memory in bytes.
     pub fn alert_bytes(&self) -> usize {
         self.alert_bytes
     }
 
-    /// Walks the groups.
+    /// All groups.
     pub fn groups(&self) -> impl Iterator<Item = GroupView<'_>> {
         self.groups.iter().map(|((route, _), g)| GroupView {
             route: *route,
@@ -121,7 +121,7 @@ impl Dispatcher {
         })
     }
 
-    /// Takes a report of an alert in; gives what is known of it now.
+    /// Adds a report of an alert; returns its merged state.
     pub fn insert(&mut self, alert: Alert, now: i64) -> Alert {
         let key = alert.labels.canonical().to_vec();
         let alert = match self.alerts.get(&key).filter(|old| alert.overlaps(old) || old.overlaps(&alert)) {
@@ -145,7 +145,7 @@ impl Dispatcher {
         }
         for (route, key, labels, wait) in found {
             let group = self.groups.entry((route, labels.canonical().to_vec())).or_insert_with(|| {
-                // An alert that has waited elsewhere need not wait again.
+                // An alert that has waited in another group need not wait again.
                 let waited = alert.starts_at.saturating_add(wait) < now;
                 let next_flush = if waited { now } else { now.saturating_add(wait) };
                 self.groups_made += 1;
@@ -155,12 +155,13 @@ impl Dispatcher {
         }
     }
 
-    /// Says when the next flush is due; that of a group whose flush runs comes after its end.
+    /// When the next flush is due; that of a group whose flush is running is due after its end.
     pub fn next_due(&self) -> Option<i64> {
         self.groups.values().filter(|g| g.running.is_none()).map(|g| g.next_flush).min()
     }
 
-    /// Gives what is due, and sets the timers of these groups anew. Each must be ended by [`Self::done`].
+    /// Returns the flushes that are due and restarts the timers of their groups. Each must be ended by
+    /// [`Self::done`].
     pub fn take_due(&mut self, now: i64) -> Vec<Flush> {
         let mut routes = BTreeMap::new();
         self.route.walk(&mut |route| {
@@ -187,10 +188,10 @@ impl Dispatcher {
         out
     }
 
-    /// Ends a flush: if all went well, alerts that had ended leave the group, unless they were reported again. Gives the
-    /// label sets that nothing is known of any more.
+    /// Ends a flush. If it succeeded, alerts that had been resolved leave the group, unless they were reported again.
+    /// Returns the label sets that are not known any more.
     pub fn done(&mut self, flush: &Flush, well: bool) -> Vec<LabelSet> {
-        // The tree may be another one by now, and the group have another place.
+        // The routing tree may have been replaced meanwhile, and the group moved.
         let place = (flush.route, flush.labels.canonical().to_vec());
         let here = self.groups.get(&place).filter(|g| g.id == flush.group).map(|_| place);
         let found = here.or_else(|| self.groups.iter().find(|(_, g)| g.id == flush.group).map(|(id, _)| id.clone()));
@@ -218,7 +219,7 @@ impl Dispatcher {
         gone
     }
 
-    /// Forgets alerts that have ended and that no group holds; gives their labels.
+    /// Removes resolved alerts that are in no group; returns their labels.
     pub fn forget(&mut self, now: i64) -> Vec<LabelSet> {
         let gone: Vec<LabelSet> =
             self.alerts.values().map(|a| &a.labels).filter(|labels| self.is_over(labels, now)).cloned().collect();
@@ -234,7 +235,7 @@ impl Dispatcher {
         }
     }
 
-    /// Says whether an alert has ended, and no group holds it.
+    /// Whether an alert is resolved and in no group.
     fn is_over(&self, labels: &LabelSet, now: i64) -> bool {
         let key = labels.canonical();
         self.alerts.get(key).is_some_and(|a| a.is_resolved(now))
@@ -247,7 +248,7 @@ impl Dispatcher {
         self.groups.get(&place).is_some_and(|g| g.alerts.contains_key(labels.canonical()))
     }
 
-    /// Moves what is to come by the leap of a clock: ends that lie ahead, and timers.
+    /// Shifts future times by a clock jump: ends of alerts, and timers.
     pub fn shift(&mut self, now: i64, by: i64) {
         let move_alert = |alert: &mut Alert| {
             if !alert.is_resolved(now) {
@@ -261,8 +262,8 @@ impl Dispatcher {
         }
     }
 
-    /// Takes another tree. Routes with equal key, receiver and options keep their groups and timers, the n-th of equal ones
-    /// those of the n-th; groups of others are made anew.
+    /// Replaces the routing tree. Routes with equal key, receiver and options keep their groups and timers, and among
+    /// several equal ones by their order; all other groups are made anew.
     pub fn reload(&mut self, route: Route, now: i64) {
         type Identity<'a> = (&'a str, &'a RouteOptions);
         fn identities(route: &Route) -> Vec<(usize, Identity<'_>)> {
@@ -308,7 +309,7 @@ impl Dispatcher {
         }
     }
 
-    /// Gives key and next flush of each group; of one whose flush runs: when that fell due, as it may never end.
+    /// Key and next flush of each group. For a running flush the time when it fell due, as it may never end.
     pub fn timers(&self) -> impl Iterator<Item = (&str, i64)> {
         self.groups.values().map(|g| (g.key.as_str(), g.running.unwrap_or(g.next_flush)))
     }
@@ -358,10 +359,10 @@ mod tests {
         assert_eq!(due(&mut d, 29), []);
         assert_eq!(due(&mut d, 30), [("{}:{j=\"1\"}".to_owned(), 2)]);
         assert_eq!(d.next_due(), Some(90 * S));
-        // The second has ended: it is told once, then leaves.
+        // The second is resolved: that is sent once, then it leaves the group.
         assert_eq!(due(&mut d, 90)[0].1, 2);
         assert_eq!(due(&mut d, 150)[0].1, 1);
-        // What fires for long is told at once.
+        // An alert that has been firing for long is sent at once.
         d.insert(alert(&[("j", "2")], 0, 1000, 160), 160 * S);
         assert_eq!(d.next_due(), Some(160 * S));
         // A group without alerts ends.
@@ -388,7 +389,7 @@ mod tests {
         let flush = d.take_due(10 * S).remove(0);
         assert_eq!((d.next_due(), d.timers().next().map(|t| t.1)), (None, Some(10 * S)));
         assert!(d.take_due(100 * S).is_empty());
-        // Routes change meanwhile: the group is still found, though at another place.
+        // The routes change meanwhile: the group is still found at its new index.
         d.reload(route("{receiver: q, routes: [{receiver: r, group_wait: 10s}]}"), 20 * S);
         assert_eq!(d.done(&flush, true).len(), 0, "the new tree has not told its end");
         let mut d = Dispatcher::new(route("{receiver: r, group_wait: 10s}"));
@@ -436,7 +437,7 @@ mod tests {
         assert_eq!(timers, [("{}/{k=\"a\"}:{}".to_owned(), 25), ("{}/{k=\"b\"}:{}".to_owned(), 30)]);
     }
 
-    /// An alert goes to a group of each route that takes it, and is told by each on its own time.
+    /// An alert is in a group of each matching route, and each sends it at its own time.
     #[test]
     fn groups_of_several_routes() {
         let mut d = Dispatcher::new(route(
@@ -461,11 +462,11 @@ mod tests {
         assert_eq!(due(&mut d, 4), []);
         assert_eq!(due(&mut d, 5), [("{}/{s=\"page\"}:{j=\"1\"}".to_owned(), 2)]);
         assert_eq!(due(&mut d, 20).len(), 3);
-        // The next beat of the one that went first comes first.
+        // The group that was flushed first is due first.
         assert_eq!(d.next_due(), Some(305 * S));
     }
 
-    /// The same label set is the same alert, whatever else is said of it; no two label sets are.
+    /// Alerts are identified by their label set alone.
     #[test]
     fn alerts_are_their_labels() {
         let mut d = Dispatcher::new(route("{receiver: r}"));
@@ -481,7 +482,7 @@ mod tests {
         assert_eq!(d.groups().count(), 1, "without labels to group by there is one group");
     }
 
-    /// An alert that ended and fires again before its end was told begins anew, and its end is not told.
+    /// An alert that fires again before its end was sent begins anew, and its end is not sent.
     #[test]
     fn fires_again() {
         let mut d = Dispatcher::new(route("{receiver: r, group_wait: 30s, group_interval: 1m}"));
@@ -491,7 +492,7 @@ mod tests {
         assert_eq!(d.alert(&labels).map(|a| a.starts_at), Some(20 * S), "the two do not overlap");
         let flush = d.take_due(30 * S).remove(0);
         assert!(!flush.alerts[0].is_resolved(flush.at));
-        // It ends while it is told: its end is told with the next beat, whatever comes of this one.
+        // Resolved during a flush: that is sent with the next one, whether or not this one succeeds.
         d.insert(alert(&[("a", "1")], 20, 35, 35), 35 * S);
         assert!(d.done(&flush, true).is_empty());
         let next = d.take_due(90 * S).remove(0);
@@ -517,7 +518,7 @@ mod tests {
         }
     }
 
-    /// Timers that were kept over a restart hold, one that fell due meanwhile runs at once.
+    /// Timers survive a restart; one that fell due meanwhile runs at once.
     #[test]
     fn restored_timers() {
         let mut d = Dispatcher::new(route("{receiver: r, group_by: [j], group_wait: 30s}"));

@@ -1,4 +1,4 @@
-//! The log of what was told, and what follows from it.
+//! The notification log, and the decision whether to notify.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,20 +11,20 @@ const RETENTION_NS: i64 = 120 * 3600 * 1_000_000_000;
 /// Why a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// Nothing was told yet, or nothing that fires.
+    /// Nothing was sent yet, or no firing alert.
     First,
-    /// One fires that was not named as firing.
+    /// An alert is firing that was not sent as firing.
     NewAlerts,
-    /// None fires any more.
+    /// No alert is firing any more.
     AllResolved,
-    /// One has ended that the receiver holds for firing.
+    /// An alert was resolved that the receiver knows as firing.
     SomeResolved,
-    /// It is time to say it again.
+    /// The repeat interval is over.
     Repeat,
 }
 
 impl Reason {
-    /// Gives the words of messages.
+    /// The text for messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::First => "first notification",
@@ -36,64 +36,64 @@ impl Reason {
     }
 }
 
-/// Whom a row of the log is about.
+/// Key of a log entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogKey {
-    /// Key of the group.
+    /// Key of the alert group.
     pub group_key: String,
     /// Name of the receiver.
     pub receiver: String,
     /// Kind of the integration.
     pub integration: String,
-    /// Its place among those of its kind.
+    /// Its index among the integrations of its kind.
     pub idx: usize,
 }
 
-/// What a receiver says of a message, by names of its own, so that a later one can take its place.
+/// Values that a receiver returned for a message, by name, with which a later message can update it.
 pub type Said = BTreeMap<String, String>;
 
-/// What was told last.
+/// The last notification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
-    /// When that was, in Unix nanoseconds.
+    /// Its time in Unix nanoseconds.
     pub at: i64,
-    /// Fingerprints of the alerts that were named as firing.
+    /// Fingerprints of the alerts sent as firing.
     pub firing: BTreeSet<u64>,
-    /// Fingerprints of the alerts that were named as ended.
+    /// Fingerprints of the alerts sent as resolved.
     pub resolved: BTreeSet<u64>,
-    /// Fingerprints of the alerts that the receiver holds for firing.
+    /// Fingerprints of the alerts that the receiver believes to be firing.
     pub held: BTreeSet<u64>,
-    /// What the receiver said of the message that it shows.
+    /// What the receiver returned for the current message.
     pub said: Said,
 }
 
-/// What is to be told.
+/// A notification to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// What asks for the message.
+    /// Why it is sent.
     pub reason: Reason,
-    /// The alerts of the message; none: only the log is written.
+    /// The alerts of the message; empty: only the log is updated.
     pub alerts: Vec<Alert>,
-    /// The entry that holds once it is told.
+    /// The log entry for after the notification was sent.
     pub entry: Entry,
 }
 
-/// What each integration was told last of each group, so that nothing is told twice or forgotten.
+/// The last notification of each integration about each group, so that nothing is sent twice or lost.
 #[derive(Debug, Clone, Default)]
 pub struct NotificationLog(BTreeMap<LogKey, Entry>);
 
 impl NotificationLog {
-    /// Finds what was told last.
+    /// Finds the last notification.
     pub fn get(&self, key: &LogKey) -> Option<&Entry> {
         self.0.get(key)
     }
 
-    /// Notes what was told, after the receiver has answered.
+    /// Records a notification, after the receiver has responded.
     pub fn set(&mut self, key: LogKey, entry: Entry) {
         self.0.insert(key, entry);
     }
 
-    /// Forgets old entries; gives their keys.
+    /// Removes old entries; returns their keys.
     pub fn forget(&mut self, now: i64) -> Vec<LogKey> {
         let is_old = |entry: &Entry| entry.at.saturating_add(RETENTION_NS) < now;
         let old: Vec<LogKey> = self.0.iter().filter(|(_, e)| is_old(e)).map(|(key, _)| key.clone()).collect();
@@ -101,7 +101,7 @@ impl NotificationLog {
         old
     }
 
-    /// Decides whether an integration is told of the alerts of a group that may be told.
+    /// Decides whether an integration is notified of the unmuted alerts of a group.
     pub fn decide(
         &self,
         key: &LogKey,
@@ -111,7 +111,7 @@ impl NotificationLog {
         now: i64,
     ) -> Option<Decision> {
         if alerts.is_empty() {
-            // All is muted: nothing has ended, and what was told is still known when it shows again.
+            // All alerts are muted: none was resolved, and the entry is still valid when they are unmuted.
             return None;
         }
         let entry = self.0.get(key);
@@ -147,7 +147,7 @@ impl NotificationLog {
         let mut still_held: BTreeSet<u64> = held.union(&firing).copied().collect();
         still_held.retain(|id| !resolved.contains(id));
         let resolved = if send_resolved { ended } else { BTreeSet::new() };
-        // What begins anew is a message of its own.
+        // A first notification is a message of its own and does not update an older one.
         let said = entry.filter(|_| reason != Reason::First).map(|e| e.said.clone()).unwrap_or_default();
         Some(Decision { reason, alerts: message, entry: Entry { at: now, firing, resolved, held: still_held, said } })
     }
@@ -162,7 +162,7 @@ mod tests {
     const S: i64 = 1_000_000_000;
 
     fn alerts(states: &str) -> Vec<Alert> {
-        // Each letter is an alert; a capital one fires.
+        // Each letter is an alert; an upper-case one is firing.
         let alert = |c: char| Alert {
             labels: LabelSet::from_pairs([("n", c.to_ascii_lowercase().to_string().as_str())]),
             annotations: BTreeMap::new(),
@@ -175,12 +175,12 @@ mod tests {
         states.chars().map(alert).collect()
     }
 
-    /// Runs flushes, ten seconds apart; gives reason and message of each.
+    /// Runs flushes ten seconds apart; returns reason and alerts of each notification.
     fn run(flushes: &[&str], send_resolved: bool, repeat_s: i64) -> Vec<String> {
         run_with(flushes, send_resolved, repeat_s, false)
     }
 
-    /// As [`run`]; `says`: the receiver says of each new message in which flush it came.
+    /// As [`run`]. With `says` the receiver returns the number of the flush for each new message.
     fn run_with(flushes: &[&str], send_resolved: bool, repeat_s: i64, says: bool) -> Vec<String> {
         let key = LogKey { group_key: "g".into(), receiver: "r".into(), integration: "webhook".into(), idx: 0 };
         let mut log = NotificationLog::default();
@@ -221,11 +221,11 @@ mod tests {
             &["First A", "-", "NewAlerts AB", "SomeResolved Ab", "-", "AllResolved a", "-"],
         );
         check(&["AB", "Ab", "ab", "A"], false, &["First AB", "-", "AllResolved ", "First A"]);
-        // What ended before it was told is never sent.
+        // An alert resolved before it was sent is never sent.
         check(&["a", "Ab", "A"], true, &["-", "First A", "-"]);
-        // An alert that was muted while it ended is told when it shows again.
+        // An alert resolved while it was muted is sent when it is unmuted.
         check(&["AB", "A", "Ab"], true, &["First AB", "-", "SomeResolved Ab"]);
-        // A group that was muted as a whole is not told anew.
+        // A group that was muted as a whole is not sent again.
         check(&["AB", "", "AB", "", "aB"], true, &["First AB", "-", "-", "-", "SomeResolved aB"]);
         check(&["A", "", "a"], true, &["First A", "-", "AllResolved a"]);
         assert_eq!(run(&["A", "A", "A", "A"], true, 15), ["First A", "-", "Repeat A", "-"]);
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(told, expected);
     }
 
-    /// It is said again once the interval is over, and not before; any message begins it anew.
+    /// Sent again once the repeat interval is over; each message restarts the interval.
     #[test]
     fn repeated() {
         let check = |flushes: &[&str], resolved: bool, repeat_s: i64, expected: &[&str]| {
@@ -255,7 +255,7 @@ mod tests {
         check(&["A", "A", "AB", "AB", "AB", "AB"], true, 20, &["First A", "-", "NewAlerts AB", "-", "-", "Repeat AB"]);
         check(&["A", "A", "A"], true, 0, &["First A", "Repeat A", "Repeat A"]);
         check(&["A", "A"], true, i64::MAX / 1000, &["First A", "-"]);
-        // What has ended is not said again, nor asked for by those who do not want to hear of it.
+        // Resolved alerts are not repeated, nor sent to integrations without `send_resolved`.
         check(&["AB", "Ab", "Ab", "Ab"], false, 20, &["First AB", "-", "-", "Repeat A"]);
         check(&["A", "a", "a", "a", "a"], true, 20, &["First A", "AllResolved a", "-", "-", "-"]);
     }
@@ -264,7 +264,7 @@ mod tests {
         LogKey { group_key: group_key.into(), receiver: receiver.into(), integration: integration.into(), idx }
     }
 
-    /// Each integration of each receiver is told of each group by itself.
+    /// Each integration of each receiver has its own entry for each group.
     #[test]
     fn whom_it_is_about() {
         let told = key("g", "r", "webhook", 0);
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// What is noted is what the receiver then knows.
+    /// The entry has what the receiver knows after the message.
     #[test]
     fn what_is_noted() {
         let key = key("g", "r", "webhook", 0);

@@ -1,4 +1,4 @@
-//! What the templates of a message see.
+//! The data that templates of a message see.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::Alert;
 use crate::labels::{fingerprint, fingerprint_text};
 use crate::template::{ListKind, MapKind, Time, Value};
 
-/// Escapes what has a meaning in regular expressions, as Go's `regexp.QuoteMeta` does.
+/// Escapes special characters of regular expressions, as Go's `regexp.QuoteMeta` does.
 fn quote_meta(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -45,7 +45,7 @@ fn alert(alert: &Alert, now: i64) -> Value {
     )
 }
 
-/// Makes the data of a message about alerts.
+/// Makes the template data for a message about alerts.
 pub fn message(
     receiver: &str,
     alerts: &[Alert],
@@ -126,7 +126,7 @@ mod tests {
         templates.run("m", &data, &Options::default()).expect(text)
     }
 
-    /// What is common is there in all alerts with the same value.
+    /// Common labels are those with the same value in all alerts.
     #[test]
     fn what_is_common() {
         let common = |alerts: &[Alert]| shown("{{.CommonLabels}}|{{.CommonAnnotations}}|{{.Status}}", alerts);

@@ -1,4 +1,4 @@
-//! What of a group may be told: inhibition, times, silences.
+//! Filters the alerts of a group before notification: inhibition, time intervals, silences.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::inhibit::Inhibitor;
 use crate::intervals::TimeInterval;
 use crate::routes::RouteOptions;
 
-/// Why an alert is not told.
+/// Why an alert is muted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Muted {
     /// By an alert with this fingerprint.
@@ -16,21 +16,21 @@ pub enum Muted {
     Silenced,
 }
 
-/// What may be told of a group.
+/// The alerts of a group after filtering.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Passed {
-    /// Alerts that nothing mutes.
+    /// Alerts that are not muted.
     pub alerts: Vec<Alert>,
-    /// Alerts that are muted, with the reason.
+    /// Muted alerts with the reason.
     pub muted: Vec<(Alert, Muted)>,
-    /// Intervals that mute the whole route now.
+    /// Time intervals that currently mute the whole route.
     pub muted_by: Vec<String>,
 }
 
-/// Everything that mutes.
+/// Everything that can mute alerts.
 #[derive(Debug)]
 pub struct Muting<'a> {
-    /// Inhibition by alerts that fire.
+    /// Inhibition by firing alerts.
     pub inhibitor: &'a Inhibitor<'a>,
     /// Silences that are active.
     pub silences: &'a Silenced,
@@ -44,7 +44,8 @@ impl Muting<'_> {
         names.iter().filter(holds).cloned().collect()
     }
 
-    /// Gives the intervals that mute a route: active ones when none of them holds, else mute ones that hold.
+    /// The intervals that mute a route: its active intervals if none of them contains now, or else the mute intervals
+    /// that do.
     pub fn muted_by(&self, options: &RouteOptions, now: i64) -> Vec<String> {
         let active = &options.active_time_intervals;
         if !active.is_empty() && self.holding(active, now).is_empty() {
@@ -53,7 +54,7 @@ impl Muting<'_> {
         self.holding(&options.mute_time_intervals, now)
     }
 
-    /// Passes the alerts of a flush through all that mutes.
+    /// Filters the alerts of a flush.
     pub fn pass(&self, flush: &Flush) -> Passed {
         let now = flush.at;
         let mut out = Passed { muted_by: self.muted_by(&flush.options, now), ..Passed::default() };
@@ -147,7 +148,8 @@ mod tests {
         }
     }
 
-    /// An alert that is muted twice is told to be inhibited; what mutes a route leaves the reasons of its alerts.
+    /// An alert that is both inhibited and silenced counts as inhibited; a muted route does not change the reasons of
+    /// its alerts.
     #[test]
     fn muted_for_several_reasons() {
         let matchers = |text: &str| Matchers::new(read(text).expect(text).matchers);
@@ -195,7 +197,7 @@ mod tests {
         check(&[], &[], &[]);
         check(&["always"], &[], &["always"]);
         check(&["always"], &["always"], &["always"]);
-        // An interval that nobody knows never holds.
+        // An unknown interval never applies.
         check(&["gone"], &[], &[]);
         check(&[], &["gone"], &["gone"]);
         check(&["always"], &["gone"], &["gone"]);

@@ -1,13 +1,14 @@
-//! The older syntax: classic names; values may stand without quotes, and a backslash is one unless it escapes.
+//! The older syntax: classic label names; values may be unquoted, and a backslash is literal unless it escapes
+//! something.
 
 use quiver_types::{MatchOp, Matcher};
 
 use super::syntax::{MatcherError, matcher};
 
-/// Reads matchers.
+/// Parses matchers.
 ///
 /// # Errors
-/// With the words of Alertmanager's older parser.
+/// In the words of Alertmanager's older parser.
 pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
     let text = text.strip_prefix('{').unwrap_or(text);
     let text = text.strip_suffix('}').unwrap_or(text);
@@ -19,7 +20,7 @@ pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
                 tokens.push(std::mem::take(&mut token));
                 continue;
             }
-            // As in the original, a comma within quotes leaves `escaped` as it is.
+            // As in Alertmanager, a comma within quotes does not reset `escaped`.
             ',' => {}
             '"' if escaped => escaped = false,
             '"' => inside = !inside,
@@ -35,9 +36,9 @@ pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
     tokens.iter().map(|t| one(t)).collect()
 }
 
-/// Cuts a matcher into name, operator and raw value.
+/// Splits a matcher into name, operator and raw value.
 fn cut(text: &str) -> Option<(&str, MatchOp, &str)> {
-    // The original's `\s`, which is ASCII only.
+    // Go's `\s`, which is ASCII only.
     let space = |c: char| matches!(c, ' ' | '\t' | '\n' | '\x0c' | '\r');
     let rest = text.trim_start_matches(space);
     let length = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | ':'))).unwrap_or(rest.len());
@@ -51,7 +52,7 @@ fn cut(text: &str) -> Option<(&str, MatchOp, &str)> {
     Some((name, op, rest[written.len()..].trim_matches(space)))
 }
 
-/// Reads one matcher.
+/// Parses one matcher.
 pub(super) fn one(text: &str) -> Result<Matcher, MatcherError> {
     let (name, op, raw) = cut(text).ok_or_else(|| MatcherError::new(0, format!("bad matcher format: {text}")))?;
     let unescaped = || MatcherError::new(0, format!("matcher value contains unescaped double quote: {raw}"));
@@ -64,7 +65,7 @@ pub(super) fn one(text: &str) -> Result<Matcher, MatcherError> {
             '\\' if !is_last => match chars.next() {
                 Some((_, 'n')) => value.push('\n'),
                 Some((_, c @ ('"' | '\\'))) => value.push(c),
-                // Such an escape is none.
+                // Not an escape, so both characters are literal.
                 Some((_, c)) => value.extend(['\\', c]),
                 None => value.push('\\'),
             },
@@ -117,7 +118,7 @@ mod tests {
         }
     }
 
-    /// Each as Alertmanager's own tests have it.
+    /// From Alertmanager's own tests.
     #[test]
     fn values_and_escapes() {
         let check = |text: &str, expected: (&str, MatchOp, &str)| {
@@ -143,7 +144,7 @@ mod tests {
         check("foo=\"a\\\\b\"", ("foo", equal, "a\\b"));
         check("foo=\"a\\tb\"", ("foo", equal, "a\\tb"));
         check("foo=\"a\\\"b\"", ("foo", equal, "a\"b"));
-        // A backslash at the end is one.
+        // A backslash at the end is literal.
         check("foo=a\\", ("foo", equal, "a\\"));
         check("foo=a,b", ("foo", equal, "a,b"));
         check("foo={b}", ("foo", equal, "{b}"));
@@ -166,7 +167,7 @@ mod tests {
         check("a=b\"", &format!("{quote}b\""));
         check("a=\"b\"c", &format!("{quote}\"b\"c"));
         check("a=\"b\\\"", &format!("{quote}\"b\\\""));
-        // The first that is wrong is told.
+        // The first error is reported.
         check("a=1,b,c=\"", "bad matcher format: b");
     }
 }

@@ -1,14 +1,14 @@
-//! What both syntaxes of matchers share: their errors, making a matcher, signs with a meaning of their own.
+//! What both matcher syntaxes share: errors, making a matcher, and reserved characters.
 
 use quiver_types::{MatchOp, Matcher};
 
-/// A text that is no list of matchers.
+/// An error in a list of matchers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct MatcherError {
-    /// Column from 1 in characters where the younger parser stopped; 0: unknown.
+    /// Column in characters from 1 at which the newer parser stopped; 0: unknown.
     pub column: u32,
-    /// The reason, as Alertmanager tells it.
+    /// The reason, in Alertmanager's words.
     pub message: String,
 }
 
@@ -18,15 +18,15 @@ impl MatcherError {
     }
 }
 
-/// Makes a matcher; a pattern is anchored.
+/// Makes a matcher; a regular expression is anchored.
 ///
 /// # Errors
-/// The pattern does not compile, or is too large.
+/// The regular expression does not compile, or is too large.
 pub fn matcher(name: impl Into<String>, op: MatchOp, value: impl Into<String>) -> Result<Matcher, MatcherError> {
     Matcher::new(name, op, value).map_err(|e| MatcherError::new(0, e.to_string()))
 }
 
-/// Says whether a character has a meaning of its own in matchers.
+/// Whether a character is reserved in matchers.
 pub(super) fn is_reserved(c: char) -> bool {
     c.is_whitespace() || "{}!=~,\\\"'`".contains(c)
 }

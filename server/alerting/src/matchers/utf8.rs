@@ -1,4 +1,4 @@
-//! The younger syntax: names and values are any text without reserved characters, or in double quotes with Go's escapes.
+//! The newer syntax: names and values are any text without reserved characters, or double-quoted with Go's escapes.
 
 use quiver_types::{MatchOp, Matcher};
 
@@ -19,7 +19,7 @@ enum Kind {
 struct Token {
     kind: Kind,
     text: String,
-    /// Columns in characters: before the first, behind the last.
+    /// Columns in characters: of the start, and after the end.
     start: usize,
     end: usize,
 }
@@ -105,7 +105,7 @@ impl Lexer {
     }
 }
 
-/// Reads matchers.
+/// Parses matchers.
 ///
 /// # Errors
 /// With the columns and words of Alertmanager's parser.
@@ -236,7 +236,7 @@ mod tests {
         check("a=b,", 1);
     }
 
-    /// Each as Alertmanager's own tests have it: what is read, printed as group keys show it.
+    /// From Alertmanager's own tests: the parsed matchers, formatted as in group keys.
     #[test]
     fn read_as_written() {
         let check = |text: &str, expected: &str| {

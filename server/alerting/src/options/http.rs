@@ -1,4 +1,4 @@
-//! `http_config` and `tls_config`.
+//! Options of `http_config` and `tls_config`.
 
 use serde_json::Value;
 
@@ -82,7 +82,7 @@ static AUTHORIZATION: Schema = Schema {
     },
 };
 
-/// The grant of OAuth 2 by RFC 7523.
+/// The grant type of RFC 7523 (JWT bearer) for OAuth 2.
 pub const BY_JWT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 static OAUTH2: Schema = Schema {
@@ -132,7 +132,7 @@ static HEADER: Schema = Schema {
     check: sound,
 };
 
-/// Headers that a request has by itself.
+/// Headers that an HTTP client sets itself.
 const RESERVED: [&str; 17] = [
     "authorization",
     "host",
@@ -267,7 +267,7 @@ mod tests {
                 ("{min_version: SSL3}", "/min_version `SSL3` is none of TLS10, TLS11, TLS12, TLS13"),
             ],
         );
-        // Within another, the place is told.
+        // Below another object the error names the place.
         check(&HTTP, &[("{tls_config: {key: a}}", &format!("/tls_config {cert}"))]);
     }
 
@@ -370,7 +370,7 @@ mod tests {
         );
     }
 
-    /// A request says of itself what it is; all else may be said of it.
+    /// Headers set by the client are refused; all others are allowed.
     #[test]
     fn headers() {
         for name in RESERVED {

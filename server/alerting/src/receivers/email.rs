@@ -64,7 +64,7 @@ static SCHEMA: Schema = Schema {
     },
 };
 
-/// Writes a header's name as Go does: the first letter of each part large.
+/// The canonical form of a header name, as in Go: the first letter of each part in upper case.
 pub fn canonical(name: &str) -> String {
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)) {
         return name.to_owned();

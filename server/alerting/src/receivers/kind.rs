@@ -1,5 +1,5 @@
-//! What a kind of integration is, and an entry of a receiver of one: each kind is such a table in a file of its own, and
-//! `receivers` lists them.
+//! The kinds of integrations, and the entries of a receiver. Each kind is a table in a file of its own; `receivers`
+//! lists them.
 
 use quiver_yaml::Node;
 use quiver_yaml::problem::{Code, Problems};
@@ -9,30 +9,30 @@ use crate::options::{OptionValue, Options, Schema};
 /// A kind of integration.
 #[derive(Debug)]
 pub struct Kind {
-    /// Its word in keys of groups, figures and history, like `webhook`.
+    /// The name in group keys, metrics and history, such as `webhook`.
     pub name: &'static str,
-    /// The field of a receiver that lists them.
+    /// The field of a receiver that lists its integrations.
     pub field: &'static str,
-    /// Whether it tells of ends unless it is said otherwise.
+    /// Whether resolved alerts are sent by default.
     pub sends_resolved: bool,
-    /// Whether this service delivers it; others are checked and kept.
+    /// Whether this server can deliver it; others are validated and stored only.
     pub is_delivered: bool,
-    /// Whether an entry may be nothing, and then is all defaults.
+    /// Whether an entry may be null, which means all defaults.
     pub(super) may_be_empty: bool,
     /// Fields of an entry, with their defaults.
     pub schema: &'static Schema,
-    /// What it takes from the globals, and what must stand there then.
+    /// Applies the global options to an entry. Fails if a required one is missing.
     pub(super) inherit: fn(&mut Options, &Options) -> Result<(), String>,
 }
 
-/// One entry of a receiver.
+/// One integration of a receiver.
 #[derive(Debug, Clone)]
 pub struct Integration {
     /// What it calls: a webhook, a mailbox, a chat.
     pub kind: &'static Kind,
-    /// Its place among those of its kind.
+    /// Its index among the integrations of its kind.
     pub idx: usize,
-    /// Its options, with what it inherits.
+    /// Its options, including inherited ones.
     pub options: Options,
 }
 
@@ -43,7 +43,7 @@ impl PartialEq for Integration {
 }
 
 impl Integration {
-    /// Reads an entry and gives it what it inherits.
+    /// Parses an entry and applies the global options.
     pub fn read(
         kind: &'static Kind,
         idx: usize,
@@ -70,7 +70,7 @@ impl Integration {
         Some(Self { kind, idx, options })
     }
 
-    /// Says whether it tells of ends.
+    /// Whether it sends resolved alerts.
     pub fn send_resolved(&self) -> bool {
         match self.options.value("send_resolved") {
             Some(OptionValue::Truth(value)) => *value,

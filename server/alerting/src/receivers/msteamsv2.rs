@@ -28,7 +28,7 @@ static SCHEMA: Schema = Schema {
 
 fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
     options.inherit_value("http_config", global, "http_config");
-    // Of a configuration of its own only a missing proxy is inherited.
+    // A receiver with its own HTTP configuration inherits only the proxy, if it has none.
     if let (Some(own), Some(common)) = (options.object("http_config"), global.object("http_config"))
         && !own.has("proxy_url")
         && common.has("proxy_url")

@@ -19,7 +19,7 @@ static FIELD: Schema = Schema {
     check: sound,
 };
 
-// Names as Go's YAML makes them of the fields, which have no names of their own there.
+// The fields have no explicit names in Go, so these are the ones that its YAML library derives.
 static ACTION: Schema = Schema {
     fields: &[
         field("type", Shape::Text),

@@ -114,7 +114,7 @@ fn inherit(options: &mut Options, global: &Options) -> Result<(), String> {
     let authorized = options.object("http_config").is_some_and(|http| http.object("authorization").is_some());
     let token = |o: &Options| o.has("app_token") || o.has("app_token_file");
     let address = |o: &Options| o.has("api_url") || o.has("api_url_file");
-    // A token is taken from the globals only where the receiver says nothing of how it speaks to Slack.
+    // The token of the globals is only used if the receiver has no credentials and no URL of its own.
     if !token(options) && !authorized && !options.has("api_url") {
         options.inherit("app_token", global, "slack_app_token");
         options.inherit("app_token_file", global, "slack_app_token_file");

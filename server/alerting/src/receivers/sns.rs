@@ -50,7 +50,7 @@ static SCHEMA: Schema = Schema {
         field("use_aws_http_client", Shape::Truth),
     ],
     check: |o| {
-        // As in the original: one of them, or all three.
+        // As in Alertmanager: one of them, or all three.
         let missing = |name: &str| !o.has(name);
         if (missing("target_arn") != missing("topic_arn")) != missing("phone_number") {
             let all = "a Target ARN, Topic ARN, or Phone Number";

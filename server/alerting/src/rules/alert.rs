@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// As Prometheus' `needsSending`: the end is told at once, all else again after the delay.
+    /// As Prometheus' `needsSending`: a resolved alert is sent at once, others again after the delay.
     #[test]
     fn when_it_is_sent() {
         use AlertState::{Firing, Inactive, Pending};

@@ -1,4 +1,5 @@
-//! Alerts of before a gap: since when a pending one counts as active, and what series say of them where nothing was kept.
+//! Alerts from before a gap: since when a pending one counts as active, and what their series tell if no state was
+//! stored.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +10,13 @@ use super::alert::{ActiveAlert, AlertState};
 use super::engine::{Engine, NewestSample};
 use super::model::Rule;
 
-/// Longest gap since the last cycle over which state is restored.
+/// Longest gap after which state is restored.
 pub const OUTAGE_MAX_MS: Millis = 3_600_000;
 
-/// Of rules whose `for` is at least this long, a pending alert waits at least this long after a restart.
+/// If `for` is at least this long, a pending alert waits at least this long after a restart.
 pub const GRACE_MS: Millis = 600_000;
 
-/// Says since when a pending alert counts as active after a gap.
+/// Since when a pending alert counts as active after a gap.
 pub(super) fn resumed(hold: Millis, active_at: Millis, last_cycle: Millis, now: Millis) -> Millis {
     let remaining = hold - (last_cycle - active_at);
     if hold < GRACE_MS || remaining <= 0 {
@@ -27,13 +28,14 @@ pub(super) fn resumed(hold: Millis, active_at: Millis, last_cycle: Millis, now: 
     }
 }
 
-/// What series say of the alerts that a rule had before anything was kept of it: since when each was active, and when that
-/// was written last. By the labels of the alert.
+/// What series tell about the former alerts of a rule: since when each was active, and the time of that sample. Keyed
+/// by the labels of the alert.
 #[derive(Debug, Default)]
 pub(super) struct Before(BTreeMap<Vec<u8>, (Millis, Millis)>);
 
 impl Before {
-    /// Reads the newest `ALERTS_FOR_STATE` before an evaluation at `at`, whoever wrote it. What cannot be read says nothing.
+    /// Reads the newest `ALERTS_FOR_STATE` before an evaluation at `at`, whoever wrote it. Unreadable values are
+    /// ignored.
     pub(super) fn read(rule: &Rule, number: usize, (at, offset_ms): (Millis, Millis), engine: &dyn Engine) -> Self {
         let matchers = [Matcher::equal(METRIC_NAME, "ALERTS_FOR_STATE"), Matcher::equal("alertname", &rule.name)];
         let until = at - offset_ms - 1;
@@ -46,7 +48,7 @@ impl Before {
         Self(found.into_iter().filter_map(known).collect())
     }
 
-    /// Lets an alert that begins go on as it was.
+    /// Continues a former alert instead of beginning a new one.
     pub(super) fn resume(&self, key: &[u8], alert: &mut ActiveAlert, hold: Millis) {
         let Some(&(since, last)) = self.0.get(key) else { return };
         if last - since >= hold {
@@ -66,21 +68,22 @@ mod tests {
 
     const MINUTE: Millis = 60_000;
 
-    /// In minutes: `for`, since when it was active, the last cycle before the gap, the first one after it.
+    /// In minutes: `for`, active since, the last cycle before the gap, the first one after it, and the expected
+    /// result.
     #[test]
     fn pending_alerts_after_a_gap() {
         for (hold, active_at, last, now, expected) in [
-            // Below ten minutes time goes on as if nothing had been.
+            // Below ten minutes the gap counts as if nothing had happened.
             (9, 0, 5, 40, 0),
-            // What was left is left.
+            // The remaining time is the same as before.
             (30, 0, 10, 40, 30),
             (30, 0, 10, 10, 0),
             (30, 0, 20, 50, 30),
-            // At least ten minutes are left.
+            // At least ten minutes remain.
             (30, 0, 21, 50, 30),
             (30, 0, 25, 40, 20),
             (10, 0, 4, 20, 20),
-            // Its time had come.
+            // Its time was over.
             (30, 0, 30, 40, 0),
             (30, 5, 36, 40, 5),
         ] {

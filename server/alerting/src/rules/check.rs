@@ -1,4 +1,4 @@
-//! What makes a rule valid.
+//! Validates rules.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::model::{Language, Rule, RuleFile, RuleKind};
 use super::variables::defined;
 use crate::template::{RULE_FUNCTIONS, Templates};
 
-/// What the crates of languages say of an expression.
+/// Parsers of expressions, provided by the crates of the languages.
 pub trait Expressions {
     /// Parses an expression.
     ///
@@ -18,17 +18,17 @@ pub trait Expressions {
     fn parse(&self, language: Language, expr: &str) -> Result<ParsedExpr, (Place, String)>;
 }
 
-/// An expression that parses.
+/// A parsed expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedExpr {
-    /// The expression as its language prints it back.
+    /// The expression as formatted by its language.
     pub canonical: String,
 }
 
 /// Longest expression, in bytes.
 const EXPR_BYTES_MAX: usize = 64 << 10;
 
-/// Says whether a text is a label name: any UTF-8 text but the empty one and the metric's name.
+/// Whether a text is a label name: any non-empty UTF-8 text except `__name__`.
 fn is_label_name(name: &str) -> bool {
     !name.is_empty() && name != quiver_types::label::METRIC_NAME
 }
@@ -38,7 +38,7 @@ pub fn is_metric_name(name: &str) -> bool {
     !name.is_empty()
 }
 
-/// Checks names of labels.
+/// Checks label names.
 pub(super) fn check_labels(
     fields: &Fields<'_>,
     field: &str,
@@ -57,7 +57,7 @@ pub(super) fn check_labels(
     }
 }
 
-/// Checks a rule, but for which of its names is there.
+/// Checks a rule, except for whether it has a name.
 pub(super) fn check_rule(
     fields: &Fields<'_>,
     prefix: &str,
@@ -104,7 +104,8 @@ fn check_recording(fields: &Fields<'_>, prefix: &str, rule: &Rule, problems: &mu
     }
 }
 
-/// Gives the place in the file of a place within a scalar; that of the scalar where its text does not lie there as it is.
+/// The place in the file for a place within a scalar; that of the scalar itself if its text is not in the file
+/// literally.
 fn place_within(fields: &Fields<'_>, name: &str, within: Place) -> Option<Place> {
     let node = fields.node().get(name)?;
     let Kind::Scalar { text, layout, .. } = &node.kind else { return Some(node.place) };
@@ -119,7 +120,7 @@ fn place_within(fields: &Fields<'_>, name: &str, within: Place) -> Option<Place>
             let text = text.trim_end_matches('\n');
             let empty = text.chars().take_while(|c| *c == '\n').count() as u32;
             let last = text.matches('\n').count() as u32 + 1;
-            // What stands behind the last line is told at its end.
+            // A place after the last line is reported at its end.
             let (at, offset) = match within.line {
                 at if at <= last => (at, within.column.saturating_sub(1)),
                 _ => (last, text.lines().last().map_or(0, |line| line.chars().count() as u32)),
@@ -148,7 +149,8 @@ fn templates(
     }
 }
 
-/// Finds recording rules of equal name and labels in a file: the later one writes over the earlier one.
+/// Finds recording rules with equal name and labels in a file: the later one overwrites the samples of the earlier
+/// one.
 pub fn duplicates(file: &RuleFile) -> Vec<(&str, &BTreeMap<String, String>)> {
     let mut seen = std::collections::HashSet::new();
     let rules = file.groups.iter().flat_map(|g| &g.rules);

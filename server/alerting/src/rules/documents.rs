@@ -1,11 +1,11 @@
-//! The documents of a rule file. Those of vmalert are told from those of Prometheus by fields that only vmalert has: there
-//! durations may be `1.5h` and `90`, which Prometheus refuses.
+//! The documents of a rule file. Those of vmalert are recognized by fields that only vmalert has. Their durations may
+//! be written `1.5h` or `90`, which Prometheus refuses.
 
 use quiver_types::time::duration;
 use quiver_yaml::problem::Problem;
 use quiver_yaml::{self as yaml, Kind, Node};
 
-/// Fields of groups that only vmalert has.
+/// Group fields that only vmalert has.
 const GROUP_FIELDS: [&str; 9] = [
     "type",
     "eval_offset",
@@ -17,17 +17,17 @@ const GROUP_FIELDS: [&str; 9] = [
     "eval_alignment",
     "debug",
 ];
-/// Fields of rules that only vmalert has.
+/// Rule fields that only vmalert has.
 const RULE_FIELDS: [&str; 2] = ["debug", "update_entries_limit"];
-/// Durations of groups.
+/// Group fields with durations.
 const GROUP_DURATIONS: [&str; 3] = ["interval", "eval_offset", "eval_delay"];
-/// Durations of rules.
+/// Rule fields with durations.
 const RULE_DURATIONS: [&str; 2] = ["for", "keep_firing_for"];
 
-/// Reads them; durations of vmalert stand there as Prometheus writes them.
+/// Parses the documents; durations of vmalert are converted to Prometheus's notation.
 ///
 /// # Errors
-/// The text is no YAML.
+/// The text is not valid YAML.
 pub fn documents(text: &str) -> Result<Vec<Node>, Problem> {
     let mut documents = yaml::read(text)?;
     if !documents.iter().any(is_of_vmalert) {
@@ -103,7 +103,7 @@ mod tests {
         check("type: vlogs,", "", ("1m30s", "", "1m30s"));
         check("", "debug: true,", ("1m30s", "", "1m30s"));
         check("eval_offset: -0.5m,", "", ("1m30s", "-30s", "1m30s"));
-        // What both read stays as it is written.
+        // Durations valid in both are not changed.
         check("eval_offset: 60s,", "", ("1m30s", "60s", "1m30s"));
         check("eval_offset: 5x,", "", ("1m30s", "5x", "1m30s"));
     }

@@ -20,7 +20,7 @@ pub struct Element {
 pub enum ElementValue {
     /// A float; it may be NaN or infinite.
     Float(f64),
-    /// Native histogram, with its text.
+    /// A native histogram, with its text form.
     Histogram(Box<Histogram>, String),
 }
 

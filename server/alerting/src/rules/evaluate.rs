@@ -1,4 +1,4 @@
-//! One evaluation of one rule: results to alerts and samples.
+//! Evaluates a rule once: turns the result into alerts or samples.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -15,30 +15,30 @@ use super::model::{Language, Rule};
 use super::variables::{defined, names_own, own_fields};
 use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};
 
-/// How long an ended alert is kept, so that its end is told.
+/// How long a resolved alert is kept, so that its end can be reported.
 const RESOLVED_RETENTION_MS: Millis = 15 * 60_000;
 
-/// What a template that fails yields begins with this.
+/// Prefix of the text that a failing template yields.
 pub const ERROR_TEMPLATE: &str = "<error expanding template: ";
 
-/// What is told of a result whose labels name a service of others.
+/// The error for a result whose labels name a service that the editor may not write.
 const NOT_THE_EDITORS: &str = "FORBIDDEN: labels of the result name a service for which the last \
     editor of the rule lacks {edit, alerting}";
 
-/// Go's name of what templates run over, as errors tell it.
+/// Go's name for the type of template data, which occurs in errors.
 const DATA_TYPE: &str =
     "struct { Labels map[string]string; ExternalLabels map[string]string; ExternalURL string; Value interface {} }";
 
-/// What rules are told of the service.
+/// Settings for the evaluation of rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// Labels that templates see and that are added to alerts when they are sent.
+    /// Labels available to templates, and added to alerts when they are sent.
     pub external_labels: BTreeMap<String, String>,
-    /// Where the service is seen from outside.
+    /// The external URL of the server.
     pub external_url: String,
 }
 
-/// A result that counts against the limit or has equal alerts.
+/// Converts the value of an element for templates.
 pub(super) fn value_of(value: &ElementValue) -> Value {
     match value {
         ElementValue::Float(value) => Value::Float(*value),
@@ -46,10 +46,10 @@ pub(super) fn value_of(value: &ElementValue) -> Value {
     }
 }
 
-/// What one evaluation of an alerting rule sees.
+/// The inputs of one evaluation of an alerting rule.
 pub(super) struct Evaluation<'a> {
     pub(super) rule: &'a Rule,
-    /// Its place in the group.
+    /// Its index in the group.
     pub(super) number: usize,
     pub(super) setting: &'a Setting,
     pub(super) engine: &'a dyn Engine,
@@ -57,24 +57,24 @@ pub(super) struct Evaluation<'a> {
     pub(super) at: Millis,
     pub(super) offset_ms: Millis,
     pub(super) limit: usize,
-    /// Time from one evaluation to the next, and what names the group: of templates.
+    /// For templates: the evaluation interval, and the name of the group.
     pub(super) interval_ms: Millis,
     pub(super) group_id: u64,
-    /// Restored alerts that are missing now are judged at the next evaluation.
+    /// On the first evaluation restored alerts that are missing in the result are kept until the next one.
     pub(super) is_first: bool,
 }
 
 impl Rule {
-    /// Says whether a label of the rule counts beside those of an element.
+    /// Whether a label of the rule is added to those of an element.
     fn sets(&self, name: &str, element: &Element) -> bool {
         !(self.service_yields && name == SERVICE && !element.labels.get(SERVICE).is_empty())
     }
 }
 
-/// The label that says whose an alert is.
+/// The label that names the service of an alert.
 pub(super) const SERVICE: &str = "service";
 
-/// A label or annotation of a rule; a template is parsed once for all elements of a result.
+/// A label or annotation of a rule; a template is parsed once per evaluation.
 enum Text<'a> {
     Plain(&'a str),
     Template(Result<Templates, String>),
@@ -82,7 +82,7 @@ enum Text<'a> {
 
 impl<'a> Text<'a> {
     fn of(template: &str, text: &'a str) -> Self {
-        // Most labels and annotations hold no template.
+        // Most labels and annotations are not templates.
         if !text.contains("{{") {
             return Self::Plain(text);
         }
@@ -92,15 +92,15 @@ impl<'a> Text<'a> {
     }
 }
 
-/// What the alerts of one evaluation are made of.
+/// The texts from which the alerts of one evaluation are made.
 struct Texts<'a> {
-    /// Name of its templates, as errors tell it.
+    /// Name of its templates in errors.
     template: String,
     labels: Vec<(&'a str, Text<'a>)>,
     annotations: Vec<(&'a str, Text<'a>)>,
     external_labels: Value,
     external_url: Value,
-    /// Whether one of them names what only vmalert has.
+    /// Whether one of them uses a variable of vmalert.
     names_own: bool,
 }
 
@@ -155,7 +155,7 @@ impl Evaluation<'_> {
         })
     }
 
-    /// Gives what templates run over. Labels are made before there is an alert; its annotations see it.
+    /// Makes the template data. Labels are expanded before there is an alert; annotations can refer to it.
     fn data(&self, element: &Element, texts: &Texts<'_>, alert: Option<(&LabelSet, Millis)>) -> Value {
         let mut fields = vec![
             ("Labels", "", Value::text_map(MapKind::Texts, element.labels.iter())),
@@ -169,7 +169,7 @@ impl Evaluation<'_> {
         Value::Struct(Arc::new(Struct { type_name: DATA_TYPE, fields }))
     }
 
-    /// Expands labels or annotations of an element; most hold no template and need no data.
+    /// Expands the labels or annotations of an element. Most have no templates, and then no data is made.
     fn expand_all(
         &self,
         all: &[(&str, Text<'_>)],
@@ -184,7 +184,7 @@ impl Evaluation<'_> {
         all.iter().map(pair).collect()
     }
 
-    /// Gives the labels of an alert: those of the element without its name, those of the rule, and `alertname`.
+    /// The labels of an alert: those of the element without its name, those of the rule, and `alertname`.
     fn labels(&self, element: &Element, texts: &Texts<'_>, warnings: &RefCell<Vec<String>>) -> LabelSet {
         let mut labels: BTreeMap<&str, &str> = element.labels.iter().filter(|(name, _)| *name != METRIC_NAME).collect();
         let mut own = self.expand_all(&texts.labels, &texts.template, || self.data(element, texts, None), warnings);
@@ -204,7 +204,7 @@ impl Evaluation<'_> {
         self.expand_all(&texts.annotations, &texts.template, || self.data(element, texts, Some(alert)), warnings)
     }
 
-    /// Makes an alert that begins, still without annotations.
+    /// Makes a new alert, without annotations.
     fn alert(&self, labels: LabelSet, element: &Element) -> ActiveAlert {
         ActiveAlert {
             labels,
@@ -222,17 +222,17 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Refuses labels of services that are not its editor's. Which one it is is not told: the text is read by all who see
-    /// the rule.
+    /// Refuses labels of services that the editor may not write. The error does not name the service, since everyone
+    /// who sees the rule can read it.
     fn must_write(&self, labels: &LabelSet) -> Result<(), String> {
         if self.engine.may_write(self.number, labels) { Ok(()) } else { Err(NOT_THE_EDITORS.to_owned()) }
     }
 
-    /// Moves alerts on by a result; gives the samples to be written.
+    /// Updates the alerts with a result; returns the samples to write.
     ///
     /// # Errors
-    /// Two alerts with equal labels, or one of a service that is not the editor's: nothing has changed. More alerts than
-    /// the limit: all are gone.
+    /// Two alerts with equal labels, or one of a service that the editor may not write: nothing has changed. More
+    /// alerts than the limit: all are removed.
     pub(super) fn alerts(
         &self,
         elements: &[Element],
@@ -281,13 +281,13 @@ impl Evaluation<'_> {
         Ok(written)
     }
 
-    /// Moves one alert on; says whether it stays.
+    /// Updates one alert. Returns whether it is kept.
     fn step(&self, alert: &mut ActiveAlert, hit: bool) -> bool {
         if hit {
             alert.keep_firing_since = None;
             alert.restored = false;
         } else if alert.restored && self.is_first {
-            // What was lost while down shows only once there has been time to look.
+            // A restored alert is not resolved before there was time to evaluate it.
             return true;
         } else {
             alert.restored = false;
@@ -312,7 +312,7 @@ impl Evaluation<'_> {
             (alert.fired_at, alert.period) = (Some(self.at), Some(self.at));
         }
         if alert.state == AlertState::Firing && age < self.rule.for_ms {
-            // `for` was raised.
+            // `for` was increased.
             alert.state = AlertState::Pending;
             (alert.fired_at, alert.period) = (None, None);
             (alert.last_sent_at, alert.keep_firing_since) = (None, None);
@@ -338,7 +338,7 @@ impl Evaluation<'_> {
     /// Makes the series of a recording rule.
     ///
     /// # Errors
-    /// Two series with equal labels, one of a service that is not the editor's, or more than the limit.
+    /// Two series with equal labels, one of a service that the editor may not write, or more than the limit.
     pub(super) fn series(&self, elements: Vec<Element>) -> Result<Vec<Written>, String> {
         let mut seen = std::collections::HashSet::new();
         let mut written = Vec::with_capacity(elements.len());
@@ -361,7 +361,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Writes pairs as `{a="b", c="d"}`.
+/// Formats pairs as `{a="b", c="d"}`.
 pub fn show_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = "{".to_owned();
     for (i, (name, value)) in pairs.enumerate() {
@@ -386,7 +386,7 @@ mod tests {
         check(&[], "{}");
         check(&[("a", "b")], "{a=\"b\"}");
         check(&[("_a1", ""), ("b", "x\"y\\\n")], "{_a1=\"\", b=\"x\\\"y\\\\\\n\"}");
-        // Names that are none of old are in quotes.
+        // Names that need UTF-8 are quoted.
         check(
             &[("1a", "x"), ("a.b", "y"), ("ä", "z"), ("", "w"), ("a:b", "v")],
             "{\"1a\"=\"x\", \"a.b\"=\"y\", \"ä\"=\"z\", \"\"=\"w\", \"a:b\"=\"v\"}",

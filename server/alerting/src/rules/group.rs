@@ -1,4 +1,4 @@
-//! A group under evaluation: its rules with their alerts, what they wrote last, and what is sent.
+//! A group under evaluation: its rules with their alerts, the series written last, and the alerts to send.
 
 mod at_once;
 
@@ -23,42 +23,42 @@ pub enum Health {
     /// Not evaluated yet.
     #[default]
     Unknown,
-    /// The last evaluation went well.
+    /// The last evaluation succeeded.
     Ok,
-    /// It did not.
+    /// It failed, with this error.
     Err(String),
 }
 
 /// A rule with its state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleStatus {
-    /// The rule as it was read.
+    /// The parsed rule.
     pub rule: Rule,
-    /// Whether its last evaluation went well.
+    /// The result of the last evaluation.
     pub health: Health,
-    /// When it was evaluated last.
+    /// Time of the last evaluation.
     pub last_evaluation: Option<Millis>,
-    /// Samples of that evaluation.
+    /// Number of samples in its result.
     pub samples: usize,
-    /// How long that evaluation took.
+    /// Its duration.
     pub evaluation_time: Duration,
-    /// Bytes that it read, where they are counted.
+    /// Bytes that it read, if they are counted.
     pub scanned_bytes: Option<u64>,
     /// Since when every evaluation has failed.
     pub failing_since: Option<Millis>,
-    /// Templates that failed in it.
+    /// Errors of templates in it.
     pub warnings: Vec<String>,
     pub(super) active: BTreeMap<Vec<u8>, ActiveAlert>,
-    /// Series of the last evaluation, which end when they do not come again.
+    /// Series of the last evaluation; those missing in the next one get a stale marker.
     written: BTreeMap<Vec<u8>, LabelSet>,
 }
 
-/// An alert that goes to the router.
+/// An alert for the router.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sending {
-    /// Place of the rule in its group, from 0.
+    /// Index of the rule in its group.
     pub rule: usize,
-    /// The alert as it is after the evaluation that sends it.
+    /// The alert after the evaluation.
     pub alert: ActiveAlert,
 }
 
@@ -78,7 +78,7 @@ impl RuleStatus {
         }
     }
 
-    /// Walks its alerts, those that ended lately included.
+    /// Its alerts, including recently resolved ones.
     pub fn alerts(&self) -> impl Iterator<Item = &ActiveAlert> {
         self.active.values()
     }
@@ -88,36 +88,36 @@ impl RuleStatus {
         self.active.get(labels.canonical())
     }
 
-    /// Gives its state: that of its most urgent alert.
+    /// Its state: that of its most urgent alert.
     pub fn state(&self) -> AlertState {
         self.active.values().map(|a| a.state).max().unwrap_or(AlertState::Inactive)
     }
 
-    /// Says what must be equal for alerts to outlive an edit of the rules: name, expression, language, labels.
+    /// What must stay equal for alerts to survive an edit of the rule: name, expression, language, labels.
     pub fn identity(&self) -> (&str, &str, &str, &BTreeMap<String, String>) {
         (&self.rule.name, &self.rule.expr, self.rule.language.as_str(), &self.rule.labels)
     }
 }
 
-/// A group that is evaluated from time to time.
+/// A group that is evaluated periodically.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// The group as it was read from a file or the stored configuration.
+    /// The group as parsed from a file or the stored configuration.
     pub model: RuleGroup,
-    /// Time from one evaluation to the next.
+    /// Evaluation interval.
     pub interval_ms: Millis,
     /// Rules with their states.
     pub rules: Vec<RuleStatus>,
-    /// Series of rules that are gone: they are ended at the next evaluation.
+    /// Series of removed rules, which are ended at the next evaluation.
     orphans: Vec<LabelSet>,
     pub(super) evaluations: u64,
-    /// Which rules wait for which, once it was asked for.
+    /// The dependencies between rules, once they were computed.
     waits: Option<Arc<[u64]>>,
-    /// Whether the first evaluation looks for the alerts of before among series.
+    /// Whether the first evaluation restores alerts from their series.
     pub(super) adopts: bool,
 }
 
-/// What all evaluations of one cycle have in common.
+/// What the evaluations of one cycle have in common.
 #[derive(Debug)]
 struct Turn {
     at: Millis,
@@ -130,15 +130,15 @@ struct Turn {
 }
 
 impl Group {
-    /// Makes a group; `default_interval_ms` counts where it has none.
+    /// Makes a group; `default_interval_ms` is used if it has no interval.
     pub fn new(model: RuleGroup, default_interval_ms: Millis) -> Self {
         let interval_ms = model.interval_ms.unwrap_or(default_interval_ms);
         let rules = model.rules.iter().cloned().map(RuleStatus::new).collect();
         Self { model, interval_ms, rules, orphans: Vec::new(), evaluations: 0, waits: None, adopts: false }
     }
 
-    /// Takes over the alerts of a former version: those of rules of equal identity, the n-th of the n-th of such. Gives
-    /// the rules that are gone, each with its place in the former version.
+    /// Takes over the alerts of a former version: by rules of equal identity, and among several of those by their
+    /// order. Returns the removed rules with their former indexes.
     pub fn take_over(&mut self, former: Self) -> Vec<(usize, RuleStatus)> {
         let mut gone: Vec<(usize, RuleStatus)> = former.rules.into_iter().enumerate().collect();
         for status in &mut self.rules {
@@ -155,7 +155,7 @@ impl Group {
         gone
     }
 
-    /// Says when an evaluation is due at or before a time, by the group's phase within its interval.
+    /// The last time at or before `now` at which an evaluation is due, by the group's offset within its interval.
     pub fn due_at(&self, now: Millis) -> Millis {
         let interval = self.interval_ms.max(1);
         let phase = if let Some(offset) = self.model.eval_offset_ms {
@@ -166,13 +166,13 @@ impl Group {
         now - (now - phase).rem_euclid(interval)
     }
 
-    /// Gives a number of its name.
+    /// A number derived from its name.
     fn id(&self) -> u64 {
         let name = format!("{}\u{0}{}", self.model.namespace.as_deref().unwrap_or_default(), self.model.name);
         crate::labels::fnv64(name.as_bytes())
     }
 
-    /// Evaluates all rules in order; what each writes is there for those behind it.
+    /// Evaluates all rules in order; each sees what earlier ones wrote.
     pub fn evaluate(&mut self, at: Millis, setting: &Setting, engine: &dyn Engine) {
         let turn = self.turn(at);
         for (number, status) in self.rules.iter_mut().enumerate() {
@@ -190,7 +190,7 @@ impl Group {
 
     fn end_cycle(&mut self, turn: &Turn, engine: &dyn Engine) {
         self.evaluations += 1;
-        // What an edited rule writes now goes on: a mark at the same time would hide it.
+        // A series that another rule writes now continues: a stale marker at the same time would hide its sample.
         let goes_on = |labels: &LabelSet| self.rules.iter().any(|r| r.written.contains_key(labels.canonical()));
         let orphans = self.orphans.iter().filter(|labels| !goes_on(labels));
         let ended: Vec<Written> = orphans.map(|labels| ended(labels.clone(), turn.at - turn.offset_ms)).collect();
@@ -199,25 +199,25 @@ impl Group {
         }
     }
 
-    /// Says whether a rule that is not evaluated any more left alerts or series.
+    /// Whether a rule that is no longer evaluated left alerts or series.
     pub fn has_left(&self) -> bool {
         let left = |r: &RuleStatus| !r.written.is_empty() || r.alerts().any(|a| a.state != AlertState::Inactive);
         self.rules.iter().any(|status| !status.rule.enabled && left(status))
     }
 
-    /// Ends what rules left that are not evaluated any more, without a cycle of the others.
+    /// Ends alerts and series of rules that are no longer evaluated, without evaluating others.
     pub fn settle(&mut self, at: Millis, engine: &dyn Engine) {
         let offset_ms = self.model.query_offset_ms.unwrap_or(0);
         self.rules.iter_mut().filter(|r| !r.rule.enabled).for_each(|r| r.end(at, offset_ms, engine));
     }
 
-    /// Gives the alerts that go to the router now, and marks them as sent. Alerts of a rule that fails are sent for
-    /// `error_hold_ms` more, then no longer.
+    /// Returns the alerts to send now, and marks them as sent. Alerts of a failing rule are sent for `error_hold_ms`,
+    /// then no longer.
     pub fn send(&mut self, now: Millis, resend_delay_ms: Millis, error_hold_ms: Millis) -> Vec<Sending> {
         let validity = 4 * self.interval_ms.max(resend_delay_ms);
         let mut out = Vec::new();
         for (i, status) in self.rules.iter_mut().enumerate() {
-            // What an evaluation that failed would say is not known: nothing ends because of an error, for a while.
+            // The result of a failed evaluation is unknown, so for a while nothing is resolved because of an error.
             if status.failing_since.is_some_and(|since| now - since > error_hold_ms) {
                 continue;
             }
@@ -232,7 +232,7 @@ impl Group {
 }
 
 impl Group {
-    /// Moves what is known of times by the leap of a clock, so that it neither lets alerts fire nor forgets them.
+    /// Shifts all times by a clock jump, so that it neither makes alerts fire nor resolves them.
     pub fn shift(&mut self, by_ms: Millis) {
         for alert in self.rules.iter_mut().flat_map(|status| status.active.values_mut()) {
             alert.active_at += by_ms;
@@ -253,7 +253,7 @@ fn ended(labels: LabelSet, ts: Millis) -> Written {
 }
 
 impl RuleStatus {
-    /// Ends what a rule left that is not evaluated any more.
+    /// Ends alerts and series of a rule that is no longer evaluated.
     fn end(&mut self, at: Millis, offset_ms: Millis, engine: &dyn Engine) {
         self.active.retain(|_, alert| alert.state != AlertState::Pending);
         for alert in self.active.values_mut().filter(|a| a.state == AlertState::Firing) {
@@ -265,7 +265,7 @@ impl RuleStatus {
         }
     }
 
-    /// Evaluates the rule, or ends what it left where it is not evaluated any more.
+    /// Evaluates the rule; or, if it is no longer evaluated, ends its alerts and series.
     fn take_turn(&mut self, number: usize, turn: &Turn, setting: &Setting, engine: &dyn Engine) {
         if !self.rule.enabled {
             self.end(turn.at, turn.offset_ms, engine);

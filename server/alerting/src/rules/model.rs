@@ -1,4 +1,4 @@
-//! Rule files as data.
+//! The data model of rule files.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use quiver_yaml::problem::Place;
 /// The language of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Language {
-    /// `PromQL`, the language of rules that name none.
+    /// `PromQL`, the default.
     #[default]
     Promql,
-    /// `LogsQL`; a query that ends in `stats`.
+    /// `LogsQL`; the query must end in `stats`.
     Logsql,
-    /// A query of analytics as JSON, see `docs/analytics.md`.
+    /// An analytics query as JSON, see `docs/analytics.md`.
     Olap,
 }
 
 impl Language {
-    /// Reads the word of a rule; vmalert's words for the type of a group are read alike.
+    /// Parses the name of a language, or vmalert's name for a group type.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "promql" | "prometheus" => Some(Self::Promql),
@@ -29,7 +29,7 @@ impl Language {
         }
     }
 
-    /// Gives the word for the type of a group whose rules are in it.
+    /// The group type of rules in this language.
     pub fn group_type(self) -> &'static str {
         match self {
             Self::Promql => "prometheus",
@@ -38,7 +38,7 @@ impl Language {
         }
     }
 
-    /// Gives the word of a rule.
+    /// The name in rules.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Promql => "promql",
@@ -48,12 +48,12 @@ impl Language {
     }
 }
 
-/// The documents of a file, one after the other.
+/// The documents of a file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RuleFile {
     /// All groups of all documents, in the order of the file.
     pub groups: Vec<RuleGroup>,
-    /// What is accepted and has no effect, or may be meant otherwise.
+    /// Accepted things that have no effect, or may not mean what the author thinks.
     pub warnings: Vec<String>,
 }
 
@@ -67,27 +67,27 @@ impl RuleFile {
 /// A group: rules that are evaluated together, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleGroup {
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
     /// `namespace` of its document.
     pub namespace: Option<String>,
-    /// Name; unlike that of any other group of the file.
+    /// Unique within the file.
     pub name: String,
-    /// Time from one evaluation to the next; absent: that of the service.
+    /// Evaluation interval; `None`: the default.
     pub interval_ms: Option<Millis>,
-    /// How far before the evaluation the queries look.
+    /// How far the queries look before the time of the evaluation.
     pub query_offset_ms: Option<Millis>,
-    /// Fixed phase within the interval; one below zero counts from its end.
+    /// Fixed offset within the interval; a negative one counts from its end.
     pub eval_offset_ms: Option<Millis>,
-    /// Most alerts or series of a rule; 0: any number.
+    /// Most alerts or series of a rule; 0: unlimited.
     pub limit: usize,
-    /// Rules that may run at once.
+    /// Most rules evaluated at once.
     pub concurrency: Option<usize>,
-    /// Language of its rules.
+    /// Default language of its rules.
     pub language: Language,
-    /// Added to each rule; the rule's own win.
+    /// Added to each rule, unless the rule sets them itself.
     pub labels: BTreeMap<String, String>,
-    /// vmalert's parameters of requests, kept for round trips; `extra_label` counts.
+    /// Request parameters of vmalert, kept for export; only `extra_label` has an effect.
     pub params: BTreeMap<String, Vec<String>>,
     /// The rules, in the order in which they are evaluated.
     pub rules: Vec<Rule>,
@@ -96,37 +96,37 @@ pub struct RuleGroup {
 /// A rule: an alert or a recorded metric, evaluated at each interval of its group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// Where it stands.
+    /// Its place in the file.
     pub place: Place,
     /// What it makes.
     pub kind: RuleKind,
     /// Name of the alert or of the recorded metric.
     pub name: String,
-    /// The expression as it is written, in `language`.
+    /// The expression as written, in `language`.
     pub expr: String,
-    /// Where the expression stands.
+    /// The place of the expression in the file.
     pub expr_place: Place,
-    /// Language of the expression: the rule's own, else that of the group.
+    /// The rule's own language, or else that of its group.
     pub language: Language,
     /// How long an alert is pending before it fires.
     pub for_ms: Millis,
-    /// How long it fires on after the last hit.
+    /// How long it keeps firing after the expression last returned it.
     pub keep_firing_for_ms: Millis,
-    /// Labels, those of the group included; templates in alerts.
+    /// Labels, including those of the group; in alerting rules they are templates.
     pub labels: BTreeMap<String, String>,
-    /// Annotations by name, their values as templates.
+    /// Annotations by name; the values are templates.
     pub annotations: BTreeMap<String, String>,
     /// Whether it is evaluated.
     pub enabled: bool,
-    /// Whether its label `service` gives way to one of the element.
+    /// Whether a `service` label of an element takes precedence over that of the rule.
     pub service_yields: bool,
 }
 
-/// What a rule makes.
+/// What a rule produces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleKind {
-    /// Alerts: one of each element that the expression gives.
+    /// Alerts, one for each element of the result.
     Alert,
-    /// Samples of a series named like the rule, one of each element.
+    /// Samples of the series named by the rule, one for each element of the result.
     Record,
 }

@@ -1,4 +1,4 @@
-//! Rule files of Prometheus and vmalert: YAML to the model, with everything that is wrong in them.
+//! Parses rule files of Prometheus and vmalert, and reports all errors in them.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -9,15 +9,15 @@ use super::check::{Expressions, check_rule};
 use super::documents::documents;
 use super::model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
 
-/// Reads a file: all its documents.
+/// Parses a file with all its documents.
 ///
 /// # Errors
-/// Everything that is wrong, each with its place.
+/// All errors, each with its place.
 pub fn read(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Problems> {
     read_with(text, expressions, UnknownFields::Refused)
 }
 
-/// Reads a file, whose unknown fields may be nothing.
+/// Parses a file; `unknown` says how unknown fields are treated.
 ///
 /// # Errors
 /// As [`read`].
@@ -25,8 +25,8 @@ pub fn read_with(text: &str, expressions: &dyn Expressions, unknown: UnknownFiel
     read_all(text, &Reading { expressions, own: false, unknown })
 }
 
-/// Reads a file that may say more than those of Prometheus and vmalert do: [`OWN_FIELDS`] of each rule, `description` of
-/// groups.
+/// Parses a file that may have fields unknown to Prometheus and vmalert: [`OWN_FIELDS`] of rules, and `description`
+/// of groups.
 ///
 /// # Errors
 /// As [`read`].
@@ -34,13 +34,13 @@ pub fn read_own(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, P
     read_all(text, &Reading { expressions, own: true, unknown: UnknownFields::Refused })
 }
 
-/// Fields of rules that only this service has.
+/// Rule fields that only this server has.
 pub const OWN_FIELDS: [&str; 6] = ["language", "severity", "service", "runbook_url", "enabled", "description"];
 
-/// How files are read.
+/// How a file is parsed.
 struct Reading<'e> {
     expressions: &'e dyn Expressions,
-    /// Whether fields of this service are known.
+    /// Whether this server's own fields are known.
     own: bool,
     unknown: UnknownFields,
 }
@@ -58,7 +58,7 @@ fn read_all(text: &str, reading: &Reading<'_>) -> Result<RuleFile, Problems> {
         let groups = fields.list("groups", &mut problems).unwrap_or_default();
         let path = fields.path_of("groups");
         fields.finish(&mut problems);
-        // An entry without content is none, as in Prometheus.
+        // A null entry is ignored, as in Prometheus.
         for (k, node) in groups.iter().enumerate().filter(|(_, node)| !node.is_null()) {
             let group = group(node, &pointer(&path, k), reading, &mut file.warnings, &mut problems);
             let Some(mut group) = group else { continue };
@@ -148,7 +148,7 @@ fn group(
         interval_ms,
         query_offset_ms: query_offset.or(eval_delay),
         eval_offset_ms,
-        // Prometheus takes limits below zero as none.
+        // In Prometheus a negative limit means none.
         limit: usize::try_from(limit).unwrap_or(0),
         concurrency: concurrency.and_then(|c| usize::try_from(c).ok()).filter(|c| *c > 0),
         language,
@@ -164,7 +164,7 @@ fn group(
     Some(group)
 }
 
-/// Reads `params`: each value a text or a list of texts.
+/// Parses `params`: each value is a string or a list of strings.
 fn params(fields: &mut Fields<'_>, problems: &mut Problems) -> BTreeMap<String, Vec<String>> {
     let Some(node) = fields.some("params") else { return BTreeMap::new() };
     let path = fields.path_of("params");
@@ -185,13 +185,13 @@ fn params(fields: &mut Fields<'_>, problems: &mut Problems) -> BTreeMap<String, 
     all
 }
 
-/// Reads `name=value`; the name may not be empty, the value may.
+/// Parses `name=value`; the value may be empty, the name must not.
 fn label_pair(text: &str) -> Option<(&str, &str)> {
     text.split_once('=').filter(|(name, _)| !name.is_empty())
 }
 
 impl RuleGroup {
-    /// Labels that all series must have which queries of the group read: `extra_label` of its parameters.
+    /// Labels that all series read by queries of the group must have: `extra_label` in its parameters.
     pub fn extra_labels(&self) -> Vec<(String, String)> {
         let all = self.params.get("extra_label").into_iter().flatten().filter_map(|text| label_pair(text));
         all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
@@ -257,7 +257,7 @@ fn rule(
     Some(rule)
 }
 
-/// Reads what a rule says beside what files of others do: its language, and whether it is evaluated.
+/// Parses this server's own fields: the language of a rule, and whether it is enabled.
 fn own_fields(fields: &mut Fields<'_>, group: &RuleGroup, problems: &mut Problems) -> (Language, bool) {
     for name in ["severity", "service", "runbook_url", "description"] {
         fields.text(name, problems);

@@ -1,4 +1,4 @@
-//! Alerts that outlive a restart.
+//! Restores alerts after a restart.
 
 use std::collections::BTreeMap;
 
@@ -9,31 +9,31 @@ use super::before::{OUTAGE_MAX_MS, resumed};
 use super::engine::ElementValue;
 use super::group::{Group, RuleStatus};
 
-/// What is remembered of an alert.
+/// The stored state of an alert.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remembered {
-    /// Its labels, `alertname` included, by which it is found again.
+    /// Its labels including `alertname`, which identify it.
     pub labels: LabelSet,
-    /// Its annotations, made by templates already.
+    /// Its expanded annotations.
     pub annotations: BTreeMap<String, String>,
-    /// Its value at the last evaluation that had it; NaN where that was a histogram.
+    /// Its last value; NaN if that was a histogram.
     pub value: f64,
-    /// Whether it fired.
+    /// Whether it was firing.
     pub firing: bool,
-    /// Since when the expression had it.
+    /// Since when the expression returned it.
     pub active_at: Millis,
-    /// Since when it fired.
+    /// Since when it was firing.
     pub fired_at: Option<Millis>,
-    /// What names its firing period; absent: `fired_at` does.
+    /// Identifies its firing period; `None`: `fired_at` does.
     pub period: Option<Millis>,
-    /// First evaluation that missed it while it was kept firing.
+    /// The first evaluation without it, while it was kept firing.
     pub keep_firing_since: Option<Millis>,
-    /// When it was sent last.
+    /// When it was last sent.
     pub last_sent_at: Option<Millis>,
 }
 
 impl RuleStatus {
-    /// Gives what is to be remembered of its alerts: of those that are pending or fire.
+    /// The state to store: of pending and firing alerts.
     pub fn remembered(&self) -> Vec<Remembered> {
         let live = self.alerts().filter(|a| a.state != AlertState::Inactive);
         live.map(|alert| Remembered {
@@ -55,7 +55,7 @@ impl RuleStatus {
 }
 
 impl Remembered {
-    /// Makes the alert that it was.
+    /// Converts it back to an alert.
     pub fn into_alert(self) -> ActiveAlert {
         ActiveAlert {
             labels: self.labels,
@@ -75,10 +75,10 @@ impl Remembered {
 }
 
 impl Group {
-    /// Restores alerts of a rule that was evaluated last at `last_cycle`. A gap that is too long restores nothing.
+    /// Restores alerts of a rule whose last evaluation was at `last_cycle`. After too long a gap nothing is restored.
     ///
-    /// Firing alerts go on as they were. Pending ones of a `for` below ten minutes keep their time; of longer ones the time
-    /// down does not count, and at least ten minutes are left, as in Prometheus.
+    /// Firing alerts continue as they were. Pending ones keep their time if `for` is less than ten minutes. Otherwise
+    /// the downtime does not count, and at least ten minutes must still pass, as in Prometheus.
     pub fn restore(&mut self, rule: usize, remembered: Vec<Remembered>, last_cycle: Millis, now: Millis) {
         let Some(status) = self.rules.get_mut(rule) else { return };
         if now - last_cycle > OUTAGE_MAX_MS {
@@ -93,7 +93,7 @@ impl Group {
         }
     }
 
-    /// Lets the first evaluation read since when alerts were active out of their series: nothing was kept of them.
+    /// Makes the first evaluation restore the start of alerts from their series, since no state was stored.
     pub fn adopt(&mut self) {
         self.adopts = true;
     }

@@ -1,4 +1,4 @@
-//! What templates of rules may name: the variables of Prometheus and those that only vmalert has.
+//! Variables of rule templates: those of Prometheus, and those that only vmalert has.
 
 use quiver_types::{LabelSet, Millis};
 
@@ -6,11 +6,11 @@ use super::model::Rule;
 use crate::labels::fingerprint;
 use crate::template::{Time, Value};
 
-/// Variables that stand before each template of a rule.
+/// Defines the variables before each template.
 const DEFINITIONS: &str =
     "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}";
 
-/// vmalert's own: the variable, and the field that it holds.
+/// Variables of vmalert: name, and the field with its value.
 const OWN: [(&str, &str); 8] = [
     ("$expr", ".Expr"),
     ("$type", ".Type"),
@@ -22,8 +22,8 @@ const OWN: [(&str, &str); 8] = [
     ("$isPartial", ".IsPartial"),
 ];
 
-/// Gives a template with the variables that it may use. Those of vmalert stand there only where they are named: columns
-/// in errors of all other templates are those of Prometheus.
+/// A template preceded by the definitions of its variables. Those of vmalert are added only if it uses them, so that
+/// columns in errors of other templates are the same as in Prometheus.
 pub(super) fn defined(text: &str) -> String {
     let mut whole = DEFINITIONS.to_owned();
     for &(variable, field) in OWN.iter().filter(|(variable, _)| text.contains(variable)) {
@@ -32,14 +32,14 @@ pub(super) fn defined(text: &str) -> String {
     whole + text
 }
 
-/// Says whether a template may name what only vmalert has. Others run over the fields of Prometheus alone: `{{ . }}` shows
-/// all of them.
+/// Whether a template may use variables of vmalert. Other templates get only the fields of Prometheus, since `{{ .
+/// }}` shows all of them.
 pub(super) fn names_own(text: &str) -> bool {
     text.contains("{{") && OWN.iter().any(|(variable, field)| text.contains(variable) || text.contains(field))
 }
 
-/// Gives the fields that only vmalert has: of a rule, of its group, and of an alert with the time since which it is active.
-/// Where there is no alert yet its number is 0 and its time Go's zero, as in labels of vmalert.
+/// The fields that only vmalert has: of the rule, of its group, and of the alert, with the time since which it has
+/// been active. Without an alert its id is 0 and its time is Go's zero time, as in vmalert's labels.
 pub(super) fn own_fields(
     rule: &Rule,
     interval_ms: Millis,
@@ -58,7 +58,7 @@ pub(super) fn own_fields(
         ("For", "", duration(rule.for_ms)),
         ("AlertID", "", Value::Uint(id)),
         ("GroupID", "", Value::Uint(group_id)),
-        // An answer that is not whole is an error here.
+        // Incomplete results are errors here.
         ("IsPartial", "", Value::Bool(false)),
     ]
 }

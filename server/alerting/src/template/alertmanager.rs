@@ -1,6 +1,7 @@
-//! Functions of templates in messages, and the templates that are always there, as Alertmanager has them.
+//! Template functions of messages, and the default templates, as in Alertmanager.
 //!
-//! `default.tmpl` and `email.tmpl` are Alertmanager's own texts (Apache-2.0): whoever moves here has built on their names.
+//! `default.tmpl` and `email.tmpl` are Alertmanager's own (Apache-2.0), since templates of migrating users refer to
+//! their names.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use super::{Functions, Param, Templates};
 
 type Outcome = Result<Value, String>;
 
-/// Gives the templates that every message may name.
+/// The default templates, which every message may use.
 pub fn default_templates() -> Templates {
     let mut templates = Templates::new(MESSAGE_FUNCTIONS);
     for (name, text) in [("default.tmpl", include_str!("default.tmpl")), ("email.tmpl", include_str!("email.tmpl"))] {
@@ -106,7 +107,7 @@ fn dict(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     call.held(Value::map(MapKind::Any, entries))
 }
 
-/// Renders a label of the route, which may name others.
+/// Renders a label of the route, which may refer to others.
 fn route_label(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     let name = text(args, 0);
     let Some(raw) = call.host().route_labels.and_then(|labels| labels.get(&*name)).cloned() else {
@@ -134,7 +135,7 @@ fn route_label(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Base64 with the alphabet of URLs, padded.
+/// Base64 with the URL alphabet, padded.
 fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {

@@ -1,11 +1,11 @@
-//! A template as a tree. Each piece knows where it stands and prints itself as Go's does, which errors show.
+//! The syntax tree of a template. Each node has its position and prints itself as in Go, since errors show that.
 
 use std::fmt;
 
-/// What a template does, one after the other.
+/// Statements in order.
 pub(super) type List = Vec<Statement>;
 
-/// One piece of a template.
+/// A statement of a template.
 #[derive(Debug, Clone)]
 pub(super) enum Statement {
     Text(String),
@@ -18,7 +18,7 @@ pub(super) enum Statement {
     Continue,
 }
 
-/// `if`, `with` or `range` with both ways.
+/// `if`, `with` or `range`, with both branches.
 #[derive(Debug, Clone)]
 pub(super) struct Branch {
     pub(super) pipe: Pipe,
@@ -26,11 +26,11 @@ pub(super) struct Branch {
     pub(super) otherwise: Option<List>,
 }
 
-/// A pipeline, with the variables that take its value.
+/// A pipeline, and the variables that it assigns.
 #[derive(Debug, Clone)]
 pub(super) struct Pipe {
     pub(super) pos: usize,
-    /// `=` instead of `:=`.
+    /// Whether it is `=` and not `:=`.
     pub(super) assigns: bool,
     pub(super) variables: Vec<String>,
     pub(super) commands: Vec<Command>,
@@ -43,14 +43,14 @@ pub(super) struct Command {
     pub(super) args: Vec<Arg>,
 }
 
-/// A word of a command.
+/// An operand of a command.
 #[derive(Debug, Clone)]
 pub(super) struct Arg {
     pub(super) pos: usize,
     pub(super) kind: ArgKind,
 }
 
-/// What a word is.
+/// The kind of an operand.
 #[derive(Debug, Clone)]
 pub(super) enum ArgKind {
     Identifier(String),
@@ -66,17 +66,17 @@ pub(super) enum ArgKind {
         value: String,
     },
     Field(Vec<String>),
-    /// The name with its dollar, then fields.
+    /// The variable with its dollar sign, then fields.
     Variable(Vec<String>),
     Chain(Box<Arg>, Vec<String>),
     Pipe(Box<Pipe>),
 }
 
-/// A number as it is written; without a fraction it is whole.
+/// A numeric constant; without a fraction it is an integer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Number {
     Int(i64),
-    /// Beyond what an int holds.
+    /// Too large for an `int`.
     Uint(u64),
     Float(f64),
     /// Real and imaginary part.
@@ -84,7 +84,7 @@ pub(super) enum Number {
 }
 
 impl Pipe {
-    /// Gives the escaper of Go's own that its last command calls.
+    /// The escaping function of Go's own that its last command calls.
     pub(super) fn escaper(&self) -> Option<&str> {
         let last = self.commands.last().and_then(|command| command.args.first())?;
         match &last.kind {
@@ -147,7 +147,7 @@ impl fmt::Display for Arg {
     }
 }
 
-/// Says whether a list shows nothing but spaces, so that another definition may take its place.
+/// Whether statements print nothing but spaces; then another definition may replace this one.
 pub(super) fn is_empty(list: &List) -> bool {
     list.iter().all(|statement| matches!(statement, Statement::Text(text) if text.trim().is_empty()))
 }

@@ -1,4 +1,4 @@
-//! The functions that Go's templates have by themselves.
+//! The built-in functions of Go's templates.
 
 use std::cmp::Ordering;
 
@@ -21,7 +21,7 @@ pub(super) const fn function(
 
 /// Go's own functions.
 pub static BUILTINS: Functions = &[
-    // Evaluated where arguments are not evaluated yet.
+    // Evaluated before their arguments are, so the entries are only for checks.
     function("and", &[Param::Any], true, |_, _| Ok(Value::Nil)),
     function("or", &[Param::Any], true, |_, _| Ok(Value::Nil)),
     function("not", &[Param::Any], false, |_, args| Ok(Value::Bool(!args[0].truth()))),
@@ -81,7 +81,7 @@ fn made(call: &mut Call<'_, '_>, args: &[Value], text: String) -> Outcome {
     Ok(Value::text(text))
 }
 
-/// Gives arguments as one text; nothing shows as in a template.
+/// Joins arguments to one string; nil is printed as in a template.
 fn shown(args: &[Value]) -> String {
     let printable = |arg: &Value| if *arg == Value::Nil { Value::text("<no value>") } else { arg.clone() };
     sprint(&args.iter().map(printable).collect::<Vec<_>>())
@@ -98,7 +98,7 @@ fn length(value: &Value) -> Outcome {
     Ok(Value::Int(length as i64))
 }
 
-/// Gives a place within `length`; as Go checks, the one behind the last is left to who takes what stands there.
+/// An index within `length`. As in Go, `length` itself passes, and is left to the caller to check.
 fn place(index: &Value, length: usize) -> Result<usize, String> {
     let wanted = match index {
         Value::Int(i) => i128::from(*i),
@@ -164,14 +164,14 @@ fn slice(args: &[Value]) -> Outcome {
         return Err(format!("invalid slice index: {to} > {cap}"));
     }
     match value {
-        // A cut within a character leaves what is no text; it shows as it does when printed.
+        // A cut within a character leaves invalid UTF-8, which is shown as when printed.
         Value::Text(text) => Ok(Value::text(String::from_utf8_lossy(&text.as_bytes()[from..to]))),
         Value::List(list) => Ok(Value::list(list.kind, list.items[from..to].to_vec())),
         _ => Ok(Value::Nil),
     }
 }
 
-/// The kinds that can be compared.
+/// Comparable types.
 #[derive(Debug, Clone, Copy)]
 enum Basic<'a> {
     Bool(bool),
@@ -232,7 +232,7 @@ fn less(a: &Value, b: &Value) -> Result<bool, String> {
     }
 }
 
-/// Gives the texts of a list of them.
+/// The strings of a list.
 pub(super) fn texts_of(value: &Value) -> Vec<String> {
     match value {
         Value::List(list) if matches!(list.kind, ListKind::Texts | ListKind::Strings) => {

@@ -1,12 +1,12 @@
-//! Complex constants (`1i`, `1+2i`), which Go's templates have, and how Go writes them.
+//! Complex constants (`1i`, `1+2i`) of Go's templates, and their formatting.
 
 use super::ast::Number;
 use crate::text::float_text;
 
-/// Reads a constant that ends with its imaginary part; none: it is not complex, or not as Go has it.
+/// Parses a constant that ends with its imaginary part; `None` if it is not a valid complex constant.
 pub(super) fn complex(text: &str) -> Option<Number> {
     let text = text.strip_suffix('i')?;
-    // A sign behind an exponent's letter is its own.
+    // A sign after `e` belongs to the exponent.
     let between = |(at, c): &(usize, char)| matches!(c, '+' | '-') && *at > 0 && !text[..*at].ends_with(['e', 'E']);
     let at = text.char_indices().find(between).map_or(0, |(at, _)| at);
     let part = |text: &str| {
@@ -17,7 +17,7 @@ pub(super) fn complex(text: &str) -> Option<Number> {
     Some(Number::Complex(real, part(&text[at..])?))
 }
 
-/// Writes one as Go's `fmt.Print` does.
+/// Formats one as Go's `fmt.Print` does.
 pub(super) fn complex_text(real: f64, imaginary: f64) -> String {
     let sign = if imaginary.is_sign_negative() { "" } else { "+" };
     format!("({}{sign}{}i)", float_text(real), float_text(imaginary))

@@ -1,5 +1,5 @@
-//! Runs a tree over data, as Go's `text/template/exec.go` does: `walk` goes through statements, `evaluate` through
-//! pipelines. What both may spend is counted here.
+//! Runs a parsed template over data, as Go's `text/template/exec.go` does: `walk` runs statements, `evaluate`
+//! pipelines. Their resource limits are enforced here.
 
 mod args;
 mod evaluate;
@@ -17,14 +17,14 @@ use super::value::Value;
 use super::{ExecError, Host, Options, Templates};
 use crate::text::quote;
 
-/// What a template may spend.
+/// Resource limits of a template.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// Pieces walked and functions called.
+    /// Most nodes visited and functions called.
     pub steps_max: usize,
-    /// Bytes of output.
+    /// Most bytes of output.
     pub output_max: usize,
-    /// Bytes of texts and lists made on the way.
+    /// Most bytes of intermediate strings and lists.
     pub made_max: usize,
 }
 
@@ -34,12 +34,12 @@ impl Default for Budget {
     }
 }
 
-/// Deepest nesting of templates, pipelines and statements while running.
+/// Deepest nesting of templates, pipelines and statements.
 const DEPTH_MAX: usize = 250;
-/// Variables that are gone through in the time of a step.
+/// Variables searched per step.
 const VARIABLES_A_STEP: usize = 100;
 
-/// What a function sees while it is called.
+/// The context of a function call.
 pub(crate) struct Call<'a, 'o> {
     pub(super) exec: &'a mut Exec<'o>,
 }
@@ -55,7 +55,7 @@ impl Call<'_, '_> {
         &self.exec.options.host
     }
 
-    /// Counts bytes that a function is about to make.
+    /// Accounts for bytes that a function is about to make.
     pub(super) fn make(&mut self, bytes: usize) -> Result<(), String> {
         self.exec.make(bytes)
     }
@@ -64,7 +64,7 @@ impl Call<'_, '_> {
 pub(super) struct Exec<'o> {
     pub(super) templates: &'o Templates,
     pub(super) options: &'o Options<'o>,
-    /// What the whole template runs over.
+    /// The data of the whole template.
     pub(super) data: Value,
     out: String,
     page: Option<Page>,
@@ -74,7 +74,7 @@ pub(super) struct Exec<'o> {
     pub(super) kept: Kept,
 }
 
-/// What ends a walk early.
+/// Why execution stops early.
 enum Stop {
     Break,
     Continue,
@@ -130,7 +130,7 @@ impl<'o> Exec<'o> {
         }
     }
 
-    /// Runs another text with the same budget; for functions that run templates.
+    /// Runs another template within the same budget; for functions that run templates.
     pub(super) fn nested(&mut self, templates: &Templates, name: &str, data: &Value) -> Result<String, String> {
         if self.depth >= DEPTH_MAX {
             return Err(format!("exceeded maximum template depth ({DEPTH_MAX})"));
@@ -153,7 +153,7 @@ impl<'o> Exec<'o> {
         outcome.map(|()| text).map_err(|e| e.to_string())
     }
 
-    /// Counts bytes of texts and lists that are made on the way.
+    /// Accounts for bytes of intermediate strings and lists.
     pub(super) fn make(&mut self, bytes: usize) -> Result<(), String> {
         self.made = self.made.saturating_add(bytes);
         if self.made > self.options.budget.made_max {
@@ -166,7 +166,7 @@ impl<'o> Exec<'o> {
         self.spend(frame, 1)
     }
 
-    /// Counts the search for a variable, which goes through those that were declared since.
+    /// Accounts for the search for a variable, which goes through all that were declared later.
     fn search(&mut self, frame: &Frame<'_>) -> Result<(), Box<ExecError>> {
         self.spend(frame, frame.variables.len() / VARIABLES_A_STEP)
     }

@@ -1,7 +1,8 @@
-//! Escaping by the place in a page, as Go's `html/template` does it, for the HTML of e-mails.
+//! Context-dependent escaping of HTML for e-mails, as in Go's `html/template`.
 //!
-//! The texts of the template move a small machine through the page (`place`); a value is escaped for the place where it
-//! is printed: text, attribute, URL, script, style. What no place can hold becomes `ZgotmplZ`, Go's mark for it.
+//! A state machine (`place`) follows the text of the template through the page, and each value is escaped for the
+//! context in which it is printed: text, attribute, URL, script, style. A value that is not allowed in its context
+//! becomes `ZgotmplZ`, as in Go.
 
 mod place;
 mod script;
@@ -16,7 +17,7 @@ use urls::UrlPart;
 use super::escape::{html_escape, html_unescape};
 use super::value::{Safe, Value};
 
-/// The place in a page.
+/// The current context in a page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     state: State,
@@ -28,7 +29,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// Moves through a text of the template; gives what of it is written.
+    /// Advances over a text of the template; returns what is written of it.
     pub(super) fn text(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -36,7 +37,7 @@ impl Page {
             let before = self.state;
             let taken = self.step(rest, c);
             if c == '<' && is_bare(before, self.state, rest) {
-                // It begins no tag.
+                // It does not begin a tag.
                 out.push_str("&lt;");
             } else if before != State::Comment && self.state != State::Comment {
                 out.push_str(&rest[..taken]);
@@ -46,7 +47,7 @@ impl Page {
         out
     }
 
-    /// Gives a value as it is written here, and moves on.
+    /// Escapes a value for the current context, and advances over it.
     pub(super) fn value(&mut self, value: &Value) -> String {
         let shown = match value {
             Value::Nil => String::new(),
@@ -79,14 +80,14 @@ impl Page {
         }
     }
 
-    /// Gives a value that went through an escaper of Go's own (`html`, `urlquery`) last, and moves on: that one takes the
-    /// place of the one like it that the place asks for, so nothing is escaped twice.
+    /// Handles a value whose last function was one of Go's own escapers (`html`, `urlquery`), and advances over it.
+    /// That function replaces the equivalent escaper of the context, so that nothing is escaped twice.
     pub(super) fn escaped(&mut self, escaper: &str, value: &Value) -> String {
         let shown = value.printed();
         match (escaper, self.state) {
             ("html", State::Text | State::Raw(Raw::Title | Raw::Textarea)) => shown,
             ("html", State::AttrValue('"' | '\'')) if self.holds == Holds::Plain => shown,
-            // The escaper moves behind those of the attribute.
+            // The function is applied after the escapers of the attribute.
             ("html", State::AttrValue('"' | '\'')) => self.value(&Value::text(html_unescape(&shown))),
             ("urlquery", State::AttrValue(quote)) if self.holds == Holds::Url => {
                 shown.chars().for_each(|c| self.in_value(c));
@@ -97,7 +98,7 @@ impl Page {
         }
     }
 
-    /// Gives a value as it is written at this place of a script, and moves on.
+    /// Escapes a value within a script, and advances over it.
     fn script_part(&mut self, value: &Value, shown: &str) -> String {
         match self.script {
             Script::Text(quote) | Script::Escape(quote) => script_text(shown, quote),
@@ -111,7 +112,7 @@ impl Page {
 
     fn attribute_value(&mut self, value: &Value, shown: &str, unquoted: bool) -> String {
         let inner = match self.holds {
-            // Markup in an attribute would show its tags; Go takes them out.
+            // In an attribute the tags of HTML would be visible, so Go removes them.
             Holds::Plain => match value {
                 Value::Safe(Safe::Html, text) => strip_tags(text),
                 _ => shown.to_owned(),
@@ -129,14 +130,14 @@ impl Page {
     }
 }
 
-/// Says whether a `<` is one of a text: it opens nothing there.
+/// Whether a `<` is plain text, which opens nothing.
 fn is_bare(before: State, after: State, rest: &str) -> bool {
     let text = matches!(before, State::Text | State::Raw(Raw::Title | Raw::Textarea));
     let doctype = rest.get(..9).is_some_and(|head| head.eq_ignore_ascii_case("<!doctype"));
     text && before == after && !doctype
 }
 
-/// Escapes a text for a page; unlike the function `html`, Go does so with `+` too.
+/// Escapes a text for a page; unlike the function `html`, Go escapes `+` as well.
 fn page_escape(text: &str) -> String {
     html_escape(text).replace('+', "&#43;")
 }
@@ -168,7 +169,7 @@ fn strip_tags(text: &str) -> String {
     out
 }
 
-/// Leaves what can do no harm in a style sheet.
+/// Keeps only what is harmless in a style sheet.
 fn style_value(shown: &str) -> String {
     let harmless = |c: char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_' | '.' | '#' | '%' | ',' | '!');
     let lower = shown.to_ascii_lowercase();
@@ -220,7 +221,7 @@ mod tests {
         check("{{.Foo}}", Value::Nil, "");
     }
 
-    /// Only comments are left out, not what looks like the begin or end of one in another place.
+    /// Only comments are removed, not what looks like their marks in another context.
     #[test]
     fn marks_of_comments() {
         let kept = |template: &str| check(template, Value::Nil, template);
@@ -241,7 +242,7 @@ mod tests {
         check("{{. | urlquery}}", Value::text("a b"), "a&#43;b");
     }
 
-    /// Each of a page, an attribute and a script takes a value in a way of its own.
+    /// Text, attributes and scripts each escape values in their own way.
     #[test]
     fn places_of_attributes() {
         let check = |template: &str, value: &str, expected: &str| check(template, Value::text(value), expected);

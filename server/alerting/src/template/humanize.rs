@@ -1,4 +1,4 @@
-//! Numbers for people, as Prometheus' templates write them.
+//! Human-readable numbers, as in Prometheus's templates.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::time::Time;
 use super::value::Value;
 use crate::text::{general, quote};
 
-/// Reads a number of a value: any number, or a text that is one.
+/// Converts a value to a number: any number, or a string that is one.
 pub(super) fn to_float(value: &Value) -> Result<f64, String> {
     match value {
         Value::Float(value) => Ok(*value),
@@ -18,7 +18,7 @@ pub(super) fn to_float(value: &Value) -> Result<f64, String> {
     }
 }
 
-/// Reads a number as Go's `strconv.ParseFloat` does.
+/// Parses a number as Go's `strconv.ParseFloat` does.
 pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     let invalid = || format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text));
     let bare = without_underscores(text).ok_or_else(invalid)?;
@@ -43,7 +43,7 @@ pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     Ok(sign * value)
 }
 
-/// Takes out the underscores between digits, and between `0x` and a digit.
+/// Removes underscores between digits, and between `0x` and a digit.
 fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('_') {
         return Some(Cow::Borrowed(text));
@@ -63,8 +63,8 @@ fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
     all.then(|| Cow::Owned(text.replace('_', "")))
 }
 
-/// Reads digits and a power of two, behind `0x`: `1.8p3`. The digits are as many as a float holds exactly; what is beyond
-/// the largest is infinite.
+/// Parses hexadecimal digits and a power of two after `0x`: `1.8p3`. At most as many digits as a float holds exactly;
+/// a result out of range is infinite.
 pub(super) fn hex_float(text: &str) -> Option<f64> {
     let (mantissa, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -74,7 +74,7 @@ pub(super) fn hex_float(text: &str) -> Option<f64> {
     }
     let digits = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok()?;
     let exponent: i32 = exponent.parse().ok()?;
-    // Beyond these ends nothing changes any more; in two steps, so that the scale itself stays a number.
+    // Beyond these limits the result is the same. Scaled in two steps, so that the factor itself is finite.
     let exponent = exponent.saturating_sub(4 * fraction.len() as i32).clamp(-1200, 1100);
     let half = exponent / 2;
     Some(digits as f64 * 2f64.powi(half) * 2f64.powi(exponent - half))
@@ -133,7 +133,7 @@ pub(super) fn humanize1024(mut value: f64) -> String {
     four(value) + prefix
 }
 
-/// `humanizeDuration`, of seconds
+/// `humanizeDuration`, of seconds.
 pub(super) fn humanize_duration(value: f64) -> String {
     if !value.is_finite() {
         return four(value);
@@ -145,7 +145,7 @@ pub(super) fn humanize_duration(value: f64) -> String {
         return small(value) + "s";
     }
     let sign = if value < 0.0 { "-" } else { "" };
-    // What 64 bits do not hold is the smallest number, as Go makes of it.
+    // Out of range of 64 bits it is the smallest integer, as in Go.
     let whole = if value.abs() < 9_223_372_036_854_775_808.0 { value.abs() as i64 } else { i64::MIN };
     let (days, hours, minutes, seconds) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60, whole % 60);
     match (days, hours, minutes) {
@@ -156,12 +156,12 @@ pub(super) fn humanize_duration(value: f64) -> String {
     }
 }
 
-/// `humanizePercentage`: of a ratio, `0.1235` is `12.35%`.
+/// `humanizePercentage`, of a ratio: `0.1235` is `12.35%`.
 pub(super) fn humanize_percentage(value: f64) -> String {
     four(value * 100.0) + "%"
 }
 
-/// Gives the time of Unix seconds; `None`: they are no number.
+/// Converts Unix seconds to a time; `None` if they are not finite.
 pub(super) fn to_time(value: f64) -> Result<Option<Time>, String> {
     if !value.is_finite() {
         return Ok(None);
@@ -171,17 +171,17 @@ pub(super) fn to_time(value: f64) -> Result<Option<Time>, String> {
         let shown = general(value, None, false);
         return Err(format!("{shown} cannot be represented as a nanoseconds timestamp since it overflows int64"));
     }
-    // Whole milliseconds, as Prometheus keeps times.
+    // Whole milliseconds, as in Prometheus.
     let nanos = nanos as i64;
     Ok(Some(Time::from_nanos(i128::from(nanos / 1_000_000) * 1_000_000)))
 }
 
-/// `humanizeTimestamp`: Unix seconds as a time in UTC; what is no time stays a number.
+/// `humanizeTimestamp`: Unix seconds as a time in UTC; a number that is not finite stays a number.
 pub(super) fn humanize_timestamp(value: f64) -> Result<String, String> {
     Ok(to_time(value)?.map_or_else(|| four(value), |time| time.to_string()))
 }
 
-/// Makes letters large one by one, as Go does: `ß`, which would become two, stays.
+/// Converts characters to upper case one by one, as Go does: `ß`, which would become two, stays.
 pub(super) fn upper(text: &str) -> String {
     let one = |c: char| {
         let mut all = c.to_uppercase();
@@ -193,17 +193,17 @@ pub(super) fn upper(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
-/// Makes letters small one by one, as Go does: `Σ` is `σ` at the end of a word too.
+/// Converts characters to lower case one by one, as Go does: `Σ` becomes `σ` even at the end of a word.
 pub(super) fn lower(text: &str) -> String {
     text.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect()
 }
 
-/// Makes the first letter of each word large and leaves the rest, as the cases of Go's language tables do.
+/// Converts the first letter of each word to upper case and leaves the rest, as Go's `cases` package does.
 pub(super) fn title_as_is(text: &str) -> String {
     titled(text, false)
 }
 
-/// Makes the first letter of each word large and the rest small.
+/// Converts the first letter of each word to upper case and the rest to lower case.
 pub(super) fn title(text: &str) -> String {
     titled(text, true)
 }
@@ -222,7 +222,7 @@ fn titled(text: &str, lowers: bool) -> String {
         let cased = c.is_lowercase() || c.is_uppercase();
         if cased && !is_titled {
             is_titled = true;
-            // One letter may become two (ß); only its first is large.
+            // One letter may become two (ß); only the first is in upper case.
             let mut upper = c.to_uppercase();
             out.extend(upper.next());
             out.extend(upper.flat_map(char::to_lowercase));
@@ -235,7 +235,7 @@ fn titled(text: &str, lowers: bool) -> String {
     out
 }
 
-/// Says whether a character is part of a word; points and apostrophes are, between letters or between digits.
+/// Whether a character belongs to a word; dots and apostrophes do between letters or between digits.
 fn belongs(chars: &[char], i: usize, in_word: bool) -> bool {
     let c = chars[i];
     if c.is_alphanumeric() || c == '_' || matches!(c, '\u{300}'..='\u{36f}') {
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(to_float(&Value::Bool(true)), Err("can't convert bool to float".to_owned()));
     }
 
-    /// As Go's `strconv.ParseFloat`: small ones as far down as there are numbers, too large ones are told.
+    /// As Go's `strconv.ParseFloat`: down to the smallest numbers; too large ones are errors.
     #[test]
     fn hexadecimal_numbers() {
         for (text, expected) in [

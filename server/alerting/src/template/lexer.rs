@@ -1,9 +1,9 @@
-//! Text of a template to tokens, as Go's `text/template/parse` cuts it.
+//! Splits a template into tokens, as Go's `text/template/parse` does.
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Something is wrong from here on; the text says what.
+    /// An error at this position, with its message.
     Error,
     Eof,
     Text,
@@ -30,7 +30,7 @@ pub(super) enum Kind {
     Keyword(Keyword),
 }
 
-/// A word that begins an action.
+/// A keyword that begins an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keyword {
     Block,
@@ -45,7 +45,7 @@ pub(super) enum Keyword {
     With,
 }
 
-/// A token: where it begins in the text, and its text.
+/// A token: its text, and where it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -55,7 +55,7 @@ pub(super) struct Token {
 
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Cuts a text into tokens; the last one is [`Kind::Eof`] or [`Kind::Error`].
+/// Splits a text into tokens; the last one is [`Kind::Eof`] or [`Kind::Error`].
 pub(super) fn lex(input: &str) -> Vec<Token> {
     let mut lexer = Lexer { input, pos: 0, start: 0, tokens: Vec::new() };
     if let Err(message) = lexer.text() {
@@ -76,12 +76,12 @@ fn is_word(c: char) -> bool {
     c == '_' || c.is_alphabetic() || c.is_numeric()
 }
 
-/// Says whether a trim marker and a space follow the opening braces.
+/// Whether a trim marker and a space follow the opening braces.
 fn trims_left(rest: &str) -> bool {
     rest.starts_with('-') && rest[1..].starts_with(SPACES)
 }
 
-/// Says whether a space and a trim marker stand here.
+/// Whether the text begins with a space and a trim marker.
 fn trims_right(rest: &str) -> bool {
     rest.starts_with(SPACES) && rest[1..].starts_with('-')
 }
@@ -287,7 +287,7 @@ impl Lexer<'_> {
         self.peek().map_or_else(|| "bad character EOF".to_owned(), |c| format!("bad character {}", named(c)))
     }
 
-    /// Lexes what follows a point or a dollar.
+    /// Lexes what follows a dot or a dollar sign.
     fn name(&mut self, kind: Kind, alone: Kind) -> Result<(), String> {
         if self.at_terminator() {
             self.emit(alone);
@@ -332,7 +332,7 @@ impl Lexer<'_> {
     fn number(&mut self) -> Result<(), String> {
         let mut fine = self.scan_number();
         if fine && matches!(self.peek(), Some('+' | '-')) {
-            // A complex constant, which ends with its imaginary part.
+            // A complex constant; it ends with its imaginary part.
             fine = self.scan_number() && self.input[..self.pos].ends_with('i');
         }
         if !fine {
@@ -342,7 +342,7 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    /// Goes over one number; `false`: the word goes on behind it.
+    /// Skips a number; `false` if the word continues after it.
     fn scan_number(&mut self) -> bool {
         let accept = |lexer: &mut Self, set: &str| {
             let found = lexer.peek().is_some_and(|c| set.contains(c));
@@ -383,7 +383,7 @@ impl Lexer<'_> {
     }
 }
 
-/// Writes a character as Go's `%#U` does.
+/// Formats a character as Go's `%#U` does.
 fn named(c: char) -> String {
     let code = format!("U+{:04X}", c as u32);
     if c.is_control() || c.is_whitespace() && c != ' ' { code } else { format!("{code} '{c}'") }
@@ -423,7 +423,7 @@ mod tests {
         check("{{x -}} \n b", &["{{", "x", "}}", "b", ""]);
         check("a {{x}} b", &["a ", "{{", "x", "}}", " b", ""]);
         check("a {{- /* {{x}} */ -}} b", &["a", "b", ""]);
-        // A space that is no ASCII stays.
+        // Only ASCII spaces are trimmed.
         check("a\u{a0}{{- 1 -}}\u{a0}b", &["a\u{a0}", "{{", "1", "}}", "\u{a0}b", ""]);
         check("ä{{.ö}}ü", &["ä", "{{", ".ö", "}}", "ü", ""]);
         check("}} {", &["}} {", ""]);

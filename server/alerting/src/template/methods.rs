@@ -30,7 +30,7 @@ const fn method_of(
     Method { name, params, call }
 }
 
-/// Finds a method of a value.
+/// Finds a method of a value by name.
 pub(super) fn find(value: &Value, name: &str) -> Option<&'static Method> {
     let methods: &'static [Method] = match value {
         Value::Time(_) => TIME,
@@ -56,7 +56,7 @@ fn pairs_of(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Gives names (0) or values (1) of pairs.
+/// The names (0) or values (1) of pairs.
 fn column(value: &Value, idx: usize) -> Value {
     let items = pairs_of(value).into_iter().filter_map(|pair| match &pair {
         Value::Struct(fields) => fields.fields.get(idx).map(|f| f.2.clone()),

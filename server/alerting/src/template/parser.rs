@@ -1,5 +1,5 @@
-//! Tokens to a tree, with the rules and words of Go's `text/template/parse`: statements here, what stands in them in
-//! `pipeline`.
+//! Parses tokens to a syntax tree, with the rules and messages of Go's `text/template/parse`: statements here, their
+//! contents in `pipeline`.
 
 mod number;
 mod pipeline;
@@ -11,17 +11,17 @@ use super::lexer::{Keyword, Kind, Token, lex};
 use super::{ParseError, Source};
 use crate::text::{quote, unquote};
 
-/// Deepest nesting of parentheses and of `if`, `with`, `range` and `define`.
+/// Deepest nesting of parentheses, and of `if`, `with`, `range` and `define`.
 const DEPTH_MAX: usize = 100;
 
-/// A definition: what it does, and where it was read.
+/// A definition: its statements and its source.
 #[derive(Debug, Clone)]
 pub(super) struct Definition {
     pub(super) list: List,
     pub(super) source: Source,
 }
 
-/// Parses a text into its definitions; the text itself is the one called `name`.
+/// Parses a text into its definitions; the text itself is the definition `name`.
 pub(super) fn parse(
     name: &str,
     text: &str,
@@ -58,7 +58,7 @@ struct Parser<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     End,
-    /// `else`; with `if` or `with` behind it the word is still to be read.
+    /// `else`; a following `if` or `with` was not consumed yet.
     Else,
 }
 
@@ -71,7 +71,7 @@ type Parsed<T> = Result<T, ParseError>;
 
 impl Parser<'_> {
     fn peek(&self) -> &Token {
-        // The last token stays for ever.
+        // The last token is never consumed.
         &self.tokens[self.at.min(self.tokens.len() - 1)]
     }
 
@@ -146,7 +146,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads all to the end; definitions may stand here only.
+    /// Parses everything up to the end; definitions are only allowed here.
     fn top(&mut self) -> Parsed<List> {
         let mut list = List::new();
         loop {
@@ -190,7 +190,7 @@ impl Parser<'_> {
         self.define(&name, list)
     }
 
-    /// Reads a definition's body: variables from outside are not seen in it.
+    /// Parses the body of a definition, which cannot see variables from outside.
     fn own_scope(&mut self, context: &str) -> Parsed<List> {
         let variables = std::mem::replace(&mut self.variables, vec!["$".to_owned()]);
         let range_depth = std::mem::take(&mut self.range_depth);
@@ -343,7 +343,7 @@ mod tests {
         );
         let deep = format!("{}1{}", "{{ ".to_owned() + &"(".repeat(500), ")".repeat(500) + " }}");
         assert!(parse("t", &deep, &|_| true).expect_err("deep").to_string().contains("depth exceeded"));
-        // The root is one, too; of those that are declared again there may be any number.
+        // The root counts, too; a variable that is declared again does not count again.
         let one = |n: usize| format!("{{{{$v{n} := 1}}}}{{{{$v0 = 2}}}}");
         let many = |count: usize| (0..count).map(one).collect::<Vec<_>>().concat();
         assert!(parse("t", &many(255), &|_| true).is_ok());

@@ -1,10 +1,10 @@
-//! `printf` as Go's `fmt` does it: verbs, flags, width, precision, and what it says of arguments that do not suit.
+//! `printf` as in Go's `fmt`: verbs, flags, width, precision, and the output for arguments of the wrong type.
 
 use super::value::{ListKind, MapKind, Value, go_syntax};
 use crate::text::{binary, general, hexadecimal, is_printable, quote, quote_char, with_precision};
 use std::fmt::Write as _;
 
-/// Most characters that a width or precision may ask for; more are read as so many.
+/// Largest width or precision; larger ones are reduced to it.
 const WIDTH_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -12,7 +12,7 @@ const WIDTH_MAX: usize = 10_000;
 struct Flags {
     minus: bool,
     plus: bool,
-    /// Fields of structures with their names.
+    /// Whether fields of structs are printed with their names.
     names: bool,
     sharp: bool,
     space: bool,
@@ -21,7 +21,7 @@ struct Flags {
     precision: Option<usize>,
 }
 
-/// Formats arguments; `make` is told of the bytes before they are there.
+/// Formats arguments; `make` accounts for bytes before they are allocated.
 pub(super) fn format(
     form: &str,
     args: &[Value],
@@ -92,7 +92,7 @@ pub(super) fn format(
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// Reads an explicit argument index `[n]`, from 1; without one nothing happens.
+/// Parses an explicit argument index `[n]`, from 1, if there is one.
 fn index(chars: &mut Chars<'_>, next: &mut usize, reordered: &mut bool, bad: &mut bool, count: usize) {
     if chars.peek() != Some(&'[') {
         return;
@@ -107,7 +107,7 @@ fn index(chars: &mut Chars<'_>, next: &mut usize, reordered: &mut bool, bad: &mu
     }
 }
 
-/// Reads a width or precision, which may be an argument.
+/// Parses a width or precision, which may be an argument.
 fn number(
     chars: &mut Chars<'_>,
     args: &[Value],
@@ -151,13 +151,13 @@ fn pad(text: String, flags: Flags, zeros: bool) -> String {
     " ".repeat(missing) + &text
 }
 
-/// Pads a text: it has no sign.
+/// Pads a string, which has no sign.
 fn pad_text(text: String, flags: Flags) -> String {
     let missing = flags.width.unwrap_or(0).saturating_sub(text.chars().count());
     if flags.zero && missing > 0 { "0".repeat(missing) + &text } else { pad(text, flags, false) }
 }
 
-/// Gives the bytes that widths and precisions may add to a value: each part of it is filled up by itself.
+/// Most bytes that width and precision may add to a value, since each part of it is padded by itself.
 fn room(arg: &Value, flags: Flags) -> usize {
     let width = flags.width.unwrap_or(0);
     match arg {
@@ -172,12 +172,12 @@ fn room(arg: &Value, flags: Flags) -> usize {
 }
 
 fn room_of_all<'a>(parts: impl Iterator<Item = &'a Value>, flags: Flags) -> usize {
-    // A name may stand before each part.
+    // A name may precede each part.
     let width = flags.width.unwrap_or(0);
     parts.fold(0, |sum: usize, part| sum.saturating_add(width).saturating_add(room(part, flags)))
 }
 
-/// Says that a verb does not suit; the value is shown under the same flags, and as the number that it is.
+/// The output for a verb that the value does not support: the value with the same flags.
 fn bad_verb(verb: char, arg: &Value, flags: Flags) -> String {
     let shown = match arg {
         Value::Nil => return format!("%!{verb}(<nil>)"),
@@ -191,11 +191,11 @@ fn one(verb: char, arg: &Value, mut flags: Flags) -> String {
     match (verb, arg) {
         ('T', arg) => return text('s', arg.type_name(), flags).unwrap_or_default(),
         ('v', Value::Nil) => return pad_text("<nil>".to_owned(), flags),
-        // Integers are written alike, and floats whose digits are told.
+        // Integers have no other form, nor have floats with a given precision.
         ('v', Value::Int(_)) => (flags.sharp, flags.plus) = (false, false),
         ('v', Value::Float(_)) if flags.precision.is_some() => (flags.sharp, flags.plus) = (false, false),
         ('v', arg) if flags.sharp => return pad(go_syntax(arg), flags, false),
-        // With this verb a plus is about fields, not about signs.
+        // For this verb plus means field names, not signs.
         ('v', _) => (flags.names, flags.plus) = (flags.plus, false),
         _ => {}
     }
@@ -216,7 +216,7 @@ fn shown(verb: char, arg: &Value, flags: Flags) -> String {
         Value::Time(_) | Value::Duration(_) | Value::Named(..) | Value::Histogram(_) => {
             text(verb, &arg.printed(), flags)
         }
-        // They say themselves how they are written.
+        // Such values have a string form of their own.
         Value::Map(map) if map.kind == MapKind::Labels && has_text(verb) => text(verb, &arg.printed(), flags),
         Value::List(list) if list.kind == ListKind::Pairs && has_text(verb) => text(verb, &arg.printed(), flags),
         Value::List(list) => {
@@ -240,7 +240,7 @@ fn shown(verb: char, arg: &Value, flags: Flags) -> String {
     known.unwrap_or_else(|| bad_verb(verb, arg, flags))
 }
 
-/// Says whether a verb is one of texts.
+/// Whether a verb is for strings.
 fn has_text(verb: char) -> bool {
     matches!(verb, 'v' | 's' | 'q' | 'x' | 'X')
 }
@@ -268,10 +268,10 @@ fn integer(verb: char, value: i128, flags: Flags) -> Option<String> {
         _ => return None,
     };
     let least = match (flags.precision, flags.width) {
-        // No digits are asked for, and there are none: no sign and no prefix either.
+        // Without digits there is no sign and no prefix either.
         (Some(0), _) if size == 0 => return Some(pad(String::new(), flags, false)),
         (Some(precision), _) => precision,
-        // Zeros that fill a field are digits, before the prefix is there; a sign takes the place of one.
+        // Zeros that fill the width count as digits, without the prefix; a sign replaces one.
         (None, Some(width)) if flags.zero && !flags.minus => {
             width.saturating_sub(usize::from(value < 0 || flags.plus || flags.space))
         }
@@ -287,7 +287,7 @@ fn integer(verb: char, value: i128, flags: Flags) -> Option<String> {
     Some(pad(signed(&shown, value < 0, flags), flags, false))
 }
 
-/// Gives the character of a number, or its literal.
+/// The character with a number, or its literal.
 fn character(verb: char, value: i128, flags: Flags) -> String {
     let c = u32::try_from(value).ok().and_then(char::from_u32).unwrap_or('\u{fffd}');
     match verb {
@@ -297,7 +297,7 @@ fn character(verb: char, value: i128, flags: Flags) -> String {
     }
 }
 
-/// Gives `U+0041`, with the character behind it under `#`. Numbers below zero are taken as 64 bits without a sign.
+/// `U+0041`, with `#` followed by the character. Negative numbers are taken as unsigned 64-bit ones.
 fn code_point(value: i128, flags: Flags) -> String {
     let code = value & i128::from(u64::MAX);
     let least = flags.precision.unwrap_or(0).max(4);
@@ -326,7 +326,7 @@ fn float(verb: char, value: f64, flags: Flags) -> Option<String> {
         None => (false, shown.as_str()),
     };
     let infinite = !value.is_finite();
-    // Go writes a plus before infinity when nothing else stands there.
+    // Go writes a plus before infinity unless a space is requested.
     let shown = if infinite && !negative && !value.is_nan() && !flags.space {
         format!("+{digits}")
     } else {
@@ -341,7 +341,7 @@ fn complex(verb: char, (real, imaginary): (f64, f64), flags: Flags) -> Option<St
     Some(format!("({real}{imaginary}i)"))
 }
 
-/// Escapes of a quoted text what is not ASCII.
+/// Escapes non-ASCII characters of a quoted string.
 fn ascii(quoted: &str) -> String {
     let mut out = String::with_capacity(quoted.len());
     for c in quoted.chars() {
@@ -480,7 +480,7 @@ mod tests {
         check("%#U|%#U|%#q|%#q", &[Value::Int(0), Value::Int(97), Value::text("a\nb"), Value::text("a\tb")], QUOTABLE);
     }
 
-    /// A narrow value in a wide field is counted before it is made, each part of it.
+    /// The width of each part is accounted before it is written.
     #[test]
     fn widths_are_counted() {
         let many = Value::list(ListKind::Any, vec![Value::Int(1); 1000]);

@@ -1,4 +1,4 @@
-//! Functions of templates in rules, as Prometheus has them, and vmalert's words for some.
+//! Template functions of rules, as in Prometheus, with some names of vmalert.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::humanize::{
 use super::value::{ListKind, MapKind, Safe, Struct, Value};
 use super::{Function, Functions, Param};
 
-/// A sample of a query, as templates see it.
+/// A sample of a query result in templates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueriedSample {
-    /// Labels, the name included.
+    /// Labels, including the name.
     pub labels: LabelSet,
     /// The value as templates print it: a float, or the text of a histogram.
     pub value: Value,
@@ -35,7 +35,7 @@ const fn function(
     Function { name, params, variadic: false, call }
 }
 
-/// Gives a text argument.
+/// Gives a string argument.
 pub(super) fn text(args: &[Value], idx: usize) -> Arc<str> {
     args.get(idx).and_then(Value::as_text).cloned().unwrap_or_default()
 }
@@ -95,7 +95,7 @@ pub static RULE_FUNCTIONS: Functions = &[
     }),
     function("toDuration", &[Param::Any], |_, args| Ok(Value::Duration((to_float(&args[0])? * 1e9) as i64))),
     function("now", &[], |call, _| {
-        // Whole milliseconds, as Prometheus keeps times.
+        // Whole milliseconds, as in Prometheus.
         Ok(Value::Float(call.host().now_ns.div_euclid(1_000_000) as f64 / 1000.0))
     }),
     function("externalURL", &[], |call, _| Ok(Value::text(call.host().external_url))),
@@ -104,7 +104,7 @@ pub static RULE_FUNCTIONS: Functions = &[
         duration::parse_signed(&text(args, 0)).map(|ms| Value::Float(ms as f64 / 1000.0))
     }),
     function("urlQueryEscape", &[Param::Text], |_, args| Ok(Value::text(query_escape(&text(args, 0))))),
-    // vmalert's.
+    // From vmalert.
     function("queryEscape", &[Param::Text], |_, args| Ok(Value::text(query_escape(&text(args, 0))))),
     function("pathEscape", &[Param::Text], |_, args| Ok(Value::text(query_escape(&text(args, 0)).replace('+', "%20")))),
     function("htmlEscape", &[Param::Text], |_, args| Ok(Value::text(html_escape(&text(args, 0))))),
@@ -176,7 +176,7 @@ pub(super) fn re_match(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
 
 pub(super) fn re_replace_all(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     let (pattern, with, whole) = (call.exec.regex(&text(args, 0))?, text(args, 1), text(args, 2));
-    // The replacement may hold the whole match many times.
+    // The replacement may contain the whole match many times.
     call.make(
         whole.len().saturating_mul(1 + with.matches('$').count()).saturating_add(with.len() * (whole.len() + 1)),
     )?;
@@ -187,14 +187,14 @@ fn link(expr: &str, tab: u8) -> Value {
     Value::text(format!("/graph?g0.expr={}&g0.tab={tab}", query_escape(expr)))
 }
 
-/// Gives the path of a URL, without a slash at its end.
+/// The path of a URL, without a trailing slash.
 fn path_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = rest.find('/').map_or("", |i| &rest[i..]);
     path.split(['?', '#']).next().unwrap_or("")
 }
 
-/// Cuts `host:port` as Go's `net.SplitHostPort` does.
+/// Splits `host:port` as Go's `net.SplitHostPort` does.
 pub(crate) fn split_host_port(text: &str) -> Option<(&str, &str)> {
     let colon = text.rfind(':')?;
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {

@@ -1,4 +1,4 @@
-//! Times as Go shows and reads them: layouts, zones, methods.
+//! Times as Go formats and parses them: layouts, zones, methods.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub struct Time {
 enum Zone {
     Utc,
     Named(Tz),
-    /// Seconds east, from a text with an offset only.
+    /// An offset in seconds east of UTC, parsed from a text without a zone name.
     Fixed(i32),
 }
 
@@ -36,18 +36,18 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// Gives the names of months, January first.
+/// Names of months, beginning with January.
 pub(crate) fn month_names() -> &'static [&'static str; 12] {
     &MONTHS
 }
 
-/// Gives the name of a month, counted from 1.
+/// The name of a month, counted from 1.
 pub(super) fn month_name(month: u32) -> &'static str {
     MONTHS[(month.clamp(1, 12) - 1) as usize]
 }
 
 impl Time {
-    /// Makes a UTC time; times beyond what a calendar of 262,000 years holds are cut there.
+    /// Makes a UTC time; times out of the calendar's range of 262,000 years are clamped.
     pub fn from_nanos(nanos: i128) -> Self {
         let end = if nanos < 0 { NaiveDateTime::MIN } else { NaiveDateTime::MAX };
         let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok();
@@ -56,51 +56,51 @@ impl Time {
         Self { utc, zone: Zone::Utc }
     }
 
-    /// Gives Go's zero: the first second of year 1.
+    /// Go's zero time: the first second of year 1.
     pub fn zero() -> Self {
         let date = NaiveDate::from_ymd_opt(1, 1, 1).unwrap_or_default();
         Self { utc: date.and_time(chrono::NaiveTime::MIN), zone: Zone::Utc }
     }
 
-    /// Says whether it is Go's zero.
+    /// Whether it is Go's zero time.
     pub fn is_zero(&self) -> bool {
         self.utc == Self::zero().utc
     }
 
-    /// Gives nanoseconds since 1970.
+    /// Nanoseconds since 1970.
     pub fn nanos(&self) -> i128 {
         let utc = self.utc.and_utc();
         i128::from(utc.timestamp()) * 1_000_000_000 + i128::from(utc.timestamp_subsec_nanos())
     }
 
-    /// Gives the same time in another zone.
+    /// Converts to another zone.
     ///
     /// # Errors
     /// There is no such zone.
     pub fn in_zone(&self, name: &str) -> Result<Self, String> {
         let zone = match name {
-            // The service has no zone of its own.
+            // The server has no local zone.
             "" | "UTC" | "Local" => Zone::Utc,
             name => Zone::Named(name.parse().map_err(|_| format!("unknown time zone {name}"))?),
         };
         Ok(Self { utc: self.utc, zone })
     }
 
-    /// Gives the same time in UTC.
+    /// Converts to UTC.
     #[must_use]
     pub fn in_utc(&self) -> Self {
         Self { utc: self.utc, zone: Zone::Utc }
     }
 
-    /// Adds nanoseconds; stays where the calendar ends.
+    /// Adds nanoseconds, clamped to the calendar's range.
     #[must_use]
     pub fn add(&self, nanos: i64) -> Self {
         let utc = self.utc.checked_add_signed(TimeDelta::nanoseconds(nanos)).unwrap_or(self.utc);
         Self { utc, zone: self.zone }
     }
 
-    /// Adds years, months and days by the calendar and keeps the clock: what goes beyond the end of a month flows into the
-    /// next one. Stays where the calendar ends.
+    /// Adds years, months and days, and keeps the time of day; days beyond the end of a month continue in the next
+    /// one. Clamped to the calendar's range.
     #[must_use]
     pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
         let moved = || {
@@ -115,7 +115,7 @@ impl Time {
         moved().unwrap_or(*self)
     }
 
-    /// Gives the time at which a clock in the zone shows this; where none does or two do, the one that Go takes.
+    /// The time for a local time in the zone. If there is none, or two, the one that Go takes.
     fn at_clock(&self, local: NaiveDateTime) -> Option<Self> {
         let at = |utc| Self { utc, zone: self.zone };
         let east = |time: Self| TimeDelta::seconds(i64::from(time.zone_at().0));
@@ -123,7 +123,7 @@ impl Time {
         local.checked_sub_signed(east(at(near))).map(at)
     }
 
-    /// Gives the offset in seconds and the short name of the zone.
+    /// The offset in seconds, and the abbreviation of the zone.
     fn zone_at(&self) -> (i32, String) {
         match self.zone {
             Zone::Utc => (0, "UTC".to_owned()),
@@ -136,13 +136,13 @@ impl Time {
         }
     }
 
-    /// Gives the clock as it shows in the zone.
+    /// The local time in the zone.
     pub fn local(&self) -> NaiveDateTime {
         let (seconds, _) = self.zone_at();
         self.utc.checked_add_signed(TimeDelta::seconds(i64::from(seconds))).unwrap_or(self.utc)
     }
 
-    /// Writes it by one of Go's layouts.
+    /// Formats it by one of Go's layouts.
     pub fn format(&self, layout: &str) -> String {
         let (local, (offset, zone)) = (self.local(), self.zone_at());
         let mut out = String::with_capacity(layout.len() + 16);
@@ -158,7 +158,7 @@ impl Time {
         out
     }
 
-    /// Writes it as RFC 3339 with as many digits of a second as it has.
+    /// Formats it as RFC 3339, with as many fractional digits as it has.
     pub fn rfc3339(&self) -> String {
         self.format("2006-01-02T15:04:05.999999999Z07:00")
     }
@@ -170,7 +170,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// The parts of a layout. Longer ones stand before those that begin alike.
+/// Elements of a layout. Longer ones precede their prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     LongMonth,
@@ -196,13 +196,13 @@ enum Part {
     Second,
     UpperPm,
     LowerPm,
-    /// `Z07:00`-like: Z in UTC, colons, seconds; short: hours only.
+    /// Like `Z07:00`: whether Z stands for UTC, colons, seconds; short: hours only.
     Offset {
         z: bool,
         colon: bool,
         short: bool,
     },
-    /// Separator, digits, whether zeros at the end are left out.
+    /// Separator, digits, whether trailing zeros are left out.
     Fraction(char, usize, bool),
 }
 
@@ -239,13 +239,13 @@ const PARTS: [(&str, Part); 30] = [
     ("Z07", Part::Offset { z: true, colon: false, short: true }),
 ];
 
-/// Cuts a layout at its next part: what stands before it, the part, the rest.
+/// Splits a layout at its next element: what precedes it, the element, the rest.
 fn next_part(layout: &str) -> (&str, Option<Part>, &str) {
     for (i, c) in layout.char_indices() {
         let rest = &layout[i..];
         for (text, part) in PARTS.iter().filter(|(text, _)| rest.starts_with(text)) {
             let after = &rest[text.len()..];
-            // `Jan` within a longer word such as `January` was tried before; `Month` is no `Mon`.
+            // `Jan` in `January` was tried before; `Month` does not contain `Mon`.
             let in_word =
                 matches!(part, Part::Month | Part::WeekDay) && after.starts_with(|c: char| c.is_ascii_lowercase());
             if in_word {
@@ -311,7 +311,7 @@ fn part_text(part: Part, t: &NaiveDateTime, offset: i32, zone: &str) -> String {
         Part::Offset { z: true, .. } if offset == 0 => "Z".to_owned(),
         Part::Offset { colon, short, .. } => offset_text(offset, colon, short),
         Part::Fraction(separator, digits, trims) => {
-            // More than nine digits are nine, as in Go.
+            // More than nine digits count as nine, as in Go.
             let all = format!("{:09}", t.nanosecond() % 1_000_000_000);
             let cut = &all[..digits.min(9)];
             let cut = if trims { cut.trim_end_matches('0') } else { cut };
@@ -320,7 +320,7 @@ fn part_text(part: Part, t: &NaiveDateTime, offset: i32, zone: &str) -> String {
     }
 }
 
-/// What was read of a time.
+/// The parsed parts of a time.
 #[derive(Default)]
 struct Read {
     year: Option<i32>,

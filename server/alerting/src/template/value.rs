@@ -1,4 +1,4 @@
-//! Values of templates: what Go's reflection would see, as far as rules and notifications show it.
+//! Template values: what Go's reflection sees, as far as rules and notifications need it.
 
 mod json;
 mod print;
@@ -9,42 +9,42 @@ use std::sync::Arc;
 use super::time::Time;
 pub(super) use print::{go_syntax, sprint};
 
-/// A value. Cloning shares what is large.
+/// A value. Cloning shares large contents.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// Nothing: printed as `<no value>`.
     Nil,
-    /// Truth.
+    /// Boolean.
     Bool(bool),
-    /// Whole number.
+    /// Integer.
     Int(i64),
-    /// Whole number without sign.
+    /// Unsigned integer.
     Uint(u64),
-    /// Number.
+    /// Floating-point number.
     Float(f64),
     /// Complex number: real and imaginary part.
     Complex(f64, f64),
-    /// Text.
+    /// String.
     Text(Arc<str>),
-    /// Text that is not escaped again in its place.
+    /// String that needs no escaping in a certain context.
     Safe(Safe, Arc<str>),
     /// List.
     List(Arc<List>),
-    /// Mapping.
+    /// Map.
     Map(Arc<Map>),
-    /// Fields with fixed names.
+    /// Struct.
     Struct(Arc<Struct>),
     /// A time.
     Time(Time),
-    /// Nanoseconds.
+    /// Duration in nanoseconds.
     Duration(i64),
-    /// A month or day of the week: number and name.
+    /// A month or weekday: type, number and name.
     Named(&'static str, i64, &'static str),
-    /// A native histogram, as it is shown.
+    /// A native histogram, as text.
     Histogram(Arc<str>),
 }
 
-/// Where a text may stand as it is.
+/// The context in which a string needs no escaping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Safe {
     /// HTML.
@@ -56,23 +56,23 @@ pub enum Safe {
 /// A list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct List {
-    /// What it holds, which decides about its methods.
+    /// Its type, which determines its methods.
     pub kind: ListKind,
     /// The items.
     pub items: Vec<Value>,
     weight: usize,
 }
 
-/// What a list holds.
+/// The type of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListKind {
     /// Values of any type.
     Any,
-    /// Texts.
+    /// Strings.
     Texts,
-    /// Numbers of one of Go's kinds.
+    /// Numbers of one of Go's types.
     Numbers(&'static str),
-    /// Samples of a query.
+    /// Samples of a query result.
     Query,
     /// Names or values of a label set.
     Strings,
@@ -85,7 +85,7 @@ pub enum ListKind {
 }
 
 impl ListKind {
-    /// Gives Go's name of the type.
+    /// The name of the type in Go.
     pub fn type_name(self) -> &'static str {
         match self {
             Self::Any => "[]interface {}",
@@ -100,29 +100,29 @@ impl ListKind {
     }
 }
 
-/// A mapping.
+/// A map.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Map {
-    /// What it holds.
+    /// Its type.
     pub kind: MapKind,
     /// The entries.
     pub entries: BTreeMap<String, Value>,
     weight: usize,
 }
 
-/// What a mapping holds; a missing entry gives the empty text, unless the mapping holds anything.
+/// The type of a map. A missing entry is the empty string, except in `Any`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapKind {
     /// Values of any type.
     Any,
-    /// Texts.
+    /// Strings.
     Texts,
     /// A label set of a message.
     Labels,
 }
 
 impl MapKind {
-    /// Gives Go's name of the type.
+    /// The name of the type in Go.
     pub fn type_name(self) -> &'static str {
         match self {
             Self::Any => "map[string]interface {}",
@@ -131,7 +131,7 @@ impl MapKind {
         }
     }
 
-    /// Gives what a missing entry is.
+    /// The value of a missing entry.
     pub fn zero(self) -> Value {
         match self {
             Self::Any => Value::Nil,
@@ -140,17 +140,17 @@ impl MapKind {
     }
 }
 
-/// Fields with fixed names, in the order of their declaration.
+/// A struct: fields in the order of declaration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Struct {
-    /// Go's name of the type.
+    /// The name of the type in Go.
     pub type_name: &'static str,
-    /// The fields, with their names in JSON; an empty one is not written.
+    /// Name, name in JSON, and value of each field; without a name in JSON it is left out there.
     pub fields: Vec<(&'static str, &'static str, Value)>,
 }
 
 impl Value {
-    /// Makes a text.
+    /// Makes a string.
     pub fn text(text: impl AsRef<str>) -> Self {
         Self::Text(Arc::from(text.as_ref()))
     }
@@ -161,15 +161,15 @@ impl Value {
         Self::List(Arc::new(List { kind, items, weight }))
     }
 
-    /// Makes a mapping.
+    /// Makes a map.
     pub fn map(kind: MapKind, entries: BTreeMap<String, Self>) -> Self {
         let names = entries.keys().map(String::len).sum();
         let weight = heavy(entries.values()).saturating_add(names);
         Self::Map(Arc::new(Map { kind, entries, weight }))
     }
 
-    /// What it takes when all that it holds is written out, more or less: another may be in it many times, though it is
-    /// kept once.
+    /// The approximate size of the value when printed: a value contained several times counts each time, although it
+    /// is stored once.
     pub(super) fn weight(&self) -> usize {
         match self {
             Self::Text(text) | Self::Safe(_, text) => size_of::<Self>() + text.len(),
@@ -180,23 +180,23 @@ impl Value {
         }
     }
 
-    /// Makes a list of texts.
+    /// Makes a list of strings.
     pub fn texts(items: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         Self::list(ListKind::Texts, items.into_iter().map(Self::text).collect())
     }
 
-    /// Makes a mapping of texts.
+    /// Makes a map of strings.
     pub fn text_map<'a>(kind: MapKind, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let entries = pairs.into_iter().map(|(name, value)| (name.to_owned(), Self::text(value))).collect();
         Self::map(kind, entries)
     }
 
-    /// Makes fields.
+    /// Makes a struct.
     pub fn fields(type_name: &'static str, fields: Vec<(&'static str, &'static str, Self)>) -> Self {
         Self::Struct(Arc::new(Struct { type_name, fields }))
     }
 
-    /// Gives Go's name of the type.
+    /// The name of the type in Go.
     pub fn type_name(&self) -> &'static str {
         match self {
             Self::Nil => "<nil>",
@@ -218,7 +218,7 @@ impl Value {
         }
     }
 
-    /// Says whether it counts as true: not the zero of its type.
+    /// Whether it counts as true: it is not the zero value of its type.
     pub fn truth(&self) -> bool {
         match self {
             Self::Nil => false,
@@ -234,7 +234,7 @@ impl Value {
         }
     }
 
-    /// Gives the text of a text.
+    /// The string, if it is one.
     pub fn as_text(&self) -> Option<&Arc<str>> {
         match self {
             Self::Text(text) | Self::Safe(_, text) => Some(text),
@@ -243,12 +243,12 @@ impl Value {
     }
 }
 
-/// The weight of what holds others.
+/// The weight of a container.
 fn heavy<'a>(values: impl Iterator<Item = &'a Value>) -> usize {
     values.fold(size_of::<Value>(), |sum, value| sum.saturating_add(value.weight()))
 }
 
-/// Gives the pairs of a label set: `alertname` first, then by name.
+/// The pairs of a label set: `alertname` first, then by name.
 pub(super) fn pairs(map: &Map) -> Vec<Value> {
     let first = map.entries.get_key_value("alertname");
     let rest = map.entries.iter().filter(|(name, _)| *name != "alertname");
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// What holds another twice is twice as heavy, though both are kept once.
+    /// A value contained twice counts twice, although it is stored once.
     #[test]
     fn weights() {
         let own = size_of::<Value>();

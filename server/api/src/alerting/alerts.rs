@@ -1,7 +1,7 @@
-//! Alerts: the intake of both shapes, and Alertmanager's v2 API for `amtool`, Grafana and other screens.
+//! Alerts: their intake in two formats, and Alertmanager's v2 API for `amtool`, Grafana and other clients.
 //!
-//! Source: `config-api` 2.8; answers as Alertmanager 0.34 `api/v2`. Refusals with 400 and 404 are a JSON string, those with
-//! 422 are `{code, message}`. Unknown parameters are ignored.
+//! Source: `config-api` 2.8; responses as in Alertmanager 0.34 `api/v2`. Errors with 400 and 404 are a JSON string,
+//! those with 422 are `{code, message}`. Unknown parameters are ignored.
 
 mod fields;
 pub(crate) mod listed;
@@ -34,14 +34,14 @@ use crate::params::Params;
 use crate::state::AppState;
 use crate::trees;
 
-/// The version of Alertmanager whose behaviour this is: clients compare it.
+/// The Alertmanager version whose behaviour is implemented; clients check it.
 const ALERTMANAGER_VERSION: &str = "0.34.0";
-/// How Alertmanager numbers that something is not of the form that its description gives.
+/// Alertmanager's error code for a value of the wrong type.
 const INVALID_TYPE: u16 = 601;
-/// Largest body of alerts or of a silence.
+/// Largest body in bytes of alerts or of a silence.
 const BODY_MAX: usize = 4 << 20;
 
-/// Most filters of a list: each alert is held against all of them, while nothing can be routed.
+/// Most filters of a list: every alert is matched with all of them, and nothing can be routed meanwhile.
 const FILTERS_MAX: usize = 100;
 
 /// Routes of this family.
@@ -72,7 +72,7 @@ fn refusal(error: &Error) -> Response {
     with_retry_after(json_answer(status_of(error.kind), &public_text(error).into()))
 }
 
-/// What can be read, and is not of its form.
+/// An error for a value that can be parsed but has the wrong type.
 fn misfitting(text: String) -> Error {
     Error::new(ErrorKind::Execution, text)
 }
@@ -84,17 +84,17 @@ fn answer(outcome: Result<Value>) -> Response {
     }
 }
 
-/// Writes a time as Alertmanager does: milliseconds, UTC.
+/// Formats a time as Alertmanager does: milliseconds, UTC.
 fn time(ns: i64) -> String {
     DateTime::from_timestamp_nanos(ns).format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// Gives the service of labels, and whether the caller may see it.
+/// Whether the caller may see an alert with these labels.
 pub(crate) fn allows(state: &AppState, access: &Access, labels: &LabelSet) -> bool {
     access.is_full() || access.allows(labels.service(state.alertd.router.service_labels()))
 }
 
-/// Labels with the service that they lack, where the sender can mean one only.
+/// Adds a missing service label, if the caller's access leaves only one possibility.
 fn with_service(names: &[String], access: &Access, labels: LabelSet) -> LabelSet {
     let Some((only, name)) = access.only_service().zip(names.first()) else { return labels };
     if !labels.service(names).is_empty() {
@@ -104,7 +104,7 @@ fn with_service(names: &[String], access: &Access, labels: LabelSet) -> LabelSet
     LabelSet::from_pairs(others.chain([(name.as_str(), only)]))
 }
 
-/// What a list of alerts is asked for.
+/// Parameters of a list of alerts.
 struct Filter {
     shown: Shown,
     matchers: Matchers,
@@ -113,7 +113,8 @@ struct Filter {
 }
 
 fn truth(params: &Params, name: &str) -> bool {
-    // Of several the last one counts, as in Alertmanager, and these words are true there, none is, too; others are false.
+    // As in Alertmanager, the last value counts; these words mean true, and so does a missing parameter; all others
+    // mean false.
     let last = params.all(name).last().map(str::to_lowercase);
     last.is_none_or(|word| {
         matches!(&*word, "" | "true" | "1" | "t" | "yes" | "y" | "ok" | "on" | "selected" | "checked" | "enabled")
@@ -129,7 +130,7 @@ pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<
     Ok(Matchers::in_order(out))
 }
 
-/// Reads filters: one matcher each, without braces.
+/// Parses filters: each is one matcher, without braces.
 fn read_filters<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
     let mut out: Vec<Matcher> = Vec::new();
     for text in texts {
@@ -176,7 +177,7 @@ async fn params_of(state: &AppState, request: Request) -> Result<Params> {
     Params::of(state, request).await
 }
 
-/// An empty matcher is a mistake, while other parameters without a value are as if they were not there.
+/// An empty matcher is an error, while other empty parameters count as missing.
 fn no_empty_filter(query: &str) -> Result<()> {
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
     let is_empty = pairs.any(|(name, value)| name == "filter" && value.is_empty());
@@ -209,7 +210,7 @@ async fn groups(State(state): State<Arc<AppState>>, request: Request) -> Respons
 
 async fn status(State(state): State<Arc<AppState>>) -> Response {
     let router = &state.alertd.router;
-    // The whole policy is for who may see all of alerting.
+    // The whole policy is only shown to callers with full access to alerting.
     let original = if state.access(Domain::Alerting).is_full() { router.policy().shown.clone() } else { String::new() };
     let uptime = DateTime::from_timestamp_millis(state.started_ms).unwrap_or_default();
     answer(Ok(json!({
@@ -248,7 +249,7 @@ async fn body_of(state: &AppState, request: Request) -> Result<(HeaderMap, Bytes
     Ok((head.headers, body))
 }
 
-/// Takes alerts in; those that are good are taken even if others are not.
+/// Ingests alerts; valid ones are accepted even if others are not.
 async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()> {
     let (headers, body) = body_of(state, request).await?;
     let router = &state.alertd.router;
@@ -323,7 +324,7 @@ mod tests {
         assert!(filter.matchers.matches(&set(&[("a", "b"), ("c", "dd")])));
         assert!(!filter.matchers.matches(&set(&[("a", "b"), ("c", "e")])));
         assert!(filter.receiver.as_ref().is_some_and(|r| r.is_match("team-x") && !r.is_match("a-team-x")));
-        // As in Alertmanager, the older syntax takes all of it for the value.
+        // As in Alertmanager, the older syntax takes the rest for the value.
         let comma = read("filter=a%3D1%2Cb%3D2").expect("valid");
         assert!(comma.matchers.matches(&set(&[("a", "1,b=2")])));
         let twice = read("active=true&active=false").expect("valid");
@@ -393,7 +394,7 @@ mod tests {
         let (one, two, all) = (Access::services(["cart"]), Access::services(["cart", "pay"]), Access::full());
         check(&one, &[], &[("service_name", "cart")]);
         check(&one, &[("a", "1")], &[("a", "1"), ("service_name", "cart")]);
-        // One that is named stays, be it another one: that is refused, not changed.
+        // A service that is stated is not replaced, even if the caller may not write it; then the alert is refused.
         check(&one, &[("service_name", "pay")], &[("service_name", "pay")]);
         check(&one, &[("service", "pay")], &[("service", "pay")]);
         check(&one, &[("service_name", "cart")], &[("service_name", "cart")]);

@@ -1,4 +1,4 @@
-//! What a policy would do: routes, templates and receivers tried out (`config-api` 2.5 and 2.6). Nothing is changed.
+//! Tests of a policy: routes, templates and receivers are tried out (`config-api` 2.5 and 2.6). Nothing is changed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ type Outcome = Result<Value, Problem>;
 
 /// Largest body, in bytes.
 const BODY_MAX: usize = 4 << 20;
-/// Most alerts of a test.
+/// Most alerts per test.
 const ALERTS_MAX: usize = 1000;
 const MS: i64 = 1_000_000;
 
@@ -52,7 +52,7 @@ fn answer(state: &AppState, outcome: Outcome) -> Response {
     answer.into_response(state.shown_revision())
 }
 
-/// Reads a body that is an object with some fields only, of a request without parameters.
+/// Reads a body that must be an object with only these fields, of a request without parameters.
 pub(crate) async fn object_of(
     state: &AppState,
     request: Request,
@@ -92,7 +92,7 @@ fn set(map: &BTreeMap<String, String>) -> LabelSet {
     LabelSet::from_pairs(map.iter().filter(|(_, v)| !v.is_empty()).map(|(n, v)| (n.as_str(), v.as_str())))
 }
 
-/// Reads RFC 3339 or Unix seconds; gives nanoseconds.
+/// Parses RFC 3339 or Unix seconds; returns nanoseconds.
 pub(crate) fn time_of(value: Option<&Value>, field: &str, default: i64) -> Result<i64, Problem> {
     let bad = || Problem::field(field, "INVALID_VALUE", "a time is wanted: RFC 3339 or Unix seconds");
     let text = match value {
@@ -139,7 +139,7 @@ async fn routes_test(State(state): State<Arc<AppState>>, request: Request) -> Re
     answer(&state, outcome)
 }
 
-/// Reads the alerts of a test; those without a status fire.
+/// Reads the alerts of a test; those without a status are firing.
 fn alerts_of(value: Option<&Value>, now: i64) -> Result<Vec<Alert>, Problem> {
     let items = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -189,7 +189,7 @@ fn text_of<'a>(body: &'a Map<String, Value>, name: &str) -> Result<&'a str, Prob
 
 fn template_problem(line: u32, column: u32, text: &str) -> Problem {
     let error = json!({"field": "/text", "code": "INVALID_TEMPLATE", "message": text, "line": line, "column": column});
-    // The list is given whole, since it holds the place, too.
+    // The whole error is included, since it contains the position.
     Problem::new(ProblemKind::Invalid, "INVALID_TEMPLATE", text).with("errors", json!([error]))
 }
 
@@ -211,7 +211,7 @@ async fn templates_test(State(state): State<Arc<AppState>>, request: Request) ->
         templates.add("test", text).map_err(|e| template_problem(e.line, e.column, &e.to_string()))?;
         let html = body.get("html").and_then(Value::as_bool).unwrap_or(false);
         let budget = Budget::of_message(alerts.len());
-        // With many alerts it takes a while, in which other requests are answered.
+        // Many alerts take a while, so this runs on a blocking thread.
         let work = tokio::task::spawn_blocking(move || {
             let now_ns = i128::from(now);
             let host = Host { query: None, now_ns, external_url: &url, route_labels: Some(&route_labels) };
@@ -226,7 +226,7 @@ async fn templates_test(State(state): State<Arc<AppState>>, request: Request) ->
     answer(&state, outcome)
 }
 
-/// An alert as a test sends it where none is given.
+/// The alert of a test that gives none.
 fn sample_alert(now: i64) -> Alert {
     Alert {
         labels: LabelSet::from_pairs([("alertname", "TestAlert"), ("severity", "info")]),
@@ -239,7 +239,7 @@ fn sample_alert(now: i64) -> Alert {
     }
 }
 
-/// Reads a receiver as a policy of its own, with the globals of the live one.
+/// Makes a policy with only this receiver and the globals of the live policy.
 fn receiver_policy(receiver: &Value, live: &Policy) -> Result<Policy, Problem> {
     let mut receiver = receiver.clone();
     let Some(map) = receiver.as_object_mut() else {
@@ -262,7 +262,7 @@ fn receiver_policy(receiver: &Value, live: &Policy) -> Result<Policy, Problem> {
 async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let is_dry = is_dry_run(request.uri().query());
     let outcome = async {
-        // The receiver is a field of its own, or its fields stand beside the alerts.
+        // The receiver is in a field of its own, or its fields are next to `alerts`.
         let own: Vec<&str> = ["name", "labels"].into_iter().chain(RECEIVERS.fields.iter().map(|f| f.name)).collect();
         let known: Vec<&str> = own.iter().copied().chain(["receiver", "alerts"]).collect();
         let mut body = object_of(&state, request, &known).await?;
@@ -281,8 +281,8 @@ async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) ->
     with_dry_run(answer(&state, outcome), is_dry)
 }
 
-/// Sends a message to each integration of a receiver: one of the policy by its name, or one that is given whole. A dry run
-/// checks all and sends nothing.
+/// Sends a message to each integration of a receiver, which is named or given as a whole. A dry run checks everything
+/// and sends nothing.
 pub(crate) async fn receiver_results(
     state: &AppState,
     receiver: &Value,
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(read(json!("soon")).unwrap_err().errors[0].field, "/t");
         let alerts = json!([{"labels": {"b": "1"}}, {"labels": {"a": "1"}, "status": "resolved"}]);
         let alerts = alerts_of(Some(&alerts), 9).unwrap();
-        // A label that one of them lacks comes first there, as in Alertmanager.
+        // Alerts without a label sort first, as in Alertmanager.
         assert_eq!(alerts.iter().map(|a| a.is_resolved(9)).collect::<Vec<_>>(), [false, true]);
         let told = alerts_of(Some(&json!([{"labels": {"a": 1}}])), 9).unwrap_err();
         assert_eq!((told.errors[0].field.as_str(), told.errors[0].code), ("/alerts/0/labels/a", "INVALID_TYPE"));
@@ -405,7 +405,7 @@ mod tests {
             json!("inf"),
             json!("1970-01-01"),
             json!("1970-01-01T00:00:00"),
-            // Nanoseconds of 64 bits end in 2262.
+            // 64-bit nanoseconds end in 2262.
             json!("2263-01-01T00:00:00Z"),
             json!(1e10),
             json!(true),
@@ -446,7 +446,7 @@ mod tests {
         let plain = one(json!({"labels": {"a": "1", "b": ""}, "status": null, "generatorURL": "http://h"}));
         assert_eq!((plain.starts_at, plain.ends_at, plain.generator_url.as_str()), (9, i64::MAX, "http://h"));
         assert_eq!(plain.labels.iter().collect::<Vec<_>>(), [("a", "1")]);
-        // One that is over has ended by now, whatever is said; one that fires has no end.
+        // A resolved alert has ended by now, whatever the request says; a firing one has no end.
         assert_eq!(one(json!({"status": "resolved", "endsAt": "2030-01-01T00:00:00Z"})).ends_at, 9);
         assert_eq!(one(json!({"status": "resolved", "endsAt": "1969-12-31T23:59:59Z"})).ends_at, -1_000_000_000);
         assert_eq!(one(json!({"endsAt": "1969-12-31T23:59:59Z"})).ends_at, i64::MAX);

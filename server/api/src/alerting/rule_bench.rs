@@ -6,8 +6,8 @@ use quiver_alerting::rules::RuleGroup;
 use quiver_alerting::unit_tests::{Outcome, TestFile};
 use tokio_util::sync::CancellationToken;
 
-/// Runs tests; given by the binary, since each needs a store of its own.
+/// Runs unit tests of rules. Implemented by the binary, since each test needs a store of its own.
 pub trait RuleBench: Send + Sync + fmt::Debug {
-    /// Runs all tests of a file over some groups, one after the other, until it is told to stop; blocks.
+    /// Runs all tests of a file over some groups, one after the other, until `stop`. Blocks the thread.
     fn run(&self, file: &TestFile, groups: &[RuleGroup], stop: &CancellationToken) -> Vec<Outcome>;
 }

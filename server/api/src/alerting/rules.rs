@@ -34,13 +34,13 @@ fn answer(data: Result<Value>, route: &str) -> Response {
     }
 }
 
-/// Writes a time with all its digits; none: the year 1.
+/// Formats a time with all its digits; `None` as the year 1, as Go does.
 fn time(ms: Option<Millis>) -> String {
     let time = ms.and_then(DateTime::from_timestamp_millis);
     time.map_or_else(|| "0001-01-01T00:00:00Z".to_owned(), |t| t.to_rfc3339_opts(SecondsFormat::AutoSi, true))
 }
 
-/// Writes a number with an exponent, as Go does.
+/// Formats a number with an exponent, as Go does.
 fn exponent(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() { "NaN".to_owned() } else { if value > 0.0 { "+Inf" } else { "-Inf" }.to_owned() };
@@ -55,7 +55,7 @@ fn labels(labels: &LabelSet) -> Value {
     Value::Object(labels.iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<Map<_, _>>())
 }
 
-/// Which rules are asked for.
+/// Parameters that select rules.
 #[derive(Debug, Default)]
 struct Filter {
     kind: Option<RuleKind>,
@@ -124,7 +124,7 @@ impl Filter {
     }
 }
 
-/// What is told of an error to whom part of what the rule reads is hidden: errors name series.
+/// Shown instead of an error if the caller may not see everything that the rule reads, since errors name series.
 const WITHHELD: &str = "the rule reads more than you may view: whoever may is told why it fails";
 
 /// What a caller may see.
@@ -143,7 +143,7 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Whether the caller may view all that the queries of a rule see.
+    /// Whether the caller may see everything that the queries of a rule read.
     fn shows_what_reads(&self, rule: &Rule, rights: Option<&Rights>) -> bool {
         let domain = match rule.language {
             Language::Promql => Some(Domain::Metrics),
@@ -157,7 +157,7 @@ impl<'a> Sight<'a> {
         self.access.is_full() || self.access.allows(alert.labels.service(self.service_labels))
     }
 
-    /// A rule is of the service that its labels name.
+    /// Whether the caller may see a rule: it belongs to the service in its labels.
     fn rule(&self, rule: &Rule) -> bool {
         let pairs = rule.labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
         self.access.is_full() || self.access.allows(LabelSet::from_pairs(pairs).service(self.service_labels))
@@ -167,7 +167,7 @@ impl<'a> Sight<'a> {
 fn alert(alert: &ActiveAlert) -> Value {
     let value = match &alert.value {
         ElementValue::Float(value) => exponent(*value),
-        // As in Prometheus, whose alerts have a number alone.
+        // As in Prometheus, whose alerts only have a float value.
         ElementValue::Histogram(..) => exponent(0.0),
     };
     let mut out = json!({
@@ -184,7 +184,7 @@ fn active<'a>(status: &'a RuleStatus, sight: &'a Sight<'_>) -> impl Iterator<Ite
     status.alerts().filter(|a| a.state != AlertState::Inactive && sight.alert(a))
 }
 
-/// `rights` are those that its queries have.
+/// A rule as JSON. `rights` are those that its queries run with.
 fn rule(status: &RuleStatus, rights: Option<&Rights>, filter: &Filter, sight: &Sight<'_>) -> Value {
     let rule = &status.rule;
     let query = match rule.language {
@@ -218,17 +218,17 @@ fn rule(status: &RuleStatus, rights: Option<&Rights>, filter: &Filter, sight: &S
     out["duration"] = seconds(rule.for_ms);
     out["keepFiringFor"] = seconds(rule.keep_firing_for_ms);
     out["annotations"] = json!(rule.annotations);
-    // Not asked for, they are null, as in Prometheus.
+    // Null if they are not wanted, as in Prometheus.
     out["alerts"] = if filter.with_alerts { active(status, sight).map(alert).collect() } else { Value::Null };
     out
 }
 
-/// Seconds, without a fraction where there is none.
+/// Seconds; an integer if there is no fraction.
 fn seconds(ms: Millis) -> Value {
     if ms % 1000 == 0 { (ms / 1000).into() } else { (ms as f64 / 1000.0).into() }
 }
 
-/// Names a group for the next page.
+/// The token that names a group for the next page.
 fn token(view: &GroupView) -> String {
     format!("{:016x}", xxh3_64(format!("{}\u{0}{}", view.file, view.group.model.name).as_bytes()))
 }
@@ -281,7 +281,7 @@ async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response
     answer(listed.await, "/api/v1/rules")
 }
 
-/// How a rule goes, the n-th of a group, as far as the caller sees its alerts; `None`: it does not run yet.
+/// The state of the n-th rule of a group, with those alerts that the caller may see. `None` if it is not running yet.
 pub(crate) fn state_of(app: &AppState, namespace: &str, group: &str, n: usize) -> Option<Value> {
     let sight = Sight::of(app);
     let views = app.alertd.rules.views();
@@ -294,7 +294,8 @@ pub(crate) fn state_of(app: &AppState, namespace: &str, group: &str, n: usize) -
     Some(Value::Object(picked.collect()))
 }
 
-/// When a group was evaluated last, how long that took, and how many cycles were left out; nulls while it does not run.
+/// When a group was last evaluated, how long that took, and how many evaluations were missed; nulls while it is not
+/// running.
 pub(crate) fn group_times(app: &AppState, namespace: &str, group: &str) -> Map<String, Value> {
     let views = app.alertd.rules.views();
     let view = views.iter().find(|v| v.file == namespace && v.group.model.name == group);
@@ -341,7 +342,7 @@ mod tests {
         assert_eq!((seconds(60_000), seconds(1500)), (json!(60), json!(1.5)));
     }
 
-    /// Answers each query alike.
+    /// An engine with the same answer to every query.
     struct Fixed(Result<Vec<Element>, String>);
 
     impl Engine for Fixed {
@@ -367,7 +368,7 @@ groups:
   - {alert: Other, expr: "up", labels: {service: pay, severity: page}}
 "#;
 
-    /// The groups above, each evaluated at some times.
+    /// The groups above, each evaluated at these times.
     fn views(outcome: Result<Vec<Element>, String>, times: &[Millis]) -> Vec<Arc<GroupView>> {
         let engine = Fixed(outcome);
         let read = quiver_alerting::rules::read(RULES, &crate::languages::Languages).expect("rules");
@@ -451,7 +452,7 @@ groups:
         }
     }
 
-    /// An error names series: whoever may not view what a rule reads is told that there is one, and no more.
+    /// Errors name series: a caller who may not see what a rule reads learns only that there is an error.
     #[test]
     fn errors_are_told_to_who_may_view_what_is_read() {
         let names = ["service".to_owned()];
@@ -483,7 +484,7 @@ groups:
         };
         let all = [(json!("Down"), 2), (json!("a:b"), 0), (json!("Other"), 2)];
         assert_eq!(shown(Access::full()), all);
-        // A rule without a service is for those who see all.
+        // A rule without a service is only visible to callers who see all services.
         assert_eq!(shown(Access::services(["cart"])), all[..1]);
         assert_eq!(shown(Access::services(["pay"])), all[2..]);
         assert!(shown(Access::services(["other"])).is_empty());
@@ -512,7 +513,7 @@ groups:
             (Filter { files: own(&["f"]), groups: own(&["h"]), ..base() }, own(&["Other"])),
             (Filter { files: own(&["F"]), ..base() }, own(&[])),
             (Filter { selectors: vec![vec![page.clone()]], ..base() }, own(&["Other"])),
-            // Any of the selectors, all of a selector; a label that is not there is empty.
+            // One of the selectors must match, with all of its matchers; a missing label is empty.
             (Filter { selectors: vec![vec![other.clone()]], ..base() }, own(&["Down", "a:b"])),
             (Filter { selectors: vec![vec![page.clone(), other.clone()]], ..base() }, own(&[])),
             (Filter { selectors: vec![vec![page], vec![other]], ..base() }, own(&["Down", "a:b", "Other"])),
@@ -543,7 +544,7 @@ groups:
         }
         let unknown = page(1, Some("x".to_owned())).expect_err("no such token").message;
         assert!(unknown.contains("invalid group_next_token 'x'. were rule groups changed?"), "{unknown}");
-        // A token names a group by its file, too.
+        // A token identifies a group by its file, too.
         let mut moved = GroupView::clone(&views[1]);
         moved.file = "other".to_owned();
         assert_ne!(super::token(&moved), token);

@@ -1,4 +1,4 @@
-//! What is checked of stored rules and of the stored policy before they are stored.
+//! Validates stored rules and the stored policy before they are saved.
 
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
@@ -10,11 +10,10 @@ use serde_json::{Map, Value};
 use crate::alerting::stored_policy;
 use crate::alerting::stored_rules::{group_of, settings_of};
 
-/// Asks the languages and the reader of rules about stored rules and groups, and the reader of policies about what a policy
-/// is made of.
+/// Validates rules and groups with the parsers of their languages, and the policy with its parser.
 #[derive(Debug, Clone, Copy)]
 pub struct AlertingChecks {
-    /// The interval of groups that name none.
+    /// The interval of groups that have none.
     pub interval_ms: Millis,
 }
 

@@ -1,5 +1,5 @@
-//! The stored policy (`config-api` 2.5 and 2.6): entities put together to an Alertmanager configuration, checked and run in
-//! that one form.
+//! The stored policy (`config-api` 2.5 and 2.6): its entities are combined into an Alertmanager configuration, which
+//! is checked and run.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use quiver_yaml as yaml;
 use quiver_yaml::problem::Problems;
 use serde_json::{Map, Value, json};
 
-/// Gives names and texts of the template files that a pattern stands for.
+/// Returns names and texts of the template files that match a pattern.
 pub type TemplateFiles = dyn Fn(&str) -> Result<Vec<(String, String)>, String> + Send + Sync;
 
-/// Fields of routes that are written as they are.
+/// Fields of routes that are copied unchanged.
 const ROUTE_FIELDS: [&str; 10] = [
     "receiver",
     "matchers",
@@ -33,15 +33,15 @@ const ROUTE_FIELDS: [&str; 10] = [
     "active_time_intervals",
     "labels",
 ];
-/// The member of the entity of globals that holds them.
+/// The member of the globals entity that holds the options.
 pub(crate) const OPTIONS: &str = "options";
 
-/// A policy as it is put together.
+/// A policy combined from its entities.
 #[derive(Debug, Default)]
 pub(crate) struct Composed {
-    /// The whole policy in the form of Alertmanager's file, as JSON.
+    /// The policy in the form of Alertmanager's configuration file, as JSON.
     pub(crate) value: Value,
-    /// Where each entity stands in it: pointer, family, id.
+    /// The place of each entity in it: pointer, family, id.
     places: Vec<(String, &'static str, String)>,
     /// Ids of routes, children before their parents.
     route_ids: Vec<String>,
@@ -58,13 +58,13 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-/// The members of a body that say something.
+/// The members of a body that are set.
 fn said<'b>(body: &'b Map<String, Value>, names: impl IntoIterator<Item = &'b str>) -> Map<String, Value> {
     let pair = |name: &'b str| Some((name.to_owned(), body.get(name).filter(|v| !says_nothing(v))?.clone()));
     names.into_iter().filter_map(pair).collect()
 }
 
-/// A matcher that comes as an object becomes the text that stands for it.
+/// Converts a matcher in object form into its text.
 fn matcher_text(item: &Value) -> Value {
     let Some(map) = item.as_object() else { return item.clone() };
     let is = |key: &str, default: bool| map.get(key).and_then(Value::as_bool).unwrap_or(default);
@@ -88,10 +88,10 @@ fn with_matchers(mut body: Map<String, Value>, names: &[&str]) -> Map<String, Va
     body
 }
 
-/// Routes by their parents, siblings in order.
+/// Routes by parent, siblings in order.
 type Children<'p> = BTreeMap<&'p str, Vec<&'p Part>>;
 
-/// Puts routes below their parents.
+/// Groups routes by their parents.
 pub(crate) fn children(parts: &[Part]) -> Children<'_> {
     let mut all = Children::new();
     for part in parts.iter().filter(|p| p.family == ROUTES.name && p.id != ROOT_ROUTE_ID) {
@@ -104,7 +104,7 @@ pub(crate) fn children(parts: &[Part]) -> Children<'_> {
 }
 
 impl Composed {
-    /// Puts entities together.
+    /// Combines entities.
     pub(crate) fn of(parts: &[Part]) -> Self {
         let mut out = Self::default();
         let of = |family: &'static Family| parts.iter().filter(move |p| p.family == family.name);
@@ -177,7 +177,7 @@ impl Composed {
         yaml::write(&self.value)
     }
 
-    /// What is wrong, each error at the field of the entity that has it; other entities are named.
+    /// Converts problems into errors at the fields of changed entities; other entities are named in the text.
     fn errors(&self, problems: &Problems, changed: &[String]) -> Vec<FieldError> {
         let error = |problem: &quiver_yaml::problem::Problem| {
             let holds = |at: &str| {
@@ -198,7 +198,7 @@ impl Composed {
     }
 }
 
-/// Says what is wrong with entities of a policy together.
+/// Checks the entities of a policy together.
 pub(crate) fn check(parts: &[Part], changed: &[String]) -> Result<(), Problem> {
     let composed = Composed::of(parts);
     let mut errors = match Read::load(&composed.yaml()) {
@@ -215,7 +215,7 @@ pub(crate) fn check(parts: &[Part], changed: &[String]) -> Result<(), Problem> {
     if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
 }
 
-/// Gives the places of secrets of an entity of a policy.
+/// The pointers of secrets in an entity of a policy.
 pub(crate) fn secrets(family: &Family, body: &Map<String, Value>) -> Vec<String> {
     match family.name {
         name if name == RECEIVERS.name => receiver_secrets(&Value::Object(body.clone())),
@@ -227,16 +227,16 @@ pub(crate) fn secrets(family: &Family, body: &Map<String, Value>) -> Vec<String>
     }
 }
 
-/// Which policy is meant, where edits wait for a deploy.
+/// Which policy is meant, if edits wait for a deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// With all edits.
+    /// Including all edits.
     Saved,
-    /// As it was deployed last.
+    /// As last deployed.
     Running,
 }
 
-/// Reads the entities of a family of the policy.
+/// Reads the policy's entities of one family.
 async fn entities(config: &Config, family: &Family, which: Which) -> quiver_config::Result<Vec<Entity>> {
     match which {
         Which::Saved => config.all(family).await,
@@ -244,10 +244,10 @@ async fn entities(config: &Config, family: &Family, which: Which) -> quiver_conf
     }
 }
 
-/// Reads all entities of the policy, secrets put back.
+/// Reads all entities of the policy, including their secrets.
 ///
 /// # Errors
-/// When the database is gone.
+/// When the database is unreachable.
 pub(crate) async fn parts(config: &Config, which: Which) -> quiver_config::Result<Vec<Part>> {
     let mut parts = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.composes) {
@@ -256,18 +256,18 @@ pub(crate) async fn parts(config: &Config, which: Which) -> quiver_config::Resul
     Ok(parts)
 }
 
-/// The configuration that entities of a policy make, as text.
+/// The configuration that entities combine to, as YAML.
 pub(crate) fn composed(parts: &[Part]) -> String {
     Composed::of(parts).yaml()
 }
 
-/// The name under which revisions are sealed.
+/// The context in which revisions are encrypted.
 pub(crate) const REVISION_SEAL: &str = "policy-revision";
 
-/// Notes the stored policy as a revision, unless it is the newest one already.
+/// Stores the policy as a revision, unless it equals the newest one.
 ///
 /// # Errors
-/// When a database is gone.
+/// When a database is unreachable.
 pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis) -> quiver_config::Result<()> {
     let composed = Composed::of(&parts(config, Which::Running).await?);
     let templates: Map<String, Value> = composed.templates.iter().map(|(n, text)| (n.clone(), json!(text))).collect();
@@ -277,16 +277,16 @@ pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis)
     alertd.revisions.note(now, &shown, &whole, sealed).await.map_err(Problem::internal)
 }
 
-/// Gives the stored policy as it runs, without edits that wait for a deploy.
+/// The running policy, without edits that wait for a deploy.
 ///
 /// # Errors
-/// When the database is gone; what is wrong with the policy, which was right when it was saved.
+/// When the database is unreachable; when the policy is invalid, although it was valid when it was saved.
 pub async fn policy(config: &Config, files: &TemplateFiles) -> quiver_config::Result<Policy> {
     let composed = Composed::of(&parts(config, Which::Running).await?);
     let written = composed.yaml();
     let wrong = |errors: Vec<String>| Problem::internal(format!("the stored policy: {}", errors.join("; ")));
     let read = Read::load(&written).map_err(|p| wrong(p.iter().map(ToString::to_string).collect()))?;
-    // What cannot be read does not keep the rest from running.
+    // An unreadable file must not keep the rest from running.
     let read_files = |pattern: &str| match files(pattern) {
         Ok(found) => Ok(found),
         Err(error) => {
@@ -302,11 +302,10 @@ pub async fn policy(config: &Config, files: &TemplateFiles) -> quiver_config::Re
     Ok(policy)
 }
 
-/// Gives the policy as people may see it: the receiver that tells nobody only where a route names it, secrets hidden
-/// unless they are asked for.
+/// The policy as users see it: the `empty` receiver only if a route names it, secrets masked unless they are wanted.
 ///
 /// # Errors
-/// When the database is gone.
+/// When the database is unreachable.
 pub(crate) async fn export(config: &Config, which: Which, with_secrets: bool) -> quiver_config::Result<String> {
     let mut all = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.composes) {
@@ -396,7 +395,7 @@ mod tests {
             (json!({}), r#"""="""#),
         ] {
             assert_eq!(matcher_text(&matcher), json!(expected), "{matcher}");
-            // What is written is read as it was meant.
+            // Parsing the text yields the original matcher.
             if let Some(name) = matcher.get("name").and_then(Value::as_str) {
                 let read = quiver_alerting::matchers::read(expected).unwrap().matchers;
                 assert_eq!(
@@ -405,7 +404,7 @@ mod tests {
                 );
             }
         }
-        // Other kinds are left to who reads the whole.
+        // Other types are left to the parser of the whole policy.
         assert_eq!(matcher_text(&json!(5)), json!(5));
         let body = json!({"m": ["a=b", {"name": "c", "value": "d"}], "n": "x", "o": [{"name": "c", "value": "d"}]});
         let Value::Object(body) = body else { panic!("an object") };
@@ -431,7 +430,7 @@ mod tests {
         let below = |id: &str| -> Vec<&str> { all.get(id).into_iter().flatten().map(|p| p.id.as_str()).collect() };
         assert_eq!((below(ROOT_ROUTE_ID), below("b")), (vec!["b", "a", "c"], vec!["d"]));
         assert!(below("").is_empty() && below("a").is_empty());
-        // What hangs on nothing is not there.
+        // Routes without a path to the root are left out.
         assert_eq!(Composed::of(&parts).route_ids, ["d", "b", "a", "c", ROOT_ROUTE_ID]);
     }
 

@@ -1,4 +1,4 @@
-//! Stored rules as rule files have them (`config-api` 2.1): they are checked, run and exported in one form.
+//! Converts stored rules to the form of rule files (`config-api` 2.1), in which they are checked, run and exported.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use serde_json::{Map, Value, json};
 
 use crate::languages::Languages;
 
-/// Where a rule stands in the file that is made of it.
+/// Pointer of a rule in the file that is made of it.
 const RULE_PATH: &str = "/groups/0/rules/0";
-/// Where a group does.
+/// Pointer of its group.
 const GROUP_PATH: &str = "/groups/0";
 
-/// Fields of a rule as the configuration has it.
+/// Fields of a stored rule.
 const RULE_FIELDS: [&str; 17] = [
     "namespace",
     "group",
@@ -39,11 +39,11 @@ const RULE_FIELDS: [&str; 17] = [
     "enabled",
     "description",
 ];
-/// Those that are shown with it: a rule that was read can be tried out as it is.
+/// Fields that are only shown with a rule; accepted, so that a rule that was read can be tested unchanged.
 const SHOWN_FIELDS: [&str; 3] = ["interval", "limit", "staged"];
-/// Those that a rule file has, too.
+/// Fields that rule files have as well.
 const FILE_FIELDS: [&str; 7] = ["alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"];
-/// Fields of a group that a rule file has.
+/// Fields of a group in rule files.
 pub(crate) const GROUP_FIELDS: [&str; 11] = [
     "interval",
     "query_offset",
@@ -58,7 +58,7 @@ pub(crate) const GROUP_FIELDS: [&str; 11] = [
     "eval_alignment",
 ];
 
-/// Whether a value says nothing that a rule file would say.
+/// Whether a value is the default, and can be left out.
 pub(crate) fn is_default(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -69,7 +69,7 @@ pub(crate) fn is_default(value: &Value) -> bool {
     }
 }
 
-/// Gives the words of a language: of a rule, and of the type of a group.
+/// The group type for the language of a rule.
 fn language_of(rule: &Map<String, Value>) -> Result<&'static str, Problem> {
     let word = rule.get("language").and_then(Value::as_str).unwrap_or("promql");
     match Language::parse(word) {
@@ -78,10 +78,10 @@ fn language_of(rule: &Map<String, Value>) -> Result<&'static str, Problem> {
     }
 }
 
-/// Gives a rule as a file has it: its own fields become labels and annotations.
+/// Converts a rule to the form of files: fields that files do not have become labels and annotations.
 ///
 /// # Errors
-/// A field that nobody knows, a severity that says two things; below `/rule`.
+/// An unknown field, or a severity that contradicts the label; the field is below `/rule`.
 pub(crate) fn file_rule(rule: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
     let known = |key: &str| RULE_FIELDS.contains(&key) || SHOWN_FIELDS.contains(&key) || KEPT.contains(&key);
     let unknown = rule.keys().filter(|key| !known(key.as_str()));
@@ -114,7 +114,7 @@ pub(crate) fn file_rule(rule: &Map<String, Value>) -> Result<Map<String, Value>,
     Ok(own)
 }
 
-/// Gives a rule as a file of our own has it: what it says is said in its own fields, in a group of some language.
+/// Converts a rule to the form of our own files, which has all fields; `of_group` is the language of its group.
 pub(crate) fn own_rule(rule: &Map<String, Value>, of_group: Language) -> Map<String, Value> {
     let mut own = Map::new();
     for name in FILE_FIELDS.into_iter().chain(OWN_FIELDS) {
@@ -129,7 +129,7 @@ pub(crate) fn own_rule(rule: &Map<String, Value>, of_group: Language) -> Map<Str
     own
 }
 
-/// Gives a group as a file has it, with some rules.
+/// Converts a group with these rules to the form of files.
 pub(crate) fn file_group(name: &str, kind: &str, settings: &Map<String, Value>, rules: Vec<Value>) -> Value {
     let mut group = Map::new();
     group.insert("name".to_owned(), json!(name));
@@ -138,7 +138,7 @@ pub(crate) fn file_group(name: &str, kind: &str, settings: &Map<String, Value>, 
     }
     for field in GROUP_FIELDS {
         let value = settings.get(field).filter(|v| !is_default(v));
-        // One rule at a time is what there is anyway.
+        // Rules are evaluated one at a time by default.
         let value = value.filter(|v| field != "concurrency" || v.as_i64() != Some(1));
         group.extend(value.map(|v| (field.to_owned(), v.clone())));
     }
@@ -154,7 +154,7 @@ fn errors_below<'p>(faults: impl Iterator<Item = &'p Fault>, from: &str, to: &st
     faults.map(error).collect()
 }
 
-/// Makes the group of a rule as the configuration has it, and tells what is unusual about it.
+/// Parses the group of a single stored rule, and returns warnings, too.
 ///
 /// # Errors
 /// Everything that is wrong, below `/rule`.
@@ -171,7 +171,7 @@ pub(crate) fn group_of(rule: &Map<String, Value>) -> Result<(RuleGroup, Vec<Stri
     Ok((group, file.warnings))
 }
 
-/// Makes a group of its stored settings, without rules.
+/// Parses stored settings of a group, without rules.
 pub(super) fn settings_of(name: &str, settings: &Map<String, Value>) -> Result<RuleGroup, Problem> {
     let written = yaml::write(&json!({"groups": [file_group(name, "prometheus", settings, Vec::new())]}));
     let mut file =
@@ -182,14 +182,14 @@ pub(super) fn settings_of(name: &str, settings: &Map<String, Value>) -> Result<R
 /// Namespace and name of a group.
 pub(crate) type GroupKey = (String, String);
 
-/// Stored groups: their settings, if they have any of their own, and their rules in order.
+/// A stored group: its settings entity, if it has one, and its rules in order.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     pub(crate) settings: Option<Entity>,
     pub(crate) rules: Vec<Entity>,
 }
 
-/// Puts rules to their groups.
+/// Assigns rules to groups.
 pub(crate) fn by_group(groups: Vec<Entity>, rules: Vec<Entity>) -> BTreeMap<GroupKey, Stored> {
     let key = |e: &Entity, name: &str| (text(&e.body, "namespace").to_owned(), text(&e.body, name).to_owned());
     let mut all: BTreeMap<GroupKey, Stored> = BTreeMap::new();
@@ -214,15 +214,15 @@ fn run_as(rule: &Entity) -> Rights {
     Rights::narrowed(&triples, None)
 }
 
-/// The subject of its last editor; empty where that is not kept.
+/// The subject of the rule's last editor; empty if it is unknown.
 fn run_by(rule: &Entity) -> String {
     rule.sealed.get(RUN_BY).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Gives all stored groups as they run, without edits that wait for a deploy: each rule with what its last editor may see.
+/// All stored groups as they run, without edits that wait for a deploy; each rule has the rights of its last editor.
 ///
 /// # Errors
-/// When the database is gone.
+/// When the database is unreachable.
 pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source>> {
     let all = by_group(config.running(&RULE_GROUPS).await?, config.running(&RULES).await?);
     let mut sources = Vec::with_capacity(all.len());
@@ -312,7 +312,7 @@ mod tests {
         let mut named = bare;
         named["language"] = json!("promql");
         assert_eq!(own(Language::Logsql), named);
-        // What is not usual is said.
+        // Non-default values are kept.
         let odd = object(json!({"record": "r", "expr": "x", "enabled": false, "language": "vlogs"}));
         let expected = json!({"record": "r", "expr": "x", "enabled": false});
         assert_eq!(Value::Object(own_rule(&odd, Language::Logsql)), expected);
@@ -337,7 +337,7 @@ mod tests {
         let told = |rule: Value| -> Vec<(String, &'static str)> {
             fields(rule).unwrap_err().errors.into_iter().map(|error| (error.field, error.code)).collect()
         };
-        // What is shown with a rule is no mistake in one.
+        // Fields that are only shown are accepted.
         assert_eq!(
             fields(json!({"expr": "1", "interval": "1m", "limit": 5, "staged": true})).unwrap(),
             json!({"expr": "1"})
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(told(json!({"Expr": "1", "alerts": 1})), [unknown("Expr"), unknown("alerts")]);
         let severity = ("/rule/severity".to_owned(), "INVALID_VALUE");
         assert_eq!(told(json!({"severity": "a", "labels": {"severity": "b"}})), [severity]);
-        // The same twice is said once; of a service and a runbook what the labels say counts.
+        // Equal values are no contradiction; for service and runbook the labels take precedence.
         for (rule, expected) in [
             (json!({"severity": "a", "labels": {"severity": "a"}}), json!({"labels": {"severity": "a"}})),
             (json!({"service": "a", "labels": {"service": "b"}}), json!({"labels": {"service": "b"}})),
@@ -358,7 +358,7 @@ mod tests {
         ] {
             assert_eq!(fields(rule.clone()).unwrap(), expected, "{rule}");
         }
-        // Labels that are none are for the reader of rules to refuse.
+        // Invalid labels are left to the parser of rules.
         assert_eq!(fields(json!({"service": "a", "labels": "x"})).unwrap(), json!({"labels": "x"}));
     }
 
@@ -389,14 +389,14 @@ mod tests {
             .collect();
         let expected = [
             ("m", "a", Some("g2"), vec![]),
-            // One without a place comes first, of two at one place the older one.
+            // Rules without a position come first; of two with the same position the older one does.
             ("n", "a", Some("g1"), vec!["r0", "r3", "r2", "r4"]),
             ("n", "b", None, vec!["r1"]),
         ];
         assert_eq!(shown, expected);
     }
 
-    /// A rule runs with what its last editor may see; with nothing where that is not kept.
+    /// A rule runs with the rights of its last editor; with none if that is unknown.
     #[test]
     fn rights_of_rules() {
         let triple = Triple::new(quiver_types::Right::View, None, quiver_types::Services::all());

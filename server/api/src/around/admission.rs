@@ -1,5 +1,5 @@
-//! Who calls, and whether it may: asked of every request before its body is read, and before routing says that there is
-//! nothing (`identity-and-access` 1.4).
+//! Authentication and authorization of a request: done before its body is read, and before routing answers 404
+//! (`identity-and-access` 1.4).
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::refused::{self, needs};
 use crate::request::RequestInfo;
 use crate::rights::{Need, need};
 
-/// What is looked at of a request.
+/// The parts of a request that admission looks at.
 pub(super) struct Coming<'a> {
     pub(super) info: &'a RequestInfo,
     pub(super) live: &'a LiveSettings,
@@ -30,14 +30,14 @@ pub(super) struct Coming<'a> {
     pub(super) uri: &'a Uri,
     pub(super) headers: &'a HeaderMap,
     pub(super) route: Option<&'a MatchedPath>,
-    /// The name in the certificate with which its connection began.
+    /// The name in the client certificate of its connection.
     pub(super) client: Option<&'a str>,
 }
 
-/// Who is let in.
+/// An admitted caller.
 pub(super) struct Admitted {
     pub(super) identity: Arc<Identity>,
-    /// Counts what it sends as telemetry, where that is bounded.
+    /// Counts the telemetry that the caller sends, if that is limited.
     pub(super) meter: Option<Meter>,
 }
 
@@ -47,29 +47,33 @@ impl Admitted {
     }
 }
 
-/// Why a request is not let in.
+/// Why a request is not admitted.
 enum No {
     Token(TokenError),
-    /// The triple that lacks.
+    /// The missing right, as a triple.
     Right(String),
 }
 
 impl Coming<'_> {
-    /// Says who calls, or gives the answer that it gets.
+    /// Identifies and authorizes the caller.
+    ///
+    /// # Errors
+    /// The response that refuses the request.
     pub(super) async fn admit(
         &self,
         identities: Option<&Arc<Identities>>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Admitted, Response> {
         let Some(identities) = identities.filter(|i| i.enforced) else { return Ok(Admitted::plain(&ANYONE)) };
-        // What a browser asks beforehand comes without credentials, and is answered without data.
+        // A CORS preflight request has no credentials, and its response contains no data.
         if self.method == Method::OPTIONS {
             return Ok(Admitted::plain(&NOBODY));
         }
-        // What is not there is said to those only who may know.
+        // That a path does not exist is told only to callers who have identified themselves.
         let need = match self.route {
             Some(route) => need(self.method, route.as_str()),
-            // All of the token service is public but what its own routes ask for; so are pages, where there are any.
+            // Paths of the token service are public, except where its routes require something; so are web pages, if
+            // there are any.
             None if is_public(self.uri.path()) => Some(Need::Public),
             None => Some(Need::Anyone),
         };
@@ -93,7 +97,8 @@ impl Coming<'_> {
             return Ok(Admitted { identity: operator, meter: None });
         }
         let values = self.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
-        // By the route: below other intakes a part of the path that its sender chooses may be called so.
+        // The matched route and not the path: below other intakes the sender chooses a part of the path, which may
+        // look like one of the SaaS intake.
         let place = self.route.map_or(self.uri.path(), MatchedPath::as_str);
         let mut keys = self.headers.get_all("dd-api-key").iter().filter(|_| is_saas(place)).map(HeaderValue::as_bytes);
         let (saas, another) = (keys.next(), keys.next());
@@ -102,7 +107,7 @@ impl Coming<'_> {
         let shown = if another.is_none() { Shown::read(values, saas) } else { Err(TokenError::Invalid) };
         let shown = shown.map_err(No::Token)?;
         let identity = match (&shown, self.client) {
-            // What a request says itself comes before what its connection says.
+            // Credentials in the request take precedence over the certificate of the connection.
             (Shown::Nothing, Some(name)) => identities.auth.identify_certificate(name),
             _ => identities.auth.identify(&shown, asking).await,
         };
@@ -137,7 +142,7 @@ impl Coming<'_> {
         }
     }
 
-    /// The operator's own secret for `/admin`, where there is one.
+    /// The identity of the operator's secret for `/admin`, if the request carries it.
     fn operator(&self) -> Option<Arc<Identity>> {
         let token = self.live.admin_token.as_ref().filter(|_| self.uri.path().starts_with("/admin/"))?;
         let mut values = self.headers.get_all(header::AUTHORIZATION).iter();
@@ -146,7 +151,7 @@ impl Coming<'_> {
         right.then(|| Arc::new(Identity::operator()))
     }
 
-    /// The answer, in the form that clients of the path know.
+    /// Makes the response to a refused request, in the form that clients of the path expect.
     fn refusal(&self, no: No, need: Option<Need>) -> Response {
         let (status, code, detail) = match &no {
             No::Token(error @ TokenError::TooMany(_)) => {
@@ -213,8 +218,8 @@ impl Coming<'_> {
     }
 }
 
-/// A status of gRPC. Who came too often is told when to come back, as senders of OTLP want it, and that who it is was not
-/// the matter: a sender drops what it is refused for that.
+/// The gRPC status of a refusal. A caller above its rate is told when to come back, as OTLP senders want it, and not
+/// that its credentials are the problem: a sender drops data that is refused for that.
 fn grpc_status(no: &No, text: &str) -> Status {
     match no {
         No::Token(TokenError::TooMany(after_s)) => come_back(text, *after_s),
@@ -232,17 +237,17 @@ fn refused_as(no: &No, text: String) -> Error {
     Error::new(kind, text)
 }
 
-/// Whether anybody may hear that nothing is at a path.
+/// Whether anybody may learn that a path does not exist.
 fn is_public(path: &str) -> bool {
     path == "/" || path == "/ui" || path.starts_with("/ui/") || path.starts_with("/realms/")
 }
 
-/// Whether a path is one of a search engine's.
+/// Whether a path belongs to the search engine API.
 fn is_search_engine(path: &str) -> bool {
     ["/searchengine", "/elasticsearch"].iter().any(|name| path.contains(name)) && path.contains("insert/")
 }
 
-/// Whether a path is one of the SaaS intake, whose agents have a header of their own.
+/// Whether a path belongs to the SaaS intake, whose agents send their key in a header of their own.
 fn is_saas(path: &str) -> bool {
     ["/saas/", "/datadog/"].iter().any(|name| path.contains(name)) && path.contains("insert/")
 }
@@ -251,7 +256,7 @@ fn is_saas(path: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What is said before anybody has said who it is: nothing of the data below other paths.
+    /// An unidentified caller learns nothing about the data below other paths.
     #[test]
     fn pages_and_the_token_service_are_public() {
         for path in ["/", "/ui", "/ui/", "/ui/assets/app.js", "/realms/platform", "/realms/"] {
@@ -262,7 +267,7 @@ mod tests {
         }
     }
 
-    /// Each intake answers in the form that its own agents read, and takes the key from the header that they send.
+    /// Each intake answers in the form that its agents read, and takes the key from the header that they send.
     #[test]
     fn intakes_are_told_apart_by_their_paths() {
         for (path, search_engine, saas) in [
@@ -294,7 +299,7 @@ mod tests {
         }
     }
 
-    /// Does something with a request of a path and headers.
+    /// Runs a check on a request with this path and these headers.
     fn with<T>(path: &str, headers: &[(&'static str, &str)], work: impl FnOnce(&Coming<'_>) -> T) -> T {
         let mut request = http::Request::post(path);
         for (name, value) in headers {
@@ -315,7 +320,7 @@ mod tests {
         })
     }
 
-    /// Status, content type, challenges and body of a refusal.
+    /// Returns status, content type, challenges and body of a refusal.
     async fn refused(
         path: &str,
         headers: &[(&'static str, &str)],
@@ -387,7 +392,7 @@ mod tests {
             ("/anything", &[("content-type", "application/grpc+proto")]),
         ] {
             let response = with(path, headers, |coming| coming.refusal(No::Token(TokenError::Expired), None));
-            // Over gRPC what is wrong stands in the trailers, here in the head.
+            // gRPC reports an error in the trailers; here they are part of the head.
             assert_eq!(response.status().as_u16(), 200, "{path}");
             assert_eq!(response.headers()["grpc-status"], "16", "{path}");
             let response = with(path, headers, |coming| coming.refusal(No::Right("{x}".to_owned()), None));
@@ -398,7 +403,8 @@ mod tests {
         }
     }
 
-    /// Clients that know Basic alone are asked for it, where they show nothing; for others it would open a window.
+    /// Clients that only know Basic are challenged for it if they sent no credentials; for others a browser would
+    /// open a login window.
     #[tokio::test]
     async fn basic_is_asked_for_where_it_helps() {
         let ingest = Need::Has(quiver_types::Right::Ingest, quiver_types::Domain::Logs);

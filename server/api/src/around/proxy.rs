@@ -1,5 +1,5 @@
-//! Requests that a proxy passes on: whom they come from, and by which address it knows us. Only proxies that the settings
-//! name are believed; what others write into these headers is nothing.
+//! Requests forwarded by a proxy: the client that they come from, and the URL under which it reaches this server.
+//! Only proxies named in the settings are trusted; the headers of anybody else are ignored.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,23 +13,24 @@ const HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// Most hops that are looked at.
 const HOPS_MAX: usize = 32;
 
-/// Which proxies are believed.
+/// Which proxies are trusted.
 #[derive(Debug, Clone, Default)]
 pub struct Proxies {
-    /// Networks that they are in.
+    /// Networks of trusted proxies.
     pub trusted: Vec<Network>,
-    /// Whether they say by which address clients reach this server; not where the settings say it (`auth.public_url`).
+    /// Whether proxies may tell under which URL clients reach this server; not if the settings state it
+    /// (`auth.public_url`).
     pub name_us: bool,
 }
 
-/// What a proxy says of a request.
+/// What a trusted proxy says about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// Whom it comes from.
+    /// The address of the client.
     pub(crate) client: IpAddr,
-    /// Whether it came to the proxy with TLS.
+    /// Whether the client connected to the proxy with TLS.
     pub(crate) encrypted: bool,
-    /// What stands before `/realms` where the client reaches us.
+    /// The part of the URL before `/realms`, as the client sees it.
     pub(crate) base_url: Option<String>,
 }
 
@@ -38,7 +39,7 @@ impl Proxies {
         self.trusted.iter().any(|network| network.contains(peer))
     }
 
-    /// Reads what a proxy says; none: it came by none that is believed, or that one says nothing.
+    /// Reads the headers of a proxy. `None` if the request did not come from a trusted one, or that one set none.
     pub(super) fn passed(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<Passed> {
         let peer = peer?.ip().to_canonical();
         if !self.trusts(peer) || ![FOR, PROTO, HOST].iter().any(|name| headers.contains_key(name)) {
@@ -50,8 +51,8 @@ impl Proxies {
         Some(Passed { client: self.client(peer, headers), encrypted: proto == Some("https"), base_url })
     }
 
-    /// Each proxy adds at the end whom it was asked by: the last one that is no proxy of ours is the client. What stands
-    /// before it the client may have written.
+    /// Each proxy appends the address that it was asked by, so the last address that is not a trusted proxy is the
+    /// client. The client may have written whatever precedes it.
     fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer;
         let lines: Vec<&str> = headers.get_all(FOR).iter().filter_map(|value| value.to_str().ok()).collect();
@@ -67,20 +68,20 @@ impl Proxies {
     }
 }
 
-/// Reads `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`.
+/// Parses `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`.
 fn address(text: &str) -> Option<IpAddr> {
     let ip = text.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|at| at.ip()));
     let ip = ip.or_else(|_| text.trim_start_matches('[').trim_end_matches(']').parse());
     ip.ok().map(|ip| ip.to_canonical())
 }
 
-/// The last word of a header: that of the proxy which asks us.
+/// The last element of a header's list: the one added by the proxy that sent the request.
 fn last<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let value = headers.get_all(name).iter().next_back()?.to_str().ok()?;
     value.rsplit(',').next().map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// Whether nothing but a host and a port stands behind the scheme.
+/// Whether a URL has only host and port after the scheme.
 fn is_bare(url: &str) -> bool {
     let host = url.split("://").nth(1).unwrap_or_default();
     host.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:[]_".contains(&b))
@@ -116,13 +117,13 @@ mod tests {
         check("::ffff:10.0.0.1", &["192.0.2.7:4711"], Some("192.0.2.7"));
         check("::1", &["[2001:db8::1]:80"], Some("2001:db8::1"));
         check("10.0.0.1", &["2001:db8::1"], Some("2001:db8::1"));
-        // What the client wrote itself comes first, and counts for nothing.
+        // What the client wrote itself comes first, and is ignored.
         check("10.0.0.1", &["127.0.0.1, 192.0.2.7"], Some("192.0.2.7"));
         check("10.0.0.1", &["127.0.0.1", "192.0.2.7, 10.0.0.2"], Some("192.0.2.7"));
         check("10.0.0.1", &["10.0.0.9"], Some("10.0.0.9"));
         check("10.0.0.1", &["192.0.2.7, unknown, 10.0.0.2"], Some("10.0.0.2"));
         check("10.0.0.1", &["unknown"], Some("10.0.0.1"));
-        // Nobody else is believed.
+        // Others are not trusted.
         check("192.0.2.1", &["127.0.0.1"], None);
         check("10.0.0.1", &[], None);
     }
@@ -168,7 +169,7 @@ mod tests {
         }
     }
 
-    /// A chain longer than anybody has ends where it is cut, at a proxy of ours.
+    /// A list longer than the limit is cut off, and ends at a trusted proxy.
     #[test]
     fn chains_are_bounded() {
         let chain = |ours: usize| format!("192.0.2.7{}", ", 10.0.0.2".repeat(ours));

@@ -1,17 +1,17 @@
-//! Headers that keep browsers from doing with an answer what it is not for (`identity-and-access` section 7).
+//! Headers that keep browsers from misusing a response (`identity-and-access` section 7).
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-/// On every answer, unless its handler said something else.
+/// Set on every response unless its handler set another value.
 const ALWAYS: [(HeaderName, &str); 3] = [
     (header::CONTENT_SECURITY_POLICY, "default-src 'self'; frame-ancestors 'none'; object-src 'none'; base-uri 'none'"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
 ];
-/// How long a browser asks with TLS only once it did: a year.
+/// How long a browser connects only with TLS after it did so once (HSTS): a year.
 const WITH_TLS_ONLY: &str = "max-age=31536000";
 
-/// Adds them. `personal`: the answer is for one caller, so nobody keeps it for others.
+/// Adds the headers. `personal`: the response is for one caller, so caches must not store it.
 pub(crate) fn guard(headers: &mut HeaderMap, encrypted: bool, personal: bool) {
     let mut add = |name: &HeaderName, value: &'static str| {
         if !headers.contains_key(name) {

@@ -1,4 +1,4 @@
-//! What a sender is told, and the audit log notes, of records that it may not write.
+//! Reports records that a sender has no right to write: to the sender in the response, and in the audit log.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,7 @@ use crate::refused::HEADER;
 use crate::request::RequestInfo;
 use crate::state::AppState;
 
-/// A request, while it is served.
+/// An ingest request while it is served.
 pub(super) struct Sent {
     info: RequestInfo,
     method: Method,
@@ -24,7 +24,7 @@ impl Sent {
         Self { info: info.clone(), method: request.method().clone(), route }
     }
 
-    /// Says in the answer how many records were refused, and notes it.
+    /// Adds the number of refused records to the response, and notes them in the audit log.
     pub(super) fn tell_refused(self, state: &AppState, response: &mut Response) {
         let refused = self.info.refused().load(Relaxed);
         if refused == 0 {

@@ -1,4 +1,5 @@
-//! Answers of configuration: entities, lists, problems; and the form in which they are kept.
+//! Responses of the configuration API: entities, lists, problems; and the form in which they are stored for
+//! repetition.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -10,22 +11,22 @@ use crate::error::with_retry_after;
 use crate::refused::Forever;
 use crate::request::RequestInfo;
 
-/// Longest text of a warning.
+/// Longest text of a warning, in characters.
 const CHARS_MAX: usize = 1000;
 
-/// An answer as a whole.
+/// A complete response.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Null: there is none.
+    /// Null if there is no body.
     pub(crate) body: Value,
     pub(crate) etag: Option<String>,
     pub(crate) location: Option<String>,
     pub(crate) is_problem: bool,
     pub(crate) is_replayed: bool,
-    /// Sent as it is, instead of the body.
+    /// Sent unchanged, instead of the body.
     pub(crate) yaml: Option<String>,
-    /// What the answer lacks, for people (`Warning`).
+    /// For people: what is incomplete or doubtful (`Warning` header).
     pub(crate) warning: Option<String>,
 }
 
@@ -49,7 +50,7 @@ impl Answer {
         Self { status: 204, ..Self::ok(Value::Null) }
     }
 
-    /// What a problem is answered with; faults of ours are logged here, once.
+    /// The response for a problem; internal errors are logged here, once.
     pub(crate) fn of_problem(problem: &Problem) -> Self {
         if matches!(problem.kind, ProblemKind::Internal | ProblemKind::Busy) {
             tracing::error!(code = problem.code, cause = problem.cause, "configuration cannot be read or written");
@@ -90,22 +91,22 @@ impl Answer {
         Self { status, etag, is_problem: true, ..Self::ok(body) }
     }
 
-    /// As it is kept.
+    /// Serializes the response for storing.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let Self { status, body, etag, location, is_problem, is_replayed: _, yaml, warning } = self;
         json!([status, body, etag, location, is_problem, yaml, warning]).to_string().into_bytes()
     }
 
-    /// The same of one that is too long for that: what was done, without what it gave.
+    /// A replacement if the response is too long to be stored: the outcome without the body.
     pub(crate) fn shortened(&self) -> Self {
         let warning = "the answer was too long to be kept; this says only how the request ended".to_owned();
         Self { body: Value::Null, yaml: None, warning: Some(warning), ..self.clone() }
     }
 
-    /// One that was kept.
+    /// Reads a stored response.
     pub(crate) fn replayed(bytes: &[u8]) -> Self {
         let kept = serde_json::from_slice(bytes).or_else(|_| {
-            // Earlier builds kept no texts and no warnings.
+            // Earlier builds stored neither YAML nor warnings.
             serde_json::from_slice(bytes).map(|(status, body, etag, location, is_problem)| {
                 (status, body, etag, location, is_problem, None, None)
             })
@@ -118,7 +119,7 @@ impl Answer {
         }
     }
 
-    /// As it is sent.
+    /// Makes the HTTP response.
     pub(crate) fn into_response(self, revision: Option<u64>) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let is_yaml = self.yaml.is_some();
@@ -158,7 +159,7 @@ impl Answer {
     }
 }
 
-/// A warning as the header has it: between quotes, in one line.
+/// A warning in the syntax of its header: quoted, on one line.
 fn header_text(warning: &str) -> String {
     let mut text = String::from("199 - \"");
     for c in warning.chars().take(CHARS_MAX) {
@@ -172,7 +173,7 @@ fn header_text(warning: &str) -> String {
     text
 }
 
-/// Says of an answer that it is that of a dry run, where it is.
+/// Marks the response of a dry run as such.
 pub(crate) fn with_dry_run(mut response: Response, dry_run: bool) -> Response {
     if dry_run {
         response.headers_mut().insert("x-dry-run", HeaderValue::from_static("true"));
@@ -243,11 +244,11 @@ mod tests {
         let exported = Answer { yaml: text("a: 1\n"), warning: text("not all"), ..Answer::ok(Value::Null) };
         let again = Answer::replayed(&exported.to_bytes());
         assert_eq!((again.status, again.yaml, again.warning), (200, exported.yaml, exported.warning));
-        // One that was too long.
+        // One that was too long to be stored.
         let again = Answer::replayed(&kept.shortened().to_bytes());
         assert_eq!((again.status, again.etag.as_deref(), &again.body), (201, Some("\"1\""), &Value::Null));
         assert!(again.warning.is_some_and(|warning| warning.contains("too long")));
-        // By an earlier build.
+        // Stored by an earlier build.
         let again = Answer::replayed(br#"[204,null,null,"/a",false]"#);
         assert_eq!((again.status, again.location, again.yaml, again.is_replayed), (204, text("/a"), None, true));
         for damaged in [&b""[..], b"[]", b"[200]", b"{}"] {
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Status, some headers, and the body of an answer as it is sent.
+    /// Returns status, some headers, and the body as they are sent.
     async fn sent(answer: Answer, names: &[&str]) -> (u16, Vec<Option<String>>, String) {
         let response = answer.into_response(Some(7));
         let value = |name: &&str| response.headers().get(*name).map(|value| value.to_str().expect("a text").to_owned());
@@ -286,7 +287,7 @@ mod tests {
         let (status, headers, _) = sent(busy, &["content-type", "retry-after"]).await;
         assert_eq!((status, headers[0].as_deref()), (503, Some("application/problem+json")));
         assert!(headers[1].is_some());
-        // Two lines in a header would be two headers.
+        // A line break in a value would begin another header.
         let warned = Answer { warning: text("a \"b\"\r\nSet-Cookie: c"), ..Answer::ok(json!({})) };
         let (_, headers, _) = sent(warned, &["warning", "set-cookie"]).await;
         assert_eq!(headers, [text("199 - \"a \\\"b\\\"  Set-Cookie: c\""), None]);
@@ -297,7 +298,7 @@ mod tests {
         let is_forever =
             |problem: &Problem| Answer::of_problem(problem).into_response(None).extensions().get::<Forever>().is_some();
         assert!(is_forever(&Problem::new(ProblemKind::Forbidden, "BUILT_IN", "")));
-        // A right can be given.
+        // The right may be granted later.
         assert!(!is_forever(&Problem::forbidden("{edit, rules, *}")));
         assert!(!is_forever(&Problem::not_found("a")));
     }
@@ -313,7 +314,7 @@ mod tests {
         check("\"", "199 - \"\\\"\"");
         check("\\\"", "199 - \"\\\\\\\"\"");
         check("é", "199 - \"é\"");
-        // The length is that of the text, not of what escapes make of it.
+        // The limit applies to the text, not to its escaped form.
         let frame = "199 - \"\"".len();
         assert_eq!(header_text(&"x".repeat(CHARS_MAX)).len(), CHARS_MAX + frame);
         assert_eq!(header_text(&"x".repeat(CHARS_MAX + 1)).len(), CHARS_MAX + frame);

@@ -1,4 +1,4 @@
-//! Which Apdex threshold counts (`config-api` 3.6).
+//! The Apdex threshold in force (`config-api` 3.6).
 
 use std::sync::Arc;
 
@@ -33,11 +33,11 @@ fn effective<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>>
         }
         let operation = ask.parameter("operation")?;
         let judging = configured::judging(&ask.config, signal == "rum").await?;
-        // Whoever asks names an operation or a transaction.
+        // The given name may be that of an operation or of a transaction.
         let found = judging.threshold(service, operation, operation);
         let keys = if signal == "rum" { &RUM_TRANSACTIONS } else { &TRANSACTIONS };
         let family = if found.source == "keyTransaction" { keys } else { &APDEX_THRESHOLDS };
-        // The threshold is told also where its entity is not.
+        // The threshold is shown even if the caller may not see its entity.
         let id = match found.id {
             Some(id) => {
                 let entity = ask.config.find(family, id).await?;

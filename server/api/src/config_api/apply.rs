@@ -1,4 +1,4 @@
-//! `apply-to-all` of detection rules (`config-api` 3.1): a job that puts them to what is stored.
+//! `apply-to-all` of detection rules (`config-api` 3.1): starts a job that applies them to stored data.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::jobs::accepted;
 use crate::jobs::apply::{KIND, Params, RUM_KIND};
 use crate::state::AppState;
 
-/// Most rules and services that are named.
+/// Most rules and services in a request.
 const NAMED_MAX: usize = 1000;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -44,7 +44,7 @@ fn texts(body: &Map<String, Value>, key: &str) -> Result<Option<Vec<String>>> {
 }
 
 impl Ask {
-    /// The body; one that is empty says nothing.
+    /// The body; an empty one counts as an empty object.
     fn body_or_none(&self) -> Result<Map<String, Value>> {
         if self.body.is_empty() { Ok(Map::new()) } else { self.object() }
     }
@@ -70,13 +70,13 @@ impl Ask {
         Ok(accepted(&self.config.queue_job(job, &self.caller, self.dry_run).await?))
     }
 
-    /// The member that names whose telemetry is meant: rules of pages have applications, too.
+    /// The member that lists services or, for rules of pages, applications.
     fn named_by(&self, body: &Map<String, Value>) -> &'static str {
         let pages = self.place.family.name == RUM_DETECTION_RULES.name;
         if pages && body.contains_key("applications") { "applications" } else { "services" }
     }
 
-    /// A rule that the caller sees.
+    /// A rule that the caller may see.
     async fn rule(&self, id: &str, at: String) -> Result<Entity> {
         let found = self.config.get(&self.place, id, &self.caller).await;
         found.map_err(|p| match p.code {

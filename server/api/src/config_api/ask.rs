@@ -1,4 +1,4 @@
-//! A request, read: who asks, for which place, with which parameters and body.
+//! A parsed request: caller, place, parameters and body.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::identity::{Identities, Origin, caller};
 use crate::state::AppState;
 use crate::trees;
 
-/// Parameters of lists that make no sense where there are no pages, and those that say how a list looks.
+/// Parameters for paging and for the shape of lists, which exports do not have.
 pub(super) const NOT_OF_EXPORTS: [&str; 3] = ["limit", "cursor", "count"];
 pub(super) const NOT_OF_IMPORTS: [&str; 5] = ["limit", "cursor", "count", "sort", "fields"];
 
-/// A request, read.
+/// A parsed request.
 pub(crate) struct Ask {
     pub(crate) state: Arc<AppState>,
     pub(crate) config: Config,
@@ -30,12 +30,12 @@ pub(crate) struct Ask {
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) body: axum::body::Bytes,
     pub(crate) dry_run: bool,
-    /// Memory of the body as a tree.
+    /// Memory of the parsed body.
     _tree: Option<Arc<dyn DecodeRoom>>,
 }
 
 impl Ask {
-    /// Reads a request, and says whether its caller may come to this place.
+    /// Parses a request, and checks that its caller may access this place.
     pub(crate) async fn read(state: &Arc<AppState>, place: Place, request: Request, largest: usize) -> Result<Self> {
         if state.identities.is_none() && place.family.domain == quiver_types::Domain::Rbac {
             return Err(no_accounts());
@@ -70,12 +70,12 @@ impl Ask {
         Ok(Self { state, config, caller, place, method, path, headers, parameters, body, dry_run, _tree: tree })
     }
 
-    /// Accounts; there are none while access control is off.
+    /// The accounts. An error while access control is off, as there are none.
     pub(crate) fn identities(&self) -> Result<&Arc<Identities>> {
         self.state.identities.as_ref().ok_or_else(no_accounts)
     }
 
-    /// A parameter that may stand once.
+    /// A parameter that may occur only once.
     pub(crate) fn parameter(&self, name: &str) -> Result<Option<&str>> {
         let mut found = self.parameters.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str());
         let first = found.next();
@@ -116,7 +116,7 @@ impl Ask {
         media_type(&self.headers)
     }
 
-    /// The version that is to be brought back.
+    /// The version to restore.
     pub(super) fn version(&self) -> Result<i64> {
         let body = self.object()?;
         only_members(&body, &["version"])?;
@@ -153,7 +153,7 @@ fn no_accounts() -> Problem {
     Problem::new(ProblemKind::NotFound, "NOT_FOUND", "access control is off, so there are no accounts")
 }
 
-/// Why a body could not be read.
+/// Converts an error from reading the body.
 pub(crate) fn of_body(error: quiver_types::Error) -> Problem {
     let (kind, code) = match error.kind {
         quiver_types::ErrorKind::TooLarge => (ProblemKind::TooLarge, "BODY_TOO_LARGE"),
@@ -164,7 +164,7 @@ pub(crate) fn of_body(error: quiver_types::Error) -> Problem {
     Problem::new(kind, code, error.message)
 }
 
-/// Keys of an account are read and written by itself, too; of all others the table of rights has asked already.
+/// Accounts may read and write their own keys without a right. Everything else was checked by the table of rights.
 fn may_come(place: &Place, caller: &Caller, method: &Method) -> Result<()> {
     let Some(owner) = place.owner.rsplit_once('/') else { return Ok(()) };
     if caller.account() == Some(owner) {
@@ -228,12 +228,12 @@ mod tests {
         check("rbac/users/you", &me, Method::HEAD, Some(sees));
         check("rbac/users/you", &me, Method::POST, Some(writes));
         check("rbac/users/you", &me, Method::DELETE, Some(writes));
-        // An id is that of one kind of accounts only.
+        // An id belongs to one kind of accounts only.
         check("rbac/service-accounts/me", &me, Method::GET, Some(sees));
         let program = caller_with("serviceAccount:me", &[]);
         check("rbac/service-accounts/me", &program, Method::POST, None);
         check("rbac/users/me", &program, Method::POST, Some(writes));
-        // Rights of other domains, and of some services, do not help.
+        // Rights in other domains, or for single services, do not suffice.
         check("rbac/users/you", &caller_with("user:me", &["{admin, logs, *}"]), Method::GET, Some(sees));
         check("rbac/users/you", &caller_with("user:me", &["{view, rbac, cart}"]), Method::GET, Some(sees));
         let auditor = caller_with("user:me", &["{view, rbac, *}"]);

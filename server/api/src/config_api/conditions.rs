@@ -1,4 +1,4 @@
-//! What `If-Match` and `If-None-Match` ask for.
+//! Reads `If-Match` and `If-None-Match`.
 
 use http::header;
 use quiver_config::Condition;
@@ -6,7 +6,7 @@ use quiver_config::Condition;
 use super::ask::Ask;
 
 impl Ask {
-    /// What `If-Match` and `If-None-Match` ask for.
+    /// The condition of both headers.
     pub(super) fn condition(&self) -> Condition {
         let wanted = self.wanted();
         if !self.headers.contains_key(header::IF_NONE_MATCH) {
@@ -25,8 +25,8 @@ impl Ask {
         }
     }
 
-    /// What `If-Match` asks for, which may name several tags in several lines. Tags that are not ours, and weak ones, match
-    /// nothing.
+    /// The condition of `If-Match`, which may list several tags in several header lines. Foreign tags and weak ones
+    /// match nothing.
     fn wanted(&self) -> Condition {
         if !self.headers.contains_key(header::IF_MATCH) {
             return Condition::None;
@@ -38,24 +38,24 @@ impl Ask {
         Condition::Versions(self.tags(header::IF_MATCH).filter_map(version_of).collect())
     }
 
-    /// Whether `If-None-Match` names a tag.
+    /// Whether `If-None-Match` contains a tag.
     pub(super) fn knows(&self, etag: &str) -> bool {
         self.none_match().any(|tag| tag == "*" || tag == etag)
     }
 
-    /// The tags of `If-None-Match`; weak ones are compared alike, since a proxy may have made them of ours.
+    /// The tags of `If-None-Match`. Weak tags match too, since a proxy may have turned ours into them.
     pub(super) fn none_match(&self) -> impl Iterator<Item = &str> {
         self.tags(header::IF_NONE_MATCH).map(|tag| tag.strip_prefix("W/").unwrap_or(tag))
     }
 
-    /// The tags that a header names.
+    /// The tags that a header lists.
     pub(super) fn tags(&self, name: header::HeaderName) -> impl Iterator<Item = &str> {
         let values = self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
         values.flat_map(|tags| tags.split(',')).map(str::trim)
     }
 }
 
-/// The version that a tag of ours names.
+/// The version in one of our tags; `None` for others.
 fn version_of(tag: &str) -> Option<i64> {
     let digits = tag.strip_prefix('"')?.strip_suffix('"')?;
     digits.parse().ok().filter(|version: &i64| version.to_string() == digits)
@@ -73,7 +73,7 @@ mod tests {
             ("\"-1\"", Some(-1)),
             ("\"9223372036854775807\"", Some(i64::MAX)),
             ("\"9223372036854775808\"", None),
-            // Only the form that was given: others are tags of somebody else.
+            // Only the exact form that we issue is ours.
             ("\"05\"", None),
             ("\"+5\"", None),
             ("\"-0\"", None),

@@ -1,4 +1,4 @@
-//! Resources as CSV (RFC 4180): a line of names, then a line for each resource. `docs/configuration.md` has the names.
+//! Resources as CSV (RFC 4180): a header line, then a line per resource. `docs/configuration.md` lists the columns.
 
 use std::collections::HashSet;
 
@@ -7,16 +7,16 @@ use quiver_config::families::{RESOURCES, ResourceKind};
 use quiver_config::{Kind, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
-/// Most columns: the fields, and all attributes and labels that a resource may have.
+/// Most columns: all fields, attributes and labels that a resource may have.
 const COLUMNS_MAX: usize = 400;
-/// Most lines, one more than an import takes, so that it says so.
+/// Most lines: one more than an import accepts, so that the import reports the excess.
 const ROWS_MAX: usize = 10_001;
-/// Between the entries of a list in one cell.
+/// Separates the entries of a list within a cell.
 const BETWEEN: char = ';';
-/// The column that names the type by its key or id.
+/// The column with the key or id of the type.
 const TYPE: &str = "type";
 
-/// A text that was read.
+/// A parsed text.
 pub(super) struct Table {
     columns: Vec<String>,
     rows: Vec<Row>,
@@ -27,7 +27,7 @@ struct Row {
     cells: StringRecord,
 }
 
-/// Resources with the lines that they come from.
+/// Resources, and the line of each.
 pub(super) struct Lines {
     pub(super) items: Vec<Value>,
     lines: Vec<u64>,
@@ -37,7 +37,7 @@ fn malformed(line: u64, why: &str) -> Problem {
     Problem::new(ProblemKind::Malformed, "MALFORMED_CSV", format!("{why} (line {line})")).with("line", json!(line))
 }
 
-/// What is wrong with a column.
+/// The problem for an invalid column.
 fn bad_column(name: &str, code: &'static str, why: &str) -> Problem {
     let pointer = format!("/columns/{}", shown(name).replace('~', "~0").replace('/', "~1"));
     Problem::field(pointer, code, why).with("line", json!(1))
@@ -47,10 +47,10 @@ fn shown(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
-/// What a `Content-Type` says beside the media type.
+/// Checks the parameters of `Content-Type`.
 ///
 /// # Errors
-/// `UNSUPPORTED_MEDIA_TYPE`: another charset than UTF-8, or a table without names.
+/// `UNSUPPORTED_MEDIA_TYPE`: a charset other than UTF-8, or a table without a header line.
 pub(super) fn check_parameters(content_type: &str) -> Result<()> {
     for parameter in content_type.split(';').skip(1) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -69,10 +69,10 @@ pub(super) fn check_parameters(content_type: &str) -> Result<()> {
 }
 
 impl Table {
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// `MALFORMED_CSV` with the line; `VALIDATION_FAILED`: columns that are unknown or stand twice.
+    /// `MALFORMED_CSV` with the line; `VALIDATION_FAILED`: unknown or duplicate columns.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(bytes).map_err(|e| {
             let before = &bytes[..e.valid_up_to()];
@@ -112,14 +112,14 @@ impl Table {
         Ok(Self { columns, rows })
     }
 
-    /// The types that it names, by ids or keys.
+    /// The types that the table refers to, by id or key.
     pub(super) fn types(&self) -> HashSet<String> {
         let columns = self.columns.iter().enumerate().filter(|(_, name)| *name == TYPE || *name == "typeId");
         let at: Vec<usize> = columns.map(|(at, _)| at).collect();
         self.rows.iter().flat_map(|row| at.iter().map(|at| row.cells[*at].trim().to_owned())).collect()
     }
 
-    /// Gives what an import takes. An empty cell says nothing.
+    /// Converts the lines to items of an import. Empty cells are left out.
     pub(super) fn resources(self, kinds: &[ResourceKind]) -> Lines {
         let lines = self.rows.iter().map(|row| row.line).collect();
         let items = self.rows.iter().map(|row| resource(&self.columns, &row.cells, kinds)).collect();
@@ -160,7 +160,7 @@ fn resource(columns: &[String], cells: &StringRecord, kinds: &[ResourceKind]) ->
                 labels.insert(key.to_owned(), json!(cell));
             }
             None if matches!(name.as_str(), TYPE | "typeId") => {
-                // One that is not there is refused as such by the import.
+                // An unknown type is passed on, and refused by the import.
                 item.insert("typeId".to_owned(), json!(kind.map_or(named, |kind| kind.id.as_str())));
             }
             None => {
@@ -176,7 +176,7 @@ fn resource(columns: &[String], cells: &StringRecord, kinds: &[ResourceKind]) ->
     Value::Object(item)
 }
 
-/// A value of an attribute; what is none of its type stays a text, which the import refuses.
+/// Converts a cell to the type of its attribute. If it does not fit it stays a string, which the import refuses.
 fn attribute(cell: &str, of: &str) -> Value {
     let text = cell.trim();
     let read = match of {
@@ -205,7 +205,7 @@ fn value(cell: &str, kind: Option<Kind>) -> Value {
 }
 
 impl Lines {
-    /// Says of each error in which line it is.
+    /// Adds the line to each error.
     pub(super) fn named(&self, problem: Problem) -> Problem {
         let line_of = |field: &str| {
             let n = field.strip_prefix("/items/")?.split('/').next()?.parse::<usize>().ok()?;
@@ -305,7 +305,7 @@ mod tests {
     fn tables_at_their_borders() {
         let lines = |count: usize| format!("key\n{}", "a\n".repeat(count));
         let read = |text: &str| Table::read(text.as_bytes()).map(|table| table.rows.len());
-        // One line more than is taken is read, so that the import says so.
+        // One line more than an import accepts is read, so that the import reports it.
         assert_eq!(read(&lines(ROWS_MAX - 1)).ok(), Some(ROWS_MAX - 1));
         assert_eq!(read(&lines(ROWS_MAX + 5)).ok(), Some(ROWS_MAX));
         let columns = |count: usize| (0..count).map(|n| format!("labels.l{n}")).collect::<Vec<_>>().join(",");

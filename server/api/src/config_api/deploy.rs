@@ -1,4 +1,4 @@
-//! `/rulesapi/deploy` (`config-api` 2.3): rule files as they are, applied, compared and given back.
+//! `/rulesapi/deploy` (`config-api` 2.3): rule files applied unchanged, compared with what is stored, and exported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ use crate::alerting::stored_rules::{GroupKey, Stored, file_rule};
 use crate::languages::Languages;
 use crate::state::AppState;
 
-/// Longest owner mark.
+/// Longest owner mark, in characters.
 const SOURCE_CHARS_MAX: usize = 100;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -51,7 +51,7 @@ fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// A file of the body: its namespace where it names none itself, and its text.
+/// A file of the body: its text, and the namespace for documents that name none.
 struct Text {
     namespace: String,
     content: String,
@@ -98,7 +98,7 @@ fn texts(ask: &Ask) -> Result<Vec<Text>> {
     }
 }
 
-/// What is wrong with a text, each error with its place, group and rule.
+/// Reports what is wrong with a text, each error with its place, group and rule.
 pub(crate) fn refused(problems: &Problems, documents: &[Node]) -> Problem {
     if problems.iter().any(|p| p.code == Code::Malformed) {
         let why = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -125,7 +125,7 @@ pub(crate) fn refused(problems: &Problems, documents: &[Node]) -> Problem {
         .with("errors", json!(errors))
 }
 
-/// The names of group and rule that a pointer leads into.
+/// The names of the group and rule that a JSON pointer leads into.
 fn names_at(documents: &[Node], pointer: &str) -> (Option<String>, Option<String>) {
     let parts: Vec<&str> = pointer.split('/').skip(1).collect();
     let (document, rest) = match parts.first().and_then(|p| p.parse::<usize>().ok()) {
@@ -140,12 +140,12 @@ fn names_at(documents: &[Node], pointer: &str) -> (Option<String>, Option<String
     (group.and_then(|g| name(g, &["name"])), rule.and_then(|r| name(r, &["alert", "record"])))
 }
 
-/// The item of a list that a part of a pointer names.
+/// The item of a list that a segment of a pointer names.
 fn item_at<'n>(node: &'n Node, list: &str, at: Option<&&str>) -> Option<&'n Node> {
     items(node, list).get(at?.parse::<usize>().ok()?)
 }
 
-/// Groups as files have them, read for storing: settings and rules.
+/// Groups of files, converted for storing: settings and rules.
 type Wanted = BTreeMap<GroupKey, (Map<String, Value>, Vec<Map<String, Value>>)>;
 
 fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<Wanted> {
@@ -191,7 +191,7 @@ fn items<'n>(node: &'n Node, key: &str) -> &'n [Node] {
     }
 }
 
-/// Texts of a map of texts.
+/// Converts a map of strings.
 fn texts_of(node: &Node) -> Value {
     match &node.kind {
         Shape::Map(pairs) => {
@@ -203,7 +203,7 @@ fn texts_of(node: &Node) -> Value {
     }
 }
 
-/// Gives the namespaces that texts are about: those of documents that have no group left, too.
+/// The namespaces of all texts, including those of documents that have no group left.
 fn namespaces_of(texts: &[Text]) -> BTreeSet<String> {
     let mut out = BTreeSet::new();
     for given in texts {
@@ -215,7 +215,7 @@ fn namespaces_of(texts: &[Text]) -> BTreeSet<String> {
     out
 }
 
-/// Parameters of a group: lists of texts by name.
+/// The parameters of a group: lists of strings by name.
 fn params_of(node: &Node) -> Value {
     let Shape::Map(pairs) = &node.kind else { return Value::Null };
     let list = |value: &Node| match texts_of(value) {
@@ -241,7 +241,7 @@ fn settings_of(node: &Node) -> Map<String, Value> {
             }
             other => (other, texts_of(value)),
         };
-        // What an earlier spelling says stays.
+        // An earlier spelling takes precedence.
         out.entry(name).or_insert(value);
     }
     if out.get("concurrency") == Some(&json!(0)) {
@@ -250,20 +250,20 @@ fn settings_of(node: &Node) -> Map<String, Value> {
     out
 }
 
-/// A rule of a file as the configuration has it; its language is that of its group, unless it says its own.
+/// Converts a rule of a file into a stored one. Its language is its own, or else that of its group.
 fn rule_of(node: &Node, kind: &str) -> Map<String, Value> {
     let Shape::Map(pairs) = &node.kind else { return Map::new() };
     let mut out = Map::new();
     for (key, value) in pairs.iter().filter(|(_, value)| !value.is_null()) {
         match key.text.as_str() {
-            // What was read has warned of them.
+            // The parser has warned about these.
             "debug" | "update_entries_limit" => {}
             "enabled" => drop(out.insert("enabled".to_owned(), json!(value.truth()))),
             name => drop(out.insert(name.to_owned(), texts_of(value))),
         }
     }
     if let Some(language) = Language::parse(kind).filter(|l| *l != Language::Promql) {
-        // A rule that says its own has it.
+        // A rule's own language takes precedence.
         out.entry("language").or_insert_with(|| json!(language.as_str()));
     }
     out
@@ -325,7 +325,8 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     }
     let dry_run = ask.dry_run || action != "apply";
     let caller = Caller { manager, ..ask.caller.clone() };
-    // Where edits wait, those of other groups go on waiting; without a body all act that the caller sees.
+    // If edits wait for a deploy, only those in the named groups take effect; without a body all that the caller may
+    // see do.
     let covers = |family: &Family, entity: &Entity| {
         let field = if family.name == RULES.name { "group" } else { "name" };
         let key = (text(&entity.body, "namespace").to_owned(), text(&entity.body, field).to_owned());
@@ -340,13 +341,13 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     Ok(Answer::ok(outcome(ask.state.shown_revision(), dry_run, &done, &warnings, (is_rule, shown_change))))
 }
 
-/// Where a change comes from: its group, and its rule by its number among those that say something.
+/// Where a change comes from: its group, and the index of its rule among the non-empty ones.
 type Origin = (GroupKey, Option<usize>);
 
 /// The namespace of a text, and its documents.
 type Documents = (String, Vec<Node>);
 
-/// Finds a group: the pointer to it, and what stands there.
+/// Finds a group: the pointer to it, and its node.
 fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(String, &'n Node)> {
     for (namespace, documents) in all {
         for (i, document) in documents.iter().enumerate() {
@@ -364,12 +365,12 @@ fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(String, &'n Nod
     None
 }
 
-/// Puts errors of changes, which lie below `/<n>`, to where the texts have what is wrong.
+/// Moves errors of changes, whose fields begin with `/<n>`, to the place in the texts that is wrong.
 fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem {
     if problem.errors.is_empty() {
         return problem;
     }
-    // Once for all of them: a text may be long, and each of a hundred errors looks for its place.
+    // Parsed once for all errors: a text may be long, and there may be a hundred of them.
     let read = |given: &Text| Some((given.namespace.clone(), yaml::read(&given.content).ok()?));
     let all: Vec<Documents> = texts.iter().filter_map(read).collect();
     let shown = |error: &FieldError| {
@@ -398,8 +399,8 @@ fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem 
     problem.with("errors", json!(errors))
 }
 
-/// A file has only labels and annotations for what a stored rule may have as fields of its own: a rule that says the same
-/// as a stored one keeps that one's form.
+/// Fields of a stored rule may appear as labels and annotations in a file, which has only those. If a rule means the
+/// same as the stored one, the stored form is kept.
 fn keep_own_fields(stored: Option<&Stored>, rule: &mut Map<String, Value>) {
     if ["severity", "service", "runbook_url"].iter().any(|field| rule.contains_key(*field)) {
         return;
@@ -414,11 +415,11 @@ fn keep_own_fields(stored: Option<&Stored>, rule: &mut Map<String, Value>) {
     }
 }
 
-/// What became of one entity.
+/// The outcome for one entity.
 pub(super) struct Told<'d> {
     pub(super) op: &'static str,
     pub(super) entity: &'d Entity,
-    /// `path`, `from` and `to` of each field of an entity that was changed.
+    /// `path`, `from` and `to` of each changed field; empty unless the entity was updated.
     pub(super) diff: Value,
 }
 
@@ -443,10 +444,11 @@ impl<'d> Told<'d> {
     }
 }
 
-/// What counts of what was done, and how it is shown.
+/// Which outcomes are counted, and how a change is shown.
 pub(super) type Telling = (fn(&Told<'_>) -> bool, fn(&Told<'_>) -> Value);
 
-/// The answer of a deploy: `revision` is null for who must not know it, `counts` says what the summary counts, `shows` how a change is shown.
+/// The response of a deploy. `revision` is null if the caller must not know it; `counts` and `shows` are explained at
+/// [`Telling`].
 pub(super) fn outcome(
     revision: Option<u64>,
     dry_run: bool,
@@ -467,7 +469,7 @@ pub(super) fn outcome(
     })
 }
 
-/// Whether it is a rule, not a group.
+/// Whether it is about a rule and not a group.
 fn is_rule(told: &Told<'_>) -> bool {
     !text(&told.entity.body, "group").is_empty()
 }

@@ -1,4 +1,4 @@
-//! Detection rules beyond the contract: tests of patterns and rules (`config-api` 3.1).
+//! Operations of detection rules beyond the contract: tests of patterns and rules (`config-api` 3.1).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use super::operation::special_at;
 use super::telemetry::{self, IS_ERROR, name_of};
 use crate::state::AppState;
 
-/// Most texts or examples of a test.
+/// Most texts or examples per test.
 const SAMPLES_MAX: usize = 1000;
-/// Most spans that a test over what is stored shows.
+/// Most spans that a test over stored data shows.
 const EXAMPLES_MAX: u64 = 20;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -38,18 +38,18 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     router
 }
 
-/// Refuses texts that a rule looks at for too long, or gives what it says of all of them.
+/// Runs a test over all texts, or fails if evaluation takes too long.
 fn of_all<T>(place: &str, look: impl FnOnce() -> T) -> Result<T> {
     in_one_go(look).ok_or_else(|| Problem::field(place, "LIMIT_EXCEEDED", TOO_SLOW))
 }
 
-/// Errors of a compiled form, below a place of the body.
+/// Converts errors of a condition, below a field of the body.
 pub(super) fn invalid(place: &str, found: Vec<ConditionError>) -> Problem {
     let error = |e: ConditionError| FieldError::new(format!("{place}{}", e.pointer), e.code, e.message);
     Problem::invalid(found.into_iter().map(error).collect())
 }
 
-/// A row of one text, whatever is asked for.
+/// A row in which every field has this one text.
 struct Input<'a>(&'a str);
 
 impl Fields for Input<'_> {
@@ -95,13 +95,13 @@ fn test_pattern<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answe
     })
 }
 
-/// The field that names whose telemetry a family of rules is about.
+/// The field that names the service or application of a rule.
 pub(super) fn owner_of(family: &Family) -> &'static str {
     if family.name == RUM_DETECTION_RULES.name { "application" } else { "service" }
 }
 
 impl Ask {
-    /// The rule that a test is about: given, or one that is there.
+    /// The rule to test: given in the body, or a stored one.
     pub(super) async fn tested(&self, body: &Map<String, Value>) -> Result<Map<String, Value>> {
         match (body.get("rule"), body.get("ruleId")) {
             (Some(Value::Object(rule)), None) => {
@@ -169,7 +169,7 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// What of a rule decides about spans.
+/// The fields of a rule that decide which spans match.
 fn slim(rule: &Map<String, Value>) -> Map<String, Value> {
     const KEYS: [&str; 10] =
         ["id", "name", "priority", "action", "service", "application", "scope", "kind", "condition", "nameTemplate"];
@@ -184,7 +184,7 @@ fn count(into: &mut Vec<(String, u64)>, key: String) {
 }
 
 impl Ask {
-    /// Puts a rule to stored spans, as if it were the only one, and says which others are asked before it.
+    /// Tests a rule on stored spans as if it were the only one, and lists the rules that are evaluated before it.
     async fn test_stored(
         &self,
         body: &Map<String, Value>,
@@ -230,11 +230,11 @@ impl Ask {
         })))
     }
 
-    /// Enabled rules that the caller may see and that are asked before this one.
+    /// Enabled rules that the caller may see and that are evaluated before this one.
     async fn earlier_rules(&self, rule: &DetectionRule) -> Result<Vec<(DetectionRule, Value)>> {
         let mut all = self.config.all(self.place.family).await?;
         all.retain(|e| self.place.family.is_visible(&self.caller, e) && e.body.get("enabled") == Some(&json!(true)));
-        // Ids tell which is older; a rule that is not there yet is the youngest.
+        // Older rules come first, in the order of ids; an unsaved rule is the newest.
         let own = all.iter().position(|e| e.id == rule.id).unwrap_or(all.len());
         let owner = owner_of(self.place.family);
         let mut rules: Vec<(DetectionRule, Value)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Entities of any family, one by one: listed, shown, made, changed, deleted, brought back.
+//! Operations on single entities of any family: list, show, create, change, delete, restore.
 
 use http::{Method, header};
 use quiver_config::families::ROUTES;
@@ -11,7 +11,7 @@ use super::what::What;
 use super::{ids, policy, special, warned};
 
 impl Ask {
-    /// Does what is asked of a family.
+    /// Runs an operation of a family.
     pub(super) async fn run(&self, what: What, id: &str) -> Result<Answer> {
         self.no_unknown_parameters(what)?;
         if self.method.is_safe() {
@@ -40,7 +40,7 @@ impl Ask {
         }
     }
 
-    /// What changes something takes no parameter that it does not know: a misspelt `dryRun` must not act.
+    /// A change with an unknown parameter is refused: with a misspelt `dryRun` it would take effect.
     fn no_unknown_parameters(&self, what: What) -> Result<()> {
         match what {
             What::Collection if self.method.is_safe() => Ok(()),
@@ -55,7 +55,7 @@ impl Ask {
         }
     }
 
-    /// Makes a change, and lets it act before it is answered.
+    /// Makes a change, and lets it take effect before the response.
     pub(crate) async fn change(&self, op: Op, system: System) -> Result<Done> {
         let done = match self.config.change(&self.place, &self.caller, op, system, self.dry_run).await {
             Err(problem) if problem.more.contains_key("current") => return Err(self.with_present(problem).await),
@@ -68,7 +68,7 @@ impl Ask {
         Ok(done)
     }
 
-    /// Puts what is there into a conflict as a read shows it: with what follows from other entities.
+    /// Adds the present entity to a conflict, as a read shows it: including fields derived from other entities.
     async fn with_present(&self, problem: Problem) -> Problem {
         let id = problem.more["current"]["id"].as_str().unwrap_or_default().to_owned();
         let Ok(present) = self.config.get(&self.place, &id, &self.caller).await else { return problem };
@@ -78,7 +78,7 @@ impl Ask {
         }
     }
 
-    /// What changed acts from the next request on.
+    /// Lets changes take effect for the next request.
     pub(crate) async fn acts(&self) {
         if let Some(identities) = &self.state.identities
             && let Err(problem) = identities.refresh().await
@@ -94,7 +94,7 @@ impl Ask {
         let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
         let page = self.config.list(&self.place, &query, &self.caller).await?;
         let mut body = json!({"items": null, "nextCursor": page.next_cursor});
-        // Not within the macro, which would copy each of them.
+        // Not within the `json!` macro, which would copy each of them.
         body["items"] = page.items.into_iter().map(Value::Object).collect();
         if let Some(total) = page.total {
             body["total"] = json!(total);
@@ -124,7 +124,7 @@ impl Ask {
         if let Value::Object(body) = &mut answer.body {
             let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
             let path = self.path.trim_end_matches('/');
-            // A path that names the id may write it in capitals.
+            // The path may contain the id in upper case.
             let named = path.rsplit_once('/').filter(|(_, last)| last.eq_ignore_ascii_case(id));
             answer.location = Some(format!("{}/{id}", named.map_or(path, |(base, _)| base)));
             body.extend(shown.into_iter().map(|(key, secret)| (key.to_owned(), json!(secret))));
@@ -132,7 +132,7 @@ impl Ask {
         Ok(answer)
     }
 
-    /// The entity as it is after a change.
+    /// The response with the entity after a change.
     async fn present(&self, done: &Done, status: u16) -> Result<Answer> {
         let Some(after) = &done.after else { return Ok(Answer { status, ..Answer::ok(Value::Null) }) };
         let shown = self.config.shown(self.place.family, after).await?;

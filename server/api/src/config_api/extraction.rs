@@ -1,4 +1,5 @@
-//! Data-extraction rules beyond the contract: tests on records and figures of what they do (`config-api` 3.7).
+//! Operations of data-extraction rules beyond the contract: tests on records, and statistics of a rule (`config-api`
+//! 3.7).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,9 +29,9 @@ use crate::effects::Signal;
 use crate::metrics::phases::Language;
 use crate::state::AppState;
 
-/// Most records of a test.
+/// Most records per test.
 const SAMPLES_MAX: usize = 1000;
-/// How long a rule may take over all of them: each record may take half a second.
+/// How long a rule may take over all records of a test, although each record alone may take half a second.
 const TEST_MAX: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -40,10 +41,10 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(&at("/{id}/stats"), special_at(&EXTRACTION_RULES, MethodFilter::GET, stats))
 }
 
-/// A record of a test, as rules see it where records come in.
+/// A test record, as rules see records at ingestion.
 struct Sample {
     fields: Map<String, Value>,
-    /// Whether `attributes.x` is what is called `x`, too: of spans, not of logs.
+    /// Whether `attributes.x` can also be addressed as `x`: true for spans, not for logs.
     is_span: bool,
 }
 
@@ -54,7 +55,7 @@ impl Sample {
         record
     }
 
-    /// Takes fields; those of objects within a record have dots between.
+    /// Adds fields; those of nested objects are joined by dots.
     fn take(&mut self, above: &str, map: &Map<String, Value>) {
         for (key, value) in map {
             let name = format!("{above}{key}");
@@ -101,7 +102,7 @@ impl Record for Sample {
     }
 }
 
-/// A record of a test of a rule, and its service.
+/// Makes the test record of a rule, and its service.
 fn sample_of(signal: &str, sample: &Map<String, Value>, state: &AppState) -> (Box<dyn Record>, String) {
     if signal == "alerts" {
         let record = AlertRecord::of_sample(sample);
@@ -143,14 +144,14 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 let why = format!("the rule took more than {most} s over {ran} of {all} records: test it with fewer");
                 return Err(Problem::field("/samples", "LIMIT_EXCEEDED", why));
             }
-            // Others have their turn, and a client that left ends its test.
+            // Lets other tasks run, and lets a client that disconnected cancel its test.
             tokio::task::yield_now().await;
         }
         Ok(Answer::ok(json!({"results": results})))
     })
 }
 
-/// What a rule makes of a record, and how long that took.
+/// The result of a rule on a record, and how long it took.
 fn tried(rule: &ExtractionRule, signal: &str, sample: &Map<String, Value>, state: &AppState) -> (Value, Duration) {
     let (mut record, service) = sample_of(signal, sample, state);
     let began = Instant::now();
@@ -167,7 +168,7 @@ fn tried(rule: &ExtractionRule, signal: &str, sample: &Map<String, Value>, state
 }
 
 impl Ask {
-    /// Stored records that a test is about, each with all its fields.
+    /// Stored records for a test, each with all its fields.
     async fn stored(&self, rule: &Map<String, Value>, query: &Map<String, Value>) -> Result<Vec<Value>> {
         only_members(query, &["start", "end", "filter", "limit"])?;
         let (window, limit) = (self.window_of(query)?, telemetry::limit(query.get("limit"), 100)?);
@@ -265,7 +266,7 @@ fn domains(signal: Signal) -> &'static [Domain] {
     }
 }
 
-/// What a rule did on this node since the server began, or since the rule changed.
+/// Statistics of a rule on this node since the server started or the rule changed.
 fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
@@ -273,7 +274,7 @@ fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let text = |key: &str| entity.body.get(key).and_then(Value::as_str);
         let word = text("signal");
         let signal = Signal::ALL.into_iter().find(|signal| Some(signal.word()) == word).unwrap_or(Signal::Logs);
-        // They count records of all services of the rule: who may not see those has no figures.
+        // The counts cover all services of the rule: callers who may not see all of those get no figures.
         let services = text("service").and_then(Services::parse).unwrap_or_else(Services::all);
         let viewed = |domain: &Domain| Triple::new(Right::View, Some(*domain), services.clone());
         let sees = domains(signal).iter().all(|domain| ask.caller.rights.covers(&viewed(domain)));
@@ -291,7 +292,7 @@ fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 mod tests {
     use super::*;
 
-    /// A record of a test has the fields that it would have where records come in.
+    /// A test record has the same fields as at ingestion.
     #[test]
     fn samples_are_records() {
         let check = |sample: &dyn Record, name: &str, expected: Option<&str>| {

@@ -1,5 +1,5 @@
-//! The ids that a path names. One that is no text has the name of nothing, and is answered like any other such id. UUIDs
-//! are one whatever the case of their digits; they are kept and answered in lower case, as RFC 9562 writes them.
+//! The ids in a path. An id that is not valid UTF-8 is answered like any other unknown one. UUIDs are compared
+//! without case; they are stored and shown in lower case, as RFC 9562 writes them.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::response::Response;
@@ -8,7 +8,7 @@ use quiver_config::{Problem, Result};
 
 use super::answer::Answer;
 
-/// What the parts of a path are called, and what stands there, in their order.
+/// The path parameters in order: name and value.
 pub(crate) struct Ids(pub(crate) Vec<(String, String)>);
 
 impl<S: Send + Sync> FromRequestParts<S> for Ids {
@@ -22,13 +22,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Ids {
     }
 }
 
-/// Names of groups and their namespaces are texts, whatever they look like.
+/// Lower-cases UUIDs. Names of groups and namespaces are left alone, whatever they look like.
 fn in_one_case(part: String, id: String) -> (String, String) {
     let id = if matches!(part.as_str(), "namespace" | "name") { id } else { uuid_of(&id).unwrap_or(id) };
     (part, id)
 }
 
-/// Refuses parameters where there is none that could be known, but for `dryRun`, which all operations take.
+/// Refuses query parameters of an operation that has none except `dryRun`, which all operations have.
 ///
 /// # Errors
 /// `INVALID_PARAMETER`.
@@ -41,16 +41,16 @@ pub(crate) fn no_parameters(query: Option<&str>) -> Result<()> {
     }
 }
 
-/// Whether such a request is a dry run.
+/// Whether a query string asks for a dry run.
 pub(crate) fn is_dry_run(query: Option<&str>) -> bool {
     url::form_urlencoded::parse(query.unwrap_or_default().as_bytes())
         .any(|(key, value)| key == "dryRun" && value == "true")
 }
 
-/// A UUID as it is kept.
+/// The stored form of a UUID.
 ///
 /// # Errors
-/// `INVALID_VALUE`: it is none.
+/// `INVALID_VALUE`: it is not a UUID.
 pub(crate) fn uuid_of(id: &str) -> Result<String> {
     let hex = |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
     let parts: Vec<&str> = id.split('-').collect();
@@ -77,7 +77,7 @@ mod tests {
         let of = |part: &str, id: &str| in_one_case(part.to_owned(), id.to_owned()).1;
         assert_eq!(uuid_of(capitals).ok().as_deref(), Some(kept));
         assert_eq!((of("id", capitals).as_str(), of("entity", kept).as_str()), (kept, kept));
-        // The name of a group only looks like one.
+        // The name of a group may look like a UUID and is not one.
         assert_eq!((of("name", capitals).as_str(), of("id", "Cart").as_str()), (capitals, "Cart"));
         assert!(uuid_of("{0191d0a0-7c3e-7abc-8def-0123456789ab}").is_err());
     }
@@ -95,7 +95,7 @@ mod tests {
             (Some("dryRun=1"), false),
             (Some("dryRun=true"), true),
             (Some("dry%52un=%74rue"), true),
-            // Of two the careful one counts.
+            // If two values contradict each other it is a dry run.
             (Some("dryRun=false&dryRun=true"), true),
         ] {
             assert_eq!(is_dry_run(query), expected, "{query:?}");

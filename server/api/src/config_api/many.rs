@@ -11,10 +11,10 @@ use super::ids::uuid_of;
 use super::members::only_members;
 use super::{csv, old_matchers, yaml};
 
-/// What an export says of its form.
+/// The format that an export states.
 const FORMAT: &str = "quiver/1";
 
-/// The ids that a body names there; none: it does not say.
+/// The ids in a member of a body; `None` if it is missing.
 pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<Vec<String>>> {
     let items = match body.get(member) {
         None | Some(Value::Null) => return Ok(None),
@@ -26,18 +26,18 @@ pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<V
     ids.collect::<Result<_>>().map(Some)
 }
 
-/// The same where it has to say so.
+/// As [`ids_in`], but the member is required.
 pub(super) fn all_ids_in(body: &Map<String, Value>, member: &str) -> Result<Vec<String>> {
     ids_in(body, member)?.ok_or_else(|| Problem::field(format!("/{member}"), "REQUIRED", "is required"))
 }
 
-/// Takes the id out of the one object that a collection is sent.
+/// Removes and returns the id of a single object that is sent to a collection.
 pub(super) fn own_id(body: &mut Map<String, Value>) -> Result<String> {
     let id = body.remove("id").and_then(|id| id.as_str().map(id_of));
     id.ok_or_else(|| Problem::field("/id", "REQUIRED", "must name the entity"))
 }
 
-/// An id as it is kept; what is none names nothing.
+/// Normalizes an id to its stored form; a text that is no UUID stays as it is and matches nothing.
 fn id_of(text: &str) -> String {
     uuid_of(text).unwrap_or_else(|_| text.to_owned())
 }
@@ -47,18 +47,18 @@ pub(super) fn failed(failed: &[Failed]) -> Value {
     failed.iter().map(one).collect()
 }
 
-/// Whether a filter found nothing: then there is nothing to do, unlike where nothing is named.
+/// Whether a filter matched nothing: then there is nothing to do, which is no error, unlike a missing list of ids.
 fn found_none(body: &Map<String, Value>, ids: &[String]) -> bool {
     ids.is_empty() && filter_in(body).is_some()
 }
 
-/// The filter of a body; null says nothing, as everywhere.
+/// The filter of a body; null counts as missing, as everywhere.
 pub(super) fn filter_in(body: &Map<String, Value>) -> Option<&Value> {
     body.get("filter").filter(|filter| !filter.is_null())
 }
 
 impl Ask {
-    /// PUT and PATCH on the collection: one object that says its id, or many.
+    /// PUT and PATCH of the collection: one object with its id, or several.
     pub(super) async fn put_collection(&self) -> Result<Answer> {
         let mut body = self.object()?;
         let is_put = self.method == http::Method::PUT;
@@ -86,7 +86,7 @@ impl Ask {
         self.deleted(ids).await
     }
 
-    /// The ids that the parameter `ids` names: at least one, none of them empty.
+    /// The ids in the parameter `ids`: at least one, and none empty.
     pub(super) fn ids_asked(&self) -> Result<Vec<String>> {
         let ids: Vec<String> =
             self.parameter("ids")?.unwrap_or_default().split(',').map(|id| id_of(id.trim())).collect();
@@ -102,7 +102,7 @@ impl Ask {
         Ok(Answer::ok(json!({"deleted": done, "failed": failed(&not)})))
     }
 
-    /// The ids that a body names, or those that its filter finds.
+    /// The ids that a body lists, or those that match its filter.
     async fn named(&self, body: &Map<String, Value>) -> Result<Vec<String>> {
         match (ids_in(body, "ids")?, filter_in(body)) {
             (Some(ids), None) => Ok(ids),
@@ -156,7 +156,7 @@ impl Ask {
         Ok(Answer { yaml, ..Answer::ok(exported) })
     }
 
-    /// PUT on the order: exactly the ids that are there.
+    /// PUT of the order: must list exactly the ids that exist.
     pub(super) async fn order(&self) -> Result<Answer> {
         let body = self.object()?;
         only_members(&body, &["ids"])?;
@@ -166,7 +166,7 @@ impl Ask {
         Ok(Answer::ok(json!({"items": items})))
     }
 
-    /// What an export gave, in either form.
+    /// The body of an import, in JSON or YAML.
     fn import_body(&self) -> Result<Map<String, Value>> {
         match self.media_type().as_str() {
             "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => {
@@ -179,7 +179,7 @@ impl Ask {
         }
     }
 
-    /// Resources that a body of CSV holds.
+    /// Resources in a CSV body.
     async fn csv_body(&self) -> Result<csv::Lines> {
         if self.place.family.name != RESOURCES.name {
             let text = format!("CSV is taken by `{}/import` only; send JSON or YAML", RESOURCES.path);
@@ -192,7 +192,7 @@ impl Ask {
         Ok(table.resources(&kinds))
     }
 
-    /// The items of a body of JSON or YAML.
+    /// The items of a body in JSON or YAML.
     pub(super) fn items(&self) -> Result<Vec<Value>> {
         let mut body = self.import_body()?;
         if let Some(other) = body.keys().find(|key| !matches!(key.as_str(), "format" | "family" | "items")) {
@@ -212,7 +212,7 @@ impl Ask {
         }
     }
 
-    /// Resources are matched by type and key, which may follow from what they say.
+    /// Adds the keys of resources, which may be derived from other fields: resources are matched by type and key.
     async fn with_keys(&self, items: &mut [Value]) -> Result<()> {
         let type_of = |item: &Value| item.get("typeId").and_then(Value::as_str).map(str::to_owned);
         let kinds = self.config.resource_kinds(&items.iter().filter_map(type_of).collect()).await?;
@@ -269,7 +269,7 @@ mod tests {
             (json!({}), None),
             (json!({"ids": null}), None),
             (json!({"ids": []}), Some(vec![])),
-            // What is no UUID names nothing, and is told as it was sent.
+            // A text that is no UUID matches nothing, and is reported as it was sent.
             (json!({"ids": [uuid, "Not One"]}), Some(vec![uuid.to_lowercase(), "Not One".to_owned()])),
         ] {
             assert_eq!(ids_in(&map(&body), "ids").unwrap(), expected, "{body}");
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(all_ids_in(&Map::new(), "ids").unwrap_err().errors[0].code, "REQUIRED");
     }
 
-    /// A silence is found by the same ids as all else is.
+    /// Silences are found by the same ids as other entities.
     #[test]
     fn the_id_of_one_object_is_taken_out_of_it() {
         let (capitals, kept) = ("0191D0A0-7C3E-7ABC-8DEF-0123456789AB", "0191d0a0-7c3e-7abc-8def-0123456789ab");

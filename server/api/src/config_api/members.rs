@@ -1,4 +1,4 @@
-//! Members of a body.
+//! Checks and reads members of a body.
 
 use quiver_config::{Problem, Result};
 use serde_json::{Map, Value};
@@ -11,7 +11,7 @@ pub(crate) fn only_members(body: &Map<String, Value>, known: &[&str]) -> Result<
     }
 }
 
-/// A list of a body.
+/// Reads a list of a body; an error if it has more than `max` items.
 pub(super) fn list<'a>(body: &'a Map<String, Value>, key: &str, max: usize) -> Result<&'a [Value]> {
     match body.get(key) {
         None | Some(Value::Null) => Err(Problem::field(format!("/{key}"), "REQUIRED", "is required")),

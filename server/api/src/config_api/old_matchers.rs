@@ -1,5 +1,5 @@
-//! Matchers as older Alertmanagers write them, in imports: `match: {a: b}` becomes `a="b"`, `match_re: {a: b}` becomes
-//! `a=~"^(?:b)$"`, as in deploys.
+//! Matchers in the syntax of older Alertmanagers, accepted in imports: `match: {a: b}` becomes `a="b"`, `match_re:
+//! {a: b}` becomes `a=~"^(?:b)$"`, as in deploys.
 
 use quiver_alerting::matchers::{matcher, show};
 use quiver_config::families::{INHIBIT_RULES, ROUTES};
@@ -7,7 +7,7 @@ use quiver_config::{Family, FieldError, Problem, Result};
 use quiver_types::MatchOp;
 use serde_json::{Map, Value};
 
-/// Fields of a family that stand for matchers: the name, the operator, and where they go.
+/// An old field: its name, the operator of its matchers, and the field that they move to.
 type Old = (&'static str, MatchOp, &'static str);
 
 const OF_ROUTES: [Old; 2] = [("match", MatchOp::Equal, "matchers"), ("match_re", MatchOp::Regex, "matchers")];
@@ -18,10 +18,10 @@ const OF_INHIBIT_RULES: [Old; 4] = [
     ("target_match_re", MatchOp::Regex, "target_matchers"),
 ];
 
-/// Rewrites them in all items of an import.
+/// Rewrites the old fields in all items of an import.
 ///
 /// # Errors
-/// A value that is no text, or a pattern that does not compile.
+/// A value that is not a string, or a pattern that does not compile.
 pub(super) fn rewrite(items: &mut [Value], family: &Family) -> Result<()> {
     let fields: &[Old] = match family.name {
         name if name == ROUTES.name => &OF_ROUTES,
@@ -67,7 +67,7 @@ fn rewrite_one(
     if there.is_null() {
         *there = Value::Array(Vec::new());
     }
-    // What is no list is told of where all fields are checked.
+    // A value that is not a list is reported by the validation of fields.
     if let Value::Array(all) = there {
         all.extend(texts);
     }

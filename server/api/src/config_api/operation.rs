@@ -1,4 +1,4 @@
-//! Operations that families have beyond the contract, as routes.
+//! Routes of operations that families have beyond the contract.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use super::ids::Ids;
 use super::refusals::{self, Write, to_its_end, told};
 use crate::state::AppState;
 
-/// Largest body, and that of an import.
+/// Largest body in bytes, and the larger limit of imports.
 pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 pub(super) const IMPORT_BYTES_MAX: usize = 16 << 20;
 
-/// Something that a family does beyond the contract: it gets the ids of the path, in order.
+/// An operation beyond the contract. It gets the ids of the path, in order.
 pub(crate) type Run = for<'a> fn(&'a Ask, &'a [String]) -> BoxFuture<'a, Result<Answer>>;
 
-/// A route of a special operation: by these methods.
+/// The route of a special operation with these methods.
 pub(super) fn special_at(family: &'static Family, methods: MethodFilter, run: Run) -> Routes {
     special_of(family, methods, BODY_BYTES_MAX, run)
 }
 
-/// The same with a body of so many bytes.
+/// As [`special_at`], with this limit on the body in bytes.
 pub(crate) fn special_of(family: &'static Family, methods: MethodFilter, largest: usize, run: Run) -> Routes {
     let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
         serve_special(state, family, ids, run, largest, request)
@@ -57,7 +57,7 @@ async fn serve_special(
     with_dry_run(answer.into_response(state.shown_revision()), dry_run)
 }
 
-/// A method that a route does not know; the router adds those that it does.
+/// The response for a method that a route does not have; the router adds the `Allow` header.
 pub(super) async fn not_allowed() -> Response {
     let text = "this method is not used here";
     Answer::of_problem(&Problem::new(ProblemKind::Malformed, "METHOD_NOT_ALLOWED", text)).into_response(None)

@@ -1,4 +1,5 @@
-//! The policy beyond the contract (`config-api` 2.6): globals, the tree of routes, and whole configurations.
+//! Operations of the policy beyond the contract (`config-api` 2.6): globals, the tree of routes, and whole
+//! configurations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,12 +49,12 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(&own("deploy"), special_of(&ROUTES, get.or(post), IMPORT_BYTES_MAX, deploy))
 }
 
-/// The number of the live policy among the revisions.
+/// The revision number of the live policy.
 pub(super) fn live(ask: &Ask) -> u64 {
     ask.state.alertd.revisions.all().first().map_or(0, |newest| newest.number)
 }
 
-/// Globals as they are shown: those of the configuration beside what the service keeps.
+/// Globals as they are shown: the configured ones next to fields of the service.
 fn shown_global(entity: &Entity) -> Value {
     let mut map = entity.shown();
     if let Some(Value::Object(options)) = map.remove(OPTIONS) {
@@ -85,7 +86,7 @@ fn global<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let op = if ask.method == Method::PATCH {
             Op::Patch { id, patch: body, condition }
         } else {
-            // What only a deployed configuration says stays.
+            // Fields that only a deployed configuration sets are kept.
             body.entry("template_files").or_insert_with(|| present.body["template_files"].clone());
             Op::Replace { id, body, condition }
         };
@@ -95,7 +96,7 @@ fn global<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// Options that a route takes from above where it has none of its own.
+/// Options that a route inherits from its parent.
 const INHERITED: [&str; 5] = ["receiver", "group_by", "group_wait", "group_interval", "repeat_interval"];
 
 fn branch(
@@ -216,7 +217,7 @@ fn move_route<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answe
     })
 }
 
-/// Deletes a route: with those below it, or (`children=lift`) they take its place.
+/// Deletes a route together with its children, or (`children=lift`) replaces it by them.
 pub(super) async fn delete_route(ask: &Ask, id: &str) -> Result<Answer> {
     ask.only_parameters(&["children"])?;
     match ask.parameter("children")? {
@@ -292,7 +293,7 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
     let dry_run = ask.dry_run || tries;
     let how: Telling = (|_| true, shown_change);
     let is_saved = given.trim().is_empty();
-    // An empty body lets run what is saved.
+    // An empty body deploys what is saved.
     let saved = if is_saved { composed(&parts(&ask.config, Which::Saved).await?) } else { String::new() };
     let given = if is_saved { saved.as_str() } else { given };
     let read = Read::load(given).map_err(|problems| refused(&problems, &[]))?;
@@ -320,7 +321,7 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
     Ok(Answer::ok(outcome(Some(live(ask)), dry_run, &done, &warnings, how)))
 }
 
-/// Gives the place in a configuration where each change stands: that of the list where nothing of it stands there.
+/// The place of each change in a configuration; for a deletion, the place of its list.
 fn places(ops: &[(Place, Op)], value: &Value, route: &RouteConfig) -> Vec<String> {
     let mut routes = Vec::new();
     route_places(route, "/route".to_owned(), &mut routes);
@@ -345,7 +346,7 @@ fn places(ops: &[(Place, Op)], value: &Value, route: &RouteConfig) -> Vec<String
     ops.iter().map(place).map(Option::unwrap_or_default).collect()
 }
 
-/// Places of a route and those below it, in the order in which they are made.
+/// Collects the places of a route and its descendants, in the order in which changes are made.
 fn route_places(route: &RouteConfig, at: String, out: &mut Vec<String>) {
     let below: Vec<String> = (0..route.routes.len()).map(|n| format!("{at}/routes/{n}")).collect();
     out.push(at);
@@ -361,7 +362,7 @@ pub(super) fn shown_change(told: &Told<'_>) -> Value {
 /// Changes with their places.
 type PlacedOps = Vec<(Place, Op)>;
 
-/// What is there of a family, and what becomes of it.
+/// The present entities of a family, and the changes of them.
 pub(super) struct Row<'p> {
     family: &'static Family,
     left: Vec<&'p Part>,
@@ -373,13 +374,13 @@ impl<'p> Row<'p> {
         Self { family, left: present.iter().filter(|p| p.family == family.name).collect(), ops: Vec::new() }
     }
 
-    /// Puts a body in the place of the one that `same` finds, else makes a new one.
+    /// Replaces the present entity that `same` finds, or else creates a new one.
     pub(super) fn put(&mut self, mut body: Map<String, Value>, same: impl Fn(&Part) -> bool) {
         let place = Place::of(self.family);
         let op = match self.left.iter().position(|p| same(p)) {
             Some(at) => {
                 let known = self.left.remove(at);
-                // What a configuration cannot say stays.
+                // A configuration has no descriptions, so the present one is kept.
                 body.extend(known.body.get("description").map(|d| ("description".to_owned(), d.clone())));
                 Op::Replace { id: known.id.clone(), body, condition: Condition::None }
             }
@@ -388,7 +389,7 @@ impl<'p> Row<'p> {
         self.ops.push((place, op));
     }
 
-    /// What a configuration lacks goes.
+    /// Deletes the entities that were not matched. Returns the other changes and the deletions.
     pub(super) fn gone(self) -> (PlacedOps, PlacedOps) {
         let family = self.family;
         let gone =
@@ -405,7 +406,7 @@ fn matchers(found: &Matchers) -> Value {
     found.iter().map(|matcher| json!(show(matcher))).collect()
 }
 
-/// Gives the changes that make the policy what a configuration says; `value`: the same as JSON.
+/// The changes that turn the policy into a given configuration; `value` is the same as JSON.
 pub(super) fn plan(
     read: &Read,
     value: &Value,
@@ -429,7 +430,7 @@ pub(super) fn plan(
         let receiver = object(Some(&receiver));
         let name = text(&receiver, "name").to_owned();
         if name == EMPTY_RECEIVER {
-            // It is built in, and tells nobody.
+            // It is built in, and notifies nobody.
             if receiver.len() > 1 {
                 let why = "the receiver `empty` is built in and tells nobody";
                 return Err(Problem::field("/receivers", "MANAGED_ENTITY", why));
@@ -446,7 +447,7 @@ pub(super) fn plan(
     }
     let mut inhibit = Row::new(&INHIBIT_RULES, present);
     for rule in &read.inhibit_rules {
-        // One that is the same stays, whatever its place.
+        // An equal rule is kept, whatever its position.
         let body = inhibiting(rule);
         let same = body.clone();
         inhibit.put(body, |p| same.iter().all(|(key, value)| p.body.get(key) == Some(value)));
@@ -463,7 +464,7 @@ pub(super) fn plan(
     Ok(ops)
 }
 
-/// A patch that takes away the globals that a configuration lacks.
+/// A patch that also removes the globals missing in the configuration.
 fn replaced(mut patch: Map<String, Value>, present: &[Part]) -> Map<String, Value> {
     let known = present.iter().find(|p| p.family == POLICY_GLOBAL.name).and_then(|p| p.body.get(OPTIONS));
     if let (Some(Value::Object(known)), Some(Value::Object(own))) = (known, patch.get_mut(OPTIONS)) {
@@ -495,7 +496,7 @@ fn route_body(route: &RouteConfig, parent: Option<&str>, position: usize) -> Map
     object(Some(&body))
 }
 
-/// Makes the routes below one what they are to be, each in the place of the one that stands there.
+/// Turns a route and its descendants into the wanted ones; each replaces the present route at the same position.
 fn route_ops(
     route: &RouteConfig,
     (id, parent, position, known): (String, Option<&str>, usize, bool),

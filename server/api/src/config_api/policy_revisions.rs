@@ -1,4 +1,5 @@
-//! Revisions of the stored policy (`config-api` 2.6): each policy that was accepted, and back to one of them.
+//! Revisions of the stored policy (`config-api` 2.6): every policy that was accepted, and the rollback to one of
+//! them.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use super::policy::{Row, live, plan, shown_change};
 use crate::alerting::stored_policy::{REVISION_SEAL, Which, parts};
 use crate::state::AppState;
 
-/// Largest body of a rollback, which has none.
+/// Largest body of a rollback request, which should be empty.
 const BODY_MAX: usize = 4096;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -62,7 +63,7 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// Makes the policy what it was: configuration and templates, secrets included.
+/// Restores a former policy: configuration and templates, including secrets.
 fn rollback<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;

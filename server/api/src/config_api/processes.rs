@@ -1,4 +1,5 @@
-//! Business processes through what is stored (`config-api` 3.4): figures of steps, instances, and a try before it is saved.
+//! Figures of business processes over stored telemetry (`config-api` 3.4): steps, instances, and a test of a process
+//! before it is saved.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use super::window::Window;
 use crate::effects::configured::Transactions;
 use crate::state::AppState;
 
-/// What becomes of instances.
+/// States of instances.
 const STATES: [&str; 4] = ["running", "completed", "failed", "abandoned"];
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -32,7 +33,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(&at("{id}/instances"), special_at(&PROCESSES, MethodFilter::GET, instances))
 }
 
-/// The domains that the steps of a process are seen in.
+/// The domains of the telemetry that the steps of a process select.
 fn domains(process: &Process) -> Vec<Domain> {
     let of = |kind: StepKind| match kind {
         StepKind::Log | StepKind::Event => Domain::Logs,
@@ -47,7 +48,7 @@ fn domains(process: &Process) -> Vec<Domain> {
     domains
 }
 
-/// A process over the instances that begin in a window.
+/// A process, and the window in which its instances begin.
 struct Over<'a> {
     ask: &'a Ask,
     process: Process,
@@ -55,7 +56,7 @@ struct Over<'a> {
 }
 
 impl Over<'_> {
-    /// A statement about it; steps are looked for as long as instances may go on.
+    /// The SQL statement of the process. It reads telemetry beyond the window, as long as instances may go on.
     fn statement(&self, about: About) -> String {
         let longest = self.process.timeout_ms.saturating_mul(1_000_000);
         let longest = longest.saturating_mul(self.process.steps.len() as i64);
@@ -63,7 +64,7 @@ impl Over<'_> {
         Statement::of(about, &self.process, self.ask.now_ns(), Some(seen)).text
     }
 
-    /// Rows of it with the start of their instance in the window.
+    /// The FROM clause over those rows whose instance begins in the window.
     fn from(&self, about: About) -> String {
         format!("FROM ({}) AS runs WHERE {}", self.statement(about), self.begins())
     }
@@ -162,7 +163,7 @@ fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         ask.only_parameters(&["start", "end"])?;
         let entity = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
         let (process, window) = (ask.process(&entity).await?, ask.window()?);
-        // Without the right to see what the steps are seen in there are no figures.
+        // Without the right to see the telemetry of all steps there are no figures.
         if process.steps.is_empty() || !domains(&process).into_iter().all(|domain| ask.sees(domain)) {
             let step = |step: &quiver_types::configured::ProcessStep| {
                 json!({"stepId": step.id, "name": step.name, "entered": null, "converted": null, "rate": null,
@@ -199,7 +200,7 @@ fn instances<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer
     })
 }
 
-/// Follows a process that may not be saved.
+/// Runs a process that need not be saved.
 fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;

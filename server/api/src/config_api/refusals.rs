@@ -1,6 +1,5 @@
-//! How requests are answered, and what is kept of those that are refused: a write that fails before its change begins (a body
-//! that cannot be read, a parameter that nobody knows) leaves a row in the audit log like one that fails within it
-//! (`config-api` 1.4).
+//! Runs requests to their response. Refused writes are noted: a write that fails before its change begins (invalid
+//! body, unknown parameter) leaves a row in the audit log, like one that fails within the change (`config-api` 1.4).
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method};
@@ -14,12 +13,12 @@ use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
 use crate::state::AppState;
 
-/// By what a request names itself.
+/// The header with a request's idempotency key.
 const NAME: &str = "idempotency-key";
-/// How the audit log calls what a deployment does.
+/// The audit log's name for the action of a deployment.
 const DEPLOY: &str = "DEPLOY";
 
-/// A write, as far as it is known before it is read.
+/// A write, as far as it is known before its body is read.
 pub(super) struct Write {
     family: &'static Family,
     caller: Caller,
@@ -28,7 +27,7 @@ pub(super) struct Write {
 }
 
 impl Write {
-    /// What a request is to write; none: nothing, be it a read or a dry run.
+    /// The write that a request would be; `None` for a read or a dry run.
     pub(super) fn of(
         state: &AppState,
         family: &'static Family,
@@ -38,7 +37,7 @@ impl Write {
         query: Option<&str>,
     ) -> Option<Self> {
         let mut parameters = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
-        // The actions are those of deployments.
+        // Deployments have an `action` parameter; some of its values change nothing.
         let only_looks = |key: &str, value: &str| match key {
             "dryRun" => value == "true",
             "action" => action == DEPLOY && matches!(value, "validate" | "diff" | "export"),
@@ -52,7 +51,7 @@ impl Write {
     }
 }
 
-/// As the audit log calls it.
+/// The audit log's name for the action.
 pub(super) fn action(what: What, method: &Method) -> &'static str {
     match (what, method) {
         (What::Restore, _) => "RESTORE",
@@ -62,8 +61,8 @@ pub(super) fn action(what: What, method: &Method) -> &'static str {
     }
 }
 
-/// The same of a special operation, by what its path ends with; none: it only reads, though it is asked by POST, or what it
-/// does is no change of an entity (jobs, messages of a test).
+/// The same for a special operation, by the end of its path. `None` if it only reads although it is a POST, or
+/// changes no entity (jobs, test messages).
 pub(super) fn special(family: &Family, method: &Method, path: &str) -> Option<&'static str> {
     match *method {
         Method::DELETE => return Some("DELETE"),
@@ -85,7 +84,7 @@ pub(super) fn special(family: &Family, method: &Method, path: &str) -> Option<&'
     }
 }
 
-/// Answers a request that was refused, and notes that of a write, unless it is noted already.
+/// Makes the response to a refused request; a write is noted in the audit log, unless it was noted already.
 pub(super) async fn told(config: &Config, write: Option<&Write>, mut problem: Problem) -> Answer {
     if let Some(write) = write.filter(|_| !problem.noted) {
         let id = write.id.as_deref();
@@ -94,8 +93,8 @@ pub(super) async fn told(config: &Config, write: Option<&Write>, mut problem: Pr
     Answer::of_problem(&problem)
 }
 
-/// Runs what answers a request; of one that is `named` in a task of its own: a client that leaves meanwhile asks once more for
-/// the answer, so there has to be one.
+/// Runs a request. If it has an idempotency key (`named`) it runs in a task of its own: a client that disconnects
+/// will ask again for the response, so there must be one.
 pub(super) async fn to_its_end(named: bool, work: impl Future<Output = Answer> + Send + 'static) -> Answer {
     if !named {
         return work.await;
@@ -109,13 +108,13 @@ fn takes_name(method: &Method, headers: &HeaderMap, dry_run: bool) -> bool {
 }
 
 impl Ask {
-    /// Whether it names itself, and so takes its name until it is answered: a write, and what begins a job, sends a message
-    /// or only computes.
+    /// Whether the request takes an idempotency key: writes do, and requests that start a job, send a message or only
+    /// compute.
     pub(super) fn is_named(&self) -> bool {
         takes_name(&self.method, &self.headers, self.dry_run)
     }
 
-    /// Answers; a POST that names itself is answered once.
+    /// Runs a request; a POST with an idempotency key runs only once.
     pub(super) async fn answered(&self, write: Option<&Write>, run: BoxFuture<'_, Result<Answer>>) -> Answer {
         let mut names = self.headers.get_all(NAME).iter();
         let Some(name) = names.next().filter(|_| self.method == Method::POST) else {
@@ -183,7 +182,7 @@ mod tests {
         }
     }
 
-    /// A name that is taken is to be answered: whatever takes one goes on without its client.
+    /// A key that was taken must get a response, so such requests go on without their client.
     #[test]
     fn what_takes_a_name() {
         let named: HeaderMap = [(HeaderName::from_static(NAME), HeaderValue::from_static("x"))].into_iter().collect();

@@ -1,4 +1,4 @@
-//! How one resource does: its traffic as spans tell of it, its alerts, its relationships.
+//! A summary of one resource: its traffic according to spans, its alerts, its relationships.
 
 use arrow::array::Array;
 use futures::future::BoxFuture;
@@ -15,7 +15,7 @@ use crate::discovery::{identity_of, number};
 use crate::metrics::phases::Language;
 use crate::partial::query_context;
 
-/// The time that is looked at where nothing is said.
+/// The default length of the time range: an hour.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
 fn failed(error: Error) -> Problem {
@@ -26,13 +26,13 @@ fn failed(error: Error) -> Problem {
     }
 }
 
-/// How long a time is; not nothing, since what happened in it is divided by it.
+/// The length of a range in seconds. Never zero, since it is a divisor.
 fn seconds((start, end): (i64, i64)) -> f64 {
-    // The whole of what nanoseconds can say is more than they can say.
+    // The difference of two 64-bit times may not fit 64 bits.
     ((i128::from(end) - i128::from(start)) as f64 / 1e9).max(1e-9)
 }
 
-/// Requests of a resource within a time.
+/// Requests of a resource within a time range.
 #[derive(Debug, Default)]
 struct Traffic {
     count: i64,
@@ -57,7 +57,8 @@ impl Ask {
         Ok((start, end))
     }
 
-    /// Adds up the spans that tell of a resource: those that served requests, or, of what is only called, the calls.
+    /// Aggregates the spans of a resource: those of requests that it served, or of calls to it if it sends no spans
+    /// itself.
     async fn traffic(&self, of: &Entity, resource: &Entity, (start, end): (i64, i64)) -> Result<Traffic> {
         let Some((columns, is_sender)) = identity_of(of, resource) else { return Ok(Traffic::default()) };
         let kinds = if is_sender { "'SERVER', 'CONSUMER'" } else { "'CLIENT', 'PRODUCER'" };
@@ -100,7 +101,7 @@ impl Ask {
         Ok(traffic)
     }
 
-    /// Alerts of a service that fire; none that the caller may not see, and no figure for who sees no alerts.
+    /// The number of firing alerts of a service that the caller may see; `None` if the caller may see no alerts.
     fn open_alerts(&self, service: &str) -> Option<usize> {
         if !self.sees(Domain::Alerts) {
             return None;

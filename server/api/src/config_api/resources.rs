@@ -1,4 +1,5 @@
-//! Managed resources beyond the contract: summaries, neighbours, dependencies, merging (`config-api` 4).
+//! Operations of managed resources beyond the contract: summaries, neighbours, dependencies, merging (`config-api`
+//! 4).
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::members::only_members;
 use super::operation::special_at;
 use crate::state::AppState;
 
-/// Most resources of neighbours and of graphs, and when nothing is said.
+/// Maximum and default number of resources in neighbourhoods and graphs.
 const NEIGHBOURS: (u64, u64) = (2000, 200);
 const GRAPH: (u64, u64) = (5000, 500);
 /// Most roots of a graph.
@@ -46,7 +47,7 @@ struct Classification {
 }
 
 impl Classification {
-    /// The class of a resource's type, its subclass's where the type names only that.
+    /// The class of a resource's type; if the type names only a subclass, the class of that.
     fn class_of(&self, resource: &Entity) -> Option<&Entity> {
         let of = self.types.iter().find(|t| t.id == resource.text("typeId"))?;
         let subclass = self.subclasses.iter().find(|s| s.id == of.text("ciSubclassId"));
@@ -69,7 +70,7 @@ impl Ask {
         self.state.effects.graph(&self.config).await
     }
 
-    /// Ids of what a list of ids or keys names.
+    /// The ids for a list of ids or keys.
     async fn ids_of(&self, family: &'static Family, name: &str, given: &[String]) -> Result<Option<HashSet<String>>> {
         if given.is_empty() {
             return Ok(None);
@@ -86,7 +87,7 @@ impl Ask {
     }
 }
 
-/// What is asked of a graph, as texts.
+/// Parameters of a graph, as strings.
 #[derive(Debug, Default)]
 struct Asked {
     direction: String,
@@ -133,7 +134,7 @@ impl Asked {
     }
 }
 
-/// Members of a body as parameters are: numbers and truth values as texts, lists by comma.
+/// Converts a member of a body to the form of a parameter: numbers and booleans as strings, lists joined by commas.
 fn member(body: &Map<String, Value>, key: &str) -> Result<Option<String>> {
     let wrong = || Problem::field(format!("/{key}"), "INVALID_TYPE", "must be a text, a number or a list of texts");
     match body.get(key) {
@@ -290,7 +291,7 @@ fn summary<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// Relationships of others move to one resource; what would stand twice or lead to itself goes.
+/// Moves the relationships of other resources to one resource; duplicates and self-references are removed.
 fn merge<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
@@ -344,7 +345,7 @@ mod tests {
         assert!(found.classes.is_empty() && found.relationship_types.is_empty());
     }
 
-    /// Bodies ask for the same as parameters do.
+    /// Members of bodies mean the same as parameters.
     #[test]
     fn members_of_bodies_are_read_as_parameters() {
         for (value, expected) in [

@@ -1,4 +1,5 @@
-//! Stored rules as files (`config-api` 2.3): in the form of Prometheus, of vmalert, or our own, which loses nothing.
+//! Exports stored rules as files (`config-api` 2.3) in the format of Prometheus, of vmalert, or our own, which loses
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +14,18 @@ use super::ask::Ask;
 use super::rule_groups::seen;
 use crate::alerting::stored_rules::{GroupKey, Stored, file_group, file_rule, is_default, own_rule};
 
-/// A form of files.
+/// A format of rule files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
-    /// What Prometheus reads.
+    /// Only what Prometheus reads.
     Prometheus,
-    /// With what vmalert reads besides.
+    /// Also what only vmalert reads.
     Vmalert,
-    /// With all that a stored rule can say.
+    /// Everything that a stored rule may contain.
     Quiver,
 }
 
-/// Fields of a group that only vmalert reads.
+/// Group fields that only vmalert reads.
 const OF_VMALERT: [&str; 7] =
     ["eval_offset", "concurrency", "params", "headers", "notifier_headers", "debug", "eval_alignment"];
 
@@ -38,7 +39,7 @@ impl Format {
         }
     }
 
-    /// Says whether a group is whole in it.
+    /// Whether the format can express a group without loss.
     fn holds(self, stored: &Stored) -> bool {
         let none = Map::new();
         let settings = stored.settings.as_ref().map_or(&none, |e| &e.body);
@@ -66,7 +67,8 @@ impl Format {
         }
     }
 
-    /// Gives the groups of a file that a stored group makes; adds to how many rules are left out.
+    /// Makes the groups of a file from a stored group; adds the number of rules that the format cannot express to
+    /// `left_out`.
     fn groups(self, name: &str, stored: &Stored, left_out: &mut usize) -> Result<Vec<Value>> {
         let none = Map::new();
         let settings = stored.settings.as_ref().map_or(&none, |e| &e.body);
@@ -81,7 +83,7 @@ impl Format {
             }
             return Ok(vec![group]);
         }
-        // A file has one language per group: rules of others make groups of their own behind it.
+        // A group in a file has one language: rules in other languages form further groups after it.
         let mut of_language: BTreeMap<Language, Vec<Value>> = BTreeMap::new();
         for rule in &stored.rules {
             let language = language_of(&rule.body);
@@ -109,7 +111,7 @@ impl Format {
             if let (Self::Vmalert, Some(map)) = (self, group.as_object_mut())
                 && let Some(offset) = map.remove("query_offset")
             {
-                // vmalert refuses the name of Prometheus.
+                // vmalert rejects Prometheus's name for this field.
                 map.insert("eval_delay".to_owned(), offset);
             }
             out.push(group);
@@ -138,7 +140,8 @@ pub(super) async fn export(ask: &Ask) -> Result<Answer> {
     Ok(Answer { yaml: Some(yaml), warning, ..Answer::ok(Value::Null) })
 }
 
-/// Writes groups in a form, else in the first one that loses nothing; says how many rules are left out.
+/// Writes groups in this format, or else in the first one that loses nothing. Returns the text and the number of
+/// rules left out.
 fn written(groups: &[(GroupKey, Stored)], format: Option<Format>) -> Result<(String, usize)> {
     let all = [Format::Prometheus, Format::Vmalert, Format::Quiver];
     let whole = all.into_iter().find(|format| groups.iter().all(|(_, stored)| format.holds(stored)));
@@ -151,7 +154,7 @@ fn written(groups: &[(GroupKey, Stored)], format: Option<Format>) -> Result<(Str
     let several = by_namespace.len() > 1;
     let document = |(namespace, groups): (&str, Vec<Value>)| {
         let text = yaml::write(&json!({"groups": groups}));
-        // The namespace leads its document.
+        // If there are several, each document states its namespace.
         if several { yaml::write(&json!({"namespace": namespace})) + &text } else { text }
     };
     let documents: Vec<String> = by_namespace.into_iter().map(document).collect();
@@ -210,7 +213,7 @@ mod tests {
         let waits = group(Some(json!({"concurrency": 2, "query_offset": "5s"})), &[json!({"alert": "A", "expr": "1"})]);
         let (text, _) = written(&waits, Some(Format::Vmalert)).unwrap();
         assert!(text.contains("eval_delay: \"5s\"") && !text.contains("query_offset"), "{text}");
-        // What others read loses some of it, and says so.
+        // The formats of others lose rules, and the number says so.
         let (text, left_out) =
             written(&group(None, &[json!({"alert": "A", "expr": "1", "enabled": false})]), Some(Format::Prometheus))
                 .unwrap();

@@ -1,5 +1,5 @@
-//! Groups of rules (`config-api` 2.2). A group is there as soon as a rule names it; its settings are an entity once they
-//! differ from the defaults.
+//! Groups of rules (`config-api` 2.2). A group exists as soon as a rule names it; its settings become an entity once
+//! they differ from the defaults.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/rulesapi/groups/{namespace}/{name}/order", special_at(&RULE_GROUPS, MethodFilter::PUT, order))
 }
 
-/// All groups that the caller may see something of, with the rules that it sees.
+/// All groups of which the caller may see something, with the rules that it may see.
 pub(super) async fn seen(ask: &Ask) -> Result<Vec<(GroupKey, Stored)>> {
     let all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
     let narrowed = all.into_iter().filter_map(|(key, mut stored)| {
@@ -42,23 +42,23 @@ pub(super) async fn seen(ask: &Ask) -> Result<Vec<(GroupKey, Stored)>> {
     Ok(narrowed.collect())
 }
 
-/// The tag of a group: of its settings and of each rule of it that is seen.
+/// The ETag of a group: from its settings and each visible rule.
 fn etag(stored: &Stored) -> String {
     let parts =
         stored.settings.iter().chain(&stored.rules).map(|e| format!("{}.{}", &e.id[e.id.len().min(24)..], e.version));
     format!("\"{:016x}\"", xxhash_rust::xxh3::xxh3_64(parts.collect::<Vec<_>>().join(",").as_bytes()))
 }
 
-/// The id of a group: also of one that is there only by its rules, so that it stays when settings are stored for it.
+/// The id of a group. Also for a group without an entity, so that the id stays the same when settings are stored.
 fn group_id(key: &GroupKey) -> String {
     let hash = xxhash_rust::xxh3::xxh3_128(format!("{}\u{0}{}", key.0, key.1).as_bytes());
-    // A UUID of version 8: one that says nothing of how it was made.
+    // A UUID of version 8 (custom).
     let hash = (hash & !((0xf << 76) | (0x3 << 62))) | (0x8 << 76) | (0x2 << 62);
     let text = format!("{hash:032x}");
     [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
 }
 
-/// What runs, by family and id, where edits wait for a deploy; with the groups that it makes.
+/// The running groups, if edits wait for a deploy.
 type Running = Option<BTreeMap<GroupKey, Stored>>;
 
 async fn running(ask: &Ask) -> Result<Running> {
@@ -70,7 +70,7 @@ async fn running(ask: &Ask) -> Result<Running> {
     Ok(Some(by_group(ask.config.running(&RULE_GROUPS).await?, rules)))
 }
 
-/// Says what of a group waits: its rules by their ids, and whether anything of it does, what was deleted included.
+/// What is waiting for a deploy in a group: the ids of rules, and whether anything is, including deletions.
 fn waiting(running: &BTreeMap<GroupKey, Stored>, key: &GroupKey, stored: &Stored) -> (HashSet<String>, bool) {
     let versions = |stored: Option<&Stored>| -> HashMap<String, i64> {
         let all = stored.into_iter().flat_map(|s| s.settings.iter().chain(&s.rules));
@@ -132,8 +132,9 @@ fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// Gives the changes that make a group what is wanted: rules that are the same keep their ids, whatever their order. `alone`:
-/// nobody else may make the group meanwhile. So it gets settings in any case, which only one can make.
+/// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order. `alone`:
+/// nobody else may create the group concurrently; so a settings entity is created in any case, which can succeed only
+/// once.
 pub(super) fn plan(
     key: &GroupKey,
     (stored, alone): (Option<&Stored>, bool),
@@ -156,12 +157,12 @@ pub(super) fn plan(
     ops
 }
 
-/// The language of rules that name none, by the type of their group; none: PromQL.
+/// The language of rules without one, from the type of their group; `None`: PromQL.
 fn language_of(settings: &Map<String, Value>) -> Option<&'static str> {
     Language::parse(text(settings, "type")).filter(|l| *l != Language::Promql).map(Language::as_str)
 }
 
-/// Gives the changes that make the rules of a group what is wanted.
+/// The changes that turn the rules of a group into the wanted ones.
 fn rule_ops(
     key: &GroupKey,
     stored: Option<&Stored>,
@@ -190,7 +191,7 @@ fn rule_ops(
     gone.chain(put).map(|op| (Place::of(&RULES), op)).collect()
 }
 
-/// Whether settings of a group differ from what a group without any has.
+/// Whether the settings of a group differ from the defaults.
 fn has_own(settings: &Map<String, Value>) -> bool {
     let of_file = GROUP_FIELDS.iter().any(|field| {
         let of_default = |v: &Value| is_default(v) || *field == "concurrency" && v.as_i64() == Some(1);
@@ -199,7 +200,8 @@ fn has_own(settings: &Map<String, Value>) -> bool {
     of_file || !text(settings, "description").is_empty() || !matches!(text(settings, "type"), "" | "prometheus")
 }
 
-/// Finds the stored rule that a rule goes on: with the same name, expression, language and labels, else with its name.
+/// Finds the stored rule that a rule replaces: one with the same name, expression, language and labels, or else with
+/// the same name.
 fn same_rule(left: &[&Entity], rule: &Map<String, Value>) -> Option<usize> {
     let same = |e: &Entity, key: &str, default: &Value| {
         rule.get(key).filter(|v| !v.is_null()).unwrap_or(default) == e.body.get(key).unwrap_or(default)
@@ -218,16 +220,16 @@ fn key_of(ids: &[String]) -> GroupKey {
     (ids[0].clone(), ids[1].clone())
 }
 
-/// Refuses when the request asks for another state of the group.
+/// Checks the conditions of the request (`If-Match`, `If-None-Match`) on the state of the group.
 fn holds(ask: &Ask, stored: Option<&Stored>) -> Result<()> {
     let present = stored.map(etag);
-    // Tags that are none of ours, and those that cannot be read, fit nothing.
+    // Foreign and unreadable tags match nothing.
     let fits = match &present {
         _ if !ask.headers.contains_key(header::IF_MATCH) => true,
         Some(present) => ask.tags(header::IF_MATCH).any(|tag| tag == "*" || tag == present),
         None => false,
     };
-    // `If-None-Match`: only if it is not there, or no longer as it was.
+    // `If-None-Match`: only if the group does not exist, or has changed.
     let is_known = present.as_ref().is_some_and(|tag| ask.knows(tag));
     if fits && !is_known {
         return Ok(());
@@ -240,7 +242,7 @@ fn holds(ask: &Ask, stored: Option<&Stored>) -> Result<()> {
     })
 }
 
-/// Ties changes to the versions that a condition of the request was compared with.
+/// Makes changes conditional on the versions that `If-Match` was compared with.
 fn tied(ask: &Ask, stored: Option<&Stored>, ops: Vec<(Place, Op)>) -> Vec<(Place, Op)> {
     if !ask.headers.contains_key(header::IF_MATCH) {
         return ops;
@@ -256,7 +258,7 @@ fn tied(ask: &Ask, stored: Option<&Stored>, ops: Vec<(Place, Op)>) -> Vec<(Place
     ops.into_iter().map(|(place, op)| (place, tie(op))).collect()
 }
 
-/// Hidden rules of a group are not to be lost by one who replaces or deletes it.
+/// Refuses to replace or delete a group with rules that the caller cannot see, as they would be lost.
 fn nothing_hidden(all: Option<&Stored>, seen: Option<&Stored>) -> Result<()> {
     let count = |s: Option<&Stored>| s.map_or(0, |s| s.rules.len());
     if count(all) == count(seen) {
@@ -315,7 +317,7 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 let rules = rules_in(&mut body)?.unwrap_or_default();
                 let mut wanted = settings(body, &key)?;
                 let own = found.as_ref().and_then(|s| s.settings.as_ref()).and_then(|e| e.body.get("interval"));
-                // A group that names no interval is shown with that of the service, and may be put back as shown.
+                // A group without an interval is shown with the default one, and may be put back as shown.
                 if own.is_none_or(Value::is_null) && wanted.get("interval") == Some(&json!(ask.config.group_interval()))
                 {
                     wanted.remove("interval");
@@ -341,7 +343,7 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// Gives the changes that a patch of a group makes; without `rules` these stay.
+/// The changes of a patch of a group; without `rules` these stay.
 fn patched(
     key: &GroupKey,
     stored: &Stored,
@@ -352,7 +354,7 @@ fn patched(
     let language = if patch.contains_key("type") { language_of(&patch) } else { kept };
     let op = match &stored.settings {
         Some(known) => Some(Op::Patch { id: known.id.clone(), patch, condition: Condition::None }),
-        // A patch of the rules alone makes no settings.
+        // A patch of the rules alone creates no settings.
         None if patch.is_empty() && rules.is_some() => None,
         None => {
             patch.insert("namespace".to_owned(), json!(key.0));
@@ -365,7 +367,7 @@ fn patched(
     settings.into_iter().chain(rules.into_iter().flatten()).collect()
 }
 
-/// Takes the rules out of a body; none: it says nothing of them.
+/// Removes and returns the rules of a body; `None` if it has no such member.
 fn rules_in(body: &mut Map<String, Value>) -> Result<Option<Vec<Map<String, Value>>>> {
     let items = match body.remove("rules") {
         None => return Ok(None),
@@ -380,7 +382,7 @@ fn rules_in(body: &mut Map<String, Value>) -> Result<Option<Vec<Map<String, Valu
     items.into_iter().enumerate().map(object).collect::<Result<Vec<_>>>().map(Some)
 }
 
-/// The settings in a body: what only an answer has is left out, namespace and name are those of the path.
+/// The settings in a body, without read-only members; namespace and name are those of the path.
 fn settings(mut body: Map<String, Value>, key: &GroupKey) -> Result<Map<String, Value>> {
     for (field, own) in [("namespace", &key.0), ("name", &key.1)] {
         if body.remove(field).is_some_and(|v| v != json!(own)) {
@@ -400,7 +402,7 @@ fn settings(mut body: Map<String, Value>, key: &GroupKey) -> Result<Map<String, 
     Ok(body)
 }
 
-/// Gives the place in the body of a group where each change stands: settings at the top, rules below `/rules`.
+/// The place of each change in the body of a group: settings at the top, rules below `/rules`.
 fn places(ops: &[(Place, Op)]) -> Vec<String> {
     let mut rules = 0;
     let mut out = Vec::with_capacity(ops.len());
@@ -415,7 +417,7 @@ fn places(ops: &[(Place, Op)]) -> Vec<String> {
     out
 }
 
-/// Moves errors of the n-th change, which lie below `/<n>`, to where the body has what is wrong.
+/// Moves errors of the n-th change, whose fields begin with `/<n>`, to their place in the body.
 pub(super) fn at_places(mut problem: Problem, places: &[String]) -> Problem {
     for error in &mut problem.errors {
         let path = error.field.trim_start_matches('/');

@@ -1,4 +1,4 @@
-//! Rules beyond the contract (`config-api` 2.1): a copy of one, and how it goes.
+//! Operations of rules beyond the contract (`config-api` 2.1): copies, and the state of a rule.
 
 use std::sync::Arc;
 
@@ -26,18 +26,18 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route("/rulesapi/rules/{id}/alerts-history", special_at(&RULES, MethodFilter::GET, history))
 }
 
-/// Finds the first name of `x_copy`, `x_copy2`, … that no rule of a group has.
+/// The first of `x_copy`, `x_copy2`, … that is not used in the group.
 fn free_name(name: &str, taken: &[String]) -> String {
     let mut copies = (1..).map(|n| if n == 1 { format!("{name}_copy") } else { format!("{name}_copy{n}") });
     copies.find(|copy| !taken.contains(copy)).unwrap_or_default()
 }
 
-/// Warns of a rule whose name, expression and labels another one of its group has: it is taken, as Prometheus takes it.
+/// Warns if another rule of the group has the same name, expression and labels: it is accepted, as by Prometheus.
 pub(super) async fn stands_twice(ask: &Ask, rule: &Map<String, Value>) -> Option<String> {
     let parameter = |name: &str| (name.to_owned(), text(rule, name).to_owned());
     let parameters: Vec<(String, String)> = ["namespace", "group", "name"].map(parameter).into();
     let query = ListQuery::parse(&RULES, &parameters, &[]).ok()?;
-    // The change is made, whether or not this can be read.
+    // The change is made already, so a failure to read is ignored.
     let page = ask.config.list(&ask.place, &query, &ask.caller).await.ok()?;
     let same = |other: &Map<String, Value>| {
         other.get("id") != rule.get("id")
@@ -84,7 +84,7 @@ fn state<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         ask.only_parameters(&[])?;
         let rule = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
         let (namespace, group) = (text(&rule.body, "namespace").to_owned(), text(&rule.body, "group").to_owned());
-        // Where it stands among those that run, which may be others than those that are saved.
+        // The index among the running rules, which may differ from the saved ones.
         let all = by_group(Vec::new(), ask.config.running(&RULES).await?);
         let rules = all.get(&(namespace.clone(), group.clone())).map(|stored| &stored.rules[..]).unwrap_or_default();
         let n = rules.iter().position(|e| e.id == rule.id);
@@ -98,7 +98,7 @@ fn state<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// Gives the changes of a rule's alerts, as far as the caller may see them.
+/// Returns the state changes of a rule's alerts that the caller may see.
 fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&["start", "end", "limit"])?;
@@ -115,7 +115,7 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
 }
 
 const MS: i64 = 1_000_000;
-/// Changes of alerts that are listed, and most of them.
+/// Default and maximum number of state changes.
 const HISTORY_DEFAULT: usize = 1000;
 const HISTORY_MAX: usize = 10_000;
 

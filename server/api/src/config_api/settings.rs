@@ -1,5 +1,5 @@
-//! `/rulesapi/settings` (`config-api` 2.3): whether changes of rules and of the policy act by themselves, or wait for a
-//! deploy.
+//! `/rulesapi/settings` (`config-api` 2.3): whether changes of rules and of the policy take effect at once or wait
+//! for a deploy.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Silences that a caller sees, and changes of them: all or none, noted.
+//! Silences that a caller may see, and changes of them: all or none, noted in the history.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use super::ask::Ask;
 use super::silence_entity::{entity, note};
 use crate::alerting::alerts::silences::is_within;
 
-/// What was made of silences, or the number of the first that could not be changed and why.
+/// What was changed; or the index of the first silence that could not be changed, and why.
 pub(super) type Changed = std::result::Result<Vec<SilenceDone>, (usize, Problem)>;
 
 impl Ask {
-    /// The time of the router of alerts.
+    /// The current time of the alert router, in Unix nanoseconds.
     pub(super) fn alerts_now(&self) -> i64 {
         self.state.alertd.router.now()
     }
 
-    /// The services whose alerts the caller has a right to.
+    /// The services for whose alerts the caller has a right.
     pub(super) fn alerts_access(&self, right: Right) -> Access {
         self.caller.rights.access(right, Domain::Alerts)
     }
 
-    /// A silence that the caller sees.
+    /// Finds a silence that the caller may see.
     pub(super) fn silence(&self, id: &str) -> Result<Silence> {
         let access = self.alerts_access(Right::View);
         let found = self.state.alertd.router.silence(id).filter(|s| is_within(&self.state, &access, s));
@@ -43,7 +43,7 @@ impl Ask {
         all
     }
 
-    /// Refuses who may not set or end a silence.
+    /// Refuses callers who may not set or end a silence.
     pub(super) fn may_silence(&self, silence: &Silence) -> Result<()> {
         let may = is_within(&self.state, &self.alerts_access(Right::Operate), silence);
         if may { Ok(()) } else { Err(Problem::forbidden("{operate, alerts, *}")) }
@@ -86,7 +86,7 @@ impl Ask {
     }
 }
 
-/// What a caller hears of a change that cannot be.
+/// Converts an error of the router into a problem for the caller.
 pub(super) fn told(error: SilenceError, now: i64) -> Problem {
     match error {
         SilenceError::NotFound => Problem::not_found("silence"),
@@ -104,13 +104,13 @@ pub(super) fn told(error: SilenceError, now: i64) -> Problem {
     }
 }
 
-/// All silences that the caller sees, as they are shown.
+/// All silences that the caller may see, as they are shown.
 pub(super) fn rows(ask: &Ask) -> Vec<(String, Map<String, Value>)> {
     let now = ask.alerts_now();
     ask.silences().iter().map(|silence| (silence.id.clone(), entity(silence, now).shown())).collect()
 }
 
-/// The fields of a silence after a patch of it (RFC 7396).
+/// The fields of a silence after a merge patch (RFC 7396).
 pub(super) fn patched(ask: &Ask, present: &Silence, patch: Map<String, Value>) -> Map<String, Value> {
     let mut body = entity(present, ask.alerts_now()).shown();
     merge(&mut body, patch);

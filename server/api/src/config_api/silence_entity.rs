@@ -1,4 +1,4 @@
-//! Silences as entities of the configuration, and their changes in its history.
+//! Silences as configuration entities, and the history of their changes.
 
 use quiver_alertd::router::SilenceDone;
 use quiver_alerting::silences::Silence;
@@ -12,7 +12,7 @@ use crate::state::AppState;
 
 const MS: i64 = 1_000_000;
 
-/// A time as entities have it.
+/// A time in the format of entities.
 pub(super) fn time(ns: i64) -> String {
     time_text(ns.div_euclid(MS))
 }
@@ -33,7 +33,7 @@ pub(super) fn entity(silence: &Silence, now: i64) -> Entity {
     })
 }
 
-/// Notes changes: history and audit. That they cannot be noted does not undo them.
+/// Notes changes in history and audit log. If that fails the changes stay in force.
 pub(crate) async fn note(state: &AppState, caller: &Caller, all: &[SilenceDone]) {
     let now = state.alertd.router.now();
     let mut rows: Vec<(&'static str, Option<Entity>, Entity)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Silences that are made of bodies of the configuration.
+//! Makes silences from configuration bodies.
 
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::Silence;
@@ -12,12 +12,12 @@ use crate::alerting::alerts::matcher_form::read_matcher;
 use crate::alerting::alerts::read_matchers;
 use crate::alerting::policy::time_of;
 
-/// Most matchers of a silence.
+/// Most matchers per silence.
 const MATCHERS_MAX: usize = 100;
-/// Longest name of who wants it.
+/// Longest `createdBy`, in characters.
 const NAME_MAX: usize = 200;
 
-/// The matchers of a body: texts as routes have them, or objects.
+/// Reads the matchers of a body: strings as in routes, or objects.
 pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {
     let list = body.get("matchers").and_then(Value::as_array);
     let list = list.ok_or_else(|| Problem::field("/matchers", "REQUIRED", "a list of matchers is wanted"))?;
@@ -35,14 +35,14 @@ pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {
             }
             item => {
                 let mut item = item.clone();
-                // As matchers of routes have it.
+                // Matchers of routes have these names.
                 if let Some(map) = item.as_object_mut() {
                     map.entry("isRegex").or_insert(Value::Bool(false));
                 }
                 all.push(read_matcher(&item).map_err(|e| bad(e.message))?);
             }
         }
-        // A text may hold several.
+        // One string may contain several matchers.
         if all.len() > MATCHERS_MAX {
             return Err(too_many());
         }
@@ -61,7 +61,7 @@ fn name_of(body: &mut Map<String, Value>, default: &str) -> Result<String> {
     }
 }
 
-/// A time of a body; as it was where it is shown like that.
+/// Reads a time of a body. If it equals the present time as shown, which is rounded, the exact present time is kept.
 fn moment(body: &Map<String, Value>, name: &str, present: Option<i64>, default: i64) -> Result<i64> {
     let text = body.get(name).and_then(Value::as_str);
     match present {
@@ -70,7 +70,8 @@ fn moment(body: &Map<String, Value>, name: &str, present: Option<i64>, default: 
     }
 }
 
-/// Makes a silence of a body, in the place of the present one; fields of the service in it are ignored where that is wanted.
+/// Makes a silence from a body, replacing the present one if there is any. `lenient`: read-only fields in the body
+/// are ignored.
 pub(super) fn silence(
     ask: &Ask,
     present: Option<&Silence>,
@@ -80,7 +81,7 @@ pub(super) fn silence(
     let now = ask.alerts_now();
     let created_by = name_of(&mut body, present.map_or(ask.caller.name.as_str(), |s| &s.created_by))?;
     for name in ["startsAt", "endsAt"] {
-        // Unix seconds are a time, too.
+        // Unix seconds are accepted as well.
         if let Some(number @ Value::Number(_)) = body.get(name) {
             let ns = time_of(Some(number), &format!("/{name}"), now)?;
             body.insert(name.to_owned(), json!(time(ns)));
@@ -108,7 +109,7 @@ pub(super) fn silence(
     if errors.is_empty() { Ok(made) } else { Err(Problem::invalid(errors)) }
 }
 
-/// What is wrong with a silence, each at its field.
+/// Checks a silence; each error names its field.
 fn wrong(silence: &Silence, now: i64) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut put = |field: &str, code: &'static str, text: &str| errors.push(FieldError::new(field, code, text));
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(moment(&shown, "endsAt", None, 0).unwrap(), 2_000_000_000);
     }
 
-    /// The matchers of a body, or where it is wrong and how.
+    /// The matchers of a body; or the field of the first error and its code.
     fn read(list: Value) -> std::result::Result<String, (String, &'static str)> {
         let body = json!({ "matchers": list });
         let told = |problem: Problem| (problem.errors[0].field.clone(), problem.errors[0].code);
@@ -212,7 +213,7 @@ mod tests {
     fn as_many_matchers_as_there_may_be() {
         let of = |count: usize, text: &str| read(json!(vec![text; count])).err().map(|(_, code)| code);
         assert_eq!((of(100, "a=b"), of(101, "a=b")), (None, Some("LIMIT_EXCEEDED")));
-        // A text with several counts as so many.
+        // A string with several matchers counts as that many.
         assert_eq!((of(50, "{a=\"b\",c=\"d\"}"), of(51, "{a=\"b\",c=\"d\"}")), (None, Some("LIMIT_EXCEEDED")));
     }
 
@@ -259,7 +260,7 @@ mod tests {
         };
         let none = Silence { starts_at: 20, ends_at: 20, ..Silence::default() };
         assert_eq!(found(&none), ["/matchers REQUIRED", "/endsAt INVALID_VALUE"]);
-        // What ends as it begins is never there; what ends now is past.
+        // A silence that ends when it begins never takes effect; one that ends now is over.
         let at =
             |starts_at, ends_at| Silence { matchers: matchers_of("a=b"), starts_at, ends_at, ..Silence::default() };
         assert_eq!((found(&at(1, 10)).len(), found(&at(1, 11)).len(), found(&at(30, 31)).len()), (1, 0, 0));
@@ -267,7 +268,7 @@ mod tests {
             found(&Silence { matchers: matchers_of(text), starts_at: 1, ends_at: 20, ..Silence::default() })
         };
         assert_eq!(of("a=~\"b?\""), ["/matchers INVALID_MATCHER"]);
-        // What is excluded is named: everything but that may be silenced.
+        // With exclusions it names something: everything else may be silenced.
         assert_eq!((of("a!=b").len(), of("a!~\"b.*\"").len()), (0, 0));
     }
 }

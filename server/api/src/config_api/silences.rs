@@ -1,6 +1,6 @@
-//! `/rulesapi/silences`: silences as a family of the configuration (`config-api` 1.1 and 2.8). They are those of
-//! Alertmanager's API, kept by the router of alerts, with the rights of their service. A silence whose matchers or
-//! start change ends, and another begins: that one is answered.
+//! `/rulesapi/silences`: silences as a family of the configuration (`config-api` 1.1 and 2.8). They are the silences
+//! of Alertmanager's API, stored by the alert router, and subject to the rights of their service. If matchers or
+//! start of a silence change, it ends and a new one begins, which the response shows.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl Ask {
         }
     }
 
-    /// A change of a silence to what a body says; nothing where it is so already.
+    /// The change that makes a silence what a body says; `None` if it is that already.
     fn setting(&self, id: &str, body: Map<String, Value>) -> Result<Option<SilenceOp>> {
         let present = self.silence(id)?;
         self.may_silence(&present)?;
@@ -92,7 +92,7 @@ impl Ask {
         };
         let made = self.change_silence(op, "UPDATE", Some(id)).await?;
         let mut answer = self.shown_silence(&made, 200);
-        // Another one began.
+        // A new silence replaced it.
         answer.location = (made.id != id).then(|| format!("{}/{}", SILENCES.path, made.id));
         Ok(answer)
     }
@@ -144,7 +144,7 @@ fn list(ask: &Ask) -> Result<Answer> {
     Ok(Answer::ok(body))
 }
 
-/// PUT and PATCH of the collection: one object that says its id, or many.
+/// PUT and PATCH of the collection: one object with its id, or several.
 async fn put_collection(ask: &Ask) -> Result<Answer> {
     ask.only_parameters(&[])?;
     let mut body = ask.object()?;
@@ -205,14 +205,14 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
         ask.only_parameters(&[])?;
         ask.silence(&ids[0])?;
         match ask.config.history(&ask.place, &ids[0], &ask.caller).await {
-            // One of a time before changes were noted.
+            // A silence from before its changes were noted.
             Err(problem) if problem.code == "NOT_FOUND" => Ok(Answer::ok(json!({"items": []}))),
             found => found.map(Answer::ok),
         }
     })
 }
 
-/// Makes a silence what it was.
+/// Restores a former version of a silence.
 fn restore<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
@@ -224,7 +224,7 @@ fn restore<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
     })
 }
 
-/// Lists the alerts that a silence with some matchers would keep quiet.
+/// Lists the alerts that a silence with these matchers would mute.
 fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;

@@ -1,4 +1,4 @@
-//! Many silences at once, as the contract has it: all or none (put, import), or each by itself (delete, update).
+//! Bulk operations on silences: put and import change all or none, delete and update change each by itself.
 
 use futures::future::BoxFuture;
 use quiver_alertd::router::{SilenceDone, SilenceOp};
@@ -17,7 +17,7 @@ use super::silence_entity::entity;
 use super::silence_form::silence;
 use super::yaml;
 
-/// Most items of a call.
+/// Most items per request.
 const ITEMS_MAX: usize = 10_000;
 
 fn bounded(count: usize, what: &str) -> Result<()> {
@@ -28,7 +28,7 @@ fn bounded(count: usize, what: &str) -> Result<()> {
     Err(Problem::field(format!("/{what}"), "LIMIT_EXCEEDED", text))
 }
 
-/// The ids that a body names, or those that its filter finds.
+/// The ids that a body lists, or those that match its filter.
 fn named(ask: &Ask, body: &Map<String, Value>) -> Result<Vec<String>> {
     let ids = match (ids_in(body, "ids")?, filter_in(body)) {
         (Some(ids), None) => ids,
@@ -37,7 +37,7 @@ fn named(ask: &Ask, body: &Map<String, Value>) -> Result<Vec<String>> {
             let query = ListQuery::parse(&SILENCES, &parameters, &[])?.everything();
             let found = query.page(&SILENCES, rows(ask)).items;
             let ids = found.iter().filter_map(|row| row.get("id").and_then(Value::as_str).map(str::to_owned));
-            // Nothing that fits is nothing to do.
+            // A filter without matches is not an error: there is nothing to do.
             let ids: Vec<String> = ids.collect();
             return bounded(ids.len(), "filter").map(|()| ids);
         }
@@ -52,10 +52,10 @@ fn named(ask: &Ask, body: &Map<String, Value>) -> Result<Vec<String>> {
     bounded(ids.len(), "ids").map(|()| ids)
 }
 
-/// Makes the change of one; none: there is nothing to change.
+/// Makes the change for one id; `None` if there is nothing to change.
 type Making<'m> = &'m (dyn Fn(&str) -> Result<Option<SilenceOp>> + Sync);
 
-/// Changes each by itself: those that cannot be changed are told, the others are changed.
+/// Changes each silence by itself: those that cannot be changed are reported, the others are changed.
 async fn each(
     ask: &Ask,
     ids: Vec<String>,
@@ -145,14 +145,14 @@ pub(super) fn export<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<
     })
 }
 
-/// An item: what is there of it, and what is to be.
+/// An item: the present silence, if any, and the wanted one.
 struct Item {
     present: Option<Silence>,
     wanted: Silence,
     id: Option<String>,
 }
 
-/// Reads items; each is matched by its id.
+/// Reads items and matches each with a silence by its id.
 fn items(ask: &Ask, list: &[Value], mode: ImportMode, lenient: bool) -> Result<Vec<Item>> {
     bounded(list.len(), "items")?;
     let mut all = Vec::with_capacity(list.len());
@@ -181,7 +181,7 @@ fn items(ask: &Ask, list: &[Value], mode: ImportMode, lenient: bool) -> Result<V
     Ok(all)
 }
 
-/// What many changes came to.
+/// The outcome of a bulk change.
 struct Outcome {
     made: Vec<SilenceDone>,
     unchanged: usize,
@@ -203,7 +203,7 @@ fn op_of(done: &SilenceDone) -> &'static str {
     }
 }
 
-/// Makes all of them, and ends those that are to go; or nothing.
+/// Creates or replaces all items and ends the silences in `gone`, all or none.
 async fn put(ask: &Ask, items: &[Item], gone: Vec<String>) -> Result<Outcome> {
     let changes = |item: &&Item| item.present.as_ref() != Some(&item.wanted);
     let op = |item: &Item| {
@@ -220,7 +220,7 @@ async fn put(ask: &Ask, items: &[Item], gone: Vec<String>) -> Result<Outcome> {
     Ok(Outcome { made, unchanged: items.len() - numbers.len() })
 }
 
-/// `PUT P` with many: those with a known id are replaced, others are made.
+/// `PUT P` with several items: known ids are replaced, other items are created.
 pub(super) async fn put_many(ask: &Ask, mut body: Map<String, Value>) -> Result<Answer> {
     let Some(Value::Array(list)) = body.remove("items") else {
         return Err(Problem::field("/items", "INVALID_TYPE", "must be a list"));
@@ -249,7 +249,7 @@ pub(super) async fn put_many(ask: &Ask, mut body: Map<String, Value>) -> Result<
     })))
 }
 
-/// Takes in what an export gave.
+/// Imports what an export returned.
 pub(super) fn import<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.no_parameters(&super::ask::NOT_OF_IMPORTS)?;
@@ -280,7 +280,7 @@ pub(super) fn import<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<
     })
 }
 
-/// Silences that the body lacks and that are to end, which the caller may do.
+/// Silences that are missing in the body and must be ended, which the caller needs the right to do.
 fn lacking(ask: &Ask, items: &[Item], mode: ImportMode, within: &ListQuery) -> Vec<String> {
     if mode != ImportMode::Replace {
         return Vec::new();

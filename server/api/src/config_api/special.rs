@@ -1,4 +1,4 @@
-//! What families of access do beyond the contract: secrets that are shown once, sessions that end with a password.
+//! Special behaviour of the access families: secrets that are shown once, sessions that end with a password.
 
 use quiver_auth::{AccountKind, OsRandom, Subject, apikey, sha256_hex};
 use quiver_config::{Done, System};
@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::ask::Ask;
 
-/// What the service puts into a new entity, and what of it the answer shows this once.
+/// Values generated for a new entity, and which of them the response shows this one time.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     pub(super) system: System,
     pub(super) shown: Vec<(&'static str, String)>,
 }
 
-/// Makes the secrets of a new entity.
+/// Generates the secrets of a new entity.
 pub(super) fn made(ask: &Ask) -> Made {
     let mut made = Made::default();
     match ask.place.family.name {
@@ -34,7 +34,7 @@ pub(super) fn made(ask: &Ask) -> Made {
     made
 }
 
-/// Does what follows from a change.
+/// Runs the side effects of a change.
 pub(super) async fn after(ask: &Ask, done: &Done) {
     if ask.place.family.name != "rbac/users" {
         return;

@@ -1,4 +1,4 @@
-//! Steps of business processes, one by one (`config-api` 3.4). Each edit is a change of its process.
+//! Single steps of business processes (`config-api` 3.4). Each edit is a change of its process.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::members::only_members;
 use super::operation::special_at;
 use crate::state::AppState;
 
-/// How often an edit begins anew because another one came first.
+/// How often an edit is retried after concurrent ones.
 const TRIES: usize = 20;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -48,7 +48,7 @@ fn place_of(steps: &[Map<String, Value>], id: &str) -> Result<usize> {
 type Edit<'a> = &'a (dyn Fn(&mut Vec<Map<String, Value>>) -> Result<()> + Send + Sync);
 
 impl Ask {
-    /// Edits the steps of a process; what others changed meanwhile stays.
+    /// Edits the steps of a process; concurrent changes by others are kept.
     async fn edit(&self, process: &str, edit: Edit<'_>) -> Result<Entity> {
         let asked = self.condition();
         for _ in 0..TRIES {
@@ -75,7 +75,7 @@ impl Ask {
         Err(Problem::new(quiver_config::ProblemKind::Busy, "STORE_BUSY", "the process is being edited by many"))
     }
 
-    /// The step of a request's body.
+    /// The step in the body of a request.
     fn step_body(&self) -> Result<Map<String, Value>> {
         let body = self.object()?;
         match body.get("id") {
@@ -92,13 +92,13 @@ fn shown(entity: &Entity, at: usize, status: u16) -> Answer {
     Answer { status, etag: Some(entity.etag()), ..Answer::ok(step) }
 }
 
-/// Errors of a step stand at the step, not in its process.
+/// Makes the fields of errors relative to the step, instead of its process.
 fn own(mut problem: Problem, at: usize) -> Problem {
     let place = format!("/steps/{at}");
     let below = |text: &str, ends: &[char]| -> Option<String> {
         text.strip_prefix(&place).filter(|rest| rest.is_empty() || rest.starts_with(ends)).map(str::to_owned)
     };
-    // Where the only error stands, its text says so, too.
+    // The text of a single error begins with its field, too.
     if let Some(rest) = below(&problem.detail, &['/', ':']) {
         problem.detail = rest;
     }
@@ -110,7 +110,7 @@ fn own(mut problem: Problem, at: usize) -> Problem {
     problem
 }
 
-/// Takes out of a step the place that it asks for.
+/// Removes and returns the position that a step asks for.
 fn place_asked(step: &mut Map<String, Value>) -> Result<Option<usize>> {
     match step.remove("position") {
         None | Some(Value::Null) => Ok(None),
@@ -123,7 +123,7 @@ fn place_asked(step: &mut Map<String, Value>) -> Result<Option<usize>> {
     }
 }
 
-/// What is shown to somebody who knows it already.
+/// The response for a client that has this version already.
 fn known(entity: &Entity) -> Answer {
     Answer { status: 304, etag: Some(entity.etag()), ..Answer::ok(Value::Null) }
 }
@@ -311,7 +311,7 @@ mod tests {
         assert!(place_of(&[], "a").is_err());
     }
 
-    /// Breaks where an error of step 12 is told as one of step 1.
+    /// Would fail if an error of step 12 were reported for step 1.
     #[test]
     fn errors_stand_at_the_step_that_was_sent() {
         let check = |fields: &[&str], at: usize, detail: &str, expected: &[&str]| {

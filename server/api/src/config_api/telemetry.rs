@@ -1,4 +1,4 @@
-//! Figures and examples out of stored telemetry: statements, run with the caller's rights and bounds.
+//! Figures and examples from stored telemetry: SQL statements, run with the caller's rights and limits.
 
 use arrow::json::ArrayWriter;
 use quiver_config::{Problem, ProblemKind, Result};
@@ -11,19 +11,19 @@ use serde_json::{Map, Value};
 use super::ask::Ask;
 use crate::metrics::phases::Language;
 
-/// What a span that failed is (`olap-models` 2).
+/// The condition of a failed span (`olap-models` 2).
 pub(super) const IS_ERROR: &str = "COALESCE(status_code = 'ERROR' OR \"@error.type\" IS NOT NULL OR \
     (kind = 'SERVER' AND \"@http.response.status_code\" >= 500), false)";
 
-/// A row of an answer; what is NULL is not in it.
+/// A row of a result, without its NULL values.
 pub(super) type Row = Map<String, Value>;
 
-/// The number of a row.
+/// The number in a column of a row.
 pub(super) fn number(row: &Row, key: &str) -> Value {
     row.get(key).cloned().unwrap_or(Value::Null)
 }
 
-/// The whole number of a row.
+/// The integer in a column of a row.
 pub(super) fn count(row: &Row, key: &str) -> u64 {
     row.get(key).and_then(Value::as_u64).unwrap_or_default()
 }
@@ -39,7 +39,7 @@ pub(super) fn problem_of(error: Error) -> Problem {
     }
 }
 
-/// A number of rows at most that a body gives, from 1 to 1000.
+/// The limit on rows in a body, from 1 to 1000.
 pub(super) fn limit(given: Option<&Value>, default: u64) -> Result<u64> {
     let Some(value) = given.filter(|value| !value.is_null()) else { return Ok(default) };
     let limit = value.as_u64().filter(|n| (1..=1000).contains(n));
@@ -47,13 +47,13 @@ pub(super) fn limit(given: Option<&Value>, default: u64) -> Result<u64> {
 }
 
 impl Ask {
-    /// Whether the caller sees anything of a domain.
+    /// Whether the caller may see anything of a domain.
     pub(super) fn sees(&self, domain: Domain) -> bool {
         let access = self.state.access(domain);
         access.is_full() || !access.patterns().is_empty()
     }
 
-    /// Refuses who sees nothing of a domain.
+    /// Refuses callers who may see nothing of a domain.
     pub(super) fn must_see(&self, domain: Domain) -> Result<()> {
         if self.sees(domain) {
             return Ok(());
@@ -62,7 +62,7 @@ impl Ask {
         Err(Problem::forbidden(&needed.to_string()))
     }
 
-    /// The rows of a statement. Whoever writes it bounds them.
+    /// Runs a statement. The author of the statement must limit its rows.
     pub(super) async fn rows(&self, text: String) -> Result<Vec<Row>> {
         let ctx = self.state.begin(self.state.asked(Language::Sql, &text), self.state.limits());
         let access = DomainAccess::of(|domain| self.state.access(domain));
@@ -81,12 +81,12 @@ impl Ask {
         serde_json::from_slice(&bytes).map_err(Problem::internal)
     }
 
-    /// The only row of a statement.
+    /// Runs a statement with a single row.
     pub(super) async fn row(&self, text: String) -> Result<Row> {
         Ok(self.rows(text).await?.pop().unwrap_or_default())
     }
 
-    /// A number of rows at most, from 1 to 1000.
+    /// The limit on rows in the query string, from 1 to 1000.
     pub(super) fn limit_parameter(&self, default: u64) -> Result<u64> {
         let Some(text) = self.parameter("limit")? else { return Ok(default) };
         let limit = text.parse().ok().filter(|n| (1..=1000).contains(n));

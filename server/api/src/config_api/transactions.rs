@@ -1,5 +1,5 @@
-//! Key transactions beyond the contract (`config-api` 3.2): what was detected and is no key transaction yet, made from it, and
-//! their figures.
+//! Operations of key transactions beyond the contract (`config-api` 3.2): candidates that were detected and are not
+//! key transactions yet, key transactions made from them, and their figures.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ use super::telemetry::{IS_ERROR, Row, name_of, number, quoted};
 use crate::effects::configured::{key_of, transaction_condition};
 use crate::state::AppState;
 
-/// Most transactions that are made at once.
+/// Most key transactions that are created at once.
 const ITEMS_MAX: usize = 500;
-/// What candidates are sorted by, beside whose they are.
+/// Keys by which candidates can be sorted, besides their owner.
 const SORTS: [&str; 4] = ["count", "p95Ms", "errorRate", "transactionName"];
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -38,12 +38,12 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     router
 }
 
-/// The member that says whose transactions a family is about.
+/// The member that names the owner of a family's transactions.
 fn owner_of(family: &Family) -> &'static str {
     if family.name == TRANSACTIONS.name { "service" } else { "application" }
 }
 
-/// What tells spans of a family's transactions: those of browsers carry what happened.
+/// A condition that selects spans of a family's transactions: only those of browsers have `bt.kind`.
 fn of_family(family: &Family) -> String {
     let kind = name_of("attributes.bt.kind");
     let test = if family.name == TRANSACTIONS.name { "IS NULL" } else { "IS NOT NULL" };
@@ -82,7 +82,7 @@ fn candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>
     })
 }
 
-/// Figures of a key transaction, over all that its name or pattern stands for.
+/// Figures of a key transaction, over all transactions that its name or pattern matches.
 fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&["start", "end"])?;
@@ -111,7 +111,7 @@ fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
         } else {
             None
         };
-        // Without the right to see spans there are no figures.
+        // Without the right to see spans the figures are null.
         let figure = |name: &str| row.as_ref().map_or(Value::Null, |row| number(row, name));
         let mut answer = json!({
             "count": figure("count"), "errorRate": figure("errorRate"), "p50Ms": figure("p50Ms"),
@@ -130,7 +130,7 @@ fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
     })
 }
 
-/// Whether a figure keeps a bound; null where one of them is not known.
+/// Whether a value meets its limit; null if either is unknown.
 fn met(value: &Value, bound: Option<f64>, factor: f64) -> Value {
     match (value.as_f64(), bound) {
         (Some(value), Some(bound)) => json!(value * factor <= bound),
@@ -138,8 +138,8 @@ fn met(value: &Value, bound: Option<f64>, factor: f64) -> Value {
     }
 }
 
-/// The web vitals of the pages that executions of a transaction loaded, by their addresses without query, beside their
-/// limits; none: it is no transaction of pages. Of reports of one vital the last one counts.
+/// Web vitals of the pages that executions of a transaction loaded, by URL without query, next to their limits.
+/// `None` if it is not a transaction of pages. If a vital was reported several times the last report counts.
 async fn vitals(ask: &Ask, key: &KeyTransaction, start: &str, end: &str) -> Result<Option<Value>> {
     if ask.place.family.name != RUM_TRANSACTIONS.name {
         return Ok(None);
@@ -181,7 +181,7 @@ async fn vitals(ask: &Ask, key: &KeyTransaction, start: &str, end: &str) -> Resu
     })))
 }
 
-/// Makes key transactions, all or none; each is called after its service and its name.
+/// Creates key transactions, all or none; the name of each consists of its owner and the transaction's name.
 fn from_candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
@@ -236,7 +236,7 @@ mod tests {
         for (value, bound, factor, expected) in [
             (json!(100.0), Some(100.0), 1.0, json!(true)),
             (json!(100), Some(99.5), 1.0, json!(false)),
-            // A share is told as such, its bound in percent.
+            // The value is a fraction, its limit a percentage.
             (json!(0.01), Some(1.0), 100.0, json!(true)),
             (json!(0.02), Some(1.0), 100.0, json!(false)),
             (json!(0), Some(0.0), 100.0, json!(true)),

@@ -1,4 +1,4 @@
-//! What is said of an entity that is taken as it is and may not mean what its writer thinks (header `Warning`).
+//! Warnings about entities that are accepted but may not mean what their author thinks (header `Warning`).
 
 use quiver_alerting::matchers;
 use quiver_config::families::{INHIBIT_RULES, ROUTES, RULES};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::ask::Ask;
 use super::rules;
 
-/// What is to be said of an entity that was written.
+/// The warning for an entity that was written, if there is any.
 pub(super) async fn of(ask: &Ask, shown: &Map<String, Value>) -> Option<String> {
     match ask.place.family.name {
         name if name == RULES.name => rules::stands_twice(ask, shown).await,
@@ -17,7 +17,7 @@ pub(super) async fn of(ask: &Ask, shown: &Map<String, Value>) -> Option<String> 
     }
 }
 
-/// Warns of matchers that Alertmanager's two syntaxes do not read alike.
+/// Warns of matchers that mean different things in Alertmanager's two syntaxes.
 fn read_two_ways(shown: &Map<String, Value>, fields: &[&str]) -> Option<String> {
     let lists = fields.iter().filter_map(|field| shown.get(*field)?.as_array());
     let texts = lists.flatten().filter_map(Value::as_str);

@@ -1,6 +1,6 @@
-//! The operations of the contract that all families have.
+//! The operations that the contract gives to all families.
 
-/// What of a family is meant.
+/// An operation of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
     Collection,

@@ -1,4 +1,4 @@
-//! The time that a special operation is about (`config-api` 1.7): `start` and `end`, of the query string or of a body.
+//! The time range of a special operation (`config-api` 1.7): `start` and `end` in the query string or in the body.
 
 use quiver_config::{Problem, Result};
 use quiver_query::quoted;
@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 
 use super::ask::Ask;
 
-/// How far back it goes where nothing is said.
+/// The default length: an hour.
 const DEFAULT_NS: i64 = 3_600_000_000_000;
 
-/// From the first time on, until before the second; Unix nanoseconds.
+/// A time range in Unix nanoseconds, including the start and excluding the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) start: i64,
@@ -17,7 +17,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Both as they stand in a statement.
+    /// Both times as SQL literals.
     pub(super) fn sql(&self) -> (String, String) {
         (quoted::time(self.start), quoted::time(self.end))
     }
@@ -29,7 +29,7 @@ impl Ask {
         self.state.clock.now_ms().saturating_mul(1_000_000)
     }
 
-    /// The window of parameters.
+    /// The range in the query string.
     pub(super) fn window(&self) -> Result<Window> {
         let time = |name: &str| match self.parameter(name)? {
             None => Ok(None),
@@ -42,14 +42,14 @@ impl Ask {
         self.of_times(start, end).ok_or_else(|| Problem::parameter("`start` must come before `end`"))
     }
 
-    /// The window of a body.
+    /// The range in a body.
     pub(super) fn window_of(&self, body: &Map<String, Value>) -> Result<Window> {
         let (start, end) = self.times_of(body)?;
         let later = || Problem::field("/start", "INVALID_VALUE", "must come before `end`");
         self.of_times(start, end).ok_or_else(later)
     }
 
-    /// `start` and `end` of a body, where they are given.
+    /// `start` and `end` of a body, if they are given.
     pub(super) fn times_of(&self, body: &Map<String, Value>) -> Result<(Option<i64>, Option<i64>)> {
         let time = |name: &str| {
             let text = match body.get(name) {

@@ -1,4 +1,4 @@
-//! Configuration as YAML: what an export gives and an import takes.
+//! Configuration as YAML, in exports and imports.
 
 use quiver_alerting::config::integrations_json;
 use quiver_config::families::RECEIVERS;
@@ -7,7 +7,7 @@ use quiver_yaml::{Kind as Shape, Node, read as read_nodes};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Reads a document; in fields that are texts `yes`, `012` and `1.50` stay texts.
+/// Parses a document. In string fields `yes`, `012` and `1.50` stay strings.
 ///
 /// # Errors
 /// `MALFORMED_YAML`, with line and column.
@@ -38,7 +38,7 @@ pub(super) fn read(bytes: &[u8], family: &Family) -> Result<Value> {
 fn entity(node: &Node, family: &Family) -> Value {
     let Shape::Map(pairs) = &node.kind else { return plain(node) };
     let of = |name: &str, value: &Node| {
-        // What integrations take is known by their kinds only.
+        // The fields of integrations depend on their kind.
         let integrations = if family.name == RECEIVERS.name { integrations_json(name, value) } else { None };
         integrations.unwrap_or_else(|| typed(value, family.kind_of(name)))
     };
@@ -80,7 +80,7 @@ fn typed(node: &Node, kind: Option<Kind>) -> Value {
     }
 }
 
-/// A value by YAML's core schema.
+/// Converts a node by YAML's core schema.
 fn plain(node: &Node) -> Value {
     match &node.kind {
         Shape::Null => Value::Null,
@@ -109,7 +109,7 @@ fn number(text: &str) -> Option<Value> {
     text.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| json!(n))
 }
 
-/// Writes a value in blocks; texts stand in double quotes, so that none is taken for something else.
+/// Writes a value in block style. Strings are double-quoted, so that none is taken for another type.
 pub(crate) fn write(value: &Value) -> String {
     let mut out = String::new();
     block(value, 0, &mut out);
@@ -121,7 +121,7 @@ fn block(value: &Value, depth: usize, out: &mut String) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (n, (key, value)) in map.iter().enumerate() {
-                // The first key of an entry of a list stands behind its dash.
+                // The first key of a list entry is on the line of its dash.
                 if n > 0 || !out.ends_with("- ") {
                     out.push_str(&indent);
                 }
@@ -162,7 +162,7 @@ fn below(value: &Value, depth: usize, out: &mut String) {
     }
 }
 
-/// A value as JSON, which is YAML, too, where letters are escaped that stand there in no text as they are.
+/// A scalar as JSON, which is valid YAML if characters are escaped that YAML does not allow.
 fn line(value: &Value) -> String {
     let is_escaped =
         |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(read(text.as_bytes(), &SEGMENTS).unwrap(), exported, "{text}");
     }
 
-    /// JSON takes letters as they are that YAML has as escapes alone: an export could not be taken in again.
+    /// JSON allows some characters unescaped that YAML does not: an export could not be imported.
     #[test]
     fn letters_that_yaml_does_not_take_are_escaped() {
         let odd: String =
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(super::read(text.as_bytes(), &RECEIVERS).unwrap()["items"][0], expected);
     }
 
-    /// Breaks where a text is taken for a number, or a number loses digits on its way through an export.
+    /// Would fail if a string were taken for a number, or a number lost digits, in an export and import.
     #[test]
     fn numbers_and_words_of_plain_scalars() {
         for (text, expected) in [
@@ -255,7 +255,7 @@ mod tests {
             ("False", json!(false)),
             ("~", json!(null)),
             ("null", json!(null)),
-            // What is beyond all numbers, or begins as one and goes on otherwise, is a text.
+            // A number out of range, or one followed by other characters, is a string.
             ("1e999", json!("1e999")),
             ("1_000", json!("1_000")),
             ("24h", json!("24h")),

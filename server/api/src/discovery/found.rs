@@ -1,4 +1,4 @@
-//! What distinct values of fields say: resources, and what is related to what.
+//! Derives resources and relationships from distinct field values.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -9,41 +9,41 @@ use serde_json::{Map, Value, json};
 
 use super::probes::{Probe, Rule};
 
-/// Most resources, and most relationships, of one look.
+/// Most resources, and most relationships, per run.
 const FOUND_MAX: usize = 20_000;
 /// Longest key, in characters.
 const KEY_CHARS_MAX: usize = 1000;
-/// Longest value, in bytes: a longer one is no part of a key, and nothing that a resource may have.
+/// Longest value in bytes: a longer one is ignored, since it fits neither a key nor an attribute.
 const VALUE_BYTES_MAX: usize = 4 * KEY_CHARS_MAX;
-/// So many services tell that a resource is of no single one.
+/// With this many services a resource belongs to no single one.
 const SERVICES_MAX: usize = 2;
 
-/// Which resource: the id of its type, its key.
+/// Identifies a resource: id of its type, and key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) kind: String,
     pub(super) key: String,
 }
 
-/// A resource that telemetry told of.
+/// A discovered resource.
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) name: String,
     pub(super) attributes: Map<String, Value>,
-    /// Some of those whose telemetry told of it: all of them where it is one.
+    /// Some of the services that reported it; complete if there is one.
     pub(super) services: BTreeSet<String>,
     pub(super) first_ms: i64,
     pub(super) last_ms: i64,
 }
 
 impl Resource {
-    /// The one service whose telemetry told of it.
+    /// The service that reported it, if it is the only one.
     pub(super) fn service(&self) -> Option<&String> {
         self.services.first().filter(|_| self.services.len() == 1)
     }
 }
 
-/// A relationship: key of its type, ends.
+/// A relationship: key of its type, and both ends.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Link {
     pub(super) kind: &'static str,
@@ -51,14 +51,14 @@ pub(super) struct Link {
     pub(super) to: Key,
 }
 
-/// What a look found.
+/// The result of a run.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) resources: BTreeMap<Key, Resource>,
     pub(super) links: BTreeSet<Link>,
 }
 
-/// A row of a question.
+/// A row of a query's result.
 pub(super) struct Told<'a> {
     pub(super) fields: &'a [FieldName],
     pub(super) values: Vec<Option<String>>,
@@ -73,7 +73,7 @@ impl Fields for Told<'_> {
     }
 }
 
-/// What stands on or in what, by keys of types; of several the first that is there.
+/// Relationships between resources of one row, by keys of types: of several targets the first that exists is used.
 const PLACES: [(&str, &str, &[&str]); 10] = [
     ("service_instance", "member_of", &["service"]),
     ("service_instance", "runs_on", &["container", "k8s_pod", "host"]),
@@ -87,11 +87,11 @@ const PLACES: [(&str, &str, &[&str]); 10] = [
     ("k8s_workload", "contains", &["k8s_pod"]),
 ];
 
-/// What a service does with what it calls, by key of the type.
+/// The relationship of a service to what it calls, by key of the callee's type.
 const CALLED: [(&str, &str); 3] = [("database", "calls"), ("external_service", "calls"), ("queue", "connects_to")];
 
 impl Rule {
-    /// The resource of a row, if the rule takes it.
+    /// The resource that a row describes, if the rule matches.
     fn take(&self, told: &Told<'_>) -> Option<(Key, Map<String, Value>, String)> {
         if self.condition.as_ref().is_some_and(|condition| !condition.matches(told)) {
             return None;
@@ -117,7 +117,7 @@ impl Rule {
 }
 
 impl Found {
-    /// Puts the rules of a question to a row of its answer.
+    /// Applies the rules of a query to a row of its result.
     pub(super) fn add(&mut self, probe: &Probe, told: &Told<'_>) {
         let service = told.get(&FieldName::parse("service.name")).map(Cow::into_owned);
         let mut here: HashMap<&str, Key> = HashMap::new();
@@ -164,7 +164,7 @@ impl Found {
         self.resources.contains_key(&key).then_some(key)
     }
 
-    /// A call between services.
+    /// Adds a call between services.
     pub(super) fn call(&mut self, from: &str, to: &str) {
         if let (Some(from), Some(to)) = (self.service(from), self.service(to)) {
             self.link("calls", from, to);
@@ -249,7 +249,7 @@ mod tests {
         assert!(found.resources.keys().any(|k| k.kind == SERVICE_TYPE_ID));
     }
 
-    /// Who sends many services, and long values, makes no more of a resource than it may have.
+    /// Many services or long values cannot make a resource exceed its limits.
     #[test]
     fn what_is_found_is_bounded() {
         let identity = json!({"id": "resource.host.id", "name": "resource.host.name"});
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!((host.services.len(), host.service()), (SERVICES_MAX, None));
     }
 
-    /// A type of hosts whose rules look at spans.
+    /// A host type whose rules read spans.
     fn hosts(identity: &Value, keys: &Value, more: &Value) -> Vec<Probe> {
         let mut rule = json!({"signal": "spans", "identity": identity, "name": "host"});
         for (name, value) in more.as_object().into_iter().flatten() {
@@ -290,9 +290,9 @@ mod tests {
         };
         let all = [("resource.a", "1"), ("resource.b", "2"), ("resource.c", "3")];
         assert_eq!(found(&all), [("2/1".to_owned(), json!({"a": "1", "b": "2", "c": "3"}))]);
-        // Values that hold what joins them make no key of another resource.
+        // The separator within values must not yield the key of another resource.
         assert_eq!(found(&[("resource.a", "1/x"), ("resource.b", "2/y")])[0].0, "2~1y/1/x");
-        // What is no part of the key may be missing.
+        // Attributes outside of the key may be missing.
         assert_eq!(found(&all[..2]), [("2/1".to_owned(), json!({"a": "1", "b": "2"}))]);
         assert!(found(&all[..1]).is_empty() && found(&all[1..]).is_empty() && found(&[]).is_empty());
         assert!(found(&[("resource.a", "1"), ("resource.b", "")]).is_empty(), "an empty value is none");

@@ -1,4 +1,5 @@
-//! Changes of the health of resources, as rows of `resource_health`: what it was in a minute follows from those before.
+//! Records health changes of resources as rows of `resource_health`: the health at a minute follows from the rows
+//! before it.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use super::known::{Known, Noted};
 use crate::state::AppState;
 use crate::usage::rows::{made, texts, times};
 
-/// How resources are, by their ids; those that are retired are not among them.
+/// Health by resource id; retired resources are left out.
 pub(super) type Healths = HashMap<String, &'static str>;
 
 fn cause(health: &str) -> &'static str {
@@ -22,7 +23,7 @@ fn cause(health: &str) -> &'static str {
     }
 }
 
-/// Gives what differs from the rows that there are.
+/// The differences between current health and the newest rows.
 fn changes(known: &Known, healths: &Healths) -> Vec<(String, Noted)> {
     let kinds: HashMap<&str, &str> = known.types.iter().map(|t| (t.id.as_str(), text(&t.body, "key"))).collect();
     let mut changes = Vec::new();
@@ -56,7 +57,7 @@ fn rows(changes: &[(String, Noted)], now_ms: i64) -> Result<TableRows> {
     made(&RESOURCE_HEALTH, columns)
 }
 
-/// Writes what changed since the last look. What cannot be written is tried again with the next one.
+/// Writes the changes since the last run. A failed write is repeated in the next run.
 pub(super) async fn note(state: &AppState, known: &mut Known, healths: &Healths, now_ms: i64) {
     let changes = changes(known, healths);
     if changes.is_empty() || !state.metrics.usage.is_on() {

@@ -1,5 +1,5 @@
-//! What is kept of resources and relationships between two looks: few fields of each, since there are as many as senders
-//! tell of.
+//! Resources and relationships remembered between two runs: few fields of each, since their number depends on the
+//! senders.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,7 @@ use quiver_config::{Entity, Result, Seen};
 use super::found::Key;
 use crate::state::AppState;
 
-/// What is known at one revision.
+/// What is known as of one revision.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) revision: Option<u64>,
@@ -18,34 +18,34 @@ pub(super) struct Known {
     pub(super) by_key: HashMap<Key, Kept>,
     pub(super) relationship_types: HashMap<String, String>,
     pub(super) relationships: HashSet<(String, String, String)>,
-    /// What rows say of health, by ids of resources.
+    /// The newest health rows, by ids of resources.
     pub(super) noted: HashMap<String, Noted>,
 }
 
-/// What is kept of a resource beside its key.
+/// What is remembered of a resource besides its key.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) id: String,
-    /// Name of the service that it belongs to; empty: to none.
+    /// Name of the service that it belongs to; empty: none.
     pub(super) service: String,
     pub(super) state: &'static str,
     pub(super) health: &'static str,
     pub(super) is_discovered: bool,
-    /// Whether its key is written as an earlier release joined what makes its identity.
+    /// Whether its stored key has the format of an earlier release.
     pub(super) has_old_key: bool,
     pub(super) seen_ms: Option<i64>,
 }
 
-/// What the newest row of the health of a resource says.
+/// The newest health row of a resource.
 #[derive(Debug)]
 pub(super) struct Noted {
     pub(super) kind: String,
     pub(super) service: String,
-    /// Empty: it is gone.
+    /// Empty: the resource is gone.
     pub(super) health: &'static str,
 }
 
-/// The word among these, empty where it is another.
+/// The word if it is one of these; otherwise empty.
 fn word(of: &str, words: &[&'static str]) -> &'static str {
     words.iter().find(|word| **word == of).copied().unwrap_or_default()
 }
@@ -64,7 +64,7 @@ impl Kept {
         }
     }
 
-    /// Notes what was written of it.
+    /// Records what was written about a resource.
     pub(super) fn note(&mut self, seen: &Seen) {
         self.seen_ms = seen.last_ms.or(self.seen_ms);
         self.health = seen.health;
@@ -80,7 +80,7 @@ pub(super) fn by_id(types: &[Entity]) -> HashMap<&str, &Entity> {
     types.iter().map(|of| (of.id.as_str(), of)).collect()
 }
 
-/// What is kept of a resource, under the key that follows from its attributes, which is the one that telemetry tells.
+/// What is remembered of a resource, under the key that its attributes yield, which is the one that telemetry yields.
 pub(super) fn kept_of(types: &HashMap<&str, &Entity>, entity: &Entity) -> (Key, Kept) {
     let own = key_of(entity);
     let follows = types.get(own.kind.as_str()).and_then(|of| key_by_type(of, entity));
@@ -90,7 +90,7 @@ pub(super) fn kept_of(types: &HashMap<&str, &Entity>, entity: &Entity) -> (Key, 
 }
 
 impl Known {
-    /// Reads what changed since the last look.
+    /// Reads what changed since the last run.
     pub(super) async fn refresh(&mut self, state: &AppState) -> Result<()> {
         let revision = state.config.revision();
         if self.revision == Some(revision) {
@@ -139,7 +139,8 @@ mod tests {
         assert!(!bare.is_discovered);
     }
 
-    /// Breaks where what was stored under an old key is looked for under it: it would be found anew, beside itself.
+    /// Would fail if resources stored under an old key were looked up by it: they would be discovered again as
+    /// duplicates.
     #[test]
     fn resources_are_known_by_what_makes_their_identity() {
         let types = [
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(known("gone", "mine", ends), ("mine".to_owned(), false));
     }
 
-    /// As many resources as there may be are no more than a few dozens of megabytes.
+    /// The largest allowed number of resources takes only some dozens of megabytes.
     #[test]
     fn little_is_kept_of_each() {
         assert!(size_of::<(Key, Kept)>() <= 192, "{} bytes", size_of::<(Key, Kept)>());

@@ -1,4 +1,4 @@
-//! Questions of discovery as statements, run by the engine like anybody's.
+//! Runs the queries of discovery as SQL statements on the usual engine.
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -14,9 +14,9 @@ use crate::metrics::phases::Language;
 use crate::partial::query_context;
 use crate::state::AppState;
 
-/// Most rows of a question.
+/// Most rows of a query.
 const ROWS_MAX: usize = 20_000;
-/// How much earlier a call may have begun than what it called.
+/// How much earlier than its callee a calling span may have begun.
 const CALLER_MS: i64 = 600_000;
 
 fn failed(error: Error) -> Problem {
@@ -26,7 +26,7 @@ fn failed(error: Error) -> Problem {
     }
 }
 
-/// Runs a statement that may see everything.
+/// Runs a statement with access to everything.
 async fn rows(state: &AppState, text: String) -> Result<Option<Rows>> {
     let ctx = query_context(state, state.asked(Language::Sql, &text), state.limits());
     let request = Request {
@@ -47,7 +47,7 @@ fn at(ms: i64) -> String {
     format!("to_timestamp_nanos({})", ms.saturating_mul(1_000_000))
 }
 
-/// Puts a question to what came in within a time.
+/// Runs a query over telemetry that arrived within a time range.
 pub(super) async fn run(state: &AppState, probe: &Probe, (since, now): (i64, i64), found: &mut Found) -> Result<()> {
     let columns: Vec<String> = probe
         .fields
@@ -83,7 +83,7 @@ pub(super) async fn run(state: &AppState, probe: &Probe, (since, now): (i64, i64
     Ok(())
 }
 
-/// Calls between services within a time.
+/// Finds calls between services within a time range.
 pub(super) async fn edges(state: &AppState, (since, now): (i64, i64), found: &mut Found) -> Result<()> {
     let text = format!(
         "SELECT DISTINCT caller.service_name, callee.service_name FROM quiver.spans AS callee JOIN quiver.spans AS caller \
@@ -115,7 +115,7 @@ fn cell(batch: &RecordBatch, column: usize, row: usize) -> Result<Option<String>
     Ok(Some(text.as_string::<i32>().value(0).to_owned()))
 }
 
-/// A whole number of a cell; 0 where it is none.
+/// The integer in a cell; 0 if it is none.
 pub(crate) fn number(batch: &RecordBatch, column: usize, row: usize) -> i64 {
     let column = batch.column(column);
     column.as_primitive_opt::<Int64Type>().filter(|c| !c.is_null(row)).map_or(0, |c| c.value(row))

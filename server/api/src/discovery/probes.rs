@@ -1,4 +1,5 @@
-//! From the types of resources to few questions: rules that look at services and resource attributes alone share one.
+//! Compiles the rules of resource types into few queries: rules that read only services and resource attributes share
+//! one.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use quiver_query::quoted;
 use quiver_types::condition::{Condition, FieldName, NameTemplate};
 use serde_json::{Map, Value};
 
-/// Where telemetry is looked at.
+/// The signal that a query reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Signal {
     Spans,
@@ -16,25 +17,25 @@ pub(super) enum Signal {
     Metrics,
 }
 
-/// A rule of discovery.
+/// A discovery rule.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) type_id: String,
     pub(super) type_key: String,
-    /// The identity keys in their order, with the fields behind them; then other attributes.
+    /// The identity keys in order, with the fields that they are read from; then other attributes.
     pub(super) identity: Vec<(String, FieldName)>,
     pub(super) keys: usize,
     pub(super) condition: Option<Condition>,
     pub(super) name: NameTemplate,
 }
 
-/// A question: distinct values of fields.
+/// A query for the distinct values of some fields.
 #[derive(Debug)]
 pub(super) struct Probe {
     pub(super) signal: Signal,
     pub(super) fields: Vec<FieldName>,
     pub(super) rules: Vec<Rule>,
-    /// Whether a row of it describes who sent telemetry, not what it called.
+    /// Whether its rows describe senders of telemetry, and not what they called.
     pub(super) is_sender: bool,
 }
 
@@ -46,7 +47,7 @@ fn of_sender(field: &FieldName) -> bool {
     matches!(field, FieldName::Resource(_)) || *field == service()
 }
 
-/// The column of a field; none where the signal has no such field as a text.
+/// The column of a field; `None` if the signal has no such text field.
 pub(super) fn column_of(signal: Signal, field: &FieldName) -> Option<String> {
     let plain = |key: &str| -> String {
         key.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
@@ -118,7 +119,7 @@ impl Rule {
     }
 }
 
-/// Gives the questions that all rules need.
+/// The queries that all rules need.
 pub(super) fn of_types(types: &[Entity]) -> Vec<Probe> {
     let mut probes: Vec<Probe> = Vec::new();
     for (signal, rule) in types.iter().flat_map(rules_of) {
@@ -145,7 +146,8 @@ pub(super) fn of_types(types: &[Entity]) -> Vec<Probe> {
     probes
 }
 
-/// Where in spans a resource shows: its identity as columns with their values, and whether these are of who sent them.
+/// How to find a resource in spans: the columns of its identity with their values, and whether they describe the
+/// sender.
 pub(crate) fn identity_of(of: &Entity, resource: &Entity) -> Option<(Vec<(String, String)>, bool)> {
     let (_, rule) = rules_of(of).into_iter().find(|(signal, _)| *signal == Signal::Spans)?;
     let attributes = resource.body.get("attributes")?.as_object()?;
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(count(json!(["id"]), json!([with("condition", condition)])), 1);
         assert_eq!(count(json!(["id"]), json!([with("condition", json!(null))])), 1);
         assert_eq!(count(json!(["id"]), json!([with("condition", json!({"field": "a"}))])), 0);
-        // The others of a type go on.
+        // The other rules of the type are kept.
         assert_eq!(count(json!(["id"]), json!([5, with("signal", json!("x")), good, good])), 2);
         assert_eq!(count(json!(["id"]), json!({"0": good})), 0);
     }
@@ -227,7 +229,8 @@ mod tests {
         assert_eq!(names, ["c", "a", "b"], "what names no field is none of it");
     }
 
-    /// Senders share a question, whatever they are told apart by; what they call does where the same fields are asked.
+    /// Rules about senders share a query whatever identifies them; rules about callees share it if they read the same
+    /// fields.
     #[test]
     fn rules_share_questions() {
         let one =
@@ -239,7 +242,7 @@ mod tests {
             one("d", "spans", "attributes.db"),
             one("e", "spans", "attributes.db"),
             one("f", "spans", "attributes.queue"),
-            // By this no question can be asked.
+            // No query can be made for this one.
             one("g", "metrics", "_msg"),
         ]);
         let shown: Vec<(Signal, bool, Vec<&str>)> = probes

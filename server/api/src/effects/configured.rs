@@ -1,4 +1,4 @@
-//! What queries read of configuration, out of stored entities.
+//! Converts stored entities into the configuration that queries use.
 
 use quiver_config::families::{APDEX_THRESHOLDS, PROCESSES, RUM_TRANSACTIONS, TRANSACTIONS, steps};
 use quiver_config::json::text;
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 
 use super::is_enabled;
 
-/// Everything.
+/// Reads all of it.
 ///
 /// # Errors
-/// When the database is gone.
+/// When the database is unreachable.
 pub(crate) async fn read(config: &Config) -> Result<Configured> {
     let (services, pages) = (judging(config, false).await?, judging(config, true).await?);
     let transactions = Transactions::read(config).await?;
@@ -23,10 +23,10 @@ pub(crate) async fn read(config: &Config) -> Result<Configured> {
     Ok(Configured { services, pages, processes })
 }
 
-/// Key transactions and thresholds of services, or of applications in browsers.
+/// Key transactions and thresholds of services, or of browser applications if `is_rum`.
 ///
 /// # Errors
-/// When the database is gone.
+/// When the database is unreachable.
 pub(crate) async fn judging(config: &Config, is_rum: bool) -> Result<Judging> {
     let (family, owner) = if is_rum { (&RUM_TRANSACTIONS, "application") } else { (&TRANSACTIONS, "service") };
     let signal = if is_rum { "rum" } else { "service" };
@@ -44,7 +44,7 @@ pub(crate) async fn judging(config: &Config, is_rum: bool) -> Result<Judging> {
     Ok(Judging { keys, thresholds: thresholds.map(threshold).collect(), is_rum })
 }
 
-/// A key transaction; `owner` is the member that says whose it is.
+/// Converts a key transaction; `owner` is the member that names its service or application.
 pub(crate) fn key_of(entity: &Entity, owner: &str) -> KeyTransaction {
     let number = |key: &str| entity.body.get(key).and_then(Value::as_f64);
     let vital = |key: &str| entity.body.get("vitals").and_then(|vitals| vitals.get(key)).and_then(Value::as_f64);
@@ -64,7 +64,7 @@ pub(crate) fn key_of(entity: &Entity, owner: &str) -> KeyTransaction {
     }
 }
 
-/// Key transactions that steps name.
+/// The key transactions that steps of processes may refer to.
 #[derive(Debug)]
 pub(crate) struct Transactions {
     services: Vec<Entity>,
@@ -72,15 +72,15 @@ pub(crate) struct Transactions {
 }
 
 impl Transactions {
-    /// Reads all.
+    /// Reads all of them.
     ///
     /// # Errors
-    /// When the database is gone.
+    /// When the database is unreachable.
     pub(crate) async fn read(config: &Config) -> Result<Self> {
         Ok(Self { services: config.all(&TRANSACTIONS).await?, pages: config.all(&RUM_TRANSACTIONS).await? })
     }
 
-    /// A process out of its entity.
+    /// Converts the entity of a business process.
     pub(crate) fn process(&self, id: &str, version: i64, body: &Map<String, Value>) -> Process {
         let all = steps(body).iter().filter_map(Value::as_object).map(|step| self.step(step));
         let steps: Vec<ProcessStep> = all.collect();
@@ -129,7 +129,7 @@ impl Transactions {
     }
 }
 
-/// The condition that spans of a transaction fulfil.
+/// The condition that spans of a transaction meet.
 pub(crate) fn transaction_condition(name: &NamePattern) -> Value {
     let leaf = |op: &str| json!({"field": "attributes.bt.name", "op": op, "value": name.text()});
     if name.is_pattern() { json!({"any": [leaf("eq"), leaf("glob")]}) } else { leaf("eq") }
@@ -167,7 +167,7 @@ mod tests {
         let process = transactions().process("p", 3, &body);
         assert_eq!((process.id.as_str(), process.version, process.timeout_ms), ("p", 3, 3_600_000));
         assert_eq!((process.correlation.as_str(), process.sla_ms), ("order_id", Some(250.5)));
-        // A step of no service is about any, which has the empty name here.
+        // A step without a service reads all of them, which an empty name stands for.
         assert_eq!(process.services, ["", "shop", "web"]);
         let [start, pay, log, span] = &process.steps[..] else { panic!("{:?}", process.steps) };
         assert_eq!(
@@ -241,13 +241,13 @@ mod tests {
             assert_eq!(step.kind, kind, "{word}");
             assert_eq!((step.condition, step.service, step.optional), (Value::Null, None, false), "{word}");
         }
-        // A transaction of pages is none of services, and one that is gone says nothing.
+        // A transaction of pages is unknown to services; a deleted one is ignored.
         for (word, id) in [("transaction", "k2"), ("rum", "k1"), ("span", "none"), ("span", "")] {
             let body = json!({"kind": word, "transactionId": id, "condition": {"field": "x"}});
             let step = transactions().step(&map(&body));
             assert_eq!((step.condition, step.service), (json!({"field": "x"}), None), "{word} {id}");
         }
-        // What a step says itself of its service counts; its condition is that of the transaction.
+        // The step's own service takes precedence; the condition is that of the transaction.
         let body = json!({"kind": "span", "transactionId": "k1", "condition": {"field": "x"}, "service": "other"});
         let step = transactions().step(&map(&body));
         assert_eq!((step.service.as_deref(), step.condition.get("any").is_some()), (Some("other"), true));
@@ -259,7 +259,7 @@ mod tests {
         let body = json!({"name": "p", "steps": [step("b"), step("a"), 5, step("b"), {}]});
         let process = transactions().process("p", 7, &map(&body));
         assert_eq!((process.version, process.name.as_str(), process.steps.len()), (7, "p", 4));
-        // Of a step without a service the spans of any are looked at.
+        // A step without a service reads the spans of all.
         assert_eq!(process.services, ["", "a", "b"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Receivers, silences and the audit log as rows of tables.
+//! Receivers, silences and the audit log as table rows.
 
 use std::collections::HashMap;
 
@@ -20,16 +20,16 @@ use super::gone;
 
 /// Nanoseconds in a millisecond.
 const MS: i64 = 1_000_000;
-/// Rows of a page of the audit log.
+/// Rows per page of the audit log.
 const PAGE: &str = "1000";
 
-/// One batch, counted.
+/// Makes a single batch, after its memory was counted.
 fn held(rows: RecordBatch, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
     hold(rows.get_array_memory_size())?;
     Ok(vec![rows])
 }
 
-/// Kinds of the integrations of a receiver, such as `email,webhook`.
+/// The integration kinds of a receiver, such as `email,webhook`.
 fn types(receiver: &Entity) -> String {
     let filled = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());
     let kinds = receiver.body.iter().filter(|(_, value)| filled(value));
@@ -53,7 +53,7 @@ fn receiver<'a>(entity: &'a Entity, uses: &HashMap<&str, i64>) -> ListedReceiver
 /// All receivers.
 ///
 /// # Errors
-/// Unavailable: the database is gone; those of `hold`.
+/// Unavailable: the database is unreachable; those of `hold`.
 pub(super) async fn receivers(config: &Config, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
     let receivers = config.all(&RECEIVERS).await.map_err(gone)?;
     let routes = config.all(&ROUTES).await.map_err(gone)?;
@@ -65,8 +65,8 @@ pub(super) async fn receivers(config: &Config, hold: &Hold<'_>) -> Result<Vec<Re
     held(receiver_rows(&rows)?, hold)
 }
 
-/// The service that matchers ask for: the first label that is not empty names it, so that one on a later label says it only where
-/// others say that those before it are empty.
+/// The service that matchers select. The first non-empty service label of an alert names its service, so a matcher on
+/// a later label counts only if others require the labels before it to be empty.
 fn service<'m>(names: &[String], matchers: &'m Matchers) -> &'m str {
     let equal = |name: &str| matchers.iter().find(|m| m.op == MatchOp::Equal && m.name == name);
     for name in names {
@@ -79,7 +79,7 @@ fn service<'m>(names: &[String], matchers: &'m Matchers) -> &'m str {
     ""
 }
 
-/// The service that a matcher names, whatever others say.
+/// The value that a matcher with `=` requires of a service label.
 fn named<'m>(names: &[String], matchers: &'m Matchers) -> &'m str {
     let named = |name: &String| {
         matchers
@@ -90,7 +90,7 @@ fn named<'m>(names: &[String], matchers: &'m Matchers) -> &'m str {
     names.iter().find_map(named).unwrap_or_default()
 }
 
-/// All silences that are kept.
+/// All silences that are stored.
 ///
 /// # Errors
 /// Those of `hold`.
@@ -130,10 +130,10 @@ fn audited(row: &Map<String, Value>) -> ListedAudit<'_> {
     }
 }
 
-/// The audit log, newest rows first, page by page; what one caller did, where `own` names him.
+/// The audit log, newest rows first, read page by page; with `own` only the rows of that caller.
 ///
 /// # Errors
-/// Unavailable: the database is gone; those of `hold`.
+/// Unavailable: the database is unreachable; those of `hold`.
 pub(super) async fn audit(config: &Config, own: Option<&str>, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     let mut cursor: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Managed resources and their relationships as rows of tables.
+//! Managed resources and their relationships as table rows.
 
 use std::collections::HashMap;
 
@@ -27,12 +27,12 @@ fn by_id(entities: &[Entity]) -> HashMap<&str, &Entity> {
     entities.iter().map(|entity| (entity.id.as_str(), entity)).collect()
 }
 
-/// The key of what an id names.
+/// The key of the entity with an id.
 fn key_of<'a>(known: &HashMap<&str, &'a Entity>, id: &str) -> &'a str {
     known.get(id).map_or("", |entity| text(&entity.body, "key"))
 }
 
-/// Attributes in order of their keys, as texts.
+/// Attributes as strings, ordered by key.
 fn attributes(entity: &Entity) -> Vec<(&str, String)> {
     let all = entity.body.get("attributes").and_then(Value::as_object).into_iter().flat_map(Map::iter);
     let mut all: Vec<(&str, String)> = all
@@ -43,10 +43,10 @@ fn attributes(entity: &Entity) -> Vec<(&str, String)> {
     all
 }
 
-/// All of them.
+/// All rows.
 ///
 /// # Errors
-/// Unavailable: the database is gone.
+/// Unavailable: the database is unreachable.
 pub(super) async fn rows(config: &Config) -> Result<Resources> {
     let (types, classes) = (all(config, &RESOURCE_TYPES).await?, all(config, &CI_CLASSES).await?);
     let (subclasses, relations) = (all(config, &CI_SUBCLASSES).await?, all(config, &RELATIONSHIP_TYPES).await?);

@@ -1,4 +1,4 @@
-//! Configured rules as rows of a table.
+//! Configured rules as table rows.
 
 use arrow::array::RecordBatch;
 use quiver_config::families::RULES;
@@ -23,10 +23,10 @@ fn rule(entity: &Entity) -> ConfiguredRule<'_> {
     }
 }
 
-/// All of them.
+/// All rows.
 ///
 /// # Errors
-/// Unavailable: the database is gone.
+/// Unavailable: the database is unreachable.
 pub(super) async fn rows(config: &Config) -> Result<RecordBatch> {
     let entities = config.all(&RULES).await.map_err(super::gone)?;
     rule_rows(&entities.iter().map(rule).collect::<Vec<_>>())
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!((shown.id, shown.alert, shown.record), ("r1", "Down", ""));
         assert_eq!((shown.namespace, shown.group, shown.language, shown.expr), ("n", "g", "promql", "up == 0"));
         assert_eq!((shown.severity, shown.service, shown.enabled, shown.managed_by), ("page", "", true, "api"));
-        // Only who says so is enabled.
+        // Only `true` enables a rule.
         for body in [json!({}), json!({"enabled": false}), json!({"enabled": null}), json!({"enabled": "true"})] {
             let entity = Entity::for_tests("r", body.clone());
             assert!(!rule(&entity).enabled, "{body}");

@@ -1,31 +1,32 @@
-//! How names are written for readers who may not know all of UTF-8 in names.
+//! Escapes names for readers that do not support all of UTF-8 in names.
 //!
-//! Source: `prometheus/common` 0.7x, `model/metric.go` (`EscapeName`, `EscapeMetricFamily`): plain names stay as they are.
+//! Source: `prometheus/common` 0.7x, `model/metric.go` (`EscapeName`, `EscapeMetricFamily`): plain names are not
+//! changed.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// What becomes of characters that plain names do not have.
+/// How characters are escaped that plain names cannot have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Escaping {
     /// Names are written as they are.
     AllowUtf8,
-    /// `_` stands for each of them.
+    /// Each becomes `_`.
     #[default]
     Underscores,
-    /// `_dot_` stands for a dot, `__` for every other one and for `_`.
+    /// A dot becomes `_dot_`, all others and `_` become `__`.
     Dots,
-    /// `_2e_` stands for a dot, and so on; `__` for `_`, and `U__` before the name.
+    /// A dot becomes `_2e_`, and so on; `_` becomes `__`, and the name is prefixed by `U__`.
     Values,
 }
 
 impl Escaping {
-    /// Reads the word of content types.
+    /// Parses the value in a content type.
     pub(crate) fn of(word: &str) -> Option<Self> {
         [Self::AllowUtf8, Self::Underscores, Self::Dots, Self::Values].into_iter().find(|e| e.as_str() == word)
     }
 
-    /// Gives the word of content types.
+    /// The value in a content type.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::AllowUtf8 => "allow-utf-8",
@@ -60,7 +61,7 @@ impl Escaping {
     }
 }
 
-/// Says whether a name may stand without quotes; only metrics may have colons.
+/// Whether a name needs no quotes; only metrics may have colons.
 pub(crate) fn is_plain(name: &str, colons: bool) -> bool {
     !name.is_empty() && name.chars().enumerate().all(|(at, c)| fits(at, c, colons))
 }
@@ -87,7 +88,7 @@ mod tests {
         assert_eq!(Escaping::of("none"), None);
     }
 
-    /// What comes out may stand without quotes, whatever went in; and plain names are left as they are.
+    /// Every escaped name is plain, and plain names are not changed.
     #[test]
     fn escaped_names_are_plain() {
         let letters = ['a', 'Z', '_', ':', '.', '0', '9', ' ', '-', 'é', '\u{1f600}', '\n', '"', '\0'];
@@ -101,7 +102,7 @@ mod tests {
             for colons in [false, true] {
                 for escaping in [Escaping::Underscores, Escaping::Dots, Escaping::Values] {
                     let escaped = escaping.name(&name, colons);
-                    // Dots leave a digit in front as two underscores, so each form is plain.
+                    // A leading digit is escaped as well, so each result is plain.
                     assert!(is_plain(&escaped, colons), "{name:?} {escaping:?} {escaped}");
                     assert!(!is_plain(&name, colons) || escaped == name.as_str(), "{name:?} {escaping:?} {escaped}");
                     assert_eq!(escaping.name(&escaped, colons), escaped, "what is plain is not escaped again");

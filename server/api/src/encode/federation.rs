@@ -1,4 +1,4 @@
-//! What federation gives: families of samples, as exposition text (`federation_proto`: as protobuf).
+//! Federation results: families of samples as exposition text (`federation_proto`: as protobuf).
 //!
 //! Source: Prometheus 3.14 `web/federate.go`, and `expfmt/text_create.go` of `prometheus/common` 0.7x.
 
@@ -14,7 +14,7 @@ pub(crate) use quiver_promql::NewestValue as Value;
 /// The newest sample of a series.
 #[derive(Debug, Clone)]
 pub(crate) struct Newest {
-    /// Labels, the metric's name included.
+    /// Labels, including the metric's name.
     pub(crate) labels: LabelSet,
     /// Time of the sample in Unix milliseconds.
     pub(crate) ts: Millis,
@@ -25,16 +25,16 @@ pub(crate) struct Newest {
 /// The type of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Floats: what they were is not known any more.
+    /// Floats, whose original type is unknown.
     Untyped,
-    /// Histograms, whose counts do not go down.
+    /// Histograms whose counts never decrease.
     Histogram,
-    /// Histograms that may go down.
+    /// Histograms whose counts may decrease.
     GaugeHistogram,
 }
 
 impl Newest {
-    /// Gives the type of the family that it belongs to.
+    /// The type of the family of the sample.
     pub(crate) fn kind(&self) -> Kind {
         match &self.value {
             Value::Float(_) => Kind::Untyped,
@@ -43,24 +43,24 @@ impl Newest {
         }
     }
 
-    /// Says whether only protobuf has a form for it.
+    /// Whether only the protobuf format can express it.
     pub(crate) fn needs_protobuf(&self) -> bool {
         matches!(&self.value, Value::Histogram(h) if !histogram::uses_custom_buckets(h))
     }
 
-    /// Says whether another one has its name and type.
+    /// Whether another sample has the same name and type.
     pub(crate) fn is_of_family(&self, other: &Self) -> bool {
         self.labels.metric() == other.labels.metric() && self.kind() == other.kind()
     }
 
-    /// Gives the labels but the name; `instance` is always there, so that the scraper does not put its own.
+    /// The labels without the name. `instance` is always included, so that the scraper does not add its own.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let missing = self.labels.get("instance").is_empty().then_some(("instance", ""));
         self.labels.iter().filter(|(name, _)| *name != METRIC_NAME).chain(missing)
     }
 }
 
-/// Gives the cumulative counts of custom buckets: upper bound, count.
+/// Cumulative counts of custom buckets: upper bound, count.
 pub(crate) fn cumulative(h: &Histogram) -> Vec<(f64, f64)> {
     let mut found = histogram::positive(h).peekable();
     let mut count = 0.0;
@@ -75,11 +75,11 @@ pub(crate) fn cumulative(h: &Histogram) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Bytes of a piece of an answer, more or less.
+/// Approximate size of a piece in bytes.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// Writes samples that are sorted by name as text, from a place on until a piece is full, and gives the next place. What
-/// escaping leaves of names that are not plain stands in quotes.
+/// Writes samples that are sorted by name as text, from an index on until a piece is full; returns the next index.
+/// Names that are still not plain after escaping are quoted.
 pub(crate) fn text(samples: &[Newest], from: usize, escaping: Escaping, out: &mut Vec<u8>) -> usize {
     let mut at = from;
     while at < samples.len() && out.len() < PIECE_BYTES {
@@ -131,7 +131,7 @@ fn line(out: &mut Vec<u8>, sample: &Newest, suffix: &str, bound: Option<f64>, va
     out.extend_from_slice(format!(" {}\n", sample.ts).as_bytes());
 }
 
-/// Writes a name as it is; only metrics may have colons.
+/// Writes a name unchanged; only metrics may have colons.
 fn write_name(out: &mut Vec<u8>, name: &str, colons: bool) {
     if is_plain(name, colons) {
         out.extend_from_slice(name.as_bytes());
@@ -208,7 +208,7 @@ mod tests {
         check(Escaping::Values, &plain.replace("my_name", "U__my_2e_name").replace("l_l", "U__l_2e_l"));
     }
 
-    /// What follows the name of a histogram belongs to no name that is escaped.
+    /// The suffix of a histogram's name is not escaped.
     #[test]
     fn suffixes_follow_escaped_names() {
         let labels = LabelSet::from_pairs([("__name__", "h.h"), ("instance", "i")]);
@@ -263,7 +263,7 @@ mod tests {
         assert!(!native().is_of_family(&float(&[("__name__", "h")], 1.0)));
         let [a, b] = ["a", "b"].map(|name| float(&[("__name__", name)], 1.0));
         assert!(a.is_of_family(&a) && !a.is_of_family(&b));
-        // Samples without a name are of one family, too.
+        // Samples without a name are a family, too.
         assert!(float(&[("x", "1")], 1.0).is_of_family(&float(&[("x", "2")], 2.0)));
     }
 
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(of(Vec::new(), &[], &[1.0, 2.0]), [(1.0, 0.0), (2.0, 0.0)]);
         let all = |length: u32| vec![Span { offset: 0, length }];
         assert_eq!(of(all(2), &[1.0, 2.0], &[1.0, 2.0]), [(1.0, 1.0), (2.0, 3.0)]);
-        // What lies above the last bound counts for none of them.
+        // Observations above the last bound are in none of these buckets.
         assert_eq!(of(all(3), &[1.0, 2.0, 4.0], &[1.0, 2.0]), [(1.0, 1.0), (2.0, 3.0)]);
         let late = vec![Span { offset: 2, length: 1 }];
         assert_eq!(of(late, &[5.0], &[-1.0, 0.0, 1.0]), [(-1.0, 0.0), (0.0, 0.0), (1.0, 5.0)]);

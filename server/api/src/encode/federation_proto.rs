@@ -1,4 +1,4 @@
-//! Federation as protobuf: messages `io.prometheus.client.MetricFamily`, each with its length before it.
+//! Federation as protobuf: length-delimited messages `io.prometheus.client.MetricFamily`.
 //!
 //! Fields of `prometheus/client_model` `metrics.proto`.
 
@@ -11,8 +11,8 @@ use super::escaping::Escaping;
 use super::federation::{Kind, Newest, PIECE_BYTES, Value, cumulative};
 use super::protobuf::{put_double, put_message, put_text, put_uint};
 
-/// Writes families of samples that are sorted by name, from a place on until a piece is full, and gives the next place.
-/// A family is one message, however large.
+/// Writes families of samples that are sorted by name, from an index on until a piece is full; returns the next
+/// index. A family is one message, however large.
 pub(crate) fn delimited(samples: &[Newest], from: usize, escaping: Escaping, out: &mut Vec<u8>) -> usize {
     let mut at = from;
     for family in samples[from..].chunk_by(Newest::is_of_family) {
@@ -86,7 +86,7 @@ fn bucket_span(out: &mut Vec<u8>, span: Span) {
     put_varint(out, u64::from(span.length));
 }
 
-/// Zeros stand too: an absent field has a meaning of its own in this version of the language.
+/// Writes zeros, too: in proto2 an absent field has a meaning of its own.
 fn zigzag(out: &mut Vec<u8>, field: u32, value: i32) {
     put_varint(out, u64::from(tag(field, VARINT)));
     put_varint(out, u64::from((value as u32) << 1 ^ (value >> 31) as u32));
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(found, [("a".to_owned(), 3, 2), ("a".to_owned(), 4, 1)]);
     }
 
-    /// Reads fields as (number, bytes, number that they hold).
+    /// Reads fields as number, bytes and integer.
     fn fields(message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
         let (mut r, mut out) = (Reader::new(message), Vec::new());
         while !r.is_empty() {

@@ -1,17 +1,17 @@
-//! JSON with line breaks and two spaces for each level, made of JSON without, as it comes.
+//! Indents compact JSON by two spaces per level while it is written.
 
 use std::io::{self, Write};
 
-/// Indents what is written to it; gives it on.
+/// A writer that indents JSON and passes it on.
 #[derive(Debug)]
 pub(crate) struct Indented<W> {
     to: W,
     out: Vec<u8>,
     depth: usize,
     in_text: bool,
-    /// The byte before was a backslash within a text.
+    /// Whether the previous byte was a backslash within a string.
     escaped: bool,
-    /// An object or list was opened, and nothing of it came yet.
+    /// Whether an object or list was opened and is empty so far.
     opened: bool,
 }
 
@@ -20,7 +20,7 @@ impl<W: Write> Indented<W> {
         Self { to, out: Vec::new(), depth: 0, in_text: false, escaped: false, opened: false }
     }
 
-    /// Gives back what it wrote to.
+    /// Returns the inner writer.
     pub(crate) fn into_inner(self) -> W {
         self.to
     }
@@ -101,7 +101,7 @@ mod tests {
         String::from_utf8(indented.into_inner()).expect("text")
     }
 
-    /// A value made by chance.
+    /// A random value.
     fn value(next: &mut dyn FnMut(usize) -> usize, texts: &[&str], depth: usize) -> serde_json::Value {
         match next(if depth == 0 { 5 } else { 7 }) {
             0 => json!(null),
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Made by chance, with texts that look like what stands around them.
+    /// Random values with strings that look like JSON syntax.
     #[test]
     fn any_value_is_written_as_others_write_it() {
         let texts = ["", "\\", "\"", "\\\"", "{", "}", "[1,2]", "a:b", "größe", "\n\t", "\u{1}", "\u{1f600}"];
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Who cannot be written to ends it.
+    /// An error of the inner writer ends it.
     #[test]
     fn faults_of_what_is_written_to_are_told() {
         struct Full(usize);

@@ -1,4 +1,4 @@
-//! Answers of JSON that is no envelope of anybody.
+//! Plain JSON responses, without an envelope.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};

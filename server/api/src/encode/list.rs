@@ -1,4 +1,4 @@
-//! Lists of JSON texts as answers: series, names, values. A large one is put together while it is read.
+//! Responses that are lists of JSON texts: series, names, values. A large one is assembled while it is read.
 
 use axum::response::Response;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -8,29 +8,29 @@ use quiver_types::{Error, ErrorKind, Result};
 use crate::encode::pieces::{PIECE_BYTES, while_read};
 use crate::encode::prometheus::{Envelope, begin_success, close_success, json_response};
 
-/// What a text takes beside its bytes.
+/// Bytes that a text takes besides its length.
 const TEXT_BYTES: usize = 64;
 
-/// Texts of an answer, within the memory of a query and the limit of answers.
+/// The texts of a response, limited by the memory of the query and by the largest response.
 #[derive(Debug)]
 pub(crate) struct TextList {
     texts: Vec<String>,
     memory: MemoryReservation,
-    /// Bytes of the answer so far, and the most that it may have.
+    /// Bytes of the response so far, and the maximum.
     bytes: usize,
     bytes_max: usize,
-    /// Knows what look-ups took.
+    /// The context of the query, which holds its statistics.
     _ctx: QueryContext,
 }
 
 impl TextList {
-    /// Starts with nothing.
+    /// Starts an empty list.
     pub(crate) fn new(engine: &QueryEngine, ctx: &QueryContext, bytes_max: usize) -> Self {
         let memory = engine.reservation("list", ctx);
         Self { texts: Vec::new(), memory, bytes: 0, bytes_max, _ctx: ctx.clone() }
     }
 
-    /// Takes the memory of a text that is about to be made.
+    /// Reserves the memory of a text that is about to be made.
     ///
     /// # Errors
     /// LimitExceeded.
@@ -38,10 +38,10 @@ impl TextList {
         self.memory.try_grow(bytes + TEXT_BYTES).map_err(from_datafusion)
     }
 
-    /// Adds a text for which memory was taken.
+    /// Adds a text whose memory is reserved.
     ///
     /// # Errors
-    /// LimitExceeded: the answer is too large.
+    /// LimitExceeded: the response is too large.
     pub(crate) fn push(&mut self, mut text: String) -> Result<()> {
         text.shrink_to_fit();
         self.bytes += text.len() + 1;
@@ -58,12 +58,12 @@ impl TextList {
         self.texts.len()
     }
 
-    /// Leaves the first texts.
+    /// Keeps the first `len` texts.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.texts.truncate(len);
     }
 
-    /// Gives the answer.
+    /// Makes the response.
     pub(crate) fn response(self, envelope: &Envelope) -> Response {
         let Self { texts, memory, _ctx: ctx, .. } = self;
         let (mut head, mut tail) = (begin_success(), vec![b']']);
@@ -80,7 +80,7 @@ impl TextList {
                 };
                 piece.extend_from_slice(if i > 0 { b"," } else { b"" });
                 piece.extend_from_slice(text.as_bytes());
-                // A text is given back as it goes.
+                // The memory of each text is released when it is sent.
                 memory.shrink((text.len() + TEXT_BYTES).min(memory.size()));
             }
             false
@@ -135,7 +135,7 @@ mod tests {
         (QueryEngine::new(&settings).expect("an engine"), ctx)
     }
 
-    /// The comma behind each text counts, the envelope does not.
+    /// The limit includes the comma after each text, but not the envelope.
     #[test]
     fn the_limit_is_met_to_the_byte() {
         let (engine, ctx) = engine(64 << 20);

@@ -1,4 +1,4 @@
-//! Rows as lines of JSON: one object per row, all values text, empty fields left out.
+//! Log rows as JSON lines: one object per row; all values are strings, and empty fields are left out.
 
 use quiver_logsql::Rows;
 use quiver_logsql::kernels::values::push_json_string;

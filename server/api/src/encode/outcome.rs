@@ -1,5 +1,5 @@
-//! A query's outcome as the `data` of the Prometheus envelope, straight from its columns, piece by piece: a large answer
-//! is never in memory as text, and who reads it slowly holds the columns and one piece (promise L4).
+//! Encodes the result of a query as `data` of the Prometheus envelope, directly from its columns, piece by piece: a
+//! large response is never in memory as text, and a slow client holds the columns and one piece (promise L4).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use quiver_types::{Histogram, SeriesTable};
 
 use super::prometheus::{Notation, json_text, write_histogram, write_quoted, write_time};
 
-/// Samples of a series that are written in one go.
+/// Samples of a series that are written at once.
 const SAMPLES_AT_A_TIME: usize = 8192;
 
 /// Writes `{"resultType":…,"result":…}` in pieces.
@@ -20,18 +20,18 @@ pub(crate) struct Outcome {
     value: Arc<QueryValue>,
     /// Held as long as the columns are.
     _memory: Arc<QueryMemory>,
-    /// Most series that are shown; 0: all.
+    /// Most series that are written; 0: all.
     limit: usize,
     stats: Option<String>,
-    /// What stands before the value at each step of a matrix: times repeat in each series, and are written once.
+    /// The text before the value at each step of a matrix. Times repeat in each series, so they are formatted once.
     times: Times,
     cursor: Cursor,
 }
 
-/// What ends a value of a matrix before the next one.
+/// Ends a value of a matrix before the next one.
 const NEXT: &[u8] = b"\"],";
 
-/// What stands before the value at each step, one behind the other; each begins with the end of the value before.
+/// The texts before the value at each step, concatenated; each begins with the end of the previous value.
 #[derive(Debug, Default)]
 struct Times {
     bytes: Vec<u8>,
@@ -39,7 +39,7 @@ struct Times {
 }
 
 impl Times {
-    /// Bytes of a time of today in whole seconds.
+    /// Bytes of such a text with a present-day time in whole seconds.
     const USUAL_BYTES: usize = 13 + NEXT.len();
 
     fn of(result: &StepResult) -> Self {
@@ -61,7 +61,7 @@ impl Times {
     }
 }
 
-/// How far an outcome is written.
+/// A position in the output.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Cursor {
     place: Place,
@@ -84,7 +84,7 @@ impl Outcome {
         Self { value, _memory: memory, limit, stats, times: Times::default(), cursor: Cursor::default() }
     }
 
-    /// Says whether the limit leaves series out.
+    /// Whether the limit leaves series out.
     pub(crate) fn cut(&self) -> bool {
         if self.limit == 0 {
             return false;
@@ -100,17 +100,17 @@ impl Outcome {
         series > self.limit
     }
 
-    /// How far it is.
+    /// The current position.
     pub(crate) fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// Goes back to where it was.
+    /// Returns to a position.
     pub(crate) fn rewind(&mut self, cursor: Cursor) {
         self.cursor = cursor;
     }
 
-    /// Appends until `out` has so many bytes, a series more at most; says whether that was all.
+    /// Appends until `out` has this many bytes, exceeding them by at most one series. Returns whether that was all.
     pub(crate) fn fill(&mut self, out: &mut Vec<u8>, bytes: usize) -> bool {
         while self.cursor.place != Place::End {
             if out.len() >= bytes {
@@ -150,7 +150,7 @@ impl Outcome {
                             if matches!(*self.value, QueryValue::Vector(_)) {
                                 element(out, &row, result.grid.start);
                             } else {
-                                // Written for the first row that is shown: many a matrix has none.
+                                // Formatted for the first row, since a matrix may have none.
                                 if self.times.ends.is_empty() {
                                     self.times = Times::of(result);
                                 }
@@ -197,7 +197,7 @@ impl Outcome {
         Place::Tail
     }
 
-    /// Writes what is no list; says whether it was none.
+    /// Writes a value that is not a list. Returns whether it was one.
     fn single(&self, out: &mut Vec<u8>) -> bool {
         match &*self.value {
             QueryValue::Scalar { time_ms, value } => {
@@ -234,7 +234,7 @@ fn begin(out: &mut Vec<u8>, shown: usize, table: &SeriesTable, row: u32) {
     out.extend_from_slice(labels_json(table.labels(row as usize)).as_bytes());
 }
 
-/// Writes some samples of a series; says whether these were the last ones.
+/// Writes some samples of a series. Returns whether these were the last ones.
 fn samples(out: &mut Vec<u8>, series: &SampleSeries, from: usize) -> bool {
     let to = (from + SAMPLES_AT_A_TIME).min(series.ts.len());
     for (i, (time_ms, v)) in series.ts[from..to].iter().zip(&series.values[from..to]).enumerate() {
@@ -344,7 +344,7 @@ mod tests {
             loop {
                 let mut piece = Vec::new();
                 let (before, done) = (in_pieces.cursor(), in_pieces.fill(&mut piece, 1000));
-                // Once more from the same place.
+                // Again from the same position.
                 in_pieces.rewind(before);
                 let mut again = Vec::new();
                 assert_eq!((in_pieces.fill(&mut again, 1000), &again), (done, &piece));
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(times.iter().collect::<Vec<_>>(), expected);
     }
 
-    /// The whole of an outcome, as JSON.
+    /// The whole result as JSON.
     fn whole(value: QueryValue, limit: usize) -> serde_json::Value {
         let mut out = Vec::new();
         assert!(Outcome::new(Arc::new(value), Arc::default(), limit, None).fill(&mut out, usize::MAX));
@@ -419,7 +419,7 @@ mod tests {
             (QueryValue::Scalar { time_ms: 0, value: -0.0 }, serde_json::json!([0, "-0"])),
         ] {
             let expected = serde_json::json!({"resultType": "scalar", "result": expected});
-            // A limit is one of series.
+            // The limit only applies to series.
             assert_eq!((whole(value.clone(), 0), whole(value, 1)), (expected.clone(), expected));
         }
         let text = "a \"b\"\n\u{1}é".to_owned();
@@ -435,7 +435,7 @@ mod tests {
         ]);
         let shown = whole(QueryValue::Matrix(steps()), 0);
         assert_eq!(shown, serde_json::json!({"resultType": "matrix", "result": expected}));
-        // A row without anything is no series, so it is not cut.
+        // A row without values is not a series, so the limit does not count it.
         for (limit, cut) in [(0, false), (1, true), (2, false), (3, false)] {
             let outcome = Outcome::new(Arc::new(QueryValue::Matrix(steps())), Arc::default(), limit, None);
             assert_eq!(outcome.cut(), cut, "{limit}");
@@ -478,7 +478,7 @@ mod tests {
             assert!(!outcome.cut(), "{kind}");
             assert_eq!(whole(value, 1), serde_json::json!({"resultType": kind, "result": []}));
         }
-        // A series that has no samples is shown all the same: it was there.
+        // A series without samples is written all the same, since it exists.
         let bare = serde_json::json!({"resultType": "matrix", "result": [{"metric": {}}]});
         assert_eq!(whole(raw(&[0]), 0), bare);
     }

@@ -1,5 +1,5 @@
-//! Bodies of answers in pieces: made while they are read, or, where that cannot be, counted in the memory of their query
-//! until they are sent. Who reads slowly holds what is counted there, and a few pieces.
+//! Response bodies in pieces: made while the client reads them or, if that is impossible, accounted to the memory of
+//! their query until they are sent. So a slow client holds only what is accounted, and a few pieces.
 
 use std::convert::Infallible;
 use std::io;
@@ -12,11 +12,11 @@ use quiver_query::{QueryContext, QueryEngine, from_datafusion};
 use quiver_traces::{Closed, JsonWriter};
 use quiver_types::Result;
 
-/// Bytes of a piece, about.
+/// Approximate size of a piece in bytes.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// Makes a body of what a function appends, called for a piece at a time; it says whether that was all. What the function
-/// holds goes with the last piece, or with the reader. A short body has a length.
+/// Makes a body from a function that appends one piece per call and returns whether that was the last. The function
+/// is dropped after the last piece, or when the client disconnects. A short body gets a `Content-Length`.
 pub(crate) fn while_read(mut append: impl FnMut(&mut Vec<u8>) -> bool + Send + 'static) -> Body {
     let mut first = Vec::new();
     if append(&mut first) {
@@ -37,8 +37,8 @@ fn streamed(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
     Body::from_stream(stream::iter(pieces.map(Ok::<_, Infallible>)))
 }
 
-/// Text of an answer that is made at once. Each piece is reserved in the query's memory before it is kept, and given back
-/// when it is sent.
+/// A response text that is made all at once. Each piece is reserved in the query's memory before it is kept, and
+/// released when it is sent.
 #[derive(Debug)]
 pub(crate) struct Text {
     pieces: Vec<Bytes>,
@@ -48,16 +48,16 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Begins without one.
+    /// Begins without pieces.
     pub(crate) fn new(engine: &QueryEngine, ctx: &QueryContext) -> Self {
         Self { pieces: Vec::new(), open: Vec::new(), memory: engine.reservation("answer", ctx), outcome: Ok(()) }
     }
 
-    /// Takes what a function writes as JSON.
+    /// Appends the JSON that a function writes.
     pub(crate) fn write(mut self, write: impl FnOnce(&mut JsonWriter<'_>)) -> Self {
         let mut writer = JsonWriter::pieces(|piece| self.push(piece).map_err(|_| Closed));
         write(&mut writer);
-        // Whether it was closed is known here.
+        // Errors are reported by the body.
         let _ = writer.finish();
         self
     }
@@ -65,7 +65,7 @@ impl Text {
     /// Appends a piece.
     ///
     /// # Errors
-    /// The query's share of memory does not have it; neither is there a body then.
+    /// The query's memory is used up; then there is no body either.
     pub(crate) fn push(&mut self, mut piece: Vec<u8>) -> io::Result<()> {
         if self.outcome.is_ok() {
             self.outcome = self.memory.try_grow(piece.len()).map_err(from_datafusion);
@@ -78,14 +78,14 @@ impl Text {
         Ok(())
     }
 
-    /// Gives the body.
+    /// Makes the body.
     ///
     /// # Errors
-    /// LimitExceeded: the query's share of memory did not have all of it.
+    /// LimitExceeded: the query's memory was used up.
     pub(crate) fn body(mut self) -> Result<Body> {
         if !self.open.is_empty() {
             let rest = std::mem::take(&mut self.open);
-            // It is told by the outcome.
+            // An error is reported by the outcome.
             let _ = self.push(rest);
         }
         let Self { mut pieces, memory, outcome, .. } = self;
@@ -99,7 +99,7 @@ impl Text {
 
 impl io::Write for Text {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A long text is taken piece by piece, too, so that each is reserved before the next.
+        // A long text is split, so that each piece is reserved before the next.
         let taken = bytes.len().min(PIECE_BYTES - self.open.len());
         self.open.extend_from_slice(&bytes[..taken]);
         if self.open.len() == PIECE_BYTES {
@@ -189,7 +189,8 @@ mod tests {
         sizes
     }
 
-    /// Breaks where a text of exactly a piece is held back, or one of a byte more is lost.
+    /// Would fail if a text of exactly one piece were held back, or the last byte of one that is longer by a byte
+    /// were lost.
     #[tokio::test]
     async fn texts_are_cut_into_pieces() {
         let (engine, ctx) = engine(8 << 20);
@@ -220,14 +221,14 @@ mod tests {
         let mut text = Text::new(&engine, &ctx);
         text.push(vec![b'a'; 1000]).expect("room");
         assert!(text.push(vec![b'b'; 2 << 20]).is_err());
-        // Even what there would be room for: the text would have a hole.
+        // Even a text for which there is room: there would be a gap before it.
         assert!(text.push(vec![b'c'; 10]).is_err());
         assert!(text.write_all(&b"d".repeat(PIECE_BYTES)).is_err());
         assert_eq!(text.body().expect_err("a part is lacking").kind, ErrorKind::LimitExceeded);
         assert_eq!(engine.memory_reserved(), 0);
     }
 
-    /// What a body is made of goes with its last piece, and with a reader who leaves before.
+    /// The function behind a body is dropped after its last piece, or when the client disconnects.
     #[tokio::test]
     async fn what_makes_a_body_is_let_go() {
         let held = std::sync::Arc::new(());

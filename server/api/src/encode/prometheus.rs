@@ -1,7 +1,7 @@
 //! The Prometheus envelope and its numbers (`metrics-api` section 1).
 //!
-//! Numbers are written straight into the answer's bytes: shortest decimal form, plain notation between 1e-6 and 1e21,
-//! as Go's `strconv.FormatFloat(v, 'f' or 'e', -1, 64)` in Prometheus' `MarshalFloat`.
+//! Numbers are written directly to the response's bytes in the shortest decimal form, without an exponent between
+//! 1e-6 and 1e21, as Go's `strconv.FormatFloat(v, 'f' or 'e', -1, 64)` in Prometheus' `MarshalFloat`.
 
 use std::ops::Range;
 
@@ -14,26 +14,26 @@ use quiver_types::{Error, ErrorKind, Histogram};
 
 use crate::error::{log, public_text, status_of, with_retry_after};
 
-/// What stands around `data`.
+/// The members besides `data`.
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
-    /// What may make the answer wrong or incomplete (`warnings`).
+    /// Reasons why the result may be wrong or incomplete (`warnings`).
     pub(crate) warnings: Vec<String>,
-    /// What may be meant otherwise, with a right answer all the same (`infos`).
+    /// Hints that the query may not mean what its author thinks; the result is right (`infos`).
     pub(crate) infos: Vec<String>,
 }
 
 impl Envelope {
-    /// Names the files that a query went on without.
+    /// Lists the damaged files that the result lacks.
     pub(crate) fn lacking(ctx: &QueryContext) -> Self {
         Self { warnings: ctx.stats.left_out.texts(), ..Self::default() }
     }
 }
 
-/// Most texts of a kind; one more says how many there are besides.
+/// Most texts of each kind; one more tells how many others there are.
 const ANNOTATIONS_MAX: usize = 10;
 
-/// Makes a success answer around encoded `data`.
+/// Makes a success response with encoded `data`.
 pub(crate) fn success(envelope: &Envelope, data: &[u8]) -> Response {
     let mut out = Vec::with_capacity(data.len() + 64);
     out.extend_from_slice(br#"{"status":"success","data":"#);
@@ -41,7 +41,7 @@ pub(crate) fn success(envelope: &Envelope, data: &[u8]) -> Response {
     finish_success(out, envelope)
 }
 
-/// Begins a success answer; `data` is appended by the caller, then [`finish_success`] closes it.
+/// Begins a success response; the caller appends `data`, then [`finish_success`] closes it.
 pub(crate) fn begin_success() -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
     out.extend_from_slice(br#"{"status":"success","data":"#);
@@ -54,12 +54,12 @@ pub(crate) fn finish_success(mut out: Vec<u8>, envelope: &Envelope) -> Response 
     json_response(Body::from(out))
 }
 
-/// Makes a success answer of its body.
+/// Makes a success response from its body.
 pub(crate) fn json_response(body: Body) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Appends what stands after `data`.
+/// Appends the members after `data`.
 pub(crate) fn close_success(out: &mut Vec<u8>, envelope: &Envelope) {
     for (name, kind, texts) in [("warnings", "warning", &envelope.warnings), ("infos", "info", &envelope.infos)] {
         if texts.is_empty() {
@@ -83,7 +83,7 @@ pub(crate) fn close_success(out: &mut Vec<u8>, envelope: &Envelope) {
     out.push(b'}');
 }
 
-/// Gives the `errorType` of a kind.
+/// The `errorType` of an error.
 fn error_type(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Execution | ErrorKind::LimitExceeded => "execution",
@@ -99,7 +99,7 @@ fn error_type(kind: ErrorKind) -> &'static str {
     }
 }
 
-/// Makes an error answer, and logs it.
+/// Makes an error response, and logs the error.
 pub(crate) fn error_response(error: &Error, route: &str) -> Response {
     log(error, route);
     let mut out = format!("{{\"status\":\"error\",\"errorType\":\"{}\",\"error\":", error_type(error.kind));
@@ -112,7 +112,7 @@ pub(crate) fn error_response(error: &Error, route: &str) -> Response {
     with_retry_after((status_of(error.kind), content_type, Body::from(out)).into_response())
 }
 
-/// Appends a time in milliseconds as seconds without trailing zeros.
+/// Appends a time in milliseconds as seconds, without trailing zeros.
 pub(crate) fn write_time(out: &mut Vec<u8>, ms: i64) {
     if ms < 0 {
         out.push(b'-');
@@ -142,23 +142,23 @@ fn write_integer(out: &mut Vec<u8>, mut n: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// How numbers are written.
+/// The notation of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Notation {
-    /// Samples: an exponent below 1e-6 and from 1e21.
+    /// Samples: with an exponent below 1e-6 and from 1e21.
     Sample,
     /// Scalars: never an exponent.
     Plain,
-    /// Exposition text, as Go's format `g` has it: an exponent below 1e-4 and from 1e6.
+    /// Exposition text, as Go's format `g`: with an exponent below 1e-4 and from 1e6.
     General,
 }
 
-/// Numbers that `zmij` writes without an exponent. Those of them that are not whole it writes as all notations do.
+/// The range that `zmij` writes without an exponent. Non-integers in it are written the same in all notations.
 const WRITTEN_OUT: Range<f64> = 1e-5..WHOLE_MAX;
-/// Each whole number below this is a double.
+/// All integers below this are exact doubles.
 const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Appends a number, without quotes.
+/// Appends a number without quotes.
 pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {
     if v.is_nan() {
         return out.extend_from_slice(b"NaN");
@@ -171,7 +171,7 @@ pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {
     }
     let v = v.abs();
     let whole_max = if notation == Notation::General { 1e6 } else { WHOLE_MAX };
-    // Not by `fract`, which is a call into a library.
+    // Not with `fract`, which is a library call.
     let whole = v as u64;
     if v < whole_max && whole as f64 == v {
         return write_integer(out, whole);
@@ -216,7 +216,7 @@ pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {
     }
 }
 
-/// Splits a shortest decimal form into digits without leading and trailing zeros, and the place of the point.
+/// Splits a shortest decimal form into digits, without leading and trailing zeros, and the position of the point.
 fn decimal(text: &str) -> (([u8; 32], usize), i32) {
     let mut digits = [0u8; 32];
     let (mut len, mut point, mut in_fraction) = (0, 0_i32, false);
@@ -251,7 +251,7 @@ pub(crate) fn write_quoted(out: &mut Vec<u8>, v: f64, notation: Notation) {
     out.push(b'"');
 }
 
-/// Appends a histogram from its buckets in ascending order: (kind of bounds, lower, upper, count).
+/// Appends a histogram with its buckets in ascending order: kind of bounds, lower, upper, count.
 pub(crate) fn write_histogram(out: &mut Vec<u8>, h: &Histogram, buckets: &[(u8, f64, f64, f64)]) {
     out.extend_from_slice(br#"{"count":"#);
     write_quoted(out, h.count, Notation::Sample);
@@ -321,7 +321,8 @@ mod tests {
                     Notation::General => !(1e-4..1e6).contains(&size),
                 };
                 assert_eq!(text.contains('e'), exponent, "{text}");
-                // As long as Rust's own form, which goes to the other side where two are as short and as near.
+                // Equal in length to Rust's own form, which rounds differently if two candidates are as short and as
+                // near.
                 assert!(exponent || text.len() == format!("{v}").len(), "{text}");
             }
         }
@@ -365,7 +366,7 @@ mod tests {
         assert_eq!(out, "\"a\\\"\\\\\\n\\u0001é\"");
     }
 
-    /// What stands after `data`.
+    /// The members after `data`.
     fn closed(warnings: &[String], infos: &[String]) -> serde_json::Value {
         let envelope = Envelope { warnings: warnings.to_vec(), infos: infos.to_vec() };
         let mut out = b"{\"data\":1".to_vec();

@@ -1,8 +1,8 @@
-//! Fields of protobuf messages that the decoders' writer (`quiver_ingest::wire`) has no need of.
+//! Protobuf field writers that the decoders' writer (`quiver_ingest::wire`) does not have.
 
 use quiver_ingest::wire::{FIXED64, VARINT, put_bytes, put_varint, tag};
 
-/// Appends a number; 0 is left out, as absent fields are 0.
+/// Appends an integer; 0 is left out, as it is the default.
 pub(crate) fn put_uint(out: &mut Vec<u8>, field: u32, value: u64) {
     if value != 0 {
         put_varint(out, u64::from(tag(field, VARINT)));
@@ -10,18 +10,18 @@ pub(crate) fn put_uint(out: &mut Vec<u8>, field: u32, value: u64) {
     }
 }
 
-/// Appends a zigzag number.
+/// Appends a zigzag-encoded integer.
 pub(crate) fn put_sint(out: &mut Vec<u8>, field: u32, value: i64) {
     put_uint(out, field, zigzag(value));
 }
 
-/// Appends a double, 0 too.
+/// Appends a double, even 0.
 pub(crate) fn put_double(out: &mut Vec<u8>, field: u32, value: f64) {
     put_varint(out, u64::from(tag(field, FIXED64)));
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends a text under a field.
+/// Appends a string.
 pub(crate) fn put_text(out: &mut Vec<u8>, field: u32, text: &str) {
     put_bytes(out, field, text.as_bytes());
 }
@@ -40,7 +40,7 @@ pub(crate) fn put_doubles(out: &mut Vec<u8>, field: u32, values: &[f64]) {
     }
 }
 
-/// Appends a packed list of zigzag numbers, unless it is empty.
+/// Appends a packed list of zigzag-encoded integers, unless it is empty.
 pub(crate) fn put_sints(out: &mut Vec<u8>, field: u32, values: impl Iterator<Item = i64>) {
     let mut packed = Vec::new();
     values.for_each(|v| put_varint(&mut packed, zigzag(v)));
@@ -87,13 +87,13 @@ mod tests {
             assert_eq!(reader.varint().map(quiver_ingest::wire::zigzag), Ok(value));
             assert!(reader.is_empty());
         }
-        // 0 is what is not there.
+        // 0 is the default.
         let mut out = Vec::new();
         put_sint(&mut out, 1, 0);
         put_uint(&mut out, 536_870_911, 0);
         put_sints(&mut out, 1, std::iter::empty());
         assert!(out.is_empty());
-        // In a list it has a place.
+        // In a list it is written.
         put_sints(&mut out, 1, [0, 0].into_iter());
         assert_eq!(out, [10, 2, 0, 0]);
     }
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// A length of 128 and more takes two bytes, at each level.
+    /// A length of at least 128 takes two bytes, on each level.
     #[test]
     fn messages_stand_in_messages() {
         for len in [0, 1, 127, 128, 300, 20_000] {

@@ -1,4 +1,4 @@
-//! Messages of Prometheus' remote read: the request, and its two answers.
+//! Messages of Prometheus remote read: the request, and both kinds of responses.
 //!
 //! Fields as in Prometheus 3.14 `prompb/remote.proto` and `prompb/types.proto`.
 
@@ -13,22 +13,22 @@ use quiver_types::{Error, Histogram, MatchOp, Matcher, MillisRange, Result};
 
 use super::protobuf::{put_double, put_doubles, put_message, put_sint, put_sints, put_text, put_uint};
 
-/// Bytes of a frame, about.
+/// Approximate size of a frame in bytes.
 const FRAME_BYTES: usize = 1 << 20;
 
-/// Longest reason for refusing a matcher.
+/// Longest error text for a matcher, in bytes.
 const ERROR_BYTES_MAX: usize = 1000;
 
-/// Most queries of a request; Prometheus sends one.
+/// Most queries per request; Prometheus sends one.
 const QUERIES_MAX: usize = 1000;
 
-/// Most matchers of a query: two bytes on the wire become a hundred in memory.
+/// Most matchers per query: two bytes on the wire become a hundred in memory.
 const MATCHERS_MAX: usize = 1000;
 
-/// How many of the response types that a client lists are repeated to it when none of them is known.
+/// How many of the client's response types an error lists if none is supported.
 const TYPES_SHOWN: usize = 10;
 
-/// How the samples are to come.
+/// The type of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseType {
     /// One message with all samples (`SAMPLES`).
@@ -37,22 +37,23 @@ pub(crate) enum ResponseType {
     StreamedXorChunks,
 }
 
-/// A request of remote read, decoded.
+/// A decoded remote read request.
 #[derive(Debug)]
 pub(crate) struct ReadRequest {
-    /// Matchers and time of each query. Of hints their times count, the rest says what the client goes on to do.
+    /// Matchers and time range of each query. Of its hints only the times are used; the others tell what the client
+    /// does with the result.
     pub(crate) queries: Vec<(Vec<Matcher>, MillisRange)>,
-    /// The first type of the client's list that there is.
+    /// The first supported type in the client's list.
     pub(crate) response_type: ResponseType,
 }
 
-/// Decodes a `prometheus.ReadRequest`; `pace` hears of the work and may end it.
+/// Decodes a `prometheus.ReadRequest`; `pace` accounts for the work, and may end it.
 ///
 /// # Errors
-/// Invalid: not this message, a bad matcher, or no response type that is known. LimitExceeded: patterns too large. What
-/// `pace` says.
+/// Invalid: not this message, an invalid matcher, or no supported response type. LimitExceeded: regular expressions
+/// too large. Errors of `pace`.
 pub(crate) fn decode(body: &[u8], pace: Option<&Pace>) -> Result<ReadRequest> {
-    // The list of types may be as long as the body; what counts is the first that is known.
+    // The list of types may be as long as the body; only the first supported one counts.
     let (mut queries, mut others, mut known) = (Vec::new(), Vec::new(), None);
     let mut patterns = Patterns::default();
     let mut read = || -> Result<(), Fault> {
@@ -125,11 +126,11 @@ fn query(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result
             other => r.skip(other, &[1, 2, 3, 4])?,
         }
     }
-    // Prometheus asks with the times of its whole query, and hints at those of the one selector.
+    // Prometheus sends the time range of the whole query, and that of the single selector in the hints.
     Ok((matchers, MillisRange::new(start.max(hinted.min), end.min(hinted.max))))
 }
 
-/// Reads the times of `prometheus.ReadHints`; all of time where it has none.
+/// Reads the times of `prometheus.ReadHints`; all time if it has none.
 fn hints(message: &[u8]) -> Result<MillisRange, WireError> {
     const START: u32 = tag(3, VARINT);
     const END: u32 = tag(4, VARINT);
@@ -168,14 +169,14 @@ fn matcher(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Resu
         3 => MatchOp::NotRegex,
         other => return Err(fault(format!("invalid matcher type {other}"))),
     };
-    // The reason repeats the pattern, which may be long.
+    // The error repeats the regular expression, which may be long.
     let short = |mut error: Error| {
         let end = error.message.floor_char_boundary(ERROR_BYTES_MAX);
         error.message.truncate(end);
         Fault::Refused(error)
     };
     if kind >= 2 {
-        // Each may take long to be compiled.
+        // Compiling each of them may take long.
         pace.map_or(Ok(()), Pace::check).map_err(Fault::Refused)?;
     }
     patterns.matcher(text(name)?, op, text(value)?).map_err(short)
@@ -220,7 +221,7 @@ fn put_histogram(out: &mut Vec<u8>, ts: i64, h: &Histogram) {
             });
         }
     };
-    // One of the two counts has to be there: it says of which kind the histogram is.
+    // One of the two counts must be written, since it tells the kind of the histogram.
     let count = |out: &mut Vec<u8>, int: u32, value: f64| {
         if h.float {
             put_double(out, int + 1, value);
@@ -247,7 +248,7 @@ fn put_histogram(out: &mut Vec<u8>, ts: i64, h: &Histogram) {
     put_doubles(out, 16, &h.custom_bounds);
 }
 
-/// Gives the frames of one series: messages `prometheus.ChunkedReadResponse`, each of one series, as clients expect.
+/// The frames of one series: messages `prometheus.ChunkedReadResponse`, each with one series, as clients expect.
 pub(crate) fn frames<'a>(
     labels: impl Iterator<Item = (&'a str, &'a str)>,
     chunks: &[Chunk],
@@ -317,7 +318,7 @@ mod tests {
         assert_eq!((range.min, range.max), (5, -1));
         assert_eq!(matchers, &[Matcher::new("job", MatchOp::NotRegex, "a.*").unwrap()]);
         assert_eq!(decode(&request(&[], 0, b"a")).unwrap().response_type, ResponseType::Samples);
-        // The list may stand unpacked too.
+        // The list may be unpacked, too.
         assert_eq!(decode(&[16, 1, 16, 0]).unwrap().response_type, ResponseType::StreamedXorChunks);
         let refused = |body: &[u8], text: &str| {
             let e = decode(body).unwrap_err();
@@ -354,7 +355,7 @@ mod tests {
         };
         check(&[], (100, 200));
         check(&[(1, 15), (3, 120), (4, 150), (7, 30)], (120, 150));
-        // They leave out, and add nothing.
+        // Hints only narrow the range.
         check(&[(3, -5), (4, 300)], (100, 200));
         check(&[(4, 150)], (100, 150));
         check(&[(3, 210), (4, 220)], (210, 200));
@@ -377,7 +378,7 @@ mod tests {
         frames([("a", "b")].into_iter(), &[], 0, |_| panic!("a series without chunks has no frame"));
     }
 
-    /// Reads the fields of a message: their numbers with their bytes, or with the number that they hold.
+    /// Reads the fields of a message: number, bytes, and the integer.
     fn fields(message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
         let (mut r, mut out) = (Reader::new(message), Vec::new());
         while !r.is_empty() {
@@ -424,7 +425,7 @@ mod tests {
         let samples = SeriesSamples { ts: &[-1, 0], values: &[0.0, f64::NAN], ..none };
         let found = series(&samples);
         assert_eq!(found[..2], labels);
-        // A value stands, though it is 0; a time that is 0 does not.
+        // A value of 0 is written; a time of 0 is not.
         assert_eq!(fields(&found[2].1), [(1, Vec::new(), 0), (2, Vec::new(), u64::MAX)]);
         assert_eq!(fields(&found[3].1), [(1, Vec::new(), f64::NAN.to_bits())]);
         assert_eq!(found.len(), 4);
@@ -486,14 +487,14 @@ mod tests {
         let none = decode(b"", None).unwrap();
         assert!(none.queries.is_empty());
         assert_eq!(none.response_type, ResponseType::Samples);
-        // A query without anything: at 0, of no series that is told apart.
+        // An empty query: at time 0, without matchers.
         let bare = decode(&[10, 0], None).unwrap();
         let [(matchers, range)] = &bare.queries[..] else { panic!("{bare:?}") };
         assert_eq!((matchers.len(), range.min, range.max), (0, 0, 0));
-        // A matcher without a type asks for equality; one without a name is of the label without one.
+        // The default type of a matcher is equality; the default name is empty.
         let bare = decode(&[10, 2, 26, 0], None).unwrap();
         assert_eq!(bare.queries[0].0, [Matcher::equal("", "")]);
-        // Fields that nobody knows are skipped, those of another type are not.
+        // Unknown fields are skipped; known ones of the wrong type are errors.
         assert_eq!(decode(&[10, 2, 0x50, 7, 0x50, 1], None).unwrap().queries.len(), 1);
         for wrong in [&[8, 0][..], &[10, 2, 10, 0], &[10, 2, 24, 0], &[10, 4, 26, 2, 18, 9], &[17, 1]] {
             let told = decode(wrong, None).unwrap_err();
@@ -510,7 +511,7 @@ mod tests {
         };
         assert_eq!(query(MATCHERS_MAX).unwrap().queries[0].0.len(), MATCHERS_MAX);
         assert_eq!(query(MATCHERS_MAX + 1).unwrap_err().message, "more than 1000 matchers in one query");
-        // What is repeated of a bad pattern is short, and ends with a whole letter.
+        // The error text for a long regular expression is cut between characters.
         let long = decode(&request(&[], 2, format!("({}", "é".repeat(20_000)).as_bytes()), None).unwrap_err();
         assert!(long.message.len() <= ERROR_BYTES_MAX, "{} bytes", long.message.len());
     }

@@ -1,4 +1,4 @@
-//! The `stats` of a query: where its time went, and the samples that it looked at.
+//! The `stats` of a query: its timings, and the samples that it read.
 //!
 //! Shape of Prometheus 3.14 `util/stats/query_stats.go`.
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::prometheus::write_time;
 
-/// Gives the object; with `per_step` samples by step too.
+/// The JSON object; with `per_step` also samples per step.
 pub(crate) fn to_json(outcome: &QueryOutcome, per_step: bool) -> String {
     let t = &outcome.timings;
     let s = |d: Duration| d.as_secs_f64();
@@ -39,7 +39,7 @@ pub(crate) fn to_json(outcome: &QueryOutcome, per_step: bool) -> String {
     out
 }
 
-/// Gives a member that lists counts by time: `"name":[[1435781451.781,3]],`.
+/// A member with counts by time: `"name":[[1435781451.781,3]],`.
 fn steps(name: &str, stats: &SampleStats, counts: &[u64]) -> String {
     let mut out = format!("\"{name}\":[").into_bytes();
     for (step, count) in counts.iter().enumerate() {

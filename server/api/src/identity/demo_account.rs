@@ -1,5 +1,5 @@
-//! The account of the demo: a service account that views and writes telemetry, and its key in a file for whoever tries the
-//! demo out. It comes in by the same door as anybody.
+//! The account of the demo: a service account that reads and writes telemetry, with its API key in a file for whoever
+//! tries the demo. It is authenticated like any other caller.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,11 @@ fn map(value: Value) -> Map<String, Value> {
 }
 
 impl Identities {
-    /// Gives the key of the demo and the file that holds it; makes account, rights and key where they lack.
+    /// Gives the demo's API key and the file that holds it; creates account, role bindings and key if they are
+    /// missing.
     ///
     /// # Errors
-    /// When the database is gone, or the file cannot be written.
+    /// When the database is unreachable, or the file cannot be written.
     pub async fn demo_key(&self) -> Result<(Secret, PathBuf)> {
         let path = self.data.join(FILE);
         if let Ok(text) = std::fs::read_to_string(&path) {
@@ -46,7 +47,7 @@ impl Identities {
         Ok((key, path))
     }
 
-    /// The id of the first of some entities that has a field of a value.
+    /// The id of the first entity whose field has this value.
     async fn id_of(&self, place: &Place, field: &str, value: &str) -> Result<Option<String>> {
         let query = ListQuery::parse(place.family, &[(field.to_owned(), value.to_owned())], &[])?;
         let found = self.config.list(place, &query, &Caller::system()).await?;
@@ -58,7 +59,7 @@ impl Identities {
         let id = if let Some(id) = self.id_of(&place, "clientId", NAME).await? {
             id
         } else {
-            // Nobody is told the secret: the account comes by its key.
+            // A random secret that nobody learns: the account only authenticates with its key.
             let secret = apikey::make_secret(&OsRandom);
             let mut system = System::default();
             system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
@@ -79,7 +80,7 @@ impl Identities {
         Ok(id)
     }
 
-    /// A key in place of the former one, whose file is gone.
+    /// Makes a key that replaces the former one, whose file is lost.
     async fn new_key(&self, account: &str) -> Result<Secret> {
         let place = Place { family: &KEYS, owner: format!("rbac/service-accounts/{account}") };
         if let Some(id) = self.id_of(&place, "name", NAME).await? {

@@ -1,4 +1,4 @@
-//! From entities to the picture of accounts that requests are checked against.
+//! Builds the directory that requests are checked against from the stored entities.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use quiver_config::json::time_of;
 use quiver_types::{Rights, Triple};
 use serde_json::Value;
 
-/// All entities of access.
+/// All entities that concern access.
 #[derive(Debug)]
 pub(super) struct Entities {
     pub(super) users: Vec<Entity>,
@@ -72,7 +72,7 @@ fn key(entity: &Entity) -> Option<Key> {
     })
 }
 
-/// Makes the picture.
+/// Builds the directory.
 pub(super) fn picture(all: &Entities) -> Directory {
     let users = all.users.iter().map(|e| account(AccountKind::User, e));
     let services = all.services.iter().map(|e| account(AccountKind::Service, e));
@@ -152,7 +152,7 @@ mod tests {
         let user = account(AccountKind::User, &entity);
         assert_eq!((user.name.as_str(), user.email, user.enabled, user.must_change), ("me", None, true, false));
         assert_eq!((user.hash.as_ref().map(Secret::expose), user.old_hash.is_none()), (Some("phc"), true));
-        // A secret that was changed holds on for a while, if it is said how long.
+        // A former secret stays valid for a while, but only if its end is known.
         entity.sealed.insert("oldSecret".to_owned(), json!("old"));
         let service = account(AccountKind::Service, &entity);
         assert_eq!((service.name.as_str(), service.hash.is_none(), service.old_hash.is_none()), ("bot", true, true));
@@ -183,7 +183,7 @@ mod tests {
         entity
     }
 
-    /// The triples that somebody holds at a time, each with its role.
+    /// The triples that an account has at a time, each with its role.
     fn held(bindings: Vec<Entity>, id: &str, now_ms: i64) -> Vec<String> {
         let picture = picture(&Entities { bindings, ..entities() });
         let all = picture.triples_by_role(id, now_ms).into_iter();
@@ -207,7 +207,7 @@ mod tests {
         }
         let service = vec![binding("edit", json!({"type": "serviceAccount", "id": "bot"}), json!({}))];
         assert_eq!(held(service, "bot", 0), ["{edit, logs, *} by role edit"]);
-        // Bindings of nobody, of no role, and of groups that are gone give nothing, and disturb no other.
+        // Bindings without a subject or role, and those of deleted groups, grant nothing and do not affect others.
         for (role, subject) in [
             ("see", json!({"type": "team", "id": "ann"})),
             ("see", json!({"type": "user"})),

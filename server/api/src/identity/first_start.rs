@@ -1,4 +1,4 @@
-//! The first administrator, and the way back in for an operator who lost the password.
+//! Creates the first administrator, and resets a password that an operator lost.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use super::Identities;
 
 /// The name of the first administrator.
 const NAME: &str = "admin";
-/// The file that holds a password that was made up.
+/// The file that holds a generated password.
 const FILE: &str = "initial-admin-password";
 
 /// Where the first password comes from.
 #[derive(Debug, Clone, Default)]
 pub struct FirstPassword {
-    /// Path of a file that holds it.
+    /// A file that contains the password.
     pub file: Option<PathBuf>,
     /// The password itself.
     pub text: Option<quiver_auth::Secret>,
-    /// The data folder, into which one that is made up is written.
+    /// The data directory, into which a generated password is written.
     pub data: PathBuf,
 }
 
 impl FirstPassword {
-    /// The password, and whether it was made up.
+    /// Returns the password, and whether it was generated.
     fn get(&self) -> Result<(String, bool)> {
         let refuse = |text: String| Problem::new(ProblemKind::Invalid, "INVALID_VALUE", text);
         let given = match (&self.file, &self.text) {
@@ -58,15 +58,15 @@ fn map(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Finds a user by name.
+/// Finds the id of a user by name.
 async fn id_of(config: &Config, username: &str) -> Result<Option<String>> {
     let query = ListQuery::parse(&USERS, &[("username".to_owned(), username.to_lowercase())], &[])?;
     let found = config.list(&Place::of(&USERS), &query, &Caller::system()).await?;
     Ok(found.items.first().and_then(|u| u.get("id")).and_then(Value::as_str).map(str::to_owned))
 }
 
-/// Makes `admin` with all rights. The binding comes last, and a start that finds none does this again: one that was cut
-/// short leaves nobody locked out.
+/// Creates `admin` with all rights. The role binding is created last, and a start without one does all this again, so
+/// that an interrupted start locks nobody out.
 pub(super) async fn make_administrator(identities: &Identities, first: &FirstPassword) -> Result<()> {
     let config = &identities.config;
     let (password, made_up) = first.get()?;
@@ -89,12 +89,12 @@ pub(super) async fn make_administrator(identities: &Identities, first: &FirstPas
     Ok(())
 }
 
-/// Tells a password that was made up: once on the terminal, and in a file that only its owner reads.
+/// Reports a generated password: once on the terminal, and in a file that only its owner can read.
 fn tell(data: &Path, password: &str) {
     use std::os::unix::fs::OpenOptionsExt;
     let path = data.join(FILE);
     let text = format!("first start: user `{NAME}`, password {password} (to be changed; also in {})\n", path.display());
-    // Not by the log, which others may read and keep.
+    // Not to the log, which others may read and archive.
     let _ = std::io::stderr().write_all(text.as_bytes());
     let written = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
     let written = written.and_then(|mut file| writeln!(file, "{password}").and_then(|()| file.sync_all()));
@@ -103,17 +103,17 @@ fn tell(data: &Path, password: &str) {
     }
 }
 
-/// Where a first password that was made up is written.
+/// The file for a generated password.
 pub(super) fn file(data: &Path) -> PathBuf {
     data.join(FILE)
 }
 
-/// Takes the file with the first password away: the password was changed.
+/// Deletes the file with the first password: the password was changed.
 pub(super) fn forget_file(data: &Path) {
     let _ = std::fs::remove_file(file(data));
 }
 
-/// Sets the password of a user in the store itself; for `quiver admin reset-password`.
+/// Sets the password of a user directly in the store; for `quiver admin reset-password`.
 ///
 /// # Errors
 /// `NOT_FOUND`, and those of the password and the store.
@@ -157,7 +157,7 @@ mod tests {
             FirstPassword { file: file.map(Path::to_owned), text, data: PathBuf::new() }.get()
         };
         assert_eq!(given(None, text(GOOD)).unwrap(), (GOOD.to_owned(), false));
-        // The end of the line is no part of it, and the file counts before the text.
+        // The line end is not part of the password, and the file takes precedence over the text.
         assert_eq!(given(Some(path.as_path()), text("another good password")).unwrap(), (GOOD.to_owned(), false));
         let (made, is_made_up) = given(None, None).unwrap();
         assert!(is_made_up && made.len() == 24, "{made}");
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(mode & 0o077, 0, "{mode:o}");
         forget_file(dir.path());
         assert!(!file(dir.path()).exists());
-        // There is none where the password was given.
+        // There is no file if the password was given.
         forget_file(dir.path());
     }
 }

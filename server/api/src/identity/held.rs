@@ -1,4 +1,4 @@
-//! The rights of who asked a query, as long as it runs: the engine asks whether they still hold.
+//! The rights behind a running query: the engine asks whether the caller still has them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use quiver_query::Permit;
 
 use super::Identities;
 
-/// Who asked, and what he was let in with.
+/// A caller, and the rights with which it was admitted.
 pub(crate) struct Held {
     identities: Arc<Identities>,
     identity: Arc<Identity>,
 }
 
 impl Held {
-    /// What a caller holds.
+    /// Remembers what a caller has now.
     pub(crate) fn new(identities: Arc<Identities>, identity: Arc<Identity>) -> Self {
         Self { identities, identity }
     }

@@ -1,7 +1,7 @@
-//! How much a key may ask and send: buckets for each, so that one program that runs wild leaves the others their turn.
+//! Rate limits per key as token buckets, so that one client that runs wild does not starve the others.
 //!
-//! A request costs what is known before it begins: one. What it sends as telemetry is known only when it has come, so that
-//! is taken afterwards, into debt where it has to be, and the next request waits until the debt is paid.
+//! A request costs one token, taken before it begins. The size of its telemetry is known only after it has arrived:
+//! it is taken then, into debt if necessary, and the next request waits until the debt is paid.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use quiver_types::time::Clock;
 
 /// Most keys whose buckets are remembered; full ones are forgotten first.
 const REMEMBERED: usize = 10_000;
-/// Largest debt, in seconds of the rate: a single large body holds nobody up for hours.
+/// Largest debt, in seconds of the rate, so that a single large body does not block a key for hours.
 const DEBT_S: f64 = 60.0;
 
-/// How much of something is had per second.
+/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// How much is had per second in the long run; 0: there is no bound.
+    /// Tokens per second in the long run; 0: unlimited.
     pub per_second: u64,
-    /// How much is had at once after a pause.
+    /// Tokens available at once after a pause.
     pub burst: u64,
 }
 
 impl Rate {
-    /// As much per second as there is, and twice that at once; 0: any.
+    /// This many tokens per second, and twice as many at once; 0: unlimited.
     pub fn per_second(per_second: u64) -> Self {
         Self { per_second, burst: per_second.saturating_mul(2) }
     }
 }
 
-/// Bounds of a key.
+/// Rate limits of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyRates {
-    /// Requests that are not ingest.
+    /// Requests other than ingest.
     pub requests: Rate,
-    /// Bytes of bodies of telemetry, as they are on the wire.
+    /// Bytes of telemetry bodies on the wire.
     pub ingest_bytes: Rate,
     /// Samples, log rows, spans.
     pub ingest_records: Rate,
@@ -66,7 +66,7 @@ impl Buckets {
         Self { rate, of_keys: Mutex::default() }
     }
 
-    /// Does something with what a key has left; 0 per second: nothing is counted.
+    /// Runs `work` with the tokens that a key has left and their rate. `None` if the rate is unlimited.
     fn with<T>(&self, key: &str, now_ms: i64, work: impl FnOnce(&mut f64, f64) -> T) -> Option<T> {
         if self.rate.per_second == 0 {
             return None;
@@ -86,7 +86,10 @@ impl Buckets {
         Some(work(&mut bucket.left, rate))
     }
 
-    /// Takes one; or says how many seconds that has to wait.
+    /// Takes a token.
+    ///
+    /// # Errors
+    /// The seconds to wait, if there is none.
     fn take(&self, key: &str, now_ms: i64) -> Result<(), u64> {
         let taken = self.with(key, now_ms, |left, rate| {
             if *left < 1.0 {
@@ -98,7 +101,10 @@ impl Buckets {
         taken.unwrap_or(Ok(()))
     }
 
-    /// Says in how many seconds a debt is paid; or that there is none.
+    /// Checks that a key has no debt.
+    ///
+    /// # Errors
+    /// The seconds until the debt is paid.
     fn solvent(&self, key: &str, now_ms: i64) -> Result<(), u64> {
         let wait = |left: &mut f64, rate: f64| {
             if *left < 0.0 { Err((-*left / rate).ceil().max(1.0) as u64) } else { Ok(()) }
@@ -106,13 +112,13 @@ impl Buckets {
         self.with(key, now_ms, wait).unwrap_or(Ok(()))
     }
 
-    /// Takes what was had already.
+    /// Takes tokens afterwards, into debt if necessary.
     fn spend(&self, key: &str, amount: u64, now_ms: i64) {
         self.with(key, now_ms, |left, rate| *left = (*left - amount as f64).max(-DEBT_S * rate));
     }
 }
 
-/// What each API key has left of requests, bytes and records at this moment.
+/// The buckets of all keys: requests, bytes and records.
 #[derive(Debug)]
 pub(super) struct Rates {
     requests: Buckets,
@@ -129,12 +135,18 @@ impl Rates {
         }
     }
 
-    /// Takes a request of a key that is not ingest; or says how many seconds it has to wait.
+    /// Takes a token for a request that is not ingest.
+    ///
+    /// # Errors
+    /// The seconds to wait, if there is none.
     pub(super) fn take(&self, key: &str, now_ms: i64) -> Result<(), u64> {
         self.requests.take(key, now_ms)
     }
 
-    /// Says whether a key may send telemetry; or how many seconds it has to wait.
+    /// Checks whether a key may send telemetry.
+    ///
+    /// # Errors
+    /// The seconds to wait, if it is in debt.
     pub(super) fn may_send(&self, key: &str, now_ms: i64) -> Result<(), u64> {
         let waits = [&self.bytes, &self.records].map(|buckets| buckets.solvent(key, now_ms).err().unwrap_or(0));
         let wait = waits.into_iter().max().unwrap_or(0);
@@ -146,7 +158,7 @@ impl Rates {
     }
 }
 
-/// Counts what a request sends as telemetry against its key.
+/// Counts the telemetry of a request against its key.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
     rates: Arc<Rates>,
@@ -155,7 +167,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// The meter of a key; none when nothing bounds what keys send.
+    /// The meter of a key; `None` if telemetry is unlimited.
     pub(super) fn of(rates: &Arc<Rates>, key: &str, clock: &Arc<dyn Clock>) -> Option<Self> {
         let meter = || Self { rates: Arc::clone(rates), key: key.into(), clock: Arc::clone(clock) };
         rates.measures_ingest().then(meter)
@@ -183,7 +195,7 @@ mod tests {
         assert_eq!((taken("a", 0), taken("b", 0), taken("a", 0)), (3, 3, 0));
         assert_eq!(rates.take("a", 0), Err(1));
         assert_eq!((taken("a", 100), taken("a", 199), taken("a", 400), taken("a", 60_000)), (1, 0, 3, 3));
-        // A clock that goes back gives nothing away, and takes nothing.
+        // A clock that goes back neither gives nor takes tokens.
         assert_eq!(taken("a", 1000), 0);
         let any = Buckets::new(Rate::per_second(0));
         assert!((0..1000).all(|_| any.take("a", 0).is_ok()));
@@ -197,13 +209,13 @@ mod tests {
     fn what_was_sent_is_paid_for_afterwards() {
         let rates = Rates::new(KeyRates { ingest_bytes: Rate::per_second(1000), ..KeyRates::default() });
         assert_eq!(rates.may_send("a", 0), Ok(()));
-        // Twice the rate is there at first; the rest is a debt.
+        // Twice the rate is available at first; the rest is a debt.
         rates.bytes.spend("a", 4500, 0);
         assert_eq!((rates.may_send("a", 0), rates.may_send("b", 0)), (Err(3), Ok(())));
         assert_eq!((rates.may_send("a", 2400), rates.may_send("a", 2500)), (Err(1), Ok(())));
         rates.bytes.spend("a", u64::MAX, 2500);
         assert_eq!(rates.may_send("a", 2500), Err(60));
-        // Records have a bucket of their own, here without a bound.
+        // Records have a bucket of their own, here unlimited.
         rates.records.spend("c", u64::MAX, 0);
         assert_eq!(rates.may_send("c", 0), Ok(()));
     }
@@ -213,7 +225,7 @@ mod tests {
         for (rate, expected) in [
             (Rate { per_second: 1, burst: 1 }, 1),
             (Rate { per_second: 100, burst: 1 }, 1),
-            // One at once even where none was granted.
+            // At least one request is possible at once, even with a burst of 0.
             (Rate { per_second: 1, burst: 0 }, 1),
         ] {
             let buckets = Buckets::new(rate);
@@ -244,7 +256,7 @@ mod tests {
         assert_eq!(rates.may_send("a", 0), Err(5));
         rates.bytes.spend("a", 7000, 0);
         assert_eq!(rates.may_send("a", 0), Err(9));
-        // What is left to the last of it is no debt.
+        // Using the last token is not a debt yet.
         rates.records.spend("b", 10, 0);
         assert_eq!(rates.may_send("b", 0), Ok(()));
         rates.records.spend("b", 1, 0);

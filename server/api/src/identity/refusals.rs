@@ -1,5 +1,5 @@
-//! Refusals for want of a right, in the audit log: one per subject, route and minute, so that a client which asks again and
-//! again fills no log.
+//! Requests refused for lack of a right, in the audit log: one entry per subject, route and minute, so that a client
+//! that retries cannot fill the log.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use quiver_config::AuditEvent;
 use super::{Identities, Origin, caller};
 
 const MINUTE_MS: i64 = 60_000;
-/// Most different refusals of a minute that are noted.
+/// Most distinct refusals that are noted per minute.
 const NOTED_MAX: usize = 1_000;
 
-/// What was noted in the present minute.
+/// The refusals noted in the current minute.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     noted: Mutex<(i64, HashSet<(String, String)>)>,
 }
 
 impl Refusals {
-    /// Says whether this one is the first of its minute.
+    /// Whether this is the first such refusal of its minute.
     fn is_new(&self, subject: &str, route: &str, now_ms: i64) -> bool {
         let minute = now_ms.div_euclid(MINUTE_MS);
         let mut noted = self.noted.lock();
@@ -33,7 +33,7 @@ impl Refusals {
     }
 }
 
-/// A request that was refused for want of a right, for the audit log.
+/// A request that was refused for lack of a right, for the audit log.
 #[derive(Debug)]
 pub(crate) struct Refusal<'a> {
     pub(crate) identity: &'a Identity,
@@ -41,16 +41,16 @@ pub(crate) struct Refusal<'a> {
     pub(crate) origin: Origin,
     /// Method of the request.
     pub(crate) method: &'a Method,
-    /// For what, as the router knows it.
+    /// The matched route.
     pub(crate) route: &'a str,
-    /// Whether telemetry was to be written.
+    /// Whether it was an ingest request.
     pub(crate) ingest: bool,
     /// When, in Unix milliseconds.
     pub(crate) now_ms: i64,
 }
 
 impl Identities {
-    /// Notes a refusal; nobody waits for it.
+    /// Notes a refusal in the audit log, in a task of its own.
     pub(crate) fn note_refusal(self: &Arc<Self>, refusal: Refusal<'_>) {
         let subject = refusal.identity.subject.text();
         if !self.refusals.is_new(&subject, refusal.route, refusal.now_ms) {
@@ -92,7 +92,7 @@ mod tests {
         assert!(refusals.noted.lock().1.len() <= NOTED_MAX);
     }
 
-    /// Routes and subjects stand apart: what one ends with is not what the other begins with.
+    /// Subject and route are kept apart: the end of one cannot be taken for the beginning of the other.
     #[test]
     fn refusals_are_told_apart() {
         let refusals = Refusals::default();
@@ -100,7 +100,7 @@ mod tests {
             assert!(refusals.is_new(subject, route, 0), "{subject} {route}");
             assert!(!refusals.is_new(subject, route, 1), "{subject} {route}");
         }
-        // Minutes before 1970 are minutes, too; a clock that goes back begins another one.
+        // Minutes before 1970 work, too; a clock that goes back begins another minute.
         for (now_ms, expected) in [(-1, true), (-60_000, false), (-60_001, true), (-1, true)] {
             assert_eq!(refusals.is_new("a", "b", now_ms), expected, "{now_ms}");
         }

@@ -1,4 +1,5 @@
-//! Keeps what is worth keeping of who came by: when keys were used, and users of other issuers, who appear on first use.
+//! Stores what authentication has observed: when keys were used, and new users of other issuers, who are created on
+//! first use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Identities;
 
-/// Time between two writes: what comes meanwhile is written at once.
+/// Time between two writes; observations in between are written together.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Longest name of a user.
 const NAME_CHARS_MAX: usize = 64;
@@ -19,7 +20,7 @@ const NAME_CHARS_MAX: usize = 64;
 const NAME_CHARS_MIN: usize = 3;
 
 impl Identities {
-    /// Keeps it until the server stops.
+    /// Stores observations until the server stops.
     pub async fn keep_seen(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let seen = tokio::select! {
@@ -65,7 +66,7 @@ impl Identities {
         failed
     }
 
-    /// Makes the user; whoever has its name already keeps it.
+    /// Creates the user. If its name is taken, another one is derived from it.
     async fn appear(
         &self,
         caller: &Caller,
@@ -97,7 +98,7 @@ impl Identities {
     }
 }
 
-/// A name as users may have it: others have signs that ours may not.
+/// Converts a name of another issuer into a valid user name: some characters are not allowed here.
 fn login_name(name: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '+') { c } else { '_' };
     let mut out: String = name.to_lowercase().chars().map(plain).take(NAME_CHARS_MAX).collect();
@@ -120,7 +121,7 @@ mod tests {
         check(&"x".repeat(99), &"x".repeat(64));
     }
 
-    /// Names of other issuers become such as users may have: of as many letters, in one case.
+    /// Names of other issuers are fitted: characters replaced, length limited, lower case.
     #[test]
     fn names_of_other_issuers_are_made_to_fit() {
         let check = |name: &str, expected: &str| assert_eq!(login_name(name), expected, "{name:?}");

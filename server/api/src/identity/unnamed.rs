@@ -1,10 +1,10 @@
-//! Callers that have no account: all of them while access control is off, and those that have not said who they are.
+//! Identities without an account: everybody while access control is off, and callers that sent no credentials.
 
 use std::sync::{Arc, LazyLock};
 
 use quiver_auth::Identity;
 
-/// Whoever, while access control is off.
+/// Any caller while access control is off.
 pub(crate) static ANYONE: LazyLock<Arc<Identity>> = LazyLock::new(|| Arc::new(Identity::anyone()));
-/// Whoever has not said who it is.
+/// A caller that sent no credentials.
 pub(crate) static NOBODY: LazyLock<Arc<Identity>> = LazyLock::new(|| Arc::new(Identity::nobody()));

@@ -1,4 +1,4 @@
-//! Detection rules put to spans that are stored already: membership in transactions is replaced, day by day.
+//! A job that applies detection rules to stored spans: membership in transactions is replaced day by day.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use super::{Stopped, advance, count};
 use crate::effects::detector_of;
 use crate::state::AppState;
 
-/// The kind of jobs over detection rules of spans, and of pages.
+/// The kind of jobs for detection rules of spans.
 pub(crate) const KIND: &str = "bt-apply-to-all";
 /// As [`KIND`], for detection rules of pages.
 pub(crate) const RUM_KIND: &str = "rum-bt-apply-to-all";
 
-/// What a job is asked.
+/// Parameters of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Params {
-    /// Rules; none: all that are enabled.
+    /// Rules; `None`: all that are enabled.
     pub(crate) rules: Option<Vec<String>>,
     /// Services or applications, as names or globs.
     pub(crate) services: Vec<String>,
-    /// Starts of spans in Unix nanoseconds, from and until.
+    /// Range of span starts in Unix nanoseconds.
     pub(crate) range: (i64, i64),
 }
 
 impl Params {
-    /// As it is kept.
+    /// The stored form.
     pub(crate) fn to_json(&self) -> Value {
         json!({"rules": self.rules, "services": self.services, "range": [self.range.0, self.range.1]})
     }
@@ -72,7 +72,7 @@ impl SpanRewriter for Applied {
     }
 }
 
-/// Names that rules gave so far, as text of a checkpoint.
+/// The transaction names assigned so far, from a checkpoint.
 fn names_of(checkpoint: &Value) -> Option<HashMap<String, HashSet<String>>> {
     let map = checkpoint.get("names")?.as_object()?;
     let texts = |list: &Value| {
@@ -81,12 +81,12 @@ fn names_of(checkpoint: &Value) -> Option<HashMap<String, HashSet<String>>> {
     Some(map.iter().map(|(rule, names)| (rule.clone(), texts(names))).collect())
 }
 
-/// Carries a job on from its last day.
+/// Continues a job after its last completed day.
 pub(super) async fn run(state: &Arc<AppState>, job: &mut Job) -> Result<(), Stopped> {
     let params = Params::read(&job.params);
     let family = if job.kind == KIND { &DETECTION_RULES } else { &RUM_DETECTION_RULES };
     let detector = detector_of(&state.config, family).await?;
-    // What was named at ingest keeps its name; a job that goes on knows what it named before.
+    // Names assigned at ingestion are kept; a resumed job knows the names that it assigned before.
     let names = names_of(&job.checkpoint).unwrap_or_else(|| state.effects.detector_for(family).names());
     let scope = Redetect {
         rules: params.rules.clone(),

@@ -1,4 +1,5 @@
-//! Answers that are lists in JSON: what they are made of counts in the query's memory, their text is made as it is sent.
+//! Responses that are JSON lists: their contents are accounted to the query's memory, their text is made while it is
+//! sent.
 
 use axum::response::Response;
 use http::{HeaderValue, header};
@@ -7,23 +8,23 @@ use quiver_query::Collected;
 
 use crate::encode::pieces::{PIECE_BYTES, while_read};
 
-/// Bytes that a text takes in a collection, with what surrounds it there.
+/// Bytes that a string takes within a collection.
 pub(super) fn text_bytes(text: &str) -> usize {
     text.len() + ENTRY_BYTES
 }
 
-/// What an entry of a map or list takes beside its texts, about.
+/// Approximate bytes of a map or list entry besides its strings.
 pub(super) const ENTRY_BYTES: usize = 64;
 
-/// A text in JSON.
+/// A JSON string.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     push_json_string(&mut out, text);
     out
 }
 
-/// Sends `head`, items with commas between, `tail`; gives the memory back when the last of it was made, or the receiver
-/// is gone.
+/// Sends `head`, items separated by commas, and `tail`; releases the memory after the last of it, or when the client
+/// disconnects.
 pub(super) fn list(
     head: &'static str,
     items: impl Iterator<Item = String> + Send + 'static,
@@ -66,7 +67,7 @@ mod tests {
         assert_eq!((text_bytes(""), text_bytes("größe")), (ENTRY_BYTES, 7 + ENTRY_BYTES), "letters count as bytes");
     }
 
-    /// Lists of any length are whole, and what they are made of is given back with the last of them.
+    /// Lists of any length are complete, and their memory is released at the end.
     #[tokio::test]
     async fn lists_are_made_as_they_are_sent() {
         let settings = EngineSettings {

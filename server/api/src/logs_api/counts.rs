@@ -1,4 +1,4 @@
-//! Endpoints that count: rows by time, by field, by stream.
+//! Endpoints that count rows: by time, by field, by stream.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::error::plain_error;
 use crate::params::invalid;
 use crate::state::AppState;
 
-/// Most groups that `hits` gives unless asked otherwise.
+/// Default maximum number of groups of `hits`.
 const FIELDS_LIMIT: u64 = 1000;
 
-/// The column of counts in the queries that are made here.
+/// The name of the count column in generated queries.
 const COUNT: &str = HITS;
-/// The column of what is counted, where values of a kind of their own are looked at as texts.
+/// The column of values converted to text, if their type is special.
 const VALUE: &str = "__q_value";
-/// The column of names of labels, or of values of one.
+/// The column of label names, or of the values of a label.
 const LABEL: &str = "__q_label";
 
 macro_rules! endpoint {
@@ -71,12 +71,12 @@ async fn each_row<const N: usize>(
     found.await
 }
 
-/// Pipes out of their text.
+/// Parses pipes.
 fn pipes_of(text: &str) -> Result<Vec<Pipe>> {
     Ok(parse(&format!("* | {text}"))?.pipes)
 }
 
-/// The query's filter with other pipes behind it.
+/// The query's filter, followed by other pipes.
 fn with_pipes(ask: &Ask, pipes: Vec<Pipe>) -> Query {
     Query { pipes, ..without_pipes(ask.query.clone()) }
 }
@@ -84,7 +84,7 @@ fn with_pipes(ask: &Ask, pipes: Vec<Pipe>) -> Query {
 /// One group of `hits`.
 #[derive(Debug, Default)]
 struct Group {
-    /// Values of the fields; none: of all others.
+    /// Values of the fields; `None`: all other groups together.
     key: Option<Vec<String>>,
     points: Vec<(i64, u64)>,
     total: u64,
@@ -124,7 +124,7 @@ async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
             memory.add(2 * ENTRY_BYTES + texts)?;
             groups.push(Group { key, ..Group::default() });
         }
-        // The point, and its texts when the group is written.
+        // The point, and its text when the group is written.
         memory.add(2 * ENTRY_BYTES)?;
         if let Some(group) = groups.last_mut() {
             group.points.push((time, count));
@@ -159,7 +159,7 @@ fn group_json(fields: &[String], group: &Group) -> String {
     out
 }
 
-/// Values and how many rows have each, as they are collected.
+/// Values with their numbers of rows.
 struct Counted {
     all: Vec<(String, u64)>,
     memory: Collected,
@@ -176,19 +176,19 @@ impl Counted {
         Ok(())
     }
 
-    /// Writes the whole answer: `{"values":[{"value","hits"}]}`.
+    /// Sends the whole response: `{"values":[{"value","hits"}]}`.
     fn answer(self) -> Response {
         let item = |(value, hits): (String, u64)| format!("{{\"value\":{},\"hits\":{hits}}}", quoted(&value));
         answer::list("{\"values\":[", self.all.into_iter().map(item), "]}", self.memory)
     }
 }
 
-/// Lists what pipes counted, most hits first; the plans instead, when they were asked for. What the answer leaves out is
-/// left out by the plan: of very many values those that the answer has are held.
+/// Lists what pipes counted, most hits first; or the plans, if the request asks for them. The limit is part of the
+/// plan, so that of many values only those in the response are held.
 async fn counted(state: &AppState, ask: &Ask, mut pipes: Vec<Pipe>, mut name: &str) -> Result<Response> {
     if let Some(text) = ask.params.get("filter").filter(|text| !text.is_empty()) {
-        // Of times and streams filters ask otherwise than of fields. Together: a filter that is the first of all pipes is
-        // read as the query's own.
+        // Filters treat times and streams differently from fields, so they are converted to text first. In one text
+        // with the conversion: a filter that comes first would be parsed as the query's own.
         let filter = format!("filter {VALUE}:~{}", quoted(&regex::escape(text)));
         pipes.extend(pipes_of(&format!("rename {} as {VALUE} | {filter}", quoted(name)))?);
         name = VALUE;
@@ -231,7 +231,7 @@ async fn run_stream_ids(state: &AppState, ask: &Ask) -> Result<Response> {
     values_of(state, ask, "_stream_id").await
 }
 
-/// Counts rows by the names of the labels of their streams, or by the values of one.
+/// Counts rows by the names of stream labels, or by the values of one label.
 async fn of_labels(state: &AppState, ask: &Ask, label: Option<&str>) -> Result<Response> {
     counted(state, ask, by_stream_labels(label, LABEL, COUNT), LABEL).await
 }

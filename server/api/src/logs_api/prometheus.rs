@@ -1,4 +1,4 @@
-//! `stats_query` and `stats_query_range`: results of `stats` in the form of the Prometheus API.
+//! `stats_query` and `stats_query_range`: results of `stats` in the format of the Prometheus API.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::answer::{self, ENTRY_BYTES, text_bytes};
 use crate::error::plain_error;
 use crate::state::AppState;
 
-/// A series: which result it is, and the values of its labels.
+/// Identifies a series: index of the result, and label values.
 type Key = (usize, Vec<String>);
 
-/// A series and its points in the order of time.
+/// A series with its points in order of time.
 type Series = (Key, Vec<(i64, String)>);
 
 pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -60,7 +60,7 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
             return Ok(plans);
         }
         let memory = state.logsql.collected("series", &ask.ctx);
-        // Of each result its series, which come one after the other.
+        // The series of each result, which come one after the other.
         let mut series: Vec<Vec<Series>> = columns.values.iter().map(|_| Vec::new()).collect();
         each_value(&state, &ask, &query, &columns, |key, time, text| {
             let Some(ns) = time else { return Ok(()) };
@@ -93,7 +93,7 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
     asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query_range"))
 }
 
-/// Calls back for each result: its series, its time, its text.
+/// Calls back for each result with its series, time and text.
 async fn each_value(
     state: &AppState,
     ask: &Ask,
@@ -117,7 +117,7 @@ async fn each_value(
                 values[i].push_str(value);
             }
         }
-        // A result without a value, as `min` of a field that no row has, is an empty text.
+        // A result without a value, such as `min` of a missing field, is an empty string.
         values.iter().enumerate().try_for_each(|(i, value)| call((i, labels.clone()), time, value))
     });
     read.await
@@ -127,7 +127,7 @@ fn key_bytes((_, labels): &Key) -> usize {
     ENTRY_BYTES + labels.iter().map(|label| text_bytes(label)).sum::<usize>()
 }
 
-/// Begins a series: `{"metric":{..}`, its values are still to come.
+/// Begins a series: `{"metric":{..}`; its values follow.
 fn metric(columns: &StatsColumns, (value, labels): &Key) -> String {
     let mut out = String::from("{\"metric\":{\"__name__\":");
     push_json_string(&mut out, &columns.values[*value]);
@@ -141,7 +141,7 @@ fn metric(columns: &StatsColumns, (value, labels): &Key) -> String {
     out
 }
 
-/// Unix seconds; without a fraction where there is none.
+/// Unix seconds; an integer if there is no fraction.
 fn seconds(ns: i64) -> String {
     if ns % 1_000_000_000 == 0 { (ns / 1_000_000_000).to_string() } else { ((ns / 1_000_000) as f64 / 1e3).to_string() }
 }

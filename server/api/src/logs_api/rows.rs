@@ -1,4 +1,4 @@
-//! `query` and `tail`: rows as they are found, as lines of JSON.
+//! `query` and `tail`: rows as JSON lines, sent as they are found.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +24,7 @@ use crate::error::{log, plain_error};
 use crate::params::invalid;
 use crate::state::AppState;
 
-/// A piece of an answer.
+/// A piece of a response.
 type Chunk = Result<Bytes, std::io::Error>;
 
 pub(super) async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -42,10 +42,10 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
         return Ok(plans);
     }
     let mut rows = Pieces::of(state.logsql.stream(&query, &ask.scope, &ask.ctx), ask.ctx.clone());
-    // An error before the first row still has a status.
+    // An error before the first row still gets its status code.
     let first = rows.next().await?;
     let span = Span::current();
-    // The query's memory is held as long as its rows are sent.
+    // The query's memory is held while its rows are sent.
     let rest = unfold((rows, ask), move |(mut rows, ask)| {
         let next = async move {
             match rows.next().await {
@@ -63,16 +63,16 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     Ok(lines(all.boxed()))
 }
 
-/// Bytes of a piece of an answer, or one row where that is larger.
+/// Bytes of a piece; a single row may be larger.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// Rows as text, a piece at a time: who reads slowly holds the rows as they were found and one piece.
+/// Formats rows a piece at a time: a slow client holds the rows as they were found, and one piece.
 #[derive(Debug)]
 struct Pieces {
     stream: RowStream,
-    /// Rows that are found, and how many of them are written.
+    /// Rows that were found, and how many of them are written.
     found: Option<(Rows, usize)>,
-    /// Rows that are written in one go.
+    /// Rows that are written at once.
     step: usize,
     ctx: QueryContext,
 }
@@ -82,7 +82,7 @@ impl Pieces {
         Self { stream, found: None, step: 16, ctx }
     }
 
-    /// The next piece; none at the end.
+    /// The next piece; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>> {
         let mut out = String::new();
         loop {
@@ -96,14 +96,14 @@ impl Pieces {
             let (from, len, began) = (out.len(), self.step.min(rows.len() - written), Instant::now());
             push_rows(&mut out, &rows.slice(written, len))?;
             self.ctx.query().spent(Phase::Encode, began.elapsed());
-            // As many as make a quarter of a piece.
+            // As many as make about a quarter of a piece.
             let row_bytes = ((out.len() - from) / len.max(1)).max(1);
             self.step = (PIECE_BYTES / 4 / row_bytes).clamp(1, 1024);
             let whole = written + len == rows.len();
             if !whole {
                 self.found = Some((rows, written + len));
             }
-            // What was found goes out before more is waited for.
+            // Rows are sent before more are waited for.
             if out.len() >= PIECE_BYTES || whole && !out.is_empty() {
                 return Ok(Some(out.into()));
             }
@@ -117,7 +117,7 @@ fn lines(chunks: BoxStream<'static, Chunk>) -> Response {
     response
 }
 
-/// How long after a row's time it may still arrive and be seen.
+/// How late a row may arrive, after its own time, and still be shown.
 const OFFSET: &str = "5s";
 /// How far back a tail begins (VictoriaLogs `ProcessLiveTailRequest`).
 const START_OFFSET: &str = "5s";
@@ -126,7 +126,7 @@ pub(super) async fn tail(State(state): State<Arc<AppState>>, request: Request) -
     follow(&state, request).await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/tail"))
 }
 
-/// A query that is asked again and again for what came since.
+/// A query that is repeated for new rows.
 struct Tail {
     state: Arc<AppState>,
     query: quiver_logsql::ast::Query,
@@ -137,7 +137,7 @@ struct Tail {
     offset_ns: i64,
     next_ns: i64,
     wait: bool,
-    /// What is being read, until when it reaches, and what the caller might see when it began.
+    /// The rows being read, the end of their time range, and the caller's access when reading began.
     rows: Option<(Pieces, i64, Access)>,
 }
 
@@ -177,7 +177,7 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
             let mut tail = tail.filter(|tail| !tail.stops())?;
             match tail.next().await {
                 Ok(chunk) => Some((Ok(chunk), Some(tail))),
-                // An answer that breaks off cannot be taken for one that came to its end.
+                // A response that is broken off cannot be mistaken for a complete one.
                 Err(error) => {
                     log(&error, "/select/logsql/tail");
                     Some((Err(std::io::Error::other(error.message)), None))
@@ -190,10 +190,10 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
 }
 
 impl Tail {
-    /// Waits for new rows; an empty line keeps the connection known to be alive.
+    /// Waits for new rows; an empty line keeps the connection alive.
     async fn next(&mut self) -> Result<Bytes> {
         let (mut pieces, end_ns, access) = match self.rows.take() {
-            // Rows of one look may take their reader long.
+            // A client may take long to read the rows of one query, so its rights are checked again.
             Some(rows) if self.state.access_by_now(&self.identity, Domain::Logs)? == rows.2 => rows,
             Some(_) => return Err(Error::new(ErrorKind::Cancelled, WITHDRAWN)),
             None => {
@@ -213,7 +213,7 @@ impl Tail {
                 }
                 let (start_ns, extra) = (Some(self.next_ns), self.scope.extra.clone());
                 let scope = QueryScope { now_ns, start_ns, end_ns: Some(end_ns), extra };
-                // Rights that were taken away meanwhile act from here on.
+                // Rights that were withdrawn meanwhile take effect here.
                 let access = self.state.access_by_now(&self.identity, Domain::Logs)?;
                 let ctx = self.ctx.again_as(access.clone());
                 (Pieces::of(self.state.logsql.stream(&self.query, &scope, &ctx), ctx), end_ns, access)

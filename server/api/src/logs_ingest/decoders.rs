@@ -1,27 +1,27 @@
-//! The decoders of the line formats, as who streams a body drives them.
+//! A common interface to the decoders of line formats.
 
 use quiver_ingest::Error as IngestError;
 use quiver_ingest::logs::bulk::Bulk;
 use quiver_ingest::logs::{JsonLines, Report};
 use quiver_types::LogsBatch;
 
-/// A decoder of lines.
+/// A decoder of a line format.
 pub(super) trait LineDecoder: Send + 'static {
-    /// Reads a piece.
+    /// Decodes a piece of the body.
     fn feed(&mut self, data: &[u8]) -> Result<(), IngestError>;
-    /// Reads the last line.
+    /// Decodes the last line, which may have no line end.
     fn finish(&mut self) -> Result<(), IngestError>;
-    /// Takes full batches.
+    /// Takes the batches that are full.
     fn take_full(&mut self) -> Vec<LogsBatch>;
-    /// Takes all batches.
+    /// Takes all batches, full or not.
     fn take_all(&mut self) -> Vec<LogsBatch>;
-    /// What became of the rows.
+    /// Counts of the rows so far.
     fn report(&self) -> &Report;
-    /// Bytes that are kept until the end, besides batches.
+    /// Bytes of memory, besides batches, that stay in use until the end.
     fn kept_bytes(&self) -> usize;
-    /// Bytes of rows that no full batch holds.
+    /// Bytes of rows in batches that are not full.
     fn open_bytes(&self) -> usize;
-    /// Whether nothing may be stored before the whole is read.
+    /// Whether the format is all-or-nothing: no row may be stored before the whole body is read.
     const HOLDS: bool;
 }
 

@@ -1,7 +1,7 @@
-//! The line formats, streamed: a body has no largest size, and memory stays at a few batches.
+//! Line formats, streamed: a body may be of any size, and memory is limited to a few batches.
 //!
-//! Pieces are gathered, decompressed and decoded away from the threads that serve sockets; one write is under way while
-//! the next batches are decoded.
+//! Pieces of the body are gathered, then decompressed and decoded on blocking threads, away from those that serve
+//! sockets. While a write is under way the next batches are decoded.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,38 +32,38 @@ use crate::metrics::phases::{Signal, Step};
 use crate::request::RequestInfo;
 use crate::state::AppState;
 
-/// Pieces are decoded once they are this many bytes.
+/// Pieces are decoded once this many bytes are gathered.
 const GATHER_BYTES: usize = 512 * 1024;
-/// Work on more than this goes to a thread of its own.
+/// More bytes than this are decoded on a blocking thread.
 const INLINE_BYTES_MAX: usize = 32 * 1024;
-/// Bytes that are decompressed in one go.
+/// Bytes that are decompressed at once.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// What a sender that pauses has sent so far is stored after this.
+/// If a sender pauses for this long, the rows that it has sent so far are stored.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Bytes of a broken body that are read so that the sender gets to see the answer.
+/// Bytes of a broken body that are still read, so that the sender gets to see the response.
 const DRAIN_BYTES_MAX: usize = 64 << 20;
-/// Most bytes of rows that a turn makes, for it ends with a batch that is full, and a row.
+/// Most bytes of rows that one turn of decoding makes: it ends with a full batch and at most one more row.
 const TURN_BYTES_MAX: usize = 10 << 20;
-/// Bytes that a byte of a body may become as rows, of one that is as it is and of one that is packed.
+/// Bytes of rows that one byte of a body may become: if it is not compressed, and if it is.
 const GROWTH: [usize; 2] = [3, 64];
-/// Bytes of rows that are held back while the request may still turn out to be broken; beyond, they are stored.
+/// Bytes of rows that are held back while the request may still turn out to be broken; beyond that they are stored.
 const HELD_BYTES_MAX: usize = 64 << 20;
 
-/// What is handed back and forth between the socket and the decoder.
+/// State that is passed back and forth between the task that reads the body and the thread that decodes.
 struct Work<D> {
     decoder: D,
     inflate: Inflate,
-    /// Memory of what can only be decompressed as a whole.
+    /// Memory for encodings that can only be decompressed as a whole.
     room: Share,
     buffer: Vec<u8>,
-    /// Of the body, when the request names itself.
+    /// Hash of the body, if the request has an `Idempotency-Key`.
     hash: Option<Box<Xxh3>>,
 }
 
-/// What a turn of decoding gave.
+/// The result of one turn of decoding.
 struct Turn {
     batches: Vec<LogsBatch>,
-    /// Whether there is more to decode without another piece; or why the body is of no further use.
+    /// Whether there is more to decode without another piece. An error means that the body is broken.
     more: Result<bool>,
 }
 
@@ -101,18 +101,20 @@ impl<D: LineDecoder> Work<D> {
     }
 }
 
-/// A body that was read: the decoder at its end, and why it ended early.
+/// A body that was read to its end, or to an error.
 pub(super) struct Streamed<D> {
     pub(super) decoder: D,
     pub(super) outcome: Result<()>,
-    /// All of it; with `whole` nothing is stored yet, else there are no batches left.
+    /// Counts of the request. With `whole` it also has all rows, of which none is stored yet; otherwise it has no
+    /// batches left.
     pub(super) whole: Whole,
-    /// Of the memory for bodies: for what decoder and `whole` still hold.
+    /// Memory for what `decoder` and `whole` still hold.
     pub(super) share: Share,
 }
 
-/// Streams a body through a decoder into the store, and counts it. Goes on when whoever asked is gone: what arrived
-/// before stays. With `whole` nothing is stored, and what the body holds is handed back instead.
+/// Streams a body through a decoder into the store, and counts the request. Runs to the end even if the client
+/// disconnects, so that what has arrived is stored. With `whole` nothing is stored, and the rows are returned
+/// instead.
 pub(super) async fn stream<D: LineDecoder>(
     state: &Arc<AppState>,
     endpoint: Endpoint,
@@ -126,7 +128,7 @@ pub(super) async fn stream<D: LineDecoder>(
         let streamed = run(&state, decoder, encoding, whole, body).await;
         let Whole { report, bytes, .. } = &streamed.whole;
         let is_stored = !whole && (!D::HOLDS || streamed.outcome.is_ok());
-        // A whole one that can be stored is counted by who stores it.
+        // A complete request that can be stored is counted by whoever stores it.
         if !whole || streamed.outcome.is_err() {
             let nothing = Report::default();
             count(&state, endpoint, *bytes, if is_stored { report } else { &nothing });
@@ -169,7 +171,7 @@ async fn run<D: LineDecoder>(
     let outcome = driver.run(body).await;
     state.metrics.phases.step(Signal::Logs, Step::Read, driver.read);
     state.metrics.phases.step(Signal::Logs, Step::Decode, driver.decode);
-    // What was decoded before a fault stays, unless the format says all or nothing.
+    // Rows decoded before an error stay stored, unless the format is all-or-nothing.
     let settled = driver.settle().await;
     let outcome = outcome.and(settled);
     let work = driver.work.expect("a turn gives the work back");
@@ -180,27 +182,27 @@ async fn run<D: LineDecoder>(
     Streamed { decoder: work.decoder, outcome, whole, share: driver.share }
 }
 
-/// Rows that were refused: why, how many.
+/// Refused rows by reason.
 type Refusals = Vec<(Refusal, u64)>;
 
 struct Driver<D> {
     state: Arc<AppState>,
     work: Option<Box<Work<D>>>,
-    /// Whether nothing is stored here.
+    /// Whether all rows are returned instead of stored.
     whole: bool,
     held: Vec<LogsBatch>,
     held_bytes: usize,
     storing: Option<JoinHandle<Result<Refusals>>>,
     storing_bytes: usize,
-    /// Of the memory for what bodies are decoded to: rows that a turn makes, and those on their way into the store.
+    /// Memory for decoded rows: those that a turn may make, and those being stored.
     rows: Share,
-    /// How many bytes of rows a byte of the body may become.
+    /// How many bytes of rows a byte of the body may become; see [`GROWTH`].
     growth: usize,
     refused: Refusals,
     bytes: u64,
-    /// Of the memory for bodies: what is gathered or held back.
+    /// Memory for bodies: pieces that are gathered, and rows that are held back.
     share: Share,
-    /// Time spent in waiting for the body, and in decoding.
+    /// Time spent waiting for the body, and time spent decoding.
     read: Duration,
     decode: Duration,
 }
@@ -231,7 +233,7 @@ impl<D: LineDecoder> Driver<D> {
                         if !self.share.try_hold(self.kept_bytes() + gathered) {
                             break;
                         }
-                        // Who sends little by little holds rows no longer than who pauses.
+                        // A sender that trickles bytes must not delay its rows longer than one that pauses.
                         if began.elapsed() >= PAUSE {
                             paused = true;
                             break;
@@ -276,46 +278,46 @@ impl<D: LineDecoder> Driver<D> {
             if paused {
                 self.release(true).await?;
             }
-            // What the turns had room for and did not need is given back.
+            // Gives back the memory that turns reserved and did not need.
             let bytes = self.row_bytes();
             self.rows.try_hold(bytes);
         }
     }
 
-    /// Whether rows are held until the body ends.
+    /// Whether rows are held back until the body ends.
     fn keeps(&self) -> bool {
         self.whole || D::HOLDS
     }
 
-    /// Bytes of rows that no full batch holds.
+    /// Bytes of rows in batches that are not full.
     fn open_bytes(&self) -> usize {
         self.work.as_deref().map_or(0, |work| work.decoder.open_bytes())
     }
 
-    /// Bytes that are held until the body ends.
+    /// Bytes of memory that stay in use until the body ends.
     fn kept_bytes(&self) -> usize {
         let of_work = |work: &Work<D>| work.decoder.kept_bytes() + work.inflate.kept_bytes();
         let of_rows = if self.keeps() { self.held_bytes + self.open_bytes() } else { 0 };
         of_rows + self.work.as_deref().map_or(0, of_work)
     }
 
-    /// Bytes of rows that are stored before it ends, or are being stored.
+    /// Bytes of rows that are stored before the body ends, or are being stored.
     fn row_bytes(&self) -> usize {
         self.storing_bytes + if self.keeps() { 0 } else { self.held_bytes + self.open_bytes() }
     }
 
-    /// Holds the memory of what a turn may make of so many bytes.
+    /// Reserves memory for the rows that a turn may make of this many bytes.
     async fn make_room(&mut self, size: usize) -> Result<()> {
         let most = size.saturating_mul(self.growth).min(TURN_BYTES_MAX);
         if self.rows.try_hold(self.row_bytes() + most) {
             return Ok(());
         }
-        // What is on its way into the store is gone in a moment.
+        // The rows being stored free their memory in a moment.
         self.settle().await?;
         self.rows.hold(self.row_bytes() + most).await
     }
 
-    /// Lets go of what is held, for nobody will ask for it.
+    /// Drops what is held back after an error.
     fn forget(&mut self) {
         (self.held, self.held_bytes, self.share) = (Vec::new(), 0, self.state.bodies.share());
         self.rows = self.state.bodies.decoded_share();
@@ -340,7 +342,7 @@ impl<D: LineDecoder> Driver<D> {
         turn
     }
 
-    /// Takes batches that were decoded.
+    /// Takes decoded batches, and begins to store them unless they must be held back.
     async fn take(&mut self, batches: Vec<LogsBatch>) -> Result<()> {
         self.hold(batches);
         if !self.whole && (!D::HOLDS || self.held_bytes > HELD_BYTES_MAX) { self.store().await } else { Ok(()) }
@@ -351,7 +353,8 @@ impl<D: LineDecoder> Driver<D> {
         self.held.extend(batches);
     }
 
-    /// Stores what is held; `partly`: also the rows that fill no batch, unless all or nothing counts.
+    /// Stores the rows held so far. `partly`: also those in batches that are not full, unless the format is
+    /// all-or-nothing.
     async fn release(&mut self, partly: bool) -> Result<()> {
         if self.whole {
             return Ok(());
@@ -367,7 +370,7 @@ impl<D: LineDecoder> Driver<D> {
         self.settle().await
     }
 
-    /// Begins to store what is held, once what went before is stored.
+    /// Begins to store the rows held so far, once the previous write is done.
     async fn store(&mut self) -> Result<()> {
         if self.held.is_empty() {
             return Ok(());
@@ -390,7 +393,7 @@ impl<D: LineDecoder> Driver<D> {
     }
 }
 
-/// Reads and drops some of what a sender still sends: most read the answer only after they have sent everything.
+/// Reads and drops some of the rest of a body: most senders read the response only after they have sent everything.
 async fn drain(chunks: &mut axum::body::BodyDataStream) {
     let mut left = DRAIN_BYTES_MAX;
     while let Ok(Some(Ok(chunk))) = tokio::time::timeout(PAUSE, chunks.next()).await {
@@ -401,7 +404,7 @@ async fn drain(chunks: &mut axum::body::BodyDataStream) {
     }
 }
 
-/// JSON lines: 200 once one line was good.
+/// JSON lines: 200 if at least one line was good.
 pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Request) -> Response {
     const ROUTE: &str = "/insert/jsonline";
     let (head, body) = request.into_parts();
@@ -447,10 +450,10 @@ mod tests {
         }
     }
 
-    /// Rows in order: time, names and values.
+    /// A row with its time and its fields in order.
     type Row = (i64, Vec<(String, String)>);
 
-    /// Decodes a body that comes in pieces of so many bytes; gives rows, counts, and the hash if it is wanted.
+    /// Decodes a body that comes in pieces of this size. Returns rows, counts, and the hash if it is wanted.
     fn read(
         body: &[u8],
         encoding: Encoding,
@@ -462,7 +465,7 @@ mod tests {
             decoder: JsonLines::new(&context()),
             inflate: Inflate::new(encoding, 1 << 20),
             room: budget.share(),
-            // Few at a time, so that lines and letters are cut.
+            // A small odd size, so that lines and characters are cut.
             buffer: vec![0; 37],
             hash: with_hash.then(|| Box::new(Xxh3::new())),
         };
@@ -497,7 +500,7 @@ mod tests {
         "{\"_msg\":\"\u{1f600}\",\"app\":\"a\"}",
     );
 
-    /// However a body is cut and packed, its rows, counts and hash are those of the whole.
+    /// However a body is cut and compressed, its rows, counts and hash are the same.
     #[test]
     fn bodies_are_the_same_in_pieces() {
         let (rows, report, hash) = read(BODY.as_bytes(), Encoding::Identity, BODY.len(), true).expect("lines");
@@ -525,7 +528,7 @@ mod tests {
         assert_eq!((rows.len(), report.rows, report.dropped_count()), (0, 0, 0));
     }
 
-    /// What is cut short, or is none of its encoding, is told; the lines before it may be stored.
+    /// A truncated or invalid encoding is an error; the lines before it may be stored.
     #[test]
     fn broken_bodies_are_told() {
         let packed = pack(BODY.repeat(50).as_bytes()).expect("it is packed");

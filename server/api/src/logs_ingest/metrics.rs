@@ -6,14 +6,14 @@ use quiver_ingest::logs::{Dropped, Report};
 
 use crate::metrics::text::write_metric;
 
-/// An endpoint that takes logs.
+/// An endpoint that ingests logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
-    /// One JSON object a line.
+    /// JSON lines.
     JsonLines,
-    /// Bulk of a search engine.
+    /// Bulk requests of the search engine API.
     Bulk,
-    /// Push of an aggregator.
+    /// Push of a log aggregator.
     Push,
     /// The SaaS intake.
     Saas,
@@ -38,7 +38,7 @@ struct Counters {
 pub struct LogsMetrics([Counters; NAMES.len()]);
 
 impl LogsMetrics {
-    /// Counts a request. `bytes` are those of its body on the wire.
+    /// Counts a request; `bytes` is the size of its body on the wire.
     pub fn count(&self, endpoint: Endpoint, bytes: u64, report: &Report) {
         let counters = &self.0[endpoint as usize];
         counters.rows.fetch_add(report.rows, Relaxed);
@@ -94,7 +94,7 @@ mod tests {
         for (n, (endpoint, _)) in endpoints.into_iter().enumerate() {
             metrics.count(endpoint, 10 + n as u64, &report);
         }
-        // A body without rows counts, too.
+        // A body without rows counts as a request, too.
         metrics.count(Endpoint::Push, 5, &Report::default());
         let mut out = String::new();
         metrics.write(&mut out);

@@ -1,9 +1,9 @@
-//! `Idempotency-Key`: a request that carries one is stored once, as a whole, and its repeats get the answer of the
-//! first.
+//! `Idempotency-Key`: a request with this header is stored once, as a whole, and its repetitions get the first
+//! response again.
 //!
-//! The same request is: caller, path, value of the header. All of its body is decoded before anything is stored, so it
-//! has a largest size; rows and answer are one write of the store. Only answers of success are kept: a request that was
-//! refused stored nothing, and may come again with the same key, mended or not.
+//! Two requests are the same if caller, path and key are. The whole body is decoded before anything is stored, so its
+//! size is limited; rows and response are written to the store together. Only successful responses are kept: a
+//! refused request stored nothing, and may be sent again under the same key, corrected or not.
 
 use std::sync::Arc;
 
@@ -21,23 +21,23 @@ use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
 
 const KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
-/// Says in an answer that it was given before.
+/// Marks a response as a repetition of an earlier one.
 const REPLAYED_HEADER: HeaderName = HeaderName::from_static("idempotent-replayed");
 const KEY_BYTES_MAX: usize = 255;
-/// Largest answer that is kept, compressed.
+/// Largest compressed response that is kept.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
-/// An answer of success, before it is sent.
+/// A successful response, before it is sent.
 #[derive(Debug)]
 pub(super) struct Success {
     status: StatusCode,
-    /// Media type of the body; empty: there is none.
+    /// Media type of the body; empty: there is no body.
     content_type: &'static str,
     body: Vec<u8>,
 }
 
 impl Success {
-    /// An answer with a body.
+    /// Makes a response with a body.
     pub(super) fn new(status: StatusCode, content_type: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self { status, content_type, body: body.into() }
     }
@@ -76,10 +76,10 @@ fn replayed(answer: &Answer) -> Result<Response> {
     Ok(response)
 }
 
-/// Reads the name that a request gives itself; `None`: it has none.
+/// Reads the `Idempotency-Key` of a request; `None` if it has none.
 ///
 /// # Errors
-/// Invalid: it is empty, too long, not of visible ASCII, or given twice.
+/// Invalid: it is empty, too long, not visible ASCII, or given twice.
 pub(super) fn request_id(state: &AppState, head: &Parts) -> Result<Option<RequestId>> {
     let mut values = head.headers.get_all(KEY_HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -94,20 +94,20 @@ pub(super) fn request_id(state: &AppState, head: &Parts) -> Result<Option<Reques
     Ok(Some(RequestId { caller, path, key: key.to_owned() }))
 }
 
-/// The whole of a request that was decoded.
+/// A request that was decoded completely.
 #[derive(Debug)]
 pub(super) struct Whole {
-    /// All log rows of the request.
+    /// All its log rows.
     pub(super) batches: Vec<LogsBatch>,
-    /// What became of them so far.
+    /// The counts of its rows so far.
     pub(super) report: Report,
-    /// Hash of its body, decompressed.
+    /// Hash of the decompressed body.
     pub(super) body_hash: u128,
-    /// Bytes of its body on the wire.
+    /// Bytes of the body on the wire.
     pub(super) bytes: u64,
 }
 
-/// Stores a request, unless it was stored before, and gives its answer either way; counts it.
+/// Stores a request unless it was stored before; returns its response either way, and counts the request.
 ///
 /// # Errors
 /// Those of the store and of `answer`. Execution: the key was used with another body.
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Status, media type, whether it was given before, and body.
+    /// Reads status, media type, whether it is a repetition, and body.
     async fn read(response: Response) -> (u16, Option<String>, bool, Vec<u8>) {
         let text = |name: HeaderName| response.headers().get(name).map(|v| v.to_str().expect("a text").to_owned());
         let (kind, is_replayed) = (text(header::CONTENT_TYPE), text(REPLAYED_HEADER).as_deref() == Some("true"));
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn large_answers_are_not_kept() {
-        // Bytes that nothing makes smaller.
+        // Incompressible bytes.
         let mut state = 1_u64;
         let noise = (0..ANSWER_BYTES_MAX + 1024).map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

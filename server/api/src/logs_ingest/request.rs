@@ -1,4 +1,4 @@
-//! What all log endpoints share: field-handling parameters, content encoding.
+//! What all log endpoints share: parameters for the handling of fields, and the content encoding.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use super::once::request_id;
 use crate::refused;
 use crate::state::AppState;
 
-/// A request before its body is read.
+/// What the head of a request says about its body.
 #[derive(Debug)]
 pub(super) struct Intake {
-    /// What decoders know besides the body.
+    /// Everything that decoders need besides the body.
     pub(super) ctx: LogsContext,
-    /// How the body is compressed; `None`: nothing is said.
+    /// The compression of the body; `None` if the request does not state one.
     pub(super) encoding: Option<Encoding>,
     /// Parameters of the query string.
     pub(super) params: Vec<(String, String)>,
-    /// The name that the request gives itself; taken by who stores it.
+    /// The `Idempotency-Key`; taken by the code that stores the request.
     pub(super) id: Option<RequestId>,
 }
 
@@ -68,7 +68,7 @@ impl Intake {
     }
 }
 
-/// Makes what decoders know.
+/// Makes the context of decoders.
 pub(super) fn context(state: &AppState, options: FieldOptions) -> LogsContext {
     let settings = &state.settings.logs;
     let options = FieldOptions { default_msg: Arc::clone(&settings.default_message), ..options };
@@ -82,7 +82,7 @@ pub(super) fn context(state: &AppState, options: FieldOptions) -> LogsContext {
     }
 }
 
-/// Turns an error of the decoders into the shared one.
+/// Converts an error of the decoders.
 pub(super) fn ours(error: quiver_ingest::Error) -> Error {
     error.into()
 }

@@ -1,4 +1,4 @@
-//! What a search engine answers: bulk requests, and the calls that shippers make first.
+//! Endpoints of the search engine API: bulk requests, and the calls that shippers make before them.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use crate::refused;
 use crate::request::RequestInfo;
 use crate::state::AppState;
 
-/// First segments of paths that are set up before sending; there is nothing to set up here.
+/// First path segments of setup calls (templates, pipelines and so on) that shippers make; nothing needs setting up
+/// here.
 const SET_UP: &[&str] = &[
     "_ilm",
     "_index_template",
@@ -40,12 +41,12 @@ const SET_UP: &[&str] = &[
     "_data_stream",
 ];
 
-/// Largest answer that is made for `Idempotency-Key`, before it is compressed.
+/// Largest uncompressed response that is kept for `Idempotency-Key`.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 const LICENSE: &str = r#"{"license":{"uid":"cbff45e7-c553-41f7-ae4f-9205eabd80xx","type":"oss","status":"active","expiry_date_in_millis":4000000000000}}"#;
 
-/// Clients refuse to talk to what does not say this.
+/// Adds the product header; clients refuse to talk to a server without it.
 fn product(mut response: Response) -> Response {
     let name = HeaderName::from_static("x-elastic-product");
     response.headers_mut().insert(name, HeaderValue::from_static("Elasticsearch"));
@@ -76,8 +77,8 @@ fn failed(error: &Error) -> Response {
     with_retry_after(product(json(status, whole.to_string())))
 }
 
-/// Tells a caller that it lacks a token or a right: its clients read JSON of no other media type, and the words of a search
-/// engine.
+/// Refuses a caller without a valid token or right, in the format of a search engine: its clients read only JSON of
+/// that media type.
 pub(crate) fn refusal(status: StatusCode, code: &str, detail: &str, request_id: &str) -> Response {
     let mut whole = refused::object(status, code, detail, request_id);
     let cause = serde_json::json!({"type": "security_exception", "reason": detail});
@@ -85,7 +86,7 @@ pub(crate) fn refusal(status: StatusCode, code: &str, detail: &str, request_id: 
     product(json(status, whole.to_string()))
 }
 
-/// The path itself: the version.
+/// `/`: the version.
 pub(super) async fn root(method: Method) -> Response {
     product(match method {
         Method::GET => json(StatusCode::OK, "{\"version\":{\"number\":\"8.9.0\"}}"),
@@ -94,7 +95,7 @@ pub(super) async fn root(method: Method) -> Response {
     })
 }
 
-/// Every path below the root: bulk writes, and what senders ask before they begin.
+/// All paths below the root: bulk writes, and what senders ask before they begin.
 pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<String>, request: Request) -> Response {
     let mut segments = path.trim_matches('/').split('/');
     let (first, second, third) = (segments.next().unwrap_or_default(), segments.next(), segments.next());
@@ -114,7 +115,7 @@ pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<S
     }
 }
 
-/// Sends an answer while it is made, so that it is never held as a whole.
+/// Streams the response while it is being made, so that it is never in memory as a whole.
 fn send(mut answer: BulkAnswer, share: Share) -> Response {
     let (Some(first), second) = (answer.next(), answer.next()) else { return json(StatusCode::OK, "") };
     let Some(second) = second else { return json(StatusCode::OK, first) };
@@ -139,7 +140,7 @@ async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
         }
         let answer = move || decoder.into_answer(began.elapsed().as_millis() as u64);
         let Some(id) = id else { return Ok(send(answer(), share)) };
-        // Kept as a whole, so it has to be held as a whole.
+        // A response that is kept must be in memory as a whole.
         let answer = answer();
         if answer.bytes_max() > KEPT_BYTES_MAX {
             let text = "the answer is too large to be kept for `Idempotency-Key`; send fewer records in a request";
@@ -159,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// The status, a header and the body of an answer, which names the product.
+    /// Reads status, one header and the body of a response, and checks the product header.
     async fn read(response: Response, name: HeaderName) -> (u16, Option<String>, Value) {
         assert_eq!(response.headers()["x-elastic-product"], "Elasticsearch");
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");

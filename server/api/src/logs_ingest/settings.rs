@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use quiver_ingest::logs::{LogsLimits, SERVICE_FIELDS};
 
-/// How logs are taken in.
+/// Settings of log ingestion.
 #[derive(Debug, Clone)]
 pub struct LogsSettings {
-    /// Bounds of rows and requests.
+    /// Limits of rows and requests.
     pub limits: LogsLimits,
-    /// Fields that name the service of a row.
+    /// Fields that may hold the service of a row.
     pub service_fields: Arc<[String]>,
-    /// How far in the future a row may be, in nanoseconds; `None`: any.
+    /// How far in the future the time of a row may be, in nanoseconds; `None`: any.
     pub accept_future_ns: Option<i64>,
-    /// The message of rows without one; empty: none.
+    /// The message of rows that have none; empty: they have no message.
     pub default_message: Arc<str>,
 }
 

@@ -1,4 +1,4 @@
-//! Batches on their way into the store, and what is counted of them.
+//! Writes batches into the store, and counts them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::request::RequestInfo;
 use crate::state::AppState;
 use crate::usage::Brought;
 
-/// Writes batches, all at once so that one sync serves them; adds what the store refused to the report.
+/// Writes batches concurrently, so that one sync serves all of them; adds the rows that the store refused to the
+/// report.
 ///
 /// # Errors
 /// Those of the store; some of the batches may be stored then.
@@ -26,17 +27,17 @@ pub(super) async fn write(state: &Arc<AppState>, batches: Vec<LogsBatch>, report
     Ok(())
 }
 
-/// Counts what the caller may not write.
+/// Counts the rows that the caller may not write.
 ///
 /// # Errors
-/// Forbidden: that was all.
+/// Forbidden: that was all of them.
 pub(super) fn judge(report: &Report) -> Result<()> {
     refused::note(report.forbidden());
     let error = || refused::error(Domain::Logs, report.first_forbidden.as_deref());
     if report.all_forbidden() { Err(error()) } else { Ok(()) }
 }
 
-/// Adds what the store refused to a report.
+/// Adds refused rows to a report.
 pub(super) fn refuse(report: &mut Report, refused: impl IntoIterator<Item = (Refusal, u64)>) {
     for (why, count) in refused {
         report.rows = report.rows.saturating_sub(count);
@@ -44,7 +45,7 @@ pub(super) fn refuse(report: &mut Report, refused: impl IntoIterator<Item = (Ref
     }
 }
 
-/// Writes batches; gives what the store refused.
+/// Writes batches. Returns the rows that the store refused.
 ///
 /// # Errors
 /// As [`write`].
@@ -58,12 +59,12 @@ pub(super) async fn write_counted(state: &Arc<AppState>, mut batches: Vec<LogsBa
     Ok(outcomes.into_iter().flat_map(|outcome| outcome.refused).collect())
 }
 
-/// Counts rows against what the key of the request may send.
+/// Counts rows against the rate limit of the caller's key.
 pub(super) fn note_records(batches: &[LogsBatch]) {
     RequestInfo::note_records(batches.iter().map(|batch| batch.len() as u64).sum());
 }
 
-/// What rows bring that the store takes, by service, where that is noted.
+/// Returns what the rows contribute to usage, by service, if usage is tracked.
 pub(super) fn brought(state: &AppState, batches: &[LogsBatch]) -> Vec<(Arc<str>, Brought)> {
     let mut all = Vec::new();
     RequestInfo::note_taken(|_| {
@@ -80,7 +81,7 @@ pub(super) fn brought(state: &AppState, batches: &[LogsBatch]) -> Vec<(Arc<str>,
     all
 }
 
-/// Notes what is stored now.
+/// Notes usage of rows that are stored now.
 pub(super) fn note_brought(all: &[(Arc<str>, Brought)]) {
     RequestInfo::note_taken(|taken| {
         for (service, brought) in all {
@@ -89,7 +90,7 @@ pub(super) fn note_brought(all: &[(Arc<str>, Brought)]) {
     });
 }
 
-/// Applies data-extraction rules; those that take too long are noted, and left out from then on.
+/// Applies data-extraction rules. Rules that take too long are noted, and skipped from then on.
 pub(super) fn extract(state: &Arc<AppState>, batches: &mut [LogsBatch]) {
     let now_ms = state.clock.now_ms();
     for (signal, of_browsers) in [(Signal::Logs, false), (Signal::Rum, true)] {
@@ -121,7 +122,7 @@ mod tests {
         refuse(&mut report, [(Refusal::TooOld, 2), (Refusal::TooFarInFuture, 1)]);
         assert_eq!((report.rows, report.dropped_count()), (2, 3));
         assert_eq!(report.dropped().collect::<Vec<_>>(), [(Dropped::TooOld, 2), (Dropped::TooNew, 1)]);
-        // Never fewer than none, whatever it says.
+        // The count never drops below zero, whatever the store says.
         refuse(&mut report, [(Refusal::TooOld, 9)]);
         assert_eq!(report.rows, 0);
     }
@@ -132,7 +133,7 @@ mod tests {
         assert!(judge(&report).is_ok(), "nothing was sent");
         report.drop_rows(Dropped::Service, 2);
         assert_eq!(judge(&report).unwrap_err().kind, quiver_types::ErrorKind::Forbidden);
-        // Part of it was taken, or could not be read: the counts tell.
+        // The request was accepted in part, or could not be read: the counts show that.
         report.rows = 1;
         assert!(judge(&report).is_ok());
         report.rows = 0;

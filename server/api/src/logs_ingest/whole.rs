@@ -1,5 +1,5 @@
-//! Formats whose bodies are read as a whole: push, the SaaS intake, OTLP. All of a body is decoded before any of it is
-//! stored.
+//! Formats whose bodies are read as a whole: push, the SaaS intake, OTLP. The whole body is decoded before any of it
+//! is stored.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,10 +26,10 @@ use crate::metrics::phases::{Signal, Step};
 use crate::refused;
 use crate::state::AppState;
 
-/// Bodies above this are decoded away from the threads that serve sockets.
+/// Larger bodies are decoded on a blocking thread, so that they do not hold up the threads that serve sockets.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Runs a decoder, on a thread of its own when there is much to do, and stores what it gives.
+/// Runs a decoder, on a blocking thread if the body is large, and stores the rows.
 ///
 /// # Errors
 /// Those of the decoder and of the store.
@@ -67,7 +67,7 @@ async fn decode_body<T: Send + 'static>(
     decoded.inspect_err(|_| count(state, endpoint, bytes, &Report::default()))
 }
 
-/// Decompresses and decodes a body, stores what it holds, and answers; once, when the request names itself.
+/// Decompresses and decodes a body, stores its rows and answers; with an `Idempotency-Key`, only once.
 ///
 /// # Errors
 /// Those of the decoder, of the store, and of `answer`.
@@ -108,7 +108,7 @@ fn media(head: &Parts) -> String {
     header.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Push of an aggregator: 204, or 400 when the body has another shape.
+/// Push of a log aggregator: 204, or 400 if the body has another shape.
 pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -> Response {
     const ROUTE: &str = "/insert/aggregator/api/v1/push";
     let (head, body) = request.into_parts();
@@ -127,7 +127,7 @@ pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -
         };
         let is_text = !is_json && body.first() == Some(&b'{');
         take(&state, Endpoint::Push, intake, default, body, decode, answer).await.map_err(|mut e| {
-            // What `curl -d` sends is a form to it, and no valid snappy to us.
+            // `curl -d` sends text as a form, which is not valid snappy.
             if is_text && e.kind == ErrorKind::Invalid {
                 e.message.push_str("; JSON is sent with `Content-Type: application/json`");
             }
@@ -218,7 +218,7 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
     }
 }
 
-/// Counts what the caller may not write; when that was all, an error in OTLP's form.
+/// Counts the records that the caller may not write. If that was all of them, the error is in the form of OTLP.
 pub(super) fn judge_otlp(report: &Report) -> Result<()> {
     judge(report).map_err(|_| refused::otlp_error(Domain::Logs, report.first_forbidden.as_deref()))
 }

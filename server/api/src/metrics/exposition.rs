@@ -1,4 +1,4 @@
-//! All own metrics as `/metrics` shows them: what requests count, and what every part of the server has to tell.
+//! The server's own metrics as `/metrics` shows them: counters of requests and the state of each part of the server.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,7 +6,7 @@ use super::text::write_metric;
 use super::write_store;
 use crate::state::AppState;
 
-/// Gives all own metrics as exposition text 0.0.4.
+/// Gives all own metrics as exposition text, version 0.0.4.
 pub fn text(state: &AppState) -> String {
     let mut out = String::with_capacity(16 * 1024);
     let one = |v: f64| vec![(String::new(), v)];
@@ -41,7 +41,7 @@ pub fn text(state: &AppState) -> String {
     out
 }
 
-/// Writes what the caches hold and did.
+/// Writes size and counters of the caches.
 fn caches(state: &AppState, out: &mut String) {
     let stats = state.store.cache_stats();
     let each = |f: fn(&quiver_store::lru::CacheStats) -> u64| -> Vec<(String, f64)> {

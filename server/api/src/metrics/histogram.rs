@@ -1,4 +1,4 @@
-//! A histogram of times: a few atomics, so observing costs nothing that a request would notice.
+//! A histogram of durations. It consists of a few atomics, so that observing costs a request next to nothing.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,16 +24,16 @@ const BOUNDS: [(u64, &str); 16] = [
     (60_000_000, "60"),
 ];
 
-/// How often it took how long.
+/// Durations by bucket.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
-    /// Observations by bucket, the last for all above the bounds; not added up.
+    /// Observations per bucket, not cumulative; the last bucket is for durations above all bounds.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     nanos: AtomicU64,
 }
 
 impl Histogram {
-    /// Counts one that took so long.
+    /// Adds a duration.
     pub(crate) fn observe(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         let bucket = BOUNDS.partition_point(|(micros, _)| micros * 1000 < nanos);
@@ -41,7 +41,7 @@ impl Histogram {
         self.nanos.fetch_add(nanos, Relaxed);
     }
 
-    /// Writes the lines of a histogram; `labels` stand in front of `le`, as `a="b"`.
+    /// Writes the lines of a histogram; `labels` are written before `le`, in the form `a="b"`.
     fn write(&self, out: &mut String, name: &str, labels: &str) {
         let mut count = 0;
         let bounds = BOUNDS.iter().map(|(_, label)| *label).chain(["+Inf"]);
@@ -88,7 +88,7 @@ mod tests {
         has("x_seconds_sum{a=\"b\"} 61.250201");
     }
 
-    /// Each bound belongs to its bucket, and what lies a nanosecond above to the next one.
+    /// A duration equal to a bound falls into its bucket, one nanosecond more into the next.
     #[test]
     fn bounds_belong_to_their_bucket() {
         for (n, (micros, label)) in BOUNDS.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Where the time of queries and writes goes: a histogram for each kind and phase.
+//! Durations of queries and writes: a histogram for each language or signal, and phase.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -9,24 +9,24 @@ use quiver_types::Domain;
 use super::histogram::{Histogram, write_histograms};
 use super::text::write_metric;
 
-/// What queries are counted under.
+/// Under which name queries are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     /// Instant and range queries.
     Promql,
-    /// Series, label names and values, metadata, exemplars, cardinality: what the index answers.
+    /// Queries that the index answers: series, label names and values, metadata, exemplars, cardinality.
     Series,
     /// Remote read of Prometheus.
     RemoteRead,
-    /// The newest samples for a scraper (`/federate`).
+    /// The newest samples, for a scraper (`/federate`).
     Federation,
     /// Queries of logs.
     Logsql,
-    /// Traces, of any API.
+    /// Queries of traces through any API.
     Traces,
-    /// SQL over all of them.
+    /// SQL over all signals.
     Sql,
-    /// Queries of analytics over models.
+    /// Analytics queries over models.
     Olap,
 }
 
@@ -42,7 +42,7 @@ impl Language {
         Self::Olap,
     ];
 
-    /// The domain whose data a query of this name reads.
+    /// The domain whose data queries of this language read.
     pub(crate) fn domain_of(word: &str) -> Domain {
         match Self::ALL.iter().find(|l| l.word() == word) {
             Some(Self::Logsql) => Domain::Logs,
@@ -51,13 +51,13 @@ impl Language {
         }
     }
 
-    /// Its name in metrics and lists.
+    /// The name in metrics and lists.
     pub(crate) fn word(self) -> &'static str {
         ["promql", "series", "remote_read", "federation", "logsql", "traces", "sql", "olap"][self as usize]
     }
 }
 
-/// What is written.
+/// A kind of telemetry that is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// Samples of metrics.
@@ -70,20 +70,20 @@ pub enum Signal {
 
 const SIGNALS: [&str; 3] = ["metrics", "logs", "traces"];
 
-/// Where the time of a write goes.
+/// A phase of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The body comes over the wire.
+    /// Reading the body from the connection.
     Read,
-    /// It is decompressed and decoded.
+    /// Decompressing and decoding it.
     Decode,
-    /// It is on its way into the WAL, until the store acknowledges it.
+    /// Storing the rows, until the store acknowledges them.
     Store,
 }
 
 const STEPS: [&str; 3] = ["read", "decode", "store"];
 
-/// All histograms of phases.
+/// Histograms of all phases.
 #[derive(Debug, Default)]
 pub struct Phases {
     queries: [[Histogram; Phase::ALL.len()]; Language::ALL.len()],
@@ -92,7 +92,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Counts a query that ended.
+    /// Adds the phases of a query that ended.
     pub(crate) fn query(&self, query: &Query) {
         let Some(language) = Language::ALL.iter().position(|l| l.word() == query.asked.language) else { return };
         self.plans[language].fetch_add(query.plans(), Relaxed);
@@ -101,12 +101,12 @@ impl Phases {
         }
     }
 
-    /// Counts a step of a write.
+    /// Adds the duration of a step of a write.
     pub(crate) fn step(&self, signal: Signal, step: Step, took: Duration) {
         self.writes[signal as usize][step as usize].observe(took);
     }
 
-    /// Counts the time that a step takes.
+    /// Runs a step of a write and adds its duration.
     pub(crate) async fn timed<T>(&self, signal: Signal, step: Step, work: impl Future<Output = T>) -> T {
         let began = Instant::now();
         let done = work.await;

@@ -1,7 +1,7 @@
-//! Cardinality: how many series there are, and which names and labels make most of them.
+//! Cardinality: the number of series, and the names and labels that most of them have.
 //!
-//! Source: Prometheus 3.14 `web/api/v1/api.go` (`serveTSDBStatus`), `tsdb/index/postings.go` (`Stats`). Prometheus tells
-//! of its head; here all series count that the index of live data and parts knows.
+//! Source: Prometheus 3.14 `web/api/v1/api.go` (`serveTSDBStatus`), `tsdb/index/postings.go` (`Stats`). Prometheus
+//! counts the series of its head block; here all series in the index of live data and parts are counted.
 
 use std::iter::once;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ use crate::sending::in_pieces;
 use crate::state::AppState;
 
 const ROUTE: &str = "/api/v1/status/tsdb";
-/// Entries of a list unless asked otherwise.
+/// Default number of entries per list.
 const LIMIT: usize = 10;
-/// Most entries of a list.
+/// Largest number of entries per list.
 const LIMIT_MAX: usize = 10_000;
 
 /// Routes of this family, below `/metrics-api`.
@@ -45,7 +45,8 @@ async fn status(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let limit = limit(&params)?;
         let ctx = state.context(Language::Series);
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
-        // Parts are not told apart by service: who does not see all of them learns nothing of their number and times.
+        // Parts are not separated by service: a caller who does not see all services learns nothing of their number
+        // and time ranges.
         let head = if ctx.access.is_full() { Head::of(&state.store.visible()) } else { Head::nothing() };
         let source = IndexSource::new(snapshot, &ctx);
         let engine = Arc::clone(&state.engine);
@@ -67,17 +68,17 @@ fn limit(params: &Params) -> Result<usize> {
     }
 }
 
-/// What stands beside the series.
+/// Counts and time range of the data.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
-    /// Runs of samples of one series: one for each part and live generation that has it.
+    /// Runs of samples of one series: one for each part and each generation of live data that has the series.
     chunks: u64,
     min_ms: i64,
     max_ms: i64,
 }
 
 impl Head {
-    /// The bounds of nothing are turned around, as in Prometheus.
+    /// No data: the minimum is above the maximum, as in Prometheus.
     fn nothing() -> Self {
         Self { chunks: 0, min_ms: i64::MAX, max_ms: i64::MIN }
     }
@@ -102,7 +103,7 @@ impl Head {
     }
 }
 
-/// Runs a plan, and gives its rows; `held` grows by them.
+/// Runs a plan and returns its rows; `held` grows by their memory.
 async fn rows(
     engine: &QueryEngine,
     plan: &LogicalPlan,
@@ -119,7 +120,7 @@ async fn rows(
     Ok(out)
 }
 
-/// The index is read once; the lists are plans over what it counted.
+/// The index is read once; the lists are plans over these counts.
 async fn count(
     engine: &QueryEngine,
     source: &IndexSource,
@@ -155,7 +156,7 @@ async fn count(
     Ok(Status { head, lists: found, held })
 }
 
-/// What was counted, with the memory that it takes.
+/// The counts, with the memory that they take.
 struct Status {
     head: Value,
     lists: Vec<(&'static str, Vec<RecordBatch>)>,
@@ -163,7 +164,7 @@ struct Status {
 }
 
 impl Status {
-    /// The answer, a few entries at a time: names are as long as their senders like.
+    /// Writes the response a few entries at a time, since names may be of any length.
     fn pieces(self) -> impl Iterator<Item = Bytes> + Send + 'static {
         let Self { head, lists, held } = self;
         let mut begin = begin_success();
@@ -237,7 +238,7 @@ mod tests {
         RecordBatch::try_from_iter(columns).unwrap()
     }
 
-    /// Breaks where a comma is lost, or one too much, between pieces or batches.
+    /// Would fail if a comma were missing or extra between pieces or batches.
     #[test]
     fn lists_are_whole_in_pieces() {
         for sizes in [vec![], vec![0], vec![1], vec![16], vec![17], vec![33, 0, 1], vec![0, 16, 16]] {

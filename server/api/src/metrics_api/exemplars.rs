@@ -1,4 +1,4 @@
-//! Exemplars of the series that a query is about.
+//! Exemplars of the series that a query selects.
 //!
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`queryExemplars`).
 
@@ -29,7 +29,7 @@ use crate::params::Params;
 use crate::partial::query_context;
 use crate::state::AppState;
 
-/// What stands around the labels of an exemplar.
+/// Bytes of JSON around the labels of an exemplar.
 const TEXT_BYTES: usize = 192;
 
 /// Routes of this family, below `/metrics-api`.
@@ -75,10 +75,10 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
     looked_up.await.unwrap_or_else(|e| error_response(&e, route))
 }
 
-/// The text of an answer, within the memory of its query.
+/// The text of the response, accounted to the memory of its query.
 struct Answer {
     out: Vec<u8>,
-    /// Number of the series whose exemplars stand last.
+    /// Number of the series whose exemplars were written last.
     series: Option<u64>,
     memory: MemoryReservation,
     bytes_max: usize,
@@ -91,14 +91,14 @@ impl Answer {
         Self { out, series: None, memory, bytes_max }
     }
 
-    /// Adds rows of the plan; those of a series come one after the other.
+    /// Adds rows of the plan; rows of one series are adjacent.
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let numbers = batch.column(0).as_primitive::<UInt64Type>();
         let (series, labels) = (batch.column(1).as_string::<i32>(), batch.column(4).as_string::<i32>());
         let times = batch.column(2).as_primitive::<Int64Type>();
         let values = batch.column(3).as_primitive::<Float64Type>();
         for row in 0..batch.num_rows() {
-            // The answer grows by doubling.
+            // A buffer grows by doubling.
             let next = series.value(row).len() + labels.value(row).len() + TEXT_BYTES;
             self.memory.try_resize(2 * (self.out.len() + next)).map_err(from_datafusion)?;
             let out = &mut self.out;
@@ -172,7 +172,7 @@ mod tests {
         whole["data"].clone()
     }
 
-    /// A series may go on in the next batch, and begins anew where another one came between.
+    /// A series may continue in the next batch, and is written anew if another one came in between.
     #[tokio::test]
     async fn exemplars_stand_with_their_series() {
         let (a, b) = (r#"{"job":"a"}"#, r#"{"job":"b"}"#);
@@ -201,7 +201,7 @@ mod tests {
             (error.kind, error.message.as_str()),
             (ErrorKind::LimitExceeded, "the answer is larger than the limit of 60 bytes")
         );
-        // A text that the memory has no room for is refused before it is copied.
+        // A text for which there is no memory is refused before it is copied.
         let mut poor = answer(1 << 20, usize::MAX);
         let long = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
         assert_eq!(

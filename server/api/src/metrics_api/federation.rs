@@ -1,4 +1,4 @@
-//! Federation: the newest sample of each series of some selectors, for another Prometheus to scrape.
+//! Federation: the newest sample of each selected series, for another Prometheus to scrape.
 //!
 //! Source: Prometheus 3.14 `web/federate.go` (`metrics-api` section 4). Errors are plain text.
 
@@ -32,28 +32,28 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route(ROUTE, get(federate))
 }
 
-/// What a sample takes beside its labels, answer included.
+/// Bytes that a sample takes besides its labels, including its part of the response.
 const SAMPLE_BYTES: usize = 256;
 
-/// A form of answers.
+/// An exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Exposition text, and its version.
+    /// Text, with its version.
     Text(&'static str),
     Protobuf,
 }
 
-/// What the scraper reads.
+/// The format that a scraper accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Format {
     form: Form,
     escaping: Escaping,
 }
 
-/// One form that `Accept` lists.
+/// One entry of `Accept`.
 struct Accepted {
     quality: f64,
-    /// `None`: none that we have.
+    /// `None`: not one of ours.
     form: Option<Form>,
     escaping: Option<Escaping>,
 }
@@ -84,21 +84,21 @@ impl Accepted {
     }
 }
 
-/// Versions of exposition text: the older one knows no names in quotes, though they are written if that is asked for.
+/// The older version of the text format. It has no quoted names, but they are written if the scraper asks for them.
 const TEXT: &str = "0.0.4";
 const TEXT_1: &str = "1.0.0";
 
 impl Format {
-    /// Chooses among what `Accept` lists; text when it lists neither form.
+    /// Picks an entry of `Accept`; text if none is supported.
     fn negotiate(headers: &HeaderMap) -> Self {
         let lists = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
         let ranges = lists.flat_map(|list| list.split(',')).map(Accepted::of);
         let mut ranges: Vec<Accepted> = ranges.filter(|range| range.quality > 0.0).collect();
-        // Those that are wanted alike stay in their order.
+        // The sort is stable: entries of the same quality keep their order.
         ranges.sort_by(|a, b| b.quality.total_cmp(&a.quality));
         let mut escaping = Escaping::default();
         for range in ranges {
-            // As in Prometheus, a form says how names are escaped for those behind it, though it is not ours.
+            // As in Prometheus, the `escaping` of an unsupported entry applies to those after it.
             escaping = range.escaping.unwrap_or(escaping);
             if let Some(form) = range.form {
                 return Self { form, escaping };
@@ -107,7 +107,7 @@ impl Format {
         Self { form: Form::Text(TEXT), escaping }
     }
 
-    /// Writes samples from a place on, and gives the next place.
+    /// Writes samples from an index on. Returns the index of the next sample to write.
     fn write(self, samples: &[Newest], from: usize, out: &mut Vec<u8>) -> usize {
         match self.form {
             Form::Protobuf => delimited(samples, from, self.escaping, out),
@@ -133,7 +133,7 @@ async fn federate(State(state): State<Arc<AppState>>, request: Request) -> Respo
         Ok(body) => ([(header::CONTENT_TYPE, format.content_type())], body).into_response(),
         Err(e) => {
             log(&e, ROUTE);
-            // As Prometheus answers what it cannot read.
+            // As Prometheus, which answers 400 to any request that it cannot read.
             let status = if e.kind == ErrorKind::TooLarge { StatusCode::BAD_REQUEST } else { status_of(e.kind) };
             plain(status, public_text(&e))
         }
@@ -156,7 +156,8 @@ async fn answer(state: &AppState, request: Request, format: Format) -> Result<Bo
         samples.retain(|s| !s.needs_protobuf());
     }
     let max = state.settings.answer_bytes_max;
-    // What is reserved is more than the answer: hardly any comes near to the limit, and is written to be measured.
+    // The reservation is larger than the response. Only if it exceeds the limit, which is rare, the response is
+    // written once just to measure it.
     if memory.size() > max && !fits(&samples, format, max) {
         let text = format!("the answer is larger than the limit of {max} bytes");
         return Err(Error::new(ErrorKind::LimitExceeded, text));
@@ -183,14 +184,14 @@ fn fits(samples: &[Newest], format: Format, bytes_max: usize) -> bool {
     bytes <= bytes_max
 }
 
-/// Reads `match[]`. Those that take everything are fine here, as they are to Prometheus, and `{}` takes nothing.
+/// Parses `match[]`. As in Prometheus, a selector that matches everything is allowed here, and `{}` matches nothing.
 fn selectors(params: &Params, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
     let mut all = parse_selectors(params.all("match[]"), Some(&Pace::new(ctx, "query preparation")))?;
     all.retain(|matchers| !matchers.is_empty());
     Ok(all)
 }
 
-/// Gives the newest samples, sorted by name, then by the other labels.
+/// Collects the newest samples, sorted by name, then by the other labels.
 async fn collect(
     reader: RawReader,
     selectors: Vec<Vec<Matcher>>,
@@ -209,7 +210,7 @@ async fn collect(
                 let text = format!("the answer has more series than the limit of {rows_max}");
                 return Err(Error::new(ErrorKind::LimitExceeded, text));
             }
-            // Labels, and the text of the answer.
+            // Once for the labels and once for the text of the response.
             let pairs = table.labels(row as usize);
             let labels: usize = pairs.map(|(name, value)| name.len() + value.len() + 8).sum();
             let hist = if let Value::Histogram(h) = &value { 4 * h.memory_bytes() } else { 0 };
@@ -244,7 +245,7 @@ mod tests {
         check(&format!("{family};q=0.2, {text}"), old, Escaping::AllowUtf8);
         check("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", old, escaped);
         check("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text", old, escaped);
-        // What Prometheus 3 asks its targets for, without and with native histograms.
+        // What Prometheus 3 sends to its targets, without and with native histograms.
         let scraped = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
             application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\
             text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
@@ -285,7 +286,7 @@ mod tests {
         }
     }
 
-    /// What is told is what is sent.
+    /// The content type states what is sent.
     #[test]
     fn content_types_name_form_and_escaping() {
         for (form, escaping, expected) in [
@@ -299,14 +300,14 @@ mod tests {
         ] {
             let told = Format { form, escaping }.content_type();
             assert_eq!(told, expected);
-            // Who asks for what was told gets it again.
+            // A request for that content type gets the same one again.
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, HeaderValue::from_str(&told).unwrap());
             assert_eq!(Format::negotiate(&headers), Format { form, escaping });
         }
     }
 
-    /// Lists in several headers are one list, and what cannot be read of them is none.
+    /// Several `Accept` headers form one list; entries that cannot be parsed are skipped.
     #[test]
     fn several_headers_of_accept() {
         let mut headers = HeaderMap::new();

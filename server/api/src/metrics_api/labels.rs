@@ -1,4 +1,4 @@
-//! Series, label names, label values, metadata: answered from the index alone.
+//! Series, label names, label values and metadata, all answered from the index alone.
 //!
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`series`, `labelNames`, `labelValues`, `metricMetadata`).
 
@@ -27,13 +27,13 @@ use crate::params::{Params, invalid};
 use crate::partial::query_context;
 use crate::state::AppState;
 
-/// What the metadata of a metric take as JSON, twice, beside their texts.
+/// Bytes that the metadata of a metric take as JSON besides their texts, counted twice.
 const METADATA_BYTES: usize = 768;
 
-/// A longer list is sorted as a whole, whatever its limit.
+/// With a larger limit the whole list is sorted.
 const FETCH_MAX: usize = 100_000;
 
-/// What stands in `warnings` when `limit` cut the answer.
+/// The entry in `warnings` if `limit` cut the response.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
 /// Routes of this family, below `/metrics-api`.
@@ -46,7 +46,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/api/v1/metadata", get(metadata))
 }
 
-/// What `series`, `labels` and `values` share.
+/// Parameters that `series`, `labels` and `values` share.
 #[derive(Debug)]
 struct Ask {
     limit: usize,
@@ -55,7 +55,7 @@ struct Ask {
 }
 
 impl Ask {
-    /// Reads all but the selectors, whose work belongs to the query.
+    /// Reads all parameters but the selectors, which are parsed within the query.
     fn read(params: &Params, needs_selector: bool) -> Result<Self> {
         if needs_selector && params.all("match[]").next().is_none() {
             return Err(Error::invalid("no match[] parameter provided"));
@@ -69,7 +69,7 @@ impl Ask {
 
     fn read_selectors(&mut self, params: &Params, needs_selector: bool, ctx: &QueryContext) -> Result<()> {
         self.selectors = selectors(params, ctx).map_err(|e| match e.kind {
-            // Of the endpoints that take selectors, only `series` says in errors which parameter it is.
+            // Only `series` names the parameter in errors about selectors.
             ErrorKind::Invalid if needs_selector => invalid("match[]", &e.message),
             _ => e,
         })?;
@@ -77,14 +77,14 @@ impl Ask {
     }
 }
 
-/// A form may ask for the plans, too.
+/// Turns on `explain` if a form asks for it.
 pub(crate) fn explain(params: &Params) {
     if let Some(analyze) = params.get("explain").and_then(|value| explained::read(value).ok().flatten()) {
         explained::ask(analyze);
     }
 }
 
-/// Reads all `match[]`, as long as the query may go on: use it inside of `QueryEngine::run`.
+/// Parses all `match[]` while the query may go on: call it within `QueryEngine::run`.
 pub(crate) fn selectors(params: &Params, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
     let selectors = parse_selectors(params.all("match[]"), Some(&Pace::new(ctx, "query preparation")))?;
     if selectors.iter().any(|matchers| matchers.iter().all(Matcher::matches_empty)) {
@@ -93,7 +93,7 @@ pub(crate) fn selectors(params: &Params, ctx: &QueryContext) -> Result<Vec<Vec<M
     Ok(selectors)
 }
 
-/// Plans a look-up, runs it and encodes its texts; `json`: they are JSON already.
+/// Plans a lookup, runs it and encodes the texts. `json`: they are JSON already.
 async fn answer(
     state: Arc<AppState>,
     request: Request,
@@ -112,7 +112,7 @@ async fn answer(
         let (engine, inner) = (Arc::clone(&state.engine), ctx.clone());
         let work = async move {
             ask.read_selectors(&params, needs_selector, &inner)?;
-            // One more than is asked for tells that the answer was cut.
+            // Fetches one more than the limit, to find out whether the response was cut.
             let fetch = (1..FETCH_MAX).contains(&limit).then(|| limit + 1);
             let plan = plan(&source, ask, fetch)?;
             let mut rows = engine.execute(&plan, &inner).await?;
@@ -187,13 +187,13 @@ fn unreadable_name(path: &str) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// The answer for the name that no label has.
+/// The response for an empty label name, which no label has.
 fn no_name() -> Response {
     error_response(&Error::invalid("invalid label name: \"\""), "/api/v1/label/values")
 }
 
-/// Gives the label that a path names: `U__my_2e_label` is `my.label` (Prometheus `model.UnescapeName`, values
-/// encoding), and what cannot be decoded is a name as it stands. `None` for none.
+/// Decodes the label name in a path: `U__my_2e_label` is `my.label` (Prometheus `model.UnescapeName`, values
+/// encoding). A name that cannot be decoded is taken literally. `None` if it is empty.
 fn label_name(name: &str) -> Option<String> {
     let name = name.strip_prefix("U__").and_then(decoded).unwrap_or_else(|| name.to_owned());
     (!name.is_empty()).then_some(name)
@@ -315,7 +315,7 @@ mod tests {
         check("_e4_", Some("ä"));
         check("_E4_", Some("ä"));
         check("_FFFFF_", Some("\u{fffff}"));
-        // Six digits are more than there are characters; one that is never ended is none.
+        // Six digits are above the range of characters; an escape without an end is invalid.
         check("_10ffff_", None);
         check("_dfff_", None);
         check("_", None);
@@ -336,7 +336,8 @@ mod tests {
         assert_eq!(quoted("a\"b\n"), r#""a\"b\n""#);
     }
 
-    /// Names that were escaped for a path are found again, unless they have letters of six digits or look escaped.
+    /// Escaped names decode to the original ones, unless these have characters of six digits or look escaped
+    /// themselves.
     #[test]
     fn escaped_names_are_the_names() {
         use crate::encode::escaping::Escaping;

@@ -1,4 +1,4 @@
-//! Remote read: samples of selectors as they are stored, in one message or as frames of chunks.
+//! Remote read: raw samples of selectors, in one message or as a stream of chunk frames.
 //!
 //! Source: Prometheus 3.14 `storage/remote/read_handler.go`; errors are plain text (`metrics-api` section 6).
 
@@ -46,7 +46,7 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
     let (mut share, most) = (state.bodies.share(), state.settings.form_bytes_max);
     let body = codec::decompress(Encoding::Snappy, &body, most, &mut |bytes| share.try_hold(bytes))?.into_owned();
-    // Not before the body is there: who sends slowly must not hold up those who ask.
+    // Taken after the body has arrived: slow senders must not keep others waiting.
     let place = Arc::clone(&state.places.reads).acquire_owned().await;
     let place = place.map_err(|_| Error::internal("the server stops"))?;
     let ctx = state.context(Language::RemoteRead);
@@ -64,7 +64,8 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
         Answer::Samples(message) => whole(message, place),
         Answer::Chunks(answers) => streamed(answers, place),
     });
-    // What the engine refuses for its samples has text and status (400) of this protocol; all else is told as everywhere.
+    // The engine's limit of samples has the text and the status (400) of this protocol; other errors are reported as
+    // everywhere.
     answered.map_err(|e| {
         let max = ctx.limits.samples_max;
         let exceeded = e.kind == ErrorKind::LimitExceeded && get(&ctx.stats.samples) > max;
@@ -72,7 +73,7 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     })
 }
 
-/// What was read, with the memory that it takes.
+/// The data that was read, with its memory.
 enum Answer {
     Samples((Vec<u8>, MemoryReservation)),
     Chunks((Vec<Sorted>, MemoryReservation)),
@@ -104,7 +105,7 @@ async fn samples(
         let mut result = Vec::new();
         series
             .each(|row, samples| {
-                // Both grow by doubling; at the end stands the packed message beside the plain one.
+                // Both buffers grow by doubling; at the end the compressed message is held next to the plain one.
                 let next =
                     samples.ts.len() * SAMPLE_BYTES_MAX + samples.hists.iter().map(histogram_bytes).sum::<usize>();
                 memory.try_resize(3 * (message.len() + result.len() + next)).map_err(from_datafusion)?;
@@ -122,7 +123,7 @@ async fn samples(
     Ok((message, memory))
 }
 
-/// The message is packed as the client takes it; so long it is held, and the request keeps its place.
+/// Compresses the message while the client reads it. The request keeps its permit until then.
 fn whole((message, memory): (Vec<u8>, MemoryReservation), place: OwnedSemaphorePermit) -> Response {
     let packed = match codec::snappy_pieces(message) {
         Ok(packed) => packed,
@@ -136,14 +137,14 @@ fn whole((message, memory): (Vec<u8>, MemoryReservation), place: OwnedSemaphoreP
     (headers, in_pieces(pieces)).into_response()
 }
 
-/// The answer to one query: labels and chunks of each series in the order of labels.
+/// The result of one query: labels and chunks of each series, in the order of labels.
 struct Sorted {
     table: Arc<quiver_types::SeriesTable>,
     series: Vec<(u32, Vec<Chunk>)>,
 }
 
-/// Reads all series as chunks, in order. The first frame goes out when nothing can fail any more, so they are held: a
-/// few bytes per sample.
+/// Reads all series as chunks, in order. The first frame is sent once nothing can fail any more, so all chunks are in
+/// memory: a few bytes per sample.
 async fn chunked(
     reader: RawReader,
     queries: Queries,
@@ -166,7 +167,7 @@ async fn chunked(
     Ok((answers, memory))
 }
 
-/// Frames come into being as the client takes them; so long the request keeps its place.
+/// Makes frames while the client reads them. The request keeps its permit until then.
 fn streamed((answers, memory): (Vec<Sorted>, MemoryReservation), place: OwnedSemaphorePermit) -> Response {
     let mut series_frames = answers.into_iter().enumerate().flat_map(|(query, answer)| {
         let Sorted { table, series } = answer;

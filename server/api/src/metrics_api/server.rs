@@ -1,5 +1,5 @@
-//! What a server of Prometheus tells about itself: settings, run time, replay, features. Only what is so is told: there
-//! is no runtime of Go here, and no configuration of scrapes.
+//! Status endpoints of Prometheus: configuration, flags, runtime, WAL replay, features. Only what is true here is
+//! reported: there is no Go runtime and no scrape configuration.
 //!
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`serveConfig`, `serveFlags`, `serveRuntimeInfo`,
 //! `serveWALReplayStatus`, `features`).
@@ -36,7 +36,7 @@ fn answer(data: &Value) -> Response {
 
 type Listed = [(&'static str, &'static str, Value)];
 
-/// The settings as YAML, since that is what the member is called.
+/// The settings as YAML, as the name of the member (`yaml`) says.
 async fn config(State(state): State<Arc<AppState>>) -> Response {
     answer(&json!({"yaml": yaml(&state.live.load().listed)}))
 }
@@ -45,7 +45,7 @@ fn yaml(listed: &Listed) -> String {
     let mut out = String::new();
     for section in listed.chunk_by(|a, b| a.0 == b.0) {
         let _ = writeln!(out, "{}:", section[0].0);
-        // A value of JSON is one of YAML.
+        // A JSON value is valid YAML.
         for (_, key, value) in section {
             let _ = writeln!(out, "  {key}: {value}");
         }
@@ -53,7 +53,7 @@ fn yaml(listed: &Listed) -> String {
     out
 }
 
-/// The settings one by one.
+/// The settings as a flat map.
 async fn flags(State(state): State<Arc<AppState>>) -> Response {
     answer(&Value::Object(flat(&state.live.load().listed)))
 }
@@ -77,14 +77,14 @@ async fn runtime(State(state): State<Arc<AppState>>) -> Response {
     answer(&json!({
         "startTime": started,
         "serverTime": time(state.clock.now_ms()),
-        // Settings are read once, at the start; wrong ones end the process.
+        // Settings are read once at the start; invalid ones end the process.
         "reloadConfigSuccess": true,
         "lastConfigTime": started,
         "storageRetention": setting("store", "retention"),
     }))
 }
 
-/// Requests are served after the replay, so there is never any left.
+/// Requests are only served after the WAL replay, so it is always done.
 async fn replay() -> Response {
     answer(&json!({"min": 0, "max": 0, "current": 0}))
 }

@@ -1,6 +1,6 @@
-//! What clients of Prometheus ask about the server itself: targets.
+//! Target endpoints of Prometheus.
 //!
-//! Quiver scrapes nothing and sends to no Alertmanager, so the lists of targets are empty by nature. Source: Prometheus
+//! Quiver scrapes nothing and sends to no Alertmanager, so the lists of targets are always empty. Source: Prometheus
 //! 3.14 `web/api/v1/api.go` (`targets`).
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn answer(data: Result<Value>, route: &str) -> Response {
     }
 }
 
-/// There is no target, so there is no metadata of any; parameters are checked all the same.
+/// There are no targets, so no metadata; parameters are checked all the same.
 async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let checked = async {
         let params = Params::of(&state, request).await?;
@@ -62,7 +62,8 @@ async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -
 async fn targets(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let checked = async {
         let params = Params::of(&state, request).await?;
-        // As in Prometheus any other state shows nothing, and what was dropped is counted where it is shown.
+        // As in Prometheus: any other state shows nothing, and the count of dropped targets is present only if they
+        // are shown.
         let counts = match params.get("state").map(str::to_lowercase).as_deref() {
             None | Some("" | "dropped" | "any") => json!({}),
             Some(_) => Value::Null,

@@ -1,4 +1,4 @@
-//! What is behind a number and a name: rows of a measure (`drill`), values of a dimension (`meta/values`).
+//! Details of a result: the rows that a measure is made of (`drill`), and values of a dimension (`meta/values`).
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::problem::problem;
 use super::{Given, access, begin, forms, frame, json_answer};
 use crate::state::AppState;
 
-/// Values unless asked otherwise.
+/// Default number of values.
 const VALUES: u64 = 100;
 
-/// The rows behind a measure in a row of an answer.
+/// The rows from which a measure in a row of a response was computed.
 pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
@@ -40,7 +40,8 @@ pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) 
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/drill"))
 }
 
-/// Where parameters stand in the query that values are asked by; the first condition is there without one.
+/// Places in the generated query, and the parameters that they come from. The first filter is always there, without a
+/// `search`.
 const PLACES: [(&str, &str); 4] = [
     ("/dimensions", "/member"),
     ("/filters/0", "/member"),
@@ -48,7 +49,7 @@ const PLACES: [(&str, &str); 4] = [
     ("/timeDimensions", "/dateRange"),
 ];
 
-/// What is wrong with the query, told of the parameter that it was made of.
+/// Reports an error in the generated query at the parameter that it was made of.
 fn of_parameter(error: QueryError, member: &str) -> QueryError {
     let place = PLACES.iter().find(|(place, _)| error.pointer.starts_with(place)).map(|(_, parameter)| *parameter);
     match place {
@@ -60,7 +61,7 @@ fn of_parameter(error: QueryError, member: &str) -> QueryError {
     }
 }
 
-/// Values of a dimension that the caller sees, with how many rows have each, the most frequent first.
+/// Values of a dimension that the caller sees, with the number of rows of each, most frequent first.
 pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
@@ -86,7 +87,8 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
         }
         let catalog = state.olap.catalog().with_open(&query);
         let (access, now_ns) = (access(&state), state.clock.now_ms() * 1_000_000);
-        // Before its time is looked for: who may not know of a model does not hear whether it has one.
+        // Checked before the time dimension is looked up: a caller without rights must not learn whether the model
+        // has one.
         let read = |query: &Value| {
             Asked::of_caller(query, &catalog, &access, now_ns).map_err(|error| of_parameter(error, member))
         };
@@ -94,7 +96,7 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
         if let Some(range) = given.word("dateRange")? {
             let time = quiver_olap::plan::time_of(&catalog, member);
             let time = time.ok_or_else(|| bad("dateRange", format!("the model of `{member}` has no time")))?;
-            // A pair is written as a list of JSON, a phrase as it is.
+            // A pair is written as a JSON list, a phrase as plain text.
             let range = serde_json::from_str::<Value>(range).ok().filter(Value::is_array).unwrap_or(range.into());
             query["timeDimensions"] = json!([{"dimension": time, "dateRange": range}]);
             asked = read(&query)?;
@@ -127,7 +129,7 @@ mod tests {
         check("/filters/0/member", "/member", "why");
         check("/timeDimensions/0/dateRange", "/dateRange", "why");
         check("/filters/1/operator", "/search", "`search` looks for texts, and `logs.size` has none");
-        // What is of no parameter alone stays where it is.
+        // Errors that belong to no single parameter keep their place.
         check("", "", "why");
         check("/timezone", "/timezone", "why");
         check("/limit", "/limit", "why");

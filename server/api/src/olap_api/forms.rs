@@ -1,5 +1,5 @@
-//! Answers other than JSON: Arrow, Parquet, CSV, lines of JSON, as `Accept` asks for (`olap-api.md` 12.6). They are sent
-//! batch by batch; what stands beside rows (total, exemplars) is part of answers in JSON alone.
+//! Response formats other than JSON: Arrow, Parquet, CSV and JSON lines, chosen by `Accept` (`olap-api.md` 12.6).
+//! They are streamed batch by batch; totals and exemplars are only part of JSON responses.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,31 +28,31 @@ use crate::sending::{BatchWriter, Sending};
 use crate::sql_api::forms::{Form, Writer, push_quoted};
 use crate::state::AppState;
 
-/// Where such answers are given.
+/// The endpoint that offers these formats.
 const ROUTE: &str = "/olap-api/v1/load";
 
-/// Takes a limit out of a query that is above those of answers in JSON: other forms have none of their own.
+/// Removes a limit from a query if it is above the maximum for JSON, and returns it: other formats have no maximum.
 pub(super) fn take_high_limit(query: &mut Value) -> Option<u64> {
     let limit = query.get("limit").and_then(whole_number).filter(|n| *n > LIMIT_MAX)?;
     query.as_object_mut()?.remove("limit");
     Some(limit)
 }
 
-/// Whether a query says how many rows it wants.
+/// Whether a query has a limit of rows.
 pub(super) fn is_limited(query: &Value) -> bool {
     ["limit", "rowLimit"].iter().any(|key| query.get(*key).is_some_and(|n| !n.is_null()))
 }
 
-/// What a cell takes as JSON beside its bytes: its name in each row, its value, their place in a map.
+/// Bytes that a cell takes as JSON besides its value: the name in each row, the `Value`, the place in the map.
 const CELL_BYTES: usize = 160;
 
-/// About how many bytes rows take as JSON, before they are made.
+/// Estimates how many bytes the rows take as JSON, before they are made.
 pub(super) fn made_bytes(sets: &[ResultSet]) -> usize {
     let batches = sets.iter().flat_map(|set| &set.batches);
     batches.map(|b| b.num_rows() * b.num_columns() * CELL_BYTES + b.get_array_memory_size()).sum()
 }
 
-/// Sends the rows of the one query of a request as they are found.
+/// Streams the rows of the one query of a request as they are found.
 pub(super) async fn send(
     state: &AppState,
     form: Form,
@@ -72,13 +72,13 @@ pub(super) async fn send(
     Ok(([(header::CONTENT_TYPE, form.content_type())], body).into_response())
 }
 
-/// Writes rows as texts, with the values of answers in JSON.
+/// Writes rows as text, with the same values as in JSON responses.
 struct Texts {
     form: Form,
     catalog: Arc<Catalog>,
     request: Request,
     columns: Vec<String>,
-    /// What is written and not sent.
+    /// Bytes that are written and not sent yet.
     out: Vec<u8>,
 }
 
@@ -116,7 +116,7 @@ impl BatchWriter for Texts {
     }
 }
 
-/// Writes a line of CSV; a field of nothing is NULL, so an empty text is quoted.
+/// Writes a line of CSV. An empty field is NULL, so an empty string is quoted.
 fn push_line<'v>(cells: impl Iterator<Item = &'v Value>, out: &mut Vec<u8>) {
     for (at, cell) in cells.enumerate() {
         if at > 0 {
@@ -131,7 +131,7 @@ fn push_line<'v>(cells: impl Iterator<Item = &'v Value>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The type of a column in a stream: texts by codes, times as wall time in milliseconds.
+/// The type of a column in the stream: dictionaries become strings, times become milliseconds without a zone.
 fn open_type(kind: &DataType) -> DataType {
     match kind {
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => {
@@ -146,7 +146,7 @@ fn failed(e: ArrowError) -> Error {
     Error::internal("rows cannot be written as Arrow").with_source(e)
 }
 
-/// Writes rows with the types and the metadata of a stream.
+/// Writes rows with the types and the metadata of the stream.
 struct Opened {
     schema: SchemaRef,
     writer: Writer,
@@ -218,7 +218,7 @@ mod tests {
         ] {
             let mut query = serde_json::json!({"limit": limit, "measures": []});
             assert_eq!(take_high_limit(&mut query), expected, "{limit}");
-            // What is not taken is left to be judged.
+            // Other limits stay in the query and are validated later.
             let left = if expected.is_some() { None } else { Some(&limit) };
             assert_eq!((query.get("limit"), query.get("measures").is_some()), (left, true), "{limit}");
         }

@@ -1,18 +1,18 @@
-//! Queries as they are sent. An order that is an object goes by the order of its keys (`olap-api.md` 2), which objects in
-//! memory do not keep: it is read as the list of pairs that says the same.
+//! Parses queries. In an `order` object the order of keys matters (`olap-api.md` 2), but maps do not preserve it:
+//! such an object is parsed as the equivalent list of pairs.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
 
-/// The member of a query that is such an object.
+/// The member that holds such an object.
 const ORDER: &str = "order";
 
-/// Reads a request or a query.
+/// Parses a request or a query.
 ///
 /// # Errors
-/// It is no JSON.
+/// It is not valid JSON.
 pub(crate) fn read(text: &[u8]) -> serde_json::Result<Value> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = Part::Any.deserialize(&mut reader)?;
@@ -20,7 +20,7 @@ pub(crate) fn read(text: &[u8]) -> serde_json::Result<Value> {
     Ok(value)
 }
 
-/// What is read.
+/// What is being parsed.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     Any,
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Only the order is a list of pairs; all else is what any reader makes of it.
+    /// Only `order` becomes a list of pairs; everything else is parsed as usual.
     #[test]
     fn all_else_is_read_as_usual() {
         for text in [
@@ -152,7 +152,7 @@ mod tests {
             r#"{"order":{"b":1,"a":{"y":2,"x":1},"c":null}}"#,
             json!({"order": [["b", 1], ["a", {"x": 1, "y": 2}], ["c", null]]}),
         );
-        // A name that stands twice is one entry each time: what is wrong with that is told later.
+        // A duplicate key yields two entries; it is refused later.
         check(r#"{"order":{"a":"asc","a":"desc"}}"#, json!({"order": [["a", "asc"], ["a", "desc"]]}));
         check(r#"{"x":[{"order":{"b":1}}]}"#, json!({"x": [{"order": [["b", 1]]}]}));
     }

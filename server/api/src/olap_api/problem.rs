@@ -1,4 +1,4 @@
-//! Errors of analytics as problem documents that always have the text `error`, which client libraries show.
+//! Errors of analytics as problem documents. They always have a text `error`, which client libraries show.
 
 use axum::response::{IntoResponse as _, Response};
 use http::{StatusCode, header};
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::request::RequestInfo;
 
-/// Gives the answer to an error.
+/// Makes the response for an error.
 pub(super) fn problem(error: &OlapError, route: &str) -> Response {
     let (status, code, detail) = match error {
         OlapError::Query(e) => (StatusCode::BAD_REQUEST, "INVALID_QUERY", e.message.clone()),
@@ -71,7 +71,7 @@ mod tests {
         let error = QueryError::new(Reason::BadJson, "/measures/0", "it is no text");
         let (status, body) = read(&OlapError::Query(error)).await;
         assert_eq!((status, body["code"].as_str()), (400, Some("INVALID_QUERY")));
-        // Clients of analytics know the word of `type`.
+        // Clients of analytics check the value of `type`.
         assert_eq!((body["type"].as_str(), body["reason"].as_str()), (Some("UserError"), Some("BAD_JSON")));
         assert_eq!((body["pointer"].as_str(), body["detail"].as_str()), (Some("/measures/0"), Some("it is no text")));
     }

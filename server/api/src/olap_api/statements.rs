@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Given, access, begin, json_answer};
 use crate::state::AppState;
 
-/// Prints the plan of the statement under `query`.
+/// Prints the plan of the statement in `query`.
 pub(super) async fn sql(state: &AppState, given: &Given) -> Result<Response, OlapError> {
     let text = match given.body.get("query") {
         Some(Value::String(text)) => Some(text.as_str()),
@@ -27,7 +27,7 @@ pub(super) async fn sql(state: &AppState, given: &Given) -> Result<Response, Ola
     Ok(json_answer(&state.olap.sql_of_statement(planned, &ctx).await?))
 }
 
-/// What is wrong with a statement, as with any query.
+/// Reports an error in a statement as one of a query.
 fn told(error: Error) -> OlapError {
     if error.kind != ErrorKind::Invalid {
         return error.into();

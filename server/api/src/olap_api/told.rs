@@ -1,14 +1,15 @@
-//! Answers as they are told. To whom rows are hidden: for which request an execution ran follows from when others ask.
+//! Serializes responses. For callers to whom rows are hidden they must not reveal for which request an execution ran,
+//! since that tells when others asked.
 
 use quiver_olap::answer::{Packed, packed_columns};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
-/// An answer; to some, as if the request had been the only one to ask for it.
+/// A response; for some callers, as if theirs had been the only request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told<'a> {
     pub(super) answer: &'a Value,
-    /// The id of the request; none: the answer is told as it is.
+    /// The id to put into the response. `None`: the response is sent unchanged.
     pub(super) request_id: Option<&'a str>,
 }
 
@@ -35,7 +36,7 @@ impl Serialize for Told<'_> {
     }
 }
 
-/// Rows of columns, each an object.
+/// Rows as objects, made from columns.
 struct Rows<'a> {
     columns: Vec<Packed<'a>>,
 }
@@ -62,7 +63,7 @@ impl Serialize for Row<'_> {
     }
 }
 
-/// Rollups without when each was made: it is made anew when something is written.
+/// Rollups without their times: a rollup is rebuilt when something is written.
 fn undated(used: &serde_json::Map<String, Value>) -> serde_json::Map<String, Value> {
     let mut used = used.clone();
     for one in used.values_mut() {
@@ -125,7 +126,7 @@ mod tests {
         for value in [json!(null), json!(7), json!("x"), json!([1, {"requestId": "theirs"}]), json!({})] {
             assert_eq!(shown(&value, Some("ours")), value);
         }
-        // Members of these names that are something else stay.
+        // Members of these names with other contents are not changed.
         let odd = json!({"results": "none", "usedPreAggregations": [1], "data": {"members": "x"}});
         assert_eq!(shown(&odd, Some("ours")), odd);
     }
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(told["results"][2]["data"], json!([]));
     }
 
-    /// When a rollup was made tells that somebody wrote: it is told to those alone who see all rows.
+    /// The time of a rollup reveals that somebody wrote, so only callers who see all rows get it.
     #[test]
     fn rollups_are_undated_for_who_does_not_see_all() {
         let used = json!({"a": {"lastUpdatedAt": 5, "type": "rollup"}, "b": {"type": "rollup"}});

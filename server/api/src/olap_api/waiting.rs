@@ -1,7 +1,8 @@
-//! Executions that requests share: who asks the same while it runs waits for the same, and who asks later takes its answer
-//! while nothing was written to what it rests on (`olap-api.md` 7).
+//! Executions shared by requests: a request that equals one whose execution is running waits for that one, and a
+//! later one takes its result as long as the data behind it has not changed (`olap-api.md` 7).
 //!
-//! An execution is cancelled when its last waiter goes away, or, once somebody was told to come again, when nobody does.
+//! An execution is cancelled when its last waiter leaves. If a client was told to ask again it goes on, and is
+//! cancelled when no client does so in time.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -20,30 +21,32 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How long an execution goes on for somebody who was told to come again.
+/// How long an execution goes on after a client was last told to ask again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
-/// How long an execution that was ended may take to say so.
+/// How long a cancelled execution may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
-/// Bytes of results that are kept for those who take older ones, and how large each may be, its key included.
+/// Bytes of results in the cache, and the largest size of one, including its key.
 const KEPT_BYTES_ALL: usize = 16 << 20;
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// An answer that was made.
+/// A result.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// The answer as JSON, shared by all who wait for it.
+    /// The response as JSON, shared by all who wait for it.
     pub(super) value: Arc<Value>,
-    /// About how much it takes.
+    /// Its approximate size.
     pub(super) bytes: usize,
-    /// What it rests on; none: that may change unseen.
+    /// The state of the data that it was made from; `None`: the data may change unnoticed, so it is never valid
+    /// later.
     pub(super) basis: Option<Arc<Basis>>,
-    /// Its place in the query's memory, until nobody waits for it any more; of older results none, they have a bound.
+    /// Its share of the query's memory, until nobody waits for it any more; `None` for cached results, which have a
+    /// limit of their own.
     pub(super) _memory: Option<Collected>,
 }
 
 type Answer = Option<Result<Arc<Ready>, OlapError>>;
 
-/// A result for those who take older ones.
+/// A cached result.
 struct Older {
     value: Arc<Value>,
     basis: Option<Arc<Basis>>,
@@ -51,33 +54,34 @@ struct Older {
     made: Instant,
 }
 
-/// What an execution does.
+/// An execution that was not started yet.
 pub(super) struct Work {
-    /// Ends the execution, once nobody waits for it.
+    /// Cancels the execution, once nobody waits for it.
     pub(super) cancel: CancellationToken,
-    /// Makes the answer.
+    /// Computes the result.
     pub(super) run: Pin<Box<dyn Future<Output = OlapResult<Ready>> + Send>>,
 }
 
-/// What who asks gets.
+/// The outcome for one request.
 pub(super) enum Outcome {
-    /// The answer, made now or kept.
+    /// A result, either new or cached.
     Done(Arc<Ready>),
-    /// It is not ready; how long it has been running.
+    /// It is not ready; how long the execution has been running.
     Wait(Duration),
 }
 
-/// An execution that is under way.
+/// A running execution.
 struct Execution {
-    /// Which one of its key it is: those who waited for the one before leave later than the next begins.
+    /// Tells executions of the same key apart: a waiter of the previous one may leave after the next has begun.
     number: u64,
     began: Instant,
     answer: watch::Receiver<Answer>,
     cancel: CancellationToken,
     waiters: usize,
-    /// When somebody was last told to come again.
+    /// When a client was last told to ask again.
     promised: Option<Instant>,
-    /// How many were told to and have not come. Its answer is for them: whoever comes later asks what is there by then.
+    /// How many clients were told to ask again and have not yet. The result is kept for them only: a later request
+    /// must see the data of its own time.
     owed: usize,
 }
 
@@ -85,17 +89,17 @@ struct Execution {
 struct Inner {
     running: HashMap<String, Execution>,
     kept: HashMap<String, Older>,
-    /// Executions begun so far.
+    /// Number of executions begun so far.
     begun: u64,
 }
 
 impl Inner {
-    /// The execution of a key, while it is the one meant.
+    /// The execution of a key, if it is still the one with this number.
     fn execution(&mut self, key: &str, number: u64) -> Option<&mut Execution> {
         self.running.get_mut(key).filter(|execution| execution.number == number)
     }
 
-    /// Lets the next request begin another one.
+    /// Removes an execution, so that the next request begins a new one.
     fn remove(&mut self, key: &str, number: u64) {
         if self.execution(key, number).is_some() {
             self.running.remove(key);
@@ -103,7 +107,7 @@ impl Inner {
     }
 }
 
-/// All executions of analytics.
+/// All executions of analytics queries.
 #[derive(Clone, Default)]
 pub struct Waiting(Arc<Mutex<Inner>>);
 
@@ -113,20 +117,21 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-/// What makes two requests the same: query, rights, models; of callers with rows of their own, who asks.
+/// What makes two requests the same: query, rights and models; for callers with row filters of their own, also the
+/// caller.
 pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, caller: &str, catalog: &Catalog) -> String {
     let queries: Vec<Value> = request.queries.iter().map(quiver_olap::query::Query::to_json).collect();
     let of = |access: Access| (access.patterns(), access.segment().to_owned());
     let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();
     let models = catalog.version;
-    // Rows with and without rollups are the same, but who asks for raw ones gets such.
+    // Rollups do not change the rows, but a request without them must be computed from raw data.
     let raw: Vec<bool> = request.queries.iter().map(|query| !query.rollups).collect();
-    // One range that is compared, or one query in a list, is the same query as alone, but another answer.
+    // A single range to compare, or a list of one query, is the same query as a plain one, but has another response.
     let kind = request.query_type.word();
     format!("{kind} {is_multi} {models} {rights:?} {caller:?} {raw:?} {}", Value::from(queries))
 }
 
-/// Leaves an execution; the last one who does so cancels it.
+/// A request that waits. When the last one is dropped the execution is cancelled.
 struct Waiter<'a> {
     waiting: &'a Waiting,
     key: &'a str,
@@ -151,8 +156,8 @@ impl Drop for Waiter<'_> {
 }
 
 impl Waiting {
-    /// Asks for an answer: takes the one that is there, as long as what it rests on is what it was; else joins the same
-    /// execution, or begins it.
+    /// Gets a result: a cached one if it is still valid according to `holds`; otherwise joins the running execution,
+    /// or begins one.
     pub(super) async fn ask(
         &self,
         key: String,
@@ -196,13 +201,13 @@ impl Waiting {
         }
     }
 
-    /// Gives the execution of a key, begun now where there is none. `promised`: nobody waits, yet it goes on.
+    /// Joins the execution of a key, or begins it. `promised`: nobody waits for it, yet it goes on.
     fn join(&self, key: &str, work: Work, keep: bool, promised: bool) -> (watch::Receiver<Answer>, Instant, u64) {
         let mut inner = self.0.lock();
         if let Some(execution) = inner.running.get_mut(key) {
             if !promised {
                 execution.waiters += 1;
-                // Who was told to come again is not known: whoever comes is taken for one of them.
+                // Which client was told to ask again is not known, so any that comes is taken for one of them.
                 execution.owed = execution.owed.saturating_sub(1);
             }
             execution.promised = execution.promised.map(|_| Instant::now());
@@ -235,8 +240,8 @@ impl Waiting {
             tokio::select! {
                 outcome = &mut run => break outcome,
                 () = cancel.cancelled() => {
-                    // Who leaves last has taken it off the list. An operator who ends it has not: whoever waits is told,
-                    // and whoever comes now begins anew.
+                    // If the last waiter left, it removed the execution, and nobody needs the result. If an operator
+                    // cancelled it, it is still there: waiters get the error, and the next request begins anew.
                     if self.0.lock().execution(key, number).is_none() {
                         return;
                     }
@@ -263,7 +268,8 @@ impl Waiting {
         self.0.lock().remove(key, number);
     }
 
-    /// Hands out an answer and keeps it for those who take older ones; says whether nobody is to come again for it.
+    /// Sends the result to the waiters and caches it. Returns whether no client is still expected to ask again for
+    /// it.
     fn is_over(
         &self,
         key: &str,
@@ -293,7 +299,7 @@ impl Waiting {
         over
     }
 
-    /// Whether nobody waits, and nobody came again in time.
+    /// Whether nobody waits, and nobody asked again in time.
     fn is_forgotten(&self, key: &str, number: u64) -> bool {
         let mut inner = self.0.lock();
         inner
@@ -302,7 +308,7 @@ impl Waiting {
     }
 }
 
-/// The same answer, marked as older than it could be.
+/// A copy of the response marked as out of date (`slowQuery`).
 fn slow(value: &Value) -> Arc<Ready> {
     let mut value = value.clone();
     value["slowQuery"] = true.into();
@@ -351,7 +357,7 @@ mod tests {
         assert_eq!((answer["run"].as_u64(), runs.load(SeqCst)), (Some(1), 1));
     }
 
-    /// The answer of an execution that is done is for those who were told to come for it, however often others ask.
+    /// A finished result is for those who were told to ask again; other requests begin a new execution.
     #[tokio::test]
     async fn what_was_come_for_is_not_given_again() {
         let (waiting, runs) = (Waiting::default(), Arc::default());
@@ -406,7 +412,7 @@ mod tests {
         let (mut answer, _, number) = waiting.join("k", work(&runs, 0), false, false);
         let late = Waiter { waiting: &waiting, key: "k", number };
         answer.wait_for(Option::is_some).await.unwrap();
-        // The answer is there, and the next request begins an execution before this waiter has left.
+        // The result is there, and the next request begins an execution before this waiter has left.
         let next = ask(&waiting, work(&runs, 50), CacheMode::NoCache, 5_000);
         let (next, ()) = tokio::join!(next, async { drop(late) });
         assert_eq!(next.unwrap()["run"].as_u64(), Some(2));

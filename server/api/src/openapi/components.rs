@@ -1,4 +1,4 @@
-//! What operations refer to: schemas, forms of errors, ways to be let in.
+//! Components that operations refer to: schemas, formats of errors, authentication.
 
 use quiver_config::families::FAMILIES;
 use utoipa::openapi::schema::{Components, ComponentsBuilder};
@@ -8,7 +8,7 @@ use utoipa::openapi::{ContentBuilder, ResponseBuilder};
 use super::operation::Errors;
 use super::schemas::{entity, name_of, page_of, problem};
 
-/// All schemas, forms of errors, ways to be let in.
+/// All components.
 pub(super) fn components() -> Components {
     let mut made = ComponentsBuilder::new().schema("Problem", problem());
     for family in FAMILIES.iter().copied() {

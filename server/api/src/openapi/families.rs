@@ -1,4 +1,4 @@
-//! Operations of the families of configuration, out of their table (`config-api` 1.1).
+//! Operations of configuration families, generated from their table (`config-api` 1.1).
 
 use quiver_config::Family;
 use quiver_config::families::{FAMILIES, RESOURCES, ROUTES, SILENCES};
@@ -18,9 +18,9 @@ const READ_ERRORS: [&str; 8] = ["400", "401", "403", "404", "405", "429", "500",
 const WRITE_ERRORS: [&str; 13] =
     ["400", "401", "403", "404", "405", "409", "412", "413", "415", "422", "429", "500", "503"];
 
-/// Describes all families.
+/// Adds all families.
 pub(super) fn describe(paths: &mut Paths) {
-    // Silences are kept elsewhere and obey the contract all the same.
+    // Silences are stored elsewhere, but follow the contract.
     let whole = |family: &&Family| !family.own_paths || family.name == SILENCES.name;
     for family in FAMILIES.iter().copied().filter(whole) {
         if family.owners.is_empty() {
@@ -44,13 +44,13 @@ fn writes(family: &Family, summary: &str) -> OperationBuilder {
     with_errors(made, Errors::Problem, &WRITE_ERRORS)
 }
 
-/// What another manages is changed by who says so.
+/// Adds the header with which managed entities can be changed.
 pub(super) fn managed(made: OperationBuilder) -> OperationBuilder {
     let about = "`true`: changes what another manages (`managedBy`), too, for who has `admin` in the domain";
     made.parameter(header("X-Override-Managed", about))
 }
 
-/// What is made by POST may be named, so that it is done once.
+/// Adds the idempotency key of POST requests.
 pub(super) fn once(made: OperationBuilder) -> OperationBuilder {
     let mut key = header("Idempotency-Key", "the same key and body again get the first answer");
     key.schema = Some(string().pattern(Some("^[!-~]{1,255}$")).into());
@@ -85,7 +85,7 @@ fn whole() -> Schema {
     ObjectBuilder::new().schema_type(Type::Integer).into()
 }
 
-/// What a change of many answers.
+/// The schema of the response to a bulk change.
 fn of_many(done: &str) -> Schema {
     let failed = object(&[("id", string().into()), ("code", string().into()), ("detail", string().into())]);
     object(&[(done, texts()), ("failed", list_of(failed))])

@@ -1,4 +1,4 @@
-//! Parts of which operations are made: parameters, bodies, answers, what is needed.
+//! Parts of operations: parameters, bodies, responses, security.
 
 use serde_json::json;
 use utoipa::openapi::extensions::ExtensionsBuilder;
@@ -13,29 +13,29 @@ use utoipa::openapi::{
 use super::schemas::{any, named, string};
 use crate::rights::{Need, need};
 
-/// The media type of a line.
+/// The media type of plain text.
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// The form in which errors are answered.
+/// The format of error responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Errors {
     /// `application/problem+json` (RFC 9457).
     Problem,
     /// Prometheus' envelope: `status`, `errorType`, `error`.
     Prometheus,
-    /// `{error}` and the like.
+    /// `{error}` and similar objects.
     Json,
-    /// A line of text.
+    /// Plain text.
     Plain,
-    /// In the form of the protocol, or a line of text before it is known.
+    /// In the format of the protocol, or plain text before it is known.
     Mixed,
-    /// `google.rpc.Status`, in JSON or protobuf as the request, or a line of text before that is known.
+    /// `google.rpc.Status` in the format of the request, JSON or protobuf, or plain text before that is known.
     Otlp,
-    /// The trailers of gRPC.
+    /// gRPC trailers.
     Grpc,
-    /// What is wrong with a query, and where in it; as RFC 9457 has it but for the word of `type`.
+    /// What is wrong with a query, and where in it; like RFC 9457, except that `type` is a word.
     Query,
-    /// As [`Self::Problem`], or a line of text where the path is none.
+    /// As [`Self::Problem`], or plain text if the path is invalid.
     ProblemOrPlain,
     /// `error` and `error_description` (RFC 6749).
     Token,
@@ -101,19 +101,19 @@ impl Errors {
     }
 }
 
-/// What the document is about.
+/// Title and description of the document.
 pub(super) fn info() -> Info {
     let about = "Metrics, logs, traces, alerts and their configuration. While access control is off no operation asks who \
                  calls; a caller sees what its rights show.";
     InfoBuilder::new().title("Quiver").version(env!("CARGO_PKG_VERSION")).description(Some(about)).build()
 }
 
-/// How callers are let in.
+/// How callers authenticate.
 pub(super) fn security() -> [SecurityRequirement; 1] {
     [SecurityRequirement::new("bearer", [""; 0])]
 }
 
-/// A path as OpenAPI writes it: the rest of a path is a parameter like others.
+/// A path in OpenAPI's syntax; a wildcard becomes a normal parameter.
 pub(super) fn template(path: &str) -> String {
     path.replace("{*", "{")
 }
@@ -131,7 +131,7 @@ fn method_name(method: &HttpMethod) -> http::Method {
     }
 }
 
-/// Puts an operation at its path, with the parameters of the path and what it needs.
+/// Adds an operation to its path, with the path parameters and the required rights.
 pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: OperationBuilder) {
     let name = method_name(&method);
     let slug = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
@@ -140,7 +140,7 @@ pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: Opera
         id.push('_');
         id.push_str(part);
     });
-    // A path with a slash behind it is another one.
+    // A path with a slash at the end is a different one.
     if path.ends_with('/') {
         id.push('_');
     }
@@ -181,19 +181,19 @@ fn of_need(need: Need) -> String {
     }
 }
 
-/// A parameter of the query.
+/// A query parameter.
 pub(super) fn query(name: &str, schema: impl Into<RefOr<Schema>>, about: &str) -> Parameter {
     let made = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query).schema(Some(schema));
     made.description((!about.is_empty()).then(|| about.to_owned())).build()
 }
 
-/// A header of a request.
+/// A request header.
 pub(super) fn header(name: &str, about: &str) -> Parameter {
     let made = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header).schema(Some(string()));
     made.description(Some(about)).build()
 }
 
-/// True or false.
+/// A boolean.
 pub(super) fn flag() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::Boolean)
 }
@@ -205,14 +205,14 @@ pub(super) fn body(kinds: &[&str], schema: &RefOr<Schema>) -> RequestBody {
     made.required(Some(Required::True)).build()
 }
 
-/// An answer; without a media type it has no body.
+/// A response; without a media type it has no body.
 pub(super) fn answer(about: &str, kinds: &[&str], schema: &RefOr<Schema>) -> Response {
     let content = || ContentBuilder::new().schema(Some(schema.clone())).build();
     let kinds = kinds.iter().filter(|kind| !kind.is_empty());
     kinds.fold(ResponseBuilder::new().description(about), |made, kind| made.content(*kind, content())).build()
 }
 
-/// Puts errors under each of these statuses.
+/// Adds errors with these statuses.
 pub(super) fn with_errors(made: OperationBuilder, errors: Errors, statuses: &[&str]) -> OperationBuilder {
     let form = || RefOr::<Response>::Ref(Ref::from_response_name(errors.name()));
     statuses.iter().fold(made, |made, status| made.response(*status, form()))
@@ -250,7 +250,7 @@ mod tests {
         let parameters = get["parameters"].as_array().unwrap();
         let of = |key: &str| parameters.iter().map(|p| p[key].as_str().unwrap()).collect::<Vec<_>>();
         assert_eq!((of("name"), of("in")), (vec!["id", "rest"], vec!["path", "path"]));
-        // A slash at the end is another path, and another operation.
+        // A path with a slash at the end is a different one, with an operation of its own.
         assert_eq!(shown["/no-such"]["post"]["operationId"], "post_no_such");
         assert_eq!(shown["/no-such/"]["post"]["operationId"], "post_no_such_");
     }

@@ -1,4 +1,4 @@
-//! The page of a description: plain HTML that loads nothing, so that it works wherever the server does.
+//! The documentation page: plain HTML that loads nothing, so that it works wherever the server does.
 
 use std::fmt::Write as _;
 
@@ -83,10 +83,11 @@ mod tests {
         });
         let page = page(&document);
         assert!(!page.contains(odd), "{page}");
-        // Title, version and text; path, method, summary, text; three of a parameter; an answer; twice a schema's name.
+        // Title, version and text; path, method, summary, text; three of a parameter; a response; twice a schema's
+        // name.
         assert!(page.matches(shown).count() >= 12, "{page}");
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</body></html>"));
-        // A reference is told by its name alone: what stands behind the last slash.
+        // A reference is shown by its last path segment.
         assert!(page.contains("<td><code>400</code></td><td>answer</td><td>b&gt;</td>"), "{page}");
     }
 
@@ -98,7 +99,7 @@ mod tests {
             assert!(!page.contains("<summary><b>"), "{document}");
             assert!(page.ends_with("<h2>Schemas</h2></body></html>"), "{document}");
         }
-        // Members of a path that are no operations are passed over.
+        // Members of a path that are not operations are skipped.
         let document = json!({"paths": {"/a": {"parameters": [], "summary": "s", "get": {"summary": "reads"}}}});
         let page = page(&document);
         assert_eq!(page.matches("<summary><b>").count(), 1, "{page}");

@@ -1,4 +1,4 @@
-//! Operations that are not a family's, as data: groups of paths with one form of errors.
+//! Operations outside of families as data: groups of paths with a common format of errors.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ mod telemetry;
 
 const ERRORS: [&str; 13] = ["400", "401", "403", "404", "405", "409", "412", "413", "415", "422", "429", "500", "503"];
 
-/// By which methods an operation is called.
+/// The methods of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Get,
@@ -29,31 +29,31 @@ enum By {
     Put,
     Patch,
     Delete,
-    /// Whatever a client of another product uses.
+    /// All methods that a client of another product may use.
     Any,
 }
 
-/// Operations under some paths.
+/// Operations below some paths.
 struct Group {
     tag: &'static str,
-    /// Each row stands below each of these.
+    /// Each row applies below each of these paths.
     at: &'static [&'static str],
     errors: Errors,
     rows: &'static [Row],
 }
 
-/// An operation, by its method and path.
+/// An operation with its method and path.
 struct Row {
     by: By,
     path: &'static str,
     summary: &'static str,
-    /// Parameters of the query, with spaces between; those that must be there end in `!`.
+    /// Query parameters, separated by spaces; required ones end in `!`.
     parameters: &'static str,
-    /// Media types of its body.
+    /// Media types of the body.
     takes: &'static [&'static str],
-    /// Status of success, and media types of its answer, with `, ` between; empty: it has no body.
+    /// The status of success, and media types of the response separated by `, `; empty: it has no body.
     gives: (&'static str, &'static str),
-    /// Another status of success, with the same answer; 304: without.
+    /// Another status of success, with the same response; 304 has none.
     also: Option<&'static str>,
 }
 
@@ -64,7 +64,7 @@ const FORM: &str = "application/x-www-form-urlencoded";
 const PROTOBUF: &str = "application/x-protobuf";
 const LINES: &str = "application/x-ndjson";
 
-/// An operation that answers 200 with JSON.
+/// An operation that responds 200 with JSON.
 const fn row(by: By, path: &'static str, summary: &'static str, parameters: &'static str) -> Row {
     Row { by, path, summary, parameters, takes: &[], gives: ("200", JSON), also: None }
 }
@@ -102,7 +102,7 @@ impl Row {
     }
 }
 
-/// Describes all of them.
+/// Adds all operations.
 pub(super) fn describe(paths: &mut Paths) {
     for group in telemetry::GROUPS.iter().chain(queries::GROUPS).chain(settings::GROUPS).chain(server::GROUPS) {
         for base in group.at {
@@ -117,7 +117,7 @@ pub(super) fn describe(paths: &mut Paths) {
     }
 }
 
-/// Names of the parameters of each route that asks for telemetry or is about the server itself.
+/// The parameter names of each route that queries telemetry or is about the server itself.
 pub(crate) fn parameters() -> HashMap<String, Vec<&'static str>> {
     let mut routes: HashMap<String, Vec<&'static str>> = HashMap::new();
     for group in queries::GROUPS.iter().chain(server::GROUPS) {
@@ -134,7 +134,7 @@ fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder 
     let sends = !matches!(method, HttpMethod::Get | HttpMethod::Delete);
     let in_body = sends && matches!(row.by, By::Form | By::Json);
     if in_body {
-        // In a body or in the query: nothing of the body is required by itself.
+        // Parameters may be in the body or in the query, so none is required in the body.
         let (kind, value): (_, fn() -> RefOr<Schema>) =
             if row.by == By::Json { (JSON, || RefOr::T(any())) } else { (FORM, || RefOr::T(string().into())) };
         let whole = ObjectBuilder::new().schema_type(Type::Object);
@@ -151,7 +151,7 @@ fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder 
         }
         made = made.parameter(parameter);
     }
-    // What changes configuration can be tried, and takes the headers of the contract.
+    // Changes of configuration have dry runs and the headers of the contract.
     if group.errors == Errors::Problem && row.parameters().any(|(name, _)| name == "dryRun") {
         made = match method {
             HttpMethod::Post => once(managed(made)),
@@ -164,7 +164,7 @@ fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder 
     let (status, kinds) = row.gives;
     let kinds: Vec<&str> = kinds.split(", ").collect();
     let done = |made: OperationBuilder, status: &'static str| {
-        // Who knows the answer is told that it still holds, without it.
+        // 304: the client's copy is still valid, and no body is sent.
         let kinds: &[&str] = if status == "304" { &[] } else { &kinds };
         made.response(status, answer("done", kinds, &RefOr::T(any())))
     };

@@ -1,4 +1,4 @@
-//! Schemas: of entities out of the fields of their families, of lists, of problems.
+//! Schemas: of entities, made from the fields of their families; of lists; and of problems.
 
 use quiver_config::families::RULE_GROUPS;
 use quiver_config::{Family, Field, Kind, Mode};
@@ -8,7 +8,7 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{Ref, RefOr};
 
-/// The name of a family's schema; what belongs to an owner is called after both.
+/// The name of a family's schema; if it has an owner, that is part of the name.
 pub(super) fn name_of(family: &Family) -> String {
     let word = |part: &str| {
         let mut chars = part.chars();
@@ -39,7 +39,7 @@ fn list(items: impl Into<RefOr<Schema>>, max: usize, or_null: bool) -> Schema {
     ArrayBuilder::new().schema_type(typed(Type::Array, or_null)).items(items.into()).max_items(Some(max)).into()
 }
 
-/// Says what a value of a kind is.
+/// The schema of a kind of values.
 fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
     let text = |about: &str| {
         let text = ObjectBuilder::new().schema_type(typed(Type::String, or_null));
@@ -59,7 +59,7 @@ fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
             .additional_properties(Some(RefOr::T(Schema::from(string().max_length(Some(1000)).build()))))
             .max_properties(Some(64))
             .into(),
-        // Written as a text, a list or an object; shown as an object.
+        // May be written as a string, a list or an object; shown as an object.
         Kind::Triples { max } => {
             let about = "a right, as `{view, logs, cart}` or `{\"right\": …, \"domain\": …, \"service\": …}`";
             list(ObjectBuilder::new().schema_type(SchemaType::AnyValue).description(Some(about)), max, or_null)
@@ -112,7 +112,7 @@ fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
     }
 }
 
-/// Puts a field into an object; in a part of one, each may be missing or null.
+/// Adds a field to an object. In a partial entity each field may be missing or null.
 fn with_field(made: ObjectBuilder, field: &Field, part: bool) -> ObjectBuilder {
     let default = serde_json::from_str::<Value>(field.default).unwrap_or_default();
     let or_null = part || (default.is_null() && field.mode != Mode::Required);
@@ -129,7 +129,7 @@ fn with_field(made: ObjectBuilder, field: &Field, part: bool) -> ObjectBuilder {
     if field.mode == Mode::Required && !part { made.required(field.name) } else { made }
 }
 
-/// An entity: whole, or a part of one, as lists with `fields` and merge patches have it.
+/// The schema of an entity; `part`: of a partial one, as in lists with `fields` and in merge patches.
 pub(super) fn entity(family: &Family, part: bool) -> Schema {
     let mut made = family
         .all_fields()
@@ -143,10 +143,10 @@ pub(super) fn entity(family: &Family, part: bool) -> Schema {
         }
     };
     for name in quiver_config::KEPT {
-        // Who creates an entity under an id of his own may name it.
+        // A client may choose the id of an entity that it creates.
         made = made.property(name, kept(name).read_only(Some(name != "id")));
     }
-    // Rules show some of what their group has.
+    // Rules show some fields of their group.
     made = RULE_GROUPS
         .all_fields()
         .filter(|field| family.derived.contains(&field.name))
@@ -160,7 +160,7 @@ pub(super) fn entity(family: &Family, part: bool) -> Schema {
     made.into()
 }
 
-/// The body of a list, or of what takes many.
+/// The schema of a list, or of the body of a bulk request.
 pub(super) fn page_of(name: &str) -> Schema {
     let items = ArrayBuilder::new().items(named(&format!("{name}Part")));
     let whole = |about: &str| ObjectBuilder::new().schema_type(Type::Integer).description(Some(about.to_owned()));

@@ -1,4 +1,5 @@
-//! Cancel requests: each connection has a number and a secret, and another connection that knows both ends its statement.
+//! Cancel requests: each connection has a number and a secret; another connection that knows both can cancel its
+//! statement.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// The connections that can be asked to cancel.
+/// All connections whose statements can be cancelled.
 #[derive(Debug, Default)]
 pub(super) struct Cancels {
     known: Mutex<HashMap<i32, Known>>,
@@ -19,7 +20,7 @@ struct Known {
     running: CancellationToken,
 }
 
-/// A connection's place among them; it ends with it.
+/// The entry of a connection, removed on drop.
 #[derive(Debug)]
 pub(super) struct Cancellable {
     cancels: Arc<Cancels>,
@@ -28,10 +29,10 @@ pub(super) struct Cancellable {
 }
 
 impl Cancels {
-    /// Takes up a connection.
+    /// Adds a connection.
     pub(super) fn begin(self: &Arc<Self>) -> Cancellable {
-        // Keyed by what the system made up, and by nothing that anybody is told. Numbers that count would tell each
-        // client how many others come and go.
+        // The numbers are random, since consecutive ones would tell each client how many others connect. Their seed
+        // comes from the system.
         let random = RandomState::new();
         let secret = random.hash_one("a key of cancelling") as i32;
         let mut known = self.known.lock();
@@ -42,7 +43,7 @@ impl Cancels {
         Cancellable { cancels: Arc::clone(self), number, secret }
     }
 
-    /// Ends what a connection runs, if the secret is its own.
+    /// Cancels the statement of a connection, if the secret is right.
     pub(super) fn cancel(&self, number: i32, secret: i32) {
         let known = self.known.lock();
         if let Some(found) = known.get(&number).filter(|known| known.secret == secret) {
@@ -52,7 +53,7 @@ impl Cancels {
 }
 
 impl Cancellable {
-    /// Says what runs from now on.
+    /// Sets what a cancel request cancels from now on.
     pub(super) fn runs(&self, running: &CancellationToken) {
         if let Some(known) = self.cancels.known.lock().get_mut(&self.number) {
             known.running = running.clone();

@@ -1,5 +1,5 @@
-//! Statements that are about the connection, and no queries: transactions, settings, prepared statements, cursors; and what
-//! sends rows as lines.
+//! Parses statements that concern the connection and are not queries: transactions, settings, prepared statements,
+//! cursors, and `COPY`.
 
 use std::time::Duration;
 
@@ -18,59 +18,59 @@ pub(super) use copy::{CopyOut, Form};
 pub(super) use prepared::Prepare;
 pub(super) use settings::Settings;
 
-/// A statement, by whether the engine runs it or the connection itself.
+/// A statement; except for `Query`, the connection runs it itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
-    /// Nothing but white space and remarks.
+    /// Only white space and comments.
     Empty,
-    /// Whatever the engine is to judge.
+    /// Passed to the engine, which reports what it does not know.
     Query,
     Begin,
     /// `COMMIT` and `END`.
     Commit,
     Rollback,
-    /// Within a transaction, where nothing is to be undone: its tag.
+    /// A command without effect here, which is allowed in a transaction. Its command tag.
     Mark(&'static str),
-    /// A setting and its value; none: its default.
+    /// A setting and its value; `None`: its default.
     Set(String, Option<String>),
-    /// Of all settings, without a name.
+    /// A setting; `None`: all.
     Reset(Option<String>),
-    /// Without a name of all.
+    /// A setting; `None`: all.
     Show(Option<String>),
-    /// What is forgotten.
+    /// `DISCARD`.
     Discard(Forget),
-    /// What is kept for `EXECUTE`.
+    /// `PREPARE`.
     Prepare(Prepare),
-    /// A prepared statement, and the query whose row are its values.
+    /// The name of a prepared statement, and a query whose only row has its values.
     Execute(String, Option<String>),
-    /// A prepared statement, or all.
+    /// A prepared statement; `None`: all.
     Deallocate(Option<String>),
-    /// `DECLARE`: makes a cursor.
+    /// `DECLARE`: creates a cursor.
     Declare(Declare),
-    /// Rows at most; none: all.
+    /// A cursor and the maximum number of rows; `None`: all.
     Fetch(String, Option<u32>),
-    /// As `FETCH`, and the rows are passed over.
+    /// As `FETCH`, but the rows are skipped.
     Move(String, Option<u32>),
-    /// A cursor, or all.
+    /// A cursor; `None`: all.
     Close(Option<String>),
     /// `COPY … TO STDOUT`.
     Copy(CopyOut),
 }
 
-/// A cursor to be made.
+/// A cursor to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Declare {
     pub(super) name: String,
     pub(super) query: String,
-    /// Whether it outlives its transaction.
+    /// Whether it outlives its transaction (`WITH HOLD`).
     pub(super) is_held: bool,
 }
 
-/// What `DISCARD` names.
+/// The object of `DISCARD`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Forget {
     All,
-    /// What there is none of here.
+    /// Something that does not exist here.
     Nothing,
 }
 
@@ -88,10 +88,10 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, Fault> {
     tokens.map_err(|e| Fault::new("42601", format!("cannot read the statement: {e}")))
 }
 
-/// Takes statements apart at their semicolons.
+/// Splits a text at the semicolons between statements.
 ///
 /// # Errors
-/// A text that is too long, or whose quotes do not end.
+/// A text that is too long, or an unterminated quote.
 pub(super) fn split(text: &str) -> Result<Vec<String>, Fault> {
     bounded(text)?;
     let ends: Vec<_> = tokens(text)?
@@ -119,7 +119,7 @@ pub(super) fn split(text: &str) -> Result<Vec<String>, Fault> {
     Ok(parts)
 }
 
-/// Words and values of a statement.
+/// The tokens of a statement.
 struct Words {
     tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
 }
@@ -132,7 +132,7 @@ impl Words {
         }
     }
 
-    /// Takes a word, if it is there.
+    /// Consumes the next word if it is one of these.
     fn takes(&mut self, wanted: &[&str]) -> bool {
         let found = self.peek().is_some_and(|word| wanted.contains(&word.as_str()));
         if found {
@@ -141,7 +141,7 @@ impl Words {
         found
     }
 
-    /// A name, which may be in quotes.
+    /// Consumes a name, which may be quoted.
     fn name(&mut self) -> Option<String> {
         match self.tokens.next()? {
             Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_lowercase()),
@@ -150,7 +150,7 @@ impl Words {
         }
     }
 
-    /// A name with its parts.
+    /// Consumes a qualified name.
     fn path(&mut self) -> Option<String> {
         let mut name = self.name()?;
         while self.tokens.peek() == Some(&Token::Period) {
@@ -160,7 +160,7 @@ impl Words {
         Some(name)
     }
 
-    /// What is left, as one value: lists by comma.
+    /// Consumes the rest as one value; lists are separated by commas.
     fn value(&mut self) -> Option<String> {
         let mut values = Vec::new();
         loop {
@@ -186,10 +186,10 @@ impl Words {
     }
 }
 
-/// Reads a statement.
+/// Parses a statement.
 ///
 /// # Errors
-/// One that begins as a command and goes on as none.
+/// A statement that begins as a command and has an invalid rest.
 pub(super) fn read(text: &str) -> Result<Command, Fault> {
     bounded(text)?;
     let is_part = |t: &TokenWithSpan| !matches!(t.token, Token::Whitespace(_) | Token::SemiColon | Token::EOF);
@@ -269,7 +269,7 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
             words.takes(&["savepoint"]);
             words.name().map(|_| Command::Mark("RELEASE"))
         }
-        // Nobody is ever notified.
+        // There are no notifications.
         "unlisten" => Some(Command::Mark("UNLISTEN")),
         "set" => set(words)?,
         "reset" => {
@@ -297,7 +297,7 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
     })
 }
 
-/// `READ WRITE` and the like behind `BEGIN`; false: something else stands there.
+/// Consumes transaction modes such as `READ WRITE` after `BEGIN`. False if something else follows.
 fn modes(words: &mut Words) -> Result<bool, Fault> {
     while !words.ends() {
         let known = if words.takes(&["isolation"]) {
@@ -329,7 +329,7 @@ fn all_or_name(words: &mut Words) -> Option<Option<String>> {
     words.ends().then_some(name)
 }
 
-/// A setting by its name or by the words that the standard has for it.
+/// Consumes the name of a setting, or the words that the SQL standard has for it.
 fn named(words: &mut Words) -> Option<String> {
     let name = if words.takes(&["time"]) {
         words.takes(&["zone"]).then(|| "timezone".to_owned())
@@ -345,7 +345,7 @@ fn show(words: &mut Words) -> Option<Command> {
     if words.takes(&["all"]) {
         return Some(Command::Show(None));
     }
-    // `SHOW TABLES` and `SHOW COLUMNS FROM` are the engine's.
+    // The engine runs `SHOW TABLES` and `SHOW COLUMNS FROM`.
     if matches!(words.peek().as_deref(), Some("tables" | "columns" | "full" | "extended")) {
         return Some(Command::Query);
     }
@@ -382,7 +382,7 @@ fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
     Ok(words.value().map(|value| Command::Set(name, Some(value))))
 }
 
-/// The cursor and how many rows of it; none: all that are left.
+/// Parses the cursor and the number of rows of a `FETCH`; `None` for the number: all that are left.
 fn fetch(words: &mut Words) -> Result<Option<(String, Option<u32>)>, Fault> {
     let backward = words.takes(&["prior", "first", "last", "absolute", "relative", "backward"]);
     if backward || words.tokens.peek() == Some(&Token::Minus) {
@@ -444,13 +444,13 @@ fn declare(words: &mut Words, query: Option<&str>) -> Result<Option<Command>, Fa
     Ok(query.map(|query| Command::Declare(Declare { name, query: query.to_owned(), is_held })))
 }
 
-/// What stands behind the `FOR` of a `DECLARE`: the first such word that is neither the name of the cursor nor within one.
+/// The text after the `FOR` of a `DECLARE`. `FOR` may also occur as, or in, the name of the cursor.
 fn behind_for<'t>(text: &'t str, tokens: &[TokenWithSpan]) -> Option<&'t str> {
     let found = tokens.iter().skip(2).find(|token| places::is_word(&token.token, "for"))?;
     text.get(places::offset(text, found.span.start)? + "for".len()..)
 }
 
-/// A time as settings have it: milliseconds, or a number with its unit.
+/// Parses a duration in a setting: milliseconds, or a number with a unit.
 fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -1,6 +1,7 @@
-//! Rows as clients of PostgreSQL read them: each value as text, or as PostgreSQL's own bytes where the client asked so.
+//! Encodes rows for PostgreSQL clients: each value as text, or in PostgreSQL's binary format if the client asked for
+//! it.
 //!
-//! Times have microseconds there: finer ones are cut off. Maps and structs are JSON.
+//! PostgreSQL's times have microseconds, so finer ones are truncated. Maps and structs are encoded as JSON.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use super::params::{EPOCH_DAYS, EPOCH_US};
 
 mod values;
 
-/// The form of each column: binary or text.
+/// Whether each column is sent in binary format.
 pub(super) fn forms(asked: &[i16], columns: usize) -> Result<Vec<bool>, Fault> {
     match asked {
         [] => Ok(vec![false; columns]),
@@ -40,10 +41,10 @@ pub(super) fn forms(asked: &[i16], columns: usize) -> Result<Vec<bool>, Fault> {
     }
 }
 
-/// Writes names and types of columns.
+/// Writes names and types of columns (`RowDescription`).
 ///
 /// # Errors
-/// More columns than the protocol has numbers for.
+/// More columns than the protocol can count.
 pub(super) fn describe(schema: &Schema, forms: &[bool], out: &mut BytesMut) -> Result<(), Fault> {
     let fields = schema.fields().iter().zip(forms).map(|(field, binary)| {
         let oid = field_oid(field);
@@ -64,14 +65,14 @@ fn failed(error: ArrowError) -> Error {
     Error::internal("cannot write rows").with_source(error)
 }
 
-/// The type that values are written from.
+/// The Arrow type that values are converted to before they are written.
 fn written(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Int8 | DataType::UInt8 => DataType::Int16,
         DataType::UInt16 => DataType::Int32,
         DataType::UInt32 => DataType::Int64,
         DataType::Float16 => DataType::Float32,
-        // Decimals go as their digits.
+        // Decimals are written digit by digit.
         DataType::UInt64
         | DataType::Decimal32(..)
         | DataType::Decimal64(..)
@@ -92,12 +93,12 @@ fn written(data_type: &DataType) -> DataType {
     }
 }
 
-/// Whether a type is one of lists for clients, and not JSON.
+/// Whether clients get a type as an array, and not as JSON.
 fn is_list(data_type: &DataType) -> bool {
     type_oid(data_type) != 114
 }
 
-/// Values of a column.
+/// The values of a column.
 enum Values<'a> {
     Null,
     Bool(&'a BooleanArray),
@@ -113,7 +114,7 @@ enum Values<'a> {
     Time(&'a Time64MicrosecondArray),
     Stamp(&'a TimestampMicrosecondArray, Option<Tz>),
     Interval(&'a IntervalMonthDayNanoArray),
-    /// With the type of its items; of lists in lists, of the plain items within.
+    /// A list, with the type of its items; for nested lists, that of the innermost items.
     List(&'a ListArray, Box<Values<'a>>, u32),
     Json(NullableEncoder<'a>),
 }
@@ -177,7 +178,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Writes a value with its length before it.
+    /// Writes a value preceded by its length.
     fn push_sized(&mut self, row: usize, binary: bool, out: &mut BytesMut) -> Result<()> {
         if self.is_null(row) {
             out.put_i32(-1);
@@ -221,7 +222,8 @@ impl<'a> Values<'a> {
         Ok(())
     }
 
-    /// Notes how many items lists have on each level; says whether all of a level have as many.
+    /// Records the lengths of lists on each level. Returns whether all lists of a level have the same length, as
+    /// PostgreSQL's arrays require.
     fn measure(&self, row: usize, level: usize, lengths: &mut Vec<usize>) -> bool {
         let Self::List(list, items, _) = self else { return true };
         let mut rows = bounds(list, row);
@@ -233,7 +235,7 @@ impl<'a> Values<'a> {
         !matches!(**items, Self::List(..)) || rows.all(|at| !items.is_null(at) && items.measure(at, level + 1, lengths))
     }
 
-    /// The plain items of rows of lists, and their rows.
+    /// The innermost items of rows of lists, and their range.
     fn plain(&mut self, rows: Range<usize>) -> (&mut Self, Range<usize>) {
         match self {
             Self::List(list, items, _) => {
@@ -253,7 +255,7 @@ impl<'a> Values<'a> {
         let oid = *oid;
         let (items, rows) = self.plain(row..row + 1);
         let has_null = rows.clone().any(|at| items.is_null(at));
-        // What has no items has no levels.
+        // An array without items has no dimensions.
         lengths.retain(|_| !rows.is_empty());
         out.put_i32(lengths.len() as i32);
         out.put_i32(has_null.into());
@@ -303,7 +305,7 @@ impl<'a> Values<'a> {
                         out.put_slice(b"NULL");
                         continue;
                     }
-                    // A list in a list stands as it is.
+                    // A nested list is written without quotes.
                     if matches!(**items, Self::List(..)) {
                         items.push_text(at, out)?;
                         continue;
@@ -319,18 +321,18 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Rows of the items of a list.
+/// The range of a list's items.
 fn bounds(list: &ListArray, row: usize) -> Range<usize> {
     let ends = list.value_offsets();
     ends[row] as usize..ends[row + 1] as usize
 }
 
 fn push(out: &mut BytesMut, value: impl std::fmt::Display) {
-    // Growing never fails.
+    // Writing to a growing buffer never fails.
     let _ = std::fmt::Write::write_fmt(out, format_args!("{value}"));
 }
 
-/// What lies between two times has days; as a number it came without.
+/// PostgreSQL shows the difference of two times in days; Arrow has it as a plain number.
 fn in_days(intervals: &ArrayRef) -> ArrayRef {
     const DAY_NS: i64 = 86_400_000_000_000;
     let days: IntervalMonthDayNanoArray = intervals.as_primitive::<IntervalMonthDayNanoType>().unary(|interval| {
@@ -339,7 +341,7 @@ fn in_days(intervals: &ArrayRef) -> ArrayRef {
     Arc::new(days)
 }
 
-/// The columns of a batch in the types that values are written from.
+/// Converts the columns of a batch to the types that values are written from.
 fn normal(batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
     let schema = batch.schema();
     let normal = |(field, column): (&FieldRef, &ArrayRef)| -> Result<ArrayRef> {
@@ -353,7 +355,7 @@ fn normal(batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
     schema.fields().iter().zip(batch.columns()).map(normal).collect()
 }
 
-/// Begins a message, whose length is not known yet.
+/// Begins a message whose length is not known yet.
 fn begin(kind: u8, out: &mut BytesMut) -> usize {
     let at = out.len();
     out.put_u8(kind);
@@ -361,7 +363,7 @@ fn begin(kind: u8, out: &mut BytesMut) -> usize {
     at
 }
 
-/// Notes the length of a message that was begun.
+/// Writes the length of a message that was begun.
 fn end(at: usize, out: &mut BytesMut) -> Result<()> {
     let too_long = |_| Error::internal("a row is too long for the protocol");
     let len = i32::try_from(out.len() - at - 1).map_err(too_long)?;
@@ -369,10 +371,10 @@ fn end(at: usize, out: &mut BytesMut) -> Result<()> {
     Ok(())
 }
 
-/// Says that lines follow, and gives the names of the columns where these come first.
+/// Announces `COPY` data, and writes the header line if there is one.
 ///
 /// # Errors
-/// More columns than the protocol has numbers for.
+/// More columns than the protocol can count.
 pub(super) fn lines_follow(schema: &Schema, form: &Form, out: &mut BytesMut) -> Result<(), Fault> {
     let fields = schema.fields();
     let Ok(count) = i16::try_from(fields.len()) else {
@@ -398,10 +400,10 @@ pub(super) fn lines_follow(schema: &Schema, form: &Form, out: &mut BytesMut) -> 
     Ok(())
 }
 
-/// Writes rows as lines.
+/// Writes rows as `COPY` lines.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+/// Internal: only by a bug.
 pub(super) fn lines(batch: &RecordBatch, form: &Form, out: &mut BytesMut) -> Result<()> {
     let (schema, arrays) = (batch.schema(), normal(batch)?);
     let options = EncoderOptions::default().with_explicit_nulls(true);
@@ -429,10 +431,10 @@ pub(super) fn lines(batch: &RecordBatch, form: &Form, out: &mut BytesMut) -> Res
     Ok(())
 }
 
-/// The values of the first row as texts; none: NULL.
+/// The values of the first row as texts; `None`: NULL.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+/// Internal: only by a bug.
 pub(super) fn texts(batch: &RecordBatch) -> Result<Vec<Option<Bytes>>> {
     let (schema, arrays) = (batch.schema(), normal(batch)?);
     let options = EncoderOptions::default().with_explicit_nulls(true);
@@ -449,10 +451,10 @@ pub(super) fn texts(batch: &RecordBatch) -> Result<Vec<Option<Bytes>>> {
     columns.map(text).collect()
 }
 
-/// Writes rows.
+/// Writes rows as `DataRow` messages.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+/// Internal: only by a bug.
 pub(super) fn rows(batch: &RecordBatch, forms: &[bool], out: &mut BytesMut) -> Result<()> {
     let (schema, arrays) = (batch.schema(), normal(batch)?);
     let options = EncoderOptions::default().with_explicit_nulls(true);

@@ -1,4 +1,4 @@
-//! Errors as clients of PostgreSQL read them: SQLSTATE, message, place in the statement.
+//! Errors in the format of PostgreSQL: SQLSTATE, message, position in the statement.
 
 use bytes::BytesMut;
 use pgwire::messages::Message as _;
@@ -9,21 +9,21 @@ use quiver_types::{Error, ErrorKind};
 
 use crate::error::public_text;
 
-/// How much of a message is sent.
+/// Longest message that is sent, in characters.
 const MESSAGE_CHARS_MAX: usize = 1000;
 
-/// An error on its way to the client.
+/// An error to be sent to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     severity: &'static str,
     pub(super) code: &'static str,
     pub(super) message: String,
-    /// Where in the statement, in letters from 1.
+    /// The position in the statement, in characters from 1.
     position: Option<usize>,
 }
 
 impl Fault {
-    /// An error after which the connection goes on.
+    /// An error after which the connection continues.
     pub(super) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { severity: "ERROR", code, message: message.into(), position: None }
     }
@@ -33,22 +33,22 @@ impl Fault {
         Self { severity: "FATAL", ..Self::new(code, message) }
     }
 
-    /// A client that does not keep to the protocol.
+    /// A protocol violation by the client.
     pub(super) fn protocol(message: impl Into<String>) -> Self {
         Self::fatal("08P01", message)
     }
 
-    /// A client whose account, key or session is no more.
+    /// The account, key or session of the client has ended.
     pub(super) fn of_ended_account() -> Self {
         Self::fatal("28000", "the account, key or session of this connection has ended")
     }
 
-    /// Whether the connection ends with it.
+    /// Whether it ends the connection.
     pub(super) fn is_fatal(&self) -> bool {
         self.severity == "FATAL"
     }
 
-    /// An error of a statement.
+    /// Converts an error of a statement.
     pub(super) fn of(error: &Error, statement: &str) -> Self {
         let position = place_of(error).and_then(|place| position(statement, place));
         Self { position, ..Self::new(code(error), public_text(error)) }
@@ -60,19 +60,19 @@ impl Fault {
             (b'S', self.severity.to_owned()),
             (b'V', self.severity.to_owned()),
             (b'C', self.code.to_owned()),
-            // A NUL would end the text for the client, and begin a field that there is none of.
+            // A NUL would end the string, and begin an invalid field.
             (b'M', self.message.chars().take(MESSAGE_CHARS_MAX).collect::<String>().replace('\0', "\u{fffd}")),
         ];
         if let Some(position) = self.position {
             fields.push((b'P', position.to_string()));
         }
-        // It is too short to be refused.
+        // It is too short to fail.
         let _ = ErrorResponse::new(fields).encode(out);
     }
 }
 
-/// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
-/// Those stand first of which another one says a part.
+/// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
+/// text that contains another one must come first.
 const CODES: [(&str, &str); 122] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
@@ -229,10 +229,10 @@ fn code(error: &Error) -> &'static str {
     }
 }
 
-/// The letter of a line and column.
+/// Converts line and column to a character position.
 fn position(statement: &str, (line, column): (usize, usize)) -> Option<usize> {
     let before: usize = statement.split_inclusive('\n').take(line.checked_sub(1)?).map(|l| l.chars().count()).sum();
-    // What a message says may be a text of the statement's writer.
+    // The position in a message may be quoted from a value in the statement, and then be out of range.
     before.checked_add(column).filter(|at| (1..=statement.chars().count() + 1).contains(at))
 }
 
@@ -287,7 +287,7 @@ mod tests {
         assert!(out.len() < 2000 && out[0] == b'E');
     }
 
-    /// Breaks where a place that a value of the statement speaks of is taken for one in it.
+    /// Would fail if a position quoted from a value were taken for one in the statement.
     #[test]
     fn places_lie_in_the_statement() {
         let place = |text: &str, statement: &str| Fault::of(&Error::invalid(text), statement).position;
@@ -310,18 +310,18 @@ mod tests {
         }
     }
 
-    /// A text that holds another one's has to stand before it, or it is never found.
+    /// A text that contains another one must come before it, or it is never found.
     #[test]
     fn every_text_has_its_own_code() {
         for (said, code) in CODES {
             assert!(code.len() == 5 && code.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_uppercase()), "{code}");
-            // Classes of success, warnings and of no data would be no errors.
+            // Classes for success, warnings and no data are not errors.
             assert!(!matches!(&code[..2], "00" | "01" | "02"), "{said}: {code}");
             for kind in [ErrorKind::Invalid, ErrorKind::Execution] {
                 let fault = Fault::of(&Error::new(kind, format!("before {said} behind")), "");
                 assert_eq!((fault.code, fault.position), (code, None), "{said}");
             }
-            // Of other kinds the kind says what it is, whatever stands in the text.
+            // For other kinds of errors the kind decides, whatever the text says.
             assert_eq!(Fault::of(&Error::new(ErrorKind::Timeout, said), "").code, "57014");
         }
     }
@@ -344,7 +344,7 @@ mod tests {
         assert!(fatal.is_fatal() && Fault::of_ended_account().is_fatal() && !error.is_fatal());
         let placed = Fault::of(&Error::invalid("no at line 1, column 2"), "xy");
         assert_eq!(sent(&placed).last(), Some(&pair('P', "2")));
-        // It is cut between letters.
+        // It is cut between characters.
         let long = sent(&Fault::new("XX000", "é".repeat(MESSAGE_CHARS_MAX + 1)));
         assert_eq!(long[3].1, "é".repeat(MESSAGE_CHARS_MAX));
     }

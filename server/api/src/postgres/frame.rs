@@ -1,4 +1,4 @@
-//! Messages of clients: taken off the connection one by one, none larger than allowed, and read without trust.
+//! Messages of clients: read from the connection one by one, limited in size, and parsed defensively.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -6,17 +6,17 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use super::fault::Fault;
 use crate::bodies::Share;
 
-/// Largest message of a client: a statement of the greatest length, or its parameters.
+/// Largest message of a client, which limits statements and their parameters.
 pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
-/// Largest message of somebody who has not said who he is.
+/// Largest message before authentication.
 pub(super) const STARTUP_BYTES_MAX: usize = 16 << 10;
-/// How many more bytes are taken off a connection while a statement of it runs.
+/// Bytes that are read ahead while a statement runs.
 pub(super) const AHEAD_BYTES_MAX: usize = 64 << 10;
 
 /// A message of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Message {
-    /// Statements to run at once.
+    /// Statements to run at once (simple query).
     Query(String),
     Parse {
         name: String,
@@ -28,7 +28,7 @@ pub(super) enum Message {
     Describe(bool, String),
     Execute {
         portal: String,
-        /// Most rows that are sent; 0: all.
+        /// Maximum number of rows; 0: all.
         rows: u32,
     },
     /// A statement (`true`) or a portal.
@@ -37,26 +37,26 @@ pub(super) enum Message {
     Sync,
     Terminate,
     Password(String),
-    /// `COPY` and function calls, which nothing here asks for.
+    /// `COPY` data and function calls, which are never expected.
     Unasked(u8),
 }
 
-/// Values for a statement.
+/// Parameter values for a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bind {
     pub(super) portal: String,
     pub(super) statement: String,
-    /// 1: binary; none: all text, one: of all.
+    /// Formats of the values, 1 means binary. Empty: all are text; a single one applies to all.
     pub(super) formats: Vec<i16>,
     pub(super) values: Vec<Option<Bytes>>,
-    /// The same of the columns of the answer.
+    /// The same for the result columns.
     pub(super) results: Vec<i16>,
 }
 
-/// Reads the first message of a connection, which has no type: its body without its length.
+/// Reads the first message of a connection, which has no type. Returns its body without the length.
 ///
 /// # Errors
-/// Those of the connection; `InvalidData` for a length that cannot be, and another where there is no memory for it.
+/// Those of the connection; `InvalidData` for an impossible length, another kind if there is no memory for it.
 pub(super) async fn untyped(stream: &mut (impl AsyncRead + Unpin), share: &mut Share) -> std::io::Result<Bytes> {
     let len = stream.read_u32().await? as usize;
     if !(8..=STARTUP_BYTES_MAX).contains(&len) {
@@ -70,7 +70,7 @@ pub(super) async fn untyped(stream: &mut (impl AsyncRead + Unpin), share: &mut S
     Ok(body.into())
 }
 
-/// Takes a whole message out of what was read; none: more has to be read.
+/// Takes a complete message from the bytes that were read; `None` if more must be read.
 pub(super) fn take(read: &mut BytesMut, bytes_max: usize) -> Result<Option<(u8, Bytes)>, Fault> {
     let Some((head, _)) = read.split_first_chunk::<5>() else { return Ok(None) };
     let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -92,7 +92,7 @@ pub(super) fn take(read: &mut BytesMut, bytes_max: usize) -> Result<Option<(u8, 
     Ok(Some((kind, read.split_to(len - 4).freeze())))
 }
 
-/// What is left of a message.
+/// The unread rest of a message.
 struct Body(Bytes);
 
 impl Body {
@@ -112,7 +112,7 @@ impl Body {
         self.bytes(4).map(|mut b| b.get_i32())
     }
 
-    /// A text up to its NUL.
+    /// Reads a NUL-terminated string.
     fn text(&mut self) -> Option<String> {
         let end = self.0.iter().position(|byte| *byte == 0)?;
         let text = String::from_utf8(self.0.split_to(end).to_vec()).ok()?;
@@ -140,7 +140,7 @@ impl Body {
         Some(Bind { portal, statement, formats, values, results: self.formats()? })
     }
 
-    /// `S` and `P` before a name.
+    /// Reads `S` or `P` and a name.
     fn target(&mut self) -> Option<(bool, String)> {
         let is_statement = match self.u8()? {
             b'S' => true,
@@ -176,10 +176,10 @@ impl Body {
     }
 }
 
-/// Reads a message.
+/// Parses a message.
 ///
 /// # Errors
-/// One that is none of the protocol's, is cut short, has more than it says, or texts that are not UTF-8.
+/// An unknown type, a truncated message or one with trailing bytes, or strings that are not UTF-8.
 pub(super) fn read(kind: u8, body: Bytes) -> Result<Message, Fault> {
     let mut body = Body(body);
     let message = body.message(kind).filter(|_| body.0.is_empty());
@@ -238,7 +238,7 @@ mod tests {
         ] {
             assert!(message(kind, body).is_err(), "{kind}");
         }
-        // A length that is below zero, and one beyond what is there.
+        // A negative length, and one beyond the end.
         assert!(message(b'B', b"\0s\0\0\0\0\x01\xff\xff\xff\xfe\0\0").is_err());
         assert!(message(b'B', b"\0s\0\0\0\0\x01\x7f\xff\xff\xff\0\0").is_err());
     }
@@ -262,7 +262,7 @@ mod tests {
             (b'C', b"P\xc3\xa9\0", Message::Close(false, "é".into())),
             (b'E', b"\0\0\0\0\x07", Message::Execute { portal: String::new(), rows: 7 }),
             (b'E', b"p\0\0\0\0\0", Message::Execute { portal: "p".into(), rows: 0 }),
-            // Fewer than none are all.
+            // A negative number means all.
             (b'E', b"p\0\xff\xff\xff\xff", Message::Execute { portal: "p".into(), rows: 0 }),
             (b'E', b"p\0\x7f\xff\xff\xff", Message::Execute { portal: "p".into(), rows: i32::MAX as u32 }),
             (b'H', b"", Message::Flush),
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(types, Message::Parse { name: String::new(), query: String::new(), types: expected });
     }
 
-    /// Breaks where a message has something left over that nobody looks at.
+    /// Would fail if trailing bytes of a message were ignored.
     #[test]
     fn nothing_stands_behind_a_message() {
         for (kind, body) in [
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(message(0, b"").unwrap_err().message, "a message of type `\\u{0}` cannot be read");
     }
 
-    /// However a stream of messages comes in pieces, it is the same messages.
+    /// However a stream is cut into pieces, it yields the same messages.
     #[test]
     fn frames_come_in_pieces() {
         let frame = |kind: u8, body: &[u8]| [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat();
@@ -322,7 +322,7 @@ mod tests {
                 all.iter().map(|(kind, body)| (*kind, Bytes::copy_from_slice(body))).collect();
             assert_eq!(found, expected, "in pieces of {piece}");
         }
-        // The bound is of the length that a message says, which counts itself.
+        // The limit applies to the length in the message, which includes itself.
         let mut large = BytesMut::from(&frame(b'd', &[7; 300])[..]);
         let fault = take(&mut large, 303).unwrap_err();
         assert_eq!((fault.code, fault.is_fatal()), ("54000", true));
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(nothing.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
     }
 
-    /// Whatever comes is a message or is refused; what is read is no larger than what came.
+    /// Any bytes are parsed or refused; the result is no larger than the input.
     #[test]
     fn anything_may_come() {
         let mut seed = 11_u64;
@@ -359,7 +359,7 @@ mod tests {
         };
         for _ in 0..5_000 {
             let kind = b"QPBDCEHSXpFdcf?"[next(15) as usize];
-            // Small numbers and NULs, of which most of a message is, and some of all else.
+            // Mostly small numbers and NULs, as in real messages.
             let body: Vec<u8> = (0..next(40)).map(|_| if next(4) == 0 { next(256) } else { next(3) } as u8).collect();
             let texts = match message(kind, &body) {
                 Ok(Message::Bind(bind)) => {

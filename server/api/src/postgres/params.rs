@@ -1,4 +1,4 @@
-//! Values of parameters as clients send them: as text, or as PostgreSQL's own bytes.
+//! Parameter values as clients send them: as text, or in PostgreSQL's binary format.
 
 use std::fmt::Write as _;
 
@@ -8,14 +8,14 @@ use quiver_sql::{PG_TYPES, Param, PgType, pg_type};
 
 use super::fault::Fault;
 
-/// 2000-01-01, from which PostgreSQL counts.
+/// 2000-01-01, PostgreSQL's epoch, in Unix microseconds.
 pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
-/// Days of it since 1970.
+/// The same in days since 1970.
 pub(super) const EPOCH_DAYS: i32 = 10_957;
-/// Most items of a list.
+/// Most items of an array.
 const ITEMS_MAX: usize = 10_000;
 
-/// The type `bytea`.
+/// The OID of `bytea`.
 const BYTES: u32 = 17;
 
 fn malformed(pg_type: &PgType) -> Fault {
@@ -26,7 +26,7 @@ fn unknown(what: impl std::fmt::Display) -> Fault {
     Fault::new("0A000", format!("parameters {what} are not read here"))
 }
 
-/// The type of the items of a type of lists.
+/// The item type of an array type.
 fn item_of(oid: u32) -> Option<&'static PgType> {
     PG_TYPES.iter().find(|known| known.array == oid && oid != 0)
 }
@@ -34,7 +34,7 @@ fn item_of(oid: u32) -> Option<&'static PgType> {
 /// Reads a value of a type.
 ///
 /// # Errors
-/// One that is no value of its type, or of a type that is not read.
+/// It is not valid for its type, or the type is not supported.
 pub(super) fn read(oid: u32, binary: bool, value: Option<&Bytes>) -> Result<Param, Fault> {
     if let Some(item) = item_of(oid) {
         let Some(value) = value else { return Ok(Param::Null) };
@@ -47,7 +47,7 @@ pub(super) fn read(oid: u32, binary: bool, value: Option<&Bytes>) -> Result<Para
     Ok(Param::Typed(Some(text), known))
 }
 
-/// A text that is a value of its type, as far as can be said without the engine.
+/// Validates a text for its type, as far as possible without the engine.
 fn checked(value: &Bytes, known: &PgType) -> Result<String, Fault> {
     let text = std::str::from_utf8(value).map_err(|_| Fault::new("22021", "a parameter is no UTF-8 text"))?;
     let number = text.trim();
@@ -69,7 +69,7 @@ fn checked(value: &Bytes, known: &PgType) -> Result<String, Fault> {
     if good { Ok(number.to_owned()) } else { Err(malformed(known)) }
 }
 
-/// Bytes as a literal of their type has them.
+/// Bytes in the notation of a literal.
 fn hexadecimal(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 + 2 * bytes.len());
     text.push_str("\\x");
@@ -77,7 +77,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes of a text: `\x6162`, or letters with others as `\ooo` among them.
+/// Parses the text form of bytes: `\x6162`, or characters with escapes `\ooo`.
 fn bytes_of(text: &str) -> Option<Vec<u8>> {
     if let Some(digits) = text.strip_prefix("\\x") {
         return quiver_types::hex_bytes(digits);
@@ -101,7 +101,7 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads PostgreSQL's own bytes into the text of the value.
+/// Converts a value in binary format to text.
 fn binary_text(value: &Bytes, known: &PgType) -> Result<String, Fault> {
     let mut rest = value.clone();
     let sized = known.len > 0 && !matches!(known.oid, 18 | 19);
@@ -140,7 +140,7 @@ fn binary_text(value: &Bytes, known: &PgType) -> Result<String, Fault> {
         }
         1700 => numeric(rest),
         3802 => {
-            // A version stands before the text.
+            // A version byte precedes the text.
             (rest.first() == Some(&1)).then(|| String::from_utf8(rest[1..].to_vec()).ok()).flatten()
         }
         18 | 19 | 25 | 114 | 705 | 1042 | 1043 => String::from_utf8(rest.to_vec()).ok(),
@@ -149,7 +149,7 @@ fn binary_text(value: &Bytes, known: &PgType) -> Result<String, Fault> {
     text.ok_or_else(|| malformed(known))
 }
 
-/// Decimal digits by four, of which the first stands before the point `weight` fours.
+/// Converts binary `numeric`: digits in base 10000, where `weight` is the exponent of the first one.
 fn numeric(mut rest: Bytes) -> Option<String> {
     if rest.len() < 8 {
         return None;
@@ -189,12 +189,12 @@ fn too_long() -> Fault {
     Fault::new("54000", format!("a list as parameter has at most {ITEMS_MAX} items"))
 }
 
-/// The items of `{a,"b c",NULL}`.
+/// Parses the items of `{a,"b c",NULL}`.
 fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault> {
     let text = std::str::from_utf8(value).map_err(|_| malformed(item))?.trim();
     let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).ok_or_else(|| malformed(item))?;
     let (mut items, mut part, mut quoted, mut was_quoted) = (Vec::new(), String::new(), false, false);
-    // Where what stood behind a backslash ends: it is no blank around the item, and the item no NULL.
+    // The end of the last escaped character: up to there blanks belong to the item, and the item is not NULL.
     let mut kept = 0;
     let mut push = |part: &mut String, was_quoted: &mut bool, kept: &mut usize| -> Result<(), Fault> {
         let mut text = std::mem::take(part);
@@ -214,12 +214,12 @@ fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault>
     while let Some(letter) = letters.next() {
         match letter {
             '"' if quoted => quoted = false,
-            // A text in quotes is all of an item.
+            // A quoted string must be the whole item.
             '"' if was_quoted || !part.is_empty() => return Err(malformed(item)),
             '"' => (quoted, was_quoted) = (true, true),
             ',' if !quoted => push(&mut part, &mut was_quoted, &mut kept)?,
             '{' | '}' if !quoted => return Err(unknown("that are lists of lists")),
-            // Around an item blanks are none of it.
+            // Blanks around an item are ignored.
             blank if !quoted && blank.is_whitespace() && (was_quoted || part.is_empty()) => {}
             _ if was_quoted && !quoted => return Err(malformed(item)),
             '\\' => {

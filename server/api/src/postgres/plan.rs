@@ -1,23 +1,23 @@
-//! Plans as clients of PostgreSQL read them.
+//! Query plans in the formats of PostgreSQL.
 
 use arrow::array::StringArray;
 use quiver_types::{Error, Result};
 use serde_json::{Map, Value, json};
 
-/// All of a plan, as lines.
+/// The whole plan as lines.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+/// Internal: only by a bug.
 pub(super) fn lines(plan: &Value) -> Result<StringArray> {
     let text = serde_json::to_string_pretty(plan).map_err(|e| Error::internal("cannot show a plan").with_source(e))?;
     Ok(text.lines().map(Some).collect())
 }
 
-/// What PostgreSQL calls what is known of a node.
+/// PostgreSQL's names for properties of nodes.
 const NAMES: [(&str, &str); 3] = [("name", "Node Type"), ("rows", "Actual Rows"), ("time_ms", "Actual Total Time")];
 
-/// A plan as `EXPLAIN (FORMAT JSON)` of PostgreSQL gives it: nodes within nodes, under the names that tools look for, and
-/// beside them what else is known.
+/// A plan like PostgreSQL's `EXPLAIN (FORMAT JSON)`: nested nodes with the names that tools expect, and our other
+/// properties.
 pub(super) fn document(plan: &Value) -> String {
     let mut shown = Map::from_iter([("Plan".to_owned(), tree(plan))]);
     if let Some(time) = plan["totals"].get("time_ms") {
@@ -28,11 +28,11 @@ pub(super) fn document(plan: &Value) -> String {
     json!([shown]).to_string()
 }
 
-/// The nodes of a plan, of which each comes before those below it.
+/// Converts the list of nodes, in which parents precede their children, to a tree.
 fn tree(plan: &Value) -> Value {
     let nodes = plan["nodes"].as_array().map_or(&[][..], Vec::as_slice);
     let mut trees: Vec<(u64, Value)> = Vec::new();
-    // From the last on, so that those below a node are there when it comes.
+    // Backwards, so that the children of a node are complete when it is reached.
     for node in nodes.iter().rev() {
         let depth = node["depth"].as_u64().unwrap_or_default();
         let mut below = Vec::new();
@@ -70,7 +70,7 @@ mod tests {
         assert!(lines(&plan).unwrap().iter().flatten().any(|line| line.contains("\"logical\": \"l\"")));
     }
 
-    /// What lies before it in no tree, and what is no plan, gives no node and no fault.
+    /// Invalid plans yield no node, and no error.
     #[test]
     fn plans_of_any_shape() {
         let tree_of = |depths: &[i64]| {
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(tree_of(&[5]), node(0, &[]), "the first is the root, however deep it says it is");
         assert_eq!(tree_of(&[0, 1, 2, 3]), node(0, &[node(1, &[node(2, &[node(3, &[])])])]));
         assert_eq!(tree_of(&[0, 1, 1, 1]), node(0, &[node(1, &[]), node(2, &[]), node(3, &[])]));
-        // Levels that are passed over are none.
+        // A skipped level is ignored.
         assert_eq!(tree_of(&[0, 3, 1]), node(0, &[node(1, &[]), node(2, &[])]));
         assert_eq!(tree_of(&[0, 2, 3, 1, 2]), node(0, &[node(1, &[node(2, &[])]), node(3, &[node(4, &[])])]));
         assert_eq!(tree_of(&[0, -1]), node(0, &[]), "a depth that is none is that of the root");

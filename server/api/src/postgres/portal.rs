@@ -1,5 +1,5 @@
-//! Portals: a statement with its values, and its rows as far as they were not fetched yet. Rows come batch by batch, and
-//! one batch at most waits here.
+//! Portals: a statement with its values, and the rows that were not fetched yet. Rows arrive batch by batch, and at
+//! most one batch is held here.
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -12,18 +12,18 @@ use std::sync::Arc;
 use super::command::Command;
 use super::plan;
 
-/// The number of the type of JSON.
+/// The type OID of JSON.
 const JSON: u32 = 114;
 
-/// See the module.
+/// A statement with its values and its running query.
 #[derive(Debug)]
 pub(super) struct Portal {
     pub(super) text: String,
     pub(super) command: Command,
     pub(super) params: Params,
-    /// Forms of the columns, as the client asked.
+    /// Formats of the columns, as requested by the client.
     pub(super) results: Vec<i16>,
-    /// What the client was told that the statement gives.
+    /// The columns that were announced to the client.
     pub(super) promised: Option<SchemaRef>,
     pub(super) run: Option<Run>,
     /// Whether all rows were fetched.
@@ -36,65 +36,65 @@ pub(super) struct Portal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
     No,
-    /// Once that is committed.
+    /// It will, once the transaction is committed.
     Wanted,
-    /// Its transaction was committed, and it is still there.
+    /// Its transaction was committed.
     Kept,
 }
 
 impl Portal {
-    /// One without values.
+    /// Makes a portal without values.
     pub(super) fn new(text: String, command: Command) -> Self {
         let (params, results) = (Params::default(), Vec::new());
         Self { text, command, params, results, promised: None, run: None, done: false, hold: Hold::No, param_bytes: 0 }
     }
 
-    /// Gives it values.
+    /// Sets its values.
     pub(super) fn with_params(mut self, params: Vec<Param>, bytes: usize) -> Self {
         self.params = Params::positional(params);
         self.param_bytes = bytes;
         self
     }
 
-    /// What it holds before it runs.
+    /// The bytes that it takes before it runs.
     pub(super) fn bytes(&self) -> usize {
         self.text.len() + self.param_bytes
     }
 }
 
-/// Rows on their way.
+/// The rows of a running query.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) schema: SchemaRef,
     rows: Option<Rows>,
-    /// The batch at hand.
+    /// The current batch.
     batch: Option<RecordBatch>,
-    /// How many of its rows were taken.
+    /// Rows of it that were taken.
     taken: usize,
-    /// What it runs in; memory is held by it.
+    /// The context of the query, which holds its memory.
     _ctx: Option<QueryContext>,
 }
 
 impl Run {
-    /// Rows of a query.
+    /// The rows of a query.
     pub(super) fn of(rows: Rows, ctx: QueryContext) -> Self {
         Self { schema: rows.schema(), rows: Some(rows), batch: None, taken: 0, _ctx: Some(ctx) }
     }
 
-    /// Lines of text, under the names of their columns.
+    /// Lines of text as rows with these columns.
     ///
     /// # Errors
-    /// Internal: only by a fault of ours.
+    /// Internal: only by a bug.
     pub(super) fn of_texts(columns: &[(&str, Vec<String>)]) -> Result<Self> {
         let fields: Vec<Field> = columns.iter().map(|(name, _)| Field::new(*name, DataType::Utf8, false)).collect();
         let arrays = columns.iter().map(|(_, texts)| Arc::new(StringArray::from(texts.clone())) as ArrayRef).collect();
         Self::of_columns(Arc::new(Schema::new(fields)), arrays)
     }
 
-    /// A plan in the one column that a statement asks for: lines, or a document as PostgreSQL gives it.
+    /// A plan as a single column: lines, or a JSON document like PostgreSQL's.
     ///
     /// # Errors
-    /// Internal: only by a fault of ours.
+    /// Internal: only by a bug.
     pub(super) fn of_plan(plan: &Value, column: SchemaRef) -> Result<Self> {
         let is_document = column.fields().iter().any(|field| quiver_sql::field_oid(field) == JSON);
         let lines = if is_document { StringArray::from(vec![plan::document(plan)]) } else { plan::lines(plan)? };
@@ -107,15 +107,15 @@ impl Run {
         Ok(Self { schema, rows: None, batch: Some(batch), taken: 0, _ctx: None })
     }
 
-    /// Lets go of what it ran in: all rows were taken. Who asks for more is still told of the columns.
+    /// Frees the query after all rows were taken. The columns can still be described.
     pub(super) fn end(&mut self) {
         *self = Self { schema: Arc::clone(&self.schema), rows: None, batch: None, taken: 0, _ctx: None };
     }
 
-    /// The next rows, `most` of them at most; none at the end. It can be dropped while it waits without losing any.
+    /// The next rows, at most `most`; `None` at the end. Cancel-safe: no rows are lost if the future is dropped.
     ///
     /// # Errors
-    /// Those of running.
+    /// Those of the query.
     pub(super) async fn next(&mut self, most: usize) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(batch) = &self.batch {
@@ -177,13 +177,13 @@ mod tests {
             })
             .collect();
         assert_eq!(texts, ["0", "1", "2", "3"]);
-        // Who asks for more of what has ended is told of its columns, and gets nothing.
+        // After the end the columns can be described, and there are no more rows.
         let mut run = Run::of_texts(&[("a", vec!["x".to_owned()])]).unwrap();
         run.end();
         assert_eq!(run.next(10).await.unwrap().map(|piece| piece.num_rows()), None);
         assert_eq!(run.schema.field(0).name(), "a");
         assert_eq!(schema.fields().len(), 2);
-        // No lines are no rows; columns of several lengths are none.
+        // Without lines there are no rows; columns of different lengths are an error.
         let mut none = Run::of_texts(&[("a", Vec::new())]).unwrap();
         assert!(none.next(1).await.unwrap().is_none());
         assert!(Run::of_texts(&[("a", vec!["x".to_owned()]), ("b", Vec::new())]).is_err());

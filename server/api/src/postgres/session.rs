@@ -1,7 +1,7 @@
-//! A connection whose client is known: messages in, answers out, until one of both ends it.
+//! An authenticated connection: receives messages and sends responses until either side ends it.
 //!
-//! While a statement runs the connection is read on, so that a client that went away is noticed; what comes is kept for
-//! later, and not more than a little of it.
+//! While a statement runs the connection is still read, so that a disconnected client is noticed; a limited amount of
+//! data is kept for later.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,21 +31,21 @@ use crate::withdrawn;
 mod answer;
 mod ask;
 
-/// How much is written before it is sent.
+/// Bytes that are collected before they are sent.
 const OUT_BYTES: usize = 64 << 10;
 
-/// Why a connection ends without another word.
+/// Why a connection ends without another message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// The client went away, or takes nothing.
+    /// The client disconnected, or does not read.
     Gone,
-    /// It said so.
+    /// The client terminated it.
     Said,
 }
 
-/// What a step may end in.
+/// Why a step failed.
 enum Trouble {
-    /// The client is told, and goes on.
+    /// Reported to the client; the connection continues.
     Fault(Fault),
     End(Ended),
 }
@@ -62,7 +62,7 @@ impl From<Ended> for Trouble {
     }
 }
 
-/// See the module.
+/// An authenticated connection.
 pub(super) struct Connection {
     stream: Stream,
     read: BytesMut,
@@ -74,17 +74,17 @@ pub(super) struct Connection {
     settings: Settings,
     cancellable: Cancellable,
     kept: Kept,
-    /// Memory of what is kept, and of a message that is not whole.
+    /// Memory of what is kept, and of an incomplete message.
     share: Share,
-    /// How long more of such a message is waited for.
+    /// How long the rest of such a message is waited for.
     pace: Pace,
     transaction: TransactionStatus,
-    /// Whether messages are passed over until the client says that it begins anew.
+    /// Whether messages are skipped until the client sends `Sync`.
     skipping: bool,
 }
 
 impl Connection {
-    /// Takes over a connection whose client is in; `out` holds what it was told.
+    /// Takes over a connection after authentication; `out` has messages that were not sent yet.
     pub(super) fn new(
         stream: Stream,
         out: BytesMut,
@@ -113,7 +113,7 @@ impl Connection {
         }
     }
 
-    /// Serves it to its end.
+    /// Serves it until it ends.
     pub(super) async fn run(mut self) {
         self.ready();
         let ended = self.serve().await;
@@ -140,7 +140,7 @@ impl Connection {
                 Err(fault) => Err(fault.into()),
             };
             match done {
-                // Whoever sends many small questions at once gets no large answer of them all.
+                // Sent in pieces: many small queries at once must not build up a large response.
                 Ok(()) if self.out.len() >= OUT_BYTES => {
                     if let Err(ended) = self.flush().await {
                         return ended;
@@ -161,7 +161,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is written, and waits for more of the client.
+    /// Sends the output, and waits for more input.
     async fn wait(&mut self) -> Result<(), Ended> {
         self.flush().await?;
         if self.share.hold(self.read.len() + self.kept.bytes()).await.is_err() {
@@ -183,7 +183,7 @@ impl Connection {
                 let _ = self.flush().await;
                 return Err(Ended::Said);
             }
-            // Who is no more keeps no connection, though it asks nothing.
+            // The connection of a deleted account ends, even if it is idle.
             () = withdrawn::gone(&self.app, &self.identity) => {
                 self.fail(&Fault::of_ended_account());
                 let _ = self.flush().await;
@@ -205,7 +205,7 @@ impl Connection {
         }
     }
 
-    /// Sends what is written.
+    /// Sends the output.
     async fn flush(&mut self) -> Result<(), Ended> {
         if self.out.is_empty() {
             return Ok(());
@@ -238,7 +238,7 @@ impl Connection {
         let _ = ReadyForQuery::new(self.transaction).encode(&mut self.out);
     }
 
-    /// A message of a type and nothing else.
+    /// Writes a message without a body.
     fn say(&mut self, kind: u8) {
         self.out.put_u8(kind);
         self.out.put_i32(4);
@@ -272,7 +272,7 @@ impl Connection {
             Message::Execute { portal: name, rows } => {
                 let mut portal = self.kept.take(&name)?;
                 let executed = self.execute(&mut portal, rows).await;
-                // It may have been a command that ends all portals.
+                // The command may have closed all portals.
                 if executed.is_ok() && !self.ends_portals(&portal.command) {
                     self.kept.put(&name, portal);
                 }
@@ -297,7 +297,7 @@ impl Connection {
             || self.transaction == TransactionStatus::Error
     }
 
-    /// Statements to run one after the other, until one fails.
+    /// Runs statements one after the other, until one fails.
     async fn simple(&mut self, text: &str) -> Result<(), Trouble> {
         match self.each(text).await {
             Ok(()) => {}
@@ -328,7 +328,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a statement has rows as its answer.
+    /// Whether a statement returns rows.
     fn gives_rows(command: &Command) -> bool {
         matches!(command, Command::Query | Command::Show(_) | Command::Fetch(..) | Command::Execute(..))
     }
@@ -352,7 +352,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A prepared statement with values.
+    /// Makes a portal of a prepared statement and values.
     async fn bound(&mut self, bind: &Bind) -> Result<Portal, Trouble> {
         let params = self.params_of(bind).await?;
         let statement = self.kept.statement(&bind.statement)?;
@@ -364,12 +364,12 @@ impl Connection {
     }
 }
 
-/// How long a message may take to come.
+/// How long a message may take to arrive.
 fn pace_of(with: &With) -> Pace {
     Pace::new(with.settings.body_rate_min, with.settings.body_grace)
 }
 
-/// Does some work while the connection is watched: it ends with the client, and with what cancels it.
+/// Runs work while the connection is watched: it is cancelled with the client's disconnect, or by a cancel request.
 async fn attended<T>(
     stream: &mut Stream,
     read: &mut BytesMut,

@@ -1,4 +1,4 @@
-//! How a connection begins: TLS, what the client wants, who it is.
+//! The start of a connection: TLS, startup parameters, authentication.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use crate::identity::unnamed::ANYONE;
 use crate::serve::{Stream, accept};
 use crate::state::AppState;
 
-/// The first byte of whatever begins TLS.
+/// The first byte of a TLS connection.
 const HANDSHAKE: u8 = 22;
 const CANCEL: u32 = 80_877_102;
 const TLS: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
-/// The version that is spoken: 3.0.
+/// The protocol version 3.0.
 const VERSION: u32 = 3 << 16;
-/// How often a client may ask for encryption that there is none of, before it begins.
+/// How often a client may ask for encryption that is not available.
 const ASKED_MAX: usize = 4;
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
@@ -50,7 +50,7 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With) {
     }
 }
 
-/// Says an error that ends the connection.
+/// Reports a fatal error.
 async fn refuse(mut stream: Stream, fault: Fault) -> std::io::Result<Option<Connection>> {
     let mut out = BytesMut::new();
     fault.write(&mut out);
@@ -84,7 +84,8 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
                 stream = match (stream, &with.tls) {
                     (Stream::Plain(mut plain), Some(tls)) => {
                         plain.write_all(b"S").await?;
-                        // Nothing that came unencrypted is taken for what comes encrypted.
+                        // Messages are read without a buffer, so no plaintext sent before TLS can be taken for data
+                        // that came encrypted.
                         Stream::Tls(Box::new(accept(&tls.postgres_acceptor(), plain, heads).await?))
                     }
                     (mut other, _) => {
@@ -105,7 +106,7 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
     refuse(stream, Fault::protocol("a client asks for encryption again and again")).await
 }
 
-/// What a client says of itself: names and values, each ended by a NUL.
+/// Startup parameters: names and values, each terminated by a NUL.
 fn parameters(body: &Bytes) -> Option<Vec<(String, String)>> {
     let text = std::str::from_utf8(body).ok()?.strip_suffix('\0')?;
     let mut parts = text.split('\0');
@@ -166,7 +167,7 @@ async fn start(
     Ok(Some(Connection::new(stream, out, with.clone(), Arc::clone(app), (identity, peer), settings, cancellable)))
 }
 
-/// Finds out who is there: by its certificate, else by a token or key as password.
+/// Authenticates the client by its certificate, or else by a token or key sent as the password.
 async fn who(
     (stream, share): (&mut Stream, &mut Share),
     app: &Arc<AppState>,
@@ -226,7 +227,7 @@ async fn password(stream: &mut Stream, share: &mut Share) -> std::io::Result<Res
     }
 }
 
-/// Says that the client is in, and how this server is.
+/// Reports successful authentication and the settings.
 fn greet(settings: &Settings, out: &mut BytesMut) {
     let _ = Authentication::Ok.encode(out);
     for (name, value) in settings.told() {

@@ -1,4 +1,4 @@
-//! What a connection keeps between messages: prepared statements and portals, few and small.
+//! What a connection keeps between messages: prepared statements and portals, limited in number and size.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::command::Command;
 use super::fault::Fault;
 use super::portal::{Hold, Portal};
 
-/// Most prepared statements of a connection.
+/// Most prepared statements per connection.
 const STATEMENTS_MAX: usize = 1000;
-/// Most bytes of their texts, and of the parameters of portals, together.
+/// Most bytes of statement texts and portal parameters together.
 const BYTES_MAX: usize = 4 << 20;
-/// Most portals of a connection: each holds a query that is under way.
+/// Most portals per connection, since each holds a running query.
 const PORTALS_MAX: usize = 16;
-/// What a column that a statement gives takes beside its name.
+/// Bytes that a result column takes besides its name.
 const COLUMN_BYTES: usize = 256;
 
 /// A prepared statement.
@@ -23,9 +23,9 @@ const COLUMN_BYTES: usize = 256;
 pub(super) struct Prepared {
     pub(super) text: String,
     pub(super) command: Command,
-    /// Numbers of types that the client said; 0: none.
+    /// Type OIDs declared by the client; 0: not declared.
     pub(super) declared: Vec<u32>,
-    /// What it gives and needs, once that was asked.
+    /// Its parameters and columns, once a client asked for them.
     pub(super) described: Option<Arc<Described>>,
 }
 
@@ -40,7 +40,7 @@ fn described_bytes(described: &Described) -> usize {
     columns.sum::<usize>() + 4 * described.params.len()
 }
 
-/// All of them, by name.
+/// All prepared statements and portals, by name.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     statements: HashMap<String, Prepared>,
@@ -52,7 +52,7 @@ fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
 }
 
 impl Kept {
-    /// What they take.
+    /// The bytes that they take.
     pub(super) fn bytes(&self) -> usize {
         let statements = self.statements.iter().map(|(name, statement)| name.len() + statement.bytes());
         statements.sum::<usize>() + self.portals.values().map(Portal::bytes).sum::<usize>()
@@ -67,10 +67,10 @@ impl Kept {
         Err(Fault::new("53400", text))
     }
 
-    /// Keeps a statement. One without a name takes the place of the last one without.
+    /// Stores a statement. An unnamed one replaces the former unnamed one.
     ///
     /// # Errors
-    /// There is one of that name, or no room.
+    /// The name is taken, or there is no room.
     pub(super) fn prepare(&mut self, name: String, statement: Prepared) -> Result<(), Fault> {
         if name.is_empty() {
             self.statements.remove("");
@@ -96,7 +96,7 @@ impl Kept {
         self.statements.get_mut(name).ok_or_else(|| unknown("26000", "prepared statement", name))
     }
 
-    /// Keeps what a statement gives and needs, if there is room; else it is found anew each time.
+    /// Stores the description of a statement if there is room; otherwise it is computed each time.
     pub(super) fn describe(&mut self, name: &str, found: &Arc<Described>) {
         if self.room_for(described_bytes(found)).is_ok()
             && let Some(statement) = self.statements.get_mut(name)
@@ -105,10 +105,10 @@ impl Kept {
         }
     }
 
-    /// Keeps a portal.
+    /// Stores a portal.
     ///
     /// # Errors
-    /// There is one of that name, or no room.
+    /// The name is taken, or there is no room.
     pub(super) fn open(&mut self, name: String, portal: Portal) -> Result<(), Fault> {
         if name.is_empty() {
             self.portals.remove("");
@@ -123,7 +123,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Takes a portal out, to be put back by [`Self::put`] after it was used.
+    /// Takes a portal out; return it with [`Self::put`] after use.
     ///
     /// # Errors
     /// There is none of that name.
@@ -131,27 +131,27 @@ impl Kept {
         self.portals.remove(name).ok_or_else(|| unknown("34000", "portal", name))
     }
 
-    /// Puts a portal back that [`Self::take`] gave.
+    /// Returns a portal taken with [`Self::take`].
     pub(super) fn put(&mut self, name: &str, portal: Portal) {
         self.portals.insert(name.to_owned(), portal);
     }
 
-    /// Forgets a statement (`true`) or portal, if it is there.
+    /// Removes a statement (`true`) or portal, if it exists.
     pub(super) fn close(&mut self, is_statement: bool, name: &str) -> bool {
         if is_statement { self.statements.remove(name).is_some() } else { self.portals.remove(name).is_some() }
     }
 
-    /// Forgets all statements.
+    /// Removes all statements.
     pub(super) fn forget_statements(&mut self) {
         self.statements.clear();
     }
 
-    /// Ends all portals.
+    /// Closes all portals.
     pub(super) fn end_portals(&mut self) {
         self.portals.clear();
     }
 
-    /// Ends the portals of a transaction that came to its end, but for those that are held beyond.
+    /// Closes the portals of a transaction that was committed, except for those declared `WITH HOLD`.
     pub(super) fn commit(&mut self) {
         self.portals.retain(|_, portal| portal.hold != Hold::No);
         for portal in self.portals.values_mut() {
@@ -159,7 +159,7 @@ impl Kept {
         }
     }
 
-    /// Ends the portals of a transaction that failed or was taken back.
+    /// Closes the portals of a transaction that failed or was rolled back.
     pub(super) fn roll_back(&mut self) {
         self.portals.retain(|_, portal| portal.hold == Hold::Kept);
     }
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// Columns take more than the text that gives them.
+    /// The columns of a statement may take more memory than its text.
     #[test]
     fn what_is_described_counts() {
         let fields: Vec<Field> = (0..1000).map(|n| Field::new(n.to_string(), DataType::Int64, true)).collect();
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(kept.prepare(String::new(), prepared(1)).unwrap_err().code, "53400");
         assert!(kept.close(true, "0") && !kept.close(true, "0"));
         kept.prepare(String::new(), prepared(1)).unwrap();
-        // The one without a name takes the place of the last one, also where there is no room for another.
+        // The unnamed one is replaced, even if there is no room for another.
         kept.prepare(String::new(), prepared(2)).unwrap();
         assert_eq!(kept.statement("").unwrap().text.len(), 2);
         kept.forget_statements();
@@ -255,12 +255,12 @@ mod tests {
         assert_eq!(kept.open("q".into(), portal(BYTES_MAX / 2)).unwrap_err().code, "53400");
         assert_eq!(kept.prepare("s".into(), prepared(BYTES_MAX / 2)).unwrap_err().code, "53400");
         assert_eq!(kept.open("p".into(), portal(1)).unwrap_err().code, "42P03");
-        // One that is taken out and put back is the same one.
+        // A portal that was taken and returned is the same one.
         let taken = kept.take("p").unwrap();
         assert_eq!((kept.bytes(), kept.take("p").map(drop).unwrap_err().code), (0, "34000"));
         kept.put("p", taken);
         assert_eq!(kept.bytes(), 10 + BYTES_MAX / 2);
-        // Of those without a name there is one.
+        // There is only one unnamed portal.
         kept.close(false, "p");
         for bytes in [1, 2, 3] {
             kept.open(String::new(), portal(bytes)).unwrap();
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(kept.bytes(), "s".len() + 7 + 4 * 5);
     }
 
-    /// Breaks where a transaction that fails takes with it what an earlier one left, or leaves what it made.
+    /// Would fail if a failed transaction closed portals of an earlier one, or left its own open.
     #[test]
     fn portals_of_several_transactions() {
         let names = |kept: &Kept| {

@@ -1,5 +1,5 @@
-//! Segments below the scans of metrics, SQL and analytics: part of what the request's queries may see, so that no way to a
-//! scan, and no cache, can miss them.
+//! Applies segments below the scans of metrics, SQL and analytics: they become a part of the request's access, so
+//! that no path to a scan, and no cache, can bypass them.
 
 use quiver_traces::condition::filter_of;
 use quiver_types::logs::LogFilter;
@@ -19,7 +19,7 @@ const METRICS: [&str; 6] = [
     "/api/v1/labels",
     "/federate",
 ];
-/// Paths elsewhere, beside those of logs and traces.
+/// Other paths, besides those of logs and traces.
 const OTHERS: [&str; 8] = [
     "/sql-api/v1/query",
     "/olap-api/v1/load",
@@ -31,7 +31,7 @@ const OTHERS: [&str; 8] = [
     "/olap-api/v1/dry-run",
 ];
 
-/// Paths of other tools' trace APIs: searches and lists. A trace that is named is given whole.
+/// Search and list paths of other tools' trace APIs. A trace requested by id is returned whole.
 const TRACES: [&str; 13] = [
     "/api/services",
     "/api/operations",
@@ -48,29 +48,29 @@ const TRACES: [&str; 13] = [
     "/tempo/api/search",
 ];
 
-/// Says whether a parameter is one of segments.
+/// Whether a parameter belongs to segments.
 pub(crate) fn is_segment(name: &str) -> bool {
     name == "segment" || name.starts_with("segment.")
 }
 
-/// Says whether segments act on a path.
+/// Whether segments apply to a path.
 pub(crate) fn acts_on(path: &str) -> bool {
     let path = path.strip_prefix("/metrics-api").unwrap_or(path);
     let values = path.strip_prefix("/api/v1/label/").is_some_and(|rest| rest.ends_with("/values"));
     values || METRICS.contains(&path) || OTHERS.contains(&path)
 }
 
-/// Says whether segments act on a path of another tool's trace API, where it is read.
+/// Whether segments apply to a path of another tool's trace API.
 pub(crate) fn acts_on_traces(path: &str) -> bool {
     let path = path.strip_prefix("/jaeger").or_else(|| path.strip_prefix("/zipkin")).unwrap_or(path);
     let operations = path.strip_prefix("/api/services/").is_some_and(|rest| rest.ends_with("/operations"));
     operations || TRACES.contains(&path)
 }
 
-/// Narrows all queries of the request at hand to the segments among its parameters.
+/// Restricts all queries of the current request to the segments in its parameters.
 ///
 /// # Errors
-/// Invalid: see [`super::of_request`], and what a signal's rows are not asked.
+/// Invalid: see [`super::of_request`]; or a condition that the rows of a signal cannot be tested for.
 pub(crate) fn begin<'a>(
     state: &AppState,
     parameters: impl Iterator<Item = (&'a str, &'a str)> + Clone,
@@ -86,7 +86,7 @@ pub(crate) fn begin<'a>(
     Ok(())
 }
 
-/// As conditions of segments name the signals.
+/// The signal's name in conditions of segments.
 pub(super) fn signal_of(domain: Domain) -> Option<&'static str> {
     match domain {
         Domain::Metrics => Some("metrics"),
@@ -96,7 +96,7 @@ pub(super) fn signal_of(domain: Domain) -> Option<&'static str> {
     }
 }
 
-/// Segments as the scans of a domain understand them; none: they do not narrow it.
+/// Converts segments for the scans of a domain; `None` if they do not restrict it.
 pub(super) fn within(state: &AppState, domain: Domain, segments: &[(String, Narrowed)]) -> Result<Option<Within>> {
     if segments.is_empty() {
         return Ok(None);

@@ -1,26 +1,26 @@
-//! What the queries of the request at hand may see of each domain, within its segments.
+//! Restrictions of the current request's queries by its segments.
 
 use std::cell::RefCell;
 
 use quiver_types::{Access, Domain, Within};
 
 tokio::task_local! {
-    /// What the queries of the request at hand are narrowed to.
+    /// The restrictions by domain.
     static WITHIN: RefCell<Vec<(Domain, Within)>>;
 }
 
-/// Serves a request whose queries may be narrowed.
+/// Serves a request whose queries may be restricted.
 pub(crate) async fn scope<T>(work: impl Future<Output = T>) -> T {
     WITHIN.scope(RefCell::default(), work).await
 }
 
-/// Narrows all queries of the request at hand further.
+/// Adds restrictions for all queries of the current request.
 pub(super) fn add(all: Vec<(Domain, Within)>) {
-    // Outside of a request there is nothing to narrow.
+    // Outside of a request there is nothing to restrict.
     let _ = WITHIN.try_with(|within| within.borrow_mut().extend(all));
 }
 
-/// What may be seen of a domain, within the segments of the request at hand.
+/// The access to a domain, restricted by the segments of the current request.
 pub(crate) fn narrow(access: Access, domain: Domain) -> Access {
     let within = WITHIN.try_with(|all| all.borrow().iter().find(|(of, _)| *of == domain).map(|(_, w)| w.clone()));
     match within.ok().flatten() {

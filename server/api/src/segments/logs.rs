@@ -1,24 +1,24 @@
-//! A condition as a filter of LogsQL, so that the one engine of logs evaluates it below the query.
+//! Converts conditions to LogsQL filters, so that the logs engine evaluates them below the query.
 
 use std::sync::Arc;
 
 use quiver_types::condition::{Asked, Condition, FieldName, Test, Visitor};
 use quiver_types::logs::{FieldPattern, LogFilter, quote_into};
 
-/// Writes a condition as a filter.
+/// Writes a condition as LogsQL text.
 pub(crate) fn text_of(condition: &Condition) -> String {
     condition.visit(&mut Writer)
 }
 
-/// Makes a filter of a condition, for scans that no text of LogsQL stands above.
+/// Converts a condition for scans without LogsQL above them.
 pub(crate) fn rows_of(condition: &Condition) -> LogFilter {
     condition.visit(&mut Rows)
 }
 
-/// Fields that tell how severe a record is: the first that is there counts, as at ingest.
+/// Fields with the severity of a record: the first existing one counts, as at ingestion.
 const SEVERITY: [&str; 3] = ["severity", "severity_text", "level"];
 
-/// The fields of a record that a name means.
+/// The fields of a record that a name stands for.
 fn names_of(field: &FieldName) -> Vec<&str> {
     match field {
         FieldName::Intrinsic("severity") => SEVERITY.to_vec(),
@@ -27,7 +27,7 @@ fn names_of(field: &FieldName) -> Vec<&str> {
     }
 }
 
-/// What is asked of a field that is there, and whether it must not hold.
+/// The positive form of a test, and whether it is negated.
 fn positive(test: &Test) -> (Test, bool) {
     match test {
         Test::NotIn(none, folded) => (Test::In(none.clone(), *folded), true),
@@ -76,7 +76,7 @@ fn quoted(text: &str) -> String {
 }
 
 fn found(field: &str, pattern: &str) -> String {
-    // A pattern that matches the empty text would find fields that are not there.
+    // Requires the field to exist, since the pattern may match the empty string.
     format!("({field}:* {field}:~{})", quoted(pattern))
 }
 
@@ -106,7 +106,7 @@ impl Visitor<String> for Writer {
     }
 }
 
-/// What a test asks of a field whose name is quoted.
+/// Writes a test of a field; `field` is quoted already.
 fn asks(field: &str, test: &Test) -> String {
     match test {
         Test::In(any, folded) => one_of(field, any.iter().map(|o| o.text.as_str()), *folded),
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// What a filter of rows says of one row, by the meaning of its parts.
+    /// Evaluates a filter on one row according to its definition.
     fn holds(filter: &LogFilter, row: &[(&str, &str)]) -> bool {
         match filter {
             LogFilter::And(all) => all.iter().all(|one| holds(one, row)),
@@ -196,13 +196,13 @@ mod tests {
     impl quiver_types::condition::Fields for Record<'_> {
         fn get(&self, name: &FieldName) -> Option<std::borrow::Cow<'_, str>> {
             let value = |name: &str| self.0.iter().find(|(own, value)| *own == name && !value.is_empty());
-            // A field that is empty is not there.
+            // An empty field counts as missing.
             let found = names_of(name).into_iter().find_map(value);
             found.map(|(_, value)| (*value).into())
         }
     }
 
-    /// Scans without a text above them see the rows that the condition means.
+    /// Scans without LogsQL return the rows that the condition selects.
     #[test]
     fn rows_are_those_of_the_condition() {
         let leaf = |field: &str, op: &str, value: serde_json::Value| json!({"field": field, "op": op, "value": value});
@@ -248,7 +248,7 @@ mod tests {
             for row in rows {
                 assert_eq!(holds(&filter, row), compiled.matches(&Record(row)), "{condition} over {row:?}");
             }
-            // As text it can be read.
+            // Its text can be parsed.
             let text = text_of(&compiled);
             quiver_logsql::request::extra_filter(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
         }
@@ -262,7 +262,7 @@ mod tests {
         }
         let shown =
             |field: &str| text_of(&Condition::parse(&json!({"field": field, "op": "exists", "value": true})).unwrap());
-        // Wherever a key stands in telemetry, a record has it as one field.
+        // Wherever a key is in telemetry, a log record has it as one field.
         assert_eq!(shown("resource.host"), "\"host\":*");
         assert_eq!(shown("attributes.host"), "\"host\":*");
         assert_eq!(shown("host"), "\"host\":*");

@@ -1,4 +1,4 @@
-//! What a segment would leave, before it is saved: rows of each signal by service, as the caller may see them.
+//! Previews a segment before it is saved: rows of each signal by service, as far as the caller may see them.
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::Int64Type;
@@ -17,12 +17,12 @@ use crate::config_api::members::only_members;
 use crate::metrics::phases::Language;
 use crate::partial::query_context;
 
-/// Most services that are listed of a signal.
+/// Most services that are listed per signal.
 const SERVICES_MAX: usize = 1000;
-/// The time that is looked at where nothing is said.
+/// The default length of the time range: an hour.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// The signals: domain, what is counted, table, column of time.
+/// The signals: domain, what is counted, table, time column.
 const SIGNALS: [(Domain, &str, &str, Option<&str>); 3] = [
     (Domain::Metrics, "series", "metric_series", None),
     (Domain::Logs, "rows", "logs", Some("time")),
@@ -38,7 +38,7 @@ fn refused(error: Error) -> Problem {
     }
 }
 
-/// Values of variables: a text, number or truth value each, or a list of them.
+/// Values of variables: a string, number or boolean each, or a list of them.
 fn given(body: &Map<String, Value>) -> Result<Vec<(String, String)>> {
     let wrong = |name: &str| Problem::field(format!("/variables/{name}"), "INVALID_TYPE", "must be a value, or a list");
     let mut found = Vec::new();
@@ -104,12 +104,12 @@ fn may_see(access: &Access) -> bool {
     access.is_full() || !access.patterns().is_empty()
 }
 
-/// The segment of the body, with its defaults, or a saved one that the caller sees.
+/// The segment in the body, with defaults, or a saved one that the caller may see.
 async fn segment_of(ask: &Ask, body: &Map<String, Value>) -> Result<Map<String, Value>> {
     match (body.get("segment"), body.get("key").and_then(Value::as_str)) {
         (Some(Value::Object(segment)), None) => {
             let mut segment = segment.clone();
-            // What is not saved yet needs no name.
+            // An unsaved segment needs no name.
             for key in ["key", "name"] {
                 segment.entry(key).or_insert_with(|| json!("preview"));
             }
@@ -144,7 +144,7 @@ fn times(ask: &Ask, body: &Map<String, Value>) -> Result<(i64, i64)> {
     Ok((start, end))
 }
 
-/// Rows of a signal by service, most first.
+/// Counts the rows of a signal by service, most first.
 async fn counts(
     ask: &Ask,
     (domain, table, time): (Domain, &str, Option<&str>),

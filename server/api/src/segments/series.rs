@@ -1,23 +1,24 @@
-//! A condition as lists of matchers of series, any of which may match as a whole: indexes of labels evaluate them.
+//! Converts conditions to alternative lists of series matchers, which label indexes evaluate.
 
 use quiver_types::condition::{Condition, FieldName, Operand, Test, Visitor};
 use quiver_types::{Error, MatchOp, Matcher, Result};
 
-/// Most lists that a condition becomes: each is looked up by itself.
+/// Most alternatives, since each is looked up separately.
 const LISTS_MAX: usize = 64;
 
-/// Lists of which one must match.
+/// Alternatives, of which one must match.
 type Lists = Vec<Vec<Matcher>>;
 
-/// Makes lists of matchers of a condition. `service.name` is the first of the service labels that a series has.
+/// Converts a condition. `service.name` stands for the first non-empty service label of a series.
 ///
 /// # Errors
-/// Invalid: what labels are not asked (ranges, fields of spans and log rows), or too many combinations.
+/// Invalid: something that labels cannot be tested for (ranges, fields of spans and log rows), or too many
+/// combinations.
 pub(crate) fn lists_of(condition: &Condition, service_labels: &[String]) -> Result<Lists> {
     condition.visit(&mut Writer { service_labels }).map(|sides| sides.yes)
 }
 
-/// Both sections together: series that both match.
+/// Combines two conditions: series that match both.
 pub(super) fn product(a: &Lists, b: &Lists) -> Result<Lists> {
     if a.len() * b.len() > LISTS_MAX {
         let text = format!("a segment's condition on labels has more than {LISTS_MAX} combinations of alternatives");
@@ -30,7 +31,7 @@ fn union(all: impl Iterator<Item = Lists>) -> Lists {
     all.flatten().collect()
 }
 
-/// What fulfils a condition, and what does not: matchers have no `not` around several labels.
+/// A condition and its negation, since matchers cannot negate a combination of several labels.
 struct Sides {
     yes: Lists,
     no: Lists,
@@ -44,10 +45,10 @@ fn matcher(label: &str, op: MatchOp, value: impl Into<String>) -> Result<Matcher
     Matcher::new(label, op, value)
 }
 
-/// The pattern of a test on a label's value as a whole.
+/// A regular expression for a test on the whole value of a label.
 fn pattern(test: &Test) -> Result<String> {
     let fold = |folded: bool, text: &str| format!("{}{}", if folded { "(?i)" } else { "" }, regex::escape(text));
-    // `250` and `250.0` are one number.
+    // `250` and `250.0` are the same number.
     let number = |o: &Operand| match o.number {
         Some(n) if n.fract() == 0.0 && n.abs() < 1e15 => {
             format!("|{}0*{}(?:\\.0*)?", if n < 0.0 { "-" } else { "" }, n.abs())
@@ -69,14 +70,14 @@ fn pattern(test: &Test) -> Result<String> {
     })
 }
 
-/// A label under its own name, and as those name it who know letters, digits and `_` only.
+/// A label under its own name, and under the one in which only letters, digits and `_` are allowed.
 fn names(key: &str) -> Vec<String> {
     let plain: String = key.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
     if plain == key { vec![plain] } else { vec![key.to_owned(), plain] }
 }
 
 impl Writer<'_> {
-    /// A test of the first of some labels that a series has, as if it were no negative one.
+    /// Converts a test of the first existing one of some labels, ignoring that the test may be negated.
     fn sides(test: &Test, labels: &[String]) -> Result<Sides> {
         let mut sides = Sides { yes: Vec::new(), no: Vec::new() };
         let mut before = Vec::new();
@@ -97,7 +98,7 @@ impl Writer<'_> {
             sides.no.push(list(no));
             before.push(Matcher::equal(label, ""));
         }
-        // What is not there fulfils nothing.
+        // A missing label does not pass the test.
         sides.no.push(before);
         Ok(sides)
     }
@@ -233,7 +234,7 @@ mod tests {
         }
     }
 
-    /// Of a label a number is one however it is written, and nothing else is.
+    /// In labels a number matches however it is written, and nothing else does.
     #[test]
     fn numbers_as_labels() {
         for (value, yes, no) in [

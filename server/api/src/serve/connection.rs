@@ -1,8 +1,8 @@
-//! One connection: finds out which version of HTTP it speaks, and drives it until it ends, its time is up, or the server
-//! stops.
+//! One connection: detects which version of HTTP the client speaks, then drives the connection until it ends, a time
+//! limit expires, or the server stops.
 //!
-//! Hyper's own time limit of heads counts between requests too, so it would be the limit of idle connections; here the
-//! watch knows one from the other.
+//! Hyper's own header timeout also runs between requests, so it would double as the keep-alive timeout. Here `watch`
+//! keeps the two apart.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -44,31 +44,33 @@ use crate::around::safety::guard;
 use crate::bodies::{BodyBudget, Share};
 use crate::error::plain;
 
-/// What a client of HTTP/2 says first.
+/// The connection preface with which a client of HTTP/2 begins (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Most header fields.
+/// Most header fields in the head of a request.
 const HEADERS_MAX: usize = 100;
-/// Requests of an HTTP/2 connection at once.
+/// Most concurrent streams (requests) of an HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// Bytes of an answer over HTTP/2 that wait for its reader: 8 MiB for all of a connection.
+/// Bytes of a response that are buffered per HTTP/2 stream until the client reads them: 8 MiB for all streams of a
+/// connection.
 const SEND_BUFFER_BYTES: usize = 32 * 1024;
-/// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to say so.
+/// How often an HTTP/2 client is pinged, and how long it may take to reply.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
-/// How long a client may take to take the end of its connection, or to send the rest of a request that is answered.
+/// How long a client may take to close its connection, or to send the rest of a request that has been answered
+/// already.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
-/// Most bytes of an unread body of HTTP/1 that are taken, so that the connection goes on.
+/// Most bytes of an unread HTTP/1 body that are read and dropped so that the connection can be used again.
 const LEFT_MAX: usize = 64 << 10;
 
-/// What ends connections from outside.
+/// Tokens that end connections from outside.
 #[derive(Debug, Clone)]
 pub(super) struct Ends {
-    /// No further requests.
+    /// Accept no further requests; those under way may finish.
     pub(super) stop: CancellationToken,
-    /// Requests under way are broken off too.
+    /// Abort the requests under way, too.
     pub(super) cut: CancellationToken,
 }
 
-/// What connections are served with.
+/// What all connections of a listener share.
 #[derive(Debug, Clone)]
 pub(super) struct With {
     pub(super) router: Router,
@@ -76,9 +78,9 @@ pub(super) struct With {
     pub(super) tls: Option<Arc<Tls>>,
 }
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
-    // In a block of its own: a future keeps what was moved out of it until the end of its scope.
+    // The block keeps the future small: a future has room for what was moved out of a variable until its scope ends.
     let (connection, watch) = {
         let With { router, settings, tls } = with;
         if let Err(error) = stream.set_nodelay(true) {
@@ -119,14 +121,15 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: E
         let unread = is_http2.then(|| Arc::new(Unread::new(settings.windows.clone(), settings.window_bytes as usize)));
         let serving =
             Serving { router, peer, transport, watch: Arc::clone(&watch), twice, pace, heads, unread, plain_max };
-        // In a box of its own: the connection keeps room for what it polls, also while it has no request.
+        // Boxed: otherwise the connection would hold the space of this future even while it has no request.
         let service = service_fn(move |request| Box::pin(serving.clone().answer(request)));
         let connection = if is_http2 {
             watch.is_http2();
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
             builder.max_header_list_size(settings.head_bytes_max.try_into().unwrap_or(u32::MAX));
-            // What nobody reads yet is held by the connection, so it is little where memory is.
+            // Data that has not been read yet is buffered by the connection, so the window is small where there is
+            // little memory.
             builder.initial_stream_window_size(settings.window_bytes);
             builder.initial_connection_window_size(settings.window_bytes);
             builder.max_send_buf_size(SEND_BUFFER_BYTES);
@@ -145,13 +148,13 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: E
     }
 }
 
-/// A connection by the version of HTTP that its client speaks.
+/// A connection, by the version of HTTP that its client speaks.
 enum Version<One, Two> {
     One(Pin<Box<One>>),
     Two(Pin<Box<Two>>),
 }
 
-/// Begins a connection, with TLS where there is any; `None`: there is nothing to serve.
+/// Begins a connection, with TLS if it is configured. `None` if it failed, timed out, or was refused.
 async fn begin(
     stream: TcpStream,
     peer: SocketAddr,
@@ -176,7 +179,8 @@ async fn begin(
     }
 }
 
-/// Reads until it is clear whether the client speaks HTTP/2; `None`: it did not say so in time.
+/// Reads until it is clear whether the client speaks HTTP/2. Returns that and the bytes read so far; `None` if it was
+/// not clear in time.
 async fn version(stream: &mut (impl AsyncRead + Unpin), until: Instant) -> std::io::Result<Option<(bool, Bytes)>> {
     let (mut first, mut len) = ([0; PREFACE.len()], 0);
     loop {
@@ -227,28 +231,29 @@ async fn drive<C, E>(
     tracing::debug!(%peer, ?verdict, "connection is closed");
     match verdict {
         Verdict::Stuck => return,
-        // The socket tells the client when it is asked for more.
+        // The socket sends the 408 when hyper asks it for more bytes.
         Verdict::NoHead => watch.expire(),
         Verdict::Idle => leave(connection.as_mut()),
     }
     let _ = tokio::time::timeout(LEAVE_WITHIN, connection).await;
 }
 
-/// What each request of a connection needs.
+/// What each request of a connection needs to be answered.
 #[derive(Clone)]
 struct Serving {
     router: Router,
-    /// Which `admin` asks for.
+    /// The address of the client; admission of `/admin` depends on it.
     peer: SocketAddr,
     transport: Transport,
     watch: Arc<Watch>,
-    /// The first request, counted from 0, that states the length of its body more than once.
+    /// Number of the first request, counted from 0, that states the length of its body more than once.
     twice: Arc<AtomicU64>,
     pace: Pace,
     heads: BodyBudget,
-    /// What bodies hold that nobody read yet, where the version of HTTP lets them come unasked.
+    /// The budget of data that was received and not read yet. `None` for HTTP/1, whose bodies are only read on
+    /// demand.
     unread: Option<Arc<Unread>>,
-    /// Most bytes of a head without its token.
+    /// Most bytes of a head, without its `Authorization` field.
     plain_max: usize,
 }
 
@@ -289,14 +294,16 @@ impl Serving {
         if let Some(rest) = rest.filter(|rest| !rest.is_end_stream()) {
             Self::leave_off(rest, self.unread, waits, &under_way, &mut response).await;
         }
-        // The router states the length of what it took away; an answer that streams has none that anybody knows.
+        // For HEAD the router drops the body and states a length of 0. The length of a streamed response is unknown,
+        // so no length is stated.
         if is_head && response.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n.as_bytes() == b"0") {
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
         Ok(response.map(|body| Body::new(Kept { body, _under_way: under_way, _head: share })))
     }
 
-    /// Sees to what is left of a body whose answer is made; `waits`: its client does not send it before it is asked to.
+    /// Deals with the unread rest of a body whose response is ready: reads it away if it is small, or else makes the
+    /// response the last one. `waits`: the client sends the body only when asked to (`Expect: 100-continue`).
     async fn leave_off(
         rest: Incoming,
         unread: Option<Arc<Unread>>,
@@ -305,13 +312,13 @@ impl Serving {
         response: &mut Response,
     ) {
         if let Some(unread) = unread {
-            // What there is no room for is not waited for.
+            // If there is no memory for the rest, it is not read.
             if !waits && let Some(_window) = unread.hold().await {
                 see_off(rest, unread.window_bytes(), LEAVE_WITHIN).await;
             }
             return;
         }
-        // Who was too slow already is given no more time.
+        // A client that was too slow already gets no more time.
         let is_last = waits
             || response.status() == StatusCode::REQUEST_TIMEOUT
             || response.headers().contains_key(header::CONNECTION)
@@ -323,7 +330,8 @@ impl Serving {
         }
     }
 
-    /// Says why a request is not let through, if it is not; else its head has its share of memory.
+    /// The response to a request that must be refused; `None` if it may proceed, and then the memory of its head is
+    /// in `share`.
     fn refusal(&self, head: &Parts, share: &mut Share, nth: u64) -> Option<Response> {
         let (held, without_token) = weight(head);
         if without_token > self.plain_max {
@@ -338,11 +346,11 @@ impl Serving {
     }
 }
 
-/// The body of an answer; the request is under way until it is gone.
+/// The body of a response. Its request counts as under way until this is dropped.
 struct Kept {
     body: Body,
     _under_way: UnderWay,
-    /// What its head takes, which whoever answers may look at until the end.
+    /// Memory of the request's head, which handlers may still read while they stream.
     _head: Share,
 }
 
@@ -370,7 +378,7 @@ impl hyper::body::Body for Kept {
 mod tests {
     use super::*;
 
-    /// What clients say first, in pieces; they leave after the last.
+    /// Detects the version of a client that sends these pieces and then leaves.
     async fn said(pieces: [&'static [u8]; 2]) -> std::io::Result<Option<(bool, Bytes)>> {
         version(&mut pieces[0].chain(pieces[1]), Instant::now() + Duration::from_mins(10)).await
     }
@@ -382,7 +390,7 @@ mod tests {
             let (is_http2, first) = said(pieces).await.unwrap().unwrap();
             assert!(is_http2 && first == PREFACE, "{first:?}");
         }
-        // As soon as it cannot be HTTP/2 the rest is not waited for, and what came is the beginning of a head.
+        // As soon as it cannot be HTTP/2 no more is read, and the bytes so far are the beginning of a head.
         for (pieces, expected) in [
             ([&b"GET / HTTP/1.1\r\n"[..], &b"host: a\r\n"[..]], &b"GET / HTTP/1.1\r\n"[..]),
             ([&b"P"[..], &b"OST / HTTP/1.1\r\n"[..]], &b"POST / HTTP/1.1\r\n"[..]),
@@ -398,7 +406,7 @@ mod tests {
         for pieces in [[&b""[..], &b""[..]], [&b"PRI"[..], &b" *"[..]]] {
             assert_eq!(said(pieces).await.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
         }
-        // One that is there and silent has until a time, which is over here.
+        // A client that is connected and silent is waited for until the deadline, which is over here.
         let (_client, mut server) = tokio::io::duplex(64);
         assert!(version(&mut server, Instant::now()).await.unwrap().is_none());
     }

@@ -1,8 +1,9 @@
-//! Frames of an HTTP/2 connection as they come (RFC 9113, 4), as far as they take memory: the parser keeps a frame until it
-//! is whole, and a block of headers until its end; both count in a budget of all connections.
+//! Frames of an HTTP/2 connection as they arrive (RFC 9113, 4), tracked for the memory that they take: the parser
+//! buffers a frame until it is complete, and a header block until its end. Both count against a budget that all
+//! connections share.
 //!
-//! What came whole and nobody read yet is bounded by the window of the connection, which counts while requests with bodies
-//! are under way ([`Unread`]).
+//! Complete data frames that were not read yet are bounded by the window of the connection, which counts while
+//! requests with bodies are under way ([`Unread`]).
 
 use std::sync::{Arc, Weak};
 
@@ -11,27 +12,28 @@ use parking_lot::Mutex;
 use super::head::Misframed;
 use crate::bodies::{BodyBudget, Share};
 
-/// Bytes in front of what a frame carries: its length, kind, flags and stream.
+/// Bytes of a frame header: length, type, flags and stream.
 const HEAD: usize = 9;
-/// Kinds that carry headers: HEADERS, `PUSH_PROMISE`, CONTINUATION.
+/// Frame types that carry headers: HEADERS, `PUSH_PROMISE`, CONTINUATION.
 const OF_HEADERS: [u8; 3] = [1, 5, 9];
 const END_HEADERS: u8 = 4;
 
-/// What a client is told whose frames there is no memory for: our settings, and that it should calm down.
+/// Sent to a client when there is no memory for its frames: an empty SETTINGS frame, then GOAWAY with
+/// `ENHANCE_YOUR_CALM`.
 pub(super) const NO_ROOM: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 11];
 
-/// The frames of a connection.
+/// Tracks the frames of a connection.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Bytes of the client's preface that are to come.
+    /// Bytes of the client's preface that have not arrived yet.
     preface: usize,
-    /// The head of the frame at hand, as far as it came.
+    /// The header of the current frame, as far as it has arrived.
     head: [u8; HEAD],
     head_len: usize,
-    /// Bytes of the frame at hand that are to come, and those that came.
+    /// Payload bytes of the current frame that are still missing, and those that have arrived.
     left: usize,
     came: usize,
-    /// Bytes of the block of headers that is begun, without the frame at hand.
+    /// Bytes of the unfinished header block in frames before the current one.
     block: usize,
     share: Share,
 }
@@ -41,10 +43,10 @@ impl Frames {
         Self { preface, head: [0; HEAD], head_len: 0, left: 0, came: 0, block: 0, share }
     }
 
-    /// Reads what came.
+    /// Tracks bytes that have arrived.
     ///
     /// # Errors
-    /// NoRoom.
+    /// `NoRoom`: the budget has no memory for what the parser has to buffer.
     pub(super) fn read(&mut self, mut came: &[u8]) -> Result<(), Misframed> {
         let skipped = came.len().min(self.preface);
         self.preface -= skipped;
@@ -70,7 +72,7 @@ impl Frames {
         if self.share.try_hold(self.head_len + self.came + self.block) { Ok(()) } else { Err(Misframed::NoRoom) }
     }
 
-    /// The frame at hand is whole.
+    /// Ends the current frame: all of it has arrived.
     fn end(&mut self) {
         let [_, _, _, kind, flags, ..] = self.head;
         if OF_HEADERS.contains(&kind) {
@@ -80,7 +82,8 @@ impl Frames {
     }
 }
 
-/// What a connection may have received and nobody read: its window, held once however many requests are under way.
+/// Memory for what a connection may have received and not read yet: its window, held once however many requests are
+/// under way.
 #[derive(Debug)]
 pub(super) struct Unread {
     budget: BodyBudget,
@@ -93,12 +96,13 @@ impl Unread {
         Self { budget, window_bytes, held: Mutex::default() }
     }
 
-    /// What may come before any of it is read.
+    /// Most bytes that may arrive before any of them is read.
     pub(super) fn window_bytes(&self) -> usize {
         self.window_bytes
     }
 
-    /// Holds the window as long as what is given lives; waits a moment for others to give theirs back. `None`: nobody did.
+    /// Holds the memory of the window until all that share it drop it. Waits a moment if the budget is used up;
+    /// `None` if it still is after that.
     pub(super) async fn hold(&self) -> Option<Arc<Share>> {
         if let Some(held) = self.held.lock().upgrade() {
             return Some(held);
@@ -107,7 +111,7 @@ impl Unread {
         share.hold(self.window_bytes).await.ok()?;
         let share = Arc::new(share);
         let mut held = self.held.lock();
-        // Another request of the connection may have been as quick; one of the two is given back.
+        // Another request of the connection may have done the same meanwhile; then this share is given back.
         if let Some(held) = held.upgrade() {
             return Some(held);
         }
@@ -143,12 +147,12 @@ mod tests {
             };
             assert_eq!(feed(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 0, "in pieces of {piece}");
             assert_eq!(feed(&[frame(4, 0, 0), frame(6, 0, 8)].concat()), 0);
-            // Data that is whole is the window's.
+            // Complete data frames count in the window, not here.
             assert_eq!(feed(&frame(0, 0, 16_000)), 0);
             let data = frame(0, 0, 16_000);
             assert_eq!(feed(&data[..10_000]), 10 << 10);
             assert_eq!(feed(&data[10_000..]), 0);
-            // A block goes on in further frames until one of them ends it.
+            // A header block continues in further frames until one of them has END_HEADERS.
             assert_eq!(feed(&frame(1, 0, 4000)), 4 << 10);
             assert_eq!(feed(&frame(9, 0, 4000)), 8 << 10);
             assert_eq!(feed(&frame(9, END_HEADERS, 4000)), 0);

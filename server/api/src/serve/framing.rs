@@ -1,33 +1,33 @@
-//! Where a body of HTTP/1 ends: what stands behind it is a head and is looked at, what stands in it is not.
+//! Finds where an HTTP/1 body ends: bytes after it are the next head and are checked, bytes within it are not.
 //!
-//! Only bodies that hyper reads to their end matter: it closes the connection behind one that it cannot read.
+//! Only bodies that hyper reads to their end matter: it closes the connection after one that it cannot read.
 
-/// A body that follows, or what is left of it.
+/// How much of a body is still to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
-    /// Chunks, up to an empty one.
+    /// Chunks, up to an empty one; the position within the current chunk.
     Chunked(Chunk),
 }
 
-/// Where in a chunk the next byte stands.
+/// Where in a chunk the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chunk {
-    /// In its size, of which this was read.
+    /// In its size; the value of the digits so far.
     Size(u64),
-    /// Behind it, in the same line.
+    /// After the size, in the same line; the size.
     Extension(u64),
-    /// In its data, of which this is left.
+    /// In its data; the bytes that are left.
     Data(u64),
-    /// In the end of the line behind its data.
+    /// In the line end after its data.
     Behind,
-    /// Behind the last one; whether the line is empty so far.
+    /// After the last chunk; whether the current line is empty so far.
     Trailer(bool),
 }
 
 impl Framing {
-    /// By the fields of a head; and how many fields say it.
+    /// Reads the framing of a body from the fields of a head, and counts the fields that state it.
     pub(super) fn of(head: &[u8]) -> (usize, Option<Self>) {
         let (mut stated, mut body) = (0, None);
         for line in head.split(|b| *b == b'\n').skip(1) {
@@ -46,7 +46,7 @@ impl Framing {
         (stated, body)
     }
 
-    /// Goes past what came; gives what stands behind the end, if it came.
+    /// Skips bytes of the body. Returns those after its end, or `None` if the end has not arrived.
     pub(super) fn pass<'a>(&mut self, came: &'a [u8]) -> Option<&'a [u8]> {
         match self {
             Self::Length(left) => {
@@ -87,7 +87,7 @@ impl Chunk {
     }
 }
 
-/// Takes as many bytes as are left, and there are.
+/// Skips up to `left` bytes.
 fn skip<'a>(left: &mut u64, came: &'a [u8]) -> &'a [u8] {
     let past = usize::try_from(*left).unwrap_or(usize::MAX).min(came.len());
     *left -= past as u64;
@@ -116,7 +116,7 @@ mod tests {
         check("Content-Length: 3\r\nContent-Length: 4", 2, Some(Framing::Length(3)));
     }
 
-    /// The same in pieces of any size, and what stands behind is never touched.
+    /// The end is found however the bytes are cut into pieces, and what follows is not consumed.
     #[test]
     fn bodies_end_where_they_end() {
         let check = |framing: Framing, body: &str| {

@@ -1,5 +1,6 @@
-//! What a client sends before TLS has come about. TLS keeps a message of the handshake until it is whole, up to 64 KiB of
-//! each client that ends none; so these bytes have a bound, and count as heads of requests do.
+//! Limits what a client sends before the TLS handshake is complete. TLS buffers a handshake message until all of it
+//! has arrived, up to 64 KiB for each client that never finishes one; so these bytes are limited, and count against
+//! the budget of request heads.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,13 +13,13 @@ use tokio_rustls::server::TlsStream;
 
 use crate::bodies::{BodyBudget, Share};
 
-/// Most bytes that a client may send until then: its keys, and certificates if it has any.
+/// Most bytes that a client may send during the handshake: its keys, and its certificates if it has any.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// A socket below TLS.
+/// A socket beneath TLS.
 pub(crate) struct Shaken {
     inner: TcpStream,
-    /// None as soon as TLS has come about.
+    /// `None` once the handshake is complete.
     handshake: Option<Box<Handshake>>,
 }
 
@@ -27,7 +28,7 @@ struct Handshake {
     share: Share,
 }
 
-/// Brings TLS about, within the memory of heads. Bounded in time by whoever waits for it.
+/// Performs the TLS handshake within the budget of request heads. The caller limits its time.
 pub(crate) async fn accept(
     acceptor: &TlsAcceptor,
     inner: TcpStream,
@@ -108,7 +109,8 @@ mod tests {
         assert!(begin().got(BYTES_MAX).is_ok());
     }
 
-    /// Clients that begin and end nothing share what heads of requests have, and give it back when they go.
+    /// Clients that begin handshakes and finish none share the budget of request heads, and give it back when they
+    /// leave.
     #[test]
     fn handshakes_share_the_memory_of_heads() {
         let heads = BodyBudget::of_heads(0);

@@ -1,9 +1,10 @@
-//! Heads of requests that two parsers could read in two ways are refused, though hyper would take them: a body whose end
-//! is stated twice or hidden below a coding, a path that is not what it seems, a target of another host or of none.
+//! Refuses heads of requests that two parsers could read in two ways, though hyper would accept them: a body whose
+//! length is stated twice or hidden below another transfer coding, a path with dot segments or encoded tricks, a
+//! target that names another host than `Host`, or no host at all.
 //!
-//! What heads take counts in a budget of all connections: while one is begun and not whole here, from then on in the
-//! share of its request. Where they begin is known by the bodies in front of them (`framing`), not by what is under way: a
-//! client may send the next one with a body, or before the answer.
+//! Memory of heads counts against a budget of all connections: an incomplete head is counted here, a complete one in
+//! the share of its request. The position of a head follows from the bodies before it (`framing`), not from which
+//! requests are under way: a client may pipeline the next head behind a body or before it has the response.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,50 +18,51 @@ use super::framing::Framing;
 use crate::bodies::Share;
 use crate::error::plain;
 
-/// How often the text of a head may be in memory: hyper doubles the buffer that it reads heads into, and what is kept of a
-/// head keeps all of its buffer.
+/// Times that the text of a head counts: hyper doubles the buffer that it reads heads into, and any piece kept of a
+/// head keeps its whole buffer alive.
 const BUFFER_SHARE: usize = 2;
-/// What a field of a head takes beside its text.
+/// Bytes that a header field takes besides its text.
 const FIELD_BYTES: usize = 96;
 
-/// Why a head cannot be handed on.
+/// Why a head is refused before it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Misframed {
-    /// Larger than allowed, and its end has not come.
+    /// It is larger than allowed, and its end has not arrived.
     TooLarge,
-    /// There is no memory for another head that is not whole.
+    /// There is no memory for another incomplete head.
     NoRoom,
 }
 
-/// The heads of an HTTP/1 connection as they come, however many stand in what is read at once.
+/// Tracks the heads of an HTTP/1 connection as they arrive, however many are in one read.
 #[derive(Debug)]
 pub(super) struct Heads {
     text: Vec<u8>,
     bytes_max: usize,
-    /// What is held of the head that is begun.
+    /// Memory held for the incomplete head.
     share: Share,
-    /// What is left of a body that stands in front of the next head.
+    /// What is left of the body that precedes the next head.
     body: Option<Framing>,
-    /// How many came to their end.
+    /// How many heads are complete.
     whole: u64,
-    /// The first one, counted from 0, that states the length of its body more than once; hyper drops what it does not go by.
+    /// Number of the first head, counted from 0, that states the length of its body more than once. Counted here
+    /// since hyper drops the fields that it does not use.
     twice: Arc<AtomicU64>,
-    /// Where in the first line of a head the next byte stands.
+    /// Where in the request line the next byte is.
     line: Line,
-    /// Whether no request had a body so far, and nothing came behind a head.
+    /// Whether no request had a body so far, and nothing followed a head in the same read.
     is_plain: bool,
 }
 
-/// Where a byte stands.
+/// Where a byte is, relative to the request line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
-    /// In front of it.
+    /// Before the line.
     Before,
     /// In the method or the path.
     Path,
-    /// Behind the question mark.
+    /// After the question mark.
     Query,
-    /// Behind the line feed that ends the first line.
+    /// After the line feed that ends the line.
     After,
 }
 
@@ -78,9 +80,9 @@ impl Heads {
         }
     }
 
-    /// Bytes of a head with what stands unescaped in the query and hyper refuses, though browsers, `curl` and the servers
-    /// that people come from let it through: quotes and angle brackets. `None`: nothing has to change. A body is never
-    /// touched, its length would be another.
+    /// Percent-encodes quotes and angle brackets in the query of a request line. Hyper refuses them, but browsers,
+    /// `curl` and the servers that users migrate from let them through unescaped. `None` if nothing has to change.
+    /// Bodies are never touched, as their length would no longer be the stated one.
     pub(super) fn escaped(&mut self, came: &[u8]) -> Option<Vec<u8>> {
         let mut escaped: Option<Vec<u8>> = None;
         if !self.is_plain {
@@ -117,20 +119,21 @@ impl Heads {
         escaped
     }
 
-    /// The first head, counted from 0, that states the length of its body more than once.
+    /// Number of the first head, counted from 0, that states the length of its body more than once; `u64::MAX` if
+    /// none does.
     pub(super) fn twice(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.twice)
     }
 
-    /// How many heads came to their end.
+    /// How many heads have arrived completely.
     pub(super) fn whole(&self) -> u64 {
         self.whole
     }
 
-    /// Reads what came: heads, and past their bodies.
+    /// Tracks bytes that have arrived: reads heads and skips the bodies between them.
     ///
     /// # Errors
-    /// TooLarge, NoRoom.
+    /// `TooLarge`, `NoRoom`: see [`Misframed`].
     pub(super) fn read(&mut self, mut came: &[u8]) -> Result<(), Misframed> {
         while !came.is_empty() {
             came = if let Some(body) = &mut self.body {
@@ -144,10 +147,10 @@ impl Heads {
         Ok(())
     }
 
-    /// Reads of a head; gives what stands behind it.
+    /// Reads a part of a head. Returns the bytes after its end; none if the end has not arrived.
     fn head<'a>(&mut self, came: &'a [u8]) -> Result<&'a [u8], Misframed> {
         let before = self.text.len();
-        // One byte more than allowed tells "just fits" from "does not".
+        // One byte more than allowed is kept, to tell "just fits" from "too large".
         let room = (self.bytes_max + 1).saturating_sub(before);
         self.text.extend_from_slice(&came[..came.len().min(room)]);
         let end = end_of_head(&self.text, before.saturating_sub(3)).filter(|end| *end <= self.bytes_max);
@@ -166,17 +169,19 @@ impl Heads {
         if self.text.len() > self.bytes_max {
             return Err(Misframed::TooLarge);
         }
-        // The parser keeps the same bytes until the head is whole.
+        // Twice: the parser buffers the same bytes until the head is complete.
         if self.share.try_hold(2 * self.text.len()) { Ok(&[]) } else { Err(Misframed::NoRoom) }
     }
 
-    /// Forgets the text of the head that is begun: its connection is refused. Its share stays, as what the parser has does.
+    /// Drops the text of the incomplete head when its connection is refused. Its share of the budget stays, since the
+    /// parser still has its copy.
     pub(super) fn forget(&mut self) {
         self.text = Vec::new();
     }
 }
 
-/// Where an empty line ends, which may be written without carriage returns; empty lines in front are none.
+/// The position after the empty line that ends a head. Lines may end without a carriage return; empty lines before
+/// the head are skipped.
 fn end_of_head(text: &[u8], from: usize) -> Option<usize> {
     let begin = text.iter().position(|b| !matches!(b, b'\r' | b'\n'))?;
     let mut at = from.max(begin);
@@ -191,7 +196,7 @@ fn end_of_head(text: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// What a head takes in memory, and how many bytes its request line and fields have beside the token.
+/// Returns the memory that a head takes, and the bytes of its request line and fields without `Authorization`.
 pub(super) fn weight(head: &Parts) -> (usize, usize) {
     let target = head.uri.path().len() + head.uri.query().map_or(0, str::len);
     let line = head.method.as_str().len() + target;
@@ -206,8 +211,8 @@ pub(super) fn weight(head: &Parts) -> (usize, usize) {
     (held, plain)
 }
 
-/// Writes codings of the body that stand in several fields as the one list that they are (RFC 9110, 5.3): nobody behind
-/// goes by one of them alone.
+/// Joins several `Content-Encoding` fields into the one list that they stand for (RFC 9110, 5.3), so that no reader
+/// sees only one of them.
 pub(super) fn join_codings(headers: &mut HeaderMap) {
     let codings: Vec<&[u8]> = headers.get_all(header::CONTENT_ENCODING).iter().map(HeaderValue::as_bytes).collect();
     if codings.len() > 1
@@ -217,19 +222,20 @@ pub(super) fn join_codings(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a value of `Host` is the name of a host, perhaps with a port; it may be empty.
+/// Whether a value of `Host` is valid: a host name with an optional port, or empty.
 fn is_host(value: &HeaderValue) -> bool {
     let parsed = || value.to_str().is_ok_and(|text| !text.contains('@') && text.parse::<Authority>().is_ok());
     value.is_empty() || parsed()
 }
 
-/// Says why a request is not let through, if it is not.
+/// The response to a request that must be refused; `None` if it is fine. `twice`: the length of its body is stated
+/// more than once.
 pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     let bad = |text: &str| Some(plain(StatusCode::BAD_REQUEST, text));
     if twice {
         return bad("the length of the body is stated more than once");
     }
-    // Chunks are taken apart here and nothing else is: what is below them would be stored as if it were the body.
+    // Only the chunked coding is decoded. Any other below it would be stored as if it were the body.
     let is_chunked = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
     if head.headers.get(header::TRANSFER_ENCODING).is_some_and(|coding| !is_chunked(coding)) {
         return Some(plain(StatusCode::NOT_IMPLEMENTED, "`Transfer-Encoding` can be `chunked`, alone"));
@@ -237,7 +243,7 @@ pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     if head.version == Version::HTTP_11 && !head.headers.contains_key(header::HOST) {
         return bad("`Host` is missing");
     }
-    // A proxy may have gone by the other one.
+    // A proxy in front may have used the other one.
     if head.version < Version::HTTP_2 && head.headers.get_all(header::HOST).iter().nth(1).is_some() {
         return bad("`Host` stands more than once");
     }
@@ -260,7 +266,7 @@ pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     None
 }
 
-/// Whether the two digits of an escaped byte stand at the beginning.
+/// Whether a text begins with two hexadecimal digits.
 fn begins_with_hex(text: &str) -> bool {
     text.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
@@ -269,7 +275,7 @@ fn is_text(bytes: &[u8], text: &str) -> bool {
     bytes.eq_ignore_ascii_case(text.as_bytes())
 }
 
-/// `.` and `..` however they are written, and what holds a NUL.
+/// Whether a path segment is `.` or `..`, encoded or not, or contains a NUL.
 fn is_trick(segment: &str) -> bool {
     let plain = segment.replace("%2e", ".").replace("%2E", ".");
     matches!(&*plain, "." | "..") || segment.contains("%00")
@@ -322,7 +328,7 @@ mod tests {
             let (came, expected) = ("POST /?\" ", "POST /?%22 ");
             let rest = format!("{rest}Content-Length: 9\r\n\r\n");
             check(&mut heads, piece, &format!("{came}{rest}"), &format!("{expected}{rest}"));
-            // This may be the body.
+            // These bytes may be a body, so they are not changed.
             let came = format!("POST /?\" {rest}");
             check(&mut heads, piece, &came, &came);
         }
@@ -338,7 +344,8 @@ mod tests {
         assert_eq!(heads.read(b"0"), Err(Misframed::TooLarge));
     }
 
-    /// Breaks where what stands in a body, or the end of a head that began behind one, is taken for a head of its own.
+    /// Would fail if bytes within a body, or the end of a head that began after one, were taken for a head of their
+    /// own.
     #[test]
     fn heads_behind_bodies() {
         let lines = "A: 1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";

@@ -1,5 +1,6 @@
-//! The pace of a body: a sender that falls below the least rate for longer than its grace is told so (408), whatever
-//! reads the body. Only the time counts in which a reader waits, so nobody is blamed for a server that is slow.
+//! The minimum rate of a request body: a sender that stays below it for longer than the grace period gets a 408,
+//! whatever reads the body. Only the time in which a reader waits counts, so that no client is blamed for a slow
+//! server.
 
 use std::error::Error;
 use std::fmt;
@@ -17,7 +18,7 @@ impl fmt::Display for TooSlow {
 
 impl Error for TooSlow {}
 
-/// How long a sender may still be waited for: grows with what it sends, up to the grace.
+/// How long a sender may still be waited for. It grows with each byte that arrives, up to the grace period.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     rate_min: u64,
@@ -30,12 +31,12 @@ impl Pace {
         Self { rate_min, grace, left: grace }
     }
 
-    /// What is left.
+    /// The time that is left.
     pub(crate) fn left(&self) -> Duration {
         self.left
     }
 
-    /// So many bytes came, after so long.
+    /// Accounts for bytes that arrived after a wait.
     pub(crate) fn got(&mut self, bytes: usize, waited: Duration) {
         let earned = match self.rate_min {
             0 if bytes > 0 => self.grace,
@@ -50,7 +51,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// What is left of ten seconds at a hundred bytes a second, in milliseconds, after bytes and the waits before them.
+    /// Runs steps of bytes and milliseconds waited, with a grace period of ten seconds; returns the milliseconds
+    /// left.
     fn left(rate_min: u64, steps: &[(usize, u64)]) -> u128 {
         let mut pace = Pace::new(rate_min, Duration::from_secs(10));
         for (bytes, waited_ms) in steps {
@@ -64,18 +66,18 @@ mod tests {
         assert_eq!(left(100, &[]), 10_000);
         assert_eq!(left(100, &[(0, 4_000)]), 6_000);
         assert_eq!(left(100, &[(100, 4_000), (100, 4_000)]), 4_000);
-        // Who is faster saves up nothing beyond the grace.
+        // A fast sender cannot save up more than the grace period.
         assert_eq!(left(100, &[(1_000_000, 1), (0, 9_000)]), 1_000);
         assert_eq!(left(100, &[(usize::MAX, 0)]), 10_000);
-        // Who keeps the rate is never cut; who sends half of it has less left at last than its next wait takes.
+        // A sender that keeps the rate is never cut off; one at half the rate runs out of time at last.
         assert_eq!(left(100, &[(100, 1_000); 1_000]), 10_000);
         assert_eq!(left(100, &[(50, 1_000); 19]), 500);
-        // A wait beyond all that is left leaves none; bytes that come then count still.
+        // A wait longer than what is left leaves nothing; bytes that arrive afterwards still count.
         assert_eq!(left(100, &[(0, 60_000)]), 0);
         assert_eq!(left(100, &[(200, 60_000)]), 2_000);
     }
 
-    /// Without a least rate only silence counts.
+    /// Without a minimum rate only silence counts.
     #[test]
     fn any_byte_is_enough_without_a_rate() {
         assert_eq!(left(0, &[(0, 4_000), (0, 4_000)]), 2_000);

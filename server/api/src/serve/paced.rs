@@ -1,4 +1,4 @@
-//! A body that is read at its pace.
+//! A request body with a minimum rate.
 
 use std::error::Error;
 use std::future::Future;
@@ -15,18 +15,18 @@ use super::pace::{Pace, TooSlow};
 use super::watch::Watch;
 use crate::bodies::Share;
 
-/// A body of a sender that has to keep up its pace.
+/// A body whose sender must keep up the minimum rate.
 pub(super) struct Paced<B: Body> {
     inner: B,
     pace: Pace,
-    /// Since when the reader waits, and the end of its patience.
+    /// Since when the reader has been waiting, and when it gives up.
     waiting: Option<Instant>,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Told when the body is not read to its end.
+    /// Told if the body is dropped before its end.
     watch: Arc<Watch>,
     slow: bool,
     ended: bool,
-    /// What may have come of it and is not read yet.
+    /// Memory of what may have arrived and is not read yet.
     _window: Option<Arc<Share>>,
 }
 
@@ -35,7 +35,7 @@ impl<B: Body> Paced<B> {
         Self { inner, pace, waiting: None, sleep: None, watch, slow: false, ended: false, _window: window }
     }
 
-    /// Says whether patience is at its end; if not, the task is woken when it is.
+    /// Returns whether the time is up; if not, the task is woken when it will be.
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> bool {
         let since = *self.waiting.get_or_insert_with(Instant::now);
         let due = since + self.pace.left();

@@ -1,12 +1,13 @@
-//! What is left of a request whose answer is made before all of its body was read: mostly a refusal.
+//! Deals with the rest of a request body when the response is ready before all of it was read; mostly that is a
+//! refusal.
 //!
-//! In HTTP/2 the stream is reset then, without an error (RFC 9113, 8.1). Some clients lose the answer: curl 7.88 speaks
-//! of a broken stream when it finds both in one read, and waits for ever when it finds the answer alone before it has
-//! sent its body. So what a client sends unasked is waited for.
+//! HTTP/2 would reset the stream without an error (RFC 9113, 8.1), but some clients lose the response then: curl 7.88
+//! reports a broken stream if it finds both in one read, and waits forever if it finds the response alone before it
+//! has sent its body. So data that a client sends without being asked is read and dropped first.
 //!
-//! In HTTP/1 no other request can come behind what is left, and the connection ends: a client that sends its body behind its
-//! head, and the next request behind the answer, finds it closed. So what is small is waited for here, too, and of anything
-//! else the answer says that it ends the connection.
+//! In HTTP/1 no other request can follow an unread rest, and the connection must end. A client that sends its body
+//! right after the head, and its next request after the response, would find the connection closed. So a small rest
+//! is read and dropped here, too; otherwise the response says that it ends the connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-/// Where a body that was lent comes back to, if it was not read to its end.
+/// Where a lent body is returned to if it was not read to its end.
 #[derive(Debug)]
 pub(super) struct Rest<B>(Arc<Mutex<Option<B>>>);
 
@@ -30,15 +31,15 @@ impl<B: Body> Rest<B> {
         Lent { body: Some(body), back: Arc::clone(&self.0) }
     }
 
-    /// What came back by now; of a body that is still being read: nothing.
+    /// Takes the body that was returned so far; `None` while it is still being read.
     pub(super) fn take(self) -> Option<B> {
         self.0.lock().take()
     }
 }
 
-/// A body that comes back when its reader is gone.
+/// A body that is returned when its reader drops it.
 pub(super) struct Lent<B: Body> {
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     body: Option<B>,
     back: Arc<Mutex<Option<B>>>,
 }
@@ -57,7 +58,7 @@ impl<B: Body + Unpin> Body for Lent<B> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let frame = ready!(Pin::new(body).poll_frame(cx));
         if frame.is_none() {
-            // Nothing of it is left, whether or not it knows that by itself.
+            // It has ended, even if it cannot tell that by itself.
             self.body = None;
         }
         Poll::Ready(frame)
@@ -72,8 +73,8 @@ impl<B: Body + Unpin> Body for Lent<B> {
     }
 }
 
-/// Takes the rest of a body that comes unasked: no more than so many bytes, as its client stated. One that does not
-/// come in time stays with its client. Says whether it came.
+/// Reads and drops the rest of a body that the client sends without being asked, if its stated length is at most
+/// `unasked_max`. Returns whether all of it arrived in time.
 pub(super) async fn see_off<B: Body + Unpin>(mut body: B, unasked_max: usize, within: Duration) -> bool {
     if body.size_hint().exact().is_none_or(|bytes| bytes > unasked_max as u64) {
         return false;
@@ -87,7 +88,7 @@ pub(super) async fn see_off<B: Body + Unpin>(mut body: B, unasked_max: usize, wi
             }
         }
     };
-    // Whoever has not sent it by then gets the answer with a reset, or as the last one.
+    // If it did not arrive by then, the response goes out with a reset, or as the last one of the connection.
     tokio::time::timeout(within, end).await.unwrap_or(false)
 }
 
@@ -102,7 +103,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(20);
     const LONG: Duration = Duration::from_hours(1);
 
-    /// Frames of ten bytes, then an end, or nothing any more.
+    /// Sends frames of ten bytes, then ends or goes silent.
     struct Tens {
         left: usize,
         ends: bool,
@@ -139,7 +140,7 @@ mod tests {
         let lent = rest.lend(THREE);
         assert!(rest.take().is_none(), "it is being read");
         drop(lent);
-        // One that does not know where it ends.
+        // This one does not know where it ends.
         let rest = Rest::new();
         let mut lent = rest.lend(Tens { stated: false, ..THREE });
         while lent.frame().await.is_some() {}
@@ -147,7 +148,7 @@ mod tests {
         assert!(rest.take().is_none(), "it was read to its end");
     }
 
-    /// Frames that are left of a body that was seen off, where thirty bytes may come unasked.
+    /// Reads off a body of which thirty bytes may arrive; returns how many frames are left of it.
     async fn left(body: Tens, within: Duration) -> Option<usize> {
         let rest = Rest::new();
         see_off(rest.lend(body), 30, within).await;
@@ -156,12 +157,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_comes_unasked_is_taken() {
-        // It would be waited for for an hour if its end were not seen.
+        // The test would wait an hour if the end were not noticed.
         assert_eq!(left(THREE, LONG).await, None);
-        // More than may come, and who knows how much, is left where it is.
+        // A rest that is too large, or of unknown length, is not read.
         assert_eq!(left(Tens { left: 4, ..THREE }, LONG).await, Some(4));
         assert_eq!(left(Tens { stated: false, ..THREE }, LONG).await, Some(3));
-        // One that does not come is left, too.
+        // A rest that does not arrive is given up.
         assert_eq!(left(Tens { ends: false, ..THREE }, SHORT).await, Some(0));
     }
 }

@@ -1,5 +1,5 @@
-//! The socket of a connection as hyper reads and writes it: tells the watch what happens, looks at heads before hyper
-//! parses them, and answers a client whose head came too late.
+//! The socket of a connection as hyper reads and writes it. It tells the watch about progress, checks heads before
+//! hyper parses them, and sends the answer itself to a client whose head came too late or is too large.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,27 +14,27 @@ use super::head::{Heads, Misframed};
 use super::stream::Stream;
 use super::watch::Watch;
 
-/// What a client is told whose head does not come.
+/// Sent to a client whose head did not arrive in time.
 pub(super) const TOO_LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 const TOO_LARGE: &[u8] =
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-/// What a client is told for whose head there is no memory.
+/// Sent to a client for whose head there is no memory.
 const NO_ROOM: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
-/// A socket, with what was read of it before.
+/// A socket, and the bytes that were read from it to detect the version of HTTP.
 pub(super) struct Socket {
     stream: Stream,
     before: Bytes,
-    /// What was looked at, changed, and did not fit into the buffer that it was read for.
+    /// Bytes that were checked and changed (escaped), and did not fit into the buffer of the read.
     looked_at: Bytes,
     heads: Heads,
-    /// Where the client speaks HTTP/2.
+    /// `Some` if the client speaks HTTP/2.
     frames: Option<Frames>,
     watch: Arc<Watch>,
-    /// What is wrong with a head that came while requests before it are under way.
+    /// What is wrong with a head that arrived while earlier requests are still under way.
     fault: Option<Misframed>,
-    /// Whether the client was answered here, in place of hyper, which still waits for a head.
+    /// Whether the client was answered here while hyper still waits for a head.
     refused: bool,
 }
 
@@ -43,12 +43,12 @@ impl Socket {
         Self { stream, before, looked_at: Bytes::new(), heads, frames: None, watch, fault: None, refused: false }
     }
 
-    /// Looks at the frames of HTTP/2 instead of heads.
+    /// Tracks HTTP/2 frames instead of heads, if `frames` is given.
     pub(super) fn with_frames(self, frames: Option<Frames>) -> Self {
         Self { frames, ..self }
     }
 
-    /// Looks at what came; gives what hyper is to read in its place.
+    /// Checks bytes that arrived. Returns what hyper must read instead of them; `None` if they are unchanged.
     fn look_at(&mut self, came: &[u8]) -> Result<Option<Vec<u8>>, Misframed> {
         if came.is_empty() {
             return Ok(None);
@@ -70,12 +70,12 @@ impl Socket {
         self.fault.filter(|_| self.watch.waits(self.heads.whole()))
     }
 
-    /// Says why no more is read, and ends the connection.
+    /// Tells the client why no more is read, and ends the connection.
     fn refuse(&mut self, why: Misframed, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match why {
             Misframed::NoRoom => {
-                // What the parser has of it goes with the connection, so nobody is waited for; what has come is read, as
-                // closing before would take the answer back.
+                // No memory: so nothing more is waited for. But bytes that have arrived are read first: closing a
+                // socket with unread data sends a reset, and the client could lose the answer.
                 while matches!(self.poll_scratch(cx), Poll::Ready(Ok(true))) {}
                 let text = if self.frames.is_some() { frames::NO_ROOM } else { NO_ROOM };
                 self.stream.say(text);
@@ -92,13 +92,14 @@ impl Socket {
         }
     }
 
-    /// Reads to the end of what a refused client still sends: to close before would take the answer back.
+    /// Reads and drops everything that a refused client still sends: closing with unread data sends a reset, and the
+    /// client could lose the answer.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while ready!(self.poll_scratch(cx))? {}
         Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
     }
 
-    /// Reads something and drops it; says whether there was any.
+    /// Reads some bytes and drops them. Returns whether there were any.
     fn poll_scratch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut scratch = [0; 4096];
         let mut scratch = ReadBuf::new(&mut scratch);

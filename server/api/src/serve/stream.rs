@@ -1,4 +1,4 @@
-//! The bytes of a connection, with TLS or without.
+//! The byte stream of a connection, with or without TLS.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,18 +13,18 @@ use super::handshake::{Shaken, accept};
 use super::tls::{Tls, name_of};
 use crate::bodies::BodyBudget;
 
-/// The first byte of whatever begins TLS: a record of its handshake.
+/// The first byte of a TLS connection: the record type of the handshake.
 const HANDSHAKE: u8 = 22;
-/// What a client without TLS is told where there is TLS.
+/// Sent to a client without TLS on a port that requires it.
 pub(super) const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
     content-type: text/plain; charset=utf-8\r\ncontent-length: 51\r\n\r\nthis port speaks TLS: use https:// in the address.\n";
 
-/// What TLS says of a connection; each of its requests bears it as an extension.
+/// What TLS knows about a connection. Each of its requests has it as an extension.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Transport {
-    /// Whether there is TLS.
+    /// Whether the connection uses TLS.
     pub(crate) encrypted: bool,
-    /// The name in the client's certificate, which an authority of ours has signed.
+    /// The common name in the client's certificate, signed by one of the configured authorities.
     pub(crate) client: Option<Arc<str>>,
 }
 
@@ -33,16 +33,16 @@ pub(crate) enum Stream {
     Tls(Box<TlsStream<Shaken>>),
 }
 
-/// How a connection begins.
+/// The result of beginning a connection.
 pub(super) enum Begun {
-    /// It can be read.
+    /// Ready to be read.
     Well(Stream),
-    /// The client does not speak TLS where it must.
+    /// The client does not speak TLS, which is required.
     Plaintext(TcpStream),
 }
 
 impl Stream {
-    /// Begins a connection: with TLS, where there is any, or without. Bounded in time by whoever waits for it.
+    /// Begins a connection, with TLS if it is configured. The caller limits its time.
     pub(super) async fn begin(stream: TcpStream, tls: Option<&Tls>, heads: &BodyBudget) -> io::Result<Begun> {
         let Some(tls) = tls else { return Ok(Begun::Well(Self::Plain(stream))) };
         let mut first = [0];
@@ -56,14 +56,14 @@ impl Stream {
         Ok(Begun::Well(Self::Tls(Box::new(stream))))
     }
 
-    /// What is known of whoever is at the other end.
+    /// What is known about the client.
     pub(crate) fn transport(&self) -> Transport {
         let Self::Tls(stream) = self else { return Transport::default() };
         let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
         Transport { encrypted: true, client: certificate.and_then(name_of) }
     }
 
-    /// Says a last word, as far as it can be said at once.
+    /// Sends a last text, as far as the socket takes it without waiting.
     pub(super) fn say(&mut self, text: &[u8]) {
         let mut cx = Context::from_waker(Waker::noop());
         let _ = Pin::new(&mut *self).poll_write(&mut cx, text);
@@ -125,7 +125,7 @@ impl AsyncWrite for Stream {
 mod tests {
     use super::*;
 
-    /// A client that believes the length would wait for more, or cut the text.
+    /// If the stated length were wrong, a client would wait for more or cut the text.
     #[test]
     fn what_clients_without_tls_are_told_is_a_whole_answer() {
         let text = std::str::from_utf8(NO_TLS).unwrap();

@@ -11,7 +11,7 @@ use crate::bodies::{BodyBudget, read_body};
 use crate::error::plain_error;
 
 const SHORT: Duration = Duration::from_millis(100);
-/// What no machine stands still for while a test is quick.
+/// Longer than any machine stalls while a test runs.
 const STILL: Duration = Duration::from_secs(8);
 const LONG: Duration = Duration::from_mins(1);
 
@@ -43,7 +43,7 @@ async fn served(settings: ServeSettings) -> Served {
     Served { at, stop, task }
 }
 
-/// Sends a text, then reads to the end of the connection.
+/// Sends a text, then reads until the connection ends.
 async fn said(served: &Served, text: &str) -> (TcpStream, String) {
     let mut socket = TcpStream::connect(served.at).await.expect("it listens");
     socket.write_all(text.as_bytes()).await.expect("sent");
@@ -81,7 +81,7 @@ async fn idle_connections_have_a_time_of_their_own() {
     let began = Instant::now();
     assert_eq!(socket.read(&mut [0; 10]).await.ok(), Some(0), "it is closed without a word");
     assert!(began.elapsed() < LONG);
-    // A head that begins late has the time of heads.
+    // A head that begins late still has the full header timeout.
     let mut socket = TcpStream::connect(served.at).await.expect("it listens");
     assert!(one(&mut socket, ask).await.starts_with("HTTP/1.1 200 "));
     assert!(one(&mut socket, "GET /").await.starts_with("HTTP/1.1 408 "));
@@ -96,7 +96,7 @@ async fn bodies_that_come_too_slowly() {
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("1000"), "{answer}");
     let (_, answer) = said(&served, &format!("{head}x")).await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-    // A byte now and then is no pace either.
+    // A byte now and then is below the minimum rate, too.
     let mut socket = TcpStream::connect(served.at).await.expect("it listens");
     socket.write_all(head.as_bytes()).await.expect("sent");
     let (mut reading, mut writing) = socket.split();
@@ -114,20 +114,21 @@ async fn bodies_that_come_too_slowly() {
     assert!(answer[..read].starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&answer));
 }
 
-/// A refusal of a request whose body nobody reads leaves the connection to the next one, or says that it does not.
+/// After a refusal of a request whose body nobody reads, the connection is usable, or the response says that it is
+/// not.
 #[tokio::test]
 async fn bodies_that_nobody_reads() {
     let served = served(ServeSettings::default()).await;
     let mut socket = TcpStream::connect(served.at).await.expect("it listens");
     for _ in 0..2 {
-        // The body comes behind the head, as many clients send it.
+        // Many clients send the body right after the head.
         let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n";
         socket.write_all(head.as_bytes()).await.expect("sent");
         tokio::time::sleep(SHORT).await;
         let answer = one(&mut socket, "{}").await;
         assert!(answer.starts_with("HTTP/1.1 405 ") && !answer.contains("connection: close"), "{answer}");
     }
-    // What was read to its end is no rest, also where no length was stated.
+    // A body that was read to its end leaves no rest, even if its length was not stated.
     let chunked = "POST /take HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n";
     let answer = one(&mut socket, chunked).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("connection: close"), "{answer}");
@@ -137,7 +138,7 @@ async fn bodies_that_nobody_reads() {
     }
 }
 
-/// What no limit lets in is refused by its head alone: nobody waits for the body, or asks for it.
+/// A request that a limit rules out is refused by its head alone: its body is neither waited for nor asked for.
 #[tokio::test]
 async fn bodies_that_are_refused_before_they_come() {
     let served = served(ServeSettings::default()).await;
@@ -156,7 +157,8 @@ async fn bodies_that_are_refused_before_they_come() {
     assert!(one(&mut socket, "{}").await.starts_with("HTTP/1.1 200 "));
 }
 
-/// What is read at once may end with the head: then the body is read before anybody asks for an answer, and is no head.
+/// One read may end exactly with the head: then the body arrives before anybody asks for it, and must not be taken
+/// for a head.
 #[tokio::test]
 async fn bodies_that_come_right_behind_their_heads() {
     let served = served(ServeSettings::default()).await;
@@ -173,8 +175,8 @@ async fn bodies_that_come_right_behind_their_heads() {
     }
 }
 
-/// Breaks where heads are looked for by what is under way and not by where bodies end: one that begins behind a body in the
-/// same read was not looked at, and its last byte began the next.
+/// Would fail if heads were located by which requests are under way and not by where bodies end: a head that begins
+/// after a body in the same read would not be checked, and its last byte would begin the next.
 #[tokio::test]
 async fn heads_that_come_right_behind_bodies() {
     let served = served(ServeSettings::default()).await;
@@ -193,7 +195,7 @@ async fn heads_that_come_right_behind_bodies() {
     }
 }
 
-/// Requests that are sent before the answer to the one in front of them.
+/// Pipelined requests: sent before the response to the one before them.
 #[tokio::test]
 async fn requests_that_do_not_wait_for_answers() {
     let served = served(ServeSettings::default()).await;
@@ -204,7 +206,7 @@ async fn requests_that_do_not_wait_for_answers() {
     };
     let (get, last) = ("GET / HTTP/1.1\r\nHost: x\r\n", "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     check(format!("{get}\r\n{get}\r\n{last}"), &["200", "200", "200"]).await;
-    // The bodies are nobody's.
+    // Bodies that no handler reads.
     for body in [last.to_owned(), "x".repeat(60_000)] {
         let post = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
         check(format!("{post}{last}"), &["405", "200"]).await;
@@ -232,7 +234,7 @@ async fn heads_that_can_be_read_in_two_ways() {
     check("GET http://y/ HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(), "400").await;
     check("GET http://x/ HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(), "200").await;
     check(format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(2000)), "431").await;
-    // It is known before the end comes.
+    // The size is known to be too large before the head ends.
     check(format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}", "x".repeat(2000)), "431").await;
 }
 
@@ -298,6 +300,6 @@ async fn quotes_in_queries_and_heads_without_bodies() {
     assert!(answer.contains("content-length: 4\r\n"), "{answer}");
     let answer = one(&mut socket, "HEAD /endless HTTP/1.1\r\nHost: x\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("content-length"), "{answer}");
-    // The connection is as good as before.
+    // The connection is still usable.
     assert!(one(&mut socket, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.ends_with("here"));
 }

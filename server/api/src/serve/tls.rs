@@ -1,7 +1,8 @@
-//! TLS of all listeners: certificate, key and authorities of clients out of files, which may change while the server runs.
+//! TLS of all listeners: certificate, private key and client authorities are read from files that may change while
+//! the server runs.
 //!
-//! A connection has the state that held when it began. What is read anew takes effect as a whole or not at all, so a
-//! certificate whose key has not been written yet disturbs nobody.
+//! A connection keeps the state of the moment it began. Reloaded files take effect as a whole or not at all, so a new
+//! certificate whose key has not been written yet does no harm.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,40 +24,40 @@ use self::certificate::Certificate;
 
 mod certificate;
 
-/// What is negotiated within TLS: the first that the client has, too. gRPC needs `h2`.
+/// Protocols offered in ALPN, by preference. gRPC needs `h2`.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
-/// The same on the port of PostgreSQL, whose newer clients ask for it.
+/// The protocol offered on the PostgreSQL port; newer clients require it.
 const ALPN_POSTGRES: &[u8] = b"postgresql";
-/// Largest file that is read.
+/// Size limit of each file.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// Where certificates and keys are; PEM.
+/// Paths of the PEM files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate, then those that lead to its authority.
+    /// The server's certificate, followed by the intermediate ones that lead to its authority.
     pub certificate: PathBuf,
     /// Its private key (PKCS#8, PKCS#1 or SEC1, without a passphrase).
     pub key: PathBuf,
-    /// Authorities whose clients are believed; none: no client is asked for a certificate.
+    /// Authorities that client certificates are verified against; `None`: clients are not asked for a certificate.
     pub client_ca: Option<PathBuf>,
-    /// Whether a client without a certificate is turned away.
+    /// Whether clients without a certificate are rejected.
     pub client_required: bool,
 }
 
-/// What new connections are met with.
+/// The configuration that new connections get.
 struct State {
     acceptor: TlsAcceptor,
     postgres: TlsAcceptor,
-    /// Of the files' contents.
+    /// Hash of the files' contents.
     fingerprint: u128,
 }
 
-/// Certificate, key and authorities of clients for all listeners, read anew while the server runs.
+/// Certificate, key and client authorities of all listeners, reloaded while the server runs.
 pub struct Tls {
     files: TlsFiles,
     clock: Arc<dyn Clock>,
     state: ArcSwap<State>,
-    /// Why the files were refused the last time, so that a watch says it once.
+    /// Why the last reload failed, so that the watch logs it only once.
     refused: Mutex<String>,
 }
 
@@ -70,17 +71,17 @@ impl Tls {
     /// Reads all files.
     ///
     /// # Errors
-    /// Invalid: a file that cannot be read or holds something else, a key that does not belong to the certificate.
+    /// Invalid: a file that cannot be read or has other contents, or a key that does not belong to the certificate.
     pub fn open(files: TlsFiles, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
         let contents = Contents::read(&files)?;
         let state = ArcSwap::from_pointee(contents.state(&files, clock.now_ms())?);
         Ok(Arc::new(Self { files, clock, state, refused: Mutex::default() }))
     }
 
-    /// Reads all files again; says whether anything in them changed. New connections have it from now on.
+    /// Reads all files again and returns whether anything changed. New connections use the new state.
     ///
     /// # Errors
-    /// As [`Self::open`]; what was in force stays so.
+    /// As [`Self::open`]; the old state stays in force then.
     pub fn reload(&self) -> Result<bool> {
         let contents = Contents::read(&self.files)?;
         if contents.fingerprint() == self.state.load().fingerprint {
@@ -94,7 +95,7 @@ impl Tls {
         Ok(true)
     }
 
-    /// Looks at the files again and again until the server stops.
+    /// Reloads the files every so often until the server stops.
     pub async fn follow(self: Arc<Self>, every: Duration, stop: CancellationToken) {
         loop {
             tokio::select! {
@@ -112,18 +113,18 @@ impl Tls {
         }
     }
 
-    /// What a connection that begins now is met with.
+    /// The acceptor for a connection that begins now.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.state.load().acceptor.clone()
     }
 
-    /// The same on the port of PostgreSQL.
+    /// The acceptor for a connection on the PostgreSQL port.
     pub(crate) fn postgres_acceptor(&self) -> TlsAcceptor {
         self.state.load().postgres.clone()
     }
 }
 
-/// The files as they were read at one moment.
+/// The contents of all files, read at one moment.
 struct Contents {
     certificate: Vec<u8>,
     key: zeroize::Zeroizing<Vec<u8>>,
@@ -139,7 +140,7 @@ fn read(path: &Path, setting: &str) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(cannot)
 }
 
-/// The certificates in a file.
+/// Parses the certificates in a PEM file.
 fn certificates(pem: &[u8], path: &Path, setting: &str) -> Result<Vec<CertificateDer<'static>>> {
     let wrong =
         |why: &dyn fmt::Display| Error::invalid(format!("`{}` (`{setting}`) is not valid: {why}", path.display()));
@@ -219,7 +220,8 @@ impl Contents {
     }
 }
 
-/// A certificate that ended is served all the same: clients say what is wrong better than no answer does.
+/// Warns about a certificate that has expired. It is served all the same: an error in the client explains the problem
+/// better than a refused connection.
 fn say_when_it_ends(certificate: &CertificateDer<'_>, path: &Path, now_ms: i64) {
     let Some(ends) = Certificate::read(certificate).and_then(|c| c.ends()) else { return };
     if ends.timestamp() <= now_ms / 1000 {
@@ -229,8 +231,8 @@ fn say_when_it_ends(certificate: &CertificateDer<'_>, path: &Path, now_ms: i64) 
     }
 }
 
-/// Gives the name in a client's certificate by which it is a service account: the common name of its subject. None where
-/// there is none, or more than one: which one counts would be a guess.
+/// Gives the common name of the subject of a client's certificate, which names a service account. `None` if there is
+/// none or more than one, since choosing one would be a guess.
 pub(super) fn name_of(certificate: &CertificateDer<'_>) -> Option<Arc<str>> {
     let certificate = Certificate::read(certificate)?;
     let mut names = certificate.common_names().into_iter();

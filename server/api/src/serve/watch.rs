@@ -1,4 +1,5 @@
-//! What a connection does, and until when it may: told by its socket and its requests, asked by who drives it.
+//! Tracks what a connection is doing and when its time is up. The socket and the requests report to it; the task that
+//! drives the connection asks it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,21 +12,21 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::ServeSettings;
 
-/// Why a connection ends.
+/// Why a connection must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// No whole head came in time.
+    /// No complete head arrived in time.
     NoHead,
-    /// There was no request for long.
+    /// There was no request for longer than the keep-alive timeout.
     Idle,
-    /// Nobody takes the answer.
+    /// The client does not read the response.
     Stuck,
 }
 
-/// What the next bytes are part of.
+/// What the next bytes belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// There was no request yet.
+    /// There has been no request yet.
     New,
     /// A head has begun.
     Head,
@@ -41,18 +42,18 @@ struct State {
     /// When the phase began.
     since: Instant,
     requests: usize,
-    /// Since when a write cannot go on.
+    /// Since when a write has been blocked.
     blocked: Option<Instant>,
-    /// Whether bytes between requests are the begin of a head: not so in HTTP/2, whose frames come at any time, and not
-    /// behind a body that was not read to its end.
+    /// Whether bytes between requests begin a head. Not so in HTTP/2, where frames may arrive at any time, nor after
+    /// a body that was not read to its end.
     heads: bool,
-    /// How many requests began.
+    /// How many requests have begun.
     begun: u64,
-    /// Set when no head came in time: the socket says so to the client.
+    /// Set if no head arrived in time; the socket then tells the client.
     expired: bool,
 }
 
-/// Watches one connection: how long it is in a phase, and when that is too long.
+/// Watches one connection: how long it has been in a phase, and when that is too long.
 #[derive(Debug)]
 pub(super) struct Watch {
     state: Mutex<State>,
@@ -62,7 +63,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins with a connection of `since`.
+    /// Begins to watch a connection that was accepted at `since`.
     pub(super) fn new(settings: &ServeSettings, since: Instant) -> Arc<Self> {
         let state =
             State { phase: Phase::New, since, requests: 0, blocked: None, heads: true, begun: 0, expired: false };
@@ -74,13 +75,13 @@ impl Watch {
         })
     }
 
-    /// The connection speaks HTTP/2: its time without a request counts from now.
+    /// Notes that the connection speaks HTTP/2: the keep-alive timeout starts now.
     pub(super) fn is_http2(&self) {
         let mut state = self.state.lock();
         (state.heads, state.phase, state.since) = (false, Phase::Idle, Instant::now());
     }
 
-    /// Bytes came; says whether they may belong to a head.
+    /// Notes that bytes arrived. Returns whether they may belong to a head.
     pub(super) fn received(&self) -> bool {
         let mut state = self.state.lock();
         if state.heads && state.phase == Phase::Idle {
@@ -89,14 +90,14 @@ impl Watch {
         state.heads && state.requests == 0
     }
 
-    /// Whether nothing is under way, and nothing begins of so many heads that are whole: a word of the socket's own is no
-    /// part of an answer.
+    /// Whether no request is under way and all of `whole` complete heads were handled, so that the socket may send an
+    /// answer of its own without breaking into another one.
     pub(super) fn waits(&self, whole: u64) -> bool {
         let state = self.state.lock();
         state.heads && state.requests == 0 && state.begun == whole
     }
 
-    /// A write went on, or cannot.
+    /// Notes that a write made progress, or is blocked.
     pub(super) fn sent(&self, went_on: bool) {
         let mut state = self.state.lock();
         if went_on {
@@ -106,12 +107,12 @@ impl Watch {
         }
     }
 
-    /// A body is left unread: what follows on the connection is no head.
+    /// Notes that a body was left unread: what follows on the connection is not a head.
     pub(super) fn body_left(&self) {
         self.state.lock().heads = false;
     }
 
-    /// Whether the client is to be told that it took too long.
+    /// Whether the client must be told that it took too long.
     pub(super) fn expired(&self) -> bool {
         self.state.lock().expired
     }
@@ -120,7 +121,7 @@ impl Watch {
         self.state.lock().expired = true;
     }
 
-    /// A request begins; it ends when the guard goes, which the answer's body keeps.
+    /// Begins a request. It ends when the guard is dropped, which the body of the response holds.
     pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
         let mut state = self.state.lock();
         let nth = state.begun;
@@ -137,14 +138,14 @@ impl Watch {
             Phase::Serving => None,
         };
         match state.blocked.map(|since| (since + self.send_timeout, Verdict::Stuck)) {
-            // The end of an answer is still on its way: the connection is not idle.
+            // The end of a response is still being sent: the connection is not idle.
             Some(stuck) => Some(stuck),
             None => phase,
         }
     }
 }
 
-/// A request under way.
+/// A request that is under way.
 #[derive(Debug)]
 pub(super) struct UnderWay {
     watch: Arc<Watch>,
@@ -152,12 +153,12 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// The how-manieth of its connection it is, counted from 0.
+    /// Number of the request on its connection, counted from 0.
     pub(super) fn nth(&self) -> u64 {
         self.nth
     }
 
-    /// The body that was left unread came, and nobody wanted it: heads follow again.
+    /// Notes that the unread body was read and dropped: heads follow again.
     pub(super) fn body_came(&self) {
         self.watch.state.lock().heads = true;
     }
@@ -173,8 +174,8 @@ impl Drop for UnderWay {
     }
 }
 
-/// Ends when the time of a connection is up. It looks at the watch whenever its task runs, so poll it behind the
-/// connection.
+/// A future that ends when the time of a connection is up. It checks the watch whenever its task runs, so poll it
+/// after the connection.
 pub(super) struct Watchdog {
     watch: Arc<Watch>,
     sleep: Pin<Box<Sleep>>,
@@ -195,7 +196,7 @@ impl Future for Watchdog {
         if at <= Instant::now() {
             return Poll::Ready(verdict);
         }
-        // A timer that fires too early costs a look; to move it with every request would cost more.
+        // A timer that fires too early only costs a check; resetting it with every request would cost more.
         if at < self.sleep.deadline() || self.sleep.is_elapsed() {
             self.sleep.as_mut().reset(at);
         }
@@ -232,7 +233,7 @@ mod tests {
         let since = Instant::now();
         let watch = watch(since, HEADER);
         assert_eq!(watch.due(), Some((since + HEADER, Verdict::NoHead)));
-        // Bytes of the first head do not begin its time anew.
+        // More bytes of the first head do not restart its timeout.
         assert!(watch.received());
         assert_eq!(watch.due(), Some((since + HEADER, Verdict::NoHead)));
         assert!(!watch.expired());
@@ -253,7 +254,7 @@ mod tests {
         let (at, verdict) = watch.due().expect("it is idle");
         assert_eq!(verdict, Verdict::Idle);
         assert!(at >= before + KEPT);
-        // The next head has a time of its own.
+        // The next head has a timeout of its own.
         assert!(watch.received());
         let (at, verdict) = watch.due().expect("a head");
         assert_eq!(verdict, Verdict::NoHead);
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(stuck.map(|(_, verdict)| verdict), Some(Verdict::Stuck));
         watch.sent(false);
         assert_eq!(watch.due(), stuck, "it counts from the first write that could not go on");
-        // The end of its answer is still on its way.
+        // The end of its response is still being sent.
         drop(request);
         assert_eq!(watch.due(), stuck);
         watch.sent(true);

@@ -1,8 +1,8 @@
-//! Forms of answers of SQL: JSON, lines of JSON, CSV, Arrow IPC, Parquet; each is written batch by batch.
+//! Formats of SQL results: JSON, JSON lines, CSV, Arrow IPC and Parquet, each written batch by batch.
 //!
-//! Whole numbers and decimals have all their digits; times are RFC 3339 with their zone; intervals are PostgreSQL's texts;
-//! maps are objects; numbers that JSON does not have (NaN, infinities) are null there. In CSV NULL is an empty field, an
-//! empty text is `""`.
+//! In the text formats integers and decimals keep all digits, times are RFC 3339 with their zone, intervals are
+//! written as PostgreSQL does, maps are objects, and NaN and infinities are null in JSON. In CSV NULL is an empty
+//! field and an empty string is `""`.
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
@@ -23,26 +23,26 @@ use serde_json::{Value, json};
 use crate::params::invalid;
 use crate::sending::BatchWriter;
 
-/// Rows and bytes of a row group of Parquet: they are held until it is whole.
+/// Most rows and bytes of a Parquet row group, which is in memory until it is complete.
 const GROUP_ROWS: usize = 32 * 1024;
 const GROUP_BYTES: usize = 2 << 20;
 
-/// How rows of SQL are written.
+/// A format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// One object with columns and all rows.
     Json,
-    /// An object a row.
+    /// JSON lines: an object per row.
     Lines,
-    /// Comma-separated values (RFC 4180); NULL is an empty field, an empty text is `""`.
+    /// CSV (RFC 4180); NULL is an empty field, an empty string is `""`.
     Csv,
-    /// An IPC stream.
+    /// An Arrow IPC stream.
     Arrow,
-    /// A file of Parquet.
+    /// A Parquet file.
     Parquet,
 }
 
-/// Names for `format=`, content types.
+/// Names for `format=`, and content types.
 const FORMS: [(Form, &str, &str); 5] = [
     (Form::Json, "json", "application/json"),
     (Form::Lines, "ndjson", "application/x-ndjson"),
@@ -52,20 +52,20 @@ const FORMS: [(Form, &str, &str); 5] = [
 ];
 
 impl Form {
-    /// The form of a name, as `format=` has it.
+    /// The format of a name in `format=`.
     pub fn named(name: &str) -> Option<Self> {
         FORMS.iter().find(|(_, word, _)| *word == name).map(|(form, ..)| *form)
     }
 
-    /// The form that `Accept` wants most; JSON where it names none that is known.
+    /// The preferred known format in `Accept`; JSON if there is none.
     pub(crate) fn accepted(headers: &HeaderMap) -> Self {
         accepted(headers).unwrap_or(Self::Json)
     }
 
-    /// The form that is asked for; JSON where nothing is, or nothing that is known.
+    /// The format of a request; JSON if it names none.
     ///
     /// # Errors
-    /// Invalid: `format` is none of them.
+    /// Invalid: `format` is unknown.
     pub(super) fn of(format: Option<&str>, headers: &HeaderMap) -> Result<Self> {
         let Some(name) = format else { return Ok(Self::accepted(headers)) };
         let names = || FORMS.map(|(_, word, _)| word).join(", ");
@@ -78,7 +78,7 @@ impl Form {
     }
 }
 
-/// The form that `Accept` wants most; of several the first, and one that is named before any.
+/// The preferred known format in `Accept`: of equals the first, and an explicit one before a wildcard.
 fn accepted(headers: &HeaderMap) -> Option<Form> {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut best: Option<((f64, bool), Form)> = None;
@@ -101,11 +101,11 @@ fn accepted(headers: &HeaderMap) -> Option<Form> {
     best.map(|(_, form)| form)
 }
 
-/// Writes an answer.
+/// Encodes a result in one of the formats.
 #[allow(missing_debug_implementations, reason = "writers of Arrow and Parquet have none that says something")]
 pub struct Writer {
     schema: SchemaRef,
-    /// What is written and not sent.
+    /// Bytes that are encoded and not sent yet.
     out: Vec<u8>,
     rows: u64,
     kind: Kind,
@@ -128,13 +128,14 @@ fn parquet_failed(error: ParquetError) -> Error {
 }
 
 impl Writer {
-    /// Begins an answer.
+    /// Begins a result.
     ///
     /// # Errors
-    /// Invalid: the form has no such columns.
+    /// Invalid: the format does not support the type of a column.
     pub fn new(form: Form, schema: &SchemaRef) -> Result<Self> {
         let mut out = Vec::new();
-        // The encoder of JSON says so only of rows, too, and CSV has maps as JSON.
+        // Checked here since the JSON encoder fails only at the first rows, when the response has begun. CSV writes
+        // maps as JSON, too.
         if matches!(form, Form::Json | Form::Lines | Form::Csv)
             && let Some(field) = schema.fields().iter().find(|field| has_bare_keys(field.data_type()))
         {
@@ -162,7 +163,7 @@ impl Writer {
             }
             Form::Arrow => Kind::Arrow(Box::new(StreamWriter::try_new(Vec::new(), schema).map_err(failed)?)),
             Form::Parquet => {
-                // Its writer says so only of rows, when an answer has begun.
+                // Checked here since the writer fails only at the first rows, when the response has begun.
                 if let Some(field) = schema.fields().iter().find(|field| holds_interval(field.data_type())) {
                     let text = format!("Parquet has no intervals: cast column `{}` to text", field.name());
                     return Err(Error::invalid(text));
@@ -179,10 +180,10 @@ impl Writer {
         Ok(Self { schema: std::sync::Arc::clone(schema), out, rows: 0, kind })
     }
 
-    /// Writes rows, and gives what can be sent.
+    /// Encodes rows. Returns the bytes that can be sent.
     ///
     /// # Errors
-    /// Internal: only by a fault of ours.
+    /// Internal: only by a bug.
     pub fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
         let is_text = matches!(self.kind, Kind::Json | Kind::Lines | Kind::Csv);
         let spelled = if is_text { with_texts(&self.schema, batch)? } else { None };
@@ -204,10 +205,10 @@ impl Writer {
         Ok(std::mem::take(&mut self.out).into())
     }
 
-    /// Ends the answer.
+    /// Encodes the end of a result.
     ///
     /// # Errors
-    /// Internal: only by a fault of ours.
+    /// Internal: only by a bug.
     pub fn end(self, stats: &Value) -> Result<Bytes> {
         let Self { mut out, kind, .. } = self;
         match kind {
@@ -223,7 +224,7 @@ impl Writer {
     }
 }
 
-/// Rows with texts in the place of intervals; none: there are none.
+/// Replaces intervals by texts. `None` if there are none.
 fn with_texts(schema: &SchemaRef, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
     let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_) | DataType::Duration(_));
     if !schema.fields().iter().any(|field| is_interval(field.data_type())) {
@@ -242,7 +243,7 @@ fn with_texts(schema: &SchemaRef, batch: &RecordBatch) -> Result<Option<RecordBa
     RecordBatch::try_new(SchemaRef::new(Schema::new(fields)), columns).map(Some).map_err(failed)
 }
 
-/// Whether values of a type are or hold intervals.
+/// Whether a type is or contains intervals.
 fn holds_interval(data_type: &DataType) -> bool {
     match data_type {
         DataType::Interval(_) => true,
@@ -255,7 +256,7 @@ fn holds_interval(data_type: &DataType) -> bool {
     }
 }
 
-/// Whether values of a type are or hold maps with keys that are no texts.
+/// Whether a type is or contains maps whose keys are not strings.
 fn has_bare_keys(data_type: &DataType) -> bool {
     match data_type {
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
@@ -341,7 +342,7 @@ fn lines_of_json(schema: &SchemaRef, batch: &RecordBatch, out: &mut Vec<u8>) -> 
     Ok(())
 }
 
-/// A column of CSV: texts as they are, what is made of several values as JSON.
+/// A column of CSV: scalars as text, nested values as JSON.
 enum CsvColumn<'a> {
     Plain(ArrayFormatter<'a>, &'a dyn Array),
     Nested(NullableEncoder<'a>),
@@ -380,7 +381,7 @@ fn csv(schema: &SchemaRef, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()>
                 out.push(b',');
             }
             match column {
-                // An array of nothing but NULL has no bits of its own.
+                // An array of type Null has no validity bitmap.
                 CsvColumn::Plain(_, array) if array.is_null(row) || *array.data_type() == DataType::Null => {}
                 CsvColumn::Plain(format, _) => push_quoted(&format.value(row).to_string(), out),
                 CsvColumn::Nested(encoder) if encoder.is_null(row) => {}
@@ -396,7 +397,7 @@ fn csv(schema: &SchemaRef, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()>
     Ok(())
 }
 
-/// Writes a field of CSV (RFC 4180), in quotes where it needs them.
+/// Writes a field of CSV (RFC 4180), quoted if needed.
 pub(crate) fn push_quoted(text: &str, out: &mut Vec<u8>) {
     let plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']);
     if plain {

@@ -1,25 +1,26 @@
-//! The session of the web interface: its refresh token is in a cookie that no script reads (`identity-and-access` section 7).
+//! The session of the web interface: its refresh token is in a cookie that scripts cannot read (`identity-and-access`
+//! section 7).
 //!
-//! Only a request that says so, from a page of our own, has or gets one; only refresh and logout read it. A page of another
-//! site can bring about neither header, so the cookie is of no use to it.
+//! The cookie is set and used only for requests with a certain header from a page of our own origin, and only refresh
+//! and logout read it. Pages of other sites cannot send these headers, so the cookie is of no use to them.
 
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use quiver_auth::Form;
 use serde_json::Value;
 
-/// `__Host-`: of this host only, for all its paths, with TLS (or on loopback).
+/// The prefix `__Host-` restricts it to this host, all paths, and TLS (or loopback).
 const NAME: &str = "__Host-qv_rt";
 const MARK: HeaderName = HeaderName::from_static("x-quiver-ui");
 
-/// What a request says of the web interface.
+/// A request of the web interface.
 #[derive(Debug)]
 pub(super) struct Ui {
     cookie: Option<String>,
 }
 
 impl Ui {
-    /// Reads a request; none: it is not from the web interface. `issuer` is what tokens name us by.
+    /// Reads the headers of a request; `None` if it is not from the web interface. `issuer` is our own URL in tokens.
     pub(super) fn of(headers: &HeaderMap, issuer: &str) -> Option<Self> {
         let one = |name: &HeaderName| {
             let mut values = headers.get_all(name).iter();
@@ -30,21 +31,21 @@ impl Ui {
         ours.then(|| Self { cookie: cookie(headers) })
     }
 
-    /// Puts the token of the cookie into a form that has none.
+    /// Adds the token of the cookie to a form without one.
     pub(super) fn complete(&self, form: &mut Form) {
         if let Some(token) = self.cookie.as_ref().filter(|_| form.get("refresh_token").is_none()) {
             form.put("refresh_token", token);
         }
     }
 
-    /// Moves the refresh token out of an answer into a cookie; gives its header.
+    /// Moves the refresh token from a response to a cookie. Returns the `Set-Cookie` header.
     pub(super) fn keep(body: &mut Value) -> Option<HeaderValue> {
         let life_s = body.get("refresh_expires_in").and_then(Value::as_i64).unwrap_or_default();
         let token = body.as_object_mut()?.remove("refresh_token")?;
         HeaderValue::try_from(set(token.as_str()?, life_s)).ok()
     }
 
-    /// Lets the browser forget the cookie.
+    /// Deletes the cookie in the browser.
     pub(super) fn forget(response: &mut Response) {
         let gone = HeaderValue::try_from(set("", 0)).expect("ASCII");
         response.headers_mut().append(header::SET_COOKIE, gone);
@@ -55,7 +56,7 @@ fn set(token: &str, life_s: i64) -> String {
     format!("{NAME}={token}; Path=/; Max-Age={life_s}; HttpOnly; Secure; SameSite=Strict")
 }
 
-/// The token in the cookie; none where there are two, of which one would be a guess.
+/// The token in the cookie; `None` if there are two, since choosing one would be a guess.
 fn cookie(headers: &HeaderMap) -> Option<String> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

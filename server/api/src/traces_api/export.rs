@@ -30,7 +30,7 @@ pub(super) async fn handle(
     }
 }
 
-/// Reads which spans of a trace are wanted; `start_time` and `end_time` are decimal nanoseconds.
+/// Parses which spans of a trace are wanted; `start_time` and `end_time` are nanoseconds in decimal.
 pub(super) fn selection(call: &Call, id: &str) -> Result<Selection, TraceError> {
     let id = Selection::parse_id(id)?;
     let time = |name: &str| -> Result<Option<i64>, TraceError> {

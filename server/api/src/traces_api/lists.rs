@@ -15,11 +15,11 @@ use super::Call;
 use super::problem::derived;
 use crate::state::AppState;
 
-/// Rows that lists have unless asked otherwise, and values of a key.
+/// Default number of rows of a list, and of values of a key.
 const ROWS: u64 = 10_000;
 const VALUES: u64 = 1_000;
 
-/// Calls with a path of their own.
+/// Lists with a path of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
     Search,
@@ -69,13 +69,13 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     if list == List::Compare {
         return compare_two(call).await;
     }
-    // All filters of a search hold for lists too, so that one reading of parameters serves them.
+    // Lists take all filters of a search, too, so that the parameters are parsed in one place.
     let mut search = if list == List::Search {
         Search::parse(&call.params, call.now)?
     } else {
         Search::parse_filter(&call.params, call.now)?
     };
-    // In lists of names it is a part of these.
+    // In lists of names these parameters are parts of the filter.
     if matches!(list, List::Histogram | List::Heatmap | List::Facets | List::Difference) {
         search = search.with_traceql(&call.params)?;
     }
@@ -83,7 +83,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     let key = key.unwrap_or_default();
     let (traces, ctx, range) = (&call.state.traces, &call.ctx, search.range);
     let mut cursor = None;
-    // How many rows a list may have, and how many it has unless asked otherwise.
+    // The limit of rows, with this default.
     let listing = |default: u64| -> Result<Listing, TraceError> {
         let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(default) as usize;
         Ok(Listing { like: call.params.one("q")?.map(str::to_lowercase), limit: Some(limit), by_name: false })
@@ -113,7 +113,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         List::Dependencies => {
             let depth = call.params.number("depth", 1..=20)?.unwrap_or(1) as usize;
             let mut search = search;
-            // The graph needs both ends of a call, so the service picks what is shown, not what is read.
+            // The graph needs both ends of a call, so the service restricts what is shown, not what is read.
             search.conditions.retain(|c| !of_services(c));
             let mut graph = traces.dependencies(ctx, range, search.conditions).await?;
             let services: Vec<String> = call.params.all("service").map(str::to_owned).collect();
@@ -148,7 +148,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     call.answer(data, Some(range), cursor)
 }
 
-/// Says whether a condition only names services.
+/// Whether a condition only tests services.
 fn of_services(condition: &SpanFilter) -> bool {
     match condition {
         SpanFilter::Service(_) => true,
@@ -157,7 +157,7 @@ fn of_services(condition: &SpanFilter) -> bool {
     }
 }
 
-/// Reads what of a search is selected: times and durations, or a filter.
+/// Parses the selection of a search: times and durations, or a filter.
 fn selected(call: &Call) -> Result<SpanFilter, TraceError> {
     if let Some(filter) = call.params.one("selectFilter")? {
         return Ok(quiver_traces::condition::parse("selectFilter", filter)?);
@@ -176,10 +176,10 @@ fn selected(call: &Call) -> Result<SpanFilter, TraceError> {
     Ok(SpanFilter::Starts(from, to).and(SpanFilter::Duration(min, max)))
 }
 
-/// Scopes of keys: places of attributes, and what is no attribute.
+/// Scopes of keys: places of attributes, and `intrinsic` for fields that are not attributes.
 const SCOPES: [&str; 6] = ["resource", "span", "event", "link", "scope", "intrinsic"];
 
-/// Gives the request of a list of keys; none for those that are known without.
+/// The request for a list of keys; `None` if the list is known without one.
 fn tag_request(call: &Call, filter: SpanFilter) -> Result<Option<TagRequest>, TraceError> {
     let scope = call.params.word("scope", &SCOPES)?;
     let place = scope.and_then(|s| Place::ALL.into_iter().find(|p| p.name() == s));

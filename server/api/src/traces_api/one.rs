@@ -1,4 +1,4 @@
-//! `/traces/{traceId}` and what is computed of one trace.
+//! `/traces/{traceId}` and what is derived from one trace.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::state::AppState;
 
 const ROUTE: &str = "/traces/{id}";
 
-/// Looks a trace up and answers with what a function makes of it.
+/// Looks up a trace and sends what a function makes of it.
 async fn with(
     state: Arc<AppState>,
     id: &str,
@@ -35,7 +35,7 @@ async fn with(
     run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }
 
-/// The internal JSON; with `download=1` the file itself, without the envelope.
+/// The internal JSON format; with `download=1` as a file, without the envelope.
 pub(super) async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;

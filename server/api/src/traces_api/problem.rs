@@ -15,7 +15,7 @@ fn document(status: StatusCode, code: &str, title: &str, detail: &str, more: &[(
         "type": format!("urn:quiver:problem:{slug}"), "title": title, "status": status.as_u16(), "code": code,
         "detail": detail, "error": detail,
     });
-    // The same as in the header, for those who keep bodies only.
+    // The same as in the header, for clients that only keep bodies.
     if let Some(request) = RequestInfo::current() {
         body["requestId"] = request.id().into();
         body["instance"] = format!("/requests/{}", request.id()).into();
@@ -26,12 +26,13 @@ fn document(status: StatusCode, code: &str, title: &str, detail: &str, more: &[(
     with_retry_after((status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response())
 }
 
-/// Gives the answer of what is made of a trace: that a hidden one is there shows on the trace itself and its exports only.
+/// Makes the response for an error of something derived from a trace. Only the trace itself and its exports tell that
+/// a hidden trace exists.
 pub(super) fn derived(error: &TraceError, route: &str) -> Response {
     problem(if matches!(error, TraceError::Forbidden) { &TraceError::NotFound } else { error }, route)
 }
 
-/// Gives the answer to an error.
+/// Makes the response for an error.
 pub(crate) fn problem(error: &TraceError, route: &str) -> Response {
     match error {
         TraceError::InvalidId => {
@@ -94,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Status and body of an answer, which is a problem document.
+    /// Reads status and body of a response, which must be a problem document.
     async fn read(response: Response) -> (u16, Value) {
         let status = response.status();
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
@@ -162,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Breaks where what is made of a trace tells that it is there to who may not see it.
+    /// Would fail if something derived from a trace revealed the trace to a caller who may not see it.
     #[tokio::test]
     async fn a_hidden_trace_is_not_there() {
         let hidden = read(derived(&TraceError::Forbidden, "/traces/stats")).await;

@@ -1,5 +1,5 @@
-//! What else was said of a trace: the log rows with its id, or of its services meanwhile, and the exemplars of metrics
-//! that name it.
+//! Other data about a trace: log rows with its id, or of its services at that time, and metric exemplars that name
+//! it.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use super::{Call, problem};
 use crate::state::AppState;
 
 const ROUTE: &str = "/traces/{id}";
-/// Fields in which senders put the id of a trace.
+/// Fields in which senders put a trace id.
 const ID_FIELDS: [&str; 4] = ["trace_id", "traceId", "traceID", "trace.id"];
-/// How far around a trace is looked, in nanoseconds.
+/// How far before and after a trace logs are searched, in nanoseconds.
 const AROUND: i64 = 60_000_000_000;
 
-/// The window around what is there of a trace; all time when its spans are not there.
+/// The time range around a trace; all time if its spans are unknown.
 fn window(params: &Params, trace: Option<&Trace>) -> Result<(i64, i64), TraceError> {
     let before = params.duration("before")?.unwrap_or(AROUND);
     let after = params.duration("after")?.unwrap_or(AROUND);
     Ok(trace.map_or((i64::MIN, i64::MAX), |t| (t.start().saturating_sub(before), t.end().saturating_add(after))))
 }
 
-/// Looks the trace up; that it is not there is no error, since others may name it all the same. Nor is a hidden one.
+/// Looks up the trace. It is no error if it is missing or hidden, since logs and exemplars may name it all the same.
 async fn find(call: &Call, selection: Selection) -> Result<Option<Trace>, TraceError> {
     match call.trace(selection).await {
         Ok(trace) => Ok(Some(trace)),
@@ -42,7 +42,7 @@ async fn find(call: &Call, selection: Selection) -> Result<Option<Trace>, TraceE
     }
 }
 
-/// Writes a text of LogsQL.
+/// Quotes a string for LogsQL.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
@@ -68,7 +68,7 @@ pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<Stri
         let scope =
             QueryScope { now_ns: call.now, start_ns: bound(range.0), end_ns: bound(range.1), extra: Vec::new() };
         let query = parse(&text)?;
-        // Logs are seen by the rights in logs, not by those in traces.
+        // Logs are subject to the rights for logs, not to those for traces.
         let ctx = call.ctx.again_as(call.state.access(Domain::Logs));
         let mut rows: Vec<Value> = Vec::new();
         for batch in call.state.logsql.collect(&query, &scope, &ctx).await? {
@@ -161,7 +161,7 @@ mod tests {
         let read = |query: &str| window(&Params::of_query(Some(query)).unwrap(), None);
         assert_eq!(read("").unwrap(), (i64::MIN, i64::MAX));
         assert_eq!(read("before=5m&after=1s").unwrap(), (i64::MIN, i64::MAX));
-        // What cannot be read is refused all the same.
+        // Invalid parameters are refused all the same.
         assert!(read("before=soon").is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Jaeger's query API, version 1, as Grafana and older UIs call it. Mounted twice: some releases of Grafana replace the
-//! path of a data source's URL.
+//! Jaeger's query API, version 1, as Grafana and older UIs use it. Mounted twice, since some releases of Grafana
+//! replace the path in a data source's URL.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ use crate::state::AppState;
 use crate::traces_api::Call;
 use crate::traces_ingest::jaeger_thrift;
 
-/// How far back a search looks without a start, in nanoseconds.
+/// The default start of a search, in nanoseconds before now.
 const LOOKBACK: i64 = 2 * 86_400_000_000_000;
-/// Any time, in Unix nanoseconds.
+/// All time, in Unix nanoseconds.
 pub(super) const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
 const OPTIONS: ExportOptions = ExportOptions { native: true, link_references: true, extras: true };
 
@@ -76,14 +76,14 @@ fn data(call: &Call, list: Vec<Value>) -> Result<Response, TraceError> {
     call.json(&json!({"total": list.len(), "data": list, "limit": 0, "offset": 0, "errors": errors}))
 }
 
-/// Names the files that an answer goes without; null when it is whole.
+/// Lists the damaged files that a response lacks; null if it is complete.
 fn errors_of(ctx: &QueryContext) -> Value {
     let texts = ctx.stats.left_out.texts();
     let error = |text: String| json!({"code": DAMAGED_CODE, "msg": text});
     if texts.is_empty() { Value::Null } else { Value::Array(texts.into_iter().map(error).collect()) }
 }
 
-/// Reads an id of 1 to 32 digits.
+/// Parses an id of 1 to 32 digits.
 pub(super) fn id_of(text: &str) -> Result<TraceId, TraceError> {
     parse_hex::<16>(text).filter(|id| *id != [0; 16]).ok_or(TraceError::InvalidId)
 }
@@ -97,7 +97,7 @@ async fn services(State(state): State<Arc<AppState>>, request: Request) -> Respo
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// Gives the operations of a service, of one kind if that is asked for.
+/// The operations of a service, optionally of one span kind only.
 pub(super) async fn operations_of(
     call: &Call,
     service: Option<&str>,
@@ -132,7 +132,7 @@ async fn operation_names(
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// Operations as objects with the name of their kind.
+/// Operations as objects with the name of their span kind.
 pub(super) fn operation_objects(operations: Vec<(String, u8)>) -> Vec<Value> {
     let object = |(name, kind): (String, u8)| json!({"name": name, "spanKind": quiver_types::spans::kind_name(kind)});
     operations.into_iter().map(object).collect()
@@ -148,7 +148,7 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// Reads `tags`, a JSON map, as conditions that may hold anywhere on a span.
+/// Parses `tags`, a JSON map, as conditions that may match anywhere on a span.
 pub(super) fn tag_map(name: &str, text: &str) -> Result<Vec<SpanFilter>, ParamError> {
     let wrong = || ParamError::new(name, "expected a JSON object of texts");
     let Ok(Value::Object(map)) = serde_json::from_str(text) else { return Err(wrong()) };
@@ -164,8 +164,8 @@ pub(super) fn tag_map(name: &str, text: &str) -> Result<Vec<SpanFilter>, ParamEr
         .collect()
 }
 
-/// A tag as a condition; `error` is the state of the span. What an export shows as a tag is found by it, be it an
-/// attribute of that name or not.
+/// Converts a tag to a condition; `error` is the status of the span. Whatever an export shows as a tag can be found
+/// by it, even if it is not an attribute.
 pub(super) fn condition(key: String, text: &str) -> SpanFilter {
     match (key.as_str(), text) {
         ("error", "true") => SpanFilter::Status(STATUS_ERROR),
@@ -219,7 +219,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
     Ok(search)
 }
 
-/// Gives whole traces in the order of a search.
+/// Whole traces in the order of a search.
 pub(super) async fn found(call: &Call, search: Search) -> Result<Vec<Trace>, TraceError> {
     call.state.traces.search_whole(&call.ctx, search, call.now).await
 }
@@ -265,14 +265,14 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         let mut indented = Indented::new(call.text());
         let mut writer = JsonWriter::pieces(|piece| indented.write_all(&piece).map_err(|_| Closed));
         write(&trace, &mut writer);
-        // What went wrong is told by the body.
+        // The body reports errors.
         let _ = writer.finish();
         Ok(json_body(indented.into_inner().body()?))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// Reads `endTs` and `lookback`, both in milliseconds.
+/// Parses `endTs` and `lookback`, both in milliseconds.
 pub(super) fn window(call: &Call) -> Result<(i64, i64), TraceError> {
     let number = |name: &str| call.params.number(name, 0..=i64::MAX as u64 / 1_000_000);
     let end = number("endTs")?.map_or(call.now, |ms| ms as i64 * 1_000_000);
@@ -294,7 +294,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// Turns an OTLP/JSON file into the tool's form; nothing is stored.
+/// Converts an OTLP/JSON file to Jaeger's format; nothing is stored.
 async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let (head, body) = request.into_parts();
@@ -353,14 +353,14 @@ mod tests {
             assert_eq!(condition(key.to_owned(), text).to_string(), expected, "{key}={text}");
         };
         check("error", "false", "not status = 2");
-        // Other words are values of an attribute, as are other cases.
+        // Other words, and other cases, are values of an attribute.
         check("error", "True", r#"any.error = "True""#);
         check("error", "", r#"any.error = """#);
         check("Error", "true", r#"any.Error = "true""#);
         check("span.kind", "server", "kind in [2]");
         check("span.kind", "SPAN_KIND_CLIENT", "kind in [3]");
         check("span.kind", "unspecified", "kind in [0]");
-        // A kind that there is none of finds nothing, not everything.
+        // An unknown span kind matches nothing, instead of everything.
         check("span.kind", "x", "none");
         check("span.kind", "", "none");
         check("otel.scope.name", "lib", r#"scope name = "lib""#);
@@ -382,7 +382,7 @@ mod tests {
         };
         check("{}", &[]);
         check(r#"{"a":"1"}"#, &[r#"any.a = "1""#]);
-        // Senders of numbers and truths mean what those show as.
+        // Numbers and booleans stand for their text.
         check(r#"{"a":1}"#, &[r#"any.a = "1""#]);
         check(r#"{"a":1.50}"#, &[r#"any.a = "1.5""#]);
         check(r#"{"a":true}"#, &[r#"any.a = "true""#]);

@@ -1,4 +1,4 @@
-//! Latencies, calls and errors of services over time, as the Monitor page of Jaeger's UI asks for them.
+//! Latencies, calls and errors of services over time, for the Monitor page of Jaeger's UI.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Jaeger's query API, version 3, as its present UI calls it.
+//! Jaeger's query API, version 3, as its current UI uses it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::error::with_retry_after;
 use crate::state::AppState;
 use crate::traces_api::Call;
 
-/// Traces of an answer, unless it is said how many.
+/// Default number of traces in a response.
 const DEPTH: usize = 100;
 const KIND_INTERNAL: u8 = 1;
 
@@ -61,7 +61,7 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
         let call = Call::of(state, request).await?;
         let span_kind = call.params.one("spanKind")?.or(call.params.one("span_kind")?);
         let mut operations = operations_of(&call, call.params.one("service")?, span_kind).await?;
-        // Of this version no operation is without a kind.
+        // In this version each operation has a span kind.
         for (_, kind) in &mut operations {
             *kind = (*kind).max(KIND_INTERNAL);
         }
@@ -72,7 +72,7 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// Reads an id of 1 to 32 hex digits, or its 8 or 16 bytes in base64, as ids are where protobuf is written as JSON.
+/// Parses an id of 1 to 32 hex digits, or its 8 or 16 bytes in base64, as in protobuf's JSON format.
 fn either_id(text: &str) -> Result<TraceId, TraceError> {
     id_of(text).or_else(|wrong| {
         let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
@@ -83,7 +83,7 @@ fn either_id(text: &str) -> Result<TraceId, TraceError> {
     })
 }
 
-/// Gives a parameter by its name, or by that in snake case.
+/// A parameter by its name in camel case or snake case.
 fn either<'c>(call: &'c Call, name: &str) -> Result<Option<&'c str>, ParamError> {
     let snake: String =
         name.chars().flat_map(|c| if c.is_uppercase() { vec!['_', c.to_ascii_lowercase()] } else { vec![c] }).collect();
@@ -102,7 +102,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
         Ok(Some(duration.ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))?))
     };
     if either(call, "filter")?.is_some() {
-        // To leave it out would find more than was asked for.
+        // Refused, since ignoring it would return more than was asked for.
         return Err(ParamError::new("query.filter", "is not supported").into());
     }
     let end = time("startTimeMax")?.unwrap_or(call.now);
@@ -166,7 +166,7 @@ async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Respons
     let run = async {
         let call = Call::of(state, request).await?;
         let traces = found(&call, search(&call)?).await?;
-        // Of this version a search that finds nothing is an error; where plans are asked for nothing is looked for.
+        // In this version a search without results is an error; but a request for plans does not search.
         if traces.is_empty() && !call.ctx.is_only_planned() {
             return Ok(refused(StatusCode::NOT_FOUND, "No traces found"));
         }
@@ -191,7 +191,6 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// For the tests: what the status of a bad id is.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
-//! Tempo's query API below a prefix of its own: `/api/traces/{id}` means another thing to Jaeger's clients.
+//! Tempo's query API, below a prefix of its own, as `/api/traces/{id}` has another meaning for Jaeger's clients.
 //!
-//! Answers come as protobuf when `Accept` asks for it, searches in TraceQL or by tags. Times are Unix seconds.
+//! Responses are protobuf if `Accept` asks for it; searches are in TraceQL or by tags. Times are Unix seconds.
 
 mod by_tags;
 mod messages;
@@ -32,10 +32,10 @@ use crate::error::plain;
 use crate::state::AppState;
 use crate::traces_api::Call;
 
-/// What clients may take us for: the newest version whose features are all here. Later ones stream by gRPC.
+/// The version shown to clients: the newest one whose features are all supported. Later ones stream over gRPC.
 const VERSION: &str = "2.1.0";
 
-/// What makes less of a trace than the whole, in Tempo since 2026.
+/// Parameters that reduce a trace, in Tempo since 2026.
 const PARTS: [&str; 2] = ["q", "span_pruning"];
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -65,7 +65,7 @@ async fn build_info(State(state): State<Arc<AppState>>) -> Response {
     }))
 }
 
-/// Reads an id of up to 32 hex digits.
+/// Parses an id of up to 32 hex digits.
 fn id_of(text: &str) -> Result<TraceId, String> {
     let wrong = |text: String| Err(text);
     if let Some((at, c)) = text.chars().enumerate().find(|(_, c)| !c.is_ascii_hexdigit()) {
@@ -81,10 +81,10 @@ fn id_of(text: &str) -> Result<TraceId, String> {
     }
 }
 
-/// Looks a trace up; `None` when there is none, or none that the caller may see.
+/// Looks up a trace; `None` if it does not exist or the caller may not see it.
 async fn look_up(call: &Call, id: TraceId) -> Result<Option<Trace>, TraceError> {
     let (start, end) = window(call)?;
-    // A hint where to look: a trace is given as a whole if any of it lies there.
+    // Only a hint where to look: the whole trace is returned if any part of it is in the range.
     let window = (start.unwrap_or(i64::MIN), end.unwrap_or(i64::MAX));
     let overlaps = |trace: &Trace| trace.start() <= window.1 && window.0 <= trace.end();
     match call.state.traces.trace(&call.ctx, Selection::all(id)).await {
@@ -100,9 +100,9 @@ fn wants_protobuf(headers: &HeaderMap) -> bool {
     accept.split(',').any(|t| matches!(first(t).as_str(), "application/protobuf" | "application/x-protobuf"))
 }
 
-/// Gives a trace as the message `Trace`, whose only field is that of an `ExportTraceServiceRequest`.
+/// Encodes a trace as the message `Trace`, whose only field equals that of `ExportTraceServiceRequest`.
 fn message(call: &Call, trace: &Trace) -> Result<Vec<u8>, TraceError> {
-    // The text that it is made of, and the message, which is shorter.
+    // Memory for the JSON text, and for the message, which is shorter.
     let memory = call.state.engine.collected("message", &call.ctx);
     let mut json = Vec::new();
     let mut outcome = Ok(());
@@ -112,28 +112,28 @@ fn message(call: &Call, trace: &Trace) -> Result<Vec<u8>, TraceError> {
         outcome.as_ref().copied().map_err(|_| Closed)
     });
     writer.object(|w| write_blocks(trace, "resourceSpans", Form::Otlp, w));
-    // What went wrong is told by the outcome.
+    // The outcome reports errors.
     let _ = writer.finish();
     outcome?;
     let written = to_protobuf(&json, usize::MAX);
     Ok(written.map_err(|e| Error::internal("cannot write a trace").with_source(e))?)
 }
 
-/// Answers with a message, after the head of the field that it is.
+/// Sends a message, preceded by a field header.
 fn protobuf(call: &Call, head: Vec<u8>, message: Vec<u8>) -> Result<Response, TraceError> {
     let mut text = call.text();
     let whole = text.write_all(&head).and_then(|()| message.chunks(PIECE_BYTES).try_for_each(|p| text.write_all(p)));
-    // What went wrong is told by the body.
+    // The body reports errors.
     let _ = whole;
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], text.body()?).into_response())
 }
 
-/// Whether a parameter is there, and not to say that it is not meant.
+/// Whether a parameter is present and not false.
 fn asks_for(call: &Call, name: &str) -> bool {
     call.params.all(name).any(|value| value != "false")
 }
 
-/// Looks a trace up by the id of a path; the answer is made of what was found.
+/// Looks up a trace by the id in the path, and sends what a function makes of it.
 async fn looked_up(
     state: Arc<AppState>,
     id: &str,

@@ -72,7 +72,7 @@ async fn span_names(State(state): State<Arc<AppState>>, request: Request) -> Res
         let mut list: Vec<String> =
             operations_of(&call, Some(service), None).await?.into_iter().map(|(name, _)| name).collect();
         list.dedup();
-        // A span without a name has none to be found by.
+        // Spans without a name cannot be found by it.
         list.retain(|name| !name.is_empty());
         names(&call, list)
     };
@@ -89,7 +89,8 @@ async fn remote_services(State(state): State<Arc<AppState>>, request: Request) -
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// What this format has as tags: attributes of the span and of its resource. Those of events stand in annotations.
+/// Restricts a filter to what Zipkin has as tags: attributes of spans and resources. Attributes of events become
+/// annotations.
 fn of_tags(filter: SpanFilter) -> SpanFilter {
     match filter {
         SpanFilter::Attribute { place: None, key, test } => {
@@ -100,7 +101,7 @@ fn of_tags(filter: SpanFilter) -> SpanFilter {
     }
 }
 
-/// Reads `endTs` and `lookback`, both in milliseconds; 0 is none of either.
+/// Parses `endTs` and `lookback`, both in milliseconds; 0 counts as absent.
 fn window(call: &Call) -> Result<(i64, i64), TraceError> {
     for name in ["endTs", "lookback"] {
         call.params.number(name, 1..=i64::MAX as u64 / 1_000_000)?;
@@ -108,19 +109,18 @@ fn window(call: &Call) -> Result<(i64, i64), TraceError> {
     jaeger::window(call)
 }
 
-/// Durations are whole microseconds there; the bounds are theirs in nanoseconds.
+/// Zipkin's durations are whole microseconds; these bounds are in nanoseconds and cover them.
 fn lasting(min: i64, max: Option<i64>) -> SpanFilter {
     SpanFilter::Duration(min, max.map_or(i64::MAX, |max| max.saturating_add(999)))
 }
 
-/// Asks for a name as it stands, or in lower case, in which it would have been stored there.
+/// Matches a name as given, or in lower case, as Zipkin would have stored it.
 fn named(name: &str, filter: impl Fn(&str) -> SpanFilter) -> SpanFilter {
     let lower = name.to_lowercase();
     if lower == name { filter(name) } else { SpanFilter::Or(vec![filter(name), filter(&lower)]) }
 }
 
-/// Reads what is asked of annotations and tags: words and `key=value`, between ` and `. Of a key that is there twice
-/// the last value counts.
+/// Parses `annotationQuery`: words and `key=value`, joined by ` and `. If a key occurs twice the last value counts.
 fn annotations(query: &str) -> Result<Vec<SpanFilter>, ParamError> {
     let mut asked: Vec<(&str, &str)> = Vec::new();
     for part in query.split(" and ") {
@@ -137,7 +137,7 @@ fn annotations(query: &str) -> Result<Vec<SpanFilter>, ParamError> {
     }
     let filter = |(key, value): (&str, &str)| match (key, value) {
         ("error", "") => condition(key.to_owned(), "true"),
-        // A word alone is an annotation or the key of a tag, and so is one without a value.
+        // A word alone is an annotation or the key of a tag; so is a key with an empty value.
         (_, "") => SpanFilter::Or(vec![
             SpanFilter::EventName(TextTest::Is(key.to_owned())),
             of_tags(SpanFilter::Attribute { place: None, key: key.to_owned(), test: AttributeTest::Exists }),
@@ -237,7 +237,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// There is no list of keys to complete: none is configured.
+/// Keys for completion must be configured in Zipkin; here there are none.
 async fn autocomplete_keys() -> Response {
     json_answer(&json!([]))
 }
@@ -258,8 +258,7 @@ async fn autocomplete_values(State(state): State<Arc<AppState>>, request: Reques
 mod tests {
     use super::*;
 
-    /// Breaks where the longest duration that can be asked for overflows, or a span of so many microseconds and some
-    /// nanoseconds is left out.
+    /// Would fail if the largest duration overflowed, or a span of some microseconds and a fraction were missed.
     #[test]
     fn bounds_are_whole_microseconds() {
         assert_eq!(lasting(1_000, Some(2_000)).to_string(), "duration in [1000, 2999]");
@@ -268,7 +267,7 @@ mod tests {
         assert_eq!(lasting(most, Some(most)).to_string(), format!("duration in [{most}, {}]", i64::MAX));
     }
 
-    /// Breaks where a tag of an event, which this format has not, finds a span.
+    /// Would fail if an attribute of an event matched, which Zipkin does not have as a tag.
     #[test]
     fn tags_are_those_of_spans_and_resources() {
         let found = of_tags(condition("x".to_owned(), "a")).to_string();
@@ -276,7 +275,7 @@ mod tests {
         assert_eq!(of_tags(condition("error".to_owned(), "true")).to_string(), "status = 2");
     }
 
-    /// Breaks where a part is read otherwise than by Zipkin's `parseAnnotationQuery`.
+    /// Would fail if a part were parsed differently from Zipkin's `parseAnnotationQuery`.
     #[test]
     fn annotations_are_words_and_pairs() {
         let check = |query: &str, expected: &str| {

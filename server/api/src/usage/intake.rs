@@ -1,4 +1,4 @@
-//! What comes in: noted by each request of telemetry, added up by minute, signal, protocol and service.
+//! Measures incoming telemetry: recorded by each request, aggregated by minute, signal, protocol and service.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -8,27 +8,28 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quiver_types::Millis;
 
-/// Sums that wait for their rows; what is more counts for no service. They take 30 MiB at most, their times apart.
+/// Most sums waiting to be written; further ones count for no service. They take at most 30 MiB, not counting their
+/// times.
 const SUMS_MAX: usize = 65_536;
-/// Services that a request may name; what is more counts for none of them. Each stands in its body, which is longer.
+/// Most services per request; further ones count for no service. Each name is in the body, which is longer.
 const SERVICES_MAX: usize = 16_384;
-/// Longest name of a service that is noted.
+/// Longest service name that is recorded.
 const SERVICE_BYTES_MAX: usize = 256;
-/// Times of requests that a sum keeps, and as many delays.
+/// Durations of requests kept per sum, and as many delays.
 const TIMES_MAX: usize = 250;
-/// Times and delays of all sums: 8 MiB. What comes beyond them is counted all the same.
+/// Durations and delays in all sums: 8 MiB. Requests beyond are counted without them.
 const ALL_TIMES_MAX: usize = 1 << 20;
 const MINUTE_MS: i64 = 60_000;
 
-/// Records of a service, those that were taken.
+/// Accepted records of a service.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Brought {
-    /// Samples, rows or spans that it brought.
+    /// Number of samples, rows or spans.
     pub(crate) records: u64,
-    /// Those of them whose times are known, and these added up.
+    /// Number of records whose times are known, and the sum of these times.
     timed: u64,
     times_ms: i128,
-    /// What they hold; none: nobody says whose bytes are whose, and the request's are meant.
+    /// Their size; `None`: unknown, and the size of the request is used.
     bytes: Option<u64>,
 }
 
@@ -38,19 +39,19 @@ impl Brought {
         Self { records, ..Self::default() }
     }
 
-    /// A record of a time, and what it holds.
+    /// A record with its time and size.
     pub(crate) fn record(time_ms: Millis, bytes: u64) -> Self {
         Self { records: 1, timed: 1, times_ms: i128::from(time_ms), bytes: Some(bytes) }
     }
 
-    /// Counts a record of a time.
+    /// Adds a record with its time.
     pub(crate) fn add(&mut self, time_ms: Millis) {
         self.records += 1;
         self.timed += 1;
         self.times_ms += i128::from(time_ms);
     }
 
-    /// Counts records of the same service.
+    /// Adds records of the same service.
     pub(crate) fn join(&mut self, other: Self) {
         self.records += other.records;
         self.timed += other.timed;
@@ -60,30 +61,30 @@ impl Brought {
         }
     }
 
-    /// How much earlier than now the records were, on average, in milliseconds.
+    /// The average age of the records in milliseconds.
     fn delay_ms(&self, now_ms: Millis) -> Option<u64> {
         let mean = self.times_ms.checked_div_euclid(i128::from(self.timed))?;
         Some(u64::try_from(i128::from(now_ms) - mean).unwrap_or(0))
     }
 }
 
-/// What one request brought.
+/// The telemetry of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     bytes: AtomicU64,
-    /// Records by signal and service.
+    /// Accepted records by signal and service.
     records: Mutex<BTreeMap<(&'static str, String), Brought>>,
-    /// Records that were not taken, by signal and reason.
+    /// Rejected records by signal and reason.
     rejected: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
 impl Taken {
-    /// Counts bytes as they come.
+    /// Adds bytes as they arrive.
     pub(crate) fn add_bytes(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Counts records; an empty service: of none, or nobody knows.
+    /// Adds records; an empty service means none or unknown.
     pub(crate) fn add_records(&self, signal: &'static str, service: &str, brought: Brought) {
         let service = if service.len() > SERVICE_BYTES_MAX { "" } else { service };
         let mut records = self.records.lock();
@@ -93,13 +94,13 @@ impl Taken {
         records.entry(key).or_default().join(brought);
     }
 
-    /// Counts records that were not taken.
+    /// Adds rejected records.
     pub(crate) fn add_rejected(&self, signal: &'static str, reason: &'static str, count: u64) {
         *self.rejected.lock().entry((signal, reason)).or_default() += count;
     }
 }
 
-/// What is added up.
+/// The key of a sum.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     /// The start of the minute.
@@ -107,11 +108,11 @@ pub(super) struct Key {
     pub(super) signal: &'static str,
     pub(super) protocol: &'static str,
     pub(super) service: String,
-    /// Why it was not taken; empty: it was.
+    /// Why records were rejected; empty: they were accepted.
     pub(super) reason: &'static str,
 }
 
-/// What was taken, or rejected, under a [`Key`].
+/// The sums under a [`Key`].
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     pub(super) records: u64,
@@ -122,7 +123,7 @@ pub(super) struct Sums {
     delays_ms: Vec<u64>,
 }
 
-/// The value that 19 of 20 are not above; NaN: there are none.
+/// The 95th percentile; NaN if there are no values.
 fn p95(values: &[u64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_unstable();
@@ -133,26 +134,27 @@ fn p95(values: &[u64]) -> f64 {
 }
 
 impl Sums {
-    /// The time that 19 of 20 requests did not take longer than, in milliseconds; NaN: there were none.
+    /// The 95th percentile of request durations in milliseconds; NaN if there were none.
     pub(super) fn latency_ms(&self) -> f64 {
         p95(&self.micros) / 1e3
     }
 
-    /// How much later 19 of 20 requests, at most, were done than their records were, in milliseconds; NaN: unknown.
+    /// The 95th percentile of the delay between the records' times and the end of their requests, in milliseconds;
+    /// NaN if unknown.
     pub(super) fn lag_ms(&self) -> f64 {
         p95(&self.delays_ms)
     }
 }
 
-/// What waits for its rows.
+/// Sums waiting to be written.
 #[derive(Debug, Default)]
 struct Waiting {
     sums: BTreeMap<Key, Sums>,
-    /// Times and delays in them.
+    /// Number of durations and delays in them.
     times: usize,
 }
 
-/// All sums that wait for their rows.
+/// All sums waiting to be written.
 #[derive(Debug, Default)]
 pub(super) struct Intake(Mutex<Waiting>);
 
@@ -164,7 +166,7 @@ fn sum(all: &mut BTreeMap<Key, Sums>, mut key: Key) -> &mut Sums {
 }
 
 impl Intake {
-    /// Adds what a request brought that ended now.
+    /// Adds the telemetry of a request that ended now.
     pub(super) fn add(&self, protocol: &'static str, taken: &Taken, now_ms: Millis, took: Duration) {
         let (records, rejected) = (mem::take(&mut *taken.records.lock()), mem::take(&mut *taken.rejected.lock()));
         let (minute, bytes) = (now_ms - now_ms.rem_euclid(MINUTE_MS), taken.bytes.load(Relaxed));
@@ -179,7 +181,8 @@ impl Intake {
         for ((signal, service), brought) in records {
             let sums = sum(all, Key { minute, signal, protocol, service, reason: "" });
             sums.records += brought.records;
-            // A share of the request would tell who sees this service alone what else was in it.
+            // The size of the whole request: a proportional share would tell a caller who sees only this service what
+            // else was in it.
             sums.bytes += brought.bytes.unwrap_or(bytes);
             sums.requests += 1;
             keep(&mut sums.micros, took.as_micros() as u64);
@@ -197,7 +200,7 @@ impl Intake {
     }
 }
 
-/// The protocol that a path speaks.
+/// The protocol of a path.
 pub(super) fn protocol_of(path: &str) -> &'static str {
     let is = |part: &str| path.contains(part);
     match path {
@@ -229,7 +232,7 @@ mod tests {
         taken.add_records("metrics", "", Brought::untimed(2));
         taken.add_rejected("logs", "too_old", 5);
         intake.add("jsonline", &taken, 125_000, Duration::from_millis(7));
-        // What was added once is not added again.
+        // It is not added a second time.
         intake.add("jsonline", &taken, 125_000, Duration::from_millis(7));
         let all = intake.take();
         let told: Vec<String> = all
@@ -335,10 +338,10 @@ mod tests {
             (of(&[], 7), 5, None),
             (of(&[100], 0), 150, Some(50)),
             (of(&[100, 200], 9), 250, Some(100)),
-            // The mean is rounded down, before 1970, too.
+            // The mean is rounded down, also before 1970.
             (of(&[0, 1], 0), 10, Some(10)),
             (of(&[-1, 0], 0), 10, Some(11)),
-            // Of times that are still to come there is no delay.
+            // Times in the future have no delay.
             (of(&[500], 0), 250, Some(0)),
             (of(&[i64::MIN, i64::MIN], 0), i64::MAX, Some(u64::MAX)),
             (of(&[i64::MAX, i64::MAX, i64::MAX], 0), i64::MIN, Some(0)),
@@ -347,7 +350,7 @@ mod tests {
         }
     }
 
-    /// Where some of a service's bytes are known, those are its bytes; else they are the request's.
+    /// If the bytes of some records are known they are the service's bytes; otherwise those of the request are.
     #[test]
     fn records_of_a_service_are_joined() {
         let mut joined = Brought::untimed(3);
@@ -370,7 +373,7 @@ mod tests {
             .iter()
             .map(|(key, sums)| (key.minute, key.service.as_str(), key.reason, sums.bytes, sums.rejected))
             .collect();
-        // A moment before 1970 lies in the minute before it.
+        // A time before 1970 is in the minute that precedes it.
         let minute = -60_000;
         let expected =
             [(minute, "", "new", 0, 0), (minute, "", "old", 0, 5), (minute, "a", "", 8, 0), (minute, "b", "", 150, 0)];

@@ -1,4 +1,4 @@
-//! Rows of the tables.
+//! Makes the rows of the usage tables.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{Ended, Kept, KeptOf};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// A column of texts.
+/// A column of strings.
 pub(crate) fn texts<T: AsRef<str>>(values: impl Iterator<Item = T>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
 }
@@ -33,19 +33,19 @@ pub(crate) fn times(values: impl Iterator<Item = Millis>) -> ArrayRef {
     Arc::new(TimestampMillisecondArray::from_iter_values(values).with_timezone("UTC"))
 }
 
-/// Rows of a table, out of its columns in their order.
+/// Makes rows from the columns of a table, in order.
 pub(crate) fn made(table: &'static TableDef, columns: Vec<ArrayRef>) -> Result<TableRows> {
     let rows = RecordBatch::try_new(table.columns(), columns);
     let unfit = |e| Error::internal(format!("rows do not fit `{}`", table.name)).with_source(e);
     Ok(TableRows { table, rows: rows.map_err(unfit)? })
 }
 
-/// Rows of `query_log`; it is `now`, which the clock on the wall calls `now_ms`.
+/// Rows of `query_log`. `now` and `now_ms` are the same moment on both clocks.
 pub(super) fn of_queries(all: &[Ended], now: Instant, now_ms: Millis) -> Result<TableRows> {
     let began = |q: &Ended| now_ms - now.saturating_duration_since(q.began).as_millis() as i64;
     let columns = vec![
         times(all.iter().map(began)),
-        // Numbers of queries are unique within a process, and no two processes begin one at one moment.
+        // Query numbers are unique within a process, and two processes never start at the same moment.
         texts(all.iter().map(|q| format!("{:x}-{:016x}", began(q), q.id))),
         texts(all.iter().map(|q| q.api)),
         texts(all.iter().map(|q| &q.subject)),
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(text_of(&rows, "query_id"), "ea60-00000000000000ab");
         assert_eq!((text_of(&rows, "api"), text_of(&rows, "outcome")), ("sql", "ok"));
         assert_eq!((float_of(&rows, "duration_ms"), float_of(&rows, "cpu_ms")), (2.5, 1.0));
-        // More than a column can say is the most that it can.
+        // Values beyond the range of a column are clamped.
         assert_eq!((number_of(&rows, "scanned_bytes"), number_of(&rows, "scanned_rows")), (i64::MAX, 7));
         assert_eq!((number_of(&rows, "pruned_files"), number_of(&rows, "total_files")), (3, 8));
         assert_eq!(of_queries(&[], began, 0).unwrap().rows.num_rows(), 0);
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(time_of(&rows, "time"), 60_000);
         assert_eq!((text_of(&rows, "signal"), text_of(&rows, "protocol")), ("logs", "otlp"));
         assert_eq!((number_of(&rows, "records"), number_of(&rows, "requests")), (4, 2));
-        // Services of a row stand one a line: a line within a name is none of them.
+        // The services of a row are on one line each; a line break in a name is escaped.
         assert_eq!(rows.rows.column(10).as_string::<i32>().value(0), "a\\nb");
         assert!(float_of(&rows, "lag_ms").is_nan(), "no times are known");
     }

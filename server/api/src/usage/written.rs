@@ -1,4 +1,4 @@
-//! Writes what waits as rows of the tables, and counts what the store keeps.
+//! Writes usage to the tables, and measures what the store holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::intake::{Key, Sums};
 use super::{Ended, Kept, KeptOf, rows};
 use crate::state::AppState;
 
-/// How often it is counted what the store keeps.
+/// How often the contents of the store are measured.
 const COUNTED_EVERY: Duration = Duration::from_hours(1);
 
 fn kept(store: &Store) -> BTreeMap<KeptOf, Kept> {
@@ -36,7 +36,7 @@ fn kept(store: &Store) -> BTreeMap<KeptOf, Kept> {
     all
 }
 
-/// Writes rows every so often until the server stops.
+/// Writes rows periodically until the server stops.
 pub async fn follow(app: Arc<AppState>, every: Duration, stop: CancellationToken) {
     if every.is_zero() {
         return;
@@ -58,7 +58,7 @@ pub async fn follow(app: Arc<AppState>, every: Duration, stop: CancellationToken
     }
 }
 
-/// Writes what still waits, once nobody asks and sends any more.
+/// Writes the rest after the last request has ended.
 pub async fn finish(app: &AppState) {
     if app.metrics.usage.is_on() {
         write_waiting(app, &BTreeMap::new()).await;

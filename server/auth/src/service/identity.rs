@@ -1,4 +1,4 @@
-//! Who somebody is, by what, and what may be done with it.
+//! The identity of a caller: who it is, how it authenticated, and its rights.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use quiver_types::{Access, Domain, Right, Rights, Triple};
 use crate::directory::{AccountKind, Key};
 use crate::sha256_hex;
 
-/// Who somebody is, for good.
+/// The permanent identity of a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Subject {
-    /// A user or service account of ours.
+    /// A local user or service account.
     Account(AccountKind, String),
-    /// Somebody whom another issuer knows: issuer, subject.
+    /// A user of an external issuer: issuer and subject.
     External(String, String),
-    /// Access control is off: whoever.
+    /// Anyone, as access control is off.
     Anyone,
 }
 
 impl Subject {
-    /// As audit rows and lists of queries name it.
+    /// Its text in audit rows and lists of queries.
     pub fn text(&self) -> String {
         match self {
             Self::Account(kind, id) => format!("{}:{id}", kind.word()),
@@ -29,42 +29,42 @@ impl Subject {
     }
 }
 
-/// By what somebody came in.
+/// How a caller authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// A token of ours or of another issuer.
+    /// A token of ours or of an external issuer.
     Token,
     /// An API key.
     ApiKey,
-    /// Name and secret.
+    /// Basic credentials.
     Basic,
-    /// A certificate, with which its connection began.
+    /// A client certificate of its connection.
     Certificate,
-    /// Access control is off.
+    /// Not at all, as access control is off.
     Off,
 }
 
-/// Who calls.
+/// An authenticated caller.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// Whose rights these are, for good.
+    /// Whose rights these are.
     pub subject: Subject,
-    /// Name that people know the caller by.
+    /// Name for display.
     pub name: String,
-    /// What it may do at this moment.
+    /// Its current rights.
     pub rights: Arc<Rights>,
-    /// By what it came in.
+    /// How it authenticated.
     pub way: Way,
-    /// The session of its token; of one without, what names the token itself.
+    /// The session of its token; if it has none, the id of the token.
     pub session: Option<String>,
-    /// The API key that it showed.
+    /// The API key that it used.
     pub(crate) shown_key: Option<Arc<Key>>,
-    /// Its roles at another issuer.
+    /// Its roles at an external issuer.
     pub(crate) roles: Arc<[String]>,
 }
 
 impl Identity {
-    /// Whoever, when access control is off.
+    /// Anyone, while access control is off.
     pub fn anyone() -> Self {
         Self {
             subject: Subject::Anyone,
@@ -77,23 +77,23 @@ impl Identity {
         }
     }
 
-    /// Somebody who has not said who it is, and may nothing.
+    /// A caller without credentials, and without rights.
     pub fn nobody() -> Self {
         Self { rights: Arc::new(Rights::default()), ..Self::anyone() }
     }
 
-    /// The operator, known by the secret of `/admin`.
+    /// The operator, authenticated by the secret for `/admin`.
     pub fn operator() -> Self {
         let rights = [Triple::everywhere(Right::Admin, Domain::System)].into_iter().collect();
         Self { rights: Arc::new(rights), name: "operator".to_owned(), ..Self::anyone() }
     }
 
-    /// The key that it showed, by the twelve characters that name it.
+    /// The id of the API key that it used, twelve characters.
     pub fn key(&self) -> Option<&str> {
         self.shown_key.as_deref().map(|key| key.key_id.as_str())
     }
 
-    /// When the key that it showed ends, and from which networks it may be used.
+    /// Expiry and allowed networks of the API key that it used.
     pub fn key_bounds(&self) -> Option<(Option<i64>, &[String])> {
         self.shown_key.as_deref().map(|key| (key.expires_ms, &key.networks[..]))
     }
@@ -104,7 +104,7 @@ impl Identity {
     }
 }
 
-/// The id under which a user of another issuer is kept: it follows from what the issuer says, in the form of a UUID.
+/// The id under which a user of an external issuer is stored: derived from issuer and subject, in the form of a UUID.
 pub fn external_id(issuer: &str, subject: &str) -> String {
     let hash = sha256_hex(format!("{}:{issuer}:{subject}", issuer.len()).as_bytes());
     let part = |from: usize, to: usize| &hash[from..to];

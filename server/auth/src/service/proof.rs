@@ -1,4 +1,4 @@
-//! Secrets of service accounts and passwords of people, checked as often as the throttle lets one guess.
+//! Checks secrets of service accounts and passwords of users, as often as the throttle allows guesses.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ impl Auth {
             self.throttle.succeeded(&throttled, now_ms);
             Ok(Arc::clone(account))
         } else {
-            // With people's passwords as Basic the name may be one of theirs: their check counts then.
+            // If users may authenticate with Basic as well, the name may be a user's, and the check of its password
+            // counts.
             if account.is_some() || !self.settings.basic_passwords {
                 self.throttle.failed(&throttled, ip, now_ms);
             }
@@ -39,7 +40,7 @@ impl Auth {
         }
     }
 
-    /// Checks the password of a person, who may not have changed a temporary one yet.
+    /// Checks the password of a user, which may be a temporary one that must still be changed.
     ///
     /// # Errors
     /// [`TokenError::Invalid`], [`TokenError::TooMany`].
@@ -51,8 +52,8 @@ impl Auth {
         };
         may_guess()?;
         let turn = self.passwords.turn().await.ok_or(TokenError::TooMany(1))?;
-        // Those that came at the same time have failed by now: else as many guesses as the queue takes would be free. The
-        // turn lasts until this one is counted, too.
+        // Checked again: concurrent guesses have failed meanwhile, and otherwise as many as wait in the queue would
+        // be free. The turn lasts until this guess is counted, too.
         may_guess()?;
         let account = self.directory.load().named(AccountKind::User, name).cloned();
         let stored = account.as_ref().and_then(|a| a.hash.as_ref()).map(Secret::expose);
@@ -68,7 +69,7 @@ impl Auth {
     }
 }
 
-/// A name as the throttle remembers it: one length for all.
+/// A name as a key of the throttle, limited in length.
 fn bounded(name: &str) -> String {
     let lower: String = name.chars().take(100).flat_map(char::to_lowercase).collect();
     sha256_hex(lower.as_bytes())[..32].to_owned()

@@ -1,5 +1,5 @@
-//! What servers over one database tell each other of wrong passwords and secrets: who guesses at each of them in turn gets
-//! no further than who guesses at one.
+//! Shares failed logins between servers on one database, so that guessing on each server in turn is no faster than
+//! guessing on one.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -9,22 +9,22 @@ use quiver_database::{Database, Error, statement};
 
 use super::{ACCOUNT_MS, Failures, REMEMBERED, sum};
 
-/// Most news that are told at once.
+/// Most news written at once.
 const AT_ONCE: usize = 500;
 
-/// What became of an account or network.
+/// News about an account or network.
 #[derive(Debug, Clone, Copy, Default)]
 struct News {
-    /// When it succeeded: what came before is forgotten.
+    /// When a login succeeded: earlier failures are forgotten.
     succeeded_ms: Option<i64>,
-    /// What failed since.
+    /// Failures since then.
     failed: Option<Failures>,
 }
 
-/// See the module.
+/// News for other servers, and failures that they saw.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Whether there are others. Where nobody asks what is new, nothing is kept.
+    /// Whether there may be other servers. If nobody reads the news, none are kept.
     is_shared: AtomicBool,
     news: Mutex<HashMap<String, News>>,
     others: Mutex<HashMap<String, Failures>>,
@@ -38,19 +38,19 @@ struct Heard {
 }
 
 impl Told {
-    /// What others saw of an account or network.
+    /// Failures of an account or network on other servers.
     pub(super) fn by_others(&self, place: &str) -> Option<Failures> {
         if self.is_shared.load(Relaxed) { self.others.lock().get(place).copied() } else { None }
     }
 
-    /// Notes failures for the others.
+    /// Notes failures for the other servers.
     pub(super) fn failed(&self, place: &str, failures: Failures) {
         self.note(place, |news| news.failed = Some(failures));
     }
 
-    /// Notes a success for the others, where somebody `failed` before.
+    /// Notes a success for the other servers, if there were failures before (`failed`).
     pub(super) fn succeeded(&self, place: &str, failed: bool, now_ms: i64) {
-        // Most accounts never fail, and there is nothing to forget.
+        // Most accounts have no failures, and there is nothing to forget.
         if self.others.lock().remove(place).is_some() || failed {
             self.note(place, |news| *news = News { succeeded_ms: Some(now_ms), failed: None });
         }
@@ -72,7 +72,8 @@ impl Told {
         news.remove_entry(&place)
     }
 
-    /// Tells the others what is new, and hears what they have to tell. Gives when accounts succeeded elsewhere.
+    /// Writes the news and reads those of other servers. Returns the accounts that succeeded elsewhere, with the
+    /// times.
     pub(super) async fn exchange(
         &self,
         database: &Database,
@@ -85,13 +86,13 @@ impl Told {
             && let Some((place, news)) = self.take_one()
         {
             if let Err(error) = tell(database, server, &place, news).await {
-                // What came meanwhile is newer.
+                // News noted meanwhile are newer.
                 self.news.lock().entry(place).or_insert(news);
                 return Err(error);
             }
             told += 1;
         }
-        // What lies far in the future is of a clock that was wrong.
+        // Times far in the future come from a clock that was wrong.
         let (since_ms, until_ms) = (now_ms - ACCOUNT_MS, now_ms + ACCOUNT_MS);
         if told > 0 {
             let sql = "DELETE FROM failure WHERE last_ms < ? OR last_ms > ?";
@@ -134,7 +135,7 @@ async fn write(database: &Database, server: &str, place: &str, failures: Failure
     Ok(())
 }
 
-/// The newest rows of others.
+/// The newest rows of other servers.
 async fn read(database: &Database, server: &str, since_ms: i64, until_ms: i64) -> Result<Vec<Heard>, Error> {
     let sql = "SELECT place, server, number, first_ms, last_ms FROM failure WHERE server <> ? AND last_ms >= ? \
         AND last_ms <= ? ORDER BY last_ms DESC LIMIT ?";

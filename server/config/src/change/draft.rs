@@ -1,4 +1,4 @@
-//! From what a request says to what is stored: fields one by one, defaults, all errors at once.
+//! Converts the body of a request to what is stored: checks each field, adds defaults, and collects all errors.
 
 use serde_json::{Map, Value};
 
@@ -9,19 +9,19 @@ use crate::family::{Family, KEPT};
 use crate::fields::{Field, Mode, SECRET, fill};
 use crate::problem::{FieldError, Problem, Result};
 
-/// Most fields of a body that are looked at.
+/// Most fields of a body that are checked.
 const FIELDS_MAX: usize = 200;
 
-/// How fields of the service in a body are taken.
+/// How read-only fields in a body are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
-    /// Those that differ are refused.
+    /// An error if they differ from the stored value.
     Strict,
-    /// They are ignored: imports.
+    /// Ignored; for imports.
     Lenient,
 }
 
-/// What a body is read against.
+/// What a body is checked against.
 pub(crate) struct Draft<'a> {
     pub(crate) family: &'static Family,
     pub(crate) before: Option<&'a Entity>,
@@ -53,7 +53,7 @@ impl Draft<'_> {
                     body.insert(key.clone(), value);
                 }
                 None if KEPT.contains(&key.as_str()) => self.read_only(key, value, &stored, &mut errors),
-                // It says how things stand, and comes back with what was read.
+                // It shows whether changes are waiting, and is sent back with an entity that was read.
                 None if self.family.can_wait() && key == STAGED => {}
                 None if self.family.derived.contains(&key.as_str()) => {
                     said.extend((self.reading == Reading::Strict).then(|| (key.clone(), value.clone())));
@@ -89,7 +89,7 @@ impl Draft<'_> {
     }
 }
 
-/// A secret comes hashed in `system`; the text that stands for it keeps what is stored.
+/// Checks a secret. Its hash is in `system`; the placeholder keeps the stored one.
 fn secret(field: Field, value: &Value, system: &System, sealed: &mut Map<String, Value>, errors: &mut Vec<FieldError>) {
     match value {
         Value::Null => {
@@ -116,7 +116,7 @@ mod tests {
         value.as_object().expect("an object").clone()
     }
 
-    /// What is wrong, where that is something.
+    /// Checks a body; returns the errors if there are any.
     fn read(
         family: &'static Family,
         before: Option<&Entity>,
@@ -141,13 +141,13 @@ mod tests {
         assert_eq!(strict(None, json!({"username": null})).unwrap_err(), ["/username REQUIRED"]);
         let made = strict(None, json!({"username": "ann", "email": null})).unwrap();
         assert_eq!((&made["source"], &made["email"], &made["enabled"]), (&json!("local"), &Value::Null, &json!(true)));
-        // As they are shown they may be sent back, and what is stored of them stays.
+        // An entity may be sent back as it was shown; its read-only fields keep their stored values.
         let before = Entity::for_tests("i", json!({"username": "ann", "source": "oidc"}));
         let sent = json!({"username": "bob", "id": "i", "version": 1, "source": "oidc"});
         assert_eq!(strict(Some(&before), sent).unwrap()["source"], json!("oidc"));
         let sent = json!({"username": "bob", "id": "j", "version": 2});
         assert_eq!(strict(Some(&before), sent).unwrap_err(), ["/id READ_ONLY_FIELD", "/version READ_ONLY_FIELD"]);
-        // Imports bring along what was shown elsewhere, which says nothing here.
+        // Imports contain read-only fields of another server, which are ignored here.
         let sent = json!({"username": "bob", "id": "j", "version": 2, "source": "oidc", "createdAt": 5});
         let imported = read(&USERS, None, Reading::Lenient, sent.clone(), System::default()).unwrap();
         assert_eq!((&imported.body["source"], imported.body.get("version")), (&json!("local"), None));
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(sealed(Some(&before), json!(SECRET), Some("new")), Ok(Some(json!("new"))));
         assert_eq!(sealed(None, json!(SECRET), Some("new")), Ok(Some(json!("new"))));
         assert_eq!(sealed(None, json!(SECRET), None), Err(vec!["/password REQUIRED".to_owned()]));
-        // Whoever brings a text here has not had it hashed.
+        // A plaintext here was not hashed.
         for plain in [json!("plain"), json!(5), json!({})] {
             assert_eq!(sealed(Some(&before), plain, None), Err(vec!["/password INVALID_TYPE".to_owned()]));
         }

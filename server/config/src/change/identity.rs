@@ -1,4 +1,4 @@
-//! Resources whose keys follow anew from their type: their keys are the values of what makes identity there.
+//! Updates the keys of resources after their type has changed which attributes form the key.
 
 use quiver_database::statement;
 use serde_json::json;
@@ -10,12 +10,12 @@ use crate::families::{RESOURCE_TYPES, RESOURCES, identity};
 use crate::family::Family;
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
 
-/// Most resources that follow their type with one change.
+/// Most resources that may be updated by one change of a type.
 const FOLLOWING_MAX: usize = 10_000;
 
 impl Work<'_> {
-    /// Gives the resources of a type their keys anew where other attributes make identity now. Without such attributes they
-    /// keep the keys that they have.
+    /// Updates the keys of a type's resources if other attributes form them now. Resources without these attributes
+    /// keep their keys.
     pub(super) async fn follow_identity(
         &mut self,
         family: &Family,
@@ -28,7 +28,7 @@ impl Work<'_> {
             return Ok(());
         }
         let moved = self.moved(&after.id, &keys).await?;
-        // Two may change places: all give up their keys before the first takes another one.
+        // Two resources may swap keys, so all give up their keys before the first takes another one.
         for (id, _) in &moved {
             let sql = "DELETE FROM entity_key WHERE family = ? AND id = ?";
             statement(sql).bind(RESOURCES.name).bind(id).execute(&mut *self.db).await?;
@@ -48,7 +48,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The resources of a type that get another key, and which.
+    /// The resources of a type whose keys change, and their new keys.
     async fn moved(&mut self, of: &str, keys: &[&str]) -> Result<Vec<(String, String)>> {
         let sql = "SELECT id FROM entity_link WHERE to_family = ? AND to_id = ? AND family = ? ORDER BY id LIMIT ?";
         let rows = statement(sql).bind(RESOURCE_TYPES.name).bind(of).bind(RESOURCES.name);

@@ -1,4 +1,4 @@
-//! What is unique, what names what, and what becomes of it when something goes.
+//! Unique values, references between entities, and their consequences for deletions.
 
 use quiver_database::statement;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use crate::family::Family;
 use crate::problem::{FieldError, LISTED_MAX, Problem, ProblemKind, Result};
 
 impl Work<'_> {
-    /// Takes the values that only this entity may have.
+    /// Claims the unique values of an entity.
     pub(crate) async fn keep_unique(&mut self, family: &Family, entity: &Entity) -> Result<()> {
         let sql = "DELETE FROM entity_key WHERE family = ? AND id = ?";
         statement(sql).bind(family.name).bind(&entity.id).execute(&mut *self.db).await?;
@@ -33,7 +33,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Checks what an entity names, and notes it.
+    /// Checks the references of an entity, and stores them.
     pub(super) async fn keep_links(&mut self, of: &Family, entity: &Entity) -> Result<()> {
         let sql = "DELETE FROM entity_link WHERE family = ? AND id = ?";
         statement(sql).bind(of.name).bind(&entity.id).execute(&mut *self.db).await?;
@@ -61,7 +61,7 @@ impl Work<'_> {
         if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
     }
 
-    /// Lets go of an entity all that names it, or says why that cannot be.
+    /// Removes all references to an entity, or refuses its deletion.
     pub(super) async fn unlink(&mut self, of: &Family, id: &str) -> Result<()> {
         let mut gone = vec![(of.name.to_owned(), id.to_owned())];
         let mut at = 0;
@@ -95,7 +95,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Entities that have another one in their path.
+    /// Entities whose path contains another one.
     async fn owned(&mut self, owner: &str, id: &str) -> Result<Vec<(String, String)>> {
         let mut found = Vec::new();
         for family in FAMILIES.iter().filter(|f| f.owners.contains(&owner)) {
@@ -108,7 +108,7 @@ impl Work<'_> {
         Ok(found)
     }
 
-    /// Refuses that something goes which others name.
+    /// Refuses a deletion because of references from others.
     pub(crate) async fn nothing_refuses(&mut self, refusing: Vec<(String, String)>) -> Result<()> {
         if refusing.is_empty() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Work<'_> {
             .with("hiddenReferences", json!(hidden)))
     }
 
-    /// Makes an entity forget an id.
+    /// Removes an id from an entity.
     async fn detach(&mut self, name: &str, id: &str, gone: &str) -> Result<()> {
         let (Some(of), Some(before)) = (family(name), find(self.db, name, id).await?) else { return Ok(()) };
         let mut after = Entity { version: before.version + 1, updated_ms: self.now_ms, ..before.clone() };
@@ -141,13 +141,13 @@ impl Work<'_> {
     }
 }
 
-/// What an entity has in fields that are unique together, as one text.
+/// The values of fields that are unique together, as one text.
 pub(crate) fn key_value(fields: &[&str], body: &Map<String, Value>) -> String {
     let values: Vec<&Value> = fields.iter().map(|field| body.get(*field).unwrap_or(&Value::Null)).collect();
     json!(values).to_string()
 }
 
-/// Takes an id out of all lists of a body.
+/// Removes an id from all lists of a body.
 fn forget(body: &mut Map<String, Value>, id: &str) {
     for value in body.values_mut() {
         if let Value::Array(items) = value {
@@ -164,7 +164,7 @@ mod tests {
         value.as_object().expect("an object").clone()
     }
 
-    /// What is unique together is one text, which nothing else gives.
+    /// Different combinations of values yield different texts.
     #[test]
     fn values_that_are_unique_together() {
         let key = |body: Value| key_value(&["a", "b"], &map(body));

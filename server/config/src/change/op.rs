@@ -1,14 +1,14 @@
-//! What a change is: what is asked for, under which condition, and what it did.
+//! A change: what is requested, under which condition, and what it did.
 
 use serde_json::{Map, Value, json};
 
 use crate::entity::{Entity, diff};
 use crate::problem::{Problem, ProblemKind, Result};
 
-/// What must hold of the present entity.
+/// A condition on the present entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing: the last writer wins.
+    /// No condition: the last writer wins.
     None,
     /// It exists (`If-Match: *`).
     Exists,
@@ -16,15 +16,15 @@ pub enum Condition {
     Versions(Vec<i64>),
     /// It has none of these versions (`If-None-Match`).
     Others(Vec<i64>),
-    /// It does not exist (`If-None-Match: *`): no change of one can be meant.
+    /// It does not exist (`If-None-Match: *`), so no change of an existing one is meant.
     Absent,
 }
 
 impl Condition {
-    /// Checks it.
+    /// Checks the condition.
     ///
     /// # Errors
-    /// `VERSION_CONFLICT`, with what is there.
+    /// `VERSION_CONFLICT`, with the present entity.
     pub fn check(&self, present: &Entity) -> Result<()> {
         let text = match self {
             Self::Versions(versions) if !versions.contains(&present.version) => "the entity has changed meanwhile",
@@ -41,43 +41,43 @@ impl Condition {
 /// A change.
 #[derive(Debug, Clone)]
 pub enum Op {
-    /// Make one, under an id or a new one.
+    /// Creates an entity, with the given id or a new one.
     Create {
         /// Its id.
         id: Option<String>,
         /// Its fields.
         body: Map<String, Value>,
     },
-    /// Put another body in its place.
+    /// Replaces the body.
     Replace {
         /// Id of the entity.
         id: String,
         /// Its fields.
         body: Map<String, Value>,
-        /// What must hold.
+        /// The condition.
         condition: Condition,
     },
-    /// Change some fields (RFC 7396).
+    /// Changes some fields (RFC 7396).
     Patch {
         /// Id of the entity.
         id: String,
-        /// What changes.
+        /// The merge patch.
         patch: Map<String, Value>,
-        /// What must hold.
+        /// The condition.
         condition: Condition,
     },
-    /// Delete it.
+    /// Deletes the entity.
     Delete {
         /// Id of the entity.
         id: String,
-        /// What must hold.
+        /// The condition.
         condition: Condition,
     },
-    /// Bring back what it was.
+    /// Restores a former version.
     Restore {
         /// Id of the entity.
         id: String,
-        /// Version whose fields come back.
+        /// The version to restore.
         version: i64,
     },
 }
@@ -110,32 +110,32 @@ impl Op {
     }
 }
 
-/// What the service itself puts into an entity, beside what the request says.
+/// What the server itself sets in an entity, in addition to the request.
 #[derive(Debug, Clone, Default)]
 pub struct System {
-    /// Fields that are read only.
+    /// Read-only fields.
     pub body: Map<String, Value>,
     /// Hashes of secrets.
     pub sealed: Map<String, Value>,
-    /// When and by whom it was made, of one that comes back.
+    /// For a restored entity: when and by whom it was created.
     pub made: Option<(i64, String)>,
 }
 
-/// What a change did.
+/// The outcome of a change.
 #[derive(Debug, Clone)]
 pub struct Done {
     /// `CREATE`, `UPDATE`, `DELETE`, `RESTORE`.
     pub action: &'static str,
-    /// What was there.
+    /// The entity before.
     pub before: Option<Entity>,
-    /// What is there now.
+    /// The entity after.
     pub after: Option<Entity>,
     /// Whether they differ.
     pub changed: bool,
 }
 
 impl Done {
-    /// What differs: a map of fields to `{from, to}`.
+    /// The differences: an object of fields with `{from, to}`.
     pub fn diff(&self) -> Value {
         let body = |e: &Option<Entity>| e.as_ref().map(|e| e.body.clone()).unwrap_or_default();
         diff(&body(&self.before), &body(&self.after))
@@ -160,7 +160,7 @@ mod tests {
             (Condition::Versions(vec![3]), None),
             (Condition::Versions(vec![1, 3]), None),
             (Condition::Versions(vec![2]), Some("the entity has changed meanwhile")),
-            // Tags that are none of ours leave nothing that could fit.
+            // Without any of our tags no version can match.
             (Condition::Versions(Vec::new()), Some("the entity has changed meanwhile")),
             (Condition::Others(vec![2]), None),
             (Condition::Others(Vec::new()), None),

@@ -1,4 +1,4 @@
-//! What was, brought back.
+//! Restores former versions of entities.
 
 use quiver_database::statement;
 use serde_json::{Map, Value};
@@ -35,7 +35,7 @@ impl Work<'_> {
         if place.family.name == RESOURCES.name {
             forget_key(self.db, &mut body).await?;
         }
-        // Fields of the service come back as they were, too.
+        // Read-only fields are restored as well.
         let kept = place.family.fields.iter().filter(|f| f.mode == Mode::ReadOnly);
         let kept = kept.filter_map(|f| body.get(f.name).map(|v| (f.name.to_owned(), v.clone())));
         let made = if before.is_none() { self.made(place.family, &id, version).await? } else { None };
@@ -47,7 +47,7 @@ impl Work<'_> {
         done
     }
 
-    /// When and by whom the entity was made that had this version; none: that is kept no more.
+    /// When and by whom the entity with this version was created; `None` if that is not stored any more.
     async fn made(&mut self, family: &Family, id: &str, version: i64) -> Result<Option<(i64, String)>> {
         let sql = "SELECT at_ms, by_whom FROM entity_version WHERE family = ? AND id = ? AND version <= ? \
             AND action = 'CREATE' ORDER BY version DESC LIMIT 1";

@@ -1,4 +1,4 @@
-//! The rows of an entity: itself, what its fields hold, and its versions.
+//! Writes the rows of an entity: the entity, its indexed values, and its versions.
 
 use quiver_database::statement;
 use serde_json::{Map, Value};
@@ -10,11 +10,11 @@ use crate::family::Family;
 use crate::problem::{Problem, Result};
 use crate::values::keep_values;
 
-/// Versions that are kept of an entity.
+/// Most versions that are stored per entity.
 const VERSIONS_KEPT: i64 = 100;
 
 impl Work<'_> {
-    /// Writes the row of an entity and the one of its version.
+    /// Writes the row of an entity and that of its version.
     pub(super) async fn store(
         &mut self,
         family: &Family,
@@ -53,7 +53,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Removes the rows of an entity; its versions stay.
+    /// Deletes the rows of an entity; its versions are kept.
     pub(super) async fn remove(&mut self, family: &Family, entity: &Entity) -> Result<()> {
         for table in ["entity", "entity_key", "entity_link"] {
             let sql = format!("DELETE FROM {table} WHERE family = ? AND id = ?");

@@ -1,4 +1,4 @@
-//! Entities that make a whole together, and secrets within their bodies.
+//! Entities that are validated together, and secrets within their bodies.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -16,7 +16,7 @@ use crate::problem::{FieldError, Problem, Result};
 use crate::tables::SECRETS;
 
 impl Config {
-    /// Asks the service about the whole that entities make, before a change of some of them is kept.
+    /// Validates the entities that belong together, before a change of some of them is committed.
     pub(crate) async fn whole(&self, db: &mut Connection, all: &[Done], composes: bool) -> Result<()> {
         if !composes || !all.iter().any(|done| done.changed) {
             return Ok(());
@@ -31,7 +31,7 @@ impl Config {
         self.checks.whole(&parts, &changed)
     }
 
-    /// Gives an entity with its secrets put back; what cannot be opened stays hidden.
+    /// An entity with its secrets decrypted; those that cannot be decrypted stay hidden.
     pub fn part(&self, family: &'static Family, entity: &Entity) -> Part {
         let mut body = Value::Object(entity.body.clone());
         let sealed = entity.sealed.get(SECRETS).and_then(Value::as_object);
@@ -52,7 +52,7 @@ impl Config {
         String::from_utf8(self.vault.open(&format!("{}{place}", family.name), &bytes)?).ok()
     }
 
-    /// Moves the secrets of a body to what nobody reads, encrypted; `<secret>` keeps the stored one.
+    /// Encrypts the secrets of a body and moves them to its sealed part; `<secret>` keeps the stored one.
     pub(super) fn hide(&self, family: &Family, before: Option<&Entity>, draft: &mut Drafted) -> Result<()> {
         let places = self.checks.secrets(family, &draft.body);
         draft.sealed.remove(SECRETS);
@@ -65,7 +65,7 @@ impl Config {
         for place in places {
             let stored = kept.and_then(|kept| kept.get(&place)).and_then(Value::as_str);
             let Some(slot) = body.pointer_mut(&place) else { continue };
-            // A password may come as a number: its digits are the secret.
+            // A password may be a number: its digits are the secret.
             let given = slot.as_str().map_or_else(|| slot.to_string(), str::to_owned);
             *slot = json!(SECRET);
             let text = match stored {
@@ -74,7 +74,7 @@ impl Config {
                     errors.push(FieldError::new(place, "REQUIRED", "no secret is stored that could be kept"));
                     continue;
                 }
-                // The same one keeps its bytes, so that nothing has changed.
+                // An equal secret keeps its encrypted bytes, so that the entity counts as unchanged.
                 Some(stored) if self.opened(family, &place, stored).as_deref() == Some(&given) => stored.to_owned(),
                 _ => BASE64_STANDARD.encode(self.vault.seal(&format!("{}{place}", family.name), given.as_bytes())),
             };

@@ -1,4 +1,4 @@
-//! One change of one entity within a transaction: its checks, its rows, and what follows from it.
+//! One change of one entity within a transaction: its validation, its rows, and its consequences.
 
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value};
@@ -21,7 +21,7 @@ pub(crate) struct Work<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) now_ms: i64,
     pub(crate) reading: Reading,
-    /// What the audit log calls its changes, where that does not follow from them.
+    /// The action in the audit log, if it does not follow from the change.
     pub(crate) named: Option<&'static str>,
 }
 
@@ -36,7 +36,7 @@ impl Work<'_> {
         };
         let hidden = before.as_ref().is_some_and(|b| !is_visible(place, b, self.caller));
         let before = match (op, before) {
-            // Whoever may not see it learns that the id is taken, and no more: ids are not guessed.
+            // A caller who may not see the entity learns only that the id is taken; ids cannot be guessed.
             (Op::Create { .. }, Some(_)) => {
                 let text = "there is one with this id";
                 return Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text));
@@ -71,7 +71,7 @@ impl Work<'_> {
         }
     }
 
-    /// Writes an entity, new or in the place of another one.
+    /// Writes an entity, which is new or replaces another one.
     pub(super) async fn put(
         &mut self,
         place: &Place,
@@ -133,7 +133,7 @@ impl Work<'_> {
         sealed: Map<String, Value>,
         made: Option<(i64, String)>,
     ) -> Result<Entity> {
-        // Of a change that is refused further on nothing stays, this neither.
+        // If the change is refused later, this is rolled back, too.
         let sql = "INSERT INTO entity_count (family, number) VALUES (?, 1) ON CONFLICT (family) DO UPDATE SET \
             number = entity_count.number + 1 RETURNING number";
         let count: i64 = statement(sql).bind(place.family.name).fetch_one(&mut *self.db).await?.try_get(0)?;
@@ -183,7 +183,7 @@ impl Work<'_> {
         audit::append(self.db, self.config.new_id(), self.now_ms, row).await
     }
 
-    /// Whether the caller may write this one, and nobody else owns it.
+    /// Checks that the caller may write the entity, and that it is not managed by someone else.
     fn may_write(&self, place: &Place, before: Option<&Entity>, after: Option<&Drafted>) -> Result<()> {
         let family = place.family;
         if place.owner != own_place(self.caller) {
@@ -205,7 +205,7 @@ impl Work<'_> {
     }
 }
 
-/// What the path puts before a family is there.
+/// Checks that the owner in the path exists.
 pub(super) async fn owner_exists(db: &mut Connection, place: &Place) -> Result<()> {
     let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
     let known = place.family.owners.contains(&family) && FAMILIES.iter().any(|f| f.name == family);
@@ -217,12 +217,12 @@ fn own_place(caller: &Caller) -> String {
     caller.account().map_or_else(|| "none".to_owned(), |(family, id)| format!("{family}/{id}"))
 }
 
-/// In a patch null means the default; what would only remove a member of a map stays a patch.
+/// In a patch null sets the default; a patch that only removes a member of a map is not changed.
 fn resolved(family: &Family, patch: Map<String, Value>, body: &mut Map<String, Value>) -> Map<String, Value> {
     let mut rest = Map::new();
     for (key, value) in patch {
         match family.field(&key) {
-            // A merge of an object that is no free map would mix two values.
+            // Merging into an object that is not a free map would mix two values.
             Some(_) if value.is_null() => {
                 body.insert(key, Value::Null);
             }

@@ -1,4 +1,5 @@
-//! Settings of alerting (`config-api` 2.3): whether changes of rules and of the policy act by themselves.
+//! Settings of alerting (`config-api` 2.3): whether changes of rules and of the policy take effect at once or wait
+//! for a deploy.
 
 use futures::future::BoxFuture;
 use quiver_database::Connection;
@@ -11,13 +12,13 @@ use crate::family::{Caller, Family};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
-/// The one entity of these settings.
+/// The id of the only entity.
 pub const SETTINGS_ID: &str = "00000000-0000-7000-8000-000000000404";
 
-/// An area by its own name.
+/// One member per area.
 const AREAS: &[Field] = &[Field::open("rules", Kind::Bool, "true"), Field::open("policy", Kind::Bool, "true")];
 
-/// Settings of alerting: one entity, that is always there.
+/// Settings of alerting: a single entity that always exists.
 pub const ALERTING_SETTINGS: Family = Family {
     name: "settings",
     path: "/rulesapi/settings",
@@ -34,7 +35,8 @@ pub const ALERTING_SETTINGS: Family = Family {
     ..Family::BASE
 };
 
-/// Where changes are to wait from now on, what is there is what was deployed; where they act again, all of them do.
+/// When changes begin to wait for a deploy, the present state counts as deployed; when they no longer wait, all take
+/// effect.
 fn keep_what_runs<'a>(
     db: &'a mut Connection,
     _: &'a Caller,

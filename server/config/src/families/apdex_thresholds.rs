@@ -13,7 +13,7 @@ use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};
 
-/// Thresholds from which a service's response time counts as satisfied, tolerated or frustrated (Apdex).
+/// Thresholds that classify response times as satisfied, tolerated or frustrated (Apdex).
 pub const APDEX_THRESHOLDS: Family = Family {
     name: "apdex-thresholds",
     path: "/platform-api/apdex-thresholds",
@@ -47,7 +47,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The default goes by the signal.
+/// The default depends on the signal.
 fn prepare<'a>(_: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if draft.body.get("thresholdMs").is_none_or(Value::is_null) {

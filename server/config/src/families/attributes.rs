@@ -1,4 +1,4 @@
-//! Attributes that classes and types declare, and values of resources that are checked against them.
+//! Attributes declared by classes and types, and the validation of resources' values against them.
 
 use serde_json::{Map, Value};
 
@@ -7,12 +7,12 @@ use crate::fields::{Field, Kind};
 use crate::json::time_of;
 use crate::problem::{FieldError, shown};
 
-/// Most attributes of a class or type.
+/// Most attributes per class or type.
 pub(super) const ATTRIBUTES_MAX: usize = 100;
-/// Longest text of a value, in characters.
+/// Longest string value, in characters.
 const TEXT_CHARS_MAX: usize = 4000;
 
-/// Fields of a declared attribute.
+/// Fields of an attribute declaration.
 pub(super) const ATTRIBUTE: &[Field] = &[
     Field::required("key", Kind::Text { min: 1, max: 100 }),
     Field::open("type", Kind::Word(&["string", "int", "double", "bool", "timestamp"]), "\"string\""),
@@ -21,7 +21,7 @@ pub(super) const ATTRIBUTE: &[Field] = &[
     Field::open("default", Kind::Json, "null"),
 ];
 
-/// Declared attributes of a class or type stand once each, and their defaults are good.
+/// Checks the declared attributes of a class or type: unique names, valid defaults.
 pub(super) fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     let all = body.get("attributes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let mut seen: Vec<&str> = Vec::new();
@@ -69,7 +69,7 @@ fn is_of(value: &Value, kind: &str) -> bool {
 pub(super) struct Attributes(Vec<Map<String, Value>>);
 
 impl Attributes {
-    /// Adds those that a class or type declares; what is known stays.
+    /// Adds the attributes declared by a class or type; those already known take precedence.
     pub(super) fn add(&mut self, body: &Map<String, Value>) {
         let all = body.get("attributes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         for attribute in all.iter().filter_map(Value::as_object) {
@@ -87,7 +87,7 @@ impl Attributes {
         self.find(key).map(|a| text(a, "type"))
     }
 
-    /// Checks the values of a resource, and puts in defaults.
+    /// Validates the values of a resource, and adds defaults.
     pub(super) fn check(&self, values: &mut Map<String, Value>, errors: &mut Vec<FieldError>) {
         values.retain(|_, value| !value.is_null());
         for (key, value) in values.iter() {
@@ -189,7 +189,7 @@ mod tests {
         );
     }
 
-    /// The nearest declaration counts: that of the type before those of its classes.
+    /// The nearest declaration counts: first that of the type, then those of its classes.
     #[test]
     fn values_are_checked_against_what_is_declared() {
         let mut all = Attributes::default();
@@ -212,7 +212,7 @@ mod tests {
         };
         check(json!({"n": 1}), json!({"n": 1, "color": "red", "on": false}), &[]);
         check(json!({"n": 1, "color": "blue", "on": true}), json!({"n": 1, "color": "blue", "on": true}), &[]);
-        // Null is nothing: a default takes its place, where there is one.
+        // Null counts as missing: a default replaces it, if there is one.
         check(json!({"n": null, "color": null}), json!({"color": "red", "on": false}), &["/attributes/n REQUIRED"]);
         check(
             json!({"n": "1", "on": true}),

@@ -1,4 +1,4 @@
-//! Bindings: who has which role, and for which services.
+//! Role bindings: who has which role, for which services.
 
 use futures::future::BoxFuture;
 use quiver_database::Connection;
@@ -11,7 +11,7 @@ use crate::family::{Caller, Family, Link, OnDelete, no_builtin, no_rules, no_ser
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
-/// Bindings: a role for an account, a group or a role of another issuer, perhaps until a time.
+/// Role bindings: a role for an account, a group, or a role of an external issuer, optionally until a time.
 pub const BINDINGS: Family = Family {
     name: "rbac/bindings",
     path: "/platform-api/rbac/bindings",
@@ -49,14 +49,14 @@ fn links(body: &Map<String, Value>) -> Vec<Link> {
         Some("user") => &["rbac/users"],
         Some("serviceAccount") => &["rbac/service-accounts"],
         Some("group") => &["rbac/groups"],
-        // A role of another issuer is known by its name only.
+        // A role of an external issuer is only a name.
         _ => return vec![role],
     };
     let id = text(subject.and_then(|s| s.get("id")));
     vec![role, Link { pointer: "/subject/id".to_owned(), families, id, on_delete: OnDelete::Cascade }]
 }
 
-/// Nobody can give what they lack, and an administrator stays.
+/// Callers cannot grant rights that they lack, and at least one administrator must remain.
 fn hook<'a>(
     db: &'a mut Connection,
     caller: &'a Caller,
@@ -92,7 +92,7 @@ mod tests {
             [("user", "rbac/users"), ("serviceAccount", "rbac/service-accounts"), ("group", "rbac/groups")]
         {
             let found = named(&BINDINGS, json!({"roleId": "r", "subject": {"type": kind, "id": "s"}}));
-            // A binding goes with its subject; its role stays.
+            // A binding is deleted with its subject; its role cannot be deleted.
             let subject = ("/subject/id".to_owned(), vec![family], "s".to_owned(), OnDelete::Cascade);
             assert_eq!(found, [role(), subject], "{kind}");
         }

@@ -1,4 +1,4 @@
-//! What families take out of a body: texts, the service that it is about, the entities that it names.
+//! Extracts parts of a body: strings, the service, references to other entities.
 
 use quiver_types::condition::ConditionError;
 use serde_json::{Map, Value};
@@ -7,17 +7,17 @@ use crate::family::{Link, OnDelete};
 pub(crate) use crate::json::text;
 use crate::problem::FieldError;
 
-/// The texts of a list.
+/// The strings of a list.
 pub(crate) fn texts<'a>(body: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> {
     body.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// The service, or the pattern of services, that a field names.
+/// The service, or pattern of services, in a field.
 pub(super) fn pattern_service(body: &Map<String, Value>, key: &str) -> String {
     text(body, key).to_owned()
 }
 
-/// The entity that a field names.
+/// The reference in a field.
 pub(super) fn id_link(
     body: &Map<String, Value>,
     key: &str,
@@ -28,7 +28,7 @@ pub(super) fn id_link(
     body.get(key).and_then(Value::as_str).map(link).into_iter().collect()
 }
 
-/// The entities that a list of ids names.
+/// The references in a list of ids.
 pub(super) fn ids_links(
     body: &Map<String, Value>,
     key: &str,
@@ -41,7 +41,7 @@ pub(super) fn ids_links(
     ids.map(link).collect()
 }
 
-/// Takes over what is wrong with a compiled form.
+/// Adds the errors of a compiled condition.
 pub(super) fn push_errors(found: Vec<ConditionError>, errors: &mut Vec<FieldError>) {
     errors.extend(found.into_iter().map(|e| FieldError::new(e.pointer, e.code, e.message)));
 }
@@ -60,7 +60,7 @@ mod tests {
         let many = |key: &str| ids_links(body, key, &["x", "y"], OnDelete::Refuse);
         let shown = |links: Vec<Link>| links.into_iter().map(|l| format!("{} {}", l.pointer, l.id)).collect::<Vec<_>>();
         assert_eq!(shown(one("one")), ["/one a"]);
-        // Places are those of the list as it was sent.
+        // Places are indexes of the list as it was sent.
         assert_eq!(shown(many("many")), ["/many/0 a", "/many/2 b"]);
         for key in ["none", "text", "missing", "many"] {
             assert!(one(key).is_empty(), "{key}");

@@ -1,4 +1,4 @@
-//! What stands above a class, a subclass or a type of resources: nothing of it may be contradicted (`config-api` 4).
+//! The ancestors of a class, a subclass or a resource type, which it must not contradict (`config-api` 4).
 
 use quiver_database::Connection;
 use serde_json::{Map, Value};
@@ -9,10 +9,10 @@ use super::names::CI_CLASSES;
 use crate::entity::find;
 use crate::problem::{FieldError, Problem, Result};
 
-/// Deepest class below another one.
+/// Most levels of classes.
 const DEPTH_MAX: usize = 8;
 
-/// Gives a class and those above it, from the class up.
+/// A class followed by its ancestors.
 pub(super) async fn line(db: &mut Connection, id: &str) -> Result<Vec<(String, Map<String, Value>)>> {
     let (mut found, mut next) = (Vec::new(), Some(id.to_owned()));
     while let Some(id) = next.filter(|id| found.len() <= DEPTH_MAX && found.iter().all(|(seen, _)| seen != id)) {
@@ -23,7 +23,7 @@ pub(super) async fn line(db: &mut Connection, id: &str) -> Result<Vec<(String, M
     Ok(found)
 }
 
-/// A class is not above itself, not too deep, and contradicts nothing above it.
+/// Checks that a class is not its own ancestor, is not nested too deeply, and contradicts no ancestor.
 pub(super) async fn class_fits(db: &mut Connection, own: Option<&str>, body: &Map<String, Value>) -> Result<()> {
     let Some(parent) = body.get("parentId").and_then(Value::as_str) else { return Ok(()) };
     let above = line(db, parent).await?;
@@ -37,13 +37,13 @@ pub(super) async fn class_fits(db: &mut Connection, own: Option<&str>, body: &Ma
     no_clash(body, above.iter().map(|(_, body)| body))
 }
 
-/// A subclass contradicts nothing above it.
+/// Checks that a subclass contradicts no ancestor.
 pub(super) async fn subclass_fits(db: &mut Connection, body: &Map<String, Value>) -> Result<()> {
     let above = line(db, text(body, "classId")).await?;
     no_clash(body, above.iter().map(|(_, body)| body))
 }
 
-/// An attribute that others declare, too, has their type.
+/// Checks that attributes declared more than once have the same type.
 pub(super) fn no_clash<'a>(
     body: &Map<String, Value>,
     others: impl Iterator<Item = &'a Map<String, Value>>,

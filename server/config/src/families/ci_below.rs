@@ -1,5 +1,5 @@
-//! What stands below a class or subclass: other classes, subclasses, types of resources. A change of what they take over
-//! must not contradict them (`config-api` 4): they could not be changed any more.
+//! The descendants of a class or subclass: other classes, subclasses, resource types. A change must not contradict
+//! what they inherit, or they could not be changed any more (`config-api` 4).
 
 use futures::future::BoxFuture;
 use quiver_database::{Connection, statement};
@@ -12,10 +12,10 @@ use crate::entity::{Entity, find};
 use crate::family::Caller;
 use crate::problem::{Problem, ProblemKind, Result};
 
-/// Most that is asked for one change.
+/// Most descendants that are checked per change.
 const BELOW_MAX: usize = 10_000;
 
-/// Asks all that stands below whether it fits what a class is now.
+/// Checks that all descendants are still valid after a change of a class.
 pub(super) fn hook<'a>(
     db: &'a mut Connection,
     _: &'a Caller,
@@ -57,7 +57,7 @@ pub(super) fn hook<'a>(
     })
 }
 
-/// What contradicts a change, told of the field that changed.
+/// Reports a contradiction at the field that changed.
 fn contradicted(changed: &str, name: &str, by: &Entity, problem: Problem) -> Problem {
     if matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal) {
         return problem;

@@ -1,4 +1,4 @@
-//! Classes of configuration items and their subclasses: which attributes resources of a type have (`config-api` 4).
+//! Classes of configuration items and their subclasses, which declare the attributes of resources (`config-api` 4).
 
 use futures::future::BoxFuture;
 use quiver_database::Connection;
@@ -14,7 +14,7 @@ use crate::family::{Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
-/// Classes of configuration items; each may lie below another one.
+/// Classes of configuration items; a class may have a parent class.
 pub const CI_CLASSES: Family = Family {
     name: names::CI_CLASSES,
     path: "/platform-api/ci-classes",
@@ -34,7 +34,7 @@ pub const CI_CLASSES: Family = Family {
     ..Family::BASE
 };
 
-/// Subclasses, each of one class, with attributes besides those of the class.
+/// Subclasses; each belongs to a class and adds attributes to it.
 pub const CI_SUBCLASSES: Family = Family {
     name: names::CI_SUBCLASSES,
     path: "/platform-api/ci-subclasses",

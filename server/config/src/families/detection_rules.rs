@@ -1,4 +1,4 @@
-//! Rules that tell which spans (or pages) begin a business transaction (`config-api` 3.1 and 3.3).
+//! Rules that detect which spans (or pages) begin a business transaction (`config-api` 3.1 and 3.3).
 
 use quiver_types::detection::{DetectionRule, Sample};
 use quiver_types::watch::in_one_go;
@@ -18,10 +18,10 @@ const TEMPLATE: Field = Field::open("nameTemplate", Kind::Text { min: 1, max: 20
 const NAMES_MAX: Field = Field::open("maxNames", Kind::Int { min: 1, max: 100_000 }, "500");
 const EXPECT: Field = Field::open("expectName", NAME, "null");
 const ATTRIBUTES: Field = Field::required("attributes", Kind::Map { max: 200 });
-/// What is said of patterns that look at texts for too long.
+/// The error for patterns whose evaluation takes too long.
 pub const TOO_SLOW: &str =
     "the rule looks at these texts for more than half a second: write a simpler pattern, or shorter texts";
-/// Most saved examples.
+/// Most saved examples per rule.
 const SAMPLES_MAX: usize = 100;
 
 const SAMPLE: &[Field] = &[
@@ -88,7 +88,7 @@ pub const RUM_DETECTION_RULES: Family = Family {
     ..Family::BASE
 };
 
-/// The rule compiles, and its saved examples are named as they say.
+/// Checks that the rule compiles, and that its saved examples get the names that they state.
 fn rules(body: &Map<String, Value>, owner: &str, errors: &mut Vec<FieldError>) {
     let rule = match DetectionRule::of_json("", body, owner) {
         Ok(rule) => rule,
@@ -101,7 +101,7 @@ fn rules(body: &Map<String, Value>, owner: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Saved examples that are not named as they say.
+/// Saved examples that get another name than they state.
 fn wrong_samples(rule: &DetectionRule, samples: &[Value], owner: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for (n, sample) in samples.iter().enumerate() {
@@ -128,7 +128,7 @@ mod tests {
 
     use super::*;
 
-    /// What is wrong with a rule: where, the code, and what is told of it.
+    /// The errors of a rule: field, code and text.
     fn wrong(family: &Family, members: Value) -> Vec<(String, &'static str, String)> {
         let mut body = json!({"name": "r", "condition": {"field": "http.route", "op": "startsWith", "value": "/cart"}});
         let body = body.as_object_mut().expect("an object");
@@ -155,7 +155,7 @@ mod tests {
         check(json!({"attributes": {"http.route": "/cart/1"}, "expectName": "/x"}), name("gives `/cart/1`, not `/x`"));
         check(json!({"attributes": {"http.route": "/cart/1"}}), name("gives `/cart/1`, not no match"));
         check(json!({"attributes": {}, "expectName": "/x"}), name("gives no match, not `/x`"));
-        // One of another service does not belong to the rule.
+        // An example of another service does not match the rule.
         check(json!({"attributes": {"http.route": "/cart/1"}, "service": "pay"}), None);
         let unknown = "must be one of internal, server, client, producer, consumer";
         check(json!({"attributes": {}, "kind": "pageLoad"}), Some(("kind", "INVALID_VALUE", unknown)));
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn rules_compile() {
         assert!(wrong(&DETECTION_RULES, json!({})).is_empty());
-        // The rule's own name is no template.
+        // The name of the rule itself is not a template.
         assert!(wrong(&RUM_DETECTION_RULES, json!({"name": "a { b"})).is_empty());
         let places = |members: Value| -> Vec<(String, &'static str)> {
             wrong(&DETECTION_RULES, members).into_iter().map(|(at, code, _)| (at, code)).collect()

@@ -1,4 +1,4 @@
-//! The resources at the ends of a relationship: which relationships name one, and which types an end takes.
+//! The resources at the ends of a relationship: the relationships of a resource, and the types that an end allows.
 
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use super::names::{RELATIONSHIPS, RESOURCES};
 use crate::entity::Entity;
 use crate::problem::Result;
 
-/// Ids of the relationships that name a resource.
+/// Ids of the relationships of a resource.
 pub(super) async fn of_resource(db: &mut Connection, id: &str) -> Result<Vec<String>> {
     let sql = "SELECT id FROM entity_link WHERE family = ? AND to_family = ? AND to_id = ?";
     let rows = statement(sql).bind(RELATIONSHIPS).bind(RESOURCES).bind(id).fetch_all(db).await?;
@@ -20,7 +20,7 @@ pub(super) fn service_of(resource: &Entity) -> &str {
     text(&resource.body, "service")
 }
 
-/// Says whether a list of types takes one; an empty one takes any.
+/// Whether a list of types allows one; an empty list allows any.
 pub(super) fn allows(of: &Map<String, Value>, key: &str, id: &str) -> bool {
     let list = of.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     list.is_empty() || list.iter().any(|v| v.as_str() == Some(id))

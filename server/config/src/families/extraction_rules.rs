@@ -13,7 +13,7 @@ use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};
 
-/// Most rules that there may be.
+/// Most rules in total.
 const ALL_MAX: i64 = 200;
 
 const METHODS: &[&str] =
@@ -31,7 +31,7 @@ const TARGET: &[Field] = &[
     Field::open("overwrite", Kind::Bool, "false"),
 ];
 
-/// Rules that make fields of telemetry out of other fields as it comes in.
+/// Rules that derive fields of incoming telemetry from other fields.
 pub const EXTRACTION_RULES: Family = Family {
     name: "data-extraction-rules",
     path: "/platform-api/data-extraction-rules",
@@ -68,11 +68,11 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A new rule comes behind those of its priority; the source of logs is the message.
+/// A new rule is placed after those of its priority; the default source for logs is the message.
 fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &mut draft.body;
-        // Whoever changes a rule that was suspended gives it another try.
+        // A change of a suspended rule gives it another try.
         if making.caller.kind != "system" {
             body.insert("health".to_owned(), json!("ok"));
         }
@@ -85,7 +85,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         }
         if body.get("position").is_none_or(Value::is_null) {
             let all = all_of(db, EXTRACTION_RULES.name).await?;
-            // How many others have is not told.
+            // The number of rules that the caller cannot see is not revealed.
             let seen = all.iter().filter(|e| EXTRACTION_RULES.is_visible(making.caller, e));
             let last = seen.filter_map(|e| e.body.get("position").and_then(Value::as_i64)).max();
             body.insert("position".to_owned(), json!(last.map_or(0, |n| n + 1)));

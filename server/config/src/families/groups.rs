@@ -42,7 +42,7 @@ fn links(body: &Map<String, Value>) -> Vec<Link> {
     members.iter().enumerate().map(link).collect()
 }
 
-/// Who adds a member gives it what the group has.
+/// Adding a member grants it the rights of the group.
 fn hook<'a>(
     db: &'a mut Connection,
     caller: &'a Caller,

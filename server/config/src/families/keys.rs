@@ -12,7 +12,7 @@ use crate::fields::{Field, Kind};
 use crate::json::time_of;
 use crate::problem::{Problem, Result};
 
-/// Longest life of a key: two years.
+/// Longest lifetime of a key: two years.
 const LIFE_MS_MAX: i64 = 2 * 366 * 86_400_000;
 
 /// API keys, each of one user or service account, whose id the path names as owner.
@@ -45,7 +45,7 @@ fn expiry(body: &Map<String, Value>) -> Option<i64> {
     body.get("expiresAt").and_then(Value::as_str).and_then(time_of)
 }
 
-/// Who came by a key makes none that is good for longer, or from elsewhere.
+/// A caller authenticated by a key cannot make one that is valid for longer, or from other networks.
 fn keep_within(own: &KeyBounds, body: &Map<String, Value>) -> Result<()> {
     if let Some(end) = own.expires_ms
         && expiry(body).is_none_or(|expires| expires > end)
@@ -62,7 +62,7 @@ fn keep_within(own: &KeyBounds, body: &Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// A key holds what its owner holds at most, whoever makes it, and no more than who makes it.
+/// A key has at most the rights of its owner, whoever creates it, and no more than its creator.
 fn hook<'a>(
     db: &'a mut Connection,
     caller: &'a Caller,
@@ -82,7 +82,7 @@ fn hook<'a>(
         let (kind, id) = standing::owner_of(&key.owner)?;
         let held = standing::rights_of(db, now_ms, kind, id).await?;
         let asked = standing::triples(&key.body, "permissions");
-        // Also of one's own: who came by a key that holds less makes no key that holds more.
+        // Also for one's own keys: a key with fewer rights must not create one with more.
         let all = key.body.get("permissions").is_none_or(Value::is_null);
         standing::only_own(caller, if all { held.triples() } else { &asked })?;
         if let Some((n, triple)) = asked.iter().enumerate().find(|(_, t)| !held.covers(t)) {
@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    /// A key that makes another gives on what bounds it, and nothing beside.
+    /// A key created with another key has at least its restrictions.
     #[test]
     fn keys_of_keys_are_bounded_by_them() {
         let check = |own: (Option<i64>, &[&str]), body: Value, refused: Option<&str>| {
@@ -117,14 +117,14 @@ mod tests {
         check((end, &[]), json!({"expiresAt": "2026-12-31T23:59:59.999Z"}), None);
         check((end, &[]), json!({"expiresAt": "2027-01-01T01:00:00+01:00"}), None);
         check((end, &[]), json!({"expiresAt": "2027-01-01T00:00:00.001Z"}), Some("/expiresAt"));
-        // Without an end it is good for longer than any.
+        // A key without an end would be valid for longer.
         check((end, &[]), json!({"expiresAt": null}), Some("/expiresAt"));
         check((end, &[]), json!({}), Some("/expiresAt"));
         let networks: &[&str] = &["10.0.0.0/8", "::1"];
         check((None, networks), json!({"allowedCidrs": ["10.0.0.0/8"]}), None);
         check((None, networks), json!({"allowedCidrs": ["::1", "10.0.0.0/8"]}), None);
         check((None, networks), json!({"allowedCidrs": ["10.0.0.0/8", "192.0.2.0/24"]}), Some("/allowedCidrs"));
-        // From nowhere named means from anywhere.
+        // An empty list of networks means any network.
         check((None, networks), json!({"allowedCidrs": []}), Some("/allowedCidrs"));
         check((None, networks), json!({}), Some("/allowedCidrs"));
     }

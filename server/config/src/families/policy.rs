@@ -1,5 +1,5 @@
-//! The policy of notification (`config-api` 2.5 and 2.6): receivers, routes and what stands beside them. Whether they make a
-//! policy together is asked of the service (`Checks::whole`) after each change.
+//! The notification policy (`config-api` 2.5 and 2.6): receivers, routes and related entities. The server validates
+//! the whole after each change (`Checks::whole`).
 
 use std::collections::BTreeSet;
 
@@ -17,28 +17,28 @@ use crate::fields::{Field, Kind};
 use crate::problem::{LISTED_MAX, Problem, ProblemKind, Result};
 use crate::sort_text::place_behind;
 
-/// The root of the tree of routes.
+/// The root of the routing tree.
 pub const ROOT_ROUTE_ID: &str = "00000000-0000-7000-8000-000000000401";
-/// The receiver that tells nobody.
+/// The receiver that notifies nobody.
 pub const EMPTY_RECEIVER_ID: &str = "00000000-0000-7000-8000-000000000402";
-/// The one entity of globals.
+/// The single entity of globals.
 pub const GLOBAL_ID: &str = "00000000-0000-7000-8000-000000000403";
-/// Name of the receiver that tells nobody.
+/// Name of the receiver that notifies nobody.
 pub const EMPTY_RECEIVER: &str = "empty";
 
-/// Deepest tree of routes.
+/// Most levels of routes.
 const DEPTH_MAX: usize = 60;
 
-/// What the families of a policy share.
+/// What the families of the policy share.
 const PART: Family =
     Family { domain: Domain::Alerting, write: Right::Edit, composes: true, entities_max: 10_000, ..Family::BASE };
 
-/// Integrations of one kind.
+/// A field with the integrations of one kind.
 const fn integrations(name: &'static str) -> Field {
     Field::open(name, Kind::Json, "[]")
 }
 
-/// Receivers of Alertmanager, each with its integrations by kind.
+/// Alertmanager receivers, each with its integrations by kind.
 pub const RECEIVERS: Family = Family {
     name: names::RECEIVERS,
     path: "/rulesapi/rulepolicy/receivers",
@@ -67,7 +67,7 @@ pub const RECEIVERS: Family = Family {
     ..PART
 };
 
-/// Routes: a tree whose siblings are tried in order.
+/// Routes: a tree in which siblings are tried in order.
 pub const ROUTES: Family = Family {
     name: names::ROUTES,
     path: "/rulesapi/rulepolicy/routes",
@@ -96,7 +96,7 @@ pub const ROUTES: Family = Family {
     ..PART
 };
 
-/// Intervals of time by name.
+/// Named time intervals.
 pub const TIME_INTERVALS: Family = Family {
     name: names::TIME_INTERVALS,
     path: "/rulesapi/rulepolicy/time-intervals",
@@ -105,7 +105,7 @@ pub const TIME_INTERVALS: Family = Family {
     ..PART
 };
 
-/// Rules by which alerts keep others quiet.
+/// Rules by which alerts mute others.
 pub const INHIBIT_RULES: Family = Family {
     name: names::INHIBIT_RULES,
     path: "/rulesapi/rulepolicy/inhibit-rules",
@@ -129,7 +129,7 @@ pub const TEMPLATES: Family = Family {
     ..PART
 };
 
-/// What receivers inherit: one entity, that is always there.
+/// Defaults that receivers inherit: a single entity that always exists.
 pub const POLICY_GLOBAL: Family = Family {
     name: names::POLICY_GLOBAL,
     path: "/rulesapi/rulepolicy/global",
@@ -138,7 +138,7 @@ pub const POLICY_GLOBAL: Family = Family {
     own_paths: true,
     fields: &[
         Field::open("options", Kind::Json, "{}"),
-        // Patterns of template files, as a deployed configuration names them.
+        // Patterns of template files, set by a deployed configuration.
         Field::open("template_files", Kind::Texts { max: 100 }, "[]"),
     ],
     unique: &[],
@@ -151,7 +151,7 @@ fn managed(what: &str) -> Problem {
     Problem::new(ProblemKind::Conflict, "MANAGED_ENTITY", what)
 }
 
-/// Puts a route under its parent, behind its siblings where no place is given.
+/// Places a route below its parent, after its siblings if no position is given.
 fn place_route<'a>(
     db: &'a mut Connection,
     making: &'a Making<'a>,
@@ -181,7 +181,7 @@ fn place_route<'a>(
                 let why = format!("routes are nested deeper than {DEPTH_MAX}");
                 return Err(Problem::field("/parentId", "LIMIT_EXCEEDED", why));
             }
-            // One by one: a policy that is deployed places each of its routes, and says where.
+            // One by one: a deployed policy states the position of each of its routes.
             let found = find(db, ROUTES.name, &id).await?;
             above = found.map(|e| text(&e.body, "parentId").to_owned()).filter(|id| !id.is_empty());
         }
@@ -204,7 +204,7 @@ fn root_stays<'a>(
     Box::pin(async move { if goes { Err(managed("the root cannot be deleted")) } else { Ok(()) } })
 }
 
-/// Refuses that a name goes which routes have in some of their fields; the index of values knows which: many names may go
+/// Refuses to delete names that routes refer to. They are looked up in the index of values, since many may be deleted
 /// at once.
 async fn name_is_free(
     db: &mut Connection,

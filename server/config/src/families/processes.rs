@@ -1,5 +1,5 @@
-//! Business processes: ordered steps that one value goes through (`config-api` 3.4). Steps are members of their process, so
-//! that both change together; the API edits them one by one.
+//! Business processes: ordered steps that are correlated by one value (`config-api` 3.4). Steps are members of their
+//! process, so that both change together; the API also edits them one by one.
 
 use futures::future::BoxFuture;
 use quiver_database::Connection;
@@ -13,7 +13,7 @@ use crate::family::{Family, Link, Making, OnDelete, Rows};
 use crate::fields::{Field, Kind, duration_ms};
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
 
-/// Most and fewest steps of a process that runs.
+/// Most and fewest steps of an enabled process.
 const STEPS_MAX: usize = 30;
 const STEPS_MIN: usize = 2;
 
@@ -35,7 +35,7 @@ const STEP: &[Field] = &[
     Field::open("maxGapMs", Kind::Int { min: 1, max: 31_536_000_000 }, "null"),
 ];
 
-/// Business processes: steps that spans or log records make.
+/// Business processes: steps are spans or log records.
 pub const PROCESSES: Family = Family {
     name: "business-processes",
     path: "/business-processes",
@@ -86,7 +86,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
         let why = format!("a process that is enabled has {STEPS_MIN} to {STEPS_MAX} steps");
         errors.push(FieldError::new("/steps", if all.is_empty() { "REQUIRED" } else { "OUT_OF_RANGE" }, why));
     }
-    // Without time an instance is abandoned as soon as it begins.
+    // With no time an instance would be abandoned as soon as it begins.
     if duration_ms(text(body, "timeout")).is_some_and(|ms| ms == 0 || i64::try_from(ms).is_err()) {
         errors.push(FieldError::new("/timeout", "OUT_OF_RANGE", "must be longer than 0s, and a time that can be told"));
     }

@@ -1,5 +1,5 @@
-//! What relationships that are there say of a change of their type, or of the type of a resource at one of their ends:
-//! what contradicts them is refused, since they could not be changed any more (`config-api` 4).
+//! Checks existing relationships against a change of their type, or of the type of a resource at one end:
+//! contradictions are refused, since such relationships could not be changed any more (`config-api` 4).
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::entity::{Entity, find};
 use crate::family::Caller;
 use crate::problem::{Problem, Result};
 
-/// Resources whose types are read with one statement.
+/// Most resources whose types are read by one statement.
 const READ_AT_ONCE: usize = 500;
 
 /// The ends of a relationship.
@@ -25,7 +25,7 @@ struct Ends {
     target: String,
 }
 
-/// Asks the relationships of a type whether they fit what it is now.
+/// Checks the relationships of a type after it has changed.
 pub(super) fn hook<'a>(
     db: &'a mut Connection,
     _: &'a Caller,
@@ -65,7 +65,7 @@ fn takes_some(of: &Map<String, Value>, key: &str) -> bool {
     of.get(key).and_then(Value::as_array).is_some_and(|list| !list.is_empty())
 }
 
-/// The relationships of a type. They are read as a stream, and of each no more than its ends is kept.
+/// The relationships of a type, streamed; only their ends are kept in memory.
 async fn of_type(db: &mut Connection, kind: &str) -> Result<Vec<Ends>> {
     let sql = "SELECT body FROM entity WHERE family = ? AND id IN \
         (SELECT id FROM entity_link WHERE to_family = ? AND to_id = ? AND family = ?)";
@@ -80,7 +80,7 @@ async fn of_type(db: &mut Connection, kind: &str) -> Result<Vec<Ends>> {
     Ok(all)
 }
 
-/// Says whether a list of types takes the types of some resources.
+/// Whether a list of types allows the types of some resources.
 async fn fits(db: &mut Connection, of: &Map<String, Value>, key: &str, ids: HashSet<&str>) -> Result<()> {
     let ids: Vec<&str> = ids.into_iter().collect();
     for some in ids.chunks(READ_AT_ONCE) {
@@ -109,7 +109,8 @@ fn is_so_few(all: &[Ends], cardinality: &str) -> bool {
         && (!matches!(cardinality, "1:1" | "1:n") || once(|one| one.target.as_str()))
 }
 
-/// Takes away, one after the other, the resources into which nothing leads; what stays lies on circles, or behind them.
+/// Whether there is a cycle: removes resources without incoming edges one after the other; what remains is on cycles,
+/// or reachable from them.
 fn has_circle(all: &[Ends]) -> bool {
     let mut next: HashMap<&str, Vec<&str>> = HashMap::new();
     let mut coming: HashMap<&str, usize> = HashMap::new();
@@ -134,7 +135,7 @@ fn has_circle(all: &[Ends]) -> bool {
     taken < coming.len()
 }
 
-/// Asks the relationships of a resource whether their types take the type that it has now.
+/// Checks that the types of a resource's relationships allow its new type.
 pub(super) async fn end_fits(db: &mut Connection, resource: &Entity) -> Result<()> {
     let id = resource.id.as_str();
     for relationship in of_resource(db, id).await? {
@@ -150,7 +151,7 @@ pub(super) async fn end_fits(db: &mut Connection, resource: &Entity) -> Result<(
     Ok(())
 }
 
-/// Notes anew of which services the relationships of a resource are.
+/// Updates the services of a resource's relationships.
 pub(super) async fn follow_service(db: &mut Connection, id: &str) -> Result<()> {
     for relationship in of_resource(db, id).await? {
         let Some(mut entity) = find(db, RELATIONSHIPS, &relationship).await? else { continue };

@@ -19,10 +19,10 @@ use crate::fields::{Field, Kind};
 use crate::json::time_of;
 use crate::problem::{FieldError, Problem, Result};
 
-/// Most resources that the search for a circle looks at.
+/// Most resources that the search for a cycle visits.
 const SEARCHED_MAX: usize = 100_000;
 
-/// Types of relationships, which say what may be related to what.
+/// Types of relationships, which say which resources may be related.
 pub const RELATIONSHIP_TYPES: Family = Family {
     name: names::RELATIONSHIP_TYPES,
     path: "/platform-api/relationship-types",
@@ -49,7 +49,7 @@ pub const RELATIONSHIP_TYPES: Family = Family {
     ..Family::BASE
 };
 
-/// Relationships from one managed resource to another, of a type.
+/// Relationships of a type from one managed resource to another.
 pub const RELATIONSHIPS: Family = Family {
     name: names::RELATIONSHIPS,
     path: "/platform-api/resource-relationships",
@@ -106,7 +106,8 @@ fn builtin() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Ends have the types that the relationship's type asks for, and neither its cardinality nor its order is broken.
+/// Checks that both ends have the types that the relationship's type requires, and that neither its cardinality nor
+/// its ordering is violated.
 fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &draft.body;
@@ -147,7 +148,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
     })
 }
 
-/// The relationships of a type that go out of a resource, or come in.
+/// The relationships of a type that start or end at a resource.
 async fn edges(db: &mut Connection, kind: &str, resource: &str, end: &str, but: Option<&str>) -> Result<Vec<Entity>> {
     let mut found = Vec::new();
     for id in of_resource(db, resource).await? {
@@ -182,7 +183,7 @@ async fn keep_cardinality(
     Ok(())
 }
 
-/// Says whether relationships of a type lead from one resource to another one.
+/// Whether relationships of a type lead from one resource to another, directly or indirectly.
 async fn leads_to(db: &mut Connection, kind: &str, from: &str, to: &str, but: Option<&str>) -> Result<bool> {
     let (mut seen, mut open) = (HashSet::from([from.to_owned()]), vec![from.to_owned()]);
     while let Some(at) = open.pop() {
@@ -224,7 +225,7 @@ mod tests {
         let out = "/validTo OUT_OF_RANGE";
         check(json!({"sourceId": "a", "targetId": "b", "validFrom": before, "validTo": before}), &[out]);
         check(json!({"sourceId": "a", "targetId": "b", "validFrom": after, "validTo": before}), &[out]);
-        // The same moment, in another zone.
+        // The same moment in another zone.
         let elsewhere = "2026-01-01T01:00:00+01:00";
         check(json!({"sourceId": "a", "targetId": "b", "validFrom": before, "validTo": elsewhere}), &[out]);
         let both = json!({"sourceId": "a", "targetId": "a", "validFrom": after, "validTo": before});

@@ -1,4 +1,4 @@
-//! What resources of a type have, for those who read them out of texts and match them by type and key.
+//! What resources of a type have, for imports that parse texts and match resources by type and key.
 
 use std::collections::HashSet;
 
@@ -12,24 +12,25 @@ use crate::config::Config;
 use crate::entity::all_of;
 use crate::problem::Result;
 
-/// A type, with what its resources have by type, subclass and class.
+/// A resource type, with the attributes from type, subclass and class.
 #[derive(Debug)]
 pub struct ResourceKind {
     /// Id of the resource type.
     pub id: String,
-    /// Its key for programs, like `host`.
+    /// Its slug, such as `host`.
     pub key: String,
     identity_keys: Vec<String>,
     attributes: Attributes,
 }
 
 impl ResourceKind {
-    /// The type of an attribute: `string`, `int`, `double`, `bool`, `timestamp`; none: there is no such attribute.
+    /// The type of an attribute: `string`, `int`, `double`, `bool` or `timestamp`; `None`: there is no such
+    /// attribute.
     pub fn type_of(&self, attribute: &str) -> Option<&str> {
         self.attributes.type_of(attribute)
     }
 
-    /// The key that follows from the attributes of a resource; none: it does not, or one of them lacks.
+    /// The key derived from the attributes of a resource; `None` if it is not derived, or a value is missing.
     pub fn key_of(&self, resource: &Map<String, Value>) -> Option<String> {
         let keys: Vec<&str> = self.identity_keys.iter().map(String::as_str).collect();
         (!keys.is_empty()).then(|| identity(&keys, resource, &mut Vec::new())).flatten()
@@ -37,7 +38,7 @@ impl ResourceKind {
 }
 
 impl Config {
-    /// Reads the types that are named, by ids or keys.
+    /// Reads the types with these ids or keys.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.

@@ -1,5 +1,4 @@
-//! Types of managed resources: what resources of a type have, what makes their identity, how they are discovered
-//! (`config-api` 4).
+//! Types of managed resources: their attributes, identity keys, and discovery rules (`config-api` 4).
 
 use futures::future::BoxFuture;
 use quiver_database::Connection;
@@ -16,7 +15,7 @@ use crate::family::{Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Problem, Result};
 
-/// Most rules of discovery.
+/// Most discovery rules per type.
 const DISCOVERY_MAX: usize = 20;
 
 const DISCOVERY: &[Field] = &[
@@ -26,7 +25,7 @@ const DISCOVERY: &[Field] = &[
     Field::required("name", Kind::Text { min: 1, max: 200 }),
 ];
 
-/// Types of managed resources, with how those are discovered in telemetry.
+/// Types of managed resources, and how resources are discovered in telemetry.
 pub const RESOURCE_TYPES: Family = Family {
     name: names::RESOURCE_TYPES,
     path: "/platform-api/resource-types",
@@ -74,7 +73,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What resources of a type may have: the attributes of type, subclass and class.
+/// The attributes of resources of a type: from type, subclass and class.
 pub(super) async fn attributes_of(db: &mut Connection, body: &Map<String, Value>) -> Result<Attributes> {
     let mut all = Attributes::default();
     all.add(body);
@@ -97,7 +96,7 @@ async fn above(db: &mut Connection, body: &Map<String, Value>) -> Result<Vec<Map
     Ok(found)
 }
 
-/// A subclass is one of the class; what makes identity is an attribute.
+/// Checks that the subclass belongs to the class, and that identity keys are attributes.
 pub(super) async fn type_fits(db: &mut Connection, body: &Map<String, Value>) -> Result<()> {
     let class = text(body, "ciClassId");
     if let Some(subclass) = find(db, "ci-subclasses", text(body, "ciSubclassId")).await?
@@ -122,10 +121,10 @@ fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted
     Box::pin(type_fits(db, &draft.body))
 }
 
-/// Key, name, category, and for each identity key the field of telemetry behind it.
+/// Key, name, category, and the telemetry field of each identity key.
 type BuiltinType = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
-/// The types that are always there.
+/// The built-in types.
 const BUILTIN: [BuiltinType; 13] = [
     ("service", "Service", "application", &[("service.name", "service.name")]),
     (
@@ -178,13 +177,13 @@ const BUILTIN: [BuiltinType; 13] = [
     ("external_service", "External service", "application", &[("peer.service", "attributes.peer.service")]),
 ];
 
-/// What people say of resources of a built-in type beside its identity: analytics shows it of services.
+/// Attributes of built-in types besides their identity that users fill in; analytics shows those of services.
 const SAID: [(&str, &[&str]); 1] = [("service", &["team", "service.criticality"])];
 
 /// The id of the built-in type of services.
 pub const SERVICE_TYPE_ID: &str = "00000000-0000-7000-8000-000000000101";
 
-/// The id of a built-in type, by its place.
+/// The id of a built-in type, by its index.
 fn builtin_id(n: usize) -> &'static str {
     const IDS: [&str; 13] = [
         SERVICE_TYPE_ID,

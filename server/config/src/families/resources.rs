@@ -49,7 +49,7 @@ pub const RESOURCES: Family = Family {
     ..Family::BASE
 };
 
-/// Attributes are those of type and classes, and the key follows from them.
+/// Validates the attributes against type and classes, and derives the key from them.
 fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let id = text(&draft.body, "typeId").to_owned();
@@ -72,7 +72,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         } else {
             identity(&keys, &draft.body, &mut errors)
         };
-        // Of what follows from attributes the value that was there says nothing about the one that is to be.
+        // If the key is derived from attributes, the stored one tells nothing about the new one.
         let stored = making.before.map(|before| text(&before.body, "key")).filter(|_| !keys.is_empty());
         let given = draft.body.get("key").and_then(Value::as_str).filter(|given| stored != Some(*given));
         let given = given.map(str::to_owned);
@@ -97,7 +97,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
     })
 }
 
-/// Takes its key from a resource as it once was, where the key follows from attributes: others may make identity now.
+/// Removes the key of a restored resource if it is derived from attributes: the type may use others by now.
 pub(crate) async fn forget_key(db: &mut Connection, body: &mut Map<String, Value>) -> Result<()> {
     let of = find(db, "resource-types", text(body, "typeId")).await?;
     if of.is_some_and(|of| texts(&of.body, "identityKeys").next().is_some()) {
@@ -106,8 +106,8 @@ pub(crate) async fn forget_key(db: &mut Connection, body: &mut Map<String, Value
     Ok(())
 }
 
-/// The key of a resource out of the values that make its identity, joined by `/`. Within all of them but the last `~` is `~0`
-/// and `/` is `~1`, as in JSON Pointers: so no two identities have one key, and paths at the end stay as they are.
+/// Joins the values that identify a resource by `/`. In all but the last, `~` is escaped as `~0` and `/` as `~1`, as
+/// in JSON pointers: so different identities have different keys, and a path at the end is not changed.
 pub fn joined_key(parts: &[String]) -> String {
     let Some((last, before)) = parts.split_last() else { return String::new() };
     let mut key = String::new();
@@ -119,7 +119,7 @@ pub fn joined_key(parts: &[String]) -> String {
     key
 }
 
-/// The key that follows from the values of the identity keys in their order.
+/// The key derived from the values of the identity keys, in order.
 pub(crate) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<String> {
     let mut parts = Vec::with_capacity(keys.len());
     for key in keys {
@@ -137,13 +137,14 @@ pub(crate) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Ve
     (parts.len() == keys.len()).then(|| joined_key(&parts))
 }
 
-/// The key that a resource of a type has by its attributes; none: they make no identity, or one of them lacks.
+/// The key of a resource derived from its attributes; `None` if its type defines no identity keys, or one of the
+/// values is missing.
 pub fn key_by_type(of: &Entity, resource: &Entity) -> Option<String> {
     let keys: Vec<&str> = texts(&of.body, "identityKeys").collect();
     (!keys.is_empty()).then(|| identity(&keys, &resource.body, &mut Vec::new())).flatten()
 }
 
-/// Relationships take the types of both ends, and are seen by who sees both.
+/// Relationships depend on the types of both ends, and are visible to callers who see both.
 fn hook<'a>(
     db: &'a mut Connection,
     _: &'a Caller,
@@ -199,7 +200,7 @@ mod tests {
             (&["cart"][..], "cart"),
             (&[], ""),
             (&["cart", "i1"], "cart/i1"),
-            // What is last, or alone, stays as it is.
+            // The last or only value is not escaped.
             (&["/usr/bin/a~b"], "/usr/bin/a~b"),
             (&["h1", "/usr/bin/java"], "h1//usr/bin/java"),
             (&["shop/cart", "i1"], "shop~1cart/i1"),

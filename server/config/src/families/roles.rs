@@ -53,7 +53,7 @@ fn builtin() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Nobody can put into a role what they lack, and an administrator stays.
+/// Callers cannot add rights to a role that they lack, and at least one administrator must remain.
 fn hook<'a>(
     db: &'a mut Connection,
     caller: &'a Caller,

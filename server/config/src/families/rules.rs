@@ -14,19 +14,19 @@ use crate::fields::{Field, Kind, duration_ms};
 use crate::problem::{FieldError, Problem, Result};
 use crate::sort_text::place_behind;
 
-/// Shortest time from one evaluation to the next.
+/// Shortest evaluation interval.
 const INTERVAL_MIN_MS: u64 = 1000;
 const NAME: Kind = Kind::Text { min: 1, max: 200 };
 const LANGUAGES: &[&str] = &["promql", "logsql", "olap"];
-/// The member of what nobody reads that holds the rights a rule runs with: those of its last editor.
+/// The sealed member with the rights that a rule runs with: those of its last editor.
 pub const RUN_AS: &str = "runAs";
-/// Where it is kept who gave them to it: its last editor.
+/// The sealed member with the last editor.
 pub const RUN_BY: &str = "runBy";
 
-/// Fields of a rule that are those of its group.
+/// Fields shown with a rule that belong to its group.
 const OF_GROUP: [&str; 2] = ["interval", "limit"];
 
-/// Rules of alerts and recorded metrics, each of one group of [`RULE_GROUPS`].
+/// Alerting and recording rules, each in one group of [`RULE_GROUPS`].
 pub const RULES: Family = Family {
     name: names::RULES,
     path: "/rulesapi/rules",
@@ -67,7 +67,7 @@ pub const RULES: Family = Family {
     ..Family::BASE
 };
 
-/// Groups whose settings differ from the defaults; a group is there as soon as a rule names it.
+/// Groups whose settings differ from the defaults; a group exists as soon as a rule names it.
 pub const RULE_GROUPS: Family = Family {
     name: names::RULE_GROUPS,
     path: "/rulesapi/groups",
@@ -99,7 +99,7 @@ pub const RULE_GROUPS: Family = Family {
     ..Family::BASE
 };
 
-/// A namespace stands in paths, and between others in labels.
+/// A namespace occurs in paths, and in labels between separators.
 fn namespace(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if !text(body, "namespace").chars().all(plain) {
@@ -109,8 +109,8 @@ fn namespace(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     no_dots(body, "namespace", errors);
 }
 
-/// A group is addressed by its namespace and name, and clients take `.` and `..` out of paths, written `%2E` too: a group
-/// of such a name could be neither read nor deleted.
+/// Refuses `.` and `..`: a group is addressed by namespace and name, and clients remove such path segments, even
+/// written as `%2E`, so the group could be neither read nor deleted.
 fn no_dots(body: &Map<String, Value>, field: &str, errors: &mut Vec<FieldError>) {
     if matches!(text(body, field), "." | "..") {
         let why = "must not be `.` or `..`: it stands in paths, which clients shorten by these";
@@ -118,8 +118,9 @@ fn no_dots(body: &Map<String, Value>, field: &str, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Names the rule, puts a new one behind the others of its group, and notes whose rights it runs with. One that is there
-/// and says no place keeps its own: places are the order in which rules run.
+/// Sets the name of a rule, places a new one after the others of its group, and records the rights that it runs with.
+/// An existing rule without a position in the body keeps its own, since the position determines the order of
+/// evaluation.
 fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         same_as_group(db, making, draft).await?;
@@ -138,7 +139,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         }
         let rights: Vec<Value> = making.caller.rights.triples().iter().map(quiver_types::Triple::to_json).collect();
         draft.sealed.insert(RUN_AS.to_owned(), json!(rights));
-        // Who writes a rule back as it is, with the same rights, is not its editor.
+        // Writing a rule back unchanged, with the same rights, does not make the caller its editor.
         let as_it_is = |e: &&Entity| e.body == draft.body && e.sealed.get(RUN_AS) == draft.sealed.get(RUN_AS);
         let editor = match making.before.filter(as_it_is) {
             Some(before) => before.sealed.get(RUN_BY).cloned(),
@@ -149,7 +150,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
     })
 }
 
-/// Gives what a rule has of its group.
+/// The fields of a rule that come from its group.
 pub(crate) fn of_group(group: Option<&Map<String, Value>>, interval: &str) -> [(&'static str, Value); 2] {
     let own = |field: &str| group.and_then(|g| g.get(field)).filter(|v| !v.is_null()).cloned();
     [
@@ -158,7 +159,7 @@ pub(crate) fn of_group(group: Option<&Map<String, Value>>, interval: &str) -> [(
     ]
 }
 
-/// The group of a rule, by what is unique of groups.
+/// The group of a rule, found by its unique fields.
 async fn group_of(db: &mut Connection, body: &Map<String, Value>) -> Result<Option<Entity>> {
     let sql = "SELECT id FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
     let named = json!([text(body, "namespace"), text(body, "group")]).to_string();
@@ -167,7 +168,7 @@ async fn group_of(db: &mut Connection, body: &Map<String, Value>) -> Result<Opti
     find(db, RULE_GROUPS.name, &row.try_get::<String>(0)?).await
 }
 
-/// What a rule says of fields of its group must be what the group has: they are changed there.
+/// The group's fields in a rule must equal those of the group; they can only be changed there.
 async fn same_as_group(db: &mut Connection, making: &Making<'_>, draft: &Drafted) -> Result<()> {
     if draft.said.is_empty() {
         return Ok(());
@@ -252,7 +253,7 @@ mod tests {
         assert_eq!(service(json!({"service": "cart"})), "cart");
         assert_eq!(service(json!({})), "");
         assert_eq!(service(json!({"service": null})), "");
-        // What the labels say is not what gives rights.
+        // Labels of the rule do not decide about rights.
         assert_eq!(service(json!({"labels": {"service": "cart"}})), "");
     }
 }

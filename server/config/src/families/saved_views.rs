@@ -1,4 +1,4 @@
-//! Saved views: what a page of the web interface shows, where its address would be too long (`web-ui` 2).
+//! Saved views: the state of a page of the web interface that is too long for its URL (`web-ui` 2).
 
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
@@ -9,10 +9,10 @@ use crate::family::{Family, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::FieldError;
 
-/// Longest state. It is kept because an address of more than 1500 characters is not passed on by all.
+/// Longest state. Views exist since URLs longer than 1500 characters are not supported everywhere.
 const QUERY_CHARS_MAX: usize = 65_536;
 
-/// States of pages that people keep under a name.
+/// States of pages that users save under a name.
 pub const SAVED_VIEWS: Family = Family {
     name: "saved-views",
     path: "/platform-api/saved-views",
@@ -33,7 +33,7 @@ pub const SAVED_VIEWS: Family = Family {
     ..Family::BASE
 };
 
-/// A view is a page of this interface: whoever opens it is not led away.
+/// A view must lead to a page of this interface, so that it cannot send users to other sites.
 fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     let path = text(body, "path");
     if !path.is_empty() && (!path.starts_with('/') || path.starts_with("//") || path.contains(['\\', '?', '#'])) {
@@ -48,7 +48,7 @@ mod tests {
 
     use super::*;
 
-    /// A view leads to a page of this interface, and to none elsewhere.
+    /// Paths of this interface are accepted, all others refused.
     #[test]
     fn paths_of_pages() {
         for (path, is_good) in [

@@ -12,9 +12,9 @@ use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};
 
-/// Most variables of a segment.
+/// Most variables per segment.
 const VARIABLES_MAX: usize = 20;
-/// Signals that conditions are about.
+/// Signals that conditions may apply to.
 pub const SIGNALS: [&str; 5] = ["metrics", "logs", "spans", "rum", "alerts"];
 
 const VARIABLE: &[Field] = &[
@@ -32,7 +32,7 @@ const CONDITIONS: &[Field] = &[
     Field::open("alerts", Kind::Json, "null"),
 ];
 
-/// Segments: named conditions on metrics, logs, spans and more, by which pages are narrowed.
+/// Segments: named conditions on metrics, logs, spans and more, which restrict pages and queries.
 pub const SEGMENTS: Family = Family {
     name: "segments",
     path: "/platform-api/segments",
@@ -61,7 +61,7 @@ fn is_name(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Says whether a value is one that a variable takes.
+/// Whether a value is valid for a variable of this type.
 pub fn is_of_type(value: &Value, kind: &str, multi: bool) -> bool {
     match value {
         Value::Array(items) if multi => items.iter().all(|item| is_of_type(item, kind, false)),
@@ -73,7 +73,7 @@ pub fn is_of_type(value: &Value, kind: &str, multi: bool) -> bool {
     }
 }
 
-/// Conditions compile with what their variables hold, or with something of its type.
+/// Checks that the conditions compile with the defaults of their variables, or with a sample value of their type.
 fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     let mut values = Map::new();
     let variables = body.get("variables").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -117,7 +117,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Who makes an entity owns it.
+/// The creator of an entity becomes its owner.
 pub(super) fn prepare<'a>(
     _: &'a mut Connection,
     making: &'a Making<'a>,
@@ -156,7 +156,7 @@ mod tests {
             json!([{"name": "a", "type": "string"}, {"name": "a", "type": "bool"}]),
             &["/variables/1/name INVALID_VALUE"],
         );
-        // Case tells names apart.
+        // Names are case-sensitive.
         check(json!([{"name": "a", "type": "string"}, {"name": "A", "type": "string"}]), &[]);
         for (kind, default, multi, is_good) in [
             ("string", json!("x"), false, true),
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Conditions must mean something with what their variables hold, whatever that is.
+    /// Conditions must be valid whatever their variables contain.
     #[test]
     fn conditions() {
         let check = |conditions: Value, variables: Value, expected: &[&str]| {

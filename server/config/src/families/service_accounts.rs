@@ -30,7 +30,7 @@ pub const SERVICE_ACCOUNTS: Family = Family {
     ..Family::BASE
 };
 
-/// As for users: the secret is a way to its rights.
+/// As for users: whoever sets the secret gets the rights of the account.
 fn hook<'a>(
     db: &'a mut Connection,
     caller: &'a Caller,

@@ -1,11 +1,11 @@
-//! Silences (`config-api` 2.8). The router of alerts keeps them; here is what can be said of one, and who may.
+//! Silences (`config-api` 2.8). The alert router stores them; this is their schema, and who may change them.
 
 use quiver_types::{Domain, Right};
 
 use crate::family::Family;
 use crate::fields::{Field, Kind};
 
-/// Silences; they are kept by the router of alerts, not with the other entities.
+/// Silences; stored by the alert router, not with the other entities.
 pub const SILENCES: Family = Family {
     name: "silences",
     path: "/rulesapi/silences",

@@ -1,4 +1,4 @@
-//! What subjects hold as the transaction sees it, for rules over several entities.
+//! The rights of subjects as seen by the transaction, for rules across several entities.
 
 use quiver_database::{Connection, Row, statement};
 use quiver_types::{Rights, Triple};
@@ -8,13 +8,13 @@ use crate::family::Caller;
 use crate::json::time_of;
 use crate::problem::{Problem, ProblemKind, Result};
 
-/// Reads the permissions in a body.
+/// Parses the permissions in a body.
 pub(crate) fn triples(body: &Map<String, Value>, field: &str) -> Vec<Triple> {
     let items = body.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     items.iter().filter_map(|t| Triple::of_json(t).ok()).collect()
 }
 
-/// Refuses what the caller lacks.
+/// Refuses rights that the caller lacks.
 pub(super) fn only_own(caller: &Caller, given: &[Triple]) -> Result<()> {
     match given.iter().find(|t| !caller.rights.covers(t)) {
         Some(lacking) => Err(Problem::forbidden(&lacking.to_string())),
@@ -22,7 +22,7 @@ pub(super) fn only_own(caller: &Caller, given: &[Triple]) -> Result<()> {
     }
 }
 
-/// Reads `rbac/users/<id>`, the owner of a key.
+/// Parses `rbac/users/<id>`, the owner of a key.
 pub(super) fn owner_of(owner: &str) -> Result<(&'static str, &str)> {
     let kinds = [("rbac/users/", "user"), ("rbac/service-accounts/", "serviceAccount")];
     let found = kinds.iter().find_map(|(prefix, kind)| owner.strip_prefix(prefix).map(|id| (*kind, id)));
@@ -46,7 +46,7 @@ async fn body(db: &mut Connection, family: &str, id: &str) -> Result<Option<Map<
     serde_json::from_str(&row.try_get::<String>(0)?).map(Some).map_err(Problem::internal)
 }
 
-/// What a binding gives.
+/// The rights that a binding grants.
 pub(super) async fn given_by(db: &mut Connection, binding: &Map<String, Value>) -> Result<Rights> {
     let id = binding.get("roleId").and_then(Value::as_str).unwrap_or_default();
     let role = body(db, "rbac/roles", id).await?.unwrap_or_default();
@@ -64,7 +64,7 @@ fn subject(binding: &Map<String, Value>) -> (&str, &str) {
     (part("type"), part("id"))
 }
 
-/// What a subject holds, through groups, too.
+/// The rights of a subject, including those through groups.
 pub(super) async fn rights_of(db: &mut Connection, now_ms: i64, kind: &str, id: &str) -> Result<Rights> {
     let groups = bodies(&mut *db, "rbac/groups").await?;
     let within = |group: &Map<String, Value>| {
@@ -81,9 +81,9 @@ pub(super) async fn rights_of(db: &mut Connection, now_ms: i64, kind: &str, id: 
     Ok(held.into_iter().collect())
 }
 
-/// Refuses a change after which nobody who can sign in holds `{admin, *, *}` for good.
+/// Refuses a change after which nobody who can sign in has `{admin, *, *}` without a time limit.
 pub(super) async fn an_admin_stays(db: &mut Connection, caller: &Caller) -> Result<()> {
-    // Before the first start is over there is none yet.
+    // During the first start there is no administrator yet.
     if caller.subject == Caller::SETUP {
         return Ok(());
     }
@@ -91,7 +91,7 @@ pub(super) async fn an_admin_stays(db: &mut Connection, caller: &Caller) -> Resu
     let enabled = |body: &Map<String, Value>| body.get("enabled").and_then(Value::as_bool).unwrap_or(false);
     let mut groups = None;
     for (_, binding) in bodies(&mut *db, "rbac/bindings").await? {
-        // One that ends some day would leave nobody by itself.
+        // A binding with an end would leave no administrator one day.
         if binding.get("expiresAt").is_some_and(|end| !end.is_null())
             || !given_by(&mut *db, &binding).await?.covers(&all)
         {
@@ -174,7 +174,7 @@ mod tests {
         };
         check(json!(null), false);
         check(json!("1970-01-01T00:00:01.001Z"), false);
-        // At its end it is over, whatever zone that is told in.
+        // It is over at its end, in whatever zone that is written.
         check(json!("1970-01-01T00:00:01Z"), true);
         check(json!("1970-01-01T01:00:01+01:00"), true);
         check(json!("1969-12-31T00:00:00Z"), true);

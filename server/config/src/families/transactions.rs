@@ -12,7 +12,7 @@ use crate::family::{Family, OnDelete, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Problem, Result};
 
-/// Most of a family, and of one service.
+/// Most key transactions in total, and per service.
 const ALL_MAX: i64 = 500;
 const SERVICE_MAX: usize = 100;
 
@@ -96,7 +96,7 @@ fn rules(body: &Map<String, Value>, owner: &str, errors: &mut Vec<FieldError>) {
     if text(body, owner).contains('*') {
         errors.push(FieldError::new(format!("/{owner}"), "PATTERN", "must be a name, not a pattern"));
     }
-    // A name that the detection rules gave may hold braces; as a pattern they would have to be closed.
+    // A name assigned by detection rules may contain unbalanced braces, which a pattern must not.
     let name = text(body, "transactionName");
     if let Some(why) = name.contains('*').then(|| Glob::parse(name, false).err()).flatten() {
         errors.push(FieldError::new("/transactionName", "PATTERN", why));
@@ -148,7 +148,7 @@ mod tests {
             check("cart", "/{id}/**", &[]);
             check("*", "/cart", &[&pattern]);
             check("ca*", "/cart", &[&pattern]);
-            // Names that rules of detection gave may hold braces that are not closed; patterns may not.
+            // Names assigned by detection rules may contain unbalanced braces; patterns must not.
             check("cart", "{", &[]);
             check("cart", "a}b{", &[]);
             check("cart", "{*", &["/transactionName PATTERN"]);

@@ -39,7 +39,8 @@ pub const USERS: Family = Family {
     ..Family::BASE
 };
 
-/// An administrator stays, and who changes another's account holds what it holds: a password is a way to its rights.
+/// At least one administrator must remain. Whoever changes another account must have all its rights, since setting a
+/// password gives access to them.
 fn hook<'a>(
     db: &'a mut Connection,
     caller: &'a Caller,
@@ -55,7 +56,7 @@ fn hook<'a>(
             return Err(Problem::field("/password", "INVALID_VALUE", why));
         }
         let Some(user) = before else { return Ok(()) };
-        // Of oneself, too: a key that holds less than its owner must not become its owner.
+        // Also for one's own account: an API key with fewer rights than its owner must not become its owner.
         let held = standing::rights_of(db, now_ms, "user", &user.id).await?;
         standing::only_own(caller, held.triples())?;
         standing::an_admin_stays(db, caller).await

@@ -1,16 +1,16 @@
-//! Objects within entities, and values of plain kinds.
+//! Checks nested objects and values of simple types.
 
 use serde_json::{Map, Value, json};
 
 use super::{Checked, Field, LABEL_CHARS_MAX, Mode, text, wrong_type};
 use crate::problem::{FieldError, shown};
 
-/// Longest free JSON, as text, in bytes.
+/// Longest free-form JSON, as text, in bytes.
 const JSON_BYTES_MAX: usize = 64 << 10;
-/// Longest key for programs.
+/// Longest slug, in characters.
 const SLUG_CHARS_MAX: usize = 100;
 
-/// Units of a length of time, in milliseconds, greatest first.
+/// Units of durations in milliseconds, greatest first.
 const UNITS: [(&str, u64); 7] = [
     ("y", 31_536_000_000),
     ("w", 604_800_000),
@@ -21,7 +21,7 @@ const UNITS: [(&str, u64); 7] = [
     ("ms", 1),
 ];
 
-/// Checks an object, puts defaults where it says nothing, and refuses what has no name.
+/// Checks an object, adds defaults for missing members, and refuses unknown ones.
 pub(super) fn object(fields: &'static [Field], value: &Value, place: &str, errors: &mut Vec<FieldError>) -> Value {
     let Value::Object(map) = value else {
         errors.push(FieldError::new(place, "INVALID_TYPE", "must be an object"));
@@ -61,7 +61,7 @@ pub(super) fn int(value: &Value, min: i64, max: i64) -> Checked {
         Value::Number(number) => match number.as_i64() {
             Some(n) if (min..=max).contains(&n) => Ok(json!(n)),
             Some(_) => out(),
-            // `7.0` is a whole number; what is beyond 64 bits is out of all bounds.
+            // `7.0` is an integer; anything beyond 64 bits is out of range.
             None => match number.as_f64() {
                 Some(n) if n.fract() == 0.0 && n.abs() < 9e15 => int(&json!(n as i64), min, max),
                 Some(n) if n.fract() == 0.0 => out(),
@@ -93,7 +93,7 @@ pub(super) fn slug(value: &Value) -> Checked {
     ))
 }
 
-/// Reads a length of time as Prometheus writes it; none when it is not one.
+/// Parses a duration in the notation of Prometheus; `None` if it is invalid.
 pub fn duration_ms(text: &str) -> Option<u64> {
     if text == "0" {
         return Some(0);
@@ -108,7 +108,7 @@ pub fn duration_ms(text: &str) -> Option<u64> {
         let behind = &rest[digits..];
         let end = behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len());
         let place = UNITS.iter().position(|(unit, _)| *unit == &behind[..end])?;
-        // Each unit once, the greatest first.
+        // Each unit at most once, in descending order.
         if below <= UNITS.len() && place <= below {
             return None;
         }
@@ -119,7 +119,7 @@ pub fn duration_ms(text: &str) -> Option<u64> {
     Some(total)
 }
 
-/// Checks a length of time; `signed`: it may be negative.
+/// Checks a duration; `signed`: it may be negative.
 pub(super) fn duration(value: &Value, signed: bool) -> Checked {
     let length = |text: &str| duration_ms(text.strip_prefix('-').filter(|_| signed).unwrap_or(text));
     match value.as_str().map(length) {
@@ -214,7 +214,7 @@ mod tests {
         check(list, json!([7]), Err(("/f/0", "INVALID_TYPE")));
     }
 
-    /// As many as are allowed are taken, one more is refused.
+    /// The limit itself is accepted, one more is refused.
     #[test]
     fn bounds() {
         let int = Kind::Int { min: -5, max: 5 };
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// What is wrong is told of each object, at its place.
+    /// Errors are reported for each object, with its place.
     #[test]
     fn objects_within_objects() {
         const INNER: &[Field] = &[Field::required("n", Kind::Int { min: 0, max: 9 })];

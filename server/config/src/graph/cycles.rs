@@ -1,11 +1,11 @@
-//! Simple cycles of a directed graph, by Johnson's algorithm (1975), up to a bound.
+//! Finds simple cycles of a directed graph with Johnson's algorithm (1975), up to a limit.
 
 use std::collections::VecDeque;
 
-/// Most cycles that are told.
+/// Most cycles that are reported.
 const CYCLES_MAX: usize = 10;
 
-/// Gives cycles, each once, from its first node along the edges; none only where there is none.
+/// Returns cycles as lists of nodes along the edges, each cycle once. Empty only if there is none.
 pub(super) fn simple_cycles(out: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut left = vec![true; out.len()];
     peel(out, &mut left);
@@ -26,14 +26,14 @@ pub(super) fn simple_cycles(out: &[Vec<usize>]) -> Vec<Vec<usize>> {
         if found.len() >= CYCLES_MAX {
             break;
         }
-        // All cycles through it are known; what hung on it alone goes, too.
+        // All cycles through it are found, so it is removed, with nodes that were only connected through it.
         left[start] = false;
         peel(out, &mut left);
     }
     found
 }
 
-/// Takes nodes without a way in or out away, again and again.
+/// Repeatedly removes nodes without incoming or outgoing edges.
 fn peel(out: &[Vec<usize>], left: &mut [bool]) {
     let mut into: Vec<Vec<usize>> = vec![Vec::new(); out.len()];
     for (from, far) in out.iter().enumerate() {
@@ -71,7 +71,8 @@ fn reached(start: usize, edges: &[Vec<usize>], left: &[bool]) -> Vec<bool> {
     seen
 }
 
-/// Cycles through a node, within some nodes. A stack of its own: paths may be as long as there are nodes.
+/// Finds cycles through a node within some nodes. Iterative with an explicit stack, since a path may have as many
+/// nodes as the graph.
 fn circuits(start: usize, out: &[Vec<usize>], within: &[bool], found: &mut Vec<Vec<usize>>) {
     let count = out.len();
     let (mut blocked, mut closed) = (vec![false; count], vec![false; count]);
@@ -136,7 +137,7 @@ mod tests {
         check(&[&[1], &[2], &[3], &[2]], &[&[2, 3]]);
     }
 
-    /// A long line that closes: no recursion.
+    /// One long cycle, which recursion could not handle.
     #[test]
     fn long() {
         let out: Vec<Vec<usize>> = (0..100_000).map(|n| vec![(n + 1) % 100_000]).collect();

@@ -1,15 +1,15 @@
-//! A resource of the graph: its fields are kept as text, since as objects those of many resources take most of a small
-//! server's memory; what it is judged by while somebody walks stands beside it.
+//! A resource in the graph. Its fields are kept as JSON text, since as objects those of many resources would take
+//! most of a small server's memory; the fields needed while the graph is walked are kept separately.
 
 use serde_json::{Map, Value};
 
 use crate::entity::Entity;
 use crate::families::body::text;
 
-/// By what resources are chosen and counted, and shown to whom.
+/// The fields by which resources are filtered, counted and authorized.
 const JUDGED: [&str; 4] = ["typeId", "service", "health", "state"];
 
-/// See the module.
+/// A resource in the graph.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) id: String,
@@ -23,7 +23,7 @@ impl Node {
         Self { id: resource.id.clone(), judged, shown: Value::Object(resource.shown()).to_string().into() }
     }
 
-    /// The resource with nothing but what it is judged by.
+    /// The resource with only the fields for filtering.
     pub(super) fn judged(&self) -> Entity {
         let fields = JUDGED.iter().zip(&self.judged).filter(|(_, value)| !value.is_empty());
         let body = fields.map(|(key, value)| ((*key).to_owned(), Value::from(&**value))).collect();
@@ -41,7 +41,7 @@ impl Node {
         }
     }
 
-    /// As the API shows it.
+    /// The resource as the API shows it.
     pub(super) fn shown(&self) -> Map<String, Value> {
         serde_json::from_str(&self.shown).unwrap_or_default()
     }

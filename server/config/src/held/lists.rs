@@ -1,21 +1,22 @@
-//! Lists whose texts are kept, and how often the others were asked.
+//! Cached lists, and how often other lists were requested.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::column::Column;
 
-/// How often a list is asked at one state of the configuration before its texts are kept: to read them takes as long as some
-/// of its pages.
+/// How often a list must be requested at one state of the configuration before it is cached: reading all of it takes
+/// as long as some of its pages.
 const ASKED_MIN: u32 = if cfg!(test) { 2 } else { 3 };
-/// What stands for more of it than is kept: it is not tried again.
+/// Marks a list that is too large for the cache, so that it is not tried again.
 pub(super) const TOO_MUCH: u32 = u32::MAX;
-/// Bytes of all that is kept.
+/// Most bytes in the cache.
 pub(super) const BYTES_MAX: usize = 32 << 20;
-/// Lists that are counted, and lists that are kept: one without entities takes next to no bytes.
+/// Most lists that are counted, and most that are cached; an empty list takes almost no bytes, so these limits are
+/// needed.
 const LISTS_MAX: usize = 64;
 
-/// Where an entity stands in the bytes: its value in the order of the list, its id, and its texts.
+/// The position of an entity in the bytes: its sort value, its id, its text.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) value: usize,
@@ -24,7 +25,7 @@ pub(super) struct Row {
     pub(super) end: usize,
 }
 
-/// The entities of a place in the order of a list, with their texts.
+/// The entities of a place in the order of a list, as texts.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) bytes: String,
@@ -48,7 +49,7 @@ impl Held {
     }
 }
 
-/// Which texts, and in which order.
+/// Identifies a list: its texts and their order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) family: &'static str,
@@ -58,11 +59,11 @@ pub(super) struct Key {
     pub(super) field: Option<String>,
 }
 
-/// What is kept, each with the number of the change that it was read behind.
+/// The cached lists, each with the number of the last change before it was read.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) lists: Vec<(Key, u64, Arc<Held>)>,
-    /// How often lists were asked behind a change.
+    /// How often lists were requested since a change.
     pub(super) asked: HashMap<Key, (u64, u32)>,
 }
 
@@ -72,7 +73,7 @@ impl Kept {
         found.map(|(.., held)| Arc::clone(held))
     }
 
-    /// Counts that a list is asked, and says whether its texts are worth being kept.
+    /// Counts a request for a list. Returns whether it should be cached now.
     pub(super) fn ask(&mut self, key: &Key, change: u64) -> bool {
         if self.asked.len() >= LISTS_MAX && !self.asked.contains_key(key) {
             self.asked.clear();
@@ -85,7 +86,7 @@ impl Kept {
         *times >= ASKED_MIN && *times != TOO_MUCH
     }
 
-    /// Keeps a list; what is of another state goes, and what has been kept longest where all of it is too much.
+    /// Caches a list. Lists of other states are removed, and the oldest ones if the cache is full.
     pub(super) fn put(&mut self, key: Key, change: u64, held: Arc<Held>) {
         self.lists.retain(|(known, at, _)| *at == change && *known != key);
         self.lists.push((key, change, held));
@@ -96,11 +97,11 @@ impl Kept {
     }
 }
 
-/// The texts that are kept of lists.
+/// The cache of lists.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     kept: Mutex<Kept>,
-    /// One list is read at a time; others come from the database meanwhile.
+    /// One list is read into the cache at a time; other requests use the database meanwhile.
     pub(super) reading: tokio::sync::Mutex<()>,
 }
 
@@ -109,7 +110,7 @@ impl Lists {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many are kept.
+    /// The number of cached lists.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.kept().lists.len()
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(is_kept, bytes < BYTES_MAX, "{bytes}");
     }
 
-    /// Breaks where lists of nothing are kept without end, or those of another state.
+    /// Would fail if empty lists, or those of another state, were cached without limit.
     #[test]
     fn what_is_kept_is_bounded() {
         let mut kept = Kept::default();

@@ -1,5 +1,5 @@
-//! Changes of which each may fail by itself. They are one request, so one transaction: what fails is taken back alone, and
-//! noted within it.
+//! Bulk changes in which each item may fail by itself. They run in one transaction, in which a failed item is rolled
+//! back alone, and noted in the audit log.
 
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use crate::fields::Mode;
 use crate::place::Place;
 use crate::problem::{Problem, ProblemKind, Result};
 
-/// Each id once: of one that stands twice the second change would be told of what the first has left.
+/// Removes duplicate ids: a second change would be applied to the result of the first.
 fn distinct(mut ids: Vec<String>) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
     ids.retain(|id| seen.insert(id.clone()));
@@ -21,10 +21,11 @@ fn distinct(mut ids: Vec<String>) -> Vec<String> {
 }
 
 impl Config {
-    /// Deletes many, each by itself: what names another one of them goes before it.
+    /// Deletes many entities, each by itself. An entity that refers to another one in the list is deleted before that
+    /// one.
     ///
     /// # Errors
-    /// Of the call as a whole; those of single items are in the answer.
+    /// Those of the request as a whole; errors of single items are in the result.
     pub async fn delete_many(
         &self,
         place: &Place,
@@ -36,7 +37,7 @@ impl Config {
         self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
     }
 
-    /// Changes many, each by itself.
+    /// Changes many entities, each by itself.
     ///
     /// # Errors
     /// As [`Self::delete_many`].

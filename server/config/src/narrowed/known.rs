@@ -1,4 +1,4 @@
-//! Statements that select ids, and conditions that are made of them.
+//! SQL statements that select ids, and conditions made of them.
 
 use quiver_database::{Argument, Link, Statement, statement};
 
@@ -9,15 +9,15 @@ use crate::problem::Result;
 pub(crate) struct Select {
     pub(super) sql: String,
     pub(super) values: Vec<Argument>,
-    /// Whether it gives each id once.
+    /// Whether it returns each id only once.
     pub(super) once: bool,
-    /// Whether it asks all that stands in a field, one after the other.
+    /// Whether it scans all values of a field.
     pub(super) scans: bool,
-    /// What it asks of the one value that each entity has in a field.
+    /// Its condition on a field that has one value per entity.
     pub(super) of: Option<OfField>,
 }
 
-/// A condition on what the index of values has of a field.
+/// A condition on the index of a field's values.
 #[derive(Debug, Clone)]
 pub(crate) struct OfField {
     pub(super) field: String,
@@ -30,12 +30,12 @@ impl Select {
         Self { sql, values, once: true, scans: false, of: None }
     }
 
-    /// The same of one that asks all that stands in a field.
+    /// Marks that it scans all values of a field.
     pub(super) fn scanning(self) -> Self {
         Self { scans: true, ..self }
     }
 
-    /// What it gives, up to so many rows.
+    /// The statement for the first rows of a column or expression `what`.
     pub(super) fn first(&self, what: &str, rows: usize) -> Statement {
         let select = statement(format!("SELECT {what} FROM ({} LIMIT ?) AS few", self.sql));
         self.values.iter().cloned().fold(select, Statement::bind).bind(rows as i64)
@@ -51,21 +51,21 @@ impl Select {
     }
 }
 
-/// What the index knows of a filter: which ids pass, or may pass.
+/// What the index tells about a filter: which ids pass, or may pass.
 #[derive(Debug, Clone)]
 pub(crate) enum Known {
     /// Those that a statement selects.
     Ids(Select),
-    /// The same of a statement that gives each id once, and many of them: each entity is asked by itself.
+    /// As `Ids`, for a statement that returns each id once, and many of them: it is cheaper to test each entity.
     Each(Select),
-    /// These ids, which a statement gave already.
+    /// These ids, which a statement returned.
     Listed(Vec<String>),
     All(Vec<Known>),
     Any(Vec<Known>),
     Not(Box<Known>),
 }
 
-/// What one statement gives of ids: how many, up to a bound, and which, where they are few.
+/// The result of a statement: the number of ids up to a limit, and the ids if they are few.
 pub(crate) struct Given {
     pub(super) count: usize,
     pub(super) ids: Option<Vec<String>>,
@@ -80,7 +80,8 @@ impl Known {
         sql.push(')');
     }
 
-    /// Ids one by one, the last of them until there are 1, 10, 100 …: statements are prepared, and kept by their text.
+    /// Writes ids as a list whose length is rounded up to 1, 10, 100 … by repeating the last one: prepared statements
+    /// are cached by their text.
     fn write_list(ids: &[String], sql: &mut String, arguments: &mut Vec<Argument>) {
         let Some(last) = ids.last() else { return sql.push_str("1 = 0") };
         let mut many = 1;
@@ -93,8 +94,8 @@ impl Known {
         arguments.extend(ids.iter().chain(std::iter::repeat(last)).take(many).map(Argument::from));
     }
 
-    /// One statement that selects all ids; none: it takes conditions. One list of ids can be gone through; where several
-    /// are tried one after the other the whole family is.
+    /// A single statement that selects all ids; `None` if conditions are needed. The database can go through a list
+    /// of ids; but with several conditions it would scan the whole family.
     pub(super) fn select(&self) -> Option<Select> {
         match self {
             Self::Ids(select) => Some(select.clone()),
@@ -109,8 +110,8 @@ impl Known {
         }
     }
 
-    /// Writes it as a condition on rows; `walked`: these are those of a field in the index of values, and what is asked of
-    /// this field is asked of the row.
+    /// Writes it as a condition on rows. `walked`: the rows are those of this field in the index of values, and
+    /// conditions on this field test the row itself.
     pub(super) fn write(&self, walked: Option<&str>, sql: &mut String, arguments: &mut Vec<Argument>) {
         if let Self::Ids(Select { of: Some(of), .. }) = self
             && Some(of.field.as_str()) == walked
@@ -155,12 +156,12 @@ impl Known {
         }
         match self {
             Self::All(list) | Self::Any(list) => list.iter().for_each(|one| one.selects(into)),
-            // That few are left out says that many stay.
+            // Excluding few ids means that many remain.
             Self::Not(_) | Self::Ids(_) | Self::Each(_) | Self::Listed(_) => {}
         }
     }
 
-    /// Whether all that pass have something in a field for which it is asked.
+    /// Whether all entities that pass have a value in a field that the condition tests.
     pub(super) fn asks(&self, field: &str) -> bool {
         match self {
             Self::Ids(select) => select.asks(field),
@@ -169,7 +170,8 @@ impl Known {
         }
     }
 
-    /// How many pass at most, by what each select gives, and the part of it that says so, with the ids that are known.
+    /// An upper bound of how many pass, from the results of each statement; and the part of the condition that yields
+    /// it, with the ids if they are known.
     pub(super) fn least(&self, given: &mut impl Iterator<Item = Given>) -> (usize, Self) {
         if self.select().is_some() {
             return match given.next() {
@@ -214,7 +216,7 @@ mod tests {
         check(11, (&format!("id IN (?{})", "+".repeat(99)), 100));
     }
 
-    /// What is asked of the field whose values are walked needs no other statement.
+    /// A condition on the field whose values are walked needs no further statement.
     #[test]
     fn the_field_that_is_walked_is_asked_on_the_way() {
         let of = OfField { field: "name".to_owned(), condition: "value = ?".to_owned(), values: vec!["3a".into()] };

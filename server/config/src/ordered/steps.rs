@@ -1,9 +1,10 @@
-//! Steps along an index in the order of a list: the next entities, the next entries.
+//! Reads a list step by step along an index: the next entities, or the next index entries.
 //!
-//! Ids ascend among entities of one value, whichever way the values go. Where these descend the index has the ids the other
-//! way round, and a database that is asked for both sorts all entities of a value before it gives the first one: those that
-//! came with one request share a time, and there may be 10,000 of them. So statements go along the index there, and the
-//! last value, of which some may be left behind, is asked for by itself.
+//! Among entities of equal value ids are ascending, whichever way values are sorted. If values are descending, the
+//! index has ids in the opposite order, and a database asked for both orders would sort all entities of a value
+//! before it returns the first; entities created by one request share a time, and there may be 10,000 of them. So
+//! statements follow the index there, and the entities of the last value, which may be incomplete, are queried
+//! separately.
 
 use quiver_database::{Argument, Connection, Row, Statement, statement};
 
@@ -12,12 +13,12 @@ use crate::entity::Entity;
 use crate::place::Place;
 use crate::problem::Result;
 
-/// A walk in the order of a list.
+/// A walk along a list.
 pub(super) struct Steps {
     pub(super) ordered: Ordered,
-    /// Ids that come next, as far as they are known.
+    /// Ids that were read ahead.
     ahead: Vec<String>,
-    /// Whether nothing comes behind these.
+    /// Whether these are the last ones.
     is_last: bool,
 }
 
@@ -26,12 +27,12 @@ impl Steps {
         Self { ordered, ahead: Vec::new(), is_last: false }
     }
 
-    /// Whether nothing comes any more.
+    /// Whether the list has ended.
     pub(super) fn is_end(&self) -> bool {
         self.is_last && self.ahead.is_empty()
     }
 
-    /// Reads the next entities, a piece of the page at most; the page begins behind what was read.
+    /// Reads the next entities, at most a part of the page; the page continues after them.
     pub(super) async fn next(
         &mut self,
         place: &Place,
@@ -56,7 +57,7 @@ impl Steps {
 }
 
 impl Ordered {
-    /// The next rows, where values ascend.
+    /// The statement for the next rows, with ascending values.
     fn ascending(&self, place: &Place, rows: usize) -> Statement {
         let (columns, column) = (Entity::COLUMNS, self.column.name());
         let (rest, values) = self.rest(place, None, rows);
@@ -71,7 +72,7 @@ impl Ordered {
         select(sql).bind(place.family.name)
     }
 
-    /// The next entries of the index: values and ids.
+    /// Reads the next index entries: values and ids.
     pub(crate) async fn entries(
         &self,
         place: &Place,
@@ -98,7 +99,7 @@ impl Ordered {
         }
         let less = if from.is_some() { format!(" AND {column} < ?") } else { String::new() };
         let less = format!("{less} ORDER BY {column} DESC");
-        // One more than that tells whether something of the last value is left behind.
+        // One more entry tells whether entities of the last value remain.
         let mut less = self.along(place, &less, from.into_iter().collect(), lacking + 1, db).await?;
         let cut = less.last().filter(|_| less.len() > lacking).map(|(value, _)| value.clone());
         if let Some(cut) = &cut {
@@ -115,7 +116,7 @@ impl Ordered {
         Ok(found)
     }
 
-    /// Entries of the index by a condition and an order that go along it.
+    /// Reads index entries with a condition and an order that follow the index.
     async fn along(
         &self,
         place: &Place,

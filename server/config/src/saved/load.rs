@@ -1,4 +1,4 @@
-//! Reading the file, into an empty database: all of it or nothing.
+//! Restores a backup file into an empty database, all or nothing.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -18,43 +18,43 @@ use crate::db::{MIGRATION, migrate_within};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::tables::{SEALED, SECRETS};
 
-/// Longest line: an audit row holds an entity twice.
+/// Longest line: an audit row contains an entity twice.
 const LINE_BYTES_MAX: u64 = 128 << 20;
-/// Lines that are read before they are taken.
+/// Lines that are read ahead.
 const LINES_AHEAD: usize = 64;
-/// Values and bytes that one statement inserts at most.
+/// Most values and bytes in one INSERT statement.
 const VALUES_AT_ONCE: usize = 1000;
 const BYTES_AT_ONCE: usize = 1 << 20;
-/// The part under which a database notes from which copy it was made.
+/// The key under which a database records from which backup it was restored.
 const FROM: &str = "restored";
 
-/// A file, and what is needed to read it.
+/// A backup file, and what is needed to read it.
 #[derive(Debug)]
 pub struct Saved<'a> {
-    /// Where it is.
+    /// The path.
     pub path: &'a Path,
-    /// What it is called; one that was read before and not changed since is not read again.
+    /// Its name; a backup that was restored before, without changes since, is not restored again.
     pub name: &'a str,
-    /// The key under which its secrets are encrypted. Without it they are left out: keys that sign, answers to requests
-    /// that named themselves, secrets within entities; and nobody knows whether the file was changed.
+    /// The key that its secrets are encrypted with. Without it they are left out (signing keys, stored responses of
+    /// idempotent requests, secrets within entities), and changes of the file cannot be detected.
     pub vault: Option<&'a dyn Vault>,
 }
 
-/// What was read.
+/// The result of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loaded {
-    /// Rows that are there now.
+    /// The number of rows.
     pub rows: u64,
-    /// Whether they were there already: an interrupted restore is taken up.
+    /// Whether they were restored before: an interrupted restore is resumed.
     pub was_there: bool,
 }
 
 impl Saved<'_> {
-    /// Puts all rows into an empty database.
+    /// Restores all rows into an empty database.
     ///
     /// # Errors
-    /// `DUPLICATE` when it is not empty; `INVALID_VALUE` when the key is another one, the file is damaged or was changed,
-    /// or a newer build wrote it; `STORE_BUSY`, `INTERNAL`.
+    /// `DUPLICATE`: the database is not empty. `INVALID_VALUE`: another key, a damaged or modified file, or one of a
+    /// newer build. `STORE_BUSY`, `INTERNAL`.
     pub async fn load(&self, base: &Database, schemas: &[&'static Schema], now_ms: i64) -> Result<Loaded> {
         let mut lines = Lines::open(self.path.to_owned());
         let head: Head = lines.next("its head").await?;
@@ -70,7 +70,7 @@ impl Saved<'_> {
             migrate_within(&mut tx, schema.part, steps, now_ms).await?;
         }
         let rows = self.take_rows(&mut tx, &mut lines, schemas).await?;
-        // Steps of later builds go on from what is there now; who restores once more finds all tables.
+        // Migrates to the current build; a repeated restore then finds all tables.
         for schema in schemas {
             migrate_within(&mut tx, schema.part, schema.steps, now_ms).await?;
         }
@@ -80,7 +80,7 @@ impl Saved<'_> {
         Ok(Loaded { rows, was_there: false })
     }
 
-    /// Whether this build and this key can read it.
+    /// Checks whether this build and this key can read it.
     fn check(&self, head: &Head, schemas: &[&Schema]) -> Result<()> {
         if head.quiver_configuration != FORMAT {
             return Err(newer(&format!("its format is {}", head.quiver_configuration)));
@@ -97,7 +97,8 @@ impl Saved<'_> {
         ))
     }
 
-    /// Refuses a database in which there is something else than what this file brought; gives the rows of that.
+    /// Refuses a database with other contents than this backup; returns the number of rows if it was restored
+    /// already.
     async fn is_there(&self, tx: &mut Writing, head: &Head, schemas: &[&Schema]) -> Result<Option<u64>> {
         tx.apply(MIGRATION).await?;
         let rows = statement("SELECT part, name FROM migration").fetch_all(&mut *tx).await?;
@@ -151,7 +152,7 @@ impl Saved<'_> {
                         last.write(tx).await?;
                     }
                     let next = Batch::begin(map, schemas)?;
-                    // What the steps that make tables put into them is in the file as it was.
+                    // The backup includes the rows that migrations insert into new tables.
                     next.table.clear(tx).await?;
                     batch = Some(next);
                 }
@@ -248,7 +249,7 @@ impl Batch {
     }
 }
 
-/// What nobody reads of an entity, without what is encrypted: hashes stay.
+/// The sealed members of an entity without the encrypted ones; hashes are kept.
 fn without_secrets(sealed: &str) -> Result<String> {
     let mut map: Map<String, Value> = serde_json::from_str(sealed).map_err(|e| damaged(&e.to_string()))?;
     map.remove(SECRETS);
@@ -258,7 +259,7 @@ fn without_secrets(sealed: &str) -> Result<String> {
 /// The lines of the file, which a thread reads ahead.
 struct Lines {
     queue: mpsc::Receiver<io::Result<Vec<u8>>>,
-    /// Of all lines before the last one.
+    /// Checksum of all lines before the last one.
     sum: Context,
     last: Vec<u8>,
 }
@@ -268,14 +269,14 @@ impl Lines {
         let (lines, queue) = mpsc::channel(LINES_AHEAD);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = read_lines(&path, &lines) {
-                // Nobody may wait for it any more.
+                // The receiver may be gone.
                 let _ = lines.blocking_send(Err(error));
             }
         });
         Self { queue, sum: Context::new(&SHA256), last: Vec::new() }
     }
 
-    /// The next line; `what` is what lacks when there is none.
+    /// The next line; `what` names the missing part in the error if there is none.
     async fn next<T: DeserializeOwned>(&mut self, what: &str) -> Result<T> {
         let line = self.queue.recv().await.ok_or_else(|| damaged(&format!("{what} lacks")))?;
         self.sum.update(&self.last);

@@ -1,4 +1,4 @@
-//! Writing the file.
+//! Writes a backup file of the configuration.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,17 +19,17 @@ use super::{END_PLACE, End, FORMAT, Head, KEY_PLACE, TableHead};
 use crate::config::Config;
 use crate::problem::{Problem, Result};
 
-/// Bytes that gather before they are packed and written.
+/// Bytes that are collected before they are compressed and written.
 const PIECE_BYTES: usize = 256 << 10;
-/// How hard zstd tries.
+/// The compression level of zstd.
 const LEVEL: i32 = 3;
 
 impl Config {
-    /// Writes the tables of some parts into a file, which only its owner reads; gives the number of rows. All of them are
-    /// of one moment, and nobody who changes them waits.
+    /// Writes the tables of some schemas to a file that only its owner can read; returns the number of rows. All rows
+    /// are of one moment, and writers are not blocked.
     ///
     /// # Errors
-    /// `STORE_BUSY`; `INTERNAL`, also when the file cannot be written.
+    /// `STORE_BUSY`; `INTERNAL`, also if the file cannot be written.
     pub async fn save(&self, schemas: &[&Schema], version: &str, to: &Path) -> Result<u64> {
         let mut snapshot = self.pool.snapshot().await?;
         let saved_ms = self.clock.now_ms();
@@ -62,7 +62,7 @@ impl Config {
     }
 }
 
-/// How many steps of each part were applied; those of other parts are no matter of ours.
+/// The number of applied migration steps per schema; other schemas are ignored.
 async fn steps(snapshot: &mut Connection, schemas: &[&Schema]) -> Result<BTreeMap<String, i64>> {
     let rows = statement("SELECT part, max(number) FROM migration GROUP BY part").fetch_all(snapshot).await?;
     let mut found = BTreeMap::new();
@@ -84,7 +84,7 @@ fn shown(value: Argument) -> Value {
     }
 }
 
-/// The file while it is written; the disk's part is done on a thread that may wait.
+/// The file while it is written. Disk access is on blocking threads.
 struct Lines {
     piece: Vec<u8>,
     sum: Context,
@@ -126,7 +126,7 @@ impl Lines {
     }
 }
 
-/// Does what waits for the disk.
+/// Runs disk access on a blocking thread.
 async fn blocking<T: Send + 'static>(path: &Path, run: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T> {
     let cannot = |cause: String| Problem {
         detail: format!("the configuration cannot be written to `{}`", path.display()),

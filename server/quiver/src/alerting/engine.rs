@@ -1,5 +1,5 @@
-//! The engine that rules ask: queries through the one `QueryEngine`, within the time of their group; results are written
-//! back as any other samples are.
+//! Evaluates rules on the server's `QueryEngine`, within the time limit of their group; results are written to the
+//! store like any other samples.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,7 +31,7 @@ use quiver_types::{
 };
 use tokio::runtime::Handle;
 
-/// What engines of rules are made of.
+/// Makes engines for the evaluation of rules.
 #[derive(Debug)]
 pub struct StoreEngines {
     /// Evaluates rules of language `promql`.
@@ -40,19 +40,19 @@ pub struct StoreEngines {
     pub logsql: Arc<LogsqlEngine>,
     /// Evaluates rules of language `olap`.
     pub olap: Arc<OlapEngine>,
-    /// Where queries run.
+    /// Runs the queries.
     pub engine: Arc<QueryEngine>,
-    /// Where results go.
+    /// Stores the results.
     pub store: Arc<Store>,
-    /// Bounds of queries.
+    /// Limits of queries.
     pub live: Arc<ArcSwap<LiveSettings>>,
-    /// Measures how long evaluations take.
+    /// Measures the duration of evaluations.
     pub clock: Arc<dyn Clock>,
-    /// Elements that a result may have.
+    /// Most elements in a result.
     pub results_max: u64,
     /// Labels that name the service of an alert or a series.
     pub service_labels: Arc<[String]>,
-    /// Accounts, where callers must say who they are.
+    /// Accounts, if access control is on.
     pub identities: Option<Arc<Identities>>,
 }
 
@@ -80,7 +80,7 @@ impl Engines for StoreEngines {
     }
 }
 
-/// The engine of one evaluation of a group; its thread waits for answers.
+/// The engine of one evaluation of a group. Blocks the calling thread.
 #[derive(Debug)]
 struct StoreEngine {
     promql: Arc<PromqlEngine>,
@@ -94,26 +94,26 @@ struct StoreEngine {
     writes: Vec<Access>,
     service_labels: Arc<[String]>,
     identities: Option<Arc<Identities>>,
-    /// Bytes that queries of each rule have read.
+    /// Bytes that the queries of each rule have read.
     scanned: Vec<AtomicU64>,
     asker: Asker,
     handle: Handle,
 }
 
-/// Series with some labels only.
+/// Restricts series to those with these labels.
 fn within(labels: &[(String, String)]) -> Within {
     let matchers = labels.iter().map(|(name, value)| Matcher::equal(name, value)).collect();
     Within { identity: format!("extra_label {labels:?}"), rows: Narrowed::Series(vec![matchers]) }
 }
 
-/// Label that tells the results of one `stats` pipe apart.
+/// The label that tells the results of one `stats` pipe apart.
 const RESULT_LABEL: &str = "stats_result";
 
-/// What a rule tells whose last editor has lost what it runs with.
+/// The error of a rule whose last editor has lost rights that it runs with.
 const LOST: &str = "FORBIDDEN: the last editor of the rule has lost a right that it runs with";
 
 impl StoreEngine {
-    /// Whether the last editor of a rule may no longer view what it reads.
+    /// Whether the last editor of a rule may no longer view what the rule reads.
     fn is_lost(&self, rule: usize, language: Language) -> bool {
         let Some(identities) = &self.identities else { return false };
         let (Some(rights), Some(editor)) = (self.asker.rights.get(rule), self.asker.editors.get(rule)) else {
@@ -147,7 +147,7 @@ impl StoreEngine {
         Ok(ctx)
     }
 
-    /// Counts what a query of a rule has read.
+    /// Counts the bytes that a query of a rule has read.
     fn count(&self, rule: usize, ctx: &QueryContext) {
         if let Some(scanned) = self.scanned.get(rule) {
             scanned.fetch_add(get(&ctx.stats.bytes_read), Relaxed);
@@ -167,7 +167,7 @@ impl StoreEngine {
         let columns = stats_columns(&query).map_err(|e| e.to_string())?;
         let end = at.saturating_mul(1_000_000);
         let window = i64::try_from(self.asker.interval.as_nanos()).unwrap_or(i64::MAX);
-        // A query that says nothing of time is about the interval that ends now.
+        // A query without a time filter covers the interval that ends now.
         let start_ns = (!query.has_time_filter()).then(|| end.saturating_sub(window));
         let scope = QueryScope { now_ns: end, start_ns, end_ns: Some(end - 1), ..QueryScope::default() };
         let ctx = self.context(rule, Language::Logsql, expr)?;
@@ -199,7 +199,7 @@ impl StoreEngine {
 }
 
 impl StoreEngine {
-    /// Asks analytics; ranges relative to now are relative to the evaluation.
+    /// Runs an analytics query; relative time ranges refer to the time of the evaluation.
     async fn olap(&self, rule: usize, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
         let value = olap_query(expr)?;
         let catalog = self.olap.catalog();
@@ -209,7 +209,7 @@ impl StoreEngine {
         let mut asked = OlapRequest::to_load(&value, &catalog, &access, now_ns).map_err(|e| e.to_string())?;
         asked.check(false).map_err(|e| e.to_string())?;
         if value.get("limit").is_none() {
-            // What a rule sees is never cut without a word: the largest number of rows is an error.
+            // Results must not be cut silently: exceeding the row limit is an error.
             asked.queries.iter_mut().for_each(|query| query.limit = None);
         }
         let ctx = self.context(rule, Language::Olap, expr)?;
@@ -228,8 +228,7 @@ impl StoreEngine {
     }
 }
 
-/// Gives the label of each column: the name of its member, with its model before it where two are alike. The measure has
-/// none.
+/// The label for each column: the name of its member, prefixed by its model if two are equal. `None` for the measure.
 fn label_names(columns: &[String], measure: &str) -> Vec<Option<String>> {
     let short = |column: &str| column.rsplit('.').next().unwrap_or(column).to_owned();
     let name = |column: &String| {
@@ -323,20 +322,20 @@ impl Engine for StoreEngine {
         match language {
             Language::Promql => match quiver_promql::parser::parse(expr) {
                 Ok(tree) => Reads::Series(selectors(&tree).into_iter().map(<[Matcher]>::to_vec).collect()),
-                // It fails when it is asked, whenever that is.
+                // An invalid expression fails when it is evaluated.
                 Err(_) => Reads::Series(Vec::new()),
             },
-            // Logs: rules write none.
+            // Rules never write logs.
             Language::Logsql => Reads::Series(Vec::new()),
             Language::Olap => Reads::Anything,
         }
     }
 }
 
-/// Makes elements of an answer.
+/// Converts a result to elements.
 ///
 /// # Errors
-/// It is a range vector or a text.
+/// It is a range vector or a string.
 pub(crate) fn elements_of(value: &QueryValue) -> Result<Vec<Element>, String> {
     match value {
         QueryValue::Scalar { value, .. } => {
@@ -361,7 +360,7 @@ fn elements(result: &StepResult) -> Vec<Element> {
     out
 }
 
-/// Makes the batch that writes samples of rules.
+/// Makes the batch that writes the samples of rules.
 pub(crate) fn batch_of(samples: &[Written]) -> MetricsBatch {
     let mut batch = MetricsBatch::default();
     for sample in samples {
@@ -395,7 +394,7 @@ mod tests {
         };
         check(&["spans.service", "spans.count"], &[Some("service"), None]);
         check(&["spans.service", "logs.service", "spans.count"], &[Some("spans_service"), Some("logs_service"), None]);
-        // Like the measure is not like a label.
+        // A label may have the same name as the measure.
         check(&["logs.count", "spans.count"], &[Some("count"), None]);
         check(&["plain"], &[Some("plain")]);
     }

@@ -1,4 +1,4 @@
-//! Records of alerting as rows of the store's tables (`tables::history`).
+//! Writes alerting history to the tables in `tables::history`.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use quiver_types::tables::history::{
 };
 use quiver_types::{Error, LabelSet, Millis, Result};
 
-/// Writes records into the store.
+/// Writes history records into the store.
 #[derive(Debug)]
 pub struct StoredHistory {
-    /// Store whose tables of the history take them.
+    /// The store with the history tables.
     pub store: Arc<Store>,
     /// Labels that name the service of an alert.
     pub service_labels: Vec<String>,
@@ -49,7 +49,7 @@ impl Columns {
         self.filled.push(Arc::new(StringArray::from_iter_values(values)));
     }
 
-    /// 0: there is none.
+    /// 0 stands for NULL.
     fn times(&mut self, values: impl Iterator<Item = Millis>) {
         self.filled.push(Arc::new(TimestampMillisecondArray::from_iter_values(values).with_timezone("UTC")));
     }
@@ -58,7 +58,7 @@ impl Columns {
         self.filled.push(Arc::new(Int64Array::from_iter_values(values)));
     }
 
-    /// NaN: there is none.
+    /// NaN stands for NULL.
     fn floats(&mut self, values: impl Iterator<Item = f64>) {
         self.filled.push(Arc::new(Float64Array::from_iter_values(values)));
     }
@@ -104,7 +104,7 @@ fn id_of(labels: &LabelSet) -> String {
     fingerprint_text(fingerprint(labels))
 }
 
-/// Names of services as a row has them: each once.
+/// The distinct service names of a row, joined.
 fn each_once<'a>(services: impl Iterator<Item = &'a str>) -> String {
     services_text(services.collect::<std::collections::BTreeSet<_>>())
 }
@@ -179,7 +179,7 @@ fn evaluations(all: &[&Evaluation], services: &[String]) -> Result<TableRows> {
     out.finish()
 }
 
-/// The key of a group is that of its route, then its labels. What stands between quotes is a value of either.
+/// The route in the key of a group, which is followed by the labels. Both may contain quoted values.
 fn route_of(group_key: &str) -> &str {
     let (mut in_text, mut escaped) = (false, false);
     for (at, byte) in group_key.bytes().enumerate() {
@@ -221,7 +221,7 @@ fn attempts(all: &[&Attempt], services: &[String]) -> Result<TableRows> {
     out.finish()
 }
 
-/// Makes rows of records, a batch for each table that has some.
+/// Converts records to rows, one batch for each table that has any.
 fn rows(records: &[Record], services: &[String]) -> Result<Vec<TableRows>> {
     let (mut of_events, mut of_actions, mut of_evaluations, mut of_attempts) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -288,11 +288,11 @@ mod tests {
         assert_eq!(cell(0, "episode_id"), format!("{}-1000", id_of(&labels)));
         assert_eq!((cell(0, "__q_service"), cell(1, "__q_service")), ("cart".to_owned(), "cart\npay".to_owned()));
         assert_eq!(cell(1, "route_path"), "{}/{a=\"b\"}");
-        // A name is one name, whatever stands in it.
+        // A name stays one name, whatever it contains.
         assert_eq!(each_once(["cart\npay", "cart", "cart"].into_iter()), "cart\ncart\\npay");
     }
 
-    /// Breaks where a value of a label is taken for the beginning of the labels.
+    /// Would fail if a value of a label were taken for the beginning of the labels.
     #[test]
     fn routes_of_groups() {
         for (key, expected) in [
@@ -337,7 +337,7 @@ mod tests {
         })
     }
 
-    /// An action without an alert names no episode, and the services that it was about.
+    /// An action without an alert has no episode, but it names the services that it was about.
     #[test]
     fn actions_of_people_and_of_the_service() {
         let labels = [("alertname", "A"), ("service", "web")];
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(of("duration_ms"), ["2.5", "NaN", "2.5"]);
         assert_eq!(of("scanned_bytes"), ["17.0", "NaN", "0.0"]);
         assert_eq!(of("result_series"), ["3", "3", "3"]);
-        // The first of the labels that name services counts.
+        // The first non-empty service label counts.
         assert_eq!(of("__q_service"), ["a", "web", ""]);
         assert_eq!(
             ["rule_id", "rule_name", "namespace", "rule_group"].map(|name| cell(&rows, name, 0)),

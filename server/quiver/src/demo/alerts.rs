@@ -1,4 +1,5 @@
-//! Alerts of the demo: rules that fire in the shop's bad minutes, a policy, and a receiver that prints what it is told.
+//! Alerts of the demo: rules that fire during the shop's incidents, a policy, and a receiver that prints
+//! notifications.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -55,16 +56,16 @@ receivers:
 pub struct DemoAlerts {
     rules: PathBuf,
     policy: PathBuf,
-    /// Where the receiver listens.
+    /// The socket of the receiver.
     pub listener: TcpListener,
 }
 
-/// Paths that settings must name.
+/// Paths for the settings.
 #[derive(Debug, Clone)]
 pub struct Paths(PathBuf, PathBuf);
 
 impl Paths {
-    /// Makes settings name the demo's files, and lets calls go to this machine.
+    /// Puts the paths into the settings, and allows notifications to this machine.
     pub fn apply(&self, settings: &mut Settings) {
         settings.alerting.rules = vec![self.0.display().to_string()];
         settings.alerting.policy = self.1.display().to_string();
@@ -73,7 +74,7 @@ impl Paths {
 }
 
 impl DemoAlerts {
-    /// Writes the files below the data directory; none where the user has rules or a policy of his own.
+    /// Writes the files to the data directory. `None` if the user has rules or a policy.
     ///
     /// # Errors
     /// Internal: the files cannot be written, or there is no free port.
@@ -92,12 +93,12 @@ impl DemoAlerts {
         Ok(Some(Self { rules, policy, listener }))
     }
 
-    /// Gives the paths of its files.
+    /// The paths of the files.
     pub fn paths(&self) -> Paths {
         Paths(self.rules.clone(), self.policy.clone())
     }
 
-    /// Prints what the receiver is told, until `stop`.
+    /// Prints notifications until `stop`.
     pub async fn print(self, stop: CancellationToken) {
         let router = Router::new().route("/", post(told));
         let serving = axum::serve(self.listener, router).with_graceful_shutdown(stop.cancelled_owned());
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(shown(&body), "  webhook told: FIRING   A: x\n");
     }
 
-    /// Whatever is posted to the receiver is one line for each alert, or none.
+    /// A notification prints one line per alert; anything else prints nothing.
     #[test]
     fn what_the_receiver_prints() {
         for (body, expected) in [
@@ -163,7 +164,7 @@ mod tests {
         assert_eq!(shown(&two).lines().count(), 2);
     }
 
-    /// Files of the demo are made where nobody has rules or a policy, and settings then name them.
+    /// The files are only written if there are no rules and no policy; then the settings name them.
     #[tokio::test]
     async fn files_of_the_demo() {
         let dir = tempfile::tempdir().unwrap();

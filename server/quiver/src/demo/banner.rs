@@ -1,4 +1,4 @@
-//! What the demo says on its terminal: how to come in, what to try.
+//! What the demo prints: how to sign in, and what to try.
 #![allow(clippy::print_stdout, reason = "a command line speaks on its terminal")]
 
 use std::fmt::Write;
@@ -6,17 +6,17 @@ use std::path::PathBuf;
 
 use crate::server::Addresses;
 
-/// What a user needs to come in.
+/// What a user needs to sign in.
 #[derive(Debug)]
 pub(super) struct LogIn {
-    /// File with the key of the demo.
+    /// File with the demo's API key.
     pub(super) key: PathBuf,
     /// File with the first password of `admin`, until it is changed.
     pub(super) first_password: Option<PathBuf>,
 }
 
 impl LogIn {
-    /// One line for a shell, and where people's way begins.
+    /// A shell line that makes a header of the key, and where the password of `admin` is.
     fn line(&self) -> String {
         let admin = match &self.first_password {
             Some(file) => format!("the user admin has the password in {}", file.display()),
@@ -26,7 +26,7 @@ impl LogIn {
     }
 }
 
-/// Prints addresses, and how to sign in, for whoever began the demo.
+/// Prints addresses, and how to sign in.
 pub(super) fn print(base: &str, addresses: &Addresses, log_in: Option<&LogIn>) {
     println!("{}", text(base, addresses, log_in));
 }

@@ -1,5 +1,5 @@
-//! What the demo's shop is configured with: transactions and the key ones among them, pages, thresholds, a process, segments,
-//! fields out of messages. It is made at the first start only: what somebody changes or deletes stays so.
+//! The configuration of the demo's shop: transactions, key transactions, pages, thresholds, a process, segments, and
+//! extraction rules. Created at the first start only: what a user changes or deletes stays so.
 
 use quiver_api::AppState;
 use quiver_config::families::{
@@ -9,7 +9,7 @@ use quiver_config::families::{
 use quiver_config::{Caller, Family, Place, Result};
 use serde_json::{Value, json};
 
-/// Families with their entities, in an order in which nothing is named before it is there.
+/// Entities by family, ordered so that each one exists before another refers to it.
 fn entities() -> Vec<(&'static Family, Vec<Value>)> {
     let of_service = |service: &str| {
         json!({"name": format!("Requests of {service}"), "service": service, "nameTemplate": "{http.request.method} {http.route}",
@@ -68,7 +68,7 @@ fn entities() -> Vec<(&'static Family, Vec<Value>)> {
     ]
 }
 
-/// Parts of the shop that people look at by themselves.
+/// Segments for parts of the shop.
 fn segments() -> Vec<Value> {
     let everywhere = |condition: Value| json!({"metrics": condition, "logs": condition, "spans": condition});
     let service = |op: &str, value: Value| everywhere(json!({"field": "service.name", "op": op, "value": value}));
@@ -108,7 +108,7 @@ fn process() -> Value {
     ]})
 }
 
-/// Makes what is not there yet, family by family; it acts on all that is fed from then on.
+/// Creates what is missing, family by family; it applies to all telemetry from then on.
 pub(super) async fn make(app: &AppState) -> Result<()> {
     for (family, items) in entities() {
         if app.config.all(family).await?.is_empty() {
@@ -122,7 +122,7 @@ pub(super) async fn make(app: &AppState) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// What the first start would not take stops the demo.
+    /// An entity that is not valid would stop the demo.
     #[test]
     fn entities_obey_their_families() {
         for (family, items) in entities() {

@@ -1,7 +1,7 @@
-//! What happens in the demo shop: twelve services, their databases, a queue and the browsers of its customers.
+//! Simulates the demo shop: twelve services, their databases, a queue and the browsers of its customers.
 //!
-//! Everything depends on the time alone: a visit each second, slow spells of the product database, a payment provider
-//! that fails for a while, a deployment of `checkout` each hour, whose first minutes go badly.
+//! Everything depends only on the time: a visit each second, slow periods of the product database, a payment provider
+//! that fails for a while, and a deployment of `checkout` each hour, whose first minutes go badly.
 
 /// Services that send telemetry.
 pub(super) const SERVICES: [&str; 12] = [
@@ -22,7 +22,7 @@ pub(super) const SERVICES: [&str; 12] = [
 const MS: i64 = 1_000_000;
 const HOUR_S: i64 = 3_600;
 
-/// A span of time that comes again and again: period, first second in it, length; in seconds.
+/// A recurring period: interval, offset of its first second, length; all in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spell(i64, i64, i64);
 
@@ -34,17 +34,17 @@ pub(super) const PAYMENT_DOWN: Spell = Spell(1_800, 1_000, 120);
 pub(super) const DEPLOYED: Spell = Spell(HOUR_S, 1_500, 240);
 
 impl Spell {
-    /// Says whether it lasts at a time in seconds.
+    /// Whether a time in seconds lies in the period.
     pub(super) fn is_on(self, second: i64) -> bool {
         (second - self.1).rem_euclid(self.0) < self.2
     }
 
-    /// Says whether it begins with this second.
+    /// Whether the period begins at this second.
     pub(super) fn begins(self, second: i64) -> bool {
         (second - self.1).rem_euclid(self.0) == 0
     }
 
-    /// How many seconds of it there were since the day began: never falls within a day.
+    /// How many seconds of the period have passed since the day began; never decreases within a day.
     pub(super) fn seconds(self, second: f64) -> f64 {
         let (period, first, len) = (self.0 as f64, self.1 as f64, self.2 as f64);
         let since = |s: f64| ((s - first) / period).floor() * len + (s - first).rem_euclid(period).min(len);
@@ -52,12 +52,12 @@ impl Spell {
     }
 }
 
-/// Gives the version of `checkout` at a time in seconds.
+/// The version of `checkout` at a time in seconds.
 pub(super) fn checkout_version(second: i64) -> String {
     format!("1.{}.0", (second - DEPLOYED.1).div_euclid(HOUR_S).rem_euclid(100))
 }
 
-/// An event or log row of a span.
+/// An event of a span, which is also a log row.
 #[derive(Debug, Clone)]
 pub(super) struct Note {
     pub(super) level: &'static str,
@@ -71,7 +71,7 @@ pub(super) struct Step {
     pub(super) service: &'static str,
     pub(super) name: &'static str,
     pub(super) kind: u8,
-    /// Unix nanoseconds, as `end`.
+    /// In Unix nanoseconds, as `end`.
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) error: Option<&'static str>,
@@ -80,7 +80,7 @@ pub(super) struct Step {
     pub(super) notes: Vec<Note>,
 }
 
-/// A small generator with a fixed seed, so that a second always gives the same visit.
+/// A random generator with a fixed seed, so that a second always yields the same visit.
 #[derive(Debug)]
 struct Dice(u64);
 
@@ -98,7 +98,7 @@ impl Dice {
         self.next() % n
     }
 
-    /// Around a number of milliseconds, in nanoseconds; now and then much longer.
+    /// A random duration in nanoseconds, around this many milliseconds and sometimes much longer.
     fn about(&mut self, ms: i64) -> i64 {
         let share = 60 + self.below(80) as i64;
         let tail = if self.below(50) == 0 { 4 } else { 1 };
@@ -106,7 +106,7 @@ impl Dice {
     }
 }
 
-/// One visit while it is made up: spans with a clock that goes on.
+/// A visit that is being simulated: its spans, and a clock.
 struct Visit {
     steps: Vec<Step>,
     dice: Dice,
@@ -145,7 +145,7 @@ impl Visit {
         self.steps[at].notes.push(Note { level, text: text.into() });
     }
 
-    /// Marks a span and all above it as failed.
+    /// Marks a span and all its ancestors as failed.
     fn fail(&mut self, at: usize, message: &'static str) {
         let mut next = Some(at);
         while let Some(i) = next {
@@ -158,7 +158,7 @@ impl Visit {
         }
     }
 
-    /// One service calls another by HTTP; gives the callee's span.
+    /// An HTTP call between services; returns the callee's span.
     fn call(&mut self, from: usize, service: &'static str, name: &'static str) -> (usize, usize) {
         let caller = self.steps[from].service;
         let client = self.open(Some(from), caller, name, 3);
@@ -178,7 +178,7 @@ impl Visit {
         self.close(client);
     }
 
-    /// A call to a database or the like, which sends no spans.
+    /// A call to a database or a similar system that sends no spans itself.
     fn store(&mut self, from: usize, system: &'static str, namespace: &'static str, name: &'static str, ms: i64) {
         let at = self.open(Some(from), self.steps[from].service, name, 3);
         self.tag(at, "db.system.name", system);
@@ -193,7 +193,7 @@ impl Visit {
     }
 }
 
-/// Makes up the visit of a second, the `n`-th of it.
+/// Simulates the `n`-th visit of a second.
 pub(super) fn visit(second: i64, n: u64) -> Vec<Step> {
     let mut dice = Dice((second as u64) << 8 | n);
     let start = second * 1_000 * MS + (dice.below(900) as i64) * MS;
@@ -301,7 +301,7 @@ fn order(v: &mut Visit, from: usize, customer: &str) {
     v.end_call(gateway);
 }
 
-/// What comes of an order, after the customer has his answer.
+/// Simulates what follows an order after the customer has the response.
 fn fulfil(v: &mut Visit, sent: usize, customer: &str) {
     let taken = v.open(Some(sent), "orders", "orders process", 5);
     v.tag(taken, "messaging.system", "kafka");
@@ -356,13 +356,13 @@ mod tests {
             assert!(on.iter().all(|s| spell.is_on(*s)) && !off.iter().any(|s| spell.is_on(*s)), "{spell:?}");
             assert!(spell.begins(on[0]) && spell.begins(on[2]) && !spell.begins(on[1]) && !spell.begins(off[2]));
         }
-        // Each day counts anew.
+        // Each day starts anew.
         assert_eq!((SLOW_DB.seconds(0.0), SLOW_DB.seconds(86_400.0)), (0.0, 0.0));
         assert_eq!((SLOW_DB.seconds(300.0), SLOW_DB.seconds(310.0), SLOW_DB.seconds(1_000.0)), (0.0, 10.0, 150.0));
         assert_eq!([1_499, 1_500, 5_099, 5_100].map(checkout_version), ["1.99.0", "1.0.0", "1.0.0", "1.1.0"]);
     }
 
-    /// What fails makes all that waited for it fail, and a request that failed has one status.
+    /// A failure makes all callers fail, and a failed request has one status.
     #[test]
     fn failures_go_up() {
         let status = |step: &Step| {
@@ -387,7 +387,7 @@ mod tests {
         assert!(failed > 50, "{failed}");
     }
 
-    /// Orders fail more often while the payment provider does.
+    /// Orders fail more often while the payment provider fails.
     #[test]
     fn bad_minutes_are_bad() {
         let share = |is_bad: bool| {

@@ -1,4 +1,5 @@
-//! What lies below the shop: hosts, pods, runtimes, a database, a cache, by the metrics that receivers send of them.
+//! The infrastructure of the shop: hosts, pods, runtimes, a database, a cache; with the metric names of OpenTelemetry
+//! receivers.
 
 use std::f64::consts::TAU;
 
@@ -8,14 +9,14 @@ use super::growth;
 
 type Labels = &'static [(&'static str, &'static str)];
 
-/// How a metric goes.
+/// How a metric changes.
 #[derive(Debug, Clone, Copy)]
 enum Way {
-    /// About a value.
+    /// Fluctuates around a value.
     Around(f64),
-    /// Up by so much a second.
+    /// Grows by this much per second.
     Up(f64),
-    /// That, all the time.
+    /// Is constant.
     Is(f64),
 }
 use Way::{Around, Is, Up};
@@ -167,7 +168,7 @@ fn each(batch: &mut MetricsBatch, times: &[Millis], of: &[(&str, &str)], metrics
 }
 
 impl Way {
-    /// Its value at a second; it depends on the time alone, so that a restart goes on where it stopped.
+    /// The value at a second. It depends only on the time, so that a restart continues where it stopped.
     fn at(self, second: f64, phase: f64) -> f64 {
         match self {
             Self::Around(value) => value * (1.0 + 0.1 * (second / 900.0 * TAU + phase).sin()),
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(batch.ts.len(), batch.series.len() * 2);
     }
 
-    /// Names and labels tell all series apart, and a restart goes on where it stopped.
+    /// All series differ in name or labels, and a restart continues where it stopped.
     #[test]
     fn series_are_told_apart() {
         let made = |times: &[Millis]| {

@@ -1,4 +1,4 @@
-//! Visits as spans in OTLP/JSON and as log rows in JSON lines, the way a sender has them.
+//! Converts visits to OTLP/JSON spans and JSON lines of log rows, as senders have them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 
 use super::shop::{DEPLOYED, Step, checkout_version, visit};
 
-/// Visits each second.
+/// Visits per second.
 const VISITS: u64 = 2;
 
-/// What is told of a span of time.
+/// The telemetry of a time range.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     /// An OTLP/JSON request.
     pub(super) spans: String,
     /// Log records as JSON lines, one object a record.
     pub(super) logs: String,
-    /// Service, instance, start in milliseconds, seconds that it took, trace id: server spans for exemplars.
+    /// Server spans, for exemplars: service, instance, start in milliseconds, duration in seconds, trace id.
     pub(super) served: Vec<(&'static str, String, i64, f64, String)>,
 }
 
-/// Name of the instance that serves a visit.
+/// The name of the instance that serves a visit.
 pub(super) fn instance(service: &str, second: i64, n: u64) -> String {
     format!("{service}-{}", (second as u64).wrapping_add(n) % 3)
 }
@@ -30,7 +30,7 @@ fn version(service: &str, second: i64) -> String {
     if service == "checkout" { checkout_version(second) } else { "2.3.1".to_owned() }
 }
 
-/// A number as an id; never zero.
+/// A non-zero id derived from numbers.
 fn id(second: i64, n: u64, step: u64) -> u64 {
     let mut z = (second as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (n << 32) ^ (step + 1);
     z = (z ^ (z >> 31)).wrapping_mul(0x7fb5_d329_728e_a185);
@@ -41,7 +41,7 @@ fn attribute(key: &str, value: &str) -> Value {
     json!({"key": key, "value": {"stringValue": value}})
 }
 
-/// Tells of some seconds.
+/// Makes the telemetry of a range of seconds.
 pub(super) fn tell(seconds: std::ops::Range<i64>) -> Told {
     let mut told = Told::default();
     let mut by_sender: BTreeMap<(&'static str, String, String), Vec<Value>> = BTreeMap::new();
@@ -156,7 +156,7 @@ mod tests {
         assert!(told.served.iter().all(|s| text.contains(&s.4)));
     }
 
-    /// What is told of some seconds is what is told of each of them, one after the other.
+    /// The telemetry of a range equals that of its seconds one by one.
     #[test]
     fn seconds_are_told_one_by_one() {
         let (first, second) = (tell(1_700_000_000..1_700_000_003), tell(1_700_000_003..1_700_000_006));

@@ -1,4 +1,4 @@
-//! An engine for unit tests: a store of its own in a temporary folder, under the language as the server runs it.
+//! An engine for unit tests: a store of its own in a temporary directory, with PromQL as the server runs it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::memory::memory_limit_bytes;
 use crate::settings::Loaded;
 use crate::wiring::engines::promql_alone;
 
-/// A folder that goes with its owner.
+/// A directory that is deleted on drop.
 #[derive(Debug)]
 struct Scratch(PathBuf);
 
@@ -40,30 +40,30 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is in the system's folder for such things.
+        // What cannot be deleted remains in the system's temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Memory of what runs in a process that does other things, too, in bytes.
+/// Memory limits of a component within a process that does other things as well, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryPart {
-    /// Most bytes that it may take itself.
+    /// Limit of the component itself.
     pub own: u64,
-    /// Most bytes that all of the process may take.
+    /// Limit of the whole process.
     pub process: u64,
 }
 
-/// What bounds tests.
+/// Limits of tests.
 #[derive(Debug, Clone, Default)]
 pub struct Bounds {
-    /// Memory of the store and the engine of a test; none: as much as a server takes.
+    /// Memory for the store and the engine of a test; `None`: as much as a server takes.
     pub memory: Option<MemoryPart>,
-    /// Ends evaluations that run, once nobody waits for them.
+    /// Cancels running evaluations once nobody waits for them.
     pub stop: CancellationToken,
 }
 
-/// A store, empty at first, with the engine above it.
+/// An initially empty store with the engine above it.
 #[derive(Debug)]
 pub struct StoreBench {
     runtime: Handle,
@@ -74,17 +74,18 @@ pub struct StoreBench {
 }
 
 impl StoreBench {
-    /// Opens one, on a runtime that the calling thread does not drive; subqueries without a step take steps of `subquery_step_ms`.
+    /// Opens a store. `runtime` must not be driven by the calling thread; `subquery_step_ms` is the step of
+    /// subqueries that have none.
     ///
     /// # Errors
-    /// The text of what the store or the system says.
+    /// The error of the store or the system, as text.
     pub fn open(runtime: Handle, subquery_step_ms: Millis, bounds: &Bounds) -> Result<Self, String> {
         let folder = Scratch::new().map_err(|e| format!("cannot make a temporary folder: {e}"))?;
         let mut flags = vec![
             ("store.data", folder.0.display().to_string()),
-            // Times of tests begin in 1970 and go as far as they like.
+            // Test times begin in 1970 and may reach any length.
             ("store.retention", "none".to_owned()),
-            // Nothing of it outlives the process.
+            // Nothing has to survive the process.
             ("wal.level", "os".to_owned()),
             ("compaction.enabled", "false".to_owned()),
         ];
@@ -100,7 +101,7 @@ impl StoreBench {
 }
 
 impl StoreBench {
-    /// Evaluates an expression of PromQL at a time.
+    /// Evaluates a PromQL expression at a time.
     ///
     /// # Errors
     /// The text of the error.
@@ -142,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// A server holds more than a test of its may take, and is not short of memory for that.
+    /// A server may use more memory than a test is allowed; that does not make memory short for the test.
     #[test]
     fn what_the_process_holds_beside_tests_is_not_theirs() {
         const OWN: u64 = 128 << 20;
@@ -150,7 +151,7 @@ mod tests {
         let runtime = Runtime::new().expect("a runtime");
         let bounds = Bounds { memory: Some(MemoryPart { own: OWN, process: 1 << 40 }), ..Bounds::default() };
         let bench = StoreBench::open(runtime.handle().clone(), 60_000, &bounds).expect("a store");
-        // It holds more than queries may where the process is short of memory.
+        // The result is larger than queries may use if memory is short.
         let found = bench.query(0, Language::Promql, "max_over_time(vector(1)[10s:1ms])", 60_000);
         assert_eq!(found.map(|elements| elements.len()), Ok(1));
         std::hint::black_box(others);

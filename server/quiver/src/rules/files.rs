@@ -1,9 +1,9 @@
-//! Names of files with `*`, `?` and `[a-z]`, as Go's `filepath.Glob` takes them.
+//! File patterns with `*`, `?` and `[a-z]`, as Go's `filepath.Glob` has them.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
-/// Finds the files that match, in order.
+/// Finds the matching files, sorted.
 pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {
@@ -27,7 +27,7 @@ pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Keeps the files that were not found before: one that several patterns name is read once.
+/// Keeps the files that are not in `seen`: a file that matches several patterns is read once.
 pub(crate) fn unseen(found: Vec<PathBuf>, seen: &mut HashSet<PathBuf>) -> Vec<PathBuf> {
     let plain = |path: &Path| path.components().filter(|c| *c != Component::CurDir).collect::<PathBuf>();
     found.into_iter().filter(|path| seen.insert(plain(path))).collect()
@@ -40,9 +40,10 @@ fn entries(folder: &Path, wanted: &[char]) -> Vec<PathBuf> {
     names.filter(|name| fits(wanted, &name.chars().collect::<Vec<_>>())).map(|name| folder.join(name)).collect()
 }
 
-/// Says whether a name is as a pattern says, in time of the product of their lengths: only the last `*` is tried anew.
+/// Whether a name matches a pattern. Takes time proportional to the product of their lengths, since only the last `*`
+/// is retried.
 fn fits(mut pattern: &[char], mut name: &[char]) -> bool {
-    // What stands behind the last `*`, and what of the name it has not taken.
+    // What follows the last `*` in the pattern, and what follows its match in the name.
     let mut star: Option<(&[char], &[char])> = None;
     loop {
         if let Some(('*', behind)) = pattern.split_first() {
@@ -58,7 +59,7 @@ fn fits(mut pattern: &[char], mut name: &[char]) -> bool {
     }
 }
 
-/// Lets a pattern hold the first character of a name; gives what of the pattern stands behind it.
+/// Matches the first character of a name; returns the rest of the pattern.
 fn held<'p>(pattern: &'p [char], name: &[char]) -> Option<&'p [char]> {
     let (c, (first, behind)) = (name.first()?, pattern.split_first()?);
     match first {
@@ -69,7 +70,8 @@ fn held<'p>(pattern: &'p [char], name: &[char]) -> Option<&'p [char]> {
     }
 }
 
-/// Reads what follows `[` up to its `]`: whether it holds a character, and what stands behind it; none where it has no end.
+/// Parses a class after its `[`: whether it contains a character, and the rest of the pattern. `None` if it has no
+/// end.
 fn class(pattern: &[char], c: char) -> Option<(bool, &[char])> {
     let (mut rest, negated) = match pattern.split_first() {
         Some(('^', rest)) => (rest, true),
@@ -77,7 +79,7 @@ fn class(pattern: &[char], c: char) -> Option<(bool, &[char])> {
     };
     let (mut holds, mut is_empty) = (false, true);
     loop {
-        // One that begins is not empty: a `]` at once is no end of it.
+        // A `]` right at the beginning does not end the class.
         if !is_empty && rest.first() == Some(&']') {
             return Some((holds != negated, &rest[1..]));
         }
@@ -91,7 +93,7 @@ fn class(pattern: &[char], c: char) -> Option<(bool, &[char])> {
     }
 }
 
-/// Reads one end of a range of characters; a `\` takes away what the next one means.
+/// Parses one end of a character range; `\` escapes the next character.
 fn bound(pattern: &[char]) -> Option<(char, &[char])> {
     match pattern {
         ['\\', c, rest @ ..] => Some((*c, rest)),
@@ -122,21 +124,21 @@ mod tests {
         check("?", "é", true);
         check("", "a", false);
         check("A", "a", false);
-        // A `-` between two characters is none of those that the class holds.
+        // A `-` between two characters is not a member of the class.
         check("[a-c]", "b", true);
         check("[a-c]", "-", false);
         check("[a-cx-z]", "y", true);
         check("[a-cx-z]", "d", false);
         check("[^a-c]", "-", true);
         check("[c-a]", "b", false);
-        // What a backslash stands before means itself.
+        // An escaped character stands for itself.
         check("\\*", "*", true);
         check("\\*", "a", false);
         check("\\\\", "\\", true);
         check("[\\]]", "]", true);
         check("[\\-x]", "-", true);
         check("[a\\-c]", "b", false);
-        // What has no end holds nothing.
+        // A class without an end matches nothing.
         check("[", "[", false);
         check("[a", "a", false);
         check("[]", "]", false);
@@ -151,7 +153,8 @@ mod tests {
         assert_eq!([new("a/b"), new("a/b"), new("./a/./b"), new("b")], [1, 0, 0, 1]);
     }
 
-    /// Patterns come from whoever may change a policy: one with many stars took years for a name of 60 letters.
+    /// Patterns come from users who may change a policy: with backtracking one with many stars took years for a name
+    /// of 60 letters.
     #[test]
     fn many_stars() {
         let pattern: Vec<char> = "*a".repeat(40).chars().chain("*b".chars()).collect();
@@ -160,7 +163,7 @@ mod tests {
         assert!(fits(&pattern, &[&name[..], &['b']].concat()));
     }
 
-    /// What a pattern without classes says, by its meaning: a `*` takes any number of characters.
+    /// The definition for patterns without classes: `*` matches any characters.
     fn model(pattern: &[char], name: &[char]) -> bool {
         match pattern {
             [] => name.is_empty(),
@@ -170,7 +173,7 @@ mod tests {
         }
     }
 
-    /// All texts of some letters, up to a length.
+    /// All texts of these letters up to a length.
     fn texts(letters: &[char], longest: usize) -> Vec<Vec<char>> {
         let mut out = vec![Vec::new()];
         let mut last = out.clone();

@@ -1,4 +1,4 @@
-//! What `quiver rules test` tells of its runs besides promtool's words: lines that differ, and a file for CI servers.
+//! Output of `quiver rules test` beyond promtool's: diffs, and a file for CI servers.
 
 use std::fmt::Write as _;
 use std::io;
@@ -17,7 +17,7 @@ use similar::{ChangeTag, TextDiff};
 
 use super::StoreBench;
 
-/// Writes a fault: as promtool does, or with the lines that differ.
+/// Formats a failure as promtool does, or as a diff.
 pub(super) fn told(fault: &Fault, diff: bool) -> String {
     let Some([head, expected, got]) = fault.compared().filter(|_| diff) else { return fault.to_string() };
     let mut text = format!("{}\n        diff:", head.trim_end());
@@ -32,9 +32,9 @@ pub(super) fn told(fault: &Fault, diff: bool) -> String {
     text
 }
 
-/// Writes all samples that the store of a test holds at its end, as promtool's `--debug` does.
+/// Formats all samples in the store of a test at its end, as promtool's `--debug` does.
 pub(super) fn stored(test: &TestGroup, bench: &StoreBench) -> String {
-    // The whole second after the end: promtool's expression cannot say less.
+    // The full second after the end, which is the resolution of promtool's expression.
     let until_ms = (test.end_ms() / 1000 + 1) * 1000;
     let expr = format!("{{__name__=~\".+\"}}[{until_ms}ms]");
     let found = match bench.ask(&expr, test.start_ms + until_ms) {
@@ -60,13 +60,13 @@ pub(super) fn stored(test: &TestGroup, bench: &StoreBench) -> String {
     text
 }
 
-/// What came of a file of tests.
+/// The results of a test file.
 #[derive(Debug)]
 pub(super) struct Suite {
     pub(super) path: PathBuf,
-    /// Why none of it ran.
+    /// Why no test ran.
     pub(super) error: Option<String>,
-    /// Names of its tests, and what failed in each.
+    /// Names of its tests, and the failures of each.
     pub(super) cases: Vec<(String, Vec<String>)>,
 }
 
@@ -125,7 +125,7 @@ fn write_suite(writer: &mut Writer<Vec<u8>>, suite: &Suite, now: &str) -> io::Re
     Ok(())
 }
 
-/// Replaces what XML 1.0 cannot hold, even escaped.
+/// Replaces characters that XML 1.0 cannot contain, even escaped.
 fn legal(text: &str) -> String {
     let held = |c: char| matches!(c, '\t' | '\n' | '\r') || (c >= ' ' && !matches!(c, '\u{FFFE}' | '\u{FFFF}'));
     text.chars().map(|c| if held(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()

@@ -11,17 +11,17 @@ use quiver_api::starting::Starting;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// How long a request waits for the end of the start: a client that is told to come again does so much later than most
-/// starts take, and probes wait for an answer for a second.
+/// How long a request waits for the end of the start. A client that gets 503 retries much later than most starts
+/// take, and probes wait for about a second.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Holds the real router once there is one.
+/// Holds the real router once it exists.
 #[derive(Debug)]
 pub(super) struct Gate {
     make: fn(Arc<AppState>) -> Router,
     inner: Arc<OnceLock<Router>>,
     starting: Arc<Starting>,
-    /// Cancelled once there is one.
+    /// Cancelled once it exists.
     opened: CancellationToken,
 }
 
@@ -30,7 +30,7 @@ impl Gate {
         Self { make, inner: Arc::default(), starting: Arc::clone(starting), opened: CancellationToken::new() }
     }
 
-    /// Gives the router to serve from the start.
+    /// The router to serve from the start on.
     pub(super) fn router(&self) -> Router {
         let (inner, starting, opened) = (Arc::clone(&self.inner), Arc::clone(&self.starting), self.opened.clone());
         Router::new().fallback(move |request: Request| {
@@ -44,7 +44,7 @@ impl Gate {
         })
     }
 
-    /// Lets requests through.
+    /// Lets requests through to the real router.
     pub(super) fn open(&self, state: &Arc<AppState>) {
         let _ = self.inner.set((self.make)(Arc::clone(state)));
         self.opened.cancel();

@@ -1,10 +1,10 @@
-//! What holds of settings beyond their types.
+//! Checks of settings beyond their types.
 
 use quiver_types::Network;
 
 use super::{Settings, SettingsError, oidc};
 
-/// Says what is wrong with settings that could be read.
+/// Checks settings that were parsed.
 ///
 /// # Errors
 /// Invalid, with the setting's name.
@@ -85,7 +85,7 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
 mod tests {
     use crate::settings::Loaded;
 
-    /// What is wrong with one setting by its name; empty: nothing.
+    /// The error for a value of a setting; empty if it is accepted.
     fn refusal(name: &str, value: &str) -> String {
         let variable = format!("QUIVER_{}", name.to_ascii_uppercase().replace('.', "__"));
         let given = [(variable, value.to_owned())];
@@ -110,11 +110,11 @@ mod tests {
             }
             assert!(refusal(name, unknown).contains(&format!("`{name}`")), "{name} = {unknown}");
         }
-        // What is refused is said: a list tells which of its entries.
+        // For a list the text names the invalid entry.
         assert!(refusal("http.trusted_proxies", "['10.0.0.0/8', '10.0.0.0/33']").contains("`10.0.0.0/33`"));
     }
 
-    /// A time of none would have a request wait for ever, one of zero would end each.
+    /// `none` would make a request wait forever, and zero would end each at once.
     #[test]
     fn times_that_bound_something_are_above_zero() {
         for name in [
@@ -142,7 +142,7 @@ mod tests {
                 assert!(refusal(name, value).contains(&format!("`{name}`")), "{name} = {value}");
             }
         }
-        // A stop may come at once, but it comes.
+        // The delay of a stop may be zero.
         assert_eq!(refusal("http.lame_duck", "0s"), "");
         assert!(refusal("http.lame_duck", "none").contains("`http.lame_duck`"));
     }

@@ -1,26 +1,26 @@
-//! Settings in variables of the environment: `QUIVER_SECTION__KEY`.
+//! Settings in environment variables: `QUIVER_SECTION__KEY`.
 
 use toml::{Table, Value};
 
 use super::{DOCS, Doc, SettingsError};
 
-/// Section, key and value of a variable; none: it is none of ours.
+/// Section, key and value of a variable; `None` if it is not a setting.
 ///
 /// # Errors
-/// A name that means a setting and is that of none.
+/// A name that looks like a setting but is none.
 pub(super) fn read(name: &str, text: &str) -> Result<Option<(String, String, Value)>, SettingsError> {
     let Some(path) = name.strip_prefix("QUIVER_").map(str::to_ascii_lowercase) else { return Ok(None) };
     if let Some((section, key)) = path.split_once("__") {
         return Ok(Some((section.to_owned(), key.to_owned(), literal(text))));
     }
-    // Other names may be anybody's, such as those that Kubernetes makes of a service (`QUIVER_SERVICE_HOST`).
+    // Other names may be anything, such as the variables that Kubernetes sets for a service (`QUIVER_SERVICE_HOST`).
     let is_meant = |doc: &&Doc| path.strip_prefix(doc.section).and_then(|rest| rest.strip_prefix('_')) == Some(doc.key);
     let Some(doc) = DOCS.iter().find(is_meant) else { return Ok(None) };
     let meant = format!("QUIVER_{}__{}", doc.section, doc.key).to_ascii_uppercase();
     Err(SettingsError::Invalid(format!("`{name}` is no setting; write `{meant}`")))
 }
 
-/// Reads a value: TOML where it is TOML, else text.
+/// Parses a value as TOML; otherwise it is a string.
 pub(super) fn literal(text: &str) -> Value {
     let parsed = format!("v = {text}").parse::<Table>().ok();
     parsed.and_then(|mut t| t.remove("v")).unwrap_or_else(|| Value::String(text.to_owned()))
@@ -53,7 +53,7 @@ mod tests {
         }
     }
 
-    /// A value is what TOML reads, where it reads anything; else it is the text as it stands.
+    /// A value that is valid TOML is parsed; any other is a string.
     #[test]
     fn values() {
         let text = |text: &str| Value::String(text.to_owned());
@@ -86,7 +86,7 @@ mod tests {
         let found = |name: &str| read(name, "x").ok().flatten().map(|(section, key, _)| format!("{section}.{key}"));
         assert_eq!(found("QUIVER_Http__Listen").as_deref(), Some("http.listen"));
         assert_eq!(found("QUIVER_OTLP__HTTP_LISTEN").as_deref(), Some("otlp.http_listen"));
-        // Only the first pair of lines separates.
+        // Only the first double underscore separates.
         assert_eq!(found("QUIVER_A__B__C").as_deref(), Some("a.b__c"));
         assert_eq!(found("quiver_http__listen"), None);
     }

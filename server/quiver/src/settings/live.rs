@@ -19,7 +19,7 @@ const LIVE: &[(&str, &str)] = &[
     ("log", "access"),
 ];
 
-/// Says whether a setting can change while the server runs.
+/// Whether a setting can change while the server runs.
 pub fn is_live(section: &str, key: &str) -> bool {
     LIVE.contains(&(section, key))
 }
@@ -38,7 +38,7 @@ mod tests {
             assert!(is_live(section, key));
         }
         assert_eq!(LIVE.iter().collect::<BTreeSet<_>>().len(), LIVE.len());
-        // Where it listens, and what it keeps, is settled when it starts.
+        // Addresses and storage are fixed at the start.
         for (section, key) in [("http", "listen"), ("store", "data"), ("rbac", "mode"), ("query", "listen")] {
             assert!(!is_live(section, key), "`{section}.{key}`");
         }

@@ -1,4 +1,4 @@
-//! Settings as texts: the file to start from, the defaults that every file is merged into, and the document.
+//! Renders settings: the file to start from, the defaults that files are merged into, and the document.
 
 use std::fmt::Write;
 
@@ -72,7 +72,7 @@ mod tests {
             let rows: Vec<&str> = document.lines().filter(|line| line.starts_with(&begin)).collect();
             let [row] = rows[..] else { panic!("{begin}: {rows:?}") };
             assert_eq!(row.contains('↻'), is_live(doc.section, doc.key), "{row}");
-            // A bar within the text would begin another column.
+            // A bar within a text would begin another column.
             assert_eq!(row.replace("\\|", "").matches('|').count(), 4, "{row}");
         }
     }

@@ -1,11 +1,11 @@
-//! What settings of TLS mean together.
+//! Checks of TLS settings that depend on each other.
 
 use quiver_api::TlsFiles;
 
 use super::Tls;
 
 impl Tls {
-    /// Says which of its settings do not go together.
+    /// What is inconsistent, if anything.
     pub(super) fn wrong(&self) -> Option<&'static str> {
         let given = |file: &str| !file.is_empty();
         let (certificate, key) = (given(&self.certificate_file), given(&self.key_file));
@@ -19,7 +19,7 @@ impl Tls {
             .then_some("`tls.client_required` needs `tls.client_ca_file`")
     }
 
-    /// Gives the files, where there is TLS.
+    /// The files, if TLS is configured.
     pub fn files(&self) -> Option<TlsFiles> {
         if self.certificate_file.is_empty() {
             return None;

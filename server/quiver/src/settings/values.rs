@@ -1,4 +1,4 @@
-//! Values of settings as users write them: sizes, spans of time.
+//! Types of settings in the notation of users: sizes, durations.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub struct Size(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Option<Duration>);
 
-/// A text that nobody is shown: it holds a password.
+/// A text that is never shown, since it contains a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden(pub String);
 
@@ -36,7 +36,7 @@ impl Shown for Hidden {
     }
 }
 
-/// A span of time of one signal; empty where it is that of all.
+/// A duration for one signal; empty: that of all signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnSpan(pub Option<Span>);
 
@@ -98,9 +98,9 @@ fn text_or_number<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     })
 }
 
-/// A value as a user would write it.
+/// A value in the notation of users.
 pub(super) trait Shown {
-    /// Gives the value as JSON.
+    /// The value as JSON.
     fn shown(&self) -> serde_json::Value;
 }
 
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// What is shown is read as the same value again.
+    /// A value that is shown is parsed as the same value.
     #[test]
     fn shown_as_they_are_written() {
         for (bytes, shown) in [
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!((Hidden(String::new()).shown(), Hidden("x".to_owned()).shown()), ("".into(), "<secret>".into()));
     }
 
-    /// In a file a number of bytes may stand without quotes; what is none names its setting and itself.
+    /// In a file a size need not be quoted; the error for an invalid one names the setting and the value.
     #[test]
     fn read_from_files() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Rows as a table on a terminal: columns as wide as the first rows need, then row by row.
+//! Rows as a table on a terminal: the first rows determine the widths of the columns, then rows are written one by
+//! one.
 
 use std::io::Write;
 
@@ -9,16 +10,16 @@ use quiver_types::{Error, Result};
 
 use super::unwritten;
 
-/// Rows by which the width of columns is chosen.
+/// How many rows determine the widths.
 const ROWS_FIRST: usize = 1_000;
-/// Widest that a column is made; longer values stand out.
+/// Largest width of a column; longer values stick out.
 const WIDTH_MAX: usize = 80;
 
-/// See the module.
+/// Writes rows as a table.
 pub(super) struct Table<'w> {
     schema: SchemaRef,
     to: &'w mut dyn Write,
-    /// Rows before the widths are known.
+    /// Rows that are held until the widths are known.
     first: Vec<Vec<String>>,
     widths: Option<Vec<usize>>,
     rows: usize,
@@ -43,7 +44,7 @@ impl<'w> Table<'w> {
         let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
         let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
         for row in 0..batch.num_rows() {
-            // One line is one row, whatever is in it.
+            // A row is one line, whatever its values contain.
             let cell = |column: &ArrayFormatter<'_>| column.value(row).to_string().escape_debug_lines();
             let cells: Vec<String> = columns.iter().map(cell).collect();
             self.rows += 1;
@@ -59,7 +60,7 @@ impl<'w> Table<'w> {
         Ok(())
     }
 
-    /// Chooses widths, writes the head and the rows so far.
+    /// Determines the widths, writes the header and the rows held so far.
     fn begin(&mut self) -> Result<()> {
         let rows = std::mem::take(&mut self.first);
         let names: Vec<String> = self.schema.fields().iter().map(|field| field.name().clone()).collect();
@@ -79,7 +80,7 @@ impl<'w> Table<'w> {
         let Some(widths) = &self.widths else { return Ok(()) };
         let mut line = String::new();
         for (at, ((cell, wanted), field)) in cells.iter().zip(widths).zip(self.schema.fields()).enumerate() {
-            // Not by what stands there: a column without a name may have no width.
+            // Not by what is written already: a column without a name may have width 0.
             if at > 0 {
                 line.push_str(" | ");
             }
@@ -104,7 +105,7 @@ impl<'w> Table<'w> {
     }
 }
 
-/// Line breaks and what a terminal would take for a command, written out.
+/// Escapes line breaks and terminal control characters.
 trait EscapeLines {
     fn escape_debug_lines(self) -> String;
 }
@@ -144,7 +145,7 @@ mod tests {
         );
     }
 
-    /// The table of some texts, each list a column.
+    /// The table of some texts, one list per column.
     fn shown(columns: &[(&str, &[&str])]) -> String {
         let columns = columns.iter().map(|(name, texts)| {
             let texts = StringArray::from(texts.iter().map(|text| Some(*text)).collect::<Vec<_>>());
@@ -176,7 +177,8 @@ mod tests {
         }
     }
 
-    /// Columns stand below one another though one has neither name nor values, and what is too wide does not widen all.
+    /// Columns are aligned even if one has neither name nor values, and a value that is too long does not widen its
+    /// column.
     #[test]
     fn widths() {
         let nameless = shown(&[("", &["", ""]), ("b", &["x", "yy"])]);
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), " n\n---\n(0 rows)\n");
     }
 
-    /// Rows behind those by which widths are chosen are written as they come.
+    /// Rows after those that determine the widths are written at once.
     #[test]
     fn many_rows() {
         let texts = vec!["a"; ROWS_FIRST + 5];

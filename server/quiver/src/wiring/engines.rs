@@ -1,4 +1,4 @@
-//! The engine that runs plans, and a language alone over a store of its own.
+//! Starts the query engine, or PromQL alone over a store of its own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::tables::StoreTables;
 use crate::settings::Settings;
 use crate::{memory, process, through};
 
-/// Starts the engine with the threads and the folder that settings give it, and some of the memory.
+/// Starts the engine with the threads and directory of the settings, and with this memory.
 pub(super) fn start_engine(
     settings: &Settings,
     memory: u64,
@@ -39,8 +39,8 @@ pub(super) fn start_engine(
     Ok(engine)
 }
 
-/// Opens a store with PromQL above it and nothing else, in a process that does other things, too, and may have so many
-/// bytes for all of them: it is short of memory by that, and not by what is there for these settings.
+/// Opens a store with only PromQL above it, within a process that does other things as well. `process_bytes` limits
+/// the memory of the whole process, and so decides when memory is short; the limit in `settings` does not.
 ///
 /// # Errors
 /// Those of the store and of the engine.

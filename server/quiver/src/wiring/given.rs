@@ -1,4 +1,4 @@
-//! What each component gets of the settings.
+//! Converts the settings for each component.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,12 +20,12 @@ use crate::memory::memory_limit_bytes;
 use crate::process::VERSION;
 use crate::settings::{self, Settings, Span};
 
-/// Gives a time that must be set.
+/// A duration that must be set.
 pub(super) fn span(span: Span) -> Duration {
     span.0.expect("checked when settings were loaded")
 }
 
-/// Gives the retention of the tables whose signal has one of its own.
+/// The retention of tables whose signal has a retention of its own.
 fn own_retentions(s: &settings::Store) -> BTreeMap<String, Option<Duration>> {
     let signals = [
         (s.retention_metrics, &[metrics::TABLE.name, metric_metadata::TABLE.name][..]),
@@ -36,7 +36,7 @@ fn own_retentions(s: &settings::Store) -> BTreeMap<String, Option<Duration>> {
     given.flat_map(|(retention, tables)| tables.iter().map(move |t| ((*t).to_owned(), retention))).collect()
 }
 
-/// Gives the store's part of the settings.
+/// The settings of the store.
 pub fn store_settings(settings: &Settings) -> StoreSettings {
     let s = &settings.store;
     StoreSettings {
@@ -70,7 +70,7 @@ pub fn store_settings(settings: &Settings) -> StoreSettings {
     }
 }
 
-/// Gives what may change while the server runs; `memory` is the most that one query may hold.
+/// The settings that may change while the server runs; `memory` is the limit of one query in bytes.
 ///
 /// # Errors
 /// Invalid: the file of the admin token cannot be read, or is empty.
@@ -96,19 +96,19 @@ pub fn live_settings(settings: &Settings, memory: u64) -> Result<LiveSettings> {
     })
 }
 
-/// Reads what `/admin` asks for; `None`: nothing.
+/// Reads the admin token; `None` if there is none.
 ///
 /// # Errors
-/// Invalid: the file cannot be read, is empty, or holds what no header can.
+/// Invalid: the file cannot be read, is empty, or contains what a header cannot.
 pub fn admin_token(settings: &Settings) -> Result<Option<String>> {
     let path = &settings.http.admin_token_file;
     if path.is_empty() { Ok(None) } else { secret_in(Path::new(path), "http.admin_token_file").map(Some) }
 }
 
-/// Reads a secret that a request can bear; `name` is what named the file.
+/// Reads a secret that is sent in a header; `name` is the setting that names the file.
 ///
 /// # Errors
-/// Invalid: the file cannot be read, is empty, or holds what no header can.
+/// Invalid: the file cannot be read, is empty, or contains what a header cannot.
 pub fn secret_in(path: &Path, name: &str) -> Result<String> {
     let shown = path.display();
     let text =
@@ -148,7 +148,7 @@ pub(super) fn api_settings(settings: &Settings) -> ApiSettings {
             default_message: settings.ingest.logs_default_message.as_str().into(),
         },
         proxies: Proxies {
-            // All can be read: that was checked when settings were loaded.
+            // They were validated when the settings were loaded.
             trusted: h.trusted_proxies.iter().filter_map(|text| Network::parse(text).ok()).collect(),
             name_us: settings.auth.public_url.is_empty(),
         },
@@ -224,7 +224,7 @@ mod tests {
         ];
         let given = api_settings(&settings(&given));
         assert_eq!(given.otlp.delta, DeltaMode::Raw);
-        // A name that is set is not that which a proxy says.
+        // A configured URL takes precedence over the headers of a proxy.
         assert!(!given.proxies.name_us);
         assert_eq!((given.body_bytes_max, given.decode_limits.body_bytes_max), (1 << 20, 2 << 20));
         assert_eq!(given.logs.accept_future_ns, Some(60_000_000_000));

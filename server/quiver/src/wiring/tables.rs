@@ -10,7 +10,7 @@ use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::{Access, ReadStats, Result, SelectedSeries};
 
-/// The store's samples and logs as tables.
+/// Samples and logs of the store as tables.
 pub(super) struct StoreTables;
 
 impl fmt::Debug for StoreTables {
@@ -49,7 +49,7 @@ impl LogTables for StoreTables {
     }
 }
 
-/// The store's spans as tables.
+/// Spans of the store as tables.
 #[derive(Debug)]
 pub(super) struct StoreSpans;
 

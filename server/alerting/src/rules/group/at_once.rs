@@ -1,8 +1,8 @@
-//! A cycle of a group on several threads: rules whose order does not matter are evaluated at once.
+//! Evaluates a group on several threads: rules that do not depend on each other run in parallel.
 //!
-//! A rule waits for those before it that write what it reads, that read what it writes, or that may write the same series;
-//! so results are those of one rule after the other. Rules further apart than a window always wait for each other, which
-//! bounds what is kept of a large group and what finding the next rule costs.
+//! A rule waits for earlier ones that write what it reads, read what it writes, or may write the same series, so the
+//! results equal those of sequential evaluation. Rules further apart than a window always wait for each other, which
+//! limits the state of a large group and the cost of finding the next rule.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,13 +15,13 @@ use crate::rules::engine::{Engine, Reads};
 use crate::rules::evaluate::{SERVICE, Setting};
 use crate::rules::model::{Rule, RuleKind};
 
-/// Rules that are looked at beyond the first one that is not done.
+/// How many rules after the first unfinished one are considered.
 const WINDOW: usize = 64;
 
 /// Series that alerting rules write.
 const OF_ALERTS: [&str; 2] = ["ALERTS", "ALERTS_FOR_STATE"];
 
-/// What is known of the series that a rule writes.
+/// What is known about the series that a rule writes.
 struct Writes<'a> {
     names: Vec<&'a str>,
     /// Labels with the same value in all of them.
@@ -65,14 +65,15 @@ impl<'a> Writes<'a> {
 
 fn reads_of(rule: &Rule, engine: &dyn Engine) -> Reads {
     let mut texts = rule.labels.values().chain(rule.annotations.values());
-    // What a template asks for is known only when it runs.
+    // What the queries of templates read is only known at run time.
     if rule.kind == RuleKind::Alert && texts.any(|text| text.contains("{{") && text.contains("query")) {
         return Reads::Anything;
     }
     engine.reads(rule.language, &rule.expr)
 }
 
-/// Gives for each rule which of those before it, in its window, it waits for: the lowest bit is the one right before it.
+/// For each rule a bit mask of the earlier rules in its window that it waits for; the lowest bit is the rule right
+/// before it.
 fn waits_of(rules: &[RuleStatus], engine: &dyn Engine) -> Arc<[u64]> {
     let reads: Vec<Reads> = rules.iter().map(|status| reads_of(&status.rule, engine)).collect();
     let writes: Vec<Writes<'_>> = rules.iter().map(|status| Writes::of(&status.rule)).collect();
@@ -94,27 +95,26 @@ fn waits_of(rules: &[RuleStatus], engine: &dyn Engine) -> Arc<[u64]> {
     out.into()
 }
 
-/// Where a rule of a cycle is.
+/// The state of a rule in a cycle.
 #[derive(Debug)]
 enum Place {
     Open(Box<RuleStatus>),
     Taken,
     Done(Box<RuleStatus>),
-    /// Its evaluation did not come back.
+    /// Its evaluation panicked.
     Lost,
 }
 
 #[derive(Debug)]
 struct Progress {
     places: Vec<Place>,
-    /// All rules before this one are done.
+    /// All rules before this index are done.
     first: usize,
-    /// Rules that nobody has taken.
+    /// Number of rules that no thread has taken.
     open: usize,
 }
 
-/// A cycle under way. Each thread that helps calls [`Cycle::work`]; when all have come back, [`Cycle::finish`] gives the
-/// group.
+/// A running cycle. Each thread calls [`Cycle::work`]; after all have returned, [`Cycle::finish`] returns the group.
 #[derive(Debug)]
 pub struct Cycle {
     /// The group without its rules.
@@ -122,12 +122,12 @@ pub struct Cycle {
     turn: Turn,
     waits: Arc<[u64]>,
     progress: Mutex<Progress>,
-    /// A rule is done.
+    /// Signals that a rule is done.
     moved: Condvar,
 }
 
 impl Group {
-    /// Begins a cycle of which several threads do their share.
+    /// Begins a cycle that several threads work on.
     pub fn begin(mut self, at: Millis, engine: &dyn Engine) -> Cycle {
         let waits = Arc::clone(self.waits.get_or_insert_with(|| waits_of(&self.rules, engine)));
         let turn = self.turn(at);
@@ -139,7 +139,7 @@ impl Group {
     }
 }
 
-/// Tells the others that a rule is done, also when its evaluation panics.
+/// A rule taken by a thread. On drop the others are notified that it is done, even if its evaluation panicked.
 struct Taken<'a> {
     cycle: &'a Cycle,
     number: usize,
@@ -164,11 +164,11 @@ impl Drop for Taken<'_> {
 
 impl Cycle {
     fn progress(&self) -> MutexGuard<'_, Progress> {
-        // Nothing that can panic runs under it.
+        // Code that holds the lock cannot panic.
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the next rule that waits for no other; waits for one where only such are left. None: all are taken.
+    /// Takes the next rule that waits for no other; blocks if there are only waiting ones. `None`: all are taken.
     fn take(&self) -> Option<Taken<'_>> {
         let mut progress = self.progress();
         loop {
@@ -183,7 +183,7 @@ impl Cycle {
                 progress.open -= 1;
                 return Some(Taken { cycle: self, number, status: Some(status) });
             }
-            // The first rule that is not done waits for none: somebody is at it.
+            // The first unfinished rule waits for none, so a thread is working on it.
             progress = self.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -206,7 +206,7 @@ impl Cycle {
         }
     }
 
-    /// Ends the cycle; none: an evaluation did not come back.
+    /// Ends the cycle; `None`: an evaluation panicked.
     pub fn finish(self, engine: &dyn Engine) -> Option<Group> {
         let Self { mut group, turn, progress, .. } = self;
         let places = progress.into_inner().unwrap_or_else(PoisonError::into_inner).places;

@@ -1,4 +1,4 @@
-//! Arguments of functions and methods: how many, and of which types.
+//! Checks arguments of functions and methods: number and types.
 
 use super::super::methods::Method;
 use super::super::value::{ListKind, Value};
@@ -6,11 +6,11 @@ use super::super::{ExecError, Param};
 use super::Call;
 use super::frame::{Frame, fail};
 
-/// How many items of a list or a mapping a method goes over at the cost of a step.
+/// How many items of a list or mapping a method may process per step.
 const ITEMS_OF_STEP: usize = 8;
 
 impl Call<'_, '_> {
-    /// Calls a method, most of which go over all that a list or a mapping holds: what is long costs more.
+    /// Calls a method. Most process all items of a list or mapping, so long ones cost more steps.
     pub(super) fn method(&mut self, value: &Value, method: &Method, args: &[Value]) -> Result<Value, String> {
         let items = match value {
             Value::List(list) => list.items.len(),
@@ -25,8 +25,8 @@ impl Call<'_, '_> {
         (method.call)(self, value, args)
     }
 
-    /// Gives what a function put together of values. What holds another twice doubles it when it is written out: so it may be
-    /// a few times what the template runs over, and what it may make beside.
+    /// Checks a value that a function composed of others. A value that contains another one twice doubles its size
+    /// when printed, so the limit is a few times the template's data plus what the template may make.
     pub(in super::super) fn held(&self, value: Value) -> Result<Value, String> {
         let most = self.exec.data.weight().saturating_mul(8).saturating_add(self.exec.options.budget.made_max);
         if value.weight() > most { Err("the template makes too much".to_owned()) } else { Ok(value) }
@@ -41,7 +41,7 @@ pub(super) fn param(params: &[Param], variadic: bool, idx: usize) -> Option<Para
     }
 }
 
-/// Checks the number of arguments: `given` are written, one more may come through a pipe.
+/// Checks the number of arguments; `given` are written, and one more may come through a pipe.
 pub(super) fn check_count(
     frame: &Frame<'_>,
     name: &str,
@@ -90,7 +90,7 @@ fn takes(param: Param, value: &Value) -> bool {
         (Param::Sample, Value::Struct(fields)) => fields.type_name == "*template.sample",
         (Param::Texts, Value::List(list)) => matches!(list.kind, ListKind::Texts | ListKind::Strings),
         (Param::List, Value::List(list)) => list.kind == ListKind::Any,
-        // What may be nil in Go takes nothing as its empty value.
+        // Parameters that may be nil in Go accept nothing as their empty value.
         (Param::Query | Param::Texts | Param::List, other) => matches!(other, Value::Nil),
         _ => false,
     }

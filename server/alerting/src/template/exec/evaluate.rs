@@ -1,4 +1,4 @@
-//! Pipelines: values of words, fields, methods and functions.
+//! Evaluates pipelines: operands, fields, methods and functions.
 
 use super::super::ast::{Arg, ArgKind, Command, Number, Pipe};
 use super::super::value::Value;
@@ -9,7 +9,7 @@ use super::{Call, Evaluated, Exec};
 use crate::text::quote;
 
 impl<'o> Exec<'o> {
-    /// Evaluates a pipeline, and keeps the variables that it declares.
+    /// Evaluates a pipeline, and sets the variables that it declares.
     pub(super) fn pipe(&mut self, frame: &mut Frame<'o>, dot: &Value, pipe: &'o Pipe) -> Evaluated {
         self.deeper(frame, |exec, frame| {
             frame.at = At::Pipe(pipe);
@@ -66,7 +66,7 @@ impl<'o> Exec<'o> {
         }
     }
 
-    /// Evaluates a word by itself.
+    /// Evaluates an operand.
     fn arg(&mut self, frame: &mut Frame<'o>, dot: &Value, arg: &'o Arg) -> Evaluated {
         frame.at = At::Arg(arg);
         match &arg.kind {
@@ -88,7 +88,7 @@ impl<'o> Exec<'o> {
         }
     }
 
-    /// Follows fields; the last one may be a method, which takes the arguments.
+    /// Follows a chain of fields; the last one may be a method, which takes the arguments.
     fn fields(
         &mut self,
         frame: &mut Frame<'o>,
@@ -216,7 +216,7 @@ impl<'o> Exec<'o> {
         })
     }
 
-    /// Evaluates an argument; constants must suit the parameter.
+    /// Evaluates an argument; constants must suit the type of the parameter.
     fn typed(
         &mut self,
         frame: &mut Frame<'o>,

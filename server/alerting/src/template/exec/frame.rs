@@ -1,11 +1,11 @@
-//! One template that runs: its variables, and where it is for errors.
+//! A running template: its variables, and its position for errors.
 
 use super::super::ast::{Arg, Command, Pipe};
 use super::super::value::Value;
 use super::super::{ExecError, Source};
 use crate::text::quote;
 
-/// Where an error is said to be: the last thing that was looked at.
+/// The position that errors name: the last node that was visited.
 #[derive(Clone, Copy)]
 pub(super) enum At<'t> {
     Nothing,
@@ -15,7 +15,7 @@ pub(super) enum At<'t> {
     Template(usize, &'t str, Option<&'t Pipe>),
 }
 
-/// One template that is run: what it is called, its text, its variables.
+/// A running template: name, text, variables.
 pub(super) struct Frame<'t> {
     pub(super) name: &'t str,
     pub(super) source: &'t Source,
@@ -23,13 +23,13 @@ pub(super) struct Frame<'t> {
     pub(super) at: At<'t>,
 }
 
-/// Gives a variable. One may be named before it is there: within what it is declared by.
+/// Gives a variable. Go's parser allows one to be named in its own declaration, before it exists.
 pub(super) fn variable(frame: &Frame<'_>, name: &str) -> Result<Value, Box<ExecError>> {
     let found = frame.variables.iter().rev().find(|(n, _)| n == name);
     found.map(|(_, value)| value.clone()).ok_or_else(|| fail(frame, format!("undefined variable: {name}")))
 }
 
-/// Says whether the variable was there.
+/// Sets a variable. Returns whether it exists.
 pub(super) fn set(frame: &mut Frame<'_>, name: &str, value: Value) -> bool {
     let Some(slot) = frame.variables.iter_mut().rev().find(|(n, _)| n == name) else { return false };
     slot.1 = value;

@@ -1,4 +1,4 @@
-//! What a rendering keeps on its way, also for the texts that are run within it.
+//! State that a rendering keeps across nested templates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use regex::Regex;
 
 use super::Exec;
 
-/// Most compiled regular expressions that are kept; each takes up to some megabytes.
+/// Most compiled regular expressions in the cache; each takes up to some megabytes.
 const PATTERNS_MAX: usize = 8;
-/// Steps that compiling one counts as, and bytes of its text that count as another: it takes far longer than a call.
+/// The cost of compiling one, which takes far longer than a call: base steps, and bytes of its text per additional
+/// step.
 const COMPILE_STEPS: (usize, usize) = (50, 8);
 
 #[derive(Debug, Default)]
@@ -19,12 +20,12 @@ pub(in crate::template) struct Kept {
     pub(in crate::template) rendered: BTreeMap<String, String>,
     /// Those that are being rendered.
     pub(in crate::template) rendering: Vec<String>,
-    /// Regular expressions by their texts; the one that was asked for last is the last.
+    /// Regular expressions by their text, least recently used first.
     patterns: Vec<(String, Arc<Regex>)>,
 }
 
 impl Exec<'_> {
-    /// Gives a regular expression in Go's syntax; one that was asked for a moment ago is not compiled again.
+    /// A compiled regular expression in Go's syntax, from the cache if possible.
     pub(in crate::template) fn regex(&mut self, text: &str) -> Result<Arc<Regex>, String> {
         let kept = self.kept.patterns.iter().position(|(known, _)| known == text);
         let (text, pattern) = if let Some(at) = kept {
@@ -44,7 +45,7 @@ impl Exec<'_> {
     }
 }
 
-/// Compiles a regular expression in Go's syntax, with bounds.
+/// Compiles a regular expression in Go's syntax, with limits.
 fn compiled(pattern: &str) -> Result<Regex, String> {
     matcher::affordable(pattern).map_err(|e| e.to_string())?;
     let text = matcher::translate(pattern).map_err(|e| format!("error parsing regexp: {e}"))?;

@@ -1,4 +1,4 @@
-//! Statements: what is written, which of two lists is walked, and how often.
+//! Runs statements: output, conditions and loops.
 
 use super::super::ast::{Branch, List, Pipe, Statement};
 use super::super::value::Value;
@@ -7,7 +7,7 @@ use super::{Exec, ExecError, Stop, Walked};
 use crate::text::quote;
 
 impl<'o> Exec<'o> {
-    /// Walks statements one after the other.
+    /// Runs statements one after the other.
     pub(super) fn list(&mut self, frame: &mut Frame<'o>, dot: &Value, list: &'o List) -> Walked {
         for statement in list {
             self.step(frame)?;
@@ -42,7 +42,7 @@ impl<'o> Exec<'o> {
         Ok(())
     }
 
-    /// Writes a value; `escaper`: the one of Go's own that it went through last.
+    /// Prints a value; `escaper` is the last of Go's escaping functions that it went through.
     fn print(&mut self, frame: &Frame<'_>, value: &Value, escaper: Option<&str>) -> Result<(), Box<ExecError>> {
         let text = match (value, &mut self.page) {
             (Value::Nil, None) => "<no value>".to_owned(),
@@ -107,7 +107,7 @@ impl<'o> Exec<'o> {
         walked
     }
 
-    /// Walks the body for each item; says whether there was one.
+    /// Runs the body for each item. Returns whether there was one.
     fn items(
         &mut self,
         frame: &mut Frame<'o>,
@@ -126,7 +126,7 @@ impl<'o> Exec<'o> {
                 _ => vec![(&names[0], key), (&names[1], item.clone())],
             };
             for (name, value) in pair {
-                // The pipeline has declared them already.
+                // The pipeline has declared them.
                 set(frame, name, value);
             }
             let walked = self.list(frame, &item, &branch.then);

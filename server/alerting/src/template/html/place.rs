@@ -1,24 +1,24 @@
-//! The small machine that knows where in a page a text ends, and what stands there.
+//! A state machine that knows the context at the end of a part of an HTML page.
 
 use super::Page;
 use super::script::Script;
 use super::urls::UrlPart;
 
-/// Where in a page.
+/// The context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum State {
     #[default]
     Text,
-    /// Within `<!-- -->`, which is left out, as Go does.
+    /// Within `<!-- -->`, which is left out, as in Go.
     Comment,
-    /// Behind `<name`, between attributes.
+    /// After `<name`, between attributes.
     Tag,
     AttrName,
     AfterName,
     BeforeValue,
-    /// Within a value, up to its quote; a space: unquoted.
+    /// Within a value, with its closing quote; a space: unquoted.
     AttrValue(char),
-    /// Within an element whose text is no markup.
+    /// Within an element whose text is not markup.
     Raw(Raw),
 }
 
@@ -41,7 +41,7 @@ impl Raw {
     }
 }
 
-/// What an attribute holds.
+/// The kind of an attribute's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Holds {
     #[default]
@@ -51,7 +51,7 @@ pub(super) enum Holds {
     Style,
 }
 
-/// Attributes that hold a URL, beside those whose names say so.
+/// Attributes with URLs, besides those whose names say so.
 const URL_ATTRIBUTES: [&str; 15] = [
     "action",
     "archive",
@@ -71,7 +71,7 @@ const URL_ATTRIBUTES: [&str; 15] = [
 ];
 
 impl Page {
-    /// Moves over what begins with `c`; gives how many bytes it is.
+    /// Advances over what begins with `c`; returns its length in bytes.
     pub(super) fn step(&mut self, rest: &str, c: char) -> usize {
         let one = c.len_utf8();
         match self.state {
@@ -180,7 +180,7 @@ impl Page {
         }
     }
 
-    /// Begins a value: what the attribute holds follows from its name.
+    /// Begins a value: its kind follows from the attribute's name.
     pub(super) fn begin(&mut self) {
         let name = self.attribute.strip_prefix("data-").unwrap_or(&self.attribute);
         let name = name.rsplit(':').next().unwrap_or(name);
@@ -197,7 +197,7 @@ impl Page {
             };
     }
 
-    /// Moves through a character of a value.
+    /// Advances over a character of a value.
     pub(super) fn in_value(&mut self, c: char) {
         self.script = self.script.next(c);
         if self.holds == Holds::Url {

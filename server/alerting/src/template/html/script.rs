@@ -1,28 +1,28 @@
-//! Places of a script, and values as they are written there.
+//! Contexts within a script, and the escaping of values in them.
 
 use std::fmt::Write as _;
 
 use super::super::value::Value;
 
-/// Where in a script.
+/// The context within a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Script {
     #[default]
     Code,
-    /// Behind a `/`, which may begin a comment.
+    /// After a `/`, which may begin a comment.
     Slash,
-    /// Within a text, up to its quote.
+    /// Within a string, with its closing quote.
     Text(char),
-    /// Behind a backslash in a text.
+    /// After a backslash in a string.
     Escape(char),
     LineComment,
     Comment,
-    /// Behind a `*`, which may end a comment.
+    /// After a `*`, which may end a comment.
     Star,
 }
 
 impl Script {
-    /// Moves through a character.
+    /// Advances over a character.
     pub(super) fn next(self, c: char) -> Self {
         match (self, c) {
             (Self::Code | Self::Slash, '"' | '\'' | '`') => Self::Text(c),
@@ -31,7 +31,7 @@ impl Script {
             (Self::Code, '/') => Self::Slash,
             (Self::Text(quote), '\\') => Self::Escape(quote),
             (Self::Text(quote), c) if c == quote => Self::Code,
-            // Only texts in back quotes have several lines.
+            // Only template literals may span lines.
             (Self::Code | Self::Slash, _) | (Self::Text('"' | '\'') | Self::LineComment, '\n') | (Self::Star, '/') => {
                 Self::Code
             }
@@ -43,7 +43,7 @@ impl Script {
     }
 }
 
-/// Escapes what stands between the quotes of a script.
+/// Escapes a text for a string literal.
 pub(super) fn script_text(text: &str, quote: char) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -57,7 +57,7 @@ pub(super) fn script_text(text: &str, quote: char) -> String {
             '\0' | '\x0b' | '"' | '&' | '\'' | '+' | '<' | '>' | '`' | '\u{2028}' | '\u{2029}' => {
                 let _ = write!(out, "\\u{:04x}", c as u32);
             }
-            // Between back quotes they begin code.
+            // In a template literal they begin an expression.
             '$' | '{' | '}' if quote == '`' => {
                 let _ = write!(out, "\\u{:04x}", c as u32);
             }
@@ -67,7 +67,7 @@ pub(super) fn script_text(text: &str, quote: char) -> String {
     out
 }
 
-/// Writes a value as JavaScript sees it.
+/// Writes a value as a JavaScript literal.
 pub(super) fn script_value(value: &Value, shown: &str) -> String {
     let mut json = String::new();
     match value {

@@ -1,8 +1,8 @@
-//! Parts of a URL, and values as they are written there.
+//! Parts of a URL, and the escaping of values in them.
 
 use std::fmt::Write as _;
 
-/// How far a URL is written.
+/// The part of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum UrlPart {
     #[default]
@@ -12,7 +12,7 @@ pub(super) enum UrlPart {
 }
 
 impl UrlPart {
-    /// Moves through a character.
+    /// Advances over a character.
     pub(super) fn next(self, c: char) -> Self {
         match (self, c) {
             (_, '?' | '#') => Self::Query,
@@ -22,7 +22,7 @@ impl UrlPart {
         }
     }
 
-    /// Gives a value as it is written in this part; `safe`: it is a URL that may stand as it is.
+    /// Escapes a value for this part; `safe`: it is marked as a URL that needs no escaping.
     pub(super) fn written(self, shown: &str, safe: bool) -> String {
         match self {
             Self::Query if !safe => percent(shown, false),
@@ -32,7 +32,7 @@ impl UrlPart {
     }
 }
 
-/// Says whether a URL is relative, or of a scheme that runs nothing.
+/// Whether a URL is relative, or has a scheme that cannot run code.
 fn has_safe_scheme(url: &str) -> bool {
     match url.split_once(':') {
         Some((scheme, _)) if !scheme.contains('/') => {
@@ -42,7 +42,7 @@ fn has_safe_scheme(url: &str) -> bool {
     }
 }
 
-/// Escapes for a URL; `keep`: what separates its parts stays.
+/// Percent-encodes a text; `keep`: except for the separators of a URL.
 fn percent(text: &str, keep: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let bytes = text.as_bytes();

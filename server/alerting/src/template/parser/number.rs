@@ -1,10 +1,10 @@
-//! Constants of numbers and characters.
+//! Numeric and character constants.
 
 use super::super::ast::Number;
 use super::super::humanize::hex_float;
 use crate::text::unquote;
 
-/// Reads a constant as Go does.
+/// Parses a constant as Go does.
 pub(super) fn number(text: &str) -> Option<Number> {
     if text.starts_with('\'') {
         let value = unquote(text)?;

@@ -1,4 +1,4 @@
-//! Pipelines: the variables they declare, their commands, and the words of these.
+//! Parses pipelines: declarations of variables, commands, and operands.
 
 use super::super::ast::{Arg, ArgKind, Command, Pipe};
 use super::super::complex::complex;
@@ -7,11 +7,11 @@ use super::number::number;
 use super::{Parsed, Parser};
 use crate::text::{quote, unquote};
 
-/// Most variables with names of their own that are seen at one place: each use of one goes through all of them.
+/// Most variables in scope, since each use of one searches all of them.
 const VARIABLES_MAX: usize = 256;
 
 impl Parser<'_> {
-    /// Reads a pipeline up to its end, and that.
+    /// Parses a pipeline including its end.
     pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
         let pos = self.peek_word().pos;
         let mut pipe = Pipe { pos, assigns: false, variables: Vec::new(), commands: Vec::new() };
@@ -131,7 +131,7 @@ impl Parser<'_> {
             return Ok(Some(arg));
         }
         match &mut arg.kind {
-            // As in Go's, errors of such a word are told where its second name stands.
+            // As in Go, errors in a chain are reported at its second name.
             ArgKind::Field(names) | ArgKind::Variable(names) => {
                 names.append(&mut fields);
                 arg.pos = pos;

@@ -1,11 +1,11 @@
-//! Values as Go's `encoding/json` writes them.
+//! Encodes values as Go's `encoding/json` does.
 
 use std::fmt::Write as _;
 
 use super::Value;
 
 impl Value {
-    /// Gives it as JSON, as Go's `json.Marshal` writes it.
+    /// Appends the value as JSON, as Go's `json.Marshal` does.
     pub fn json(&self, out: &mut String) {
         match self {
             Self::Nil | Self::Histogram(_) | Self::Complex(..) => out.push_str("null"),
@@ -49,7 +49,7 @@ fn json_object<'a>(out: &mut String, pairs: impl Iterator<Item = (&'a str, &'a V
     out.push('}');
 }
 
-/// Writes a number as Go's JSON does: with an exponent below 1e-6 and from 1e21 on.
+/// Encodes a number as Go does: with an exponent below 1e-6 and from 1e21 on.
 fn json_number(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
@@ -59,7 +59,7 @@ fn json_number(value: f64) -> String {
     value.to_string()
 }
 
-/// Writes a text as Go's JSON does: `<`, `>` and `&` are escaped, too.
+/// Encodes a string as Go does: `<`, `>` and `&` are escaped, too.
 fn json_text(out: &mut String, text: &str) {
     out.push('"');
     for c in text.chars() {

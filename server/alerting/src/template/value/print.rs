@@ -1,4 +1,4 @@
-//! Values as Go's `fmt` writes them.
+//! Formats values as Go's `fmt` does.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::{ListKind, MapKind, Value, pairs};
 use crate::text::{float_text, quote};
 
 impl Value {
-    /// Writes it as Go's `fmt.Print` does; `plus` as `%+v`.
+    /// Formats the value as Go's `fmt.Print` does; `plus`: as `%+v`.
     pub fn print(&self, out: &mut String, plus: bool) {
         match self {
             Self::Nil => out.push_str("<nil>"),
@@ -61,14 +61,14 @@ impl Value {
         }
     }
 
-    /// Gives what `print` writes.
+    /// The output of `print`.
     pub fn printed(&self) -> String {
         let mut out = String::new();
         self.print(&mut out, false);
         out
     }
 
-    /// Says whether Go has a pointer to it, which its `fmt` tells of a value that stands alone.
+    /// Whether it is a pointer in Go, which `fmt` shows at the top level.
     pub(in crate::template) fn is_pointer(&self) -> bool {
         matches!(self, Self::Struct(fields) if fields.type_name.starts_with('*'))
     }
@@ -89,7 +89,7 @@ fn print_pairs(out: &mut String, pairs: &[Value]) {
     }
 }
 
-/// Writes values as Go's `fmt.Sprint` does: a space between two that are no texts.
+/// Formats values as Go's `fmt.Sprint` does: with a space between two that are not strings.
 pub(in crate::template) fn sprint(values: &[Value]) -> String {
     let mut out = String::new();
     for (i, value) in values.iter().enumerate() {
@@ -105,7 +105,7 @@ pub(in crate::template) fn sprint(values: &[Value]) -> String {
     out
 }
 
-/// Writes a value as Go's `%#v` does, as far as templates meet it.
+/// Formats a value as Go's `%#v` does, for the types that templates have.
 pub(in crate::template) fn go_syntax(value: &Value) -> String {
     match value {
         Value::Text(text) | Value::Safe(_, text) => quote(text),

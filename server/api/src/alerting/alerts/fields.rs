@@ -1,4 +1,4 @@
-//! Data-extraction rules of alerts: they are put to alerts that are posted, before these are routed (`config-api` 3.7).
+//! Data-extraction rules of alerts: applied to posted alerts before they are routed (`config-api` 3.7).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 use crate::effects::{Signal, suspend};
 use crate::state::AppState;
 
-/// An alert as rules see it: `labels.<name>`, `annotations.<name>`, or a name alone, which is looked for in both.
+/// An alert as rules see it: fields are `labels.<name>`, `annotations.<name>`, or a plain name, which is looked up in
+/// both.
 #[derive(Debug, Default)]
 pub(crate) struct AlertRecord {
     labels: BTreeMap<String, String>,
@@ -20,7 +21,8 @@ pub(crate) struct AlertRecord {
 }
 
 impl AlertRecord {
-    /// Reads what a test tells of an alert: as it is posted, or with `labels.<name>` and `annotations.<name>` as names.
+    /// Makes the alert of a test: in the format in which alerts are posted, or with fields named `labels.<name>` and
+    /// `annotations.<name>`.
     pub(crate) fn of_sample(sample: &Map<String, Value>) -> Self {
         let mut record = Self::default();
         for (name, value) in sample {
@@ -29,14 +31,14 @@ impl AlertRecord {
                     all.iter().for_each(|(key, value)| record.set(&format!("{name}.{key}"), value));
                 }
                 _ if name.starts_with("labels.") || name.starts_with("annotations.") => record.set(name, value),
-                // Times and addresses are none of what rules see.
+                // Rules do not see times and URLs.
                 _ => {}
             }
         }
         record
     }
 
-    /// The service that the alert is about.
+    /// The service of the alert.
     pub(crate) fn service(&self, state: &AppState) -> String {
         self.label_set().service(state.alertd.router.service_labels()).to_owned()
     }
@@ -62,7 +64,7 @@ impl Fields for AlertRecord {
 }
 
 impl Record for AlertRecord {
-    /// What is to tell alerts apart is written to `labels.<name>`; anything else is an annotation.
+    /// Fields `labels.<name>` are labels, which identify an alert; all others become annotations.
     fn set(&mut self, field: &str, value: &Value) {
         let (into, key) = match field.split_once('.') {
             Some(("labels", key)) => (&mut self.labels, key),
@@ -145,12 +147,12 @@ mod tests {
         check(json!({}), &[], &[]);
         check(json!({"labels": {"a": "1"}}), &[("a", "1")], &[]);
         check(json!({"labels.a": "1", "annotations.b": "2"}), &[("a", "1")], &[("b", "2")]);
-        // A name may hold points itself.
+        // A name may contain dots itself.
         check(json!({"labels": {"a.b": "1"}, "annotations.c.d": "2"}), &[("a.b", "1")], &[("c.d", "2")]);
         check(json!({"labels": {"annotations.x": "1"}}), &[("annotations.x", "1")], &[]);
-        // What is no text is the text of it; null is nothing.
+        // Other types are converted to strings; null is left out.
         check(json!({"labels": {"a": 1, "b": true, "c": null}}), &[("a", "1"), ("b", "true")], &[]);
-        // Anything else of an alert is none of what rules see.
+        // Rules do not see anything else of an alert.
         check(json!({"startsAt": "2026-01-01T00:00:00Z", "generatorURL": "http://h", "summary": "s"}), &[], &[]);
         check(json!({"labels": "a=1", "annotations": ["x"]}), &[], &[]);
     }
@@ -179,7 +181,8 @@ mod tests {
     #[test]
     fn what_rules_write() {
         let mut record = record(&json!({"labels": {"a": "1"}, "annotations": {"a": "2"}}));
-        // A name alone is that of an annotation, though it is read of labels, too: it must not tell alerts apart.
+        // A plain name is written as an annotation, although it is read from labels, too: it must not change an
+        // alert's identity.
         record.set("a", &json!("3"));
         assert_eq!((record.labels["a"].as_str(), record.annotations["a"].as_str()), ("1", "3"));
         record.set("labels.a", &json!(5));
@@ -188,7 +191,7 @@ mod tests {
         record.set("labels.a", &Value::Null);
         record.set("labels.none", &Value::Null);
         assert!(record.labels.is_empty() && record.annotations.contains_key("a"));
-        // A label without a value is none.
+        // An empty value removes a label.
         record.set("labels.b", &json!(""));
         assert_eq!(record.label_set(), LabelSet::from_pairs([]));
     }

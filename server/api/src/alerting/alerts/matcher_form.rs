@@ -1,11 +1,11 @@
-//! Matchers of silences as objects of Alertmanager's API.
+//! Matchers of silences in the object form of Alertmanager's API.
 
 use quiver_alerting::matchers::matcher;
 use quiver_alerting::silences::Silence;
 use quiver_types::{Error, MatchOp, Matcher, Result};
 use serde_json::{Value, json};
 
-/// Matchers as Alertmanager shows them.
+/// Converts the matchers of a silence to Alertmanager's form.
 pub(crate) fn matchers_shown(silence: &Silence) -> Vec<Value> {
     silence
         .matchers
@@ -22,10 +22,10 @@ pub(crate) fn matchers_shown(silence: &Silence) -> Vec<Value> {
         .collect()
 }
 
-/// Reads one.
+/// Parses a matcher.
 ///
 /// # Errors
-/// Invalid.
+/// Invalid: a member is missing or has the wrong type, or the matcher is not valid.
 pub(crate) fn read_matcher(value: &Value) -> Result<Matcher> {
     let text =
         |name: &str| value[name].as_str().ok_or_else(|| Error::invalid(format!("matchers.{name} in body is required")));

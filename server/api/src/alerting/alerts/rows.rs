@@ -10,11 +10,11 @@ use serde_json::{Map, Value, json};
 use super::{allows, silences, time};
 use crate::state::AppState;
 
-/// What a caller may see of what mutes an alert; `None`: all.
+/// Which alerts and silences a caller may see as the reason why another alert is muted; `None`: all.
 pub(super) struct Sight(Option<(HashSet<u64>, HashSet<String>)>);
 
 impl Sight {
-    /// Finds alerts and silences that a caller may see.
+    /// Finds the alerts and silences that a caller may see.
     pub(super) fn new(state: &AppState, access: &Access) -> Self {
         if access.is_full() {
             return Self(None);
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(shown.as_object().map(Map::len), expected.as_object().map(|fields| fields.len() + 1));
     }
 
-    /// What mutes an alert is told as far as the caller may see it: not even its id otherwise.
+    /// What mutes an alert is shown only if the caller may see it; otherwise not even its id.
     #[test]
     fn what_mutes_is_told_to_who_may_see_it() {
         let shown = |alerts: &[u64], silences: &[&str]| {

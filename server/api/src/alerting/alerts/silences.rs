@@ -1,4 +1,5 @@
-//! Silences over Alertmanager's API. A caller without scope `*` sees and sets those with an `=` matcher on its service.
+//! Silences over Alertmanager's API. A caller without scope `*` sees and sets only silences with an `=` matcher on
+//! its service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,20 +22,20 @@ use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
 use crate::state::AppState;
 
-/// Most matchers of a silence.
+/// Most matchers per silence.
 const MATCHERS_MAX: usize = 100;
 /// Longest comment or name, in bytes.
 const TEXT_MAX: usize = 4000;
-/// Most bytes of names and values of its annotations.
+/// Most bytes of the names and values of annotations.
 const ANNOTATIONS_BYTES_MAX: usize = 16 << 10;
 
-/// Says whether a silence is about services of an access alone.
+/// Whether a silence is limited to services within an access.
 pub(crate) fn is_within(state: &AppState, access: &Access, silence: &Silence) -> bool {
     access.is_full() || is_of_services(state.alertd.router.service_labels(), access, &silence.matchers)
 }
 
-/// The first label that is not empty names the service of an alert: a matcher on a later one says whose it is only where
-/// others say that those before it are empty.
+/// The first non-empty service label of an alert names its service, so a matcher on a later label counts only if
+/// others require the labels before it to be empty.
 fn is_of_services(names: &[String], access: &Access, matchers: &Matchers) -> bool {
     let equal = |name: &str, fits: &dyn Fn(&str) -> bool| {
         matchers.iter().any(|m| m.op == MatchOp::Equal && m.name == name && fits(&m.value))
@@ -51,7 +52,7 @@ pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
         "matchers": matchers, "startsAt": time(silence.starts_at), "endsAt": time(silence.ends_at),
         "createdBy": silence.created_by, "comment": silence.comment,
     });
-    // Only where there are any, as in Alertmanager.
+    // Only if there are any, as in Alertmanager.
     if !silence.annotations.is_empty() {
         out["annotations"] = json!(silence.annotations);
     }
@@ -72,7 +73,7 @@ fn find(state: &AppState, access: &Access, id: &str) -> Result<Silence> {
     found.ok_or_else(|| not_found(id))
 }
 
-/// Refuses what is the id of no silence, whichever there are.
+/// Refuses ids that no silence can have.
 fn must_be_uuid(id: &str) -> Result<()> {
     let lengths: Vec<usize> = id.split('-').map(str::len).collect();
     let sane =
@@ -139,13 +140,13 @@ fn told(error: SilenceError, id: &str) -> Error {
     match error {
         SilenceError::NotFound => not_found(id),
         SilenceError::Invalid(text) => Error::invalid(text),
-        // Nobody asks for either here.
+        // These do not occur here.
         SilenceError::Exists | SilenceError::Stale(_) => Error::new(ErrorKind::Conflict, "the silence has changed"),
         SilenceError::Failed(e) => e,
     }
 }
 
-/// Makes a change for the caller of the request at hand, and notes it; gives the id of what is there then.
+/// Makes a change for the caller of the current request, and notes it. Returns the id of the resulting silence.
 async fn change(state: &AppState, op: SilenceOp) -> std::result::Result<String, SilenceError> {
     let caller = caller(&state.identity(), RequestInfo::current().as_ref().map(Origin::of).unwrap_or_default());
     let made = state.alertd.router.change_silences(vec![op], &caller.name, false).await.map_err(|(_, error)| error)?;
@@ -166,13 +167,14 @@ pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) ->
         let access = state.identity().rights.access(Right::Operate, Domain::Alerts);
         let id = silence.id.clone();
         if !id.is_empty() {
-            // What only the other form of this API says stays.
+            // Fields that this form of the API does not have are kept.
             let present = find(&state, &access, &id)?;
             (silence.description, silence.labels) = (present.description, present.labels);
         }
         if !is_within(&state, &access, &silence) {
             let names = state.alertd.router.service_labels().join("`, `");
-            // The first label that is not empty says whose an alert is: so those before it must be said to be empty.
+            // The first non-empty service label names the service, so the labels before it must be required to be
+            // empty.
             let text = format!(
                 "a silence without an `=` matcher on a service of yours needs the right for all services: the first of \
                  `{names}`, or a later one beside `=\"\"` for those before it"
@@ -252,7 +254,7 @@ mod tests {
         };
         check("service_name=cart, a=b", true);
         check("service_name=\"\", service=cart", true);
-        // An alert of another service may have this label, too.
+        // Alerts of other services may have this label, too.
         check("service=cart", false);
         check("service_name=pay", false);
         check("service_name=~\"cart|pay\"", false);
@@ -279,7 +281,7 @@ mod tests {
         check(json!({"name": "a", "value": "b", "isRegex": true}), "{a=~\"b\"}");
         check(json!({"name": "a", "value": "b", "isRegex": true, "isEqual": false}), "{a!~\"b\"}");
         check(json!({"name": "a", "value": "", "isRegex": false}), "{a=\"\"}");
-        // What no matcher is called with does not matter.
+        // Unknown members of a matcher are ignored.
         check(json!({"name": "a", "value": "(", "isRegex": false, "x": 1}), "{a=\"(\"}");
         let told = |value: Value| read_matcher(&value).map(|m| m.name).unwrap_err().message;
         for (value, part) in [
@@ -335,7 +337,7 @@ mod tests {
                 assert!(told.starts_with(&format!("{name} in body")), "{told}");
             }
         }
-        // One without an id is a new one.
+        // Without an id it is a new silence.
         assert_eq!(with("id", json!(null)).map(|s| s.id).ok().as_deref(), Some(""));
         assert_eq!(with("id", json!("x")).map(|s| s.id).ok().as_deref(), Some("x"));
         assert!(with("id", json!(5)).is_err());

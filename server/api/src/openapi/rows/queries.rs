@@ -1,8 +1,8 @@
-//! What asks for telemetry.
+//! Operations that query telemetry.
 
 use super::{By, Errors, FORM, Group, JSON, LINES, PROTOBUF, TEXT, row};
 
-/// Which spans are searched, listed or counted, and what else a call takes.
+/// Parameters that select spans, followed by those of the operation.
 macro_rules! of_spans {
     ($more:literal) => {
         concat!(
@@ -13,14 +13,14 @@ macro_rules! of_spans {
     };
 }
 
-/// Which spans of a trace are looked at, and what else a call takes.
+/// Parameters that select spans of a trace, followed by those of the operation.
 macro_rules! of_trace {
     ($more:literal) => {
         concat!("service start_time end_time explain ", $more)
     };
 }
 
-/// The forms of rows of SQL.
+/// Formats of SQL results.
 const SQL_FORMS: &str = "application/json, application/x-ndjson, text/csv, application/vnd.apache.arrow.stream, \
     application/vnd.apache.parquet";
 

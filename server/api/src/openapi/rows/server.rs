@@ -1,4 +1,4 @@
-//! What is about the server itself.
+//! Operations about the server itself.
 
 use super::{By, Errors, Group, JSON, TEXT, row};
 

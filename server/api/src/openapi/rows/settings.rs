@@ -1,11 +1,11 @@
-//! What is about configuration beyond its families, about access and alerts.
+//! Operations about configuration beyond its families, about access, and about alerts.
 
 use super::{By, Errors, FORM, Group, JSON, LINES, Row, row};
 
-/// What neighbours are asked with.
+/// Parameters of neighbours of a resource.
 const NEIGHBOURS: &str = "direction depth relationshipTypes resourceTypes limit through";
 
-/// Of key transactions; candidates are asked for by whose they are, which is named after who it is.
+/// Operations of key transactions. Candidates have a parameter for their owner, which is named after its kind.
 const fn of_transactions(of_candidates: &'static str) -> [Row; 3] {
     [
         row(By::Get, "/candidates", "Lists what was detected and is no key transaction", of_candidates),

@@ -1,8 +1,8 @@
-//! What takes telemetry in.
+//! Operations that ingest telemetry.
 
 use super::{BYTES, By, Errors, Group, JSON, LINES, PROTOBUF, Row, TEXT, row};
 
-/// OTLP answers in the form of the request.
+/// OTLP responses have the format of the request.
 const OTLP: &[&str] = &[PROTOBUF, JSON];
 
 const fn otlp(path: &'static str, summary: &'static str) -> Row {

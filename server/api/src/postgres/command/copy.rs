@@ -1,5 +1,5 @@
-//! `COPY … TO STDOUT`: the rows of a query or of a table as lines of text or CSV, as `\copy` of psql and bulk reads of
-//! drivers ask for them.
+//! `COPY … TO STDOUT`: the rows of a query or table as lines of text or CSV, as psql's `\copy` and bulk reads of
+//! drivers request them.
 //!
 //! Source: PostgreSQL's copyto.c, `CopyAttributeOutText` and `CopyAttributeOutCSV`.
 
@@ -9,29 +9,29 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use super::places::{closing, is_word, offset, part};
 use super::{Fault, Words};
 
-/// What is copied.
+/// What to copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::postgres) struct CopyOut {
     pub(in crate::postgres) query: String,
     pub(in crate::postgres) form: Form,
 }
 
-/// How values become lines.
+/// The format of the lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::postgres) struct Form {
     is_csv: bool,
-    /// Whether the names of the columns come first.
+    /// Whether the first line has the column names.
     pub(in crate::postgres) has_header: bool,
     pub(in crate::postgres) delimiter: u8,
     null: String,
     quote: u8,
     escape: u8,
-    /// Whether all values are in quotes that are not NULL.
+    /// Whether all values except NULL are quoted.
     quotes_all: bool,
 }
 
 impl Form {
-    /// Writes a value; none: NULL. `is_alone`: its line holds nothing else.
+    /// Writes a value; `None`: NULL. `is_alone`: the line has no other value.
     pub(in crate::postgres) fn push(&self, value: Option<&[u8]>, is_alone: bool, out: &mut BytesMut) {
         match value {
             None => out.put_slice(self.null.as_bytes()),
@@ -45,7 +45,7 @@ impl Form {
         let is_quoted = self.quotes_all
             || value == self.null.as_bytes()
             || value.iter().any(is_special)
-            // Alone it would end the lines.
+            // As the only value it would mark the end of the data.
             || (is_alone && value == b"\\.");
         if !is_quoted {
             out.put_slice(value);
@@ -81,10 +81,10 @@ impl Form {
         }
     }
 
-    /// What of it would make values that nobody can read back, if anything does.
+    /// The option that would make the output ambiguous, if any does.
     fn unreadable(&self) -> Option<&'static str> {
         let (delimiter, null) = (self.delimiter, self.null.as_bytes());
-        // Behind a backslash these have meanings of their own.
+        // These have a meaning after a backslash.
         let has_meaning = |byte: u8| matches!(byte, b'\\' | b'.' | b'a'..=b'z' | b'0'..=b'9');
         if self.is_csv && delimiter == self.quote {
             Some("`delimiter` must not be the `quote`")
@@ -100,10 +100,10 @@ impl Form {
     }
 }
 
-/// Reads a statement that begins with `COPY`; none: it copies to somewhere else, or from somewhere.
+/// Parses a statement that begins with `COPY`; `None` if it does not copy to `STDOUT`.
 ///
 /// # Errors
-/// Options that there are none of, or that are not written here.
+/// Unknown or unsupported options.
 pub(super) fn read(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Option<CopyOut>, Fault> {
     let Some((query, used)) = query_of(text, &tokens) else { return Ok(None) };
     let rest: Vec<Token> = tokens.into_iter().skip(used).map(|token| token.token).collect();
@@ -125,7 +125,7 @@ pub(super) fn read(text: &str, tokens: Vec<TokenWithSpan>) -> Result<Option<Copy
     Ok(Some(CopyOut { query, form: options.form()? }))
 }
 
-/// The query whose rows are copied, and how many tokens say it.
+/// The query whose rows are copied, and the number of its tokens.
 fn query_of(text: &str, tokens: &[TokenWithSpan]) -> Option<(String, usize)> {
     if tokens.get(1)?.token == Token::LParen {
         let end = closing(tokens, 1)?;
@@ -134,7 +134,7 @@ fn query_of(text: &str, tokens: &[TokenWithSpan]) -> Option<(String, usize)> {
     }
     let is_name = |token: &&TokenWithSpan| !is_word(&token.token, "to") && token.token != Token::LParen;
     let behind = 1 + tokens[1..].iter().take_while(is_name).count();
-    // As it stands there: a name that is printed has its quotes once.
+    // Copied literally: printing the tokens would lose doubled quotes in names.
     let written = |from: usize, to: usize| {
         let place = |at: usize| offset(text, tokens.get(at)?.span.start);
         text.get(place(from)?..place(to)?)
@@ -151,7 +151,7 @@ fn unread(what: &str) -> Fault {
     Fault::new("42601", format!("cannot read the statement: `COPY` has no {what}"))
 }
 
-/// Options as they are written.
+/// Options as written in the statement.
 #[derive(Default)]
 struct Options {
     is_csv: bool,
@@ -164,7 +164,7 @@ struct Options {
 }
 
 impl Options {
-    /// `(FORMAT csv, HEADER)`, behind its first bracket.
+    /// `(FORMAT csv, HEADER)`, after the parenthesis.
     fn listed(&mut self, words: &mut Words) -> Result<(), Fault> {
         loop {
             let name = words.name().ok_or_else(|| unread("option without a name"))?;
@@ -189,7 +189,7 @@ impl Options {
         }
     }
 
-    /// `CSV HEADER DELIMITER ';'`.
+    /// The old syntax, such as `CSV HEADER DELIMITER ';'`.
     fn in_words(&mut self, words: &mut Words) -> Result<(), Fault> {
         while !words.ends() {
             let name = words.name().ok_or_else(|| unread("option without a name"))?;
@@ -260,7 +260,7 @@ impl Options {
     }
 }
 
-/// Whether an option is on, as which it counts without a value.
+/// Whether an option is on; without a value it is.
 fn flag(words: &mut Words) -> bool {
     if let Some(Token::Number(number, _)) = words.tokens.peek() {
         let is_on = number != "0";
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(found.query, "      select ')', (1)\nfrom t");
         assert_eq!(copied("COPY a.\"B\" TO STDOUT").query, "SELECT * FROM a.\"B\" ");
         assert_eq!(copied("copy a (b, c) to stdout csv").query, "SELECT b, c FROM a ");
-        // A name is no more than that.
+        // A quoted name is only a name.
         let named = copied(
             r#"copy "a""b" ("c"" from d --", e -- f
             ) to stdout"#,

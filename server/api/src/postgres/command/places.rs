@@ -1,13 +1,13 @@
-//! Parts of a statement that are statements themselves, at the places where they stand in it.
+//! Extracts parts of a statement that are statements themselves, and keeps their positions.
 
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
-/// Whether a token is a word that is not in quotes.
+/// Whether a token is this word, without quotes.
 pub(super) fn is_word(token: &Token, wanted: &str) -> bool {
     matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
 }
 
-/// Where the bracket is that closes another one.
+/// The index of the matching closing parenthesis.
 pub(super) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in tokens.iter().enumerate().skip(open) {
@@ -23,7 +23,7 @@ pub(super) fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
     None
 }
 
-/// The byte at a line and column.
+/// The byte offset of a line and column.
 pub(super) fn offset(text: &str, place: Location) -> Option<usize> {
     let (mut line, mut column) = (1, 1);
     for (at, letter) in text.char_indices() {
@@ -35,12 +35,12 @@ pub(super) fn offset(text: &str, place: Location) -> Option<usize> {
     None
 }
 
-/// The same lines with nothing on them.
+/// The same text with blanks in place of its characters, except for line breaks.
 pub(super) fn blank(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().map(|letter| if letter == '\n' { '\n' } else { ' ' })
 }
 
-/// A part of a text with blanks before it: errors in it tell places in the whole.
+/// A part of a text, preceded by blanks, so that positions in errors are those in the whole text.
 pub(super) fn part(text: &str, from: usize, to: usize) -> Option<String> {
     Some(blank(text.get(..from)?).chain(text.get(from..to)?.chars()).collect())
 }
@@ -78,7 +78,7 @@ mod tests {
         let text = "sélect\n  ü, b";
         let at = |line, column| offset(text, Location { line, column });
         assert_eq!((at(1, 1), at(1, 3), at(2, 1), at(2, 4)), (Some(0), Some(3), Some(8), Some(12)));
-        // Behind the end there is none.
+        // There are no positions after the end.
         assert_eq!((at(1, 9), at(2, 7), at(3, 1)), (None, None, None));
     }
 
@@ -88,7 +88,7 @@ mod tests {
         let (from, to) = (text.find("select").unwrap(), text.find(')').unwrap());
         assert_eq!(part(text, from, to).unwrap(), "      \nselect ü");
         assert_eq!(part(text, 0, text.len()).as_deref(), Some(text));
-        // Not within a letter, and not behind the end.
+        // Not within a character, and not after the end.
         let within = text.find('ü').unwrap() + 1;
         assert_eq!((part(text, 0, within), part(text, 3, text.len() + 1)), (None, None));
     }

@@ -1,5 +1,4 @@
-//! `PREPARE` and `EXECUTE`: statements that are kept and run by words of SQL. They lie among those that the protocol keeps,
-//! under the same names.
+//! `PREPARE` and `EXECUTE` in SQL. These statements are stored among those of the protocol, under the same names.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use quiver_sql::type_named;
@@ -7,11 +6,11 @@ use quiver_sql::type_named;
 use super::places::{blank, closing, is_word, offset, part};
 use super::{Command, Fault};
 
-/// A statement to be kept.
+/// A statement to store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::postgres) struct Prepare {
     pub(in crate::postgres) name: String,
-    /// Numbers of the types of its parameters, as far as they are said.
+    /// OIDs of its parameter types, as far as they are declared.
     pub(in crate::postgres) types: Vec<u32>,
     pub(in crate::postgres) query: String,
 }
@@ -19,14 +18,14 @@ pub(in crate::postgres) struct Prepare {
 fn name_of(token: &Token) -> Option<String> {
     let Token::Word(word) = token else { return None };
     let name = if word.quote_style.is_some() { word.value.clone() } else { word.value.to_lowercase() };
-    // The one without a name is the protocol's own.
+    // The unnamed statement belongs to the protocol.
     Some(name).filter(|name| !name.is_empty())
 }
 
-/// Reads `PREPARE name [(type, …)] AS query`; none: it is no such statement.
+/// Parses `PREPARE name [(type, …)] AS query`; `None` if it is not such a statement.
 ///
 /// # Errors
-/// A type that there is none of, or something else than a query.
+/// An unknown type, or something other than a query.
 pub(super) fn prepare(text: &str, tokens: &[TokenWithSpan]) -> Result<Option<Command>, Fault> {
     let Some(name) = tokens.get(1).and_then(|token| name_of(&token.token)) else { return Ok(None) };
     let (mut at, mut types) = (2, Vec::new());
@@ -38,21 +37,21 @@ pub(super) fn prepare(text: &str, tokens: &[TokenWithSpan]) -> Result<Option<Com
     let (Some(word), Some(first)) = (tokens.get(at), tokens.get(at + 1)) else { return Ok(None) };
     let query = offset(text, first.span.start).and_then(|from| part(text, from, text.len()));
     let Some(query) = query.filter(|_| is_word(&word.token, "as")) else { return Ok(None) };
-    // A `PREPARE` within is not read, nor those within it: each would be read with all of the text again.
+    // A nested `PREPARE` is refused without parsing it: with each level the whole text would be parsed again.
     if is_word(&first.token, "prepare") || super::read(&query)? != Command::Query {
         return Err(Fault::new("42601", "cannot read the statement: `PREPARE` keeps queries alone"));
     }
     Ok(Some(Command::Prepare(Prepare { name, types, query })))
 }
 
-/// Numbers of types in a list by comma.
+/// OIDs of a list of types.
 fn types_of(tokens: &[TokenWithSpan]) -> Result<Vec<u32>, Fault> {
     let (mut types, mut words, mut depth, mut is_list) = (Vec::new(), Vec::<String>::new(), 0_usize, false);
     for token in tokens.iter().map(|token| &token.token).chain([&Token::Comma]) {
         match token {
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.saturating_sub(1),
-            // How long a text is and how many digits a number has is not asked of values.
+            // The length of a string or the precision of a number is ignored.
             _ if depth > 0 => {}
             Token::Comma => {
                 types.push(type_of(&words.join(" "), is_list)?);
@@ -60,7 +59,7 @@ fn types_of(tokens: &[TokenWithSpan]) -> Result<Vec<u32>, Fault> {
             }
             Token::LBracket => is_list = true,
             Token::RBracket | Token::Number(..) if is_list => {}
-            // The schema of a type is that of the system.
+            // A schema before the name of a type can only be the system's.
             Token::Period => words.clear(),
             Token::Word(word) => words.push(word.value.to_lowercase()),
             other => return Err(no_type(&other.to_string())),
@@ -82,15 +81,15 @@ fn type_of(name: &str, is_list: bool) -> Result<u32, Fault> {
     }
 }
 
-/// Reads `EXECUTE name [(value, …)]`; none: it is no such statement. The values become the one row of a query, so that
-/// any expression may stand there.
+/// Parses `EXECUTE name [(value, …)]`; `None` if it is not such a statement. The values become the only row of a
+/// query, so that any expression is allowed.
 pub(super) fn execute(text: &str, tokens: &[TokenWithSpan]) -> Option<Command> {
     let name = name_of(&tokens.get(1)?.token)?;
     let Some(open) = tokens.get(2) else { return Some(Command::Execute(name, None)) };
     let is_whole = open.token == Token::LParen && closing(tokens, 2)? + 1 == tokens.len() && tokens.len() > 4;
     let (begin, from) = (offset(text, tokens[0].span.start)?, offset(text, open.span.start)?);
     let end = offset(text, tokens.last()?.span.start)? + 1;
-    // As long as what it stands for, but for one letter.
+    // One character shorter than the text that it replaces.
     let values: String = blank(text.get(..begin)?)
         .chain("VALUES ".chars())
         .chain(blank(text.get(begin + "execute".len()..from)?))

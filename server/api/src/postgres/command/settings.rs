@@ -1,4 +1,4 @@
-//! Settings of a connection: those that do something here, and those whose one value says how this server is.
+//! Settings of a connection: those with an effect, and fixed ones that describe the server.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quiver_sql::Session;
 use super::duration;
 use crate::postgres::fault::Fault;
 
-/// Settings that clients are told of at the beginning, and when they change.
+/// Settings that are reported to clients at the start, and when they change (`ParameterStatus`).
 const TOLD: [&str; 12] = [
     "server_version",
     "server_encoding",
@@ -25,10 +25,10 @@ const TOLD: [&str; 12] = [
 ];
 /// Most bytes of a value.
 const VALUE_BYTES_MAX: usize = 1024;
-/// Most settings of applications (`my.setting`).
+/// Most custom settings (`my.setting`).
 const OWN_MAX: usize = 64;
 
-/// The settings of a connection, as they are and as they began.
+/// The settings of a connection: current and initial values.
 #[derive(Debug, Clone)]
 pub(in crate::postgres) struct Settings {
     pub(in crate::postgres) session: Session,
@@ -40,7 +40,7 @@ fn invalid(name: &str, value: &str, known: &str) -> Fault {
 }
 
 impl Settings {
-    /// Those of somebody, on a port with TLS or without, of a server that takes so many connections.
+    /// The settings for a user, on a port with or without TLS, of a server with this limit of connections.
     pub(in crate::postgres) fn new(mut session: Session, has_tls: bool, connections_max: usize) -> Self {
         let (user, most) = (session.user.clone(), connections_max.to_string());
         for (name, value) in [
@@ -65,7 +65,7 @@ impl Settings {
         Self { began: session.clone(), session }
     }
 
-    /// Takes what a client says at the beginning.
+    /// Applies the startup parameters of a client.
     ///
     /// # Errors
     /// As [`Self::set`].
@@ -84,7 +84,7 @@ impl Settings {
         Ok(())
     }
 
-    /// `-c name=value` and `--name=value`.
+    /// Parses `-c name=value` and `--name=value`.
     fn options(&mut self, text: &str) -> Result<(), Fault> {
         let mut words = words_of(text).into_iter();
         while let Some(word) = words.next() {
@@ -101,16 +101,16 @@ impl Settings {
         Ok(())
     }
 
-    /// What clients are told.
+    /// The settings that are reported to clients.
     pub(in crate::postgres) fn told(&self) -> impl Iterator<Item = (&'static str, String)> {
         TOLD.into_iter()
             .map(|name| (name, self.session.settings.get(&name.to_lowercase()).cloned().unwrap_or_default()))
     }
 
-    /// Sets something; none: as it was at the beginning.
+    /// Sets a value; `None`: the initial one.
     ///
     /// # Errors
-    /// There is no such setting, or it cannot have that value.
+    /// The setting is unknown, or the value is invalid.
     pub(in crate::postgres) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Fault> {
         let name = name.to_lowercase();
         let Some(value) = value else {
@@ -128,7 +128,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The value as it is kept.
+    /// The normalized value.
     fn valid(&self, name: &str, value: &str) -> Result<String, Fault> {
         let lower = value.to_lowercase();
         let only = |good: bool, known: &str| if good { Ok(value.to_owned()) } else { Err(invalid(name, value, known)) };
@@ -138,13 +138,13 @@ impl Settings {
                 let known = "a number of milliseconds, or one with a unit such as `5s`; 0: none";
                 duration(value).map(|_| value.to_owned()).ok_or_else(|| invalid(name, value, known))
             }
-            // Nothing is ever locked.
+            // There are no locks.
             "lock_timeout" => only(duration(value).is_some(), "a time"),
             "idle_in_transaction_session_timeout" | "idle_session_timeout" => {
                 only(duration(value).is_some_and(|d| d.is_zero()), "0; `postgres.idle_timeout` of the server holds")
             }
             "client_encoding" => {
-                // Letters and digits alone tell encodings apart, as in PostgreSQL: asyncpg sends its own in quotes.
+                // Only letters and digits distinguish encodings, as in PostgreSQL: asyncpg sends its own in quotes.
                 let bare: String = lower.chars().filter(char::is_ascii_alphanumeric).collect();
                 only(matches!(bare.as_str(), "utf8" | "unicode" | "default"), "UTF8").map(|_| "UTF8".to_owned())
             }
@@ -171,7 +171,7 @@ impl Settings {
             "role" => only(lower == "none" || value == self.session.user, "none"),
             "application_name" | "client_min_messages" | "row_security" | "jit" => Ok(value.to_owned()),
             _ if name.contains('.') => self.own(name, value),
-            // It stays what it is.
+            // Setting a fixed value to itself is allowed.
             _ if self.session.settings.get(name).is_some_and(|known| same(known, value)) => {
                 Ok(self.session.settings[name].clone())
             }
@@ -182,7 +182,7 @@ impl Settings {
         }
     }
 
-    /// A setting of an application, which means nothing here.
+    /// A custom setting, which has no effect.
     fn own(&self, name: &str, value: &str) -> Result<String, Fault> {
         let count = self.session.settings.keys().filter(|known| known.contains('.') && *known != name).count();
         if count >= OWN_MAX || name.len() > VALUE_BYTES_MAX {
@@ -191,12 +191,12 @@ impl Settings {
         Ok(value.to_owned())
     }
 
-    /// Sets everything as it was at the beginning.
+    /// Resets everything to its initial value.
     pub(in crate::postgres) fn reset(&mut self) {
         self.session = Session { backend: self.session.backend, ..self.began.clone() };
     }
 
-    /// What a setting is.
+    /// The value of a setting.
     ///
     /// # Errors
     /// There is no such setting.
@@ -205,19 +205,19 @@ impl Settings {
         found.ok_or_else(|| Fault::new("42704", format!("there is no setting `{}`", name.escape_debug())))
     }
 
-    /// The longest that a statement may take; none: as the server says.
+    /// The time limit of statements; `None`: the server's.
     pub(in crate::postgres) fn statement_timeout(&self) -> Option<Duration> {
         let value = self.session.settings.get("statement_timeout")?;
         duration(value).filter(|timeout| !timeout.is_zero())
     }
 
-    /// The zone in which times are shown.
+    /// The time zone for output.
     pub(in crate::postgres) fn time_zone(&self) -> Option<String> {
         self.session.settings.get("timezone").filter(|zone| *zone != "UTC").cloned()
     }
 }
 
-/// Words with blanks between, as `options` has them; behind a backslash a blank is a part of its word.
+/// Splits the `options` parameter at blanks; a backslash escapes a blank.
 fn words_of(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let (mut is_within, mut is_escaped) = (false, false);
@@ -238,7 +238,7 @@ fn words_of(text: &str) -> Vec<String> {
     words
 }
 
-/// Whether two values are one, however a switch is written.
+/// Whether two values are equal; booleans may be written in several ways.
 fn same(known: &str, value: &str) -> bool {
     let plain = |value: &str| match value.to_lowercase().as_str() {
         "true" | "yes" | "1" => "on".to_owned(),
@@ -248,10 +248,10 @@ fn same(known: &str, value: &str) -> bool {
     plain(known) == plain(value)
 }
 
-/// A zone as the engine names it.
+/// The engine's name of a time zone.
 fn zone(value: &str) -> Option<String> {
     if let Ok(hours) = value.parse::<f64>() {
-        // What is no number lies nowhere.
+        // NaN is no offset.
         if hours.is_nan() || hours.abs() > 14.0 {
             return None;
         }
@@ -260,15 +260,15 @@ fn zone(value: &str) -> Option<String> {
         return Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60));
     }
     let value = if value.eq_ignore_ascii_case("utc") || value == "default" { "UTC" } else { value };
-    // Names are the same in any case, and shown as they are written.
+    // Names ignore case, and are shown in their usual spelling.
     let named = TZ_VARIANTS.iter().map(|zone| zone.name()).find(|name| name.eq_ignore_ascii_case(value));
     let value = named.unwrap_or(value);
     value.parse::<arrow::array::timezone::Tz>().is_ok().then(|| value.to_owned())
 }
 
-/// A list of schemas, each of which is there.
+/// Checks a list of schemas: each must exist.
 fn search_path(value: &str) -> Option<String> {
-    // No schema at all: who sends this names the schema of each table.
+    // No schema at all: such a client qualifies each table.
     if matches!(value, "" | "\"\"") {
         return Some(String::new());
     }
@@ -276,7 +276,7 @@ fn search_path(value: &str) -> Option<String> {
     for part in value.split(',').map(|part| part.trim().trim_matches('"')) {
         match part {
             "public" | "quiver" | "olap" | "pg_catalog" | "information_schema" => found.push(part.to_owned()),
-            // There are no schemas of users.
+            // Users have no schemas.
             "$user" => {}
             _ => return None,
         }
@@ -292,7 +292,7 @@ mod tests {
         Settings::new(Session::of("ann"), false, 7)
     }
 
-    /// Sets something, and gives what it is then, or the code of what is wrong.
+    /// Sets a value. Returns the resulting value, or the code of the error.
     fn set(name: &str, value: &str) -> Result<String, &'static str> {
         let mut settings = settings();
         settings.set(name, Some(value)).map_err(|fault| fault.code)?;
@@ -333,7 +333,7 @@ mod tests {
             ("role", "ann", "ann"),
             ("application_name", "a b", "a b"),
             ("my.own", "x", "x"),
-            // What cannot change is set to what it is.
+            // A fixed setting can be set to its value.
             ("server_encoding", "utf8", "UTF8"),
             ("ssl", "false", "off"),
             ("is_superuser", "no", "off"),
@@ -383,7 +383,7 @@ mod tests {
             assert_eq!(settings.set(&format!("my.s{at}"), Some("1")), Ok(()));
         }
         assert_eq!(settings.set("my.more", Some("1")).map_err(|fault| fault.code), Err("54000"));
-        // One that is there is none more.
+        // Changing an existing one does not add to the number.
         assert_eq!(settings.set("MY.S0", Some("2")), Ok(()));
         assert_eq!(settings.show("my.s0"), Ok("2".to_owned()));
         settings.set("my.s0", None).expect("it goes");
@@ -404,7 +404,7 @@ mod tests {
             (r"\ ", &[" "]),
             (r"a\bc", &["abc"]),
             (r"é\ ü", &["é ü"]),
-            // One at the end stands before nothing.
+            // A backslash at the end escapes nothing.
             (r"a\", &["a"]),
             (r"a \", &["a", ""]),
         ] {
@@ -435,7 +435,7 @@ mod tests {
         .expect("a beginning");
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(5)));
         assert_eq!(settings.time_zone().as_deref(), Some("+03:00"));
-        // What is set later goes back to the beginning, and not to what the server has.
+        // A reset restores the initial value, and not the server's.
         for (name, value) in [("application_name", "other"), ("statement_timeout", "0"), ("timezone", "utc")] {
             settings.set(name, Some(value)).expect("a value");
         }

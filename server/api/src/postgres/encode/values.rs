@@ -1,4 +1,4 @@
-//! Single values as PostgreSQL writes them.
+//! Formats single values as PostgreSQL does.
 
 use std::fmt::{Display, LowerExp};
 
@@ -13,11 +13,11 @@ use quiver_types::{Error, Result};
 
 use super::push;
 
-/// From here on numbers have an exponent: those of eight bytes, and of four.
+/// Numbers from here on are written with an exponent: of eight bytes, and of four.
 pub(super) const FLOAT8_PLAIN: f64 = 1e15;
 pub(super) const FLOAT4_PLAIN: f64 = 1e6;
 
-/// The shortest digits that give the number back; those from `plain` on and small ones with an exponent.
+/// Writes the shortest digits that yield the same number again; from `plain` on, and if small, with an exponent.
 pub(super) fn push_float<F: Display + LowerExp + Copy + Into<f64>>(value: F, plain: f64, out: &mut BytesMut) {
     let size = value.into().abs();
     if size.is_nan() {
@@ -30,11 +30,12 @@ pub(super) fn push_float<F: Display + LowerExp + Copy + Into<f64>>(value: F, pla
         let text = format!("{value:e}");
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
-        // Down to the fourth digit behind the point there is none: `0.0001` of four bytes lies a little below itself.
+        // Small numbers have no exponent up to the fourth digit after the point. The four-byte `0.0001` is actually
+        // slightly smaller.
         if sign == '-' && matches!(exponent, "1" | "2" | "3" | "4") {
             return push(out, value);
         }
-        // The exponent has a sign, and two digits at least.
+        // The exponent has a sign and at least two digits.
         push(out, format_args!("{digits}e{sign}{exponent:0>2}"));
     }
 }
@@ -51,7 +52,7 @@ fn push_era(date: NaiveDate, out: &mut BytesMut) {
     }
 }
 
-/// A day since 1970.
+/// Writes a date, given in days since 1970.
 pub(super) fn push_date(days: i32, out: &mut BytesMut) {
     let date = NaiveDate::from_ymd_opt(1970, 1, 1)
         .and_then(|date| date.checked_add_signed(TimeDelta::try_days(i64::from(days))?));
@@ -72,7 +73,7 @@ fn push_clock(hours: u64, seconds: u64, micros: u64, out: &mut BytesMut) {
     }
 }
 
-/// A time of the day.
+/// Writes a time of day.
 pub(super) fn push_time(us: i64, out: &mut BytesMut) {
     let us = us.unsigned_abs();
     push_clock(us / 3_600_000_000, us / 1_000_000 % 3600, us % 1_000_000, out);
@@ -85,13 +86,13 @@ fn push_offset(offset: FixedOffset, out: &mut BytesMut) {
     if minutes > 0 || seconds > 0 {
         push(out, format_args!(":{minutes:02}"));
     }
-    // The local time of a place, before there were zones.
+    // Local mean time, from before there were time zones, may have seconds in its offset.
     if seconds > 0 {
         push(out, format_args!(":{seconds:02}"));
     }
 }
 
-/// A moment, in its zone where it has one.
+/// Writes a timestamp, in its zone if it has one.
 pub(super) fn push_stamp(us: i64, zone: Option<Tz>, out: &mut BytesMut) {
     let Some(utc) = DateTime::from_timestamp_micros(us) else {
         out.put_slice(if us > 0 { &b"infinity"[..] } else { b"-infinity" });
@@ -114,11 +115,11 @@ pub(super) fn push_stamp(us: i64, zone: Option<Tz>, out: &mut BytesMut) {
     push_era(local.date(), out);
 }
 
-/// An interval in the style `postgres`.
+/// Writes an interval in the style `postgres`.
 pub(super) fn push_interval(value: IntervalMonthDayNano, out: &mut BytesMut) {
     let (years, months) = (value.months / 12, value.months % 12);
     let mut parts = Vec::new();
-    // Behind a part below zero others have their sign.
+    // After a negative part all others have a sign.
     let mut is_below = false;
     let mut part = |count: i32, one: &str, more: &str| {
         if count != 0 {
@@ -145,9 +146,9 @@ pub(super) fn push_interval(value: IntervalMonthDayNano, out: &mut BytesMut) {
     }
 }
 
-/// An item of a list, in quotes where it needs them.
+/// Writes an array item, quoted if needed.
 pub(super) fn push_item(text: &[u8], out: &mut BytesMut) {
-    // A vertical tab is a blank there, too.
+    // PostgreSQL counts a vertical tab as a blank.
     let special = |byte: &u8| b"{},\"\\\x0b".contains(byte) || byte.is_ascii_whitespace();
     if !text.is_empty() && !text.eq_ignore_ascii_case(b"null") && !text.iter().any(special) {
         out.put_slice(text);
@@ -163,7 +164,7 @@ pub(super) fn push_item(text: &[u8], out: &mut BytesMut) {
     out.put_u8(b'"');
 }
 
-/// Decimal digits by four.
+/// Writes a decimal number in base 10000, the binary format of `numeric`.
 pub(super) fn push_numeric(text: &str, out: &mut BytesMut) -> Result<()> {
     let wrong = || Error::internal("a decimal is no number");
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));

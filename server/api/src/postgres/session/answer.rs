@@ -1,4 +1,4 @@
-//! Answers: rows as they are found, and what commands do.
+//! Sends results: rows as they are found, and the outcome of commands.
 
 use pgwire::messages::Message as _;
 use pgwire::messages::response::{CommandComplete, TransactionStatus};
@@ -13,7 +13,7 @@ use crate::postgres::fault::Fault;
 use crate::postgres::portal::{Hold, Portal};
 use crate::postgres::statements::Prepared;
 
-/// Rows that are written at once.
+/// Rows that are encoded at once.
 const ROWS: usize = 1024;
 
 impl Connection {
@@ -21,7 +21,7 @@ impl Connection {
         let _ = CommandComplete::new(tag.into()).encode(&mut self.out);
     }
 
-    /// Executes a portal; 0: all its rows.
+    /// Executes a portal; 0 rows: all of them.
     pub(super) async fn execute(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Trouble> {
         let ends = matches!(portal.command, Command::Commit | Command::Rollback);
         if !ends && portal.command != Command::Empty {
@@ -69,7 +69,7 @@ impl Connection {
         let mut cursor = Portal::new(declare.query, Command::Query);
         cursor.params = std::mem::take(&mut portal.params);
         if declare.is_held {
-            // What stands alone is a transaction of its own, which ends with it.
+            // A statement outside of a transaction is a transaction of its own, which ends with it.
             cursor.hold = if is_alone { Hold::Kept } else { Hold::Wanted };
         }
         self.kept.open(declare.name, cursor)?;
@@ -81,7 +81,7 @@ impl Connection {
         let Prepare { name, types, query } = prepare;
         let statement = Prepared { text: query, command: Command::Query, declared: types, described: None };
         self.kept.prepare(name.clone(), statement)?;
-        // What is wrong with it is said now.
+        // Reports errors of the statement at once.
         if let Err(trouble) = self.described(&name).await {
             self.kept.close(true, &name);
             return Err(trouble);
@@ -90,10 +90,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Passes rows of a cursor over.
+    /// Skips rows of a cursor.
     async fn pass(&mut self, name: &str, count: Option<u32>) -> Result<(), Trouble> {
         let mut cursor = self.kept.take(name)?;
-        // One that failed is gone: it would go on behind rows that nobody saw.
+        // A cursor that failed is closed: it would continue after rows that the client never got.
         let passed = self.passed(&mut cursor, count).await?;
         self.kept.put(name, cursor);
         self.complete(format!("MOVE {passed}"));
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// Sends rows, `most` of them at most, as they are found; gives how many.
+    /// Sends rows as they are found, at most `most`. Returns how many.
     async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Result<usize, Trouble> {
         let Portal { run, results, done, text, .. } = portal;
         let Some(run) = run else { return Ok(0) };
@@ -154,7 +154,7 @@ impl Connection {
                 return Ok(sent);
             };
             sent += batch.num_rows();
-            // Few rows at a time, as one of them may be long.
+            // Few rows at a time, since a row may be long.
             let mut at = 0;
             while at < batch.num_rows() {
                 let rows = (batch.num_rows() - at).min(64);
@@ -168,7 +168,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Sends all rows as lines, as they are found; gives how many.
+    /// Sends all rows as `COPY` lines as they are found. Returns how many.
     async fn lines(&mut self, portal: &mut Portal, form: &Form) -> Result<usize, Trouble> {
         let Portal { run, text, .. } = portal;
         let Some(run) = run else { return Ok(0) };
@@ -272,7 +272,7 @@ impl Connection {
         }
     }
 
-    /// Tells the client of a setting that it follows.
+    /// Reports the value of a setting to the client, if it is one that clients track.
     pub(super) fn tell(&mut self, name: &str) {
         let found = self.settings.told().find(|(known, _)| known.eq_ignore_ascii_case(name));
         if let Some((name, value)) = found {

@@ -1,4 +1,4 @@
-//! What a connection asks the engine: types, rows, with the rights that its client has by now.
+//! Queries of a connection to the engine: types and rows, with the client's current rights.
 
 use std::sync::Arc;
 
@@ -26,17 +26,17 @@ use crate::refused::needs;
 use crate::request::RequestInfo;
 use crate::rights::Need;
 
-/// Where log lines say that a statement came from.
+/// The origin of a statement in log lines.
 const PORT: &str = "the port of PostgreSQL";
 
 impl Connection {
-    /// Begins a query: who asks, what he may see, how long it may take.
+    /// Begins a query with the client's identity, rights and time limit.
     async fn begin(&mut self, text: &str) -> Result<(QueryContext, DomainAccess, RequestInfo), Fault> {
         if let Some(identities) = self.app.identities.as_ref().filter(|identities| identities.enforced) {
-            // What was taken away meanwhile is gone, and with the account the connection.
+            // Rights withdrawn meanwhile take effect; without the account the connection ends.
             let renewed = identities.auth.renewed(&self.identity);
             self.identity = Arc::new(renewed.map_err(|_| Fault::of_ended_account())?);
-            // As at the door of SQL over HTTP, whatever the statement reads.
+            // The same condition as for SQL over HTTP, whatever the statement reads.
             if let Some(triple) = Need::Somewhere(Right::View).missing(&self.identity.rights) {
                 return Err(Fault::new("42501", needs(&triple.to_string())));
             }
@@ -61,7 +61,7 @@ impl Connection {
         }
     }
 
-    /// Refuses what is asked within a transaction that failed.
+    /// Refuses statements in a transaction that failed.
     pub(super) fn alive(&self) -> Result<(), Fault> {
         if self.transaction != TransactionStatus::Error {
             return Ok(());
@@ -69,7 +69,7 @@ impl Connection {
         Err(Fault::new("25P02", "the transaction has failed: nothing is done before `ROLLBACK`"))
     }
 
-    /// Finds types of parameters and columns of a prepared statement, once.
+    /// Determines parameter and column types of a prepared statement, once.
     pub(super) async fn described(&mut self, name: &str) -> Result<Arc<Described>, Trouble> {
         let statement = self.kept.statement(name)?;
         if let Some(known) = &statement.described {
@@ -89,7 +89,7 @@ impl Connection {
         Ok(found)
     }
 
-    /// Reads the values of a statement's parameters.
+    /// Reads the parameter values of a statement.
     pub(super) async fn params_of(&mut self, bind: &Bind) -> Result<Vec<Param>, Trouble> {
         let statement = self.kept.statement(&bind.statement)?;
         let has_params = statement.command == Command::Query && statement.text.contains('$');
@@ -110,7 +110,7 @@ impl Connection {
         Ok(params)
     }
 
-    /// Says of what types parameters and columns of a prepared statement are.
+    /// Sends the parameter and column types of a prepared statement.
     pub(super) async fn describe_statement(&mut self, name: &str) -> Result<(), Trouble> {
         let statement = self.kept.statement(name)?;
         let command = statement.command.clone();
@@ -133,7 +133,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Puts the statement that an `EXECUTE` names in its place, with the values that it is given.
+    /// Replaces an `EXECUTE` by the statement that it names, with its values.
     pub(super) async fn resolve(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
         let Command::Execute(name, row) = &portal.command else { return Ok(()) };
         let (name, row) = (name.clone(), row.clone());
@@ -151,7 +151,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The values of a query of one row, as texts.
+    /// The values of a query with one row, as texts.
     async fn values(&mut self, query: String) -> Result<Vec<Option<Bytes>>, Trouble> {
         let mut portal = Portal::new(query, Command::Query);
         self.open(&mut portal).await?;
@@ -163,14 +163,14 @@ impl Connection {
         Ok(values.map_err(|error| told(&error, text))?)
     }
 
-    /// Says what columns a portal gives; with that it runs.
+    /// Sends the columns of a portal, and starts its statement.
     pub(super) async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
         self.resolve(portal).await?;
         if let Command::Fetch(name, _) = &portal.command {
             let name = name.clone();
             let mut cursor = self.kept.take(&name)?;
             cursor.results.clone_from(&portal.results);
-            // It runs with this; one that failed is gone, as when it is fetched.
+            // This starts the cursor; one that fails is closed, as with `FETCH`.
             self.columns(&mut cursor).await?;
             self.kept.put(&name, cursor);
             return Ok(());
@@ -191,7 +191,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets the statement of a portal run, if it does not yet.
+    /// Starts the statement of a portal, unless it is running already.
     pub(super) async fn open(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
         if portal.run.is_some() || portal.done {
             return Ok(());
@@ -244,7 +244,7 @@ impl Connection {
     }
 }
 
-/// An error of a statement, logged where it is a fault of ours.
+/// Converts an error of a statement; internal errors are logged.
 pub(super) fn told(error: &Error, statement: &str) -> Fault {
     log(error, PORT);
     Fault::of(error, statement)

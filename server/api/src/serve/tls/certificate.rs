@@ -1,6 +1,7 @@
-//! The few fields of a certificate (RFC 5280) that rustls, which has verified it, does not give: common names, its end.
+//! Reads the few fields of an X.509 certificate (RFC 5280) that rustls verifies but does not expose: common names and
+//! the end of validity.
 //!
-//! Own code, since the parsers of others bring in derive macros for the sake of these two fields.
+//! Written by hand, since parser crates would bring in derive macros for these two fields.
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 
@@ -17,19 +18,19 @@ const VERSION: u8 = 0xa0;
 /// Object identifier 2.5.4.3, `commonName`, in DER.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
-/// Values of DER, one behind the other.
+/// A sequence of DER values.
 #[derive(Debug, Clone, Copy)]
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// Takes the next value: its tag and what it holds.
+    /// Takes the next value: its tag and contents.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (len, rest) = if first < 0x80 {
             (usize::from(first), rest)
         } else {
-            // More than four bytes of length are more than any certificate has.
+            // No certificate needs more than four bytes for a length.
             let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f)).filter(|(d, _)| d.len() <= 4)?;
             (digits.iter().fold(0, |len, b| len << 8 | usize::from(*b)), rest)
         };
@@ -38,13 +39,13 @@ impl<'a> Der<'a> {
         Some((tag, value))
     }
 
-    /// Takes the next value, which must be of a kind.
+    /// Takes the next value if it has this tag.
     fn take(&mut self, tag: u8) -> Option<Der<'a>> {
         self.next().filter(|(found, _)| *found == tag).map(|(_, value)| Der(value))
     }
 }
 
-/// See the module.
+/// The fields of a certificate that are needed.
 #[derive(Debug)]
 pub(super) struct Certificate<'a> {
     validity: Der<'a>,
@@ -52,7 +53,7 @@ pub(super) struct Certificate<'a> {
 }
 
 impl<'a> Certificate<'a> {
-    /// Finds the fields; `None`: it is no certificate.
+    /// Finds the fields. `None` if it is not a certificate.
     pub(super) fn read(der: &'a [u8]) -> Option<Self> {
         let mut fields = Der(der).take(SEQUENCE)?.take(SEQUENCE)?;
         if fields.0.first() == Some(&VERSION) {
@@ -63,13 +64,13 @@ impl<'a> Certificate<'a> {
         Some(Self { validity: fields.take(SEQUENCE)?, subject: fields.take(SEQUENCE)? })
     }
 
-    /// When it ends.
+    /// The end of validity (`notAfter`).
     pub(super) fn ends(&self) -> Option<DateTime<Utc>> {
         let mut validity = self.validity;
         validity.next()?;
         let (tag, text) = validity.next()?;
         let text = std::str::from_utf8(text).ok()?;
-        // Two digits are years from 1950 to 2049.
+        // Two digits stand for the years 1950 to 2049.
         let full = match tag {
             UTC_TIME => format!("{}{text}", if text.get(..2)? < "50" { "20" } else { "19" }),
             GENERALIZED_TIME => text.to_owned(),
@@ -78,7 +79,7 @@ impl<'a> Certificate<'a> {
         NaiveDateTime::parse_from_str(&full, "%Y%m%d%H%M%SZ").ok().map(|time| time.and_utc())
     }
 
-    /// The common names of its subject; `None` for one that is no text that we read.
+    /// The common names of the subject; `None` for one in a string type that is not supported.
     pub(super) fn common_names(&self) -> Vec<Option<&'a str>> {
         let (mut found, mut sets) = (Vec::new(), self.subject);
         while let Some(mut set) = sets.take(SET) {
@@ -141,7 +142,7 @@ mod tests {
         }
     }
 
-    /// A value of DER out of its parts.
+    /// Encodes a DER value from its parts.
     fn value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
         let body = parts.concat();
         let len = body.len() as u16;
@@ -149,7 +150,7 @@ mod tests {
         [head, body].concat()
     }
 
-    /// A certificate that ends at a time, in a form, and whose subject is this.
+    /// Makes a certificate with this end of validity, as tag and text, and this subject.
     fn made(is_first_version: bool, (tag, ends): (u8, &str), subject: &[&[u8]]) -> Vec<u8> {
         let version = if is_first_version { Vec::new() } else { value(VERSION, &[&value(INTEGER, &[&[2]])]) };
         let begins = value(UTC_TIME, &[b"200101000000Z"]);
@@ -184,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a name is taken for the common one that is another, or one of several is passed over.
+    /// Would fail if another attribute were taken for the common name, or one of several were skipped.
     #[test]
     fn names_stand_anywhere_in_a_subject() {
         const UNIT: &[u8] = &[0x55, 0x04, 0x0b];
@@ -210,7 +211,7 @@ mod tests {
             let der = made(false, (UTC_TIME, "491231235959Z"), &parts);
             assert_eq!(Certificate::read(&der).unwrap().common_names(), expected);
         }
-        // A name of more than 127 bytes has its length in several.
+        // The length of a name of more than 127 bytes takes several bytes.
         let long = "x".repeat(300);
         let der = made(false, (UTC_TIME, ""), &[&set(&[&pair(COMMON_NAME, UTF8_STRING, long.as_bytes())])]);
         assert_eq!(Certificate::read(&der).unwrap().common_names(), [Some(long.as_str())]);

@@ -1,4 +1,4 @@
-//! Searches without TraceQL: tags, whose values are parts of texts, and how long a trace lasts.
+//! Searches without TraceQL: by tags, whose values match substrings, and by the duration of traces.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::traces_compat::jaeger::condition;
 /// Parameters of a search that are never tags.
 const NO_TAGS: [&str; 9] = ["q", "tags", "minDuration", "maxDuration", "limit", "spss", "start", "end", "explain"];
 
-/// What a search asks of spans, and of their traces as conditions of TraceQL.
+/// Conditions of a search on spans, and on their traces in TraceQL.
 #[derive(Debug, Default)]
 pub(super) struct TagSearch {
     pub(super) spans: Vec<SpanFilter>,
@@ -21,7 +21,7 @@ pub(super) struct TagSearch {
 }
 
 impl TagSearch {
-    /// Reads the parameters of a search; with a query in TraceQL, durations are those of spans.
+    /// Parses the parameters of a search; with a TraceQL query, durations are those of spans.
     pub(super) fn of(call: &Call, with_query: bool) -> Result<Self, ParamError> {
         let has_window = ["start", "end"].iter().any(|name| call.params.all(name).any(|second| second != "0"));
         let mut asked = match call.params.one("tags")? {
@@ -45,8 +45,8 @@ impl TagSearch {
         Ok(asked)
     }
 
-    /// Reads tags that are parameters themselves, as they are where nothing else says what is asked; the first of a name
-    /// counts.
+    /// Parses tags given as separate parameters, used only if there is neither `tags` nor a query or time range; the
+    /// first of each name counts.
     fn of_names<'a>(given: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut asked, mut known) = (Self::default(), BTreeSet::from(NO_TAGS));
         for (key, value) in given.filter(|(key, _)| !is_segment(key)) {
@@ -57,7 +57,7 @@ impl TagSearch {
         asked
     }
 
-    /// Asks for a tag.
+    /// Adds a condition on a tag.
     fn add(&mut self, key: &str, value: &str) {
         match key {
             "root.name" => self.traces.push(format!("rootName =~ {}", holding(value))),
@@ -66,7 +66,7 @@ impl TagSearch {
         }
     }
 
-    /// Reads pairs `key=value`.
+    /// Parses pairs `key=value`.
     fn of_tags(text: &str) -> Result<Self, ParamError> {
         let (mut asked, mut known) = (Self::default(), BTreeSet::new());
         for (key, value) in pairs(text)? {
@@ -78,15 +78,15 @@ impl TagSearch {
         Ok(asked)
     }
 
-    /// Gives the query that stands for what is asked of traces.
+    /// The TraceQL query for the conditions on traces.
     pub(super) fn query(&self) -> String {
         let all = self.traces.join(" && ");
         format!("{{{all}}}")
     }
 }
 
-/// Reads pairs as logfmt has them: a key alone has an empty value, and values stand in quotes where they hold blanks,
-/// quotes or `=`. Positions of errors are bytes, from 1.
+/// Parses logfmt pairs: a key alone has an empty value; values with blanks, quotes or `=` are quoted. Positions in
+/// errors are bytes from 1.
 fn pairs(text: &str) -> Result<Vec<(&str, String)>, ParamError> {
     let bytes = text.as_bytes();
     let wrong = |reason: String, at: usize| said(format!("invalid tags: {reason} at pos {}", at + 1));
@@ -125,8 +125,8 @@ fn pairs(text: &str) -> Result<Vec<(&str, String)>, ParamError> {
     }
 }
 
-/// Splits a text that begins with a value in quotes, in which `\` stands before a quote that belongs to it; else says
-/// what is wrong, and behind how many bytes that is known.
+/// Parses the quoted value at the beginning of a text, in which `\` escapes a quote; returns the rest as well. The
+/// error has the byte offset at which it was found.
 fn unquoted(text: &str) -> Result<(String, &str), (&'static str, usize)> {
     let mut is_escaped = false;
     let ends = |c: char| {
@@ -143,13 +143,13 @@ fn unquoted(text: &str) -> Result<(String, &str), (&'static str, usize)> {
     serde_json::from_str(quoted).map(|inner| (inner, rest)).map_err(|_| ("invalid quoted value", quoted.len()))
 }
 
-/// A regular expression of TraceQL that matches texts that hold this one.
+/// A TraceQL regular expression that matches strings that contain this one.
 fn holding(text: &str) -> String {
     let pattern = format!("(?s).*{}.*", regex::escape(text));
     format!("\"{}\"", pattern.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A tag as a condition. Texts need only hold the value; numbers are equal to it.
+/// Converts a tag to a condition. Strings must contain the value; numbers must equal it.
 fn tag(key: &str, value: &str) -> SpanFilter {
     let holds = || TextTest::Contains(value.to_owned());
     match (key, value) {
@@ -234,13 +234,13 @@ mod tests {
         }
     }
 
-    /// Breaks where a letter that means something in patterns, or in texts of TraceQL, is not taken as it is.
+    /// Would fail if special characters of regular expressions or TraceQL strings were not escaped.
     #[test]
     fn roots_are_found_by_parts_of_their_names() {
         for name in ["", "a", "GET /a?b=(c)|[d]*", "back\\slash", "a \"quoted\" b", "new\nline", "$1^", "ä{2}"] {
             let quoted = holding(name);
             let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).expect("quotes");
-            // As TraceQL reads it.
+            // As TraceQL parses it.
             let mut pattern = String::new();
             let mut letters = inner.chars();
             while let Some(c) = letters.next() {
@@ -266,7 +266,7 @@ mod tests {
         for (key, value) in [("status.code", "unset"), ("status.code", "ok"), ("status.code", "error")] {
             assert!(shown(key, value).starts_with("status = "), "{}", shown(key, value));
         }
-        // No other word is a state, nor is another case.
+        // Other words, and other cases, are not states.
         for value in ["OK", "Error", "2", ""] {
             assert!(!shown("status.code", value).starts_with("status = "), "{value}");
         }

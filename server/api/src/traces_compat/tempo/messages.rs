@@ -1,5 +1,5 @@
-//! Answers as messages of Tempo's `tempopb`: what is JSON by the names of fields is protobuf by their numbers. All of
-//! these answers are a list under field 1 and figures about the work, of which there are none here, under field 2.
+//! Responses as messages of Tempo's `tempopb`: JSON by field names, or protobuf by field numbers. All of them have a
+//! list in field 1 and statistics in field 2, which are always empty here.
 
 use std::io::Write;
 
@@ -15,25 +15,25 @@ use crate::traces_api::Call;
 
 /// Field of the list.
 pub(super) const LIST: u32 = 1;
-/// Field of the figures.
+/// Field of the statistics.
 const FIGURES: u32 = 2;
 
-/// What a field holds; one that is repeated is a list in JSON.
+/// The type of a field; a repeated one is a list in JSON.
 #[derive(Debug)]
 pub(super) enum Kind {
     Text,
     /// Base64 in JSON.
     Bytes,
-    /// May be a text in JSON, as may a double.
+    /// An integer; may be a string in JSON, as may a double.
     Whole,
     Double,
     Bool,
     Message(&'static [Field]),
-    /// A map of messages, by text.
+    /// A map from strings to messages.
     Map(&'static [Field]),
 }
 
-/// A field: its name in JSON, its number, what it holds.
+/// A field: name in JSON, number, type.
 #[derive(Debug)]
 pub(super) struct Field(&'static str, u32, Kind);
 
@@ -78,18 +78,18 @@ static TYPED_FIELDS: [Field; 2] = [Field("type", 1, Kind::Text), Field("value", 
 static EXEMPLAR_FIELDS: [Field; 3] =
     [Field("labels", 1, Kind::Message(&PAIR)), Field("value", 2, Kind::Double), Field("timestampMs", 3, Kind::Whole)];
 
-/// A trace of a search (`TraceSearchMetadata`).
+/// A trace in search results (`TraceSearchMetadata`).
 pub(super) static TRACE: Kind = Kind::Message(&TRACE_FIELDS);
 /// Tags of a scope (`SearchTagsV2Scope`).
 pub(super) static SCOPE: Kind = Kind::Message(&SCOPE_FIELDS);
 /// A value with its type (`TagValue`).
 pub(super) static TYPED: Kind = Kind::Message(&TYPED_FIELDS);
-/// A span that a number is made of (`Exemplar`).
+/// A span behind a sample (`Exemplar`).
 pub(super) static EXEMPLAR: Kind = Kind::Message(&EXEMPLAR_FIELDS);
 /// A label of a series (`KeyValue`).
 pub(super) static LABEL: Kind = Kind::Message(&PAIR);
 
-/// Appends a value in JSON as a field; what is of another kind, and null, is left out.
+/// Appends a JSON value as a field; null and values of the wrong type are left out.
 pub(super) fn put(out: &mut Vec<u8>, number: u32, kind: &Kind, value: &Value) {
     match (kind, value) {
         (_, Value::Null) => {}
@@ -121,7 +121,7 @@ pub(super) fn put(out: &mut Vec<u8>, number: u32, kind: &Kind, value: &Value) {
     }
 }
 
-/// Appends a number, 0 too: of a value that may be of several types it says that it is a number.
+/// Appends an integer, even 0: in a `oneof` it tells which type the value has.
 pub(super) fn put_whole(out: &mut Vec<u8>, number: u32, value: u64) {
     put_varint(out, u64::from(tag(number, VARINT)));
     put_varint(out, value);
@@ -135,8 +135,8 @@ fn put_fields(out: &mut Vec<u8>, fields: &[Field], value: &Value) {
     }
 }
 
-/// Answers with a list whose items a function appends, each as a field: one is in memory at a time beside what is
-/// written, which counts.
+/// Sends a list whose items are appended by a function, each as a field. One item is in memory at a time, besides the
+/// encoded ones, which are accounted.
 pub(super) fn answer<R>(
     call: &Call,
     rows: impl IntoIterator<Item = R>,
@@ -146,7 +146,7 @@ pub(super) fn answer<R>(
     for row in rows {
         one.clear();
         put(&mut one, row)?;
-        // What went wrong is told by the body.
+        // The body reports errors.
         if text.write_all(&one).is_err() {
             break;
         }
@@ -157,7 +157,7 @@ pub(super) fn answer<R>(
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], text.body()?).into_response())
 }
 
-/// Answers with a list of values in JSON.
+/// Sends a list of JSON values.
 pub(super) fn of_values(
     call: &Call,
     kind: &Kind,
@@ -169,7 +169,7 @@ pub(super) fn of_values(
     })
 }
 
-/// Answers with a list of texts.
+/// Sends a list of strings.
 pub(super) fn of_texts<'t>(call: &Call, texts: impl IntoIterator<Item = &'t String>) -> Result<Response, TraceError> {
     answer(call, texts, |out, text| {
         put_text(out, LIST, text);
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads the fields of a message: numbers with their bytes, or with the number that they hold.
+    /// Reads the fields of a message: number, bytes, and the integer.
     fn read(message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
         let (mut reader, mut out) = (Reader::new(message), Vec::new());
         while !reader.is_empty() {
@@ -215,7 +215,7 @@ mod tests {
         let span = read(&set[0].1);
         assert_eq!(span.iter().map(|f| f.0).collect::<Vec<_>>(), [1, 3, 4, 5]);
         let pair = read(&span[3].1);
-        // A number that is 0 is one.
+        // The number 0 is present.
         assert_eq!(read(&pair[1].1), [(3, Vec::new(), 0)]);
         let entry = read(&fields[8].1);
         assert_eq!(entry[0].1, b"a");
@@ -292,11 +292,11 @@ mod tests {
             put(&mut out, 1, &kind, &value);
             assert!(out.is_empty(), "{kind:?} {value}: {out:?}");
         }
-        // A message of which nothing is known is there, and empty.
+        // A message without known members is present and empty.
         let mut out = Vec::new();
         put(&mut out, 1, &Kind::Message(&PAIR), &json!({"other": 1}));
         assert_eq!(out, [10, 0]);
-        // What is no base64 stands for no bytes.
+        // Invalid base64 counts as empty.
         let mut out = Vec::new();
         put(&mut out, 1, &Kind::Bytes, &json!("%"));
         assert_eq!(out, [10, 0]);
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!((entries[0][0].1.as_slice(), entries[1][0].1.as_slice()), (&b"a"[..], &b"b"[..]));
         assert_eq!(entries[0][1], (2, Vec::new(), 0), "a service without spans is named");
         assert_eq!(read(&entries[1][1].1), [(1, Vec::new(), 1), (2, Vec::new(), 2)]);
-        // Values within values, as deep as they are.
+        // Nested values of any depth.
         let deep = json!({"kvlistValue": {"values": [{"key": "k", "value": {"arrayValue": {"values": [
             {"boolValue": true}, {"stringValue": "x"},
         ]}}}]}});

@@ -1,5 +1,5 @@
-//! Numbers over time as JSON, written series by series and sample by sample: as values of JSON they would take many times
-//! what they say, and nothing would count that.
+//! Metrics results as JSON, written series by series and sample by sample: as `Value`s they would take many times
+//! their size, and that memory would not be accounted.
 
 use quiver_traces::traceql::{MetricExemplar, MetricSeries};
 use quiver_types::spans::hex;
@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use super::messages::{EXEMPLAR, LABEL, LIST, put, put_whole};
 use crate::encode::protobuf::{put_double, put_message};
 
-/// Most bytes of a sample in a message: its head, a double, milliseconds.
+/// Most bytes of an encoded sample: header, a double, milliseconds.
 const SAMPLE_BYTES: usize = 2 + 9 + 11;
 
-/// The answer to a metrics query.
+/// The response to a metrics query.
 #[derive(Serialize)]
 pub(super) struct Numbers<S> {
     metrics: Map<String, Value>,
@@ -26,16 +26,16 @@ impl<S> Numbers<S> {
     }
 }
 
-/// The steps of an answer, in nanoseconds, and what is done to its numbers.
+/// The steps of a response in nanoseconds, and the conversion of values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Steps {
-    /// Numbers of the first and the last one.
+    /// Numbers of the first and the last step.
     pub(super) first: i64,
     pub(super) last: i64,
     pub(super) step: i64,
-    /// What numbers are divided by.
+    /// The divisor of values.
     pub(super) by: f64,
-    /// What a step without spans has.
+    /// The value of a step without spans; `None`: it has no sample.
     pub(super) none: Option<f64>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    /// Begins with so many exemplars at most.
+    /// Begins a series with at most this many exemplars.
     pub(super) fn of(one: &'a MetricSeries, exemplars: usize, steps: Steps) -> Self {
         Self { one, exemplars: &one.exemplars[..one.exemplars.len().min(exemplars)], steps }
     }
@@ -57,7 +57,7 @@ impl<'a> Shown<'a> {
         self.exemplars.len()
     }
 
-    /// The number of the step that begins at a time.
+    /// The value of the step that begins at a time.
     fn known(&self, at: i64) -> Option<f64> {
         let points = &self.one.points;
         let found = points.binary_search_by_key(&at, |point| point.0).ok()?;
@@ -66,24 +66,24 @@ impl<'a> Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Its samples, with the Unix milliseconds of each.
+    /// The samples with their times in Unix milliseconds.
     fn samples(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
         let Steps { first, last, step, by, none } = self.steps;
-        // A sample tells of the step that ends there.
+        // The time of a sample is the end of its step.
         (first..=last).filter_map(move |at| {
             let value = self.known(at.saturating_mul(step)).or(none).filter(|value| !value.is_nan())? / by;
-            // The end of the last step may lie beyond all times.
+            // The end of the last step may be out of range.
             Some(((at + 1).saturating_mul(step) / 1_000_000, value))
         })
     }
 
-    /// The spans that its numbers are made of, in JSON.
+    /// The exemplars as JSON.
     fn told(&self) -> impl Iterator<Item = Value> + '_ {
         let sample = move |e: &MetricExemplar| self.known(e.at).map(|value| value / self.steps.by);
         self.exemplars.iter().map(move |e| exemplar(self.one, e, sample(e)))
     }
 
-    /// What its samples take in a message, at most.
+    /// Most bytes of the encoded samples.
     pub(super) fn samples_bytes(&self) -> usize {
         let Steps { first, last, .. } = self.steps;
         SAMPLE_BYTES * usize::try_from(last.saturating_sub(first)).unwrap_or_default().saturating_add(1)
@@ -132,14 +132,14 @@ impl Serialize for Samples<'_> {
     }
 }
 
-/// A series with one number for the whole window.
+/// A series with one value for the whole time range.
 pub(super) struct Once<'a> {
     one: &'a MetricSeries,
     value: f64,
 }
 
 impl<'a> Once<'a> {
-    /// `None`: it has no number.
+    /// `None`: it has no value.
     pub(super) fn of(one: &'a MetricSeries, by: f64) -> Option<Self> {
         Some(Self { one, value: one.points.first()?.1 / by })
     }
@@ -164,7 +164,7 @@ fn labels(series: &MetricSeries) -> Value {
     series.labels.iter().map(|(key, value)| json!({"key": key, "value": value})).collect()
 }
 
-/// A span that a sample is made of.
+/// An exemplar: a span behind a sample.
 fn exemplar(series: &MetricSeries, one: &MetricExemplar, sample: Option<f64>) -> Value {
     let mut labels = vec![json!({"key": "trace:id", "value": {"stringValue": hex(&one.trace)}})];
     let own = series.labels.iter().filter(|(key, _)| !key.starts_with("__") && key != "p");
@@ -177,7 +177,7 @@ fn exemplar(series: &MetricSeries, one: &MetricExemplar, sample: Option<f64>) ->
 mod tests {
     use super::*;
 
-    /// Breaks where the end of a window is the end of all times: its last step has no end that an `i64` holds.
+    /// Would fail if the time range ended at the largest `i64`: the end of its last step overflows.
     #[test]
     fn the_last_step_may_end_beyond_all_times() {
         let one = MetricSeries { points: vec![(i64::MAX / 7 * 7, 4.0)], ..MetricSeries::default() };
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(samples, [(7 * step / 1_000_000, 0.0), (i64::MAX / 1_000_000, 4.0)]);
     }
 
-    /// Breaks where the window begins so long ago that its first step begins before all times.
+    /// Would fail if the time range began near the smallest `i64`: the beginning of its first step overflows.
     #[test]
     fn the_first_step_may_begin_before_all_times() {
         let one = MetricSeries { points: vec![(0, 4.0)], ..MetricSeries::default() };
@@ -214,7 +214,7 @@ mod tests {
         let mut message = Vec::new();
         Shown::of(&one, 1, steps).put(&mut message);
         let pair = [10, 11, 10, 4, b'n', b'a', b'm', b'e', 18, 3, 10, 1, b'a'];
-        // One message, that of the labels first, then a sample of 2 at 20 ms.
+        // One message: first the labels, then a sample of 2 at 20 ms.
         assert_eq!((message[0], usize::from(message[1])), (10, message.len() - 2));
         assert_eq!(message[2..15], pair);
         assert_eq!(message[15..28], [18, 11, 9, 0, 0, 0, 0, 0, 0, 0, 0x40, 16, 20]);
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(of(Some(0.0), 0, 4), [1.0, 0.0, 3.0, 0.0], "NaN is none, where others have 0");
         assert_eq!(of(None, 0, 4), [1.0, 3.0]);
         assert!(of(None, 1, 1).is_empty());
-        // A window that ends before it begins has no steps.
+        // A range that ends before it begins has no steps.
         assert!(of(Some(0.0), 1, 0).is_empty());
         let bytes = |first: i64, last: i64| {
             Shown::of(&one, 0, Steps { first, last, step: 10, by: 1.0, none: None }).samples_bytes()
@@ -267,7 +267,7 @@ mod tests {
             assert_eq!(Shown::of(&one, asked, steps).exemplars(), asked.min(3));
         }
         let told: Vec<Value> = Shown::of(&one, 3, steps).told().collect();
-        // Its own value, that of its step, and none where the step has none.
+        // Its own value, else that of its step, else none.
         assert_eq!(
             told.iter().map(|one| one["value"].clone()).collect::<Vec<_>>(),
             [json!(7.0), json!(3.0), json!(0.0)]

@@ -1,19 +1,18 @@
-//! Parameters. What is wrong about one is told in the words of Tempo: clients show them, and calls that were recorded
-//! from it compare them.
+//! Parameters. Errors have Tempo's words: clients show them, and recorded responses of Tempo are compared with them.
 
 use quiver_traces::ParamError;
 
 use crate::traces_api::Call;
 
-/// Latest second of a window.
+/// Latest second of a time range.
 const SECONDS_MAX: u64 = 100_000_000_000;
 
-/// An error whose text says it all.
+/// An error that consists of its text.
 pub(super) fn said(text: impl Into<String>) -> ParamError {
     ParamError::new("", text)
 }
 
-/// Reads a whole number up to a bound.
+/// Parses an integer up to a maximum.
 pub(super) fn whole(call: &Call, name: &str, most: u64) -> Result<Option<u64>, ParamError> {
     let Some(text) = call.params.one(name)? else { return Ok(None) };
     let is_digits = text.bytes().all(|b| b.is_ascii_digit());
@@ -25,7 +24,7 @@ pub(super) fn whole(call: &Call, name: &str, most: u64) -> Result<Option<u64>, P
     }
 }
 
-/// Reads `limit`, of which at least one must be asked for.
+/// Parses `limit`, which must be at least 1.
 pub(super) fn limit(call: &Call, most: u64) -> Result<Option<usize>, ParamError> {
     match whole(call, "limit", most)? {
         Some(0) => Err(said("invalid limit: must be a positive number")),
@@ -33,7 +32,7 @@ pub(super) fn limit(call: &Call, most: u64) -> Result<Option<usize>, ParamError>
     }
 }
 
-/// Reads a duration.
+/// Parses a duration.
 pub(super) fn duration(call: &Call, name: &str) -> Result<Option<i64>, ParamError> {
     call.params.go_duration(name).map_err(|e| match call.params.one(name) {
         Ok(Some(text)) => said(format!("invalid {name}: time: {} {text:?}", no_duration(text))),
@@ -41,7 +40,7 @@ pub(super) fn duration(call: &Call, name: &str) -> Result<Option<i64>, ParamErro
     })
 }
 
-/// Says why a text is no duration.
+/// Why a text is not a duration.
 fn no_duration(text: &str) -> String {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     while rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -57,7 +56,7 @@ fn no_duration(text: &str) -> String {
     "invalid duration".into()
 }
 
-/// Reads `start` and `end` in seconds; absent ones are none.
+/// Parses `start` and `end` in seconds; `None` if absent.
 pub(super) fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamError> {
     let seconds = |name: &str| Ok::<_, ParamError>(whole(call, name, SECONDS_MAX)?.filter(|s| *s > 0));
     let (start, end) = (seconds("start")?, seconds("end")?);
@@ -69,12 +68,12 @@ pub(super) fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamErr
     Ok((start.map(nanos), end.map(nanos)))
 }
 
-/// A second in nanoseconds; the end of all times where it lies behind that.
+/// Converts a second to nanoseconds, saturating.
 fn nanos(seconds: u64) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000)
 }
 
-/// Says of a window, in seconds, that it ends before it begins.
+/// The error for a range, in seconds, that ends before it begins.
 pub(super) fn disordered(start: i64, end: i64) -> ParamError {
     said(format!("http parameter start must be before end. received start={start} end={end}"))
 }
@@ -111,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a window that ends in the year 3000 ends before 1970: nanoseconds of an `i64` end in 2262.
+    /// Would fail if a range until the year 3000 overflowed: nanoseconds in an `i64` end in 2262.
     #[test]
     fn seconds_behind_all_times_are_its_end() {
         const LAST: u64 = 9_223_372_036;

@@ -1,4 +1,4 @@
-//! Search by TraceQL or by tags, and numbers over time.
+//! Searches by TraceQL or by tags, and TraceQL metrics.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::traces_api::Call;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
-/// Most samples of an answer.
+/// Most samples of a response.
 const SAMPLES_MAX: usize = 200_000;
-/// Exemplars of an answer unless it says how many.
+/// Default number of exemplars.
 const EXEMPLARS: usize = 100;
-/// What the name of a root is as long as it did not come.
+/// The root name of a trace whose root span has not arrived.
 const NO_ROOT: &str = "<root span not yet received>";
 
-/// The window of a search: the last hour, if it is not said.
+/// The time range of a search: by default the last hour.
 pub(super) fn range(call: &Call) -> Result<(i64, i64), ParamError> {
     let (start, end) = window(call)?;
     let end = end.unwrap_or(call.now);
@@ -57,7 +57,7 @@ pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request)
             range,
             conditions,
             limit: limit(&call, 1500)?.unwrap_or(20),
-            // 0 is the usual number, as there.
+            // 0 means the default, as in Tempo.
             spans: whole(&call, "spss", 1000)?.filter(|n| *n > 0).unwrap_or(3) as usize,
         };
         let hits = call.state.traces.traceql(&call.ctx, &wanted, call.now).await?;
@@ -71,7 +71,7 @@ pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request)
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// The answer of a search. Rows become values of JSON one after the other, as those take many times what they say.
+/// The response to a search. Rows are converted to JSON values one by one, as those take many times their size.
 #[derive(Serialize)]
 struct Found<'a> {
     metrics: Map<String, Value>,
@@ -89,7 +89,7 @@ impl Serialize for Row<'_> {
     }
 }
 
-/// A trace of the answer; a search by tags tells no spans.
+/// A trace of the response; a search by tags has no spans.
 fn row(hit: &TraceqlHit, with_spans: bool) -> Value {
     let s = &hit.summary;
     let mut out = json!({
@@ -141,7 +141,7 @@ fn span_set(set: &HitSet) -> Value {
     out
 }
 
-/// The window of numbers: its ends in any unit, or `since` when there is none; the last hour, if nothing is said.
+/// The time range of metrics: start and end in any unit, or `since`; by default the last hour.
 fn metric_range(call: &Call) -> Result<(i64, i64), ParamError> {
     let time = |name: &str| Ok::<_, ParamError>(call.params.time(name, call.now)?.filter(|t| *t > 0));
     let (start, end) = (time("start")?, time("end")?.unwrap_or(call.now));
@@ -150,14 +150,14 @@ fn metric_range(call: &Call) -> Result<(i64, i64), ParamError> {
     if start > end { Err(ParamError::new("start", "is after 'end'")) } else { Ok((start, end)) }
 }
 
-/// Reads a query of metrics with its window.
+/// Parses a metrics query and its time range.
 fn metric(call: &Call) -> Result<(Figures, (i64, i64)), TraceError> {
-    // Tempo takes the name of Prometheus as well; `q` wins.
+    // Tempo accepts Prometheus's parameter name, too; `q` takes precedence.
     let text = match call.params.one("q")? {
         Some(text) => text,
         None => call.params.one("query")?.ok_or_else(|| ParamError::new("q", "is missing"))?,
     };
-    // To leave it out would give more than was asked for.
+    // Refused, since ignoring it would return more than was asked for.
     if call.params.has("maxSeries") {
         return Err(ParamError::new("maxSeries", "is not supported: write `| topk(n)`").into());
     }
@@ -168,13 +168,13 @@ fn metric(call: &Call) -> Result<(Figures, (i64, i64)), TraceError> {
     Ok((query, metric_range(call)?))
 }
 
-/// Reads how many exemplars are wanted; none where nothing says it.
+/// Parses the number of exemplars; `None` if nothing states it.
 fn exemplars(call: &Call, query: &Figures) -> Result<Option<usize>, ParamError> {
     let asked = call.params.number("exemplars", 0..=10_000)?.map(|n| n as usize);
     Ok(query.exemplars().or(asked))
 }
 
-/// Reads the step, in seconds or with a unit.
+/// Parses the step, in seconds or with a unit.
 fn step(call: &Call, range: (i64, i64)) -> Result<i64, ParamError> {
     let Some(text) = call.params.one("step")? else {
         return Ok((quiver_traces::lists::histogram::default_step(range) / SECOND_NS).max(1) * SECOND_NS);
@@ -209,7 +209,7 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         if as_message {
             let memory = call.state.engine.collected("message", &call.ctx);
             return messages::answer(&call, all.iter().map(shown), |out, series: Shown<'_>| {
-                // That of the longest series, and the message that is made of it.
+                // The samples of the longest series, and its encoded message.
                 memory.add(2 * series.samples_bytes().saturating_sub(out.capacity()))?;
                 series.put(out);
                 Ok(())
@@ -220,7 +220,7 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
     Box::pin(run).await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// One number for the whole window.
+/// One value for the whole time range.
 pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let as_message = wants_protobuf(request.headers());

@@ -1,4 +1,4 @@
-//! Names of tags and their values, for the search form and for completion.
+//! Names and values of tags, for the search form and for completion.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use super::{failed, messages, wants_protobuf};
 use crate::state::AppState;
 use crate::traces_api::Call;
 
-/// The scope of what every span has: its names stand in no span.
+/// The scope of fields that every span has.
 const INTRINSIC: &str = "intrinsic";
 
 const SCOPES: [&str; 8] = ["all", "none", INTRINSIC, "resource", "span", "event", "link", "instrumentation"];
 
-/// The spans that are looked at: those of the window, all of them if there is none, and of these the ones that a query
-/// asks for, which need not be typed to its end.
+/// The spans to search: those in the time range, or all; and of these the ones that match a query, which may be
+/// incomplete while it is being typed.
 fn spans(call: &Call) -> Result<SpanFilter, ParamError> {
     let asked = call.params.one("q")?.map_or(SpanFilter::All, Query::hint);
     let (start, end) = window(call)?;
@@ -41,7 +41,7 @@ fn scope(call: &Call) -> Result<&'static str, ParamError> {
     Ok(call.params.word("scope", &SCOPES)?.unwrap_or("all"))
 }
 
-/// Reads `limit`; 0 and none: as many as there are.
+/// Parses `limit`; 0 or none: unlimited.
 fn limit(call: &Call) -> Result<Option<usize>, ParamError> {
     Ok(call.params.number("limit", 0..=1_000_000)?.filter(|n| *n > 0).map(|n| n as usize))
 }
@@ -90,7 +90,7 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
-/// Scopes with their names, which come scope by scope; among them, if they are wanted, those that every span has.
+/// Scopes with their names. The names come ordered by scope; `with_intrinsic` adds those that every span has.
 fn by_scope<'a>(names: &'a [(&'static str, String)], with_intrinsic: bool) -> Vec<(&'static str, Vec<&'a str>)> {
     let mut scopes: Vec<(&'static str, Vec<&str>)> = names
         .chunk_by(|a, b| a.0 == b.0)
@@ -103,16 +103,16 @@ fn by_scope<'a>(names: &'a [(&'static str, String)], with_intrinsic: bool) -> Ve
     scopes
 }
 
-/// What a tag names.
+/// What a tag refers to.
 enum Tag {
     Key(KeyOf),
-    /// A key without its scope.
+    /// A key without a scope.
     Bare(String),
-    /// A word of a closed set.
+    /// An enumeration.
     Word(&'static str),
-    /// Names of roots: those of services or spans.
+    /// Names of root spans, or their services.
     Root(KeyOf),
-    /// Something whose values nobody picks from a list.
+    /// A field whose values are not listed.
     Nothing,
 }
 
@@ -141,7 +141,7 @@ fn tag_of(text: &str) -> Tag {
     Tag::Bare(text)
 }
 
-/// Words of a closed set.
+/// The words of an enumeration.
 fn words(which: &str) -> &'static [&'static str] {
     if which == "status" {
         &["error", "unset", "ok"]
@@ -150,16 +150,16 @@ fn words(which: &str) -> &'static [&'static str] {
     }
 }
 
-/// What values are asked for.
+/// The values to list.
 enum Asked {
-    /// Those of a key, of some spans.
+    /// Those of a key, on some spans.
     Key(KeyOf, SpanFilter),
-    /// Those of a closed set.
+    /// Those of an enumeration.
     Words(&'static [&'static str]),
     Nothing,
 }
 
-/// Reads what values are asked for; typed ones only by the names that TraceQL has.
+/// Parses which values to list; typed ones only by the names that TraceQL has.
 fn asked(call: &Call, tag: &str, is_typed: bool) -> Result<Asked, TraceError> {
     let named = tag_of(tag);
     if is_typed && matches!(named, Tag::Bare(_)) {
@@ -259,7 +259,7 @@ mod tests {
         assert_eq!(place_of("scope").or(place_of("all")), None);
     }
 
-    /// What a tag names, in words.
+    /// The meaning of a tag, as text.
     fn named(text: &str) -> String {
         let key = |key: &KeyOf| match key {
             KeyOf::Attribute(place, key) => format!("{}.{key}", place.map_or("any", scope_name)),
@@ -295,10 +295,10 @@ mod tests {
             ("instrumentation.a", "instrumentation.a"),
             ("event.a", "event.a"),
             ("link.a", "link.a"),
-            // Quotes are how names with odd letters are written.
+            // Names with special characters are quoted.
             (".\"a b\"", "any.a b"),
             ("span.\"a\"", "span.a"),
-            // Without a scope, as older clients ask.
+            // Without a scope, as older clients send it.
             ("service.name", "bare service.name"),
             ("Name", "bare Name"),
             ("spans.a", "bare spans.a"),
@@ -323,7 +323,7 @@ mod tests {
             (int | TAG_DOUBLE, vec!["int", "float"]),
             (text | int, vec!["int", "string"]),
             (text | int | TAG_DOUBLE | bool, vec!["int", "float", "bool", "string"]),
-            // What has no type of its own is shown as text.
+            // Types unknown to Tempo are shown as strings.
             (tag_kind(Shown::Bytes(b"a")), vec!["string"]),
             (tag_kind(Shown::Json("[]")), vec!["string"]),
         ] {
