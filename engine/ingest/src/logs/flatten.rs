@@ -1,15 +1,15 @@
-//! JSON objects → fields: nested names joined by dots, lists as compact JSON, numbers as written.
-//!
-//! An object whose names would become too long, or that stands too deep, becomes a field of its own: its compact JSON.
+//! Flattens JSON objects to fields: nested names are joined by dots, lists become compact JSON, numbers stay as
+//! written. An object that is nested too deeply, or would need too long names, becomes one field with its compact
+//! JSON.
 
 use super::json::{Cursor, JsonFault};
 use super::names::{ROOT, TOO_LONG};
 use super::rows::Rows;
 
-/// Objects deeper than this stay JSON.
+/// Objects nested deeper than this stay JSON.
 const DEPTH_MAX: u32 = 100;
 
-/// Why the members of an object did not become fields.
+/// Why an object was not flattened.
 enum Stop {
     /// It is not JSON.
     Fault(JsonFault),
@@ -24,15 +24,16 @@ impl From<JsonFault> for Stop {
 }
 
 impl Rows {
-    /// Adds the members of the object that comes next.
+    /// Adds the members of the next object.
     ///
     /// # Errors
-    /// It is no object. Fields that were added before stay; whoever called takes the row back.
+    ///
+    /// It is no object. Fields that were added already stay; the caller rolls the row back.
     pub(crate) fn object(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonFault> {
         match self.members(json, ROOT, 0) {
             Ok(()) => Ok(()),
             Err(Stop::Fault(fault)) => Err(fault),
-            // Names of the first level are cut, never refused.
+            // Names of the top level are cut, and never too long.
             Err(Stop::TooLong) => Err(json.fault("nested too deeply")),
         }
     }
@@ -46,7 +47,7 @@ impl Rows {
         while json.next_key(first)? {
             first = false;
             if self.is_lost() {
-                // Names of a row that goes are not worth keeping: it may have millions.
+                // The row will be dropped, and it may have millions of names, so these are not stored.
                 json.text_rest()?;
                 json.expect(b':', "expected `:`")?;
                 json.skip()?;
@@ -58,7 +59,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Reads a key, behind its opening quote, and the colon. `last` is the key before it in the same object, or 0.
+    /// Reads a key, from behind its opening quote, and the colon. `last` is the previous key in the same object, or
+    /// 0.
     #[inline]
     pub(crate) fn key(&mut self, json: &mut Cursor<'_>, parent: u32, last: u32) -> Result<u32, JsonFault> {
         let key = if let Some((key, len)) = self.names.guess(parent, last, json.rest()) {
@@ -72,7 +74,7 @@ impl Rows {
         Ok(key)
     }
 
-    /// Adds the value that comes next under a key of the first level.
+    /// Adds the next value under a key of the top level.
     pub(crate) fn first_level_member(&mut self, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonFault> {
         match self.member(json, key, 0) {
             Ok(()) => Ok(()),
