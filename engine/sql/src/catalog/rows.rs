@@ -56,7 +56,7 @@ impl From<String> for Cell {
 pub(super) type Row = Vec<(&'static str, Cell)>;
 
 /// A table: its columns as `name:type` or `name:type=default`, separated by spaces. Types: `l` bigint, `i` integer,
-/// `h` smallint, `b` boolean, `f` real, `t` text, `T` text[], `z` timestamp (always NULL).
+/// `h` smallint, `b` boolean, `f` real, `t` text, `T` `text[]`, `z` timestamp (always NULL).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) name: &'static str,

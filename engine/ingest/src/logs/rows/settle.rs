@@ -132,14 +132,14 @@ impl Rows {
                 let value = &self.batch.values[start..end];
                 let colored = self.names.list[field.name as usize].colored;
                 if colored {
-                    // Values are UTF-8: decoders write nothing else.
+                    // Decoders write valid UTF-8.
                     let text = std::str::from_utf8(value).unwrap_or("");
                     without_colors(text).for_each(|piece| self.scratch.extend_from_slice(piece.as_bytes()));
                 } else {
                     self.scratch.extend_from_slice(value);
                 }
                 let end = (self.row_start + self.scratch.len()) as u32;
-                // A value of nothing but sequences is none.
+                // A value that consists only of escape sequences is empty.
                 field.name = if colored && end == kept { DEAD } else { field.name };
                 (field.end, kept) = (end, end);
             }
