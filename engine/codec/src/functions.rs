@@ -1,4 +1,4 @@
-//! Written forms of functions: most are found by their names where a plan is read.
+//! Serialized forms of functions: most are looked up by name where a plan is read.
 
 use std::sync::Arc;
 
@@ -14,36 +14,36 @@ use serde::{Deserialize, Serialize};
 use crate::body::{SortKey, broken, of_bytes, to_bytes};
 use crate::pass::Pass;
 
-/// A function in a written plan.
+/// A function in a serialized plan.
 #[derive(Debug, Serialize, Deserialize)]
 enum Function {
-    /// The one that the session has under that name.
+    /// The session's function of that name.
     Known(String),
-    /// DataFusion's own, where the session has another one of that name.
+    /// DataFusion's function, although the session has another one of that name.
     Plain(String),
-    /// As a crate writes it.
+    /// A function that a crate serializes.
     Of { of: String, name: String, bytes: Vec<u8> },
-    /// One of the engine's around another one.
+    /// One of the engine's functions that wraps another one.
     Around { bytes: Vec<u8>, inner: Vec<u8> },
-    /// Another one, told by the planner that rows come in the order that it asks for.
+    /// A function that the planner has told that its input is sorted as it requires.
     InOrder(Vec<u8>),
-    /// One of the engine's over the frames of an aggregate.
+    /// One of the engine's window functions over an aggregate.
     OfAggregate { bytes: Vec<u8>, inner: Vec<u8> },
 }
 
-/// A kind of functions.
+/// A kind of functions: scalar, aggregate or window.
 pub(crate) trait Kind: Around + PartialEq {
     fn name(&self) -> &str;
 
-    /// The one that a session has under a name.
+    /// The session's function of a name.
     fn of_session(session: &SessionState, name: &str) -> Option<Arc<Self>>;
 
-    /// The same for rows that come in the order that it asks for; `None`: that makes no difference to it.
+    /// The function for input that is sorted as it requires; `None` if that makes no difference to it.
     fn in_order(&self) -> Option<Arc<Self>> {
         None
     }
 
-    /// What it has beside the aggregate that it is of, and that one; `None`: it is of none.
+    /// The state and the aggregate of a window function over an aggregate; `None` if it is none.
     fn aggregate_within(&self) -> Result<Option<(Vec<u8>, Arc<AggregateUDF>)>> {
         Ok(None)
     }
@@ -123,7 +123,7 @@ impl Kind for WindowUDF {
     }
 }
 
-/// Writes a function.
+/// Serializes a function.
 pub(crate) fn write<F: Kind>(pass: &Pass, function: &F) -> Result<Vec<u8>> {
     let name = function.name();
     let is_of = |session: &SessionState| F::of_session(session, name).is_some_and(|known| *known == *function);
@@ -154,7 +154,7 @@ pub(crate) fn write<F: Kind>(pass: &Pass, function: &F) -> Result<Vec<u8>> {
     Err(pass.refuse(format!("function `{name}`")))
 }
 
-/// Reads a function.
+/// Deserializes a function.
 pub(crate) fn read<F: Kind>(pass: &Pass, bytes: &[u8]) -> Result<Arc<F>> {
     let _level = pass.functions.enter()?;
     let missing = |name: &str| broken(format_args!("there is no function `{name}`"));
@@ -174,7 +174,7 @@ pub(crate) fn read<F: Kind>(pass: &Pass, bytes: &[u8]) -> Result<Arc<F>> {
     }
 }
 
-/// An aggregate function over its arguments.
+/// An aggregate function with its arguments.
 #[derive(Debug, Serialize, Deserialize)]
 struct Aggregate {
     function: Vec<u8>,
@@ -188,7 +188,7 @@ struct Aggregate {
     is_reversed: bool,
 }
 
-/// Writes an aggregate function over its arguments.
+/// Serializes an aggregate function with its arguments.
 pub(crate) fn write_aggregate(pass: &Pass, aggregate: &AggregateFunctionExpr) -> Result<Vec<u8>> {
     to_bytes(&Aggregate {
         function: write(pass, aggregate.fun())?,
@@ -203,7 +203,7 @@ pub(crate) fn write_aggregate(pass: &Pass, aggregate: &AggregateFunctionExpr) ->
     })
 }
 
-/// Reads an aggregate function over columns of a schema.
+/// Deserializes an aggregate function over columns of a schema.
 pub(crate) fn read_aggregate(pass: &Pass, bytes: &[u8], schema: &Schema) -> Result<Arc<AggregateFunctionExpr>> {
     let read_form: Aggregate = of_bytes(bytes)?;
     let args = pass.read_exprs(&read_form.args, schema)?;

@@ -1,21 +1,20 @@
-//! How deep a form nests: readers of protocol buffers follow a hundred messages down and no further, and whoever calls
-//! himself for each level needs stack.
+//! Limits on nesting: readers of protocol buffers accept a hundred nested messages, and recursion needs stack.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use datafusion::common::exec_err;
 use datafusion::error::Result;
 
-/// Levels of nodes, or of an expression, that are written as messages within messages; those below come as bytes.
+/// Levels of nodes or of an expression that are nested messages; deeper levels are stored as bytes.
 const NESTED: usize = 8;
-/// Levels that are followed at all. Plans that queries make are far from it.
+/// The deepest level that is accepted, far beyond plans of real queries.
 const DEEPEST: usize = 256;
 
-/// Counts how deep in a plan or an expression a writer or reader is.
+/// Counts the depth of a writer or reader within a plan or an expression.
 #[derive(Debug, Default)]
 pub(crate) struct Levels(AtomicUsize);
 
-/// One level, until it is dropped.
+/// One level, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Level<'l> {
     levels: &'l Levels,
@@ -23,7 +22,7 @@ pub(crate) struct Level<'l> {
 }
 
 impl Levels {
-    /// Goes one level down.
+    /// Enters a level; an error if it is too deep.
     pub(crate) fn enter(&self) -> Result<Level<'_>> {
         let depth = self.0.fetch_add(1, Relaxed) + 1;
         let level = Level { levels: self, depth };
@@ -32,7 +31,7 @@ impl Levels {
 }
 
 impl Level<'_> {
-    /// Whether what stands here comes as bytes.
+    /// Whether this level is stored as bytes.
     pub(crate) fn is_deep(&self) -> bool {
         self.depth.is_multiple_of(NESTED)
     }

@@ -1,4 +1,4 @@
-//! Nodes of DataFusion's that it has no message for, or whose message forgets something.
+//! DataFusion's nodes for which it has no message, or one that loses information.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::body::{Body, Mode, broken};
 use crate::pass::Pass;
 use crate::windows;
 
-/// Writes a node; `None`: it is none of these.
+/// Serializes a node; `None` if it is none of these.
 pub(crate) fn write(pass: &Pass, node: &dyn ExecutionPlan) -> Result<Option<Body>> {
     if let Some(recursive) = node.downcast_ref::<RecursiveQueryExec>() {
         let schema = pass.write_schema(&node.schema())?;
@@ -66,8 +66,8 @@ pub(crate) fn write(pass: &Pass, node: &dyn ExecutionPlan) -> Result<Option<Body
     Ok(Some(Body::Rows { bytes: pass.write_plan(&few)?, rows }))
 }
 
-/// What a node is made of when it is read. Whoever makes a recursive query casts its terms to its columns; where that was
-/// done it is done again, and not twice.
+/// The inputs from which a node is rebuilt. Constructing a recursive query adds casts to its terms; these are removed
+/// here, so that they are not added twice.
 pub(crate) fn inputs(node: &dyn ExecutionPlan) -> Vec<Arc<dyn ExecutionPlan>> {
     let is_recursive = node.is::<RecursiveQueryExec>();
     let uncast = |child: &Arc<dyn ExecutionPlan>| {
@@ -79,7 +79,7 @@ pub(crate) fn inputs(node: &dyn ExecutionPlan) -> Vec<Arc<dyn ExecutionPlan>> {
     node.children().into_iter().map(|child| uncast(child).unwrap_or_else(|| Arc::clone(child))).collect()
 }
 
-/// Rows that a message counts with 32 bits.
+/// A row count that the message stores with 32 bits.
 fn rows_of(node: &dyn ExecutionPlan) -> usize {
     if let Some(limit) = node.downcast_ref::<GlobalLimitExec>() {
         return limit.skip();
@@ -91,7 +91,7 @@ fn rows_of(node: &dyn ExecutionPlan) -> usize {
     if is_counted { node.fetch().unwrap_or(0) } else { 0 }
 }
 
-/// Gives a node with another number of such rows.
+/// The same node with another such row count.
 fn with_rows(node: &dyn ExecutionPlan, rows: usize) -> Option<Arc<dyn ExecutionPlan>> {
     if let Some(limit) = node.downcast_ref::<GlobalLimitExec>() {
         let mut other = GlobalLimitExec::new(Arc::clone(limit.input()), rows, limit.fetch());
@@ -106,7 +106,7 @@ fn with_rows(node: &dyn ExecutionPlan, rows: usize) -> Option<Arc<dyn ExecutionP
     node.with_fetch(Some(rows))
 }
 
-/// Reads a node.
+/// Deserializes a node.
 pub(crate) fn read(pass: &Pass, body: Body, inputs: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn ExecutionPlan>> {
     match (body, inputs) {
         (Body::Recursive { name, schema, is_distinct }, [first, next]) => {
@@ -164,7 +164,7 @@ fn write_windows(pass: &Pass, calls: &[Arc<dyn WindowExpr>], mode: Mode, is_divi
     Ok(Body::Windows { calls, mode, is_divided })
 }
 
-/// The table does not tell which columns it gives; the query around it has them, each name once.
+/// The node does not tell its columns; the enclosing recursive query has them, each name once.
 fn work_table(pass: &Pass, table: &WorkTableExec) -> Result<Body> {
     let all = {
         let around = pass.recursive.lock();
@@ -187,7 +187,7 @@ fn write_series(pass: &Pass, series: &LazyMemoryExec) -> Result<Body> {
     let schema = series.schema();
     let is_counted = schema.fields().is_empty();
     if is_counted {
-        // The values have a type although nobody asks for them.
+        // Without columns the type of the values is not in the schema, but the message needs it.
         let [generator] = series.generators().as_slice() else { return Err(unknown()) };
         let begun = generator.read().reset_state();
         let first = begun.write().generate_next_batch()?;

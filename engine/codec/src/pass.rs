@@ -1,5 +1,6 @@
-//! The way of one plan into bytes, or out of them: what is known on it. What nodes, functions and expressions become is told
-//! by [`nodes`](crate::nodes), [`functions`](crate::functions) and [`windows`](crate::windows), which [`messages`] asks.
+//! The state of serializing or deserializing one plan. The forms of nodes, functions and expressions are defined by
+//! [`nodes`](crate::nodes), [`functions`](crate::functions) and [`windows`](crate::windows), which [`messages`]
+//! calls.
 
 mod messages;
 
@@ -23,12 +24,12 @@ use quiver_types::written::{sealed, unsealed};
 use crate::body::{SortKey, broken};
 use crate::levels::Levels;
 
-/// What all plans need on their way.
+/// What serializing any plan needs.
 pub(crate) struct Shared {
-    /// The engine that reads plans: functions are looked up in its session.
+    /// The engine for which plans are read: functions are looked up in its session.
     pub(crate) engine: Arc<QueryEngine>,
     pub(crate) written: Vec<Arc<dyn Written>>,
-    /// The functions of DataFusion as it has them.
+    /// A session with DataFusion's functions only.
     pub(crate) plain: SessionState,
 }
 
@@ -38,21 +39,21 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// Writes or reads one plan.
+/// Serializes or deserializes one plan.
 pub(crate) struct Pass {
     pub(crate) shared: Arc<Shared>,
-    /// Functions and settings of whoever reads.
+    /// Functions and settings of the reader.
     task: TaskContext,
     plans: Levels,
     exprs: Levels,
     pub(crate) functions: Levels,
-    /// Results of scalar subqueries around what is being read, the innermost last.
+    /// Results of the scalar subqueries around the node that is being read, innermost last.
     results: Mutex<Vec<Option<ScalarSubqueryResults>>>,
-    /// Expressions that several nodes have together, by their ids.
+    /// Expressions that several nodes share, by id.
     known: Mutex<HashMap<u64, Arc<dyn PhysicalExpr>>>,
-    /// Names and columns of the recursive queries around what is being written, the innermost last.
+    /// Names and columns of the recursive queries around the node that is being written, innermost last.
     pub(crate) recursive: Mutex<Vec<(String, SchemaRef)>>,
-    /// What has no written form.
+    /// The first part that cannot be serialized.
     refused: Mutex<Option<String>>,
 }
 
@@ -81,7 +82,7 @@ impl Pass {
     /// Writes a plan.
     pub(crate) fn write(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<u8>> {
         let written = self.write_plan(plan).map(sealed);
-        // DataFusion's error shows the whole plan.
+        // DataFusion's error would contain the whole plan.
         written.map_err(|error| match self.refused.lock().take() {
             Some(what) => internal_datafusion_err!("{what} has no written form"),
             None => error,
@@ -93,7 +94,7 @@ impl Pass {
         self.read_plan(unsealed(bytes).ok_or_else(|| broken("its checksum is another one"))?)
     }
 
-    /// The error of something that has no written form.
+    /// The error for a part that cannot be serialized.
     pub(crate) fn refuse(&self, what: String) -> DataFusionError {
         let error = internal_datafusion_err!("{what} has no written form");
         self.refused.lock().get_or_insert(what);

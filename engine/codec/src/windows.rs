@@ -1,4 +1,4 @@
-//! Written forms of calls of window functions. DataFusion's own forget IGNORE NULLS, and whether a call is reversed.
+//! Serialized forms of window function calls. DataFusion's lose IGNORE NULLS, and whether a call is reversed.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::body::{Call, Called, broken};
 use crate::functions;
 use crate::pass::Pass;
 
-/// How a call of rows is shown at its end; nothing else tells these of it.
+/// The end of a call's debug text, which is the only way to find these flags.
 const FLAGS: [(bool, bool, &str); 4] = [
     (false, false, "is_reversed: false, ignore_nulls: false }"),
     (false, true, "is_reversed: false, ignore_nulls: true }"),
@@ -25,10 +25,10 @@ const FLAGS: [(bool, bool, &str); 4] = [
     (true, true, "is_reversed: true, ignore_nulls: true }"),
 ];
 
-/// How an aggregate without a condition is shown at its end; nothing else tells whether it has one.
+/// The end of an aggregate's debug text if it has no `FILTER`, which is the only way to find that.
 const WITHOUT_CONDITION: &str = "filter: None }";
 
-/// Writes a call.
+/// Serializes a call.
 pub(crate) fn write(pass: &Pass, call: &Arc<dyn WindowExpr>) -> Result<Call> {
     let unknown = || pass.refuse(format!("window function `{}`", call.name()));
     let any = call.as_any();
@@ -65,7 +65,7 @@ pub(crate) fn write(pass: &Pass, call: &Arc<dyn WindowExpr>) -> Result<Call> {
     })
 }
 
-/// Reads a call over columns of a schema.
+/// Deserializes a call over columns of a schema.
 pub(crate) fn read(pass: &Pass, call: &Call, schema: &Schema) -> Result<Arc<dyn WindowExpr>> {
     let partition_by = pass.read_exprs(&call.partition_by, schema)?;
     let order_by = pass.read_keys(&call.order_by, schema)?;
@@ -91,7 +91,7 @@ pub(crate) fn read(pass: &Pass, call: &Call, schema: &Schema) -> Result<Arc<dyn 
     })
 }
 
-/// A call that looks at rows from the last to the first: the other way round of the function that is its other way round.
+/// A reversed call, which is made as the reverse of the function's reverse.
 fn reversed(
     function: &Arc<WindowUDF>,
     make: impl Fn(&Arc<WindowUDF>) -> Result<Arc<dyn StandardWindowFunctionExpr>>,

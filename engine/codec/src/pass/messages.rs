@@ -1,4 +1,4 @@
-//! Plans and expressions as messages: DataFusion's own, and in those of others what it has no message for.
+//! Plans and expressions as messages: DataFusion's own, and extension messages for what these do not cover.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use super::Pass;
 use crate::body::{Body, broken, of_bytes, to_bytes};
 use crate::{functions, nodes, windows};
 
-/// Takes what was put on top of a list away when it is dropped.
+/// Removes the top of a stack when it is dropped.
 struct OnTop<'t, T>(&'t Mutex<Vec<T>>);
 
 impl<'t, T> OnTop<'t, T> {
@@ -53,7 +53,7 @@ fn extension(body: &Body, inputs: Vec<PhysicalPlanNode>) -> Result<PhysicalPlanN
 }
 
 impl Pass {
-    /// Where expressions that are read stand.
+    /// The context in which expressions are read.
     fn context(&self) -> PhysicalPlanDecodeContext<'_> {
         let context = PhysicalPlanDecodeContext::new(&self.task, self);
         match self.results.lock().last().cloned().flatten() {
@@ -62,7 +62,7 @@ impl Pass {
         }
     }
 
-    /// A node that DataFusion has no message for, or one that forgets something.
+    /// The message for a node of which DataFusion has no message, or one that loses information.
     fn own(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Option<PhysicalPlanNode>> {
         let mut body = nodes::write(self, plan.as_ref())?;
         for written in &self.shared.written {
@@ -78,7 +78,7 @@ impl Pass {
             _ => None,
         };
         let inputs = match &body {
-            // They stand in it.
+            // They are part of the body.
             Body::Rows { .. } => Vec::new(),
             _ => nodes::inputs(plan.as_ref()),
         };
@@ -88,13 +88,14 @@ impl Pass {
         extension(&body, inputs).map(Some)
     }
 
-    /// The message of a call forgets what its field is noted with, such as that a text is JSON: the function is asked again.
+    /// Restores the metadata of a call's field, such as that a text is JSON: the message loses it, so the function is
+    /// asked again.
     fn noted(&self, read: Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Arc<dyn PhysicalExpr>> {
         let Some(call) = read.downcast_ref::<ScalarFunctionExpr>() else { return Ok(read) };
         let (function, args) = (Arc::new(call.fun().clone()), call.args().to_vec());
         let options = Arc::clone(self.task.session_config().options());
         let again = ScalarFunctionExpr::try_new(Arc::clone(&function), args.clone(), schema, Arc::clone(&options));
-        // Some are made with a field of their own.
+        // Some calls were made with a given field, which their function does not return by itself.
         let Ok(asked) = again.and_then(|call| call.return_field(schema)) else { return Ok(read) };
         if asked.metadata().is_empty() || asked.data_type() != call.return_type() {
             return Ok(read);
@@ -142,7 +143,7 @@ impl PhysicalProtoConverterExtension for Pass {
         Ok(PhysicalExprNode { expr_id: None, expr_type: Some(ExprType::Extension(deep)) })
     }
 
-    /// Nodes that have an expression together (a filter that one fills and the other asks) have it together again.
+    /// Nodes that share an expression (a filter that one fills and the other reads) share it again.
     fn proto_to_physical_expr(
         &self,
         proto: &PhysicalExprNode,

@@ -1,5 +1,5 @@
-//! Decompression of bodies that arrive in pieces and have no largest size: memory stays at a few buffers, and what
-//! grows beyond all reason is refused.
+//! Decompresses bodies that arrive in pieces and may be of any size: it holds a few buffers, and refuses bodies that
+//! expand unreasonably.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::{Encoding, Room, decompress, fault, reader, too_large};
 use crate::error::Result;
 
-/// Pieces on their way into a decompressor, which runs dry between them.
+/// Feeds pieces to a decompressor, which runs dry between them.
 #[derive(Debug, Default)]
 struct Pipe {
     current: Bytes,
@@ -53,13 +53,13 @@ impl Read for Pipe {
 }
 
 enum State {
-    /// What it is follows from the first bytes; or the whole is needed.
+    /// The first bytes decide how to decompress, or the encoding needs the whole body.
     Gathering(BytesMut),
     Running(Box<dyn Read + Send>),
     Done(Bytes),
 }
 
-/// A body under decompression.
+/// A body that is being decompressed.
 pub struct Inflate {
     encoding: Encoding,
     state: State,
@@ -74,16 +74,17 @@ impl fmt::Debug for Inflate {
 }
 
 impl Inflate {
-    /// Begins a body. `whole_bytes_max` bounds what can only be decompressed as a whole: snappy.
+    /// Begins a body. `whole_bytes_max` limits encodings that can only be decompressed as a whole: snappy.
     pub fn new(encoding: Encoding, whole_bytes_max: usize) -> Self {
         let state = State::Gathering(BytesMut::new());
         Self { encoding, state, queue: Arc::default(), whole_bytes_max }
     }
 
-    /// Gives it the next piece.
+    /// Adds the next piece.
     ///
     /// # Errors
-    /// TooLarge: a body that is needed as a whole.
+    ///
+    /// TooLarge: a body that must be held as a whole.
     pub fn push(&mut self, piece: Bytes) -> Result<()> {
         let State::Gathering(first) = &mut self.state else {
             self.queue.lock().pieces.push_back(piece);
@@ -100,7 +101,7 @@ impl Inflate {
         if first.len() >= 2 { self.begin(&mut |_| true) } else { Ok(()) }
     }
 
-    /// Bytes that are kept until the body is whole; what room was asked for is not among them.
+    /// Bytes that are held until the body is complete, not counting those for which room has been reserved.
     pub fn kept_bytes(&self) -> usize {
         match &self.state {
             State::Gathering(first) => first.len(),
@@ -108,9 +109,10 @@ impl Inflate {
         }
     }
 
-    /// Says that no piece follows; room is asked for what is decompressed as a whole.
+    /// Marks the end of the body. Reserves room for what is decompressed as a whole.
     ///
     /// # Errors
+    ///
     /// Those of decompression.
     pub fn end(&mut self, room: &mut Room<'_>) -> Result<()> {
         self.queue.lock().ended = true;
@@ -129,7 +131,7 @@ impl Inflate {
             self.state = State::Done(whole);
             return Ok(());
         }
-        // Nothing is nothing in any encoding: some clients send the header without a body.
+        // An empty body is valid in any encoding: some clients send the header without a body.
         let encoding = if first.is_empty() { Encoding::Identity } else { self.encoding };
         self.queue.lock().pieces.push_back(first);
         let pipe = Pipe { current: Bytes::new(), queue: Arc::clone(&self.queue) };
@@ -137,10 +139,11 @@ impl Inflate {
         Ok(())
     }
 
-    /// Reads what can be read; `None`: more pieces are needed; 0: the end.
+    /// Reads decompressed bytes; `None` if more pieces are needed, 0 at the end.
     ///
     /// # Errors
-    /// Invalid: not of this encoding, or cut short. TooLarge: far more than the body can stand for.
+    ///
+    /// Invalid: not of this encoding, or cut short. TooLarge: it expands far more than allowed.
     pub fn read(&mut self, out: &mut [u8]) -> Result<Option<usize>> {
         let read = match &mut self.state {
             State::Gathering(_) => return Ok(None),
@@ -220,7 +223,7 @@ mod tests {
             if encoding != Encoding::Identity {
                 for len in [1, 5, 20, body.len() / 2 + 7, body.len() - 1] {
                     let kind = inflate(encoding, &body[..len], 100).map(|_| ()).map_err(|e| e.kind());
-                    // A block of snappy that states far more than is there is refused by its size.
+                    // A snappy block that states a far larger size than its input is refused by that size.
                     let expected = [Err(Kind::Invalid), Err(Kind::TooLarge)];
                     assert!(expected.contains(&kind), "{encoding:?} cut at {len}: {kind:?}");
                 }
@@ -234,7 +237,7 @@ mod tests {
         let zeros = vec![0u8; 64 << 20];
         for (encoding, body) in bodies(&zeros).into_iter().skip(1) {
             let outcome = inflate(encoding, &body, 1000).map(|out| out.len());
-            // Snappy cannot state more than it is worth.
+            // Snappy cannot expand that much.
             let expected = if encoding == Encoding::Snappy { Ok(zeros.len()) } else { Err(Kind::TooLarge) };
             assert_eq!(outcome.map_err(|e| e.kind()), expected, "{encoding:?}");
         }

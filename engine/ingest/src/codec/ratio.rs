@@ -1,5 +1,5 @@
-//! What a decompressor gives for what it takes. A body that gives far more is refused as soon as it does, long before any
-//! limit of its whole: a few MiB cost little, whatever they were packed into.
+//! Limits the expansion of a decompressor. A body that expands too much is refused as soon as it does, long before a
+//! limit on its total size; the first few MiB are always allowed.
 
 use std::error::Error;
 use std::fmt;
@@ -7,12 +7,12 @@ use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes that each taken byte may give in the long run. Logs of one line over and over reach some 150 in gzip.
+/// Output bytes per input byte that are allowed in the long run. Logs of a repeated line reach about 150 in gzip.
 const RATIO_MAX: u64 = 200;
-/// Bytes that may be given beyond that at any time.
+/// Output bytes that are allowed beyond that at any time.
 const FREE_BYTES: u64 = 2 << 20;
 
-/// Compares what is given with what is taken.
+/// Compares output with input.
 #[derive(Debug)]
 pub(super) struct Ratio {
     taken: Arc<AtomicU64>,
@@ -58,7 +58,7 @@ impl Ratio {
     }
 }
 
-/// A body that counts what is taken of it.
+/// An input that counts the bytes read.
 #[derive(Debug)]
 pub(super) struct Taken<R> {
     inner: R,
@@ -84,7 +84,7 @@ impl<R: BufRead> Read for Taken<R> {
     }
 }
 
-/// A decompressor that ends when it gives too much.
+/// A decompressor that fails when it expands too much.
 pub(super) struct Guard<R> {
     inner: R,
     ratio: Ratio,
@@ -134,7 +134,7 @@ mod tests {
     fn bombs_behind_any_prefix() {
         assert_eq!(read(&body(&[(2 << 20, 0)])), Ok(2 << 20), "a little may be anything");
         assert!(matches!(read(&body(&[(32 << 20, 0)])), Err(Some(_))));
-        // What came before earns nothing.
+        // Earlier input earns no allowance.
         assert!(matches!(read(&body(&[(4 << 20, 1), (32 << 20, 0)])), Err(Some(_))));
         let mixed: Vec<_> = (0..40).map(|i| (1 << 20, i % 2)).collect();
         assert_eq!(read(&body(&mixed)), Ok(40 << 20), "it is usual as a whole");

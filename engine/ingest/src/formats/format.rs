@@ -1,4 +1,4 @@
-//! An ingest format: where its requests come in, what they look like, and how they are decoded.
+//! An ingest format: its paths, content types, encodings and decoder.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 pub struct ContentType {
     /// Media type, lower case.
     pub media: &'static str,
-    /// Value of the parameter `proto`; the empty text stands for its absence; `None` for any.
+    /// Value of the parameter `proto`; an empty text means that it is absent, `None` accepts any.
     pub proto: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ pub struct Format {
     pub name: &'static str,
     /// Paths on the main port.
     pub paths: &'static [&'static str],
-    /// Content types that it reads; one path may have several formats, told apart by these.
+    /// Content types that it accepts. Formats that share a path are told apart by these.
     pub content_types: &'static [ContentType],
     /// Whether a request without `Content-Type` is of this format.
     pub is_default: bool,
@@ -38,7 +38,7 @@ pub struct Format {
     pub encodings: &'static [Encoding],
     /// The encoding of a request without `Content-Encoding`.
     pub default_encoding: Encoding,
-    /// Decodes a body that is decompressed.
+    /// Decodes a decompressed body.
     pub decode: fn(&[u8], &Context<'_>) -> Result<Decoded>,
 }
 
@@ -46,8 +46,9 @@ impl Format {
     /// Decompresses and decodes a body.
     ///
     /// # Errors
-    /// Unsupported: an encoding that the format does not allow. TooLarge: a limit. Invalid: a body of another form.
-    /// Unavailable: there is no room for what it becomes.
+    ///
+    /// Unsupported: an encoding that the format does not allow. TooLarge: a limit is exceeded. Invalid: a body of
+    /// another form. Unavailable: no memory for the result.
     pub fn decode_request(
         &self,
         content_encoding: Option<&str>,

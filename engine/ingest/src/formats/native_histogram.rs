@@ -5,7 +5,7 @@ use quiver_types::{Histogram, Millis, ResetHint, Span};
 use crate::histogram::{self, BUCKETS_MAX};
 use crate::wire::{self, BYTES, FIXED64, Reader, VARINT, WireError, tag, zigzag};
 
-/// A histogram as it came, not checked.
+/// A histogram as received, not yet validated.
 #[derive(Debug)]
 pub(super) struct HistogramMessage {
     pub(super) histogram: Histogram,
@@ -15,7 +15,7 @@ pub(super) struct HistogramMessage {
 }
 
 impl HistogramMessage {
-    /// Checks the histogram, and reduces it to what is stored. The error says what is wrong.
+    /// Validates the histogram and reduces it to what is stored. The error is the reason for refusal.
     pub(super) fn check(&mut self) -> Result<(), &'static str> {
         if self.oversized { Err("too many buckets") } else { histogram::check(&mut self.histogram) }
     }
@@ -37,7 +37,7 @@ const RESET_HINT: u32 = tag(14, VARINT);
 const TIMESTAMP: u32 = tag(15, VARINT);
 const START_TIMESTAMP: u32 = tag(17, VARINT);
 
-/// Reads the message. Which of deltas and counts are the buckets follows from which count is given.
+/// Reads the message. Which count is set decides whether buckets are given as deltas or as counts.
 pub(super) fn read(message: &[u8]) -> Result<HistogramMessage, WireError> {
     let mut h = Histogram::default();
     let (mut ts, mut start_ts) = (0, 0);
@@ -78,7 +78,7 @@ pub(super) fn read(message: &[u8]) -> Result<HistogramMessage, WireError> {
     Ok(HistogramMessage { histogram: h, ts, start_ts, oversized })
 }
 
-/// Appends to a list that must not outgrow the wire by much.
+/// Appends to a list that must not become much larger than the message.
 fn push<T>(list: &mut Vec<T>, value: T, oversized: &mut bool) {
     if list.len() < BUCKETS_MAX {
         list.push(value);
@@ -87,8 +87,8 @@ fn push<T>(list: &mut Vec<T>, value: T, oversized: &mut bool) {
     }
 }
 
-/// Turns deltas from bucket to bucket into counts. Summed as integers; wrapping shows as a negative count or a wrong
-/// sum, which the check refuses.
+/// Converts deltas between buckets to counts. Integer sums may wrap, which leads to a negative count or a wrong total
+/// that validation refuses.
 fn absolute(deltas: &[i64]) -> Vec<f64> {
     let counts = deltas.iter().scan(0i64, |count, delta| {
         *count = count.wrapping_add(*delta);
@@ -158,7 +158,7 @@ mod tests {
             double(out, 2, 4.5);
         });
         assert_eq!((h.histogram.float, h.histogram.count, h.histogram.positive), (true, 4.5, vec![0.5, 1.5, 2.5]));
-        // One by one as well as packed.
+        // Unpacked as well as packed.
         let h = built(|out| [10, 3, 0].iter().for_each(|delta| number(out, 12, *delta)));
         assert_eq!(h.histogram.positive, [5.0, 3.0, 3.0]);
         let h = built(|out| packed(out, 9, &[-1, 3]));

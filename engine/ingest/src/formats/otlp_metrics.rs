@@ -7,7 +7,7 @@ use crate::decoded::Decoded;
 use crate::error::Result;
 use crate::otlp::walk;
 
-/// Paths of both encodings: Prometheus' path, the insert path of the house, and OTLP's own.
+/// Paths of both encodings: Prometheus' path, the product's insert path, and OTLP's own.
 pub const PATHS: &[&str] = &["/metrics-api/api/v1/otlp/v1/metrics", "/insert/opentelemetry/v1/metrics", "/v1/metrics"];
 
 /// OTLP metrics in protobuf.

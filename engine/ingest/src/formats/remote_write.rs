@@ -1,7 +1,8 @@
 //! Prometheus remote write 1.0, message `prometheus.WriteRequest`.
 //!
-//! The hot path of the service: one pass over the body, labels copied once, samples pushed straight into columns. A
-//! series with invalid labels is taken back and counted; invalid histograms and exemplars alone are left out.
+//! This is the hot path of the service: one pass over the body, labels are copied once, and samples are pushed
+//! directly into columns. A series with invalid labels is rolled back and counted; an invalid histogram or exemplar
+//! is dropped alone.
 
 use quiver_types::SeriesId;
 use quiver_types::metrics::MetricMetadata;
@@ -59,7 +60,7 @@ pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
     Ok(sink.finish())
 }
 
-/// Scratch space that serves all series of a request.
+/// Buffers that are reused for all series of a request.
 #[derive(Debug, Default)]
 struct SeriesReader<'a> {
     labels: LabelBuilder<'a>,
@@ -70,7 +71,7 @@ impl<'a> SeriesReader<'a> {
     fn read(&mut self, message: &'a [u8], sink: &mut Sink) -> Result<()> {
         self.labels.clear();
         let mark = sink.mark();
-        // Fields may come in any order; samples are pushed under the number that the series will have.
+        // Fields may come in any order, so samples are pushed under the number that the series is going to get.
         let number = sink.next_series();
         let mut bad_histograms = None;
         let (labels, rest) = message.split_at(labels_end(message));
@@ -134,7 +135,7 @@ impl<'a> SeriesReader<'a> {
         Ok(())
     }
 
-    /// Appends the series whose labels these are, from the cache when they came before.
+    /// Appends the series with these labels; the cache has those seen before.
     fn push_series(&mut self, labels: &'a [u8], sink: &mut Sink) -> Result<Result<u32, Reason>> {
         let key = SeriesId::of(labels);
         if let Some(pushed) = KNOWN.with(key, |canonical, id| sink.push_known(canonical, id)) {
@@ -149,14 +150,14 @@ impl<'a> SeriesReader<'a> {
     }
 }
 
-/// What a series that is left out counts for: one, but what its sender may not write counts by its samples.
+/// How many records a dropped series counts as: one, or its number of samples if its sender may not write it.
 pub(super) fn records(reason: Reason, mark: Mark, sink: &Sink) -> u64 {
     let now = sink.mark();
     let samples = now.samples - mark.samples + now.histograms - mark.histograms;
     if reason == Reason::Service { samples.max(1) as u64 } else { 1 }
 }
 
-/// Gives the end of the label fields that a series begins with; all senders write them first.
+/// The end of the label fields at the beginning of a series; all senders write them first.
 fn labels_end(message: &[u8]) -> usize {
     let mut r = Reader::new(message);
     let mut end = 0;
@@ -174,7 +175,7 @@ pub(super) fn reject_histograms(sink: &mut Sink, number: u32, count: u64, what: 
     sink.reject(Reason::InvalidHistogram, count, || example);
 }
 
-/// Shows bytes that may not be text.
+/// Shows bytes that may not be valid text.
 pub(super) fn text_of(bytes: Option<&[u8]>) -> String {
     String::from_utf8_lossy(bytes.map(|b| &b[..b.len().min(256)]).unwrap_or_default()).into_owned()
 }
@@ -213,7 +214,7 @@ fn exemplar<'a>(message: &'a [u8], labels: &mut LabelBuilder<'a>) -> Result<(i64
     Ok((ts, value))
 }
 
-/// Names of the metric types by their number, the same in both versions but for their place in the message.
+/// Names of the metric types by number. Both versions use the same numbers.
 pub(super) const METRIC_TYPES: [&str; 8] =
     ["unknown", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset"];
 
@@ -232,7 +233,7 @@ fn metadata(message: &[u8], sink: &mut Sink) -> Result<()> {
     push_metadata(kind, name, help, unit, sink)
 }
 
-/// Appends metadata from bytes; what is no text, has no name or is too long is counted.
+/// Appends metadata; entries that are no text, have no name or are too long are counted.
 pub(super) fn push_metadata(kind: u64, name: &[u8], help: &[u8], unit: &[u8], sink: &mut Sink) -> Result<()> {
     let text = |bytes: &[u8]| {
         let text = (bytes.len() <= TEXT_MAX_BYTES).then(|| std::str::from_utf8(bytes).ok()).flatten();

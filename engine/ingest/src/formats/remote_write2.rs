@@ -1,8 +1,8 @@
-//! Prometheus remote write 2.0, message `io.prometheus.write.v2.Request`: texts stand once in a table of symbols, and
-//! metadata and start times come with the series.
+//! Prometheus remote write 2.0, message `io.prometheus.write.v2.Request`: texts are stored once in a symbol table,
+//! and metadata and start times come with each series.
 //!
-//! Start times: per sample and histogram (2.0-rc.4 and later), else the older one per series. A series that cannot be
-//! stored is counted with its reason; the rest is kept.
+//! Start times are given per sample and histogram (2.0-rc.4 and later), else per series. A series that cannot be
+//! stored is counted with the reason; the rest is kept.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -43,7 +43,7 @@ const CREATED_TIMESTAMP: u32 = tag(6, VARINT);
 /// Invalid: not this message. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
     let mut sink = Sink::new(body.len(), ctx.limits.batch_bytes_max).of_sender(ctx.sender);
-    // Two passes: nothing says that the symbols stand before the series.
+    // Two passes, since the symbols may come behind the series.
     let mut symbols = Vec::new();
     let mut r = Reader::new(body);
     while !r.is_empty() {
@@ -73,7 +73,7 @@ pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
     Ok(sink.finish())
 }
 
-/// Metadata of a series: type, help and unit as references.
+/// Metadata of a series: type, and references to help and unit.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash)]
 struct MetadataRefs {
     kind: u32,
@@ -81,14 +81,14 @@ struct MetadataRefs {
     unit: u32,
 }
 
-/// Symbols, and scratch space that serves all series of a request.
+/// The symbols, and buffers that are reused for all series of a request.
 #[derive(Debug)]
 struct SeriesReader<'a> {
     symbols: Vec<&'a [u8]>,
     bad_table: bool,
     labels: LabelBuilder<'a>,
     exemplar_labels: LabelBuilder<'a>,
-    /// Metadata stands with each series, but is wanted once per metric.
+    /// Metadata comes with each series, but is stored once per metric.
     seen_metadata: HashSet<(&'a [u8], MetadataRefs), FixedState>,
 }
 
@@ -178,7 +178,7 @@ impl<'a> SeriesReader<'a> {
     }
 }
 
-/// Gives the metric family of a series: what `/api/v1/metadata` is asked for.
+/// The metric family of a series, by which `/api/v1/metadata` is queried.
 fn family(name: &[u8], kind: u32) -> &[u8] {
     let suffixes: &[&[u8]] = match METRIC_TYPES.get(kind as usize) {
         Some(&"histogram" | &"gaugehistogram") => &[b"_bucket", b"_sum", b"_count"],
@@ -189,7 +189,7 @@ fn family(name: &[u8], kind: u32) -> &[u8] {
     stripped.filter(|family| !family.is_empty()).unwrap_or(name)
 }
 
-/// Gives the samples and histograms from a mark on the series' start time, where they have none of their own.
+/// Sets the series' start time on samples and histograms from a mark on that have none of their own.
 fn fill_start_times(sink: &mut Sink, samples: usize, histograms: usize, start_ts: i64) {
     let batch = &mut sink.batch;
     if batch.ts.len() > samples {
@@ -199,7 +199,7 @@ fn fill_start_times(sink: &mut Sink, samples: usize, histograms: usize, start_ts
     batch.histograms[histograms..].iter_mut().filter(|h| h.start_ts == 0).for_each(|h| h.start_ts = start_ts);
 }
 
-/// Reads references to symbols in pairs, across the chunks of a list.
+/// Reads pairs of references to symbols, across the chunks of a list.
 struct Refs<'t, 'a> {
     symbols: &'t [&'a [u8]],
     name: Option<&'a [u8]>,
@@ -225,7 +225,7 @@ impl<'t, 'a> Refs<'t, 'a> {
         })
     }
 
-    /// Says whether all references were inside the table and paired.
+    /// Whether all references were valid and came in pairs.
     fn finish(self) -> bool {
         self.ok && self.name.is_none()
     }
@@ -246,7 +246,7 @@ fn sample(message: &[u8]) -> Result<(i64, f64, i64), WireError> {
     Ok((ts, value, start_ts))
 }
 
-/// Reads an exemplar; `None` when its references are bad.
+/// Reads an exemplar; `None` if its references are invalid.
 fn exemplar<'a>(
     message: &[u8],
     symbols: &[&'a [u8]],
@@ -270,7 +270,7 @@ fn exemplar<'a>(
     Ok(refs.finish().then_some((ts, value)))
 }
 
-/// Numbers beyond 32 bits are as far outside of any table as the greatest of 32.
+/// Numbers beyond 32 bits become the greatest index, which is outside of any table.
 fn narrow(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

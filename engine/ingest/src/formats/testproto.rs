@@ -1,4 +1,4 @@
-//! Messages of remote write as prost sees them: the oracle of the decoders. Field numbers as in Prometheus 3.14
+//! Remote write messages for prost, against which the decoders are tested. Field numbers as in Prometheus 3.14
 //! `prompb/types.proto` and `prompb/io/prometheus/write/v2/types.proto`.
 
 #![allow(missing_docs, reason = "the names are those of the protocol")]

@@ -1,5 +1,5 @@
-//! The bulk format of a search engine: pairs of an action line and a document line. A document that cannot be taken is
-//! a failed item of the answer; only a broken action line fails the request.
+//! The bulk format of a search engine: pairs of an action line and a document line. A document that cannot be stored
+//! is a failed item of the response; only an invalid action line fails the request.
 
 mod answer;
 
@@ -15,7 +15,7 @@ use super::report::{Dropped, Report};
 use super::rows::Rows;
 use crate::error::{Error, Result};
 
-/// Most actions of a request. Each has an item in the answer, which is a byte until it is sent.
+/// The most actions of a request. Until the response is sent, each takes one byte.
 const ITEMS_MAX: usize = 4 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Action {
         [("create", Self::Create), ("index", Self::Index), ("update", Self::Update), ("delete", Self::Delete)];
 }
 
-/// What became of an action.
+/// The result of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Taken,
@@ -39,7 +39,7 @@ enum Outcome {
     Unsupported,
 }
 
-/// The items of an answer so far.
+/// The items of the response so far.
 #[derive(Debug, Default)]
 struct Items(Vec<Item>);
 
@@ -53,7 +53,7 @@ impl Items {
     }
 }
 
-/// Decodes a bulk request, in any pieces.
+/// Decodes a bulk request that arrives in pieces.
 #[derive(Debug)]
 pub struct Bulk {
     lines: Lines,
@@ -63,7 +63,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Begins a request; its body comes through `feed`.
+    /// Begins a request, whose body is passed to `feed`.
     pub fn new(ctx: &LogsContext) -> Self {
         let rows = Rows::new(ctx, Defaults::BULK);
         Self { lines: Lines::new(ctx.limits.line_bytes_max), rows, action: None, items: Items::default() }
@@ -72,16 +72,18 @@ impl Bulk {
     /// Reads a piece of the body.
     ///
     /// # Errors
-    /// Invalid: a broken action line.
+    ///
+    /// Invalid: an invalid action line.
     pub fn feed(&mut self, data: &[u8]) -> Result<()> {
         let Self { lines, rows, action, items } = self;
         lines.feed(data, &mut |number, line| read_line(rows, action, items, number, line))
     }
 
-    /// Reads the last line, which may lack its end.
+    /// Reads the last line, which need not end in a line break.
     ///
     /// # Errors
-    /// Invalid: a broken action line, or an action without its document.
+    ///
+    /// Invalid: an invalid action line, or an action without its document.
     pub fn finish(&mut self) -> Result<()> {
         let Self { lines, rows, action, items } = self;
         lines.finish(&mut |number, line| read_line(rows, action, items, number, line))?;
@@ -96,33 +98,33 @@ impl Bulk {
         self.rows.take_full()
     }
 
-    /// Takes all batches, those that are not full too.
+    /// Takes all batches, including the one that is not full.
     pub fn take_all(&mut self) -> Vec<LogsBatch> {
         self.rows.take_all()
     }
 
-    /// What became of the rows.
+    /// Counts of stored and dropped rows.
     pub fn report(&self) -> &Report {
         &self.rows.report
     }
 
-    /// Says whether something was sent and nothing of it is the sender's to write.
+    /// Whether there were rows, and the sender may write none of them.
     pub fn all_forbidden(&self) -> bool {
         let forbidden = |item: &Item| item.is_forbidden();
         !self.items.0.is_empty() && self.items.0.iter().all(forbidden)
     }
 
-    /// Bytes that are kept for the answer.
+    /// Bytes that are held for the response.
     pub fn kept_bytes(&self) -> usize {
         self.items.0.capacity() * size_of::<Item>()
     }
 
-    /// About how many bytes the rows take that no full batch holds.
+    /// Approximate bytes of the rows that are not in a full batch.
     pub fn open_bytes(&self) -> usize {
         self.rows.open_bytes()
     }
 
-    /// Gives the answer: an item for each action, in order.
+    /// The response: an item for each action, in order.
     pub fn into_answer(self, took_ms: u64) -> BulkAnswer {
         BulkAnswer::new(self.items.0, took_ms)
     }
@@ -157,7 +159,7 @@ fn read_line(
             Outcome::Dropped(Dropped::LongLine)
         }
         Line::Text(text) => match document(rows, &mut Cursor::new(text)) {
-            // A row out of its time is dropped without a word to the sender, who would send it again for ever.
+            // A row outside of the retention is dropped, but reported as stored: the sender would retry it forever.
             Ok(Err(why)) if why.is_fault() => Outcome::Dropped(why),
             Ok(_) => Outcome::Taken,
             Err(_) => {
@@ -169,7 +171,7 @@ fn read_line(
     items.push(current, outcome)
 }
 
-/// Reads an action line: an object with one member, whose name is the action and whose value an object.
+/// Parses an action line: an object with one member, whose name is the action and whose value is an object.
 fn read_action(line: &str) -> Result<Action, String> {
     let mut json = Cursor::new(line);
     let mut found = None;

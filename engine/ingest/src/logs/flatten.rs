@@ -8,12 +8,12 @@ use super::json::{Cursor, JsonFault};
 use super::names::{ROOT, TOO_LONG};
 use super::rows::{ReadAgain, Rows};
 
-/// Objects deeper than this stay JSON.
+/// Objects nested deeper than this stay JSON.
 const DEPTH_MAX: u32 = 100;
 /// How often what is read may be read again, before no object within it is split any more.
 const AGAIN_MAX: usize = 3;
 
-/// Why the members of an object did not become fields.
+/// Why an object was not flattened.
 enum Stop {
     /// It is not JSON.
     Fault(JsonFault),
@@ -28,16 +28,17 @@ impl From<JsonFault> for Stop {
 }
 
 impl Rows {
-    /// Adds the members of the object that comes next.
+    /// Adds the members of the next object.
     ///
     /// # Errors
-    /// It is no object. Fields that were added before stay; whoever called takes the row back.
+    ///
+    /// It is no object. Fields that were added already stay; the caller rolls the row back.
     pub(crate) fn object(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonFault> {
         self.again = ReadAgain { start: json.pos, bytes: 0 };
         match self.members(json, ROOT, 0) {
             Ok(()) => Ok(()),
             Err(Stop::Fault(fault)) => Err(fault),
-            // Names of the first level are cut, never refused.
+            // Names of the top level are cut, and never too long.
             Err(Stop::TooLong) => Err(json.fault("nested too deeply")),
         }
     }
@@ -51,7 +52,7 @@ impl Rows {
         while json.next_key(first)? {
             first = false;
             if self.is_lost() {
-                // Names of a row that goes are not worth keeping: it may have millions.
+                // The row will be dropped, and it may have millions of names, so these are not stored.
                 json.text_rest()?;
                 json.expect(b':', "expected `:`")?;
                 json.skip()?;
@@ -63,7 +64,8 @@ impl Rows {
         Ok(())
     }
 
-    /// Reads a key, behind its opening quote, and the colon. `last` is the key before it in the same object, or 0.
+    /// Reads a key, from behind its opening quote, and the colon. `last` is the previous key in the same object, or
+    /// 0.
     #[inline]
     pub(crate) fn key(&mut self, json: &mut Cursor<'_>, parent: u32, last: u32) -> Result<u32, JsonFault> {
         let key = if let Some((key, len)) = self.names.guess(parent, last, json.rest()) {
@@ -77,7 +79,7 @@ impl Rows {
         Ok(key)
     }
 
-    /// Adds the value that comes next under a key of the first level.
+    /// Adds the next value under a key of the top level.
     pub(crate) fn first_level_member(&mut self, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonFault> {
         self.again = ReadAgain { start: json.pos, bytes: 0 };
         match self.member(json, key, 0) {

@@ -1,16 +1,16 @@
-//! Reads JSON for logs: fast on lines, forgiving inside of texts (control characters, unknown escapes and lone
-//! surrogates do not cost a row), strict about everything else. No tree, no recursion over the depth of what is read.
+//! A JSON reader for logs: fast on lines, lenient inside of strings (control characters, unknown escapes and lone
+//! surrogates are accepted), and strict otherwise. It builds no tree, and does not recurse into nested values.
 
 use std::borrow::Cow;
 
 use memchr::memchr2;
 
-/// What is wrong with a text that should be JSON.
+/// A syntax error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JsonFault {
-    /// Byte of the text.
+    /// Byte offset in the text.
     pub(crate) offset: usize,
-    /// What is wrong there.
+    /// The error at that offset.
     pub(crate) what: &'static str,
 }
 
@@ -22,22 +22,22 @@ impl From<JsonFault> for crate::error::Error {
 
 type Result<T, E = JsonFault> = std::result::Result<T, E>;
 
-/// A text in a document: as it stands there, or with escapes.
+/// A string in a document, as it is written.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawText<'a> {
-    /// What stands between the quotes.
+    /// The text between the quotes.
     pub(crate) raw: &'a str,
-    /// Whether there are escapes in it.
+    /// Whether it contains escapes.
     pub(crate) escaped: bool,
 }
 
 impl<'a> RawText<'a> {
-    /// Appends the text, escapes resolved.
+    /// Appends the string with escapes resolved.
     pub(crate) fn append(self, out: &mut Vec<u8>) {
         if self.escaped { unescape(self.raw, out) } else { out.extend_from_slice(self.raw.as_bytes()) }
     }
 
-    /// Gives the text.
+    /// The string with escapes resolved.
     pub(crate) fn text(self) -> Cow<'a, str> {
         if !self.escaped {
             return Cow::Borrowed(self.raw);
@@ -48,7 +48,7 @@ impl<'a> RawText<'a> {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     text: &'a str,
@@ -64,13 +64,13 @@ impl<'a> Cursor<'a> {
         JsonFault { offset: self.pos, what }
     }
 
-    /// What is left, as bytes.
+    /// The remaining bytes.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         &self.text.as_bytes()[self.pos..]
     }
 
-    /// Gives the next byte that is no white space; 0 at the end.
+    /// The next byte that is no white space, without consuming it; 0 at the end.
     #[inline]
     pub(crate) fn peek(&mut self) -> u8 {
         let bytes = self.text.as_bytes();
@@ -83,7 +83,7 @@ impl<'a> Cursor<'a> {
         0
     }
 
-    /// Takes a byte if it comes next.
+    /// Consumes a byte if it comes next; returns whether it did.
     #[inline]
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let found = self.peek() == byte;
@@ -91,13 +91,13 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Takes a byte, or fails.
+    /// Consumes a byte; an error if it does not come next.
     #[inline]
     pub(crate) fn expect(&mut self, byte: u8, what: &'static str) -> Result<()> {
         if self.take(byte) { Ok(()) } else { Err(self.fault(what)) }
     }
 
-    /// Says whether nothing follows.
+    /// Whether only white space follows.
     pub(crate) fn at_end(&mut self) -> bool {
         self.peek() == 0 && self.pos == self.text.len()
     }
@@ -127,7 +127,7 @@ impl<'a> Cursor<'a> {
         Ok(true)
     }
 
-    /// Reads a text whose opening quote is taken.
+    /// Reads a string whose opening quote has been consumed.
     #[inline]
     pub(crate) fn text_rest(&mut self) -> Result<RawText<'a>> {
         let bytes = self.text.as_bytes();
@@ -149,13 +149,13 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a text.
+    /// Reads a string.
     pub(crate) fn string(&mut self, what: &'static str) -> Result<RawText<'a>> {
         self.expect(b'"', what)?;
         self.text_rest()
     }
 
-    /// Reads a number, `true`, `false` or `null`, as written. `NaN` and infinities count as numbers.
+    /// Reads a number, `true`, `false` or `null`, as written. `NaN` and infinities are accepted.
     #[inline]
     pub(crate) fn literal(&mut self) -> Result<&'a str> {
         let rest = self.rest();
@@ -174,12 +174,12 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// Appends the value that comes next as compact JSON.
+    /// Appends the next value as compact JSON.
     pub(crate) fn compact(&mut self, out: &mut Vec<u8>) -> Result<()> {
         self.walk(Some(out))
     }
 
-    /// Skips the value that comes next.
+    /// Skips the next value.
     pub(crate) fn skip(&mut self) -> Result<()> {
         self.walk(None)
     }
@@ -235,7 +235,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Writes a text as JSON: what needs no escape stands as it is.
+/// Writes a string as JSON, and escapes only what must be.
 fn quote(text: RawText<'_>, put: &mut impl FnMut(&[u8])) {
     if !text.escaped && !text.raw.bytes().any(|b| b < b' ') {
         put(b"\"");
@@ -250,7 +250,7 @@ fn quote(text: RawText<'_>, put: &mut impl FnMut(&[u8])) {
     put(&quoted);
 }
 
-/// Appends bytes of a text as a JSON text.
+/// Appends bytes of a text as a JSON string.
 pub(crate) fn append_quoted(text: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
@@ -270,7 +270,7 @@ pub(crate) fn append_quoted(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Finds the first quote or backslash. Most texts are short: the first bytes are looked at in place.
+/// Finds the first quote or backslash. Most strings are short, so the first bytes are checked inline.
 #[inline]
 fn find_quote(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -311,8 +311,7 @@ fn is_number(text: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// Appends a text with escapes resolved. An escape that JSON does not know stays as it is; a lone surrogate becomes
-/// the replacement character.
+/// Appends a string with escapes resolved. Unknown escapes stay as they are; a lone surrogate becomes U+FFFD.
 pub(crate) fn unescape(raw: &str, out: &mut Vec<u8>) {
     let mut rest = raw;
     while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
@@ -350,7 +349,7 @@ pub(crate) fn unescape(raw: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(rest.as_bytes());
 }
 
-/// Reads `uXXXX`, or a pair of them; gives the character and the bytes it took.
+/// Parses `uXXXX`, or a surrogate pair; returns the character and the bytes consumed.
 fn unicode(tail: &[u8]) -> Option<(char, usize)> {
     let unit = |at: usize| {
         let digits = tail.get(at..at + 4)?;

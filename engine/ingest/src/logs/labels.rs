@@ -1,15 +1,16 @@
-//! The text form of labels, as aggregators push it and as `_stream` is written: `{app="nginx",host="h1"}`.
+//! The text form of labels, which aggregators push and `_stream` contains: `{app="nginx",host="h1"}`.
 
 use quiver_types::label::push_pair;
 
-/// Reads the text of labels, in braces; `None`: not of this form.
+/// Parses labels in braces; `None` if the text is not of this form.
 pub(crate) fn parse(text: &str) -> Option<Vec<(&str, String)>> {
     let mut pairs = Vec::new();
     each(text, |name, value| pairs.push((name, value)))?;
     Some(pairs)
 }
 
-/// Calls a function with each of the labels; `None`: the text is not of this form, from some place on.
+/// Calls a function with each label; `None` if the text is not of this form, in which case some labels may have been
+/// passed.
 pub(crate) fn each<'a>(text: &'a str, mut label: impl FnMut(&'a str, String)) -> Option<()> {
     let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim_start();
     while !rest.is_empty() {
@@ -21,7 +22,7 @@ pub(crate) fn each<'a>(text: &'a str, mut label: impl FnMut(&'a str, String)) ->
         }
         rest = rest[at + 1..].trim_start();
         let (value, behind) = if let Some(raw) = rest.strip_prefix('`') {
-            // As in Go, all is as it stands there, but for line ends of Windows.
+            // As in Go, raw strings are literal, except that carriage returns are removed.
             let (raw, behind) = raw.split_once('`')?;
             (raw.replace('\r', ""), behind)
         } else {
@@ -39,7 +40,7 @@ pub(crate) fn each<'a>(text: &'a str, mut label: impl FnMut(&'a str, String)) ->
     Some(())
 }
 
-/// Reads a quoted text behind its opening quote, with the escapes of Go; gives it and the bytes it took.
+/// Parses a quoted string from behind its opening quote, with Go's escapes; returns it and the bytes consumed.
 fn quoted(text: &str) -> Option<(String, usize)> {
     let mut out = String::new();
     let mut raw: Vec<u8> = Vec::new();
@@ -94,7 +95,7 @@ fn quoted(text: &str) -> Option<(String, usize)> {
     }
 }
 
-/// Writes pairs in canonical form: sorted, without empty values, of equal names the last.
+/// Writes labels in canonical form: sorted, without empty values, the last of equal names.
 pub(crate) fn canonical<N: AsRef<str>, V: AsRef<str>>(mut pairs: Vec<(N, V)>, out: &mut Vec<u8>) {
     pairs.sort_by(|a, b| a.0.as_ref().cmp(b.0.as_ref()));
     out.clear();
@@ -152,7 +153,7 @@ mod tests {
             |escaped: &str, expected: Option<&str>| assert_eq!(value(escaped).as_deref(), expected, "{escaped}");
         check(r"\a\b\t\n\v\f\r", Some("\u{7}\u{8}\t\n\u{b}\u{c}\r"));
         check(r"\U0001f600\u00e9\x41\101\0007", Some("😀éAA\u{0}7"));
-        // Bytes make up characters, or none.
+        // Escaped bytes may or may not form characters.
         check(r"\xc3\xa9\303\251", Some("éé"));
         check(r"x\xffy", Some("x\u{fffd}y"));
         check(r"é\\\x22", Some("é\\\""));

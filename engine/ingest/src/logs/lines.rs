@@ -1,4 +1,4 @@
-//! JSON lines: one object per line, read as they arrive, in any pieces. A bad line costs itself and nothing else.
+//! JSON lines: one object per line, in pieces of any size. An invalid line is dropped alone.
 
 use std::borrow::Cow;
 
@@ -12,17 +12,17 @@ use super::report::Dropped;
 use super::rows::Rows;
 use super::time::Stamp;
 
-/// Cuts a stream of bytes into lines; a line that is too long is left out.
+/// Splits a stream of bytes into lines; a line that is too long is skipped.
 #[derive(Debug)]
 pub(crate) struct Lines {
     tail: Vec<u8>,
     skipping: bool,
     line_bytes_max: usize,
-    /// Lines seen, the current one included.
+    /// Number of the current line, from 1.
     pub(crate) number: u64,
 }
 
-/// A line, or the word that it was too long.
+/// A line, or a notice that it was too long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Line<'a> {
     Text(&'a str),
@@ -34,7 +34,7 @@ impl Lines {
         Self { tail: Vec::new(), skipping: false, line_bytes_max, number: 0 }
     }
 
-    /// Gives all lines that end in these bytes; keeps what follows the last of them.
+    /// Passes on all lines that end in these bytes, and keeps what follows the last of them.
     pub(crate) fn feed<E>(
         &mut self,
         mut data: &[u8],
@@ -53,7 +53,7 @@ impl Lines {
             self.keep(data);
             return Ok(());
         };
-        // One look at the encoding of all lines; only when it fails, line by line.
+        // The encoding of all lines is checked at once, and only if that fails line by line.
         let (whole, rest) = (&data[..end], &data[end + 1..]);
         let valid = std::str::from_utf8(whole).ok();
         let mut start = 0;
@@ -75,7 +75,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Gives the last line, if it has no end.
+    /// Passes on the last line if it does not end in a line break.
     pub(crate) fn finish<E>(&mut self, each: &mut impl FnMut(u64, Line<'_>) -> Result<(), E>) -> Result<(), E> {
         if self.skipping || !self.tail.is_empty() { self.end_tail(each) } else { Ok(()) }
     }
@@ -125,7 +125,7 @@ impl JsonLines {
         });
     }
 
-    /// Reads the last line, which may lack its end.
+    /// Reads the last line, which need not end in a line break.
     pub fn finish(&mut self) {
         let Self { lines, rows } = self;
         let Ok(()) = lines.finish(&mut |number, line| {
@@ -162,10 +162,11 @@ fn read_line(rows: &mut Rows, number: u64, line: Line<'_>) {
     }
 }
 
-/// Reads the object that a line holds as a row.
+/// Reads the object on a line as a row.
 ///
 /// # Errors
-/// The line is no object; not counted yet. Inside: why the row was dropped; counted.
+///
+/// The line is no object, which is not counted yet. The inner error: why the row was dropped, which is counted.
 pub(crate) fn document(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<Result<(), Dropped>, String> {
     let read = rows
         .object(json)
@@ -190,7 +191,7 @@ mod tests {
 
     const MAX: usize = 5;
 
-    /// Number and text of each line; of one that is too long no text.
+    /// The number and the text of each line; `None` for one that is too long.
     fn cut<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<(u64, Option<String>)> {
         let (mut lines, mut out) = (Lines::new(MAX), Vec::new());
         let mut each = |number: u64, line: Line<'_>| {
@@ -213,7 +214,7 @@ mod tests {
 
     fn model(body: &[u8]) -> Vec<(u64, Option<String>)> {
         let mut lines: Vec<&[u8]> = body.split(|b| *b == b'\n').collect();
-        // What follows the last line break is a line if it is anything.
+        // What follows the last line break is a line unless it is empty.
         lines.pop_if(|last| last.is_empty());
         let texts = lines.iter().map(|l| (l.len() <= MAX).then(|| String::from_utf8_lossy(l).into_owned()));
         (1..).zip(texts).collect()
@@ -248,7 +249,7 @@ mod tests {
         check("12345\r\n", &[None]);
     }
 
-    /// The rest of a piece is not read where reading a line fails.
+    /// The rest of a piece is not read after an error.
     #[test]
     fn faults_end_reading() {
         let mut lines = Lines::new(MAX);

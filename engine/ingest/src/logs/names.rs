@@ -1,7 +1,8 @@
-//! Names of fields: each is found once by its text, judged once by the parameters, and from then on a number.
+//! Names of fields: each is looked up by its text and classified by the request's parameters once, and then referred
+//! to by number.
 //!
-//! Keys of JSON objects are found below the object that they stand in, so nested names are joined once and not once per
-//! row; and each key is first looked for where it followed the one before it the last time.
+//! Keys of JSON objects are looked up below the object that contains them, so nested names are joined once and not
+//! once per row. Each key is first compared with the one that followed the previous key last time.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -12,63 +13,64 @@ use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
 
 use super::options::{Defaults, FieldOptions};
 
-/// Names above which all are forgotten at the end of a batch.
+/// If there are more names than this at the end of a batch, all are forgotten.
 const NAMES_MAX: usize = 20_000;
-/// Names above which a row is lost: it has brought as many again.
+/// If there are more names than this, the current row is dropped: it alone has brought that many.
 const NAMES_OF_ROW_MAX: usize = 2 * NAMES_MAX;
-/// Bytes of a name in memory, or of a key, about.
+/// Approximate bytes of a name or key in memory.
 const NAME_BYTES: usize = 128;
-/// No place in a list.
+/// No index in a list.
 pub(crate) const NONE: u16 = u16::MAX;
 /// The number of `_msg`.
 pub(crate) const MSG_NAME: u32 = 0;
-/// The object that is no field: the row itself.
+/// The root object, which is the row itself.
 pub(crate) const ROOT: u32 = 0;
 /// A key whose name would be too long.
 pub(crate) const TOO_LONG: u32 = u32::MAX;
 
-/// A name and what the parameters say about it.
+/// A name and its classification by the parameters.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "what the parameters say of a name, each for itself")]
 pub(crate) struct Name {
     pub(crate) text: Arc<str>,
-    /// Place among the fields that may hold the time, the message, that make up the stream, that name the service.
+    /// Index in the parameters' lists of fields for the time, the message, the stream and the service.
     pub(crate) time: u16,
     pub(crate) msg: u16,
     pub(crate) stream: u16,
     pub(crate) service: u16,
-    /// Dropped unless the row has it as its message, under that name, or as its time.
+    /// Dropped, unless the row's message or time is in this field.
     pub(crate) ignored: bool,
     /// Never stored: `_time`, `_stream`, `_stream_id`.
     pub(crate) reserved: bool,
-    /// `_stream`, where it is read.
+    /// Whether it is `_stream`, and that is read.
     pub(crate) is_stream: bool,
-    /// Whether its values lose their ANSI escape sequences; `may_be_colored` where the field may become the message.
+    /// Whether its values are stripped of ANSI escape sequences; `may_be_colored` if the field may become a message
+    /// that is.
     pub(crate) colored: bool,
     pub(crate) may_be_colored: bool,
     /// Whether an object under it stays JSON.
     pub(crate) preserved: bool,
-    /// Whether the name needs a look when a field of it is added.
+    /// Whether adding a field of this name needs special handling.
     pub(crate) special: bool,
-    /// The batch that has it, and its number there.
+    /// The last batch that contained it, and its number there.
     pub(crate) batch: u32,
     pub(crate) in_batch: u32,
-    /// The last row that had it, and the place in that row.
+    /// The last row that contained it, and its index in that row.
     pub(crate) row: u32,
     pub(crate) place: u32,
 }
 
-/// A key of an object, at one place in the tree of objects.
+/// A key at one place in the tree of objects.
 #[derive(Debug)]
 struct Key {
     parent: u32,
     text: Box<str>,
-    /// The name that the key stands for below its parents; [`TOO_LONG`] when it has none.
+    /// The full name of the key; [`TOO_LONG`] if that would be too long.
     name: u32,
-    /// The key that followed in the same object, and the first key of the object that is its value.
+    /// The key that followed last time in the same object, and the first key of the object that is its value.
     next: u32,
     first_child: u32,
-    /// Whether the key stands in JSON as it is.
+    /// Whether the key needs no escapes in JSON.
     plain: bool,
 }
 
@@ -82,9 +84,9 @@ pub(crate) struct Names {
     keys: Vec<Key>,
     by_key: HashTable<u32>,
     hasher: RandomState,
-    /// Counts how often all were forgotten: numbers from before are worthless.
+    /// Counts how often all were forgotten: numbers of an earlier generation are invalid.
     pub(crate) generation: u32,
-    /// Names that were cut.
+    /// How many names were cut to the maximum length.
     pub(crate) cut: u64,
 }
 
@@ -105,7 +107,7 @@ impl Names {
         names
     }
 
-    /// Forgets everything when there is too much. Only between rows.
+    /// Forgets all names if there are too many; returns whether it did. Only to be called between rows.
     pub(crate) fn bound(&mut self) -> bool {
         let full = self.is_full();
         if full {
@@ -114,18 +116,18 @@ impl Names {
         full
     }
 
-    /// Says whether there are too many.
+    /// Whether there are too many.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len().max(self.keys.len()) > NAMES_MAX
     }
 
-    /// Says whether there are so many that even the row at hand cannot go on.
+    /// Whether there are so many that even the current row must be dropped.
     #[inline]
     pub(crate) fn is_overfull(&self) -> bool {
         self.list.len().max(self.keys.len()) > NAMES_OF_ROW_MAX
     }
 
-    /// Bytes that they take, about.
+    /// Approximate bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         (self.list.len() + self.keys.len()) * NAME_BYTES
     }
@@ -141,7 +143,7 @@ impl Names {
         self.keys.push(Key { parent: ROOT, text: "".into(), name: MSG_NAME, next: 0, first_child: 0, plain: false });
     }
 
-    /// Gives the number of a name. The empty name is the message.
+    /// The number of a name. The empty name is the message.
     pub(crate) fn find(&mut self, text: &str) -> u32 {
         let text = if text.is_empty() { MSG } else { text };
         let hash = self.hasher.hash_one(text);
@@ -196,19 +198,19 @@ impl Names {
         }
     }
 
-    /// Gives the name of a key.
+    /// The name that a key stands for.
     #[inline]
     pub(crate) fn name_of(&self, key: u32) -> u32 {
         self.keys[key as usize].name
     }
 
-    /// Gives the text of a key.
+    /// The text of a key.
     pub(crate) fn key_text(&self, key: u32) -> &str {
         &self.keys[key as usize].text
     }
 
-    /// Gives the key that is likely to come next, if `rest` (behind the opening quote) begins with it and the closing
-    /// quote; and the length of its text. `last` is the key before it in the same object, or 0.
+    /// The key that is likely to come next and the length of its text, if `rest` (from behind the opening quote)
+    /// begins with it and a closing quote. `last` is the previous key in the same object, or 0.
     #[inline]
     pub(crate) fn guess(&self, parent: u32, last: u32, rest: &[u8]) -> Option<(u32, usize)> {
         let guess = if last == 0 { self.keys[parent as usize].first_child } else { self.keys[last as usize].next };
@@ -221,7 +223,7 @@ impl Names {
         fits.then_some((guess, text.len()))
     }
 
-    /// Finds a key below an object, and remembers that it came after `last`.
+    /// Finds a key below an object, and remembers that it followed `last`.
     pub(crate) fn key(&mut self, parent: u32, last: u32, text: &str) -> u32 {
         let hash = self.hasher.hash_one((parent, text));
         let Self { keys, by_key, .. } = self;
@@ -265,7 +267,7 @@ impl Names {
             return self.find(&text[..text.floor_char_boundary(max)]);
         }
         let above = self.keys[parent as usize].name;
-        // A key without a text above it adds nothing, nor does its dot.
+        // A parent key with an empty name adds neither text nor dot.
         let above = if self.keys[parent as usize].text.is_empty() && above == MSG_NAME {
             ""
         } else {

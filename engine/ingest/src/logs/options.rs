@@ -22,7 +22,7 @@ pub const PARAMETERS: [Parameter; 7] = [
     ("preserve_json_keys", ["logs-preserve-json-keys", "vl-preserve-json-keys"]),
 ];
 
-/// Of an aggregator's push: lines that are JSON objects stay texts.
+/// A parameter of aggregators' pushes: lines that are JSON objects are not parsed.
 pub const KEEP_MESSAGES: Parameter =
     ("disable_message_parsing", ["logs-disable-message-parsing", "vl-loki-disable-message-parsing"]);
 
@@ -32,30 +32,30 @@ const ENTRIES_MAX: usize = 256;
 /// How the fields of a request are handled.
 #[derive(Debug, Clone, Default)]
 pub struct FieldOptions {
-    /// Fields that hold the time, the first one present counts; `None`: as the format has it.
+    /// Fields that may hold the time, of which the first present one counts; `None` for the format's default.
     pub time: Option<Vec<String>>,
-    /// Fields that hold the message, the first one that is not empty counts; `None`: as the format has it.
+    /// Fields that may hold the message, of which the first non-empty one counts; `None` for the format's default.
     pub msg: Option<Vec<String>>,
-    /// Fields that make up the stream, sorted; `None`: as the format has it.
+    /// Fields that make up the stream, sorted; `None` for the format's default.
     pub stream: Option<Vec<String>>,
-    /// Fields that are dropped; an entry that ends in `*` names all that begin so.
+    /// Fields to drop; an entry that ends in `*` is a prefix.
     pub ignore: Vec<String>,
-    /// Fields that each row gets.
+    /// Fields that are added to each row.
     pub extra: Vec<(String, String)>,
     /// Fields that name the service of a row, the first non-empty one counts (`identity-and-access` 4.1).
     pub service: Arc<[String]>,
-    /// Whether an aggregator's line that is a JSON object is left as it is.
+    /// Whether lines of an aggregator that are JSON objects are not parsed.
     pub keep_messages: bool,
-    /// Fields that lose their ANSI escape sequences; an entry that ends in `*` names all that begin so.
+    /// Fields to strip of ANSI escape sequences; an entry that ends in `*` is a prefix.
     pub decolorize: Vec<String>,
     /// Fields whose objects stay JSON.
     pub preserve: Vec<String>,
-    /// The message of rows that have none; empty: they stay without.
+    /// The message of rows without one; if empty, they get none.
     pub default_msg: Arc<str>,
 }
 
 impl FieldOptions {
-    /// Reads the parameters. `query` and `header` look one up by name.
+    /// Reads the parameters; `query` and `header` look one up by name.
     ///
     /// # Errors
     /// Invalid: an entry of `extra_fields` without `=`, name or value, or with a name that rows cannot have; a list of too
@@ -89,12 +89,12 @@ impl FieldOptions {
         })
     }
 
-    /// Says whether a name is to be dropped.
+    /// Whether fields of a name are dropped.
     pub(crate) fn ignores(&self, name: &str) -> bool {
         is_listed(&self.ignore, name)
     }
 
-    /// Says whether values of a name lose their ANSI escape sequences.
+    /// Whether values of a name are stripped of ANSI escape sequences.
     pub(crate) fn decolorizes(&self, name: &str) -> bool {
         is_listed(&self.decolorize, name)
     }
@@ -153,27 +153,27 @@ fn extra(text: &str) -> Result<Vec<(String, String)>> {
     Ok(all)
 }
 
-/// What a format takes where no parameter says otherwise.
+/// The defaults of a format.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Defaults {
     /// Fields that hold the time.
     pub(crate) time: &'static [&'static str],
     /// Fields that hold the message.
     pub(crate) msg: &'static [&'static str],
-    /// Whether the field `_stream` of the input gives the labels of the stream.
+    /// Whether the input's field `_stream` gives the labels of the stream.
     pub(crate) reads_stream: bool,
-    /// Whether a date alone is a time.
+    /// Whether a date without a time of day is accepted as time.
     pub(crate) dates: bool,
 }
 
 impl Defaults {
     /// JSON lines: `_time` and `_msg`.
     pub(crate) const LINES: Self = Self { time: &[TIME], msg: &[MSG], reads_stream: true, dates: false };
-    /// The bulk format: the same, and a date alone is a time.
+    /// The bulk format: like JSON lines, and dates are accepted.
     pub(crate) const BULK: Self = Self { dates: true, ..Self::LINES };
     /// The SaaS intake: `timestamp` and `message`.
     pub(crate) const SAAS: Self = Self { time: &["timestamp"], msg: &["message"], ..Self::LINES };
-    /// Formats whose records have a time and a message of their own.
+    /// Formats whose records have a time and a message apart from fields.
     pub(crate) const RECORDS: Self = Self { time: &[], msg: &[MSG], reads_stream: false, dates: false };
 }
 
@@ -227,7 +227,7 @@ mod tests {
         .unwrap();
         assert_eq!(options.time, Some(texts(&["ts", "time"])));
         assert_eq!((options.preserve, options.decolorize.len()), (texts(&["a.b"]), 0));
-        // Our own names of headers go first.
+        // The product's own header names take precedence.
         let options = read(&[], &[("vl-ignore-fields", "a"), ("logs-ignore-fields", "b")]).unwrap();
         assert_eq!((options.ignore, options.stream), (texts(&["b"]), None));
         let options = read(&[("_stream_fields", " , ")], &[]).unwrap();

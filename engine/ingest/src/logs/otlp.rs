@@ -1,7 +1,7 @@
-//! OTLP logs: resource → scope → record, walked in place. JSON is turned into the protobuf bytes first.
+//! OTLP logs: resources, scopes and records are read in place. JSON is converted to protobuf first.
 //!
-//! A row has the attributes of its resource (they are also the stream), name, version and attributes of the scope, body,
-//! attributes, ids, severity.
+//! A row has the attributes of its resource (which also make up the stream), name, version and attributes of the
+//! scope, body, attributes, ids and severity.
 
 mod value;
 
@@ -76,7 +76,7 @@ pub fn decode(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
 
 struct Walk {
     rows: Rows,
-    /// Fields that all records of a scope share.
+    /// Fields that all records of a scope have in common.
     common: Shared,
     scratch: Fields,
 }
@@ -119,7 +119,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Adds an attribute to what all records share.
+    /// Adds an attribute to the fields that all records have in common.
     fn common_attribute(&mut self, prefix: &str, message: &[u8]) -> Result<()> {
         let (key, value) = key_value(message)?;
         self.scratch.clear();
@@ -211,7 +211,7 @@ impl Walk {
         }
         value::add_body(rows, scratch, body)?;
         for (name, id) in [("trace_id", trace), ("span_id", span)] {
-            // All zeros are the invalid id: none.
+            // An id of zeros is invalid, and means none.
             if id.iter().any(|b| *b != 0) {
                 let name = rows.names.find(name);
                 let Ok(()) = rows.add_with(name, |out| {
@@ -234,7 +234,7 @@ impl Walk {
             0 => Stamp::Arrival,
             nanos => Stamp::of(nanos.into()),
         };
-        // Why a record is dropped stands in the report; the others go on.
+        // The report counts why a record is dropped; the others continue.
         let marks = RecordMarks { severity: number as u8, observed: i64::try_from(observed).unwrap_or(0) };
         let _ = rows.end(stamp, marks);
         Ok(())

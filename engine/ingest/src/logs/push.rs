@@ -1,5 +1,5 @@
-//! Push of a log aggregator (Loki): streams of entries, as JSON or as protobuf in snappy. A body of another shape
-//! fails as a whole.
+//! Pushes of a log aggregator (Loki): streams of entries, as JSON or as snappy-compressed protobuf. A body of another
+//! form fails as a whole.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use super::{DecodedLogs, LogsContext, labels, lossy, lossy_body};
 use crate::error::{Error, Result};
 use crate::wire::{BYTES, Reader, VARINT, pair, tag};
 
-/// Adds the line of an entry: its fields when it is an object, else the message.
+/// Adds the line of an entry: its fields if it is a JSON object, else as message.
 fn add_line(rows: &mut Rows, line: &str) {
     if !rows.keeps_messages() && line.trim_ascii_start().starts_with('{') {
         let (mark, mut json) = (rows.mark(), Cursor::new(line));
@@ -68,7 +68,7 @@ fn json_key<'a>(json: &mut Cursor<'a>) -> Result<Cow<'a, str>, JsonFault> {
 }
 
 fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
-    // The labels may stand behind the values: those are read once the labels are known.
+    // The labels may come behind the values, which are then read once the labels are known.
     let (mut labels, mut waiting, mut seen) = (None, None, false);
     json.expect(b'{', "expected a stream")?;
     let mut first = true;
@@ -145,7 +145,7 @@ fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Shared) -> Re
     }
     json.expect(b']', SHAPE)?;
     add_line(rows, &line);
-    // Why a row is dropped stands in the report; the request goes on.
+    // The report counts why a row is dropped; the request continues.
     let _ = rows.end(time, RecordMarks::default());
     Ok(())
 }
@@ -239,7 +239,7 @@ fn protobuf_entry(rows: &mut Rows, message: &[u8], labels: &mut Shared) -> Resul
     Ok(())
 }
 
-/// Reads a `Timestamp`: seconds and nanoseconds; 0 is the time of arrival.
+/// Reads a `Timestamp` of seconds and nanoseconds; 0 means the time of arrival.
 fn timestamp(message: &[u8]) -> Result<Stamp> {
     const SECONDS: u32 = tag(1, VARINT);
     const NANOS: u32 = tag(2, VARINT);

@@ -1,8 +1,8 @@
-//! What became of the rows of a request: how many were taken, how many were not and why.
+//! Counts the rows of a request: those stored, and those dropped by reason.
 
 use std::fmt::Write;
 
-/// Why a row was not taken.
+/// Why a row was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dropped {
     /// Not a record of the format.
@@ -19,7 +19,7 @@ pub enum Dropped {
     TooOld,
     /// Too far in the future.
     TooNew,
-    /// Of a service that the sender may not write.
+    /// The sender may not write its service.
     Service,
 }
 
@@ -36,7 +36,7 @@ impl Dropped {
         Self::Service,
     ];
 
-    /// Gives the word for metrics.
+    /// The reason as a label value of metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::Unreadable => "unreadable",
@@ -50,7 +50,7 @@ impl Dropped {
         }
     }
 
-    /// Gives the text for the sender.
+    /// The reason as a text for the sender.
     pub fn text(self) -> &'static str {
         match self {
             Self::Unreadable => "not a JSON object",
@@ -64,7 +64,7 @@ impl Dropped {
         }
     }
 
-    /// Says whether the fault is in the record itself, and not in its age.
+    /// Whether the record itself is invalid, and not just its age.
     pub fn is_fault(self) -> bool {
         !matches!(self, Self::TooOld | Self::TooNew)
     }
@@ -73,26 +73,26 @@ impl Dropped {
 /// Counts of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Rows that were taken.
+    /// Rows that were stored.
     pub rows: u64,
-    /// Records without any field: nothing to store, and no fault.
+    /// Records without fields, which are neither stored nor errors.
     pub empty: u64,
-    /// Names that were cut to the allowed length.
+    /// Names that were cut to the maximum length.
     pub cut_names: u64,
     dropped: [u64; Dropped::ALL.len()],
-    /// Where the first fault was, for the sender.
+    /// The position of the first invalid record, for the sender.
     pub first_fault: Option<String>,
-    /// The first service that is not the sender's to write; empty: rows of none.
+    /// The first service that the sender may not write; empty for rows without a service.
     pub first_forbidden: Option<String>,
 }
 
 impl Report {
-    /// Counts a row that is not taken.
+    /// Counts a dropped row.
     pub fn drop_row(&mut self, why: Dropped) {
         self.drop_rows(why, 1);
     }
 
-    /// Counts rows that are not taken.
+    /// Counts dropped rows.
     pub fn drop_rows(&mut self, why: Dropped, count: u64) {
         self.dropped[why as usize] += count;
     }
@@ -107,25 +107,25 @@ impl Report {
         self.dropped.iter().sum()
     }
 
-    /// Says whether something was sent and nothing of it could be read. Rows beyond a limit were read.
+    /// Whether there were records and none could be parsed. Rows beyond a limit were parsed.
     pub fn all_faulty(&self) -> bool {
         let unread = |why| matches!(why, Dropped::Unreadable | Dropped::BadTime);
         let mut dropped = self.dropped().peekable();
         self.rows == 0 && self.empty == 0 && dropped.peek().is_some() && dropped.all(|(why, _)| unread(why))
     }
 
-    /// Counts rows that are not the sender's to write.
+    /// The number of rows that the sender may not write.
     pub fn forbidden(&self) -> u64 {
         self.dropped[Dropped::Service as usize]
     }
 
-    /// Says whether something was sent and nothing of it is the sender's to write.
+    /// Whether there were rows, and the sender may write none of them.
     pub fn all_forbidden(&self) -> bool {
         let forbidden = self.forbidden();
         self.rows == 0 && self.empty == 0 && forbidden > 0 && forbidden == self.dropped_count()
     }
 
-    /// Names what was dropped; empty when nothing was.
+    /// A text that lists what was dropped; empty if nothing was.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for (why, count) in self.dropped() {
@@ -179,7 +179,7 @@ mod tests {
         check(0, 0, &[(Dropped::Unreadable, 2), (Dropped::BadTime, 1)], true, false);
         check(1, 0, &[(Dropped::Unreadable, 2)], false, false);
         check(0, 1, &[(Dropped::Unreadable, 2)], false, false);
-        // What is beyond a limit was read.
+        // Rows beyond a limit were parsed.
         check(0, 0, &[(Dropped::Unreadable, 2), (Dropped::LargeRow, 1)], false, false);
         check(0, 0, &[(Dropped::TooOld, 2)], false, false);
         check(0, 0, &[(Dropped::Service, 2)], false, true);

@@ -1,5 +1,5 @@
-//! Rows under construction: values go straight into the batch, one field after the other; at the end of a row its time,
-//! message, stream and service are settled and the row is kept or taken back.
+//! Builds rows: values are written directly into the batch, one field after another. At the end of a row its time,
+//! message, stream and service are determined, and the row is kept or rolled back.
 
 mod batches;
 mod judge;
@@ -20,12 +20,12 @@ use super::time::{Stamp, parse, parse_or_date};
 use super::{LogsContext, LogsLimits};
 use crate::sender::Gate;
 
-/// What a field that rows share counts for beside its value, less than what is kept of it.
+/// Bytes that a shared field counts in addition to its value, less than it takes in memory.
 const SHARED_FIELD_BYTES: usize = 4;
-/// The name of a field that was replaced or taken out.
+/// The name of a field that was replaced or removed.
 const DEAD: u32 = u32::MAX;
 
-/// A field of the row that is being built.
+/// A field of the current row.
 #[derive(Debug, Clone, Copy)]
 struct RowField {
     name: u32,
@@ -50,26 +50,26 @@ pub struct Rows {
     now_ns: i64,
     future_max_ns: i64,
     batch: LogsBatch,
-    /// Counts batches and rows, so that what belongs to an earlier one is seen to.
+    /// Numbers of the current batch and row, which tell whether a name's marks belong to an earlier one.
     batch_number: u32,
     row_number: u32,
     full: Vec<LogsBatch>,
     held_bytes: usize,
-    /// What became of rows.
+    /// Counts of stored and dropped rows.
     pub report: Report,
     streams: Streams,
     services: Services,
-    /// Labels of the stream where the format gives them.
+    /// Labels of the stream, if the format gives them.
     fixed_stream: Option<(Vec<u8>, Option<u32>)>,
     row: Vec<RowField>,
-    /// Places of fields that later ones replaced, with their names.
+    /// Indexes of fields that later ones replaced, with their names.
     replaced: Vec<(u32, u32)>,
     row_start: usize,
     live: usize,
     name_bytes: usize,
-    /// Whether the values of the row have gaps.
+    /// Whether values of the row have been replaced or must be stripped, so that gaps must be closed.
     gaps: bool,
-    /// Bytes of fields that rows share, as often as these were added to one.
+    /// Bytes of shared fields, counted for each row that they were added to.
     shared: usize,
     fault: Option<Dropped>,
     time: Option<Result<Stamp, Dropped>>,
@@ -123,7 +123,7 @@ impl Rows {
         rows
     }
 
-    /// Sets the labels of the stream of the rows that follow, where no parameter names stream fields.
+    /// Sets the stream labels of the following rows, unless a parameter names the stream fields.
     pub(crate) fn set_stream(&mut self, canonical: &[u8]) {
         let (bytes, number) = self.fixed_stream.get_or_insert_default();
         bytes.clear();
@@ -131,12 +131,12 @@ impl Rows {
         *number = None;
     }
 
-    /// Says whether parameters name the stream fields.
+    /// Whether a parameter names the stream fields.
     pub(crate) fn names_stream_fields(&self) -> bool {
         self.options.stream.is_some()
     }
 
-    /// Gives the name under which a label of the stream is kept; `None`: it is not, or the request gives the field
+    /// The name under which a stream label is stored; `None` if it is dropped, or the request sets the field to
     /// another value.
     pub(crate) fn label(&mut self, name: &str) -> Option<Arc<str>> {
         let number = self.field_name(name);
@@ -145,13 +145,13 @@ impl Rows {
         (!name.ignored && !name.reserved && !is_replaced).then(|| Arc::clone(&name.text))
     }
 
-    /// Says whether messages that are JSON are left as they are.
+    /// Whether messages that are JSON objects are not parsed.
     pub(crate) fn keeps_messages(&self) -> bool {
         self.options.keep_messages
     }
 
-    /// Gives the number of a name that is no key of JSON; one that is too long is cut. Names of a row that is lost are not
-    /// worth keeping.
+    /// The number of a name that is no JSON key. It is cut if it is too long. Names of a row that will be dropped are
+    /// not stored.
     pub(crate) fn field_name(&mut self, text: &str) -> u32 {
         if self.is_lost() {
             return MSG_NAME;
@@ -171,7 +171,7 @@ impl Rows {
         self.close(name, true);
     }
 
-    /// Adds a field whose value is written by `write`; must write UTF-8.
+    /// Adds a field whose value `write` appends, as UTF-8.
     #[inline]
     pub(crate) fn add_with<E>(
         &mut self,
@@ -183,14 +183,14 @@ impl Rows {
         Ok(())
     }
 
-    /// Adds a field that is neither the time nor the message by its name.
+    /// Adds a field that is neither the time nor the message, whatever its name.
     #[inline]
     pub(crate) fn add_plain(&mut self, name: u32, value: &str) {
         self.batch.values.extend_from_slice(value.as_bytes());
         self.close(name, false);
     }
 
-    /// Likewise, from a text of a document.
+    /// Like [`Self::add_plain`] for a string of a document.
     #[inline]
     pub(crate) fn add_plain_text(&mut self, name: u32, value: RawText<'_>) {
         value.append(&mut self.batch.values);
@@ -201,7 +201,7 @@ impl Rows {
         self.row.last().map_or(self.row_start, |f| f.end as usize)
     }
 
-    /// Takes what was written behind the last field as the value of a field.
+    /// Makes a field of the bytes that were appended behind the last field.
     fn close(&mut self, number: u32, with_roles: bool) {
         let start = self.value_start();
         let end = self.batch.values.len();
@@ -227,7 +227,7 @@ impl Rows {
             return;
         }
         let name = &mut self.names.list[number as usize];
-        // Sequences are taken out with the gaps, when it is known which field is the message.
+        // Escape sequences are removed with the gaps, once it is known which field is the message.
         self.gaps |= name.may_be_colored && memchr::memchr(0x1b, &self.batch.values[start..]).is_some();
         name.row = self.row_number;
         name.place = self.row.len() as u32;
@@ -239,13 +239,13 @@ impl Rows {
         }
     }
 
-    /// Sees to names with a meaning of their own; says whether the field is done with.
+    /// Handles names with a special meaning; returns whether nothing more is to be done.
     #[cold]
     fn close_special(&mut self, number: u32, with_roles: bool, start: usize) -> bool {
         let name = &self.names.list[number as usize];
         let is_empty = self.batch.values.len() == start;
         if with_roles && name.time == 0 {
-            // Values are UTF-8 by contract; one that is not reads as no time.
+            // Decoders write valid UTF-8; anything else is no time.
             let text = std::str::from_utf8(&self.batch.values[start..]).unwrap_or("?");
             let read = || if self.dates { parse_or_date(text) } else { parse(text) }.ok_or(Dropped::BadTime);
             self.time = (!is_empty).then(read);
@@ -279,20 +279,20 @@ impl Rows {
         name.ignored
     }
 
-    /// Forgets the row that is being built.
+    /// Discards the current row.
     pub(crate) fn abandon(&mut self) {
         self.batch.values.truncate(self.row_start);
         self.reset_row();
-        // It may have brought names.
+        // It may have added names.
         self.bound_batch();
     }
 
-    /// Leaves the row at hand out.
+    /// Marks the current row as dropped.
     pub(crate) fn lose(&mut self, why: Dropped) {
         self.fault.get_or_insert(why);
     }
 
-    /// Counts fields that rows share, for each row anew: two bytes can be a row that has thousands.
+    /// Counts shared fields for each row anew: two bytes of input can be a row with thousands of them.
     pub(crate) fn spend(&mut self, fields: usize, value_bytes: usize) {
         self.shared = self.shared.saturating_add(fields * SHARED_FIELD_BYTES + value_bytes);
     }
@@ -311,8 +311,8 @@ impl Rows {
         self.stream_text.clear();
     }
 
-    /// Says whether the row is lost already: what follows need not be read in detail. It is if it has brought more names than
-    /// there should be, with values or without.
+    /// Whether the row will be dropped, so that the rest of it need not be parsed in detail. That is also so if it
+    /// has brought too many names.
     pub(crate) fn is_lost(&mut self) -> bool {
         if self.names.is_overfull() {
             self.lose(Dropped::TooManyFields);
@@ -320,10 +320,11 @@ impl Rows {
         self.fault.is_some()
     }
 
-    /// Ends the row. `given` is the time that the format has outside of fields.
+    /// Ends the row. `given` is the time that the format gives apart from fields.
     ///
     /// # Errors
-    /// Why the row is not kept; it is counted.
+    ///
+    /// Why the row is dropped; it has been counted.
     pub(crate) fn end(&mut self, given: Stamp, marks: RecordMarks) -> Result<(), Dropped> {
         let mut settled = self.settle(given);
         if settled.is_ok() && self.live > 0 {
@@ -332,7 +333,7 @@ impl Rows {
                 self.close_gaps();
             }
             self.add_default_message();
-            // Values of nothing but color are none.
+            // Values that consist only of escape sequences are empty.
             self.live = self.row.len();
             if let Some(fault) = self.fault {
                 settled = Err(fault);

@@ -10,10 +10,10 @@ use super::time::Stamp;
 use super::{DecodedLogs, LogsContext, lossy_body};
 use crate::error::{Error, Result};
 
-/// The value of a tag that has none.
+/// The value of tags that have none.
 const NO_VALUE: &str = "no_label_value";
 
-/// What the URL says for records that lack it.
+/// Fields from the URL, for records that lack them.
 #[derive(Debug, Clone, Default)]
 pub struct UrlFields {
     /// Tags, as in a record.
@@ -53,7 +53,7 @@ fn record(rows: &mut Rows, json: &mut Cursor<'_>, url: &UrlFields) -> Result<()>
     let mut lacks = vec![true; url.fields.len()];
     while json.next_key(last == 0)? {
         if rows.is_lost() {
-            // Names of a record that goes are not worth keeping: it may have millions.
+            // The record will be dropped, and it may have millions of names, so these are not stored.
             json.text_rest()?;
             json.expect(b':', "expected `:`")?;
             json.peek();
@@ -92,8 +92,8 @@ fn record(rows: &mut Rows, json: &mut Cursor<'_>, url: &UrlFields) -> Result<()>
     Ok(())
 }
 
-/// Reads a message that is an object: its own `message` counts, with what senders of functions say beside it (`status`,
-/// texts of `lambda`); without one the object stays JSON.
+/// Reads a message that is an object: its own `message` is used, together with `status` and the texts of `lambda`
+/// that senders add beside it. Without a `message` the object stays JSON.
 fn message(rows: &mut Rows, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonFault> {
     let name = rows.names.name_of(key);
     let start = json.pos;
@@ -108,7 +108,7 @@ fn message(rows: &mut Rows, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonF
         match &*inner {
             "message" => found = Some(json.pos),
             "status" => status = Some(json.pos),
-            // Some senders write it wrongly.
+            // Some senders misspell it.
             "lambda" | "lamdba" => lambda = Some(json.pos),
             _ => {}
         }
@@ -127,7 +127,7 @@ fn message(rows: &mut Rows, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonF
     Ok(())
 }
 
-/// Adds what stands beside the `message` of a message, at its places.
+/// Adds the fields beside the `message` of a message, which are at these positions.
 fn beside(
     rows: &mut Rows,
     json: &mut Cursor<'_>,
@@ -164,7 +164,7 @@ fn beside(
     Ok(())
 }
 
-/// Adds the tags of a text; gives how many there are.
+/// Adds the tags of a text; returns how many there are.
 fn add_tags(rows: &mut Rows, text: &str) -> usize {
     let mut count = 0;
     for tag in text.split(',').map(str::trim).filter(|t| !t.is_empty()) {

@@ -1,28 +1,28 @@
-//! Fields that many rows of a request share: labels of a stream, attributes of a resource and its scopes.
+//! Fields that many rows of a request have in common: stream labels, attributes of a resource and its scopes.
 
 use super::labels;
 use super::report::Dropped;
 use super::rows::Rows;
 
-/// Most of them; a row has a fourth of that. An entry of two bytes takes fifty here.
+/// The most shared fields; a row may have a fourth of that. An entry of two bytes takes fifty here.
 const FIELDS_MAX: usize = 4096;
-/// Most bytes of names and values, as of a row.
+/// The most bytes of their names and values, as for a row.
 const BYTES_MAX: usize = 2 << 20;
 
-/// Fields in the order in which they are added to rows.
+/// Shared fields in the order in which they are added to rows.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pairs: Vec<(String, String)>,
-    /// Bytes of names and values, and of values.
+    /// Bytes of names and values together, and of values.
     bytes: [usize; 2],
-    /// Why rows with these fields are not taken.
+    /// Why rows with these fields are dropped.
     fault: Option<Dropped>,
     names: Vec<u32>,
-    /// Of the names.
+    /// The generation of the numbers of names.
     generation: u32,
 }
 
-/// How many there were.
+/// A state that can be restored.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     fields: usize,
@@ -31,7 +31,7 @@ pub(super) struct Mark {
 }
 
 impl Shared {
-    /// Begins anew.
+    /// Removes all fields.
     pub(super) fn clear(&mut self) {
         self.take_back(Mark { fields: 0, bytes: [0; 2], fault: None });
     }
@@ -40,7 +40,7 @@ impl Shared {
         Mark { fields: self.pairs.len(), bytes: self.bytes, fault: self.fault }
     }
 
-    /// Takes fields back that came since.
+    /// Removes the fields that were added since a mark.
     pub(super) fn take_back(&mut self, mark: Mark) {
         self.pairs.truncate(mark.fields);
         (self.bytes, self.fault) = (mark.bytes, mark.fault);
@@ -63,14 +63,14 @@ impl Shared {
         self.lose(fault);
     }
 
-    /// Has no row taken that has these fields.
+    /// Makes all rows with these fields be dropped.
     pub(super) fn lose(&mut self, why: Dropped) {
         self.fault.get_or_insert(why);
     }
 
-    /// Makes these fields the labels of the stream of the rows that follow, where no parameter names stream fields.
+    /// Makes these fields the stream labels of the following rows, unless a parameter names stream fields.
     pub(super) fn set_stream(&self, rows: &mut Rows) {
-        // There may be any number of streams without a row.
+        // There may be any number of streams without rows.
         rows.bound_batch();
         if rows.names_stream_fields() {
             return;
@@ -81,7 +81,7 @@ impl Shared {
         rows.set_stream(&canonical);
     }
 
-    /// Adds all of them to a row; `with_roles`: they may be its message.
+    /// Adds all of them to a row; with `with_roles`, one may become its message.
     pub(super) fn add(&mut self, rows: &mut Rows, with_roles: bool) {
         if let Some(fault) = self.fault {
             rows.lose(fault);

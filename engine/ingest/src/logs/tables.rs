@@ -1,4 +1,4 @@
-//! Streams and services of a batch: each stands once, and the last one is the likeliest next.
+//! Numbers the streams and services of a batch. The last one is tried first, since it is the likeliest.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use quiver_types::LogsBatch;
 
-/// Finds streams by their canonical bytes.
+/// Finds streams by their canonical labels.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     table: HashTable<u32>,
@@ -21,7 +21,7 @@ impl Streams {
         self.last = None;
     }
 
-    /// Gives the number of a stream in the batch.
+    /// The number of a stream in the batch.
     pub(crate) fn find(&mut self, labels: &[u8], batch: &mut LogsBatch) -> u32 {
         if let Some(last) = self.last
             && batch.labels(last) == labels
@@ -54,7 +54,7 @@ impl Services {
         self.last = None;
     }
 
-    /// Gives the number of a service among those of the batch.
+    /// The number of a service in the batch.
     pub(crate) fn find(&mut self, name: &[u8], services: &mut Vec<Arc<str>>) -> u32 {
         if let Some(last) = self.last
             && services[last as usize].as_bytes() == name

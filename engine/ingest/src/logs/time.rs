@@ -1,22 +1,23 @@
-//! Times as senders of logs write them: RFC 3339 in its looser forms, or Unix time whose unit follows from its size.
+//! Parses times as senders of logs write them: RFC 3339 with some leniency, or Unix time whose unit follows from its
+//! size.
 
 use quiver_types::time::rfc3339::{Rfc3339, date};
 
-/// What a time value says.
+/// The result of parsing a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamp {
-    /// Nothing: the time of arrival counts.
+    /// No time: the time of arrival is used.
     Arrival,
     /// This time, in Unix nanoseconds.
     At(i64),
-    /// Before the first nanosecond that 64 bits can say (1677).
+    /// Before the range of nanoseconds in 64 bits (1677).
     Before,
-    /// After the last one (2262).
+    /// After that range (2262).
     After,
 }
 
 impl Stamp {
-    /// Makes one of Unix nanoseconds.
+    /// A time from Unix nanoseconds.
     pub(crate) fn of(nanos: i128) -> Self {
         match i64::try_from(nanos) {
             Ok(nanos) => Self::At(nanos),
@@ -26,7 +27,7 @@ impl Stamp {
     }
 }
 
-/// Reads a time: RFC 3339 (a blank instead of `T` and no zone are allowed) or Unix time. `None`: neither.
+/// Parses RFC 3339 (a space instead of `T` and a missing zone are accepted) or Unix time; `None` for anything else.
 pub fn parse(text: &str) -> Option<Stamp> {
     match text.as_bytes() {
         b"" | b"0" | b"-" => Some(Stamp::Arrival),
@@ -35,7 +36,7 @@ pub fn parse(text: &str) -> Option<Stamp> {
     }
 }
 
-/// Reads a time as [`parse`], or a date (`2025-03-10`): its first moment in UTC.
+/// Like [`parse`], but also accepts a date (`2025-03-10`): midnight in UTC.
 pub fn parse_or_date(text: &str) -> Option<Stamp> {
     match text.as_bytes() {
         bytes @ [_, _, _, _, b'-', _, _, b'-', _, _] => Some(Stamp::of(i128::from(date(bytes)?) * DAY_NANOS)),
@@ -51,7 +52,7 @@ fn rfc3339(text: &[u8]) -> Option<Stamp> {
     is_taken.then(|| Stamp::of(time.unix_nanos()))
 }
 
-/// Reads Unix time in s, ms, µs or ns, the largest unit in which the number is a time before 2262.
+/// Parses Unix time in s, ms, µs or ns: the largest unit in which the number is a time before 2262.
 pub fn unix(text: &str) -> Option<Stamp> {
     let bytes = text.as_bytes();
     let (negative, digits) = match bytes {
@@ -59,7 +60,7 @@ pub fn unix(text: &str) -> Option<Stamp> {
         [b'+', rest @ ..] => (false, rest),
         _ => (false, bytes),
     };
-    // The number is `mantissa * 10^exponent`, exactly; digits that no nanosecond can hold are cut.
+    // The number is exactly `mantissa * 10^exponent`; digits below a nanosecond are cut.
     let (mut mantissa, mut exponent, mut seen, mut point) = (0i128, 0i32, false, false);
     let mut at = 0;
     while let Some(&byte) = digits.get(at) {
@@ -98,12 +99,12 @@ pub fn unix(text: &str) -> Option<Stamp> {
     Some(Stamp::of(if negative { -nanos } else { nanos }))
 }
 
-// As long as the time fits 64 bits of nanoseconds, as the queries have it.
+// As long as the time fits into 64-bit nanoseconds, like times in queries.
 const SECONDS_MAX: i128 = i64::MAX as i128 / 1_000_000_000 + 1;
 const MILLIS_MAX: i128 = i64::MAX as i128 / 1_000_000 + 1;
 const MICROS_MAX: i128 = i64::MAX as i128 / 1_000 + 1;
 
-/// Gives `mantissa * 10^exponent` without its fraction; `None`: more than 128 bits.
+/// `mantissa * 10^exponent`, truncated; `None` if it needs more than 128 bits.
 fn scaled(mantissa: i128, exponent: i32) -> Option<i128> {
     if exponent < 0 {
         let divisor = 10i128.checked_pow(exponent.unsigned_abs());
@@ -169,7 +170,7 @@ mod tests {
         assert_eq!(parse_or_date("1718773640"), at(1_718_773_640_000_000_000));
     }
 
-    /// A number is a time in the largest unit that can say it before 2262.
+    /// A number is in the largest unit in which it is before 2262.
     #[test]
     fn units_follow_from_size() {
         let check = |text: &str, expected: i64| assert_eq!(unix(text), Some(Stamp::At(expected)), "{text}");
@@ -192,7 +193,7 @@ mod tests {
         check("1E3", 1_000_000_000_000);
         check("1e+3", 1_000_000_000_000);
         check("15e-1", 1_500_000_000);
-        // Digits beyond a nanosecond are cut, however many there are.
+        // Any number of digits below a nanosecond are cut.
         check(&format!("1741600000.{}", "1".repeat(1000)), 1_741_600_000_111_111_111);
         check(&format!("{}1741600000", "0".repeat(1000)), 1_741_600_000_000_000_000);
         assert_eq!(unix(&"9".repeat(1000)), Some(Stamp::After));

@@ -1,5 +1,5 @@
-//! Attribute values (`AnyValue`) as text, straight from their bytes: scalars plainly, lists and maps as JSON, as
-//! OpenTelemetry's `AsString` does.
+//! Converts attribute values (`AnyValue`) to text directly from their bytes: scalars plainly, lists and maps as JSON,
+//! like OpenTelemetry's `AsString`.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::labels::{LABELS_MAX, TEXT_MAX_BYTES};
 use crate::reason::Reason;
 use crate::wire::{BYTES, DEPTH_MAX, FIXED64, Reader, VARINT, WireError, tag};
 
-/// A value, one level of it.
+/// A value; nested values are not parsed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Any<'a> {
     Empty,
@@ -23,7 +23,7 @@ pub(crate) enum Any<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Reads a value, one level of it.
+/// Parses a value without nested ones.
 pub(crate) fn read(message: &[u8]) -> Result<Any<'_>, WireError> {
     const TEXT: u32 = tag(1, BYTES);
     const BOOL: u32 = tag(2, VARINT);
@@ -94,7 +94,7 @@ fn push_json(any: Any<'_>, out: &mut String, depth: usize) -> Result<(), Fault> 
             let _ = write!(out, "{v}");
         }
         Any::Double(v) if v.is_finite() => push_double(v, out),
-        // JSON has no words for what is not finite.
+        // JSON cannot express numbers that are not finite.
         Any::Empty | Any::Double(_) => out.push_str("null"),
         Any::Bytes(bytes) => {
             out.push('"');

@@ -1,7 +1,5 @@
-//! Data points → series, samples and native histograms.
-//!
-//! A point that is refused has pushed nothing: checks come first, then the labels, then the sum of a delta series, then
-//! what is stored.
+//! Converts data points to series, samples and native histograms. A refused point leaves nothing behind: validation
+//! comes first, then labels, then the sum of a delta series, then storing.
 
 use std::fmt::Write;
 
@@ -26,7 +24,7 @@ const ZERO_THRESHOLD: f64 = 1e-128;
 type Outcome = Result<(), Fault>;
 
 impl<'a> Walker<'a, '_> {
-    /// Checks what all points need, and takes the attributes.
+    /// Performs the checks common to all points, and takes the attributes.
     fn begin(&mut self, common: &mut Common<'a>, metric: &Metric) -> Outcome {
         self.labels.forget();
         if let Some(reason) = metric.blocked {
@@ -35,8 +33,8 @@ impl<'a> Walker<'a, '_> {
         if common.time_ns == 0 {
             return Err(Reason::ZeroTime.into());
         }
-        // Here and not in the store alone: such a point must not be added to the sum of a delta series, nor give its
-        // time to `target_info`.
+        // Checked here in addition to the store: such a point must not be added to a delta sum, or give its time to
+        // `target_info`.
         let time_ms = (common.time_ns / 1_000_000) as i64;
         if time_ms < self.ctx.limits.earliest_ms {
             return Err(Reason::TooOld.into());
@@ -48,8 +46,8 @@ impl<'a> Walker<'a, '_> {
         Ok(())
     }
 
-    /// Calls with canonical bytes and id of a series of the point at hand. A point whose labels cannot be stored fails
-    /// at its first series.
+    /// Calls a function with the canonical labels and the id of a series of the current point. If labels cannot be
+    /// stored, that fails at the first series of the point.
     #[inline]
     fn with_series<T>(
         &mut self,
@@ -75,9 +73,8 @@ impl<'a> Walker<'a, '_> {
         Ok(self.with_series(metric, suffix, extra, Sink::push_known)???)
     }
 
-    /// Adds a delta to the sum of its series; gives the sum and its start in ms.
-    ///
-    /// Sums are kept by series, and a series has in its labels what tells its resource from others.
+    /// Adds a delta to the sum of its series; returns the sum and its start in ms. Sums are kept per series, whose
+    /// labels identify the resource.
     fn accumulate(&mut self, common: &Common<'a>, metric: &Metric, delta: Sum) -> Result<(Sum, i64), Fault> {
         let id = self.with_series(metric, "", None, Sink::id_of)??;
         let now_ms = self.ctx.now_ms;
@@ -117,7 +114,7 @@ impl<'a> Walker<'a, '_> {
         h.counts.extend(point.counts.iter().map(|c| *c as f64));
         h.count = point.count as f64;
         h.sum = point.sum;
-        // The last bucket is +Inf, whether its bound is said or not.
+        // The last bucket is always +Inf, even if its bound is given.
         if h.bounds.last() == Some(&f64::INFINITY) {
             h.bounds.pop();
             let beyond = h.counts.pop().unwrap_or_default();
@@ -150,8 +147,8 @@ impl<'a> Walker<'a, '_> {
         let ts = common.ts();
         let stale = common.is_stale();
         let value = |v: f64| if stale { stale_nan() } else { v };
-        // The end of a histogram ends its sum as well, which the collector's receiver of Prometheus leaves out of such
-        // points.
+        // A stale marker for the histogram also ends its sum, which the collector's Prometheus receiver omits from
+        // such points.
         if let Some(sum) = h.sum.or(stale.then_some(0.0)) {
             let series = self.series(metric, "_sum", None)?;
             self.sink.push_sample(series, ts, value(sum), start_ts)?;
@@ -275,11 +272,11 @@ impl<'a> Walker<'a, '_> {
         Ok(())
     }
 
-    /// Stores the exemplars of a point; `series` picks the series by value.
+    /// Stores the exemplars of a point; `series` chooses the series by value.
     fn exemplars(&mut self, message: &'a [u8], field: u32, ts: i64, series: impl Fn(f64) -> u32) -> Outcome {
         each(message, field, &[], |exemplar| {
             match self.exemplar(exemplar, ts, &series) {
-                // An exemplar that cannot be read as one never costs its point.
+                // An invalid exemplar does not make its point invalid.
                 Err(Fault::Refused(_)) => {
                     self.sink.charge(exemplar.len())?;
                     self.sink.reject(Reason::InvalidExemplar, 1, String::new);
@@ -311,7 +308,7 @@ impl<'a> Walker<'a, '_> {
                 TRACE_ID => trace_id = r.bytes()?,
                 ATTRIBUTES => {
                     let (key, raw) = any::key_value(r.bytes()?)?;
-                    // Past the limit nothing of the attributes is kept, so nothing more need be read.
+                    // Beyond the limit all attributes are dropped, so they need not be read.
                     if chars <= EXEMPLAR_MAX_CHARS {
                         let mut text = String::new();
                         any::push(raw, &mut text)?;
@@ -331,7 +328,7 @@ impl<'a> Walker<'a, '_> {
                 labels.push(name.as_bytes(), id.as_bytes());
             }
         }
-        // Without its attributes it is worth keeping.
+        // It is worth storing without its attributes.
         if chars <= EXEMPLAR_MAX_CHARS {
             for (key, text) in &attributes {
                 labels.push(key, text.as_bytes());
@@ -342,12 +339,12 @@ impl<'a> Walker<'a, '_> {
     }
 }
 
-/// Writes an id in hex; an id of zeros, or of a wrong length, is none.
+/// Appends an id in hex; ids of zeros or of a wrong length are skipped.
 fn id_text(id: &[u8]) -> String {
     if id.len() <= 16 && id.iter().any(|b| *b != 0) { hex(id) } else { String::new() }
 }
 
-/// Turns an exponential point into a native histogram; finer scales than are stored are reduced on the way.
+/// Converts an exponential point to a native histogram; scales finer than the store's are reduced.
 fn native(point: &ExponentialPoint<'_>) -> Result<Histogram, Reason> {
     let schema = point.scale.min(SCHEMA_MAX);
     let reduce_by = (i64::from(point.scale) - i64::from(schema)) as u32;

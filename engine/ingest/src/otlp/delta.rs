@@ -1,8 +1,7 @@
-//! Delta temporality, added up: the sums of all delta series that are being sent.
-//!
-//! Held by the caller behind a mutex and kept between requests; a restart of the service begins new sums, which reads
-//! as a counter reset. Bounded in entries and bytes: when full, series that were not heard of for an hour go, and new
-//! ones are refused while that does not help.
+//! Converts delta temporality to cumulative: holds the sums of all delta series that are being sent. The caller keeps
+//! it between requests behind a mutex. A restart of the service begins new sums, which looks like a counter reset.
+//! Entries and bytes are bounded: when it is full, series without data for an hour are removed, and new ones are
+//! refused if that does not help.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -11,7 +10,7 @@ use quiver_types::{Histogram, Millis, SeriesId};
 use crate::histogram;
 use crate::reason::Reason;
 
-/// What a delta series adds up to.
+/// The accumulated value of a delta series.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sum {
     /// A sum of numbers.
@@ -27,7 +26,7 @@ pub enum Sum {
 pub struct ClassicSum {
     /// Upper bounds, without +Inf.
     pub bounds: Vec<f64>,
-    /// Counts per bucket, one more than bounds; or none.
+    /// Counts per bucket, one more than bounds; or empty.
     pub counts: Vec<f64>,
     /// Number of observations, in all buckets together.
     pub count: f64,
@@ -44,7 +43,7 @@ impl Sum {
         }
     }
 
-    /// Adds a delta; `false` when it is of another shape, so that a new sum must begin.
+    /// Adds a delta; `false` if its bounds differ, so that a new sum must begin.
     fn add(&mut self, delta: &Self) -> bool {
         match (self, delta) {
             (Self::Number(sum), Self::Number(delta)) => {
@@ -70,9 +69,9 @@ impl Sum {
 
 #[derive(Debug)]
 struct Entry {
-    /// Start of the first delta, ns; 0 = not given.
+    /// Start of the first delta in ns; 0 if not given.
     start_ns: u64,
-    /// Time of the last delta, ns.
+    /// Time of the last delta in ns.
     last_ns: u64,
     heard_ms: Millis,
     sum: Sum,
@@ -87,7 +86,7 @@ pub struct DeltaState {
     bytes: usize,
     bytes_max: usize,
     idle_ms: Millis,
-    /// No sweep before this time: a full table must not be walked for each refused point.
+    /// No cleanup before this time, since a full table must not be scanned for each refused point.
     next_sweep_ms: Millis,
 }
 
@@ -98,8 +97,8 @@ impl Default for DeltaState {
 }
 
 impl DeltaState {
-    /// Makes an empty table of at most `bytes_max` (a number takes some 200 bytes), from which series go that were not
-    /// heard of for `idle_ms` when space is needed.
+    /// An empty table of at most `bytes_max` (a number takes about 200 bytes). If it is full, series without data for
+    /// `idle_ms` are removed.
     pub fn new(bytes_max: usize, idle_ms: Millis) -> Self {
         Self { series: HashMap::default(), bytes: 0, bytes_max, idle_ms, next_sweep_ms: Millis::MIN }
     }
@@ -109,22 +108,23 @@ impl DeltaState {
         self.series.len()
     }
 
-    /// Says whether nothing was added up yet.
+    /// Whether there are no series.
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
     }
 
-    /// Bytes of memory that the table takes, about.
+    /// Approximate bytes of memory.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Adds a delta of the span (`start_ns`, `time_ns`]; gives the sum and the start of the first delta in it, ns.
-    ///
-    /// The time of the last delta again is a repeat and changes nothing, so that a sender may repeat its last request.
+    /// Adds a delta for the period (`start_ns`, `time_ns`]; returns the sum and the start of its first delta, in ns.
+    /// A delta with the time of the last one is a repetition and changes nothing, so senders may retry their last
+    /// request.
     ///
     /// # Errors
-    /// [`Reason::LateDelta`]: older than the last one. [`Reason::DeltaLimit`]: a new series and no space.
+    ///
+    /// [`Reason::LateDelta`]: older than the last one. [`Reason::DeltaLimit`]: a new series, and no space.
     pub fn add(
         &mut self,
         id: SeriesId,

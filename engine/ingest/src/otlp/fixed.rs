@@ -1,10 +1,10 @@
-//! Labels that all series of a resource and scope have, beside those of their points.
+//! Labels that all series of a resource and scope have in addition to those of their points.
 
 use quiver_types::SeriesId;
 
 use crate::labels::push_text;
 
-/// A label, and whether it wins over an attribute of the same name.
+/// A label, and whether it takes precedence over an attribute of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FixedLabel {
     pub(super) name: String,
@@ -12,7 +12,7 @@ pub(super) struct FixedLabel {
     pub(super) wins: bool,
 }
 
-/// What all series of a resource and scope have: sorted by name, names unique, no value empty.
+/// Labels of a resource and scope: sorted, with unique names and no empty values.
 #[derive(Debug, Default, Clone)]
 pub(super) struct FixedLabels {
     labels: Vec<FixedLabel>,
@@ -20,7 +20,7 @@ pub(super) struct FixedLabels {
 }
 
 impl FixedLabels {
-    /// Takes labels of which the later one counts, and those that win over the others.
+    /// Of equal names the last label counts, unless an earlier one takes precedence over attributes and it does not.
     pub(super) fn new(labels: impl IntoIterator<Item = FixedLabel>) -> Self {
         let mut kept: Vec<FixedLabel> = labels.into_iter().filter(|l| !l.value.is_empty()).collect();
         kept.sort_by(|a, b| a.name.cmp(&b.name));
@@ -40,17 +40,17 @@ impl FixedLabels {
         Self { key: SeriesId::of(&bytes), labels: kept }
     }
 
-    /// Gives the labels in order of their names.
+    /// The labels, sorted by name.
     pub(super) fn labels(&self) -> &[FixedLabel] {
         &self.labels
     }
 
-    /// Gives what tells these labels from others.
+    /// A hash that identifies these labels.
     pub(super) fn key(&self) -> SeriesId {
         self.key
     }
 
-    /// Adds labels that win over all others.
+    /// Adds labels that take precedence over all others.
     pub(super) fn with(&self, more: Vec<FixedLabel>) -> Self {
         Self::new(self.labels.iter().cloned().chain(more))
     }

@@ -1,8 +1,7 @@
-//! OTLP/JSON → the protobuf bytes of the same message, so that one decoder reads both.
-//!
-//! Driven by the tables of `schema`. Rules of the OTLP specification: keys in lowerCamelCase only, trace and span ids
-//! in hex, enums as numbers (names are read too), 64-bit integers as texts or numbers, unknown keys ignored, `null` as
-//! if absent. Messages are written with lengths of a fixed width that are filled in at their end.
+//! Converts OTLP/JSON to the protobuf bytes of the same message, so that one decoder reads both. It is driven by the
+//! tables of `schema`, with the rules of the OTLP specification: keys in lowerCamelCase only, trace and span ids in
+//! hex, enums as numbers (names are accepted, too), 64-bit integers as strings or numbers, unknown keys ignored,
+//! `null` like an absent field. Lengths of messages have a fixed width and are filled in at their end.
 
 use quiver_types::hex_bytes;
 use quiver_types::text::from_base64;
@@ -18,10 +17,11 @@ const DEPTH_MAX: usize = 64;
 /// Bytes of a length that is filled in later: a varint of 5 bytes holds 35 bits.
 const LENGTH_BYTES: usize = 5;
 
-/// Turns an OTLP/JSON document into the bytes of a message.
+/// Converts an OTLP/JSON document to the bytes of a message.
 ///
 /// # Errors
-/// Invalid: not JSON, or a value of another type than the field's. TooLarge: longer than `limit_bytes` as protobuf.
+///
+/// Invalid: not JSON, or a value of the wrong type. TooLarge: longer than `limit_bytes` as protobuf.
 pub fn to_protobuf(body: &[u8], message: &'static Message, limit_bytes: usize) -> Result<Vec<u8>> {
     let mut t = Transcoder {
         json: Json::new(body)?,
@@ -43,7 +43,7 @@ struct Transcoder<'a> {
     json: Json<'a>,
     out: Vec<u8>,
     limit_bytes: usize,
-    /// Bytes of `out` that are counted.
+    /// Bytes of `out` for which memory is reserved.
     held_bytes: usize,
     depth: usize,
 }
@@ -54,7 +54,7 @@ impl<'a> Transcoder<'a> {
         if self.depth > DEPTH_MAX { Err(self.json.error("nested too deeply")) } else { Ok(()) }
     }
 
-    /// Checks that what is written stays within its limit, and that there is memory for it.
+    /// Checks the size limit, and reserves memory for what was written.
     fn check_size(&mut self) -> Result<()> {
         if self.out.len() > self.limit_bytes {
             return Err(Error::TooLarge { what: "body as protobuf", limit_bytes: self.limit_bytes });
@@ -97,7 +97,7 @@ impl<'a> Transcoder<'a> {
         }
         self.deeper()?;
         self.json.enter(b'[')?;
-        // Numbers go into one packed field: an element costs its bytes and no tag.
+        // Numbers are written as one packed field, without a tag per element.
         let packed = matches!(field.kind, Kind::Fixed64 | Kind::Uint64 | Kind::Double);
         let length_at = packed.then(|| self.begin(field.number));
         let mut first = true;
@@ -126,7 +126,7 @@ impl<'a> Transcoder<'a> {
         Ok(())
     }
 
-    /// Begins a field of bytes whose length is not yet known; gives the place of the length.
+    /// Begins a length-delimited field; returns the offset of its length.
     fn begin(&mut self, number: u32) -> usize {
         put_varint(&mut self.out, u64::from(tag(number, BYTES)));
         self.out.extend_from_slice(&[0x80, 0x80, 0x80, 0x80, 0]);
@@ -237,7 +237,7 @@ impl<'a> Transcoder<'a> {
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// Gives the text of a number, or of a text that stands for one.
+    /// The text of a number, or of a string that contains one.
     fn integer_text<'s>(&self, scalar: &'s Scalar<'_>) -> Result<&'s str> {
         match scalar {
             Scalar::Number(text) => Ok(text),
@@ -246,17 +246,17 @@ impl<'a> Transcoder<'a> {
         }
     }
 
-    /// Reads a signed integer of 64 bits, as its bits.
+    /// Reads a signed 64-bit integer, as its bits.
     fn signed(&self, scalar: &Scalar<'_>) -> Result<u64> {
         let value = self.integer(scalar)?;
-        // What is greater than the greatest would be read as one below 0.
+        // Numbers above the maximum would become negative.
         if value > i64::MAX.unsigned_abs() && !self.integer_text(scalar)?.starts_with('-') {
             return Err(self.json.error("expected an integer of 64 bits with a sign"));
         }
         Ok(value)
     }
 
-    /// Reads an integer of 64 bits, signed or not, from a number or a text.
+    /// Reads a 64-bit integer, signed or unsigned, from a number or a string.
     fn integer(&self, scalar: &Scalar<'_>) -> Result<u64> {
         let text = self.integer_text(scalar)?;
         if let Ok(value) = text.parse::<u64>() {
@@ -265,7 +265,7 @@ impl<'a> Transcoder<'a> {
         if let Ok(value) = text.parse::<i64>() {
             return Ok(value as u64);
         }
-        // `1.0` and `1e3` are integers for protobuf's JSON mapping.
+        // `1.0` and `1e3` are integers in protobuf's JSON mapping.
         let value = text.parse::<f64>().ok().filter(|v| v.fract() == 0.0 && v.abs() < 9.0e18);
         value.map(|v| v as i64 as u64).ok_or_else(|| self.json.error("expected an integer"))
     }

@@ -1,8 +1,6 @@
-//! The labels of a point: its attributes under Prometheus names, and what its resource and scope add.
-//!
-//! They are built at most once per point, when one of its series is not known yet, and each series of the point
-//! (`_bucket{le}`, `_sum`, …) is written by merging two labels into the sorted list: no sorting and no allocation per
-//! series.
+//! The labels of a point: its attributes under Prometheus names, and those of its resource and scope. They are built
+//! at most once per point, when one of its series is unknown. Each series of the point (`_bucket{le}`, `_sum`, …) is
+//! written by merging two more labels into the sorted list, without sorting or allocating per series.
 
 use std::ops::Range;
 
@@ -15,7 +13,7 @@ use crate::labels::{LABELS_MAX, TEXT_MAX_BYTES, push_text};
 use crate::reason::Reason;
 use crate::wire::put_varint;
 
-/// Attributes as they stand in a message: keys and `AnyValue` messages.
+/// Attributes as keys and `AnyValue` messages, unparsed.
 #[derive(Debug, Default)]
 pub(super) struct Attributes<'a> {
     pairs: Vec<(&'a [u8], &'a [u8])>,
@@ -35,7 +33,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Sorts by key; of equal keys the last one stays.
+    /// Sorts by key; of equal keys the last one remains.
     pub(super) fn keep_last(&mut self) -> Result<(), Reason> {
         if self.overflow {
             return Err(Reason::TooManyLabels);
@@ -51,7 +49,7 @@ impl<'a> Attributes<'a> {
         Ok(())
     }
 
-    /// Finds the value of a key, as text.
+    /// The value of a key, as text.
     pub(super) fn get(&self, key: &str) -> Result<Option<String>, Fault> {
         let found = self.pairs.iter().find(|(k, _)| *k == key.as_bytes());
         found
@@ -62,7 +60,7 @@ impl<'a> Attributes<'a> {
             .transpose()
     }
 
-    /// Keeps the attributes whose key the predicate likes.
+    /// Keeps the attributes whose key satisfies the predicate.
     pub(super) fn retain(&mut self, like: impl Fn(&[u8]) -> bool) {
         self.pairs.retain(|(key, _)| like(key));
     }
@@ -92,24 +90,24 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct PointLabels<'a> {
     attributes: Attributes<'a>,
-    /// What tells attributes and fixed labels from others.
+    /// A hash that identifies attributes and fixed labels.
     key: SeriesId,
     is_built: bool,
-    /// Names and values, one after the other.
+    /// Names and values, concatenated.
     text: String,
-    /// Sorted by name, names unique.
+    /// Labels sorted by name, with unique names.
     entries: Vec<Entry>,
     scratch: Vec<u8>,
     merged: Vec<Entry>,
 }
 
 impl<'a> PointLabels<'a> {
-    /// Bytes of all names and values that were built for the point at hand.
+    /// Bytes of all names and values that were built for the current point.
     pub(super) fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// Begins a point: takes its attributes, and leaves those of the point before in their place.
+    /// Begins a point: swaps its attributes with those of the previous point.
     pub(super) fn begin(&mut self, attributes: &mut Attributes<'a>, fixed: &FixedLabels) {
         self.forget();
         std::mem::swap(&mut self.attributes, attributes);
@@ -122,14 +120,14 @@ impl<'a> PointLabels<'a> {
         self.key = SeriesId::of(&self.scratch);
     }
 
-    /// Forgets what was built for the point before.
+    /// Discards the labels that were built for the previous point.
     pub(super) fn forget(&mut self) {
         self.is_built = false;
         self.text.clear();
         self.entries.clear();
     }
 
-    /// Gives what tells one series of the point from all others; `metric` stands for its name.
+    /// A hash that identifies a series of the point; `metric` identifies the metric's name.
     #[inline]
     pub(super) fn key(&mut self, metric: SeriesId, suffix: &str, extra: Option<(&str, &str)>) -> SeriesId {
         let out = &mut self.scratch;
@@ -144,7 +142,7 @@ impl<'a> PointLabels<'a> {
         SeriesId::of(out)
     }
 
-    /// Builds the labels of the point unless they are.
+    /// Builds the labels of the point, unless they have been built.
     pub(super) fn build(&mut self, fixed: &FixedLabels) -> Result<(), Fault> {
         if self.is_built {
             return Ok(());
@@ -178,8 +176,8 @@ impl<'a> PointLabels<'a> {
         Ok(())
     }
 
-    /// Sorts by name; values of keys that became the same name are joined by `;`, in key order, from the first that is
-    /// not empty.
+    /// Sorts by name. Values of keys that map to one name are joined by `;` in key order, from the first that is not
+    /// empty.
     fn merge_equal_names(&mut self) {
         let text = &self.text;
         if self.entries.is_sorted_by(|a, b| text[a.name.clone()] < text[b.name.clone()]) {
@@ -194,7 +192,7 @@ impl<'a> PointLabels<'a> {
                         last.value = entry.value.clone();
                         continue;
                     }
-                    // A value at the end of the text is extended in place, so that many equal names stay linear.
+                    // A value at the end of the text is extended in place, so that many equal names take linear time.
                     if last.value.end != self.text.len() {
                         let start = self.text.len();
                         self.text.extend_from_within(last.value.clone());
@@ -210,7 +208,7 @@ impl<'a> PointLabels<'a> {
         self.entries = merged;
     }
 
-    /// Merges the labels of resource and scope into those of the point; an attribute without a value is none.
+    /// Merges the labels of resource and scope; attributes with an empty value are dropped.
     fn merge_fixed(&mut self, fixed: &FixedLabels) {
         self.merged.clear();
         let mut own = self.entries.drain(..).peekable();
@@ -235,8 +233,8 @@ impl<'a> PointLabels<'a> {
         std::mem::swap(&mut self.entries, &mut self.merged);
     }
 
-    /// Appends the canonical bytes of a series: these labels, the metric name (in two parts) and one more label. Both
-    /// win over a label of the same name.
+    /// Appends the canonical form of a series: these labels, the metric name (in two parts) and one more label. Both
+    /// take precedence over labels of the same name.
     pub(super) fn write_series(&self, name: &str, suffix: &str, extra: Option<(&str, &str)>, out: &mut Vec<u8>) {
         debug_assert!(extra.is_none_or(|(label, _)| label > METRIC_NAME), "the metric name comes first");
         let mut waiting = Some(METRIC_NAME);
@@ -257,7 +255,7 @@ impl<'a> PointLabels<'a> {
     }
 }
 
-/// Writes the metric name, or the extra label after it; gives the label that comes next.
+/// Writes the metric name, or the additional label; returns the label that comes next.
 fn push_special<'a>(
     label: &str,
     name: &str,

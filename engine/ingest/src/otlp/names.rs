@@ -1,15 +1,14 @@
-//! OTLP names → Prometheus names: metrics with unit and type suffixes, labels, units.
-//!
-//! Facts: OpenTelemetry "Prometheus and OpenMetrics compatibility", and the tables of `prometheus/otlptranslator`.
+//! Converts OTLP names to Prometheus names: metrics with unit and type suffixes, labels, units. Sources:
+//! OpenTelemetry's "Prometheus and OpenMetrics compatibility", and the tables of `prometheus/otlptranslator`.
 
-/// What the suffix of a name depends on.
+/// The kind of a metric, which decides its suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
-    /// A gauge: unit `1` makes it a `ratio`.
+    /// A gauge: unit `1` adds `ratio`.
     Gauge,
-    /// A monotonic sum: ends in `total`.
+    /// A monotonic sum: adds `total`.
     Counter,
-    /// Anything else: histograms, summaries, sums that may fall.
+    /// Anything else: histograms, summaries, non-monotonic sums.
     Other,
 }
 
@@ -45,7 +44,7 @@ const UNITS: &[(&str, &str)] = &[
 const PER_UNITS: &[(&str, &str)] =
     &[("s", "second"), ("m", "minute"), ("h", "hour"), ("d", "day"), ("w", "week"), ("mo", "month"), ("y", "year")];
 
-/// Looks a unit word up; units in braces are annotations and give nothing.
+/// Looks up the name of a unit; units in braces are annotations, and have an empty name.
 fn word<'a>(table: &[(&str, &'a str)], unit: &'a str) -> &'a str {
     let unit = unit.trim();
     if unit.contains(['{', '}']) {
@@ -54,7 +53,7 @@ fn word<'a>(table: &[(&str, &'a str)], unit: &'a str) -> &'a str {
     table.iter().find(|(known, _)| *known == unit).map_or(unit, |(_, word)| word)
 }
 
-/// Keeps letters, digits and `:`; each run of anything else becomes one `_`, none at the ends.
+/// Keeps letters, digits and `:`. Each run of other characters becomes one `_`, except at the ends.
 fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for part in tokens(text) {
@@ -70,7 +69,7 @@ fn tokens(name: &str) -> impl Iterator<Item = &str> {
     name.split(|c: char| !(c.is_ascii_alphanumeric() || c == ':')).filter(|t| !t.is_empty())
 }
 
-/// Gives the words that a unit adds: for `By/s` these are `bytes` and `per_second`. Empty where there is none.
+/// The suffixes for a unit: `bytes` and `per_second` for `By/s`; empty if there are none.
 fn unit_words(unit: &str) -> (String, String) {
     let (main, per) = unit.split_once('/').map_or((unit, None), |(main, per)| (main, Some(per)));
     let main = clean(word(UNITS, main));
@@ -78,13 +77,13 @@ fn unit_words(unit: &str) -> (String, String) {
     (main, per.map_or(String::new(), |per| format!("per_{per}")))
 }
 
-/// Gives the unit as metadata shows it: `By/s` becomes `bytes_per_second`.
+/// The unit in metadata: `By/s` becomes `bytes_per_second`.
 pub fn unit_name(unit: &str) -> String {
     let (main, per) = unit_words(unit);
     if main.is_empty() || per.is_empty() { main + &per } else { format!("{main}_{per}") }
 }
 
-/// Gives the name of a metric; `None` when nothing is left of it.
+/// The name of a metric; `None` if no character of it is valid.
 pub fn metric_name(name: &str, unit: &str, kind: NameKind) -> Option<String> {
     let mut words: Vec<&str> = tokens(name).collect();
     let (main, per) = unit_words(unit);
@@ -107,9 +106,8 @@ pub fn metric_name(name: &str, unit: &str, kind: NameKind) -> Option<String> {
     Some(if digit { format!("_{}", words.join("_")) } else { words.join("_") })
 }
 
-/// Appends the label name of an attribute key. `false` when nothing but underscores is left of it.
-///
-/// Runs of underscores stay, as Prometheus 3.8 and later have it by default.
+/// Appends the label name for an attribute key; `false` if it would consist of underscores only. Runs of underscores
+/// are kept, like the default of Prometheus 3.8 and later.
 pub fn push_label_name(key: &str, out: &mut String) -> bool {
     let first = key.bytes().next();
     if first.is_some_and(|b| b.is_ascii_digit()) {
@@ -148,7 +146,7 @@ mod tests {
         check("network.io", "{packet}/s", Gauge, "network_io_per_second");
         check("speed", "m/{thing}", Gauge, "speed_meters");
         check("speed", "m/m", Gauge, "speed_meters_per_minute");
-        // As in the tables of Prometheus, not as in those of UCUM.
+        // As in Prometheus' tables, which differ from UCUM.
         check("speed", "{x}/min", Gauge, "speed_per_min");
         check("mem", "kBy", Gauge, "mem_kBy");
         check("temp", "Cel", Gauge, "temp_celsius");

@@ -1,6 +1,5 @@
-//! The data point messages of OTLP metrics, read from their bytes into structs that are used again.
-//!
-//! Exemplars are not read here: they are walked in the message once their series is known.
+//! Parses the data point messages of OTLP metrics into structs that are reused. Exemplars are not parsed here: they
+//! are read from the message once their series is known.
 
 use super::any;
 use super::labels::Attributes;
@@ -10,7 +9,7 @@ use crate::wire::{self, BYTES, FIXED64, Reader, VARINT, WireError, tag, zigzag};
 /// The flag "no recorded value".
 pub(super) const NO_RECORDED_VALUE: u64 = 1;
 
-/// What all points have.
+/// Fields that all points have.
 #[derive(Debug, Default)]
 pub(super) struct Common<'a> {
     pub(super) attributes: Attributes<'a>,
@@ -37,8 +36,8 @@ impl<'a> Common<'a> {
         self.flags & NO_RECORDED_VALUE != 0
     }
 
-    /// Reads a field that all points have; `false` when it is none of them. Start and time are fields 2 and 3
-    /// everywhere, attributes and flags have numbers of their own.
+    /// Reads a field that all points have; `false` if it is another one. Start and time are fields 2 and 3 in all
+    /// messages; the numbers of attributes and flags differ.
     fn field(&mut self, r: &mut Reader<'a>, field: u32, attributes: u32, flags: u32) -> Result<bool, WireError> {
         match field {
             START => self.start_ns = r.fixed64()?,
@@ -129,7 +128,7 @@ impl<'a> HistogramPoint<'a> {
     }
 }
 
-/// Appends to a list that must not outgrow the wire by much.
+/// Appends to a list that must not become much larger than the message.
 fn push<T>(list: &mut Vec<T>, value: T, oversized: &mut bool) {
     if list.len() < BUCKETS_MAX {
         list.push(value);

@@ -1,6 +1,5 @@
-//! What all series of a resource and its scopes have: `job` and `instance`, promoted attributes, labels of the scope.
-//!
-//! Made once per resource and scope; points merge the sorted list into their own labels.
+//! Labels of all series of a resource and its scopes: `job` and `instance`, promoted attributes, labels of the scope.
+//! They are built once per resource and scope; points merge the sorted list into their own labels.
 
 use std::collections::HashSet;
 
@@ -24,7 +23,7 @@ pub struct Promoted {
 }
 
 impl Promoted {
-    /// Reads a list of names, in which a last `*` stands for the rest of a name.
+    /// Parses a list of names; a final `*` makes an entry a prefix.
     pub fn of(list: &[String]) -> Self {
         let mut out = Self::default();
         for name in list {
@@ -41,22 +40,21 @@ impl Promoted {
     }
 }
 
-/// What a resource brings.
+/// The labels that a resource gives.
 #[derive(Debug, Default)]
 pub(super) struct Resource<'a> {
     /// Labels of its series.
     pub(super) of_series: FixedLabels,
-    /// Labels of its `target_info` beside the attributes.
+    /// Labels of its `target_info` in addition to the attributes.
     pub(super) of_info: FixedLabels,
-    /// Attributes of its `target_info`; empty when there is nothing to tell.
+    /// Attributes of its `target_info`; empty if there is none.
     pub(super) info: Attributes<'a>,
 }
 
 impl<'a> Resource<'a> {
-    /// Reads the attributes of a resource, each key once.
-    ///
-    /// `job`, `instance` and what is promoted become labels of every series. `target_info` has the rest, too: all but
-    /// what `job` and `instance` say already, of which it has what is promoted, so that both carry the same service.
+    /// Reads the attributes of a resource, each key once. `job`, `instance` and promoted attributes become labels of
+    /// every series. `target_info` has the others as well, except those in `job` and `instance`, unless they are
+    /// promoted, so that both name the same service.
     pub(super) fn read(mut attributes: Attributes<'a>, promoted: &Promoted) -> Result<Self, Fault> {
         attributes.keep_last()?;
         let identity = identity(&attributes)?;
@@ -75,7 +73,7 @@ impl<'a> Resource<'a> {
     }
 }
 
-/// Gives `job` and `instance`.
+/// The labels `job` and `instance`.
 fn identity(attributes: &Attributes<'_>) -> Result<Vec<FixedLabel>, Fault> {
     let [name, namespace, instance] = IDENTITY.map(|key| attributes.get(key));
     let namespace = namespace?;
@@ -86,11 +84,11 @@ fn identity(attributes: &Attributes<'_>) -> Result<Vec<FixedLabel>, Fault> {
     Ok(labels.into_iter().filter_map(label).collect())
 }
 
-/// Gives the promoted attributes as labels; values of keys that become the same name are joined by `;`, in key order.
+/// The promoted attributes as labels. Values of keys that map to one name are joined by `;` in key order.
 fn promoted_labels(attributes: &Attributes<'_>, promoted: &Promoted) -> Result<Vec<FixedLabel>, Fault> {
     let mut labels: Vec<FixedLabel> = Vec::new();
     for (key, value) in attributes.iter() {
-        // A key that is no text is not on the list; `target_info` refuses it.
+        // A key that is no valid text cannot be in the list; `target_info` refuses it.
         let Some(key) = std::str::from_utf8(key).ok().filter(|key| promoted.has(key)) else { continue };
         let (mut name, mut text) = (String::new(), String::new());
         any::push(value, &mut text)?;
@@ -99,7 +97,7 @@ fn promoted_labels(attributes: &Attributes<'_>, promoted: &Promoted) -> Result<V
         }
         labels.push(FixedLabel { name, value: text, wins: false });
     }
-    // The sort is stable: attributes came in order of their keys.
+    // The sort is stable, and attributes are in order of their keys.
     labels.sort_by(|a, b| a.name.cmp(&b.name));
     labels.dedup_by(|later, kept| {
         let is_same = later.name == kept.name;
@@ -112,7 +110,7 @@ fn promoted_labels(attributes: &Attributes<'_>, promoted: &Promoted) -> Result<V
     Ok(labels)
 }
 
-/// Gives the labels of a scope that has a name; they win over attributes.
+/// The labels of a scope with a name; they take precedence over attributes.
 pub(super) fn scope_labels(scope: &[u8], schema_url: &[u8]) -> Result<Vec<FixedLabel>, Fault> {
     let mut labels: Vec<FixedLabel> = Vec::new();
     let (mut name, mut version): (&[u8], &[u8]) = (b"", b"");

@@ -1,20 +1,20 @@
-//! Answers to OTLP senders: `ExportMetricsServiceResponse` with its partial success, and `google.rpc.Status` for
-//! errors, both as protobuf and as JSON.
+//! Responses to OTLP senders: `ExportMetricsServiceResponse` with partial success, and `google.rpc.Status` for
+//! errors, as protobuf and as JSON.
 
 use crate::decoded::Decoded;
 use crate::wire::{put_bytes, put_varint};
 
-/// What of a request was refused.
+/// The refused part of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PartialSuccess {
     /// Data points that were not stored.
     pub rejected: u64,
-    /// The reasons; empty when all is well.
+    /// The reasons; empty if nothing was refused.
     pub message: String,
 }
 
 impl PartialSuccess {
-    /// Sums up what a decoder refused. Exemplars and metadata do not count as points, nor are they named.
+    /// Summarizes what a decoder refused. Exemplars and metadata are not points, and not mentioned.
     pub fn of(decoded: &Decoded) -> Self {
         let counts = |reason: crate::Reason| !reason.is_silent();
         Self { rejected: decoded.rejected_count(counts), message: decoded.rejected_text(counts).unwrap_or_default() }

@@ -31,11 +31,11 @@ pub enum Kind {
     Text,
     /// Bytes, written in hex (ids).
     Hex,
-    /// An id in hex; what is none becomes one byte, so that the message around it can be refused by itself.
+    /// An id in hex. An invalid one becomes a single byte, so that only the message that contains it is refused.
     Id,
     /// Bytes, written in base64.
     Base64,
-    /// A truth value.
+    /// A boolean.
     Bool,
     /// A varint: uint32, uint64.
     Uint64,
@@ -43,7 +43,7 @@ pub enum Kind {
     Int64,
     /// A zigzag varint: sint32.
     Sint,
-    /// An enum: number, or one of these names, which stand at their number.
+    /// An enum: a number, or the name at that index.
     Enum(&'static [&'static str]),
     /// An unsigned integer of 8 bytes.
     Fixed64,

@@ -1,7 +1,6 @@
-//! Walks an `ExportMetricsServiceRequest` in place: resource → scope → metric, and hands each data point to `convert`.
-//!
-//! Fields of a message may come in any order, and points come before the temporality that they need, so each level is
-//! scanned once for what stands beside its list and once for the list.
+//! Reads an `ExportMetricsServiceRequest` in place: resource, scope, metric, and passes each data point to `convert`.
+//! Fields of a message may come in any order, and points may come before the temporality that they need, so each
+//! level is scanned twice: for its own fields, and for its list.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -31,22 +30,22 @@ pub(crate) fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
     Ok(walker.sink.finish())
 }
 
-/// What the points of a metric share.
+/// Properties that the points of a metric have in common.
 #[derive(Debug, Default)]
 pub(super) struct Metric {
-    /// The name as Prometheus has it, with unit and suffix.
+    /// The Prometheus name, with unit and suffix.
     pub(super) name: String,
-    /// Stands for the name.
+    /// A hash that identifies the name.
     pub(super) key: SeriesId,
     /// Why none of its points can be stored.
     pub(super) blocked: Option<Reason>,
-    /// Whether points are deltas that are to be added up.
+    /// Whether points are deltas to be accumulated.
     pub(super) accumulate: bool,
-    /// Whether points are deltas that are stored as sent.
+    /// Whether points are deltas to be stored as they are.
     pub(super) raw_delta: bool,
 }
 
-/// The state of a walk, and scratch space that serves all points.
+/// The state of reading, and buffers that are reused for all points.
 pub(super) struct Walker<'a, 'c> {
     pub(super) sink: Sink,
     pub(super) ctx: &'c Context<'c>,
@@ -55,13 +54,13 @@ pub(super) struct Walker<'a, 'c> {
     /// Labels of the current resource and scope.
     pub(super) fixed: FixedLabels,
     pub(super) classic: ClassicSum,
-    /// A number as text.
+    /// A buffer for numbers as text.
     pub(super) number_text: String,
-    /// Canonical bytes of a series that was not known.
+    /// The canonical labels of an unknown series.
     pub(super) canonical: Vec<u8>,
-    /// Newest time of the current resource.
+    /// The newest time of a point in the current resource.
     newest_ns: u64,
-    /// Why nothing of the current resource or scope can be stored.
+    /// Why the current resource or scope cannot be stored.
     blocked: Option<Reason>,
     seen_metadata: HashSet<u64, FixedState>,
     number_point: NumberPoint<'a>,
@@ -70,7 +69,7 @@ pub(super) struct Walker<'a, 'c> {
     summary_point: SummaryPoint<'a>,
 }
 
-/// The sums of delta series, locked at the first delta point.
+/// The delta sums, which are locked at the first delta point.
 #[derive(Debug)]
 pub(super) struct LazyDelta<'c> {
     state: &'c Mutex<DeltaState>,
@@ -79,7 +78,7 @@ pub(super) struct LazyDelta<'c> {
 
 impl LazyDelta<'_> {
     pub(super) fn get(&mut self) -> &mut DeltaState {
-        // A panic elsewhere leaves a table of sums that is still consistent entry by entry.
+        // A panic elsewhere leaves each entry of the table consistent.
         self.guard.get_or_insert_with(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -131,7 +130,7 @@ impl<'a, 'c> Walker<'a, 'c> {
         Ok(())
     }
 
-    /// Stores what a resource has, at the newest time of its points.
+    /// Stores the `target_info` of a resource, at the newest time of its points.
     fn target_info(&mut self, attributes: &mut Attributes<'a>) -> Result<()> {
         const NAME: &str = "target_info";
         let metric = Metric { name: NAME.to_owned(), key: SeriesId::of(NAME.as_bytes()), ..Metric::default() };
@@ -142,7 +141,7 @@ impl<'a, 'c> Walker<'a, 'c> {
                 self.metadata(NAME, "gauge", b"Target metadata", "")
             }
             Err(Fault::Fatal(e)) => Err(e),
-            // The points themselves were stored; there is no point to count here.
+            // The points have been stored, and `target_info` counts as none.
             Err(Fault::Refused(_)) => self.sink.charge(self.labels.bytes()),
         }
     }

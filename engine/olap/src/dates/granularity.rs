@@ -5,20 +5,21 @@ use chrono::{Datelike as _, Months, NaiveDate, NaiveDateTime};
 use super::zone::{naive, of_naive};
 use super::{DAY_NS, SECOND_NS};
 
-/// A length of time: months and nanoseconds, either of which may be negative.
+/// A length of time in months and nanoseconds, either of which may be negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Interval {
-    /// Calendar months, as long as the calendar has them; years and quarters are counted here.
+    /// Calendar months; includes years and quarters.
     pub months: i32,
-    /// Nanoseconds of fixed length; weeks and days are counted here, 24 hours each.
+    /// Nanoseconds of fixed length; includes weeks and days of 24 hours each.
     pub nanos: i64,
 }
 
 impl Interval {
-    /// Reads `7 day`, `1 year 3 months`, `-1 day`.
+    /// Parses `7 day`, `1 year 3 months`, `-1 day`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    ///
+    /// The reason, as text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is no interval; write it as `5 minutes` or `1 year 3 months`");
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -37,7 +38,7 @@ impl Interval {
         Ok(out)
     }
 
-    /// One of a unit, in the singular or plural.
+    /// One unit, in the singular or plural; `None` if the word is no unit.
     pub fn unit(word: &str) -> Option<Self> {
         let lower = word.to_ascii_lowercase();
         let months = |months| Some(Self { months, nanos: 0 });
@@ -55,13 +56,13 @@ impl Interval {
         }
     }
 
-    /// The same, backwards.
+    /// The negated interval.
     #[must_use]
     pub fn negated(self) -> Self {
         Self { months: self.months.saturating_neg(), nanos: self.nanos.saturating_neg() }
     }
 
-    /// The same so many times.
+    /// The interval multiplied by `count`.
     #[must_use]
     pub fn times(self, count: i64) -> Self {
         let most = i64::from(i32::MAX);
@@ -69,7 +70,7 @@ impl Interval {
         Self { months, nanos: self.nanos.saturating_mul(count) }
     }
 
-    /// Moves a wall time; days that a month lacks become its last.
+    /// Adds the interval to a wall time; a day that the month lacks becomes its last day.
     pub fn add_to(self, wall_ns: i64) -> i64 {
         let moved = if self.months == 0 {
             wall_ns
@@ -82,40 +83,40 @@ impl Interval {
         moved.saturating_add(self.nanos)
     }
 
-    /// Whether buckets can be so long: either months or nanoseconds, and more than nothing.
+    /// Whether it can be the length of buckets: positive, and either in months or in nanoseconds.
     pub fn makes_buckets(self) -> bool {
         self.months >= 0 && self.nanos >= 0 && (self.months > 0) != (self.nanos > 0)
     }
 
-    /// Whether it is no time at all.
+    /// Whether its length is zero.
     pub fn is_zero(self) -> bool {
         self == Self::default()
     }
 }
 
-/// Buckets of one length from an origin on, in both directions.
+/// Buckets of one length that continue from an origin in both directions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granularity {
-    /// Name in queries.
+    /// Its name in queries.
     pub name: String,
-    /// What people read.
+    /// Its title for people.
     pub title: String,
-    /// Length as it is written.
+    /// The length as written.
     pub interval: String,
-    /// Origin as it is written.
+    /// The origin as written.
     pub origin: Option<String>,
-    /// Shift as it is written.
+    /// The offset as written.
     pub offset: Option<String>,
-    /// How times fall into buckets.
+    /// Assigns times to buckets.
     pub buckets: Buckets,
 }
 
-/// How wall times fall into buckets.
+/// Assigns wall times to buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buckets {
     /// Length: either months or nanoseconds.
     pub length: Interval,
-    /// A border, in wall time.
+    /// A boundary between buckets, in wall time.
     pub origin_ns: i64,
 }
 
@@ -126,7 +127,7 @@ pub const STANDARD: [&str; 8] = ["second", "minute", "hour", "day", "week", "mon
 const MONDAY_NS: i64 = 4 * DAY_NS;
 
 impl Granularity {
-    /// One that every time dimension has.
+    /// A granularity that every time dimension has; `None` if the name is none of these.
     pub fn standard(name: &str) -> Option<Self> {
         let name = STANDARD.iter().find(|n| **n == name)?;
         let length = Interval::unit(name)?;
@@ -141,10 +142,11 @@ impl Granularity {
         })
     }
 
-    /// One of a model.
+    /// A granularity of a model.
     ///
     /// # Errors
-    /// What is wrong with it.
+    ///
+    /// The reason, as text.
     pub fn custom(
         name: &str,
         title: Option<&str>,
@@ -194,11 +196,11 @@ fn parse_origin(text: &str) -> Result<NaiveDateTime, String> {
         .ok_or_else(|| format!("`{text}` is no origin; write it as `2026-03-23`"))
 }
 
-/// The border of buckets that need no origin: they divide a year or a day evenly.
+/// A boundary of buckets that need no origin, because they divide a year or a day evenly.
 fn aligned(length: Interval) -> Option<i64> {
     if length.months > 0 {
         return (12 % length.months == 0 || length.months % 12 == 0).then(|| {
-            // Several years: the borders are the years that their number divides.
+            // Buckets of several years begin in years that are multiples of the length.
             let years = (length.months / 12).max(1);
             let first = 1970 - 1970 % years;
             of_naive(NaiveDate::from_ymd_opt(first, 1, 1).and_then(|d| d.and_hms_opt(0, 0, 0)).unwrap_or_default())
@@ -209,7 +211,8 @@ fn aligned(length: Interval) -> Option<i64> {
         n if n == DAY_NS => Some(0),
         n => {
             let larger = [60, 3_600, 86_400].map(|s| s * SECOND_NS);
-            // 90 minutes divide the day, but no hour; whole units of an hour divide the day, of a minute the hour.
+            // 90 minutes divide the day, but no hour. Whole hours must divide the day, whole minutes the hour,
+            // anything else the minute.
             let unit = if n % (3_600 * SECOND_NS) == 0 { 2 } else { usize::from(n % (60 * SECOND_NS) == 0) };
             (larger[unit] % n == 0).then_some(0)
         }
@@ -217,7 +220,7 @@ fn aligned(length: Interval) -> Option<i64> {
 }
 
 impl Buckets {
-    /// Gives the start of the bucket that a wall time falls into.
+    /// The start of the bucket that contains a wall time.
     pub fn floor(&self, wall_ns: i64) -> i64 {
         if self.length.months == 0 {
             let past = wall_ns.saturating_sub(self.origin_ns).rem_euclid(self.length.nanos);
@@ -226,7 +229,7 @@ impl Buckets {
         self.border(self.steps(wall_ns))
     }
 
-    /// Gives the start of the bucket behind the one that begins at a border.
+    /// The start of the bucket after the one that starts at a boundary.
     pub fn next(&self, border_ns: i64) -> i64 {
         if self.length.months == 0 {
             return border_ns.saturating_add(self.length.nanos);
@@ -236,7 +239,7 @@ impl Buckets {
         self.border(i64::from(months.div_euclid(self.length.months)) + 1)
     }
 
-    /// Gives how many buckets after the origin the one begins that a wall time falls into.
+    /// The index of the bucket that contains a wall time, counted from the origin.
     pub fn steps(&self, wall_ns: i64) -> i64 {
         if self.length.months == 0 {
             return wall_ns.saturating_sub(self.origin_ns).div_euclid(self.length.nanos);
@@ -244,40 +247,41 @@ impl Buckets {
         let (time, origin) = (naive(wall_ns), naive(self.origin_ns));
         let index = |t: &NaiveDateTime| t.year() * 12 + t.month0() as i32;
         let mut steps = i64::from((index(&time) - index(&origin)).div_euclid(self.length.months));
-        // Within the month of a border it may lie before it; clipped ends of months make one step more possible.
+        // The boundary of a month may lie after the time within that month; with clipped ends of months one more step
+        // is possible.
         while self.border(steps) > wall_ns {
             steps -= 1;
         }
-        // Borders beyond the years that nanoseconds reach are all the same, so that no step leads past the last time.
+        // Boundaries beyond the range of nanoseconds are all equal, so no step goes past the last time.
         while self.border(steps + 1) <= wall_ns && self.border(steps + 1) < i64::MAX {
             steps += 1;
         }
         steps
     }
 
-    /// Gives the border that lies so many buckets after the origin.
+    /// The boundary a number of buckets after the origin.
     fn border(&self, steps: i64) -> i64 {
         self.length.times(steps).add_to(self.origin_ns)
     }
 
-    /// About how long a bucket is, to tell finer ones from coarser ones.
+    /// The approximate length of a bucket, to order granularities.
     pub fn about_ns(&self) -> i64 {
         self.length.nanos.saturating_add(i64::from(self.length.months) * 30 * DAY_NS)
     }
 }
 
-/// Whether each bucket of some is made of whole ones of others.
+/// Whether each bucket of `outer` consists of whole buckets of `inner`.
 pub(crate) fn nests(outer: &Buckets, inner: &Buckets) -> bool {
     if outer == inner {
         return true;
     }
     let (length, months) = (inner.length.nanos, inner.length.months);
     if months > 0 {
-        // Borders on the first of months stay on it, wherever they are moved.
+        // Boundaries on the first of a month stay on it, by whatever number of months they are shifted.
         let is_multiple = outer.length.months > 0 && outer.length.months % months == 0;
         return is_multiple && inner.origin_ns == 0 && inner.floor(outer.origin_ns) == outer.origin_ns;
     }
-    // Borders of months are whole days from each other.
+    // Boundaries of months are whole days apart.
     let of_days = if outer.length.months > 0 { DAY_NS } else { outer.length.nanos };
     of_days % length == 0 && inner.floor(outer.origin_ns) == outer.origin_ns
 }

@@ -1,6 +1,5 @@
-//! Phrases: `last 7 days`, `from 15 minutes ago to now`, `jan 1 2026 - jan 10 2026` (`olap-api.md` 3.2).
-//!
-//! What is not surely understood is refused: another range than the one that was meant is worse than none.
+//! Phrases: `last 7 days`, `from 15 minutes ago to now`, `jan 1 2026 - jan 10 2026` (`olap-api.md` 3.2). Ambiguous
+//! phrases are refused: a wrong range is worse than none.
 
 use std::sync::LazyLock;
 
@@ -13,11 +12,11 @@ use super::range::{Point, WallRange};
 use super::zone::{naive, of_naive, wall_ns};
 use super::{MILLI_NS, SECOND_NS, cut};
 
-/// Most units that a phrase may count.
+/// The largest number of units in a phrase.
 const COUNT_MAX: i64 = 1_000_000;
 
 const UNITS: &str = "second|minute|hour|day|week|month|quarter|year";
-/// Numbers in words, from one on.
+/// Numbers in words, starting at one.
 const NUMBERS: [&str; 12] =
     ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
@@ -41,10 +40,11 @@ static SLASHES: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})/(\d{1,2}
 static YEAR_BEHIND: LazyLock<Regex> = LazyLock::new(|| pattern(r"\s(\d{4})$"));
 static BETWEEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(.+?)(?:\s+-\s+|\s+to\s+)(.+)$"));
 
-/// Reads a phrase at the clock `now_ns` (an instant) in a zone.
+/// Parses a phrase in a time zone; `now_ns` is the current instant.
 ///
 /// # Errors
-/// What is not understood.
+///
+/// The part that is not understood.
 pub fn parse(text: &str, tz: Tz, now_ns: i64) -> Result<WallRange, String> {
     let lower = text.trim().to_lowercase();
     let refused = || format!("`{text}` is no date range that is understood; write `last 7 days`, or a pair of dates");
@@ -62,7 +62,7 @@ pub fn parse(text: &str, tz: Tz, now_ns: i64) -> Result<WallRange, String> {
     clock.words(&lower).ok_or_else(refused)
 }
 
-/// The moment that a phrase is read at.
+/// The moment to which phrases are relative.
 struct Clock {
     tz: Tz,
     now_ns: i64,
@@ -77,7 +77,7 @@ impl Clock {
         naive(self.wall()).date()
     }
 
-    /// So many units from the unit that lies `shift` units after the current one.
+    /// A range of `count` units, starting `shift` units after the current one.
     fn units(&self, unit: &str, shift: i64, count: i64) -> Option<WallRange> {
         let buckets = Granularity::standard(unit)?.buckets;
         let start = buckets.floor(self.moved(unit, shift, buckets.floor(self.wall()))?);
@@ -90,11 +90,12 @@ impl Clock {
         let length = Interval::unit(unit)?;
         let months = i32::try_from(i64::from(length.months).checked_mul(count)?).ok()?;
         let end = Interval { months, nanos: length.nanos.checked_mul(count)? }.add_to(start);
-        // Beyond the years that nanoseconds reach nothing is cut off.
+        // A time beyond the range of nanoseconds is not rounded.
         Some(if end == i64::MAX { end } else { buckets.floor(end) })
     }
 
-    /// Moves the start of the current unit; below a day by instants, so that hours are hours where the clock changes.
+    /// Shifts the start of the current unit. Units below a day are shifted as instants, so hours keep their length
+    /// across clock changes.
     fn moved(&self, unit: &str, shift: i64, from: i64) -> Option<i64> {
         let length = Interval::unit(unit)?;
         if length.months == 0 && length.nanos < super::DAY_NS {
@@ -120,12 +121,12 @@ impl Clock {
         if &found[1] != "last" {
             return Some(range);
         }
-        // What ends before the current unit ends where that begins, wherever the clock was changed in between.
+        // A range that ends before the current unit ends at its start, even if the clock changed in between.
         let buckets = Granularity::standard(&found[3])?.buckets;
         Some(WallRange { end_ns: buckets.floor(self.wall()), ..range })
     }
 
-    /// Patterns 5 and 6.
+    /// Patterns 5 and 6 of the specification.
     fn words(&self, text: &str) -> Option<WallRange> {
         let cut = ["second", "minute", "hour"].into_iter().find(|unit| text.contains(unit)).unwrap_or("day");
         let range = |from: i64, to: i64| {
@@ -140,14 +141,14 @@ impl Clock {
         }
         let found = BETWEEN.captures(text)?;
         let (from, to) = (found[1].trim(), found[2].trim());
-        // `jan 1 - jan 10 2026` says the year once, for both.
+        // The year in `jan 1 - jan 10 2026` applies to both dates.
         let year = YEAR_BEHIND.captures(to).filter(|_| is_day_of_month(from));
         let year = year.map(|year| format!("{from} {}", &year[1]));
         let (from, to) = (self.point(year.as_deref().unwrap_or(from))?, self.point(to)?);
         if from <= to { range(from, to) } else { None }
     }
 
-    /// Reads one date or time into wall time.
+    /// Parses one date or time into wall time.
     fn point(&self, text: &str) -> Option<i64> {
         if text == "now" {
             return Some(self.wall());
@@ -195,7 +196,7 @@ impl Clock {
         date(Some(&found[3]), found[1].parse().ok()?, &found[2])
     }
 
-    /// A day and month of the year in which it lies nearest.
+    /// A day and month in the year that brings it closest to now.
     fn nearest_year(&self, month: u32, day: u32) -> Option<NaiveDate> {
         let today = self.today();
         let years = [today.year() - 1, today.year(), today.year() + 1];
@@ -203,12 +204,12 @@ impl Clock {
         dates.min_by_key(|date| (*date - today).num_days().abs())
     }
 
-    /// `monday` is the nearest one, `last monday` the one before today, `this friday` the next one.
+    /// `monday` is the closest one, `last monday` the one before today, `this friday` the next one.
     fn weekday(&self, text: &str) -> Option<NaiveDate> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (which, name) = match words[..] {
             [name] => ("", name),
-            // `mon` beside these words is a month as well.
+            // With these words, `mon` could mean a month as well.
             ["last" | "this", "mon"] => return None,
             [which @ ("last" | "this"), name] => (which, name),
             _ => return None,
@@ -229,7 +230,7 @@ fn midnight(day: NaiveDate) -> i64 {
     cut(of_naive(NaiveDateTime::from(day)), SECOND_NS)
 }
 
-/// Reads how many units: digits, `a`, or a number in words.
+/// Parses a count: digits, `a`, or a number in words.
 fn read_count(text: &str) -> Option<i64> {
     if matches!(text, "a" | "an") {
         return Some(1);
@@ -240,7 +241,7 @@ fn read_count(text: &str) -> Option<i64> {
     }
 }
 
-/// Whether it names a day of a month, and no year.
+/// Whether a text is a day of a month without a year.
 fn is_day_of_month(text: &str) -> bool {
     let fits = |found: &Captures<'_>, name: usize| found.get(3).is_none() && month(&found[name]).is_some();
     MONTH_DAY.captures(text).is_some_and(|found| fits(&found, 1))
@@ -260,7 +261,8 @@ mod tests {
     use super::*;
     use crate::dates::written::of_text;
 
-    /// All recorded phrases: those that must hold, and those that may be refused but never read otherwise.
+    /// Checks all recorded phrases: those that must parse, and those that may be refused but not parsed to anything
+    /// else.
     #[test]
     fn recorded_phrases() {
         let Some(folder) = crate::testing::open_cases() else { return };

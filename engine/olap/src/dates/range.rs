@@ -1,4 +1,4 @@
-//! Ranges of local time, single dates and times, and their instants.
+//! Ranges of wall time, single dates and times, and their instants.
 
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use chrono_tz::Tz;
@@ -6,33 +6,33 @@ use chrono_tz::Tz;
 use super::zone::{Edge, naive, of_naive, utc_ns, wall_ns, write_wall};
 use super::{DAY_NS, MILLI_NS, cut};
 
-/// A range of wall time: from its first nanosecond to before its end.
+/// A range of wall time; the end is excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WallRange {
-    /// First wall time, in nanoseconds since 1970 as a clock without a zone counts them.
+    /// The start, in nanoseconds since 1970 on a clock without a zone.
     pub start_ns: i64,
-    /// The wall time behind the last one.
+    /// The end, excluded.
     pub end_ns: i64,
 }
 
 impl WallRange {
-    /// Makes the range of whole milliseconds that both ends belong to.
+    /// A range of whole milliseconds that includes both ends.
     pub fn of_ends(first_ns: i64, last_ns: i64) -> Self {
         Self { start_ns: first_ns, end_ns: last_ns.saturating_add(MILLI_NS) }
     }
 
-    /// Gives both ends as queries show them; the last is the last millisecond within.
+    /// Both ends as queries write them; the second is the last millisecond in the range.
     pub fn written(&self) -> [String; 2] {
         [write_wall(self.start_ns), write_wall(self.end_ns.saturating_sub(MILLI_NS))]
     }
 
-    /// Gives the instants: from the first to before the second.
+    /// The instants of start and end (excluded).
     pub fn instants(&self, tz: Tz) -> (i64, i64) {
         (utc_ns(tz, self.start_ns, Edge::Start), utc_ns(tz, self.end_ns, Edge::End))
     }
 }
 
-/// A point that is written as a date or as a date with a time.
+/// A date, or a date with a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
     /// A whole day.
@@ -42,7 +42,7 @@ pub enum Point {
 }
 
 impl Point {
-    /// Reads `2026-03-31`, `2026-03-31T21:00`, `…:00.000`, with a zone or without.
+    /// Parses `2026-03-31`, `2026-03-31T21:00`, `…:00.000`, with or without a zone.
     pub fn parse(text: &str, tz: Tz) -> Option<Self> {
         let text = text.trim();
         if text.len() < 10 || !text.is_char_boundary(10) || !text.starts_with(|c: char| c.is_ascii_digit()) {
@@ -63,7 +63,7 @@ impl Point {
         format!("{date}T{time}").parse().ok().map(Self::Time)
     }
 
-    /// The range that it stands for.
+    /// The range that it covers.
     pub fn range(self) -> WallRange {
         match self {
             Self::Day(day) => {

@@ -1,14 +1,15 @@
-//! Ranges of local time as queries write them: pairs, single dates, phrases (`olap-api.md` 3.1).
+//! Parses the ranges of queries: pairs, single dates, phrases (`olap-api.md` 3.1).
 
 use chrono_tz::Tz;
 
 use super::phrase;
 use super::range::{Point, WallRange};
 
-/// Reads a pair of dates or times, both of which belong to the range.
+/// Parses a pair of dates or times; the range includes both.
 ///
 /// # Errors
-/// What is wrong with it.
+///
+/// The reason, as text.
 pub fn of_pair(from: &str, to: &str, tz: Tz) -> Result<WallRange, String> {
     let point = |text: &str| {
         Point::parse(text, tz).ok_or_else(|| format!("`{text}` is no date; a pair takes dates such as `2026-03-31`"))
@@ -16,10 +17,11 @@ pub fn of_pair(from: &str, to: &str, tz: Tz) -> Result<WallRange, String> {
     Ok(WallRange { start_ns: point(from)?.range().start_ns, end_ns: point(to)?.range().end_ns })
 }
 
-/// Reads one text: a date or a phrase, at the clock `now_ns` (an instant). A time of day in it is cut to the day.
+/// Parses a date or a phrase; `now_ns` is the current instant. A time of day is truncated to its day.
 ///
 /// # Errors
-/// What is wrong with it.
+///
+/// The reason, as text.
 pub fn of_text(text: &str, tz: Tz, now_ns: i64) -> Result<WallRange, String> {
     match Point::parse(text, tz) {
         Some(day @ Point::Day(_)) => Ok(day.range()),
@@ -27,13 +29,14 @@ pub fn of_text(text: &str, tz: Tz, now_ns: i64) -> Result<WallRange, String> {
     }
 }
 
-/// Reads a list of one or two texts.
+/// Parses a list of one or two texts.
 ///
 /// # Errors
-/// What is wrong with it.
+///
+/// The reason, as text.
 pub fn of_list(texts: &[&str], tz: Tz, now_ns: i64) -> Result<WallRange, String> {
     match texts {
-        // Both ends are the same: a time stands for itself here.
+        // Both ends are this text, so a time is not truncated to its day.
         [one] => Point::parse(one, tz).map_or_else(|| phrase::parse(one, tz, now_ns), |point| Ok(point.range())),
         [from, to] => of_pair(from, to, tz),
         _ => Err(format!("a date range has one or two ends, not {}", texts.len())),
@@ -60,7 +63,8 @@ mod tests {
         }
     }
 
-    /// Breaks where cutting to whole units wraps: the range of years long gone was one of years to come.
+    /// Guards against wrap-around when times are truncated to units: a range in the distant past became one in the
+    /// future.
     #[test]
     fn before_the_first_nanosecond() {
         for text in ["1677-09-21T00:12:43.145224192", "1677-09-21T00:12:43.145", "0001-01-01T00:00", "1677-09-20"] {

@@ -1,32 +1,32 @@
-//! Zones: from instants to wall time and back, over missing and repeated hours.
+//! Converts between instants and wall time, across missing and repeated hours.
 
 use chrono::{DateTime, Datelike as _, MappedLocalTime, NaiveDateTime, Offset as _, TimeZone as _, Timelike as _};
 use chrono_tz::Tz;
 
 use super::SECOND_NS;
 
-/// Instants within one piece of this length have one offset: since 1972 clocks change on whole quarters of an hour only.
+/// The offset is constant within aligned periods of this length: since 1972 clocks change only on quarter hours.
 const PIECE_S: i64 = 900;
-/// Before this instant offsets change at any second, and are looked up one by one (1972-01-01).
+/// Before this instant (1972-01-01) offsets may change at any second, and are looked up individually.
 const EVEN_FROM_S: i64 = 63_072_000;
 
-/// Which end of a range a wall time is, for wall times that are missing or there twice.
+/// The end of a range that a wall time is, which decides for wall times that are missing or repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// The first instant that is not before it.
+    /// The first instant that is not before the wall time.
     Start,
-    /// The instant behind the last one that is before it. Of a time that comes twice this is the second: half past two
-    /// ends when the clock shows it again. Where two o'clock itself begins the hour that comes twice, one o'clock ends once.
+    /// The instant after the last one whose wall time is before it. If the time is repeated, this is its second
+    /// occurrence; but a time at which the repeated hour itself begins ends the hour before it only once.
     End,
 }
 
-/// Gives the offset from UTC in seconds at an instant in seconds.
+/// The offset from UTC in seconds at an instant in seconds.
 pub fn offset_s(tz: Tz, utc_s: i64) -> i64 {
     DateTime::from_timestamp(utc_s, 0)
         .map_or(0, |t| i64::from(tz.offset_from_utc_datetime(&t.naive_utc()).fix().local_minus_utc()))
 }
 
-/// Turns instants into wall time, and keeps the last offset: neighbouring rows mostly share it.
+/// Converts instants to wall time and caches the last offset, since neighbouring rows mostly share it.
 #[derive(Debug, Clone)]
 pub struct Walls {
     tz: Tz,
@@ -35,12 +35,12 @@ pub struct Walls {
 }
 
 impl Walls {
-    /// Begins with a zone.
+    /// Converts to wall time of a zone.
     pub fn new(tz: Tz) -> Self {
         Self { tz, piece: i64::MIN, offset_ns: 0 }
     }
 
-    /// Gives the wall time of an instant.
+    /// The wall time of an instant.
     #[inline]
     pub fn wall_ns(&mut self, utc_ns: i64) -> i64 {
         if self.tz == Tz::UTC {
@@ -59,28 +59,28 @@ impl Walls {
     }
 }
 
-/// Gives the wall time of an instant.
+/// The wall time of an instant.
 pub fn wall_ns(tz: Tz, utc_ns: i64) -> i64 {
     Walls::new(tz).wall_ns(utc_ns)
 }
 
-/// Gives the instant of a wall time.
+/// The instant of a wall time.
 pub fn utc_ns(tz: Tz, wall_ns: i64, edge: Edge) -> i64 {
     if edge == Edge::Start {
         return instant(tz, wall_ns, edge);
     }
-    // The last nanosecond before the end says which hour it is the end of.
+    // The last nanosecond before the end decides which occurrence of the hour ends.
     let last = wall_ns.saturating_sub(1);
     instant(tz, last, edge).saturating_add(i64::from(!is_missing(tz, last)))
 }
 
-/// Whether the clock never shows a wall time.
+/// Whether clocks skip a wall time.
 fn is_missing(tz: Tz, wall_ns: i64) -> bool {
     let wall = DateTime::from_timestamp(wall_ns.div_euclid(SECOND_NS), 0).map(|t| t.naive_utc());
     wall.is_some_and(|wall| matches!(tz.offset_from_local_datetime(&wall), MappedLocalTime::None))
 }
 
-/// The instant of a wall time: of one that comes twice the first or the last, of a missing one that of the change.
+/// The instant of a wall time: the first or last occurrence of a repeated one, the clock change for a missing one.
 fn instant(tz: Tz, wall_ns: i64, edge: Edge) -> i64 {
     let wall_s = wall_ns.div_euclid(SECOND_NS);
     let Some(wall) = DateTime::from_timestamp(wall_s, 0).map(|t| t.naive_utc()) else { return wall_ns };
@@ -95,10 +95,10 @@ fn instant(tz: Tz, wall_ns: i64, edge: Edge) -> i64 {
     }
 }
 
-/// Gives the instant in seconds at which the clock jumps over a wall time.
+/// The instant in seconds at which clocks skip a wall time.
 fn change(tz: Tz, wall_s: i64) -> i64 {
     let (mut before, mut after) = (wall_s - 86_400 * 2, wall_s + 86_400 * 2);
-    // Some zones change twice within days; what is asked for is where wall time passes `wall_s`.
+    // Some zones change twice within days; this finds the change that skips `wall_s`.
     while after - before > 1 {
         let middle = before + (after - before) / 2;
         if middle + offset_s(tz, middle) >= wall_s {
@@ -110,22 +110,23 @@ fn change(tz: Tz, wall_s: i64) -> i64 {
     after
 }
 
-/// Gives a wall time as a date and time.
+/// A wall time as a date and time.
 pub fn naive(wall_ns: i64) -> NaiveDateTime {
     DateTime::from_timestamp_nanos(wall_ns).naive_utc()
 }
 
-/// Gives the wall time of a date and time; beyond the years that nanoseconds reach, the nearest that they do.
+/// The wall time of a date and time, clamped to the range of nanoseconds.
 pub fn of_naive(time: NaiveDateTime) -> i64 {
     let far = if time.and_utc().timestamp() < 0 { i64::MIN } else { i64::MAX };
     time.and_utc().timestamp_nanos_opt().unwrap_or(far)
 }
 
-/// Writes a wall time as answers do: `2026-03-31T13:45:27.123`.
+/// Formats a wall time as in results: `2026-03-31T13:45:27.123`.
 pub fn write_wall(wall_ns: i64) -> String {
     let time = naive(wall_ns);
     let mut out = String::with_capacity("2026-03-31T13:45:27.123".len());
-    // By hand: answers have thousands, and chrono reads its pattern anew for each. Nanoseconds reach years of four digits.
+    // Formatted by hand: results contain thousands, and chrono parses its pattern each time. Years have four digits
+    // within the range of nanoseconds.
     push_digits(&mut out, time.year().unsigned_abs(), 4);
     let parts =
         [('-', time.month()), ('-', time.day()), ('T', time.hour()), (':', time.minute()), (':', time.second())];
@@ -190,7 +191,8 @@ mod tests {
         }
     }
 
-    /// All zones over all changes of two years: each instant is found again from its wall time, unless that comes twice.
+    /// In all zones, across all clock changes of two years: an instant is recovered from its wall time, unless that
+    /// is repeated.
     #[test]
     fn there_and_back_in_all_zones() {
         let from = wall("2025-01-01T00:00:00") / SECOND_NS;

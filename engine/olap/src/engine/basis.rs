@@ -1,5 +1,5 @@
-//! What an answer rests on: the tables that it was read from, at one moment. While these are what they were, it is what
-//! everybody who asks the same with the same rights would get.
+//! The basis of a result: the versions of the tables that it was read from. While these stay the same, everybody who
+//! asks the same with the same rights gets the same result.
 
 use quiver_query::tables::{DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
 use quiver_types::MillisRange;
@@ -10,7 +10,7 @@ use crate::plan::exemplars;
 use crate::plan::sources::{Read, reads};
 use crate::query::request::Request;
 
-/// Tables of the queries of a request, at one moment.
+/// The tables that the queries of a request read, at one moment.
 #[derive(Debug, Default)]
 pub struct Basis {
     tables: Vec<Table>,
@@ -20,11 +20,11 @@ pub struct Basis {
 #[derive(Debug)]
 struct Table {
     read: Read,
-    /// Columns that are spoken of, as some follow from more than rows.
+    /// Columns that are read, since some depend on more than rows.
     columns: Vec<String>,
-    /// By which it is found.
+    /// The rights with which the table is found.
     access: DomainAccess,
-    /// Which of the operator's it is; none: it is one of the product.
+    /// The version of the operator's table; `None` if it is a table of the product.
     version: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl Table {
         TableRequest { schema: Some(schema), name: &self.read.name, columns: &self.columns, access: &self.access }
     }
 
-    /// The version of the operator's table of that name, if it would be read.
+    /// The current version of the operator's table of that name, if it would be read.
     fn version_now(&self, now: &dyn TableSnapshot) -> Option<u64> {
         let is_public = self.read.schema.as_deref().is_none_or(|schema| schema == PUBLIC_SCHEMA);
         if is_public { now.version(&self.request(PUBLIC_SCHEMA)) } else { None }
@@ -48,8 +48,8 @@ impl Table {
 }
 
 impl OlapEngine {
-    /// What the answer to a request will rest on, if it is asked for from now on; none: more than tables whose changes are
-    /// known, or answers are not kept.
+    /// The basis of the result of a request that starts now; `None` if it reads tables whose changes are not known,
+    /// or results are not cached.
     pub fn basis(&self, catalog: &Catalog, request: &Request, access: &DomainAccess) -> Option<Basis> {
         if !self.keeps {
             return None;
@@ -73,7 +73,7 @@ impl OlapEngine {
         Some(basis)
     }
 
-    /// Says whether that is what it was.
+    /// Whether nothing of a basis has changed.
     pub fn holds(&self, basis: &Basis) -> bool {
         let now = self.snapshot();
         basis.tables.iter().all(|table| {

@@ -1,4 +1,4 @@
-//! Plans over rows that are kept: those of a rollup, or of buckets.
+//! Plans queries over cached rows: those of a rollup, or of buckets.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::query::Query;
 use crate::rollup::{Held, Kept};
 
 impl OlapEngine {
-    /// Plans a query as ever, over a model whose rows are those of a rollup. They are such as the caller sees.
+    /// Plans a query over a model whose rows are those of a rollup, which only contains what the caller may see.
     pub(super) fn plan_over(&self, held: &Held, query: &Query, catalog: &Catalog, kept: &Kept) -> OlapResult<Planned> {
         let state = self.engine.relational();
         let sources = Sources::of_rows(&held.model.common.name, Arc::clone(&kept.table) as Arc<dyn TableProvider>)?;

@@ -1,4 +1,5 @@
-//! Answers from buckets of time: those whose groups are kept and still hold, and the others read (`olap-api.md` 7).
+//! Results from time buckets: groups of some are cached and still valid, those of the others are read (`olap-api.md`
+//! 7).
 
 use std::sync::Arc;
 
@@ -15,16 +16,17 @@ use crate::plan::{Given, Planned, Planner, Sources};
 use crate::query::Query;
 use crate::rollup::{Bucketed, Held, Kept, Parts, Pieces, Run, bytes_of};
 
-/// More readings than that are made one.
+/// Above this number, separate reads are merged into one.
 const READINGS_MAX: usize = 3;
-/// How long a query goes by raw rows after its groups could not be had, such as when they are too many.
+/// How long a query reads raw rows after its groups could not be cached, for example because there are too many.
 const REFUSED_NS: i64 = 600 * SECOND_NS;
 const MILLI_NS: i64 = 1_000_000;
-/// What `explain` says of buckets to whom rows are hidden: which are kept tells when rows were written, those of others, too.
+/// Text of `explain` for callers who may not see all rows: which buckets are cached would tell when others' rows were
+/// written.
 pub(crate) const HIDDEN: &str =
     "buckets serve it: which are kept, and the plan over them, is shown to who may see all rows";
 
-/// A query that is answered from buckets, with what it takes.
+/// A query that is answered from buckets, and what that needs.
 #[derive(Debug)]
 pub(super) struct Parted {
     of: Bucketed,
@@ -37,12 +39,12 @@ pub(super) struct Parted {
 }
 
 impl Parted {
-    /// What is kept of each bucket.
+    /// The query whose groups are cached for each bucket.
     pub(super) fn held(&self) -> &Held {
         &self.of.held
     }
 
-    /// Whether what was made of a moment still holds within a part of the range.
+    /// Whether groups from an earlier moment are still valid within a part of the range.
     fn holds(&self, since: &Moment, (start, end): (i64, i64)) -> bool {
         let of = &self.of;
         let request =
@@ -53,12 +55,12 @@ impl Parted {
 }
 
 impl OlapEngine {
-    /// Says why buckets are not kept, if so.
+    /// The reason if buckets cannot be cached.
     pub(super) fn may_keep(&self) -> Result<(), String> {
         if self.keeps { Ok(()) } else { Err("results are not kept (`query.result_cache` is 0)".to_owned()) }
     }
 
-    /// What it takes to answer a query from buckets, or why it is not.
+    /// Prepares answering a query from buckets; the error is the reason if that is impossible.
     pub(super) fn parted(
         &self,
         catalog: &Arc<Catalog>,
@@ -71,7 +73,8 @@ impl OlapEngine {
         self.parted_of(of, catalog, tables, access, false)
     }
 
-    /// What is said of buckets to whom rows are hidden: that they serve a query, or why not, as far as the query says it.
+    /// The text for callers who may not see all rows: that buckets serve a query, or the reason why not, if the query
+    /// itself shows it.
     pub(super) fn hidden(&self, catalog: &Arc<Catalog>, query: &Query, tables: &Arc<dyn TableSnapshot>) -> String {
         let serve = || -> Result<(), String> {
             self.may_keep()?;
@@ -81,7 +84,7 @@ impl OlapEngine {
         serve().err().unwrap_or_else(|| HIDDEN.to_owned())
     }
 
-    /// What [`Self::parted`] gives, of buckets that are known. `declared`: they are worth keeping from the first time on.
+    /// Like [`Self::parted`] for known buckets. `declared` ones are cached from the first request on.
     pub(super) fn parted_of(
         &self,
         of: Bucketed,
@@ -100,7 +103,7 @@ impl OlapEngine {
         Ok(Parted { of, key, place, moment, catalog, tables, access })
     }
 
-    /// The plan of a query over its buckets; or why there is none.
+    /// The plan of a query over its buckets; the error is the reason if there is none.
     pub(super) async fn over_parts(
         &self,
         parted: &Parted,
@@ -119,7 +122,7 @@ impl OlapEngine {
                 self.pieces.made(&parted.key, pieces.bytes());
                 Ok(Ok(made))
             }
-            // The query itself has ended; the next one tries anew.
+            // This query has ended, so the next one tries again.
             Err(OlapError::Engine(e)) if matches!(e.kind, ErrorKind::Timeout | ErrorKind::Cancelled) => Err(e),
             Err(e) => {
                 *pieces = Pieces::refused(e.to_string(), now_ns);
@@ -154,7 +157,7 @@ impl OlapEngine {
             found.retain(|(bucket, _)| *bucket < gaps[0].0 || *bucket >= gaps[0].1);
         }
         let given = Given::new();
-        // Buckets are kept for all who have the same rights: none of their rows are a caller's own.
+        // Buckets are shared by all callers with the same rights; none of their rows depend on the caller.
         let planner = Planner {
             catalog: &catalog,
             state,
@@ -173,7 +176,7 @@ impl OlapEngine {
             let planned = planner.plan(&of.read(gap))?;
             let (types, rows) = self.collect(&planned.rows, ctx, &memory).await?;
             self.rollups.check(&rows)?;
-            // They are put together, then in the order of their buckets.
+            // The batches are concatenated, then sorted by bucket: two copies.
             memory.add(2 * bytes_of(&rows))?;
             let run = Run::new(&types, &rows, column, parted.moment.clone())?;
             batches.push(run.rows_from(of.range.0)?);

@@ -1,7 +1,6 @@
-//! Answers from rollups: which serves a query, its rows, and the query's plan over them (`olap-api.md` 11.5).
-//!
-//! A rollup is made when a query first comes that it serves, by the caller's rights and within his limits. What stands in its
-//! way leaves the query to raw rows.
+//! Results from rollups: chooses the rollup that serves a query, makes its rows, and plans the query over them
+//! (`olap-api.md` 11.5). A rollup is made on the first query that it serves, with the caller's rights and within his
+//! limits. If that fails, the query reads raw rows.
 
 use std::sync::Arc;
 
@@ -18,22 +17,22 @@ use crate::plan::{Given, Planned};
 use crate::query::Query;
 use crate::rollup::{Bucketed, Held, Kept, Parts, Used, bytes_of, candidates, key};
 
-/// A plan over a rollup, which rollup that is, and how the answer is made of its buckets.
+/// A plan over a rollup, the rollup used, and how the result is made of its buckets.
 type OverRollup = (Planned, Used, Option<Parts>);
 
-/// Rollups by their names, with the reason why each does not serve, if so.
+/// The names of rollups, with the reason if one does not serve the query.
 pub(super) type Told = Vec<(String, Option<String>)>;
 
-/// A rollup that serves a query, with what it takes to answer from it.
+/// A rollup that serves a query, and what answering from it needs.
 #[derive(Debug)]
 pub(super) enum Chosen {
-    /// Its tables say which rows they have: all of its rows are kept.
+    /// Its tables have versions, so all of its rows are cached.
     Whole(Box<Whole>),
-    /// Its rows are those of a table of the product: those of closed buckets are kept.
+    /// It reads a table of the product, so the rows of closed buckets are cached.
     Buckets(Box<Parted>),
 }
 
-/// What it takes to answer from a rollup that is kept whole.
+/// What answering from a rollup that is cached as a whole needs.
 #[derive(Debug)]
 pub(super) struct Whole {
     held: Held,
@@ -55,7 +54,7 @@ impl Chosen {
 }
 
 impl OlapEngine {
-    /// The rollups that a query could come from, and the first that serves it.
+    /// All rollups that were considered, and the first that serves the query.
     pub(super) fn chosen(
         &self,
         catalog: &Arc<Catalog>,
@@ -75,7 +74,7 @@ impl OlapEngine {
         (told, chosen)
     }
 
-    /// What it takes to answer from a rollup that serves a query, or why that cannot be.
+    /// Prepares answering from a rollup that serves a query; the error is the reason if that is impossible.
     fn serving(
         &self,
         catalog: &Arc<Catalog>,
@@ -95,7 +94,8 @@ impl OlapEngine {
         Ok(Chosen::Whole(Box::new(Whole { held, key, query, catalog, tables, access: access.clone() })))
     }
 
-    /// The plan of a query over a rollup, whose rows are made where they are not kept; or why there is none.
+    /// The plan of a query over a rollup, whose rows are made unless they are cached; the error is the reason if
+    /// there is none.
     pub(super) async fn rolled(
         &self,
         chosen: &Chosen,
@@ -115,7 +115,7 @@ impl OlapEngine {
 
     async fn whole(&self, chosen: &Whole, ctx: &QueryContext) -> quiver_types::Result<Result<(Planned, Used), String>> {
         let place = self.rollups.place(&chosen.key, chosen.catalog.version);
-        // Who comes while it is being made waits for it.
+        // Requests that come while it is being made wait for it.
         let mut place = place.lock().await;
         let known = (*place).clone();
         let kept = if let Some(known) = known {
@@ -126,12 +126,12 @@ impl OlapEngine {
                     self.rollups.made(&chosen.key, kept.bytes);
                     Ok(Arc::new(kept))
                 }
-                // Queries need the memory: it is of use for this one alone.
+                // Queries need the memory, so the rows are used for this query only.
                 Ok((kept, false)) => {
                     drop(place);
                     return Ok(self.plan_rolled(chosen, Arc::new(kept)));
                 }
-                // The query itself has ended; the next one tries anew.
+                // This query has ended, so the next one tries again.
                 Err(OlapError::Engine(e)) if matches!(e.kind, ErrorKind::Timeout | ErrorKind::Cancelled) => {
                     return Err(e);
                 }
@@ -149,7 +149,7 @@ impl OlapEngine {
         Ok((plan, Used::of(&chosen.held, kept)))
     }
 
-    /// Runs the query of a rollup; says whether there is room to keep its rows.
+    /// Runs the query of a rollup; returns whether there is memory to cache its rows.
     async fn made(&self, chosen: &Whole, ctx: &QueryContext) -> OlapResult<(Kept, bool)> {
         let held = &chosen.held;
         let catalog = Catalog::alone(&held.model, chosen.catalog.version);

@@ -1,5 +1,5 @@
-//! Percentiles that are exact to the last bit: DataFusion's `percentile_cont` rounds the place between two values to a
-//! millionth, which shows in the seventh digit.
+//! Exact percentiles: DataFusion's `percentile_cont` rounds the position between two values to a millionth, which
+//! shows in the seventh digit.
 
 use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;

@@ -1,5 +1,5 @@
-//! Dimensions that the inner query of a measure has beside those of the query (`olap-api.md` 11.4): `Model.member`, or
-//! `Model.member.granularity` for the buckets of a time dimension.
+//! Dimensions by which the inner query of a measure is grouped in addition to those of the query (`olap-api.md`
+//! 11.4): `Model.member`, or `Model.member.granularity` for buckets of a time dimension.
 
 use quiver_types::meant::did_you_mean;
 
@@ -7,12 +7,12 @@ use super::problem::ModelProblem;
 use super::{Dimension, DimensionType, Measure, MemberId, Model};
 use crate::dates::granularity::Granularity;
 
-/// See the module.
+/// An additional group of an inner query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddedGroup {
-    /// The dimension by which the inner query is grouped besides.
+    /// The dimension.
     pub member: MemberId,
-    /// Name of the granularity by whose buckets rows are grouped; none: by the values as they are.
+    /// The granularity of the buckets; `None` groups by the values themselves.
     pub granularity: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Display for AddedGroup {
 }
 
 impl Dimension {
-    /// A granularity by its name: its own, or one that every time dimension has.
+    /// A granularity by name: one of the dimension's own, or a standard one.
     pub fn granularity(&self, name: &str) -> Option<Granularity> {
         let own = self.granularities.iter().find(|g| g.name == name).cloned();
         own.or_else(|| Granularity::standard(name)).filter(|_| self.ty == DimensionType::Time)
@@ -38,13 +38,13 @@ fn named(measure: &Measure) -> impl Iterator<Item = &AddedGroup> {
     measure.add_group_by.iter().chain(measure.group_by.iter().flatten())
 }
 
-/// Finds granularities that their dimensions do not have.
+/// Reports granularities that their dimensions do not have.
 pub(super) fn check(models: &[Model], problems: &mut Vec<ModelProblem>) {
     for model in models {
         let added = model.measures.iter().flat_map(|m| named(m).map(move |added| (m, added)));
         for (measure, added) in added {
             let Some(name) = &added.granularity else { continue };
-            // What is not there at all has been told of.
+            // Missing members have been reported already.
             let is_there = |m: &&Model| m.member_names().any(|own| own == added.member.member);
             let of = models.iter().find(|m| m.common.name == added.member.model).filter(is_there);
             let Some(of) = of else { continue };

@@ -1,4 +1,4 @@
-//! All models and views, checked: what queries look names up in, and how models are joined.
+//! All models and views after they have been checked: name lookup and join paths.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{Common, Dimension, Join, Measure, MemberId, Model, Segment, Template, View, ViewMember};
 
-/// A member of one of three kinds.
+/// A member by kind.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind<'a> {
     /// Rows are grouped and filtered by it.
@@ -20,7 +20,7 @@ pub enum Kind<'a> {
 }
 
 impl<'a> Kind<'a> {
-    /// Its name and what people read.
+    /// Its name and descriptive properties.
     pub fn common(self) -> &'a Common {
         match self {
             Self::Dimension(d) => &d.common,
@@ -30,56 +30,56 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// A member that a query names.
+/// A member that a query has named.
 #[derive(Debug, Clone, Copy)]
 pub struct Found<'a> {
-    /// The model that it belongs to, behind views.
+    /// The model that it belongs to; if it is named through a view, the model behind that.
     pub model: &'a Model,
-    /// The member itself, behind views.
+    /// The member itself; if it is named through a view, the member behind that.
     pub kind: Kind<'a>,
-    /// The view and its member, where it is named through one.
+    /// The view and its member, if it is named through one.
     pub view: Option<(&'a View, &'a ViewMember)>,
 }
 
 impl<'a> Found<'a> {
-    /// Its own name, behind views.
+    /// The name of the member in its model.
     pub fn id(&self) -> MemberId {
         MemberId::new(&self.model.common.name, &self.kind.common().name)
     }
 
-    /// What people read: that of the view before that of the model.
+    /// Descriptive properties: the view's take precedence over the model's.
     pub fn common(&self) -> &'a Common {
         self.view.map_or_else(|| self.kind.common(), |(_, member)| &member.common)
     }
 
-    /// Title of what stands before the dot.
+    /// Title of the model or view before the dot.
     pub fn model_title(&self) -> String {
         self.view.map_or_else(|| self.model.title(), |(view, _)| view.common.short_title())
     }
 }
 
-/// Numbers of catalogs.
+/// The source of catalog versions.
 static VERSIONS: AtomicU64 = AtomicU64::new(1);
-/// Most open members of a request.
+/// The most open members of a request.
 const OPEN_MAX: usize = 100;
 
 /// All models and views, checked against each other.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    /// Which it is: models that were read again have another.
+    /// A unique number; models that are loaded again get another.
     pub version: u64,
     /// Cubes by name.
     pub models: BTreeMap<String, Model>,
     /// Views by name.
     pub views: BTreeMap<String, View>,
-    /// Numbers of groups of models that joins connect.
+    /// For each model the number of its group of models that are connected by joins.
     pub components: HashMap<String, usize>,
-    /// Names of columns, by model, that what queries reach is made of.
+    /// For each model the columns that queries can reach; computed on first use.
     readable: Arc<OnceLock<BTreeMap<String, BTreeSet<String>>>>,
 }
 
 impl Catalog {
-    /// Makes the whole of checked parts.
+    /// Makes a catalog of checked parts.
     pub(super) fn new(models: BTreeMap<String, Model>, views: BTreeMap<String, View>) -> Self {
         let components = components(&models);
         Self::of(VERSIONS.fetch_add(1, Ordering::Relaxed), models, views, components)
@@ -100,8 +100,8 @@ impl Catalog {
         Self::of(version, models, BTreeMap::new(), HashMap::new())
     }
 
-    /// Names of columns of a model that something is made of which queries reach. `find` finds those of all models; it is
-    /// asked once for all queries.
+    /// The columns of a model that queries can reach through members. `find` computes those of all models, and is
+    /// called once.
     pub(crate) fn readable(
         &self,
         model: &str,
@@ -111,7 +111,7 @@ impl Catalog {
         self.readable.get_or_init(|| find(self)).get(model).unwrap_or(&NONE)
     }
 
-    /// Adds the open members that a request names anywhere.
+    /// A catalog with the open members that a request names.
     pub fn with_open(self: &Arc<Self>, request: &Value) -> Arc<Self> {
         let mut names = BTreeSet::new();
         self.open_names(request, &mut names);
@@ -119,7 +119,7 @@ impl Catalog {
             return Arc::clone(self);
         }
         let mut with = Self::clone(self);
-        // Of several names of a model the first one is counted.
+        // In reverse order, so that for several names of a model the first one decides what is counted.
         for id in names.iter().rev() {
             if let Some(model) = with.models.get_mut(&id.model) {
                 model.add_open(&id.member);
@@ -144,7 +144,7 @@ impl Catalog {
         }
     }
 
-    /// Finds a member of a model or view; hidden ones too.
+    /// Finds a member of a model or view, including hidden ones.
     pub fn find(&self, id: &MemberId) -> Option<Found<'_>> {
         if let Some(view) = self.views.get(&id.model) {
             let member = view.members.iter().find(|m| m.common.name == id.member)?;
@@ -160,7 +160,7 @@ impl Catalog {
         Some(Found { model, kind, view: None })
     }
 
-    /// Gives a model that checks have found to be there.
+    /// A model that is known to exist after checks.
     pub fn model(&self, name: &str) -> &Model {
         self.models.get(name).expect("names in a catalog are checked")
     }
@@ -179,12 +179,13 @@ impl Catalog {
         models.chain(self.views.values().filter(|v| v.common.public.unwrap_or(true)).map(|v| v.common.name.as_str()))
     }
 
-    /// The join from one model to another.
+    /// The join from one model to another; `None` if there is none.
     pub fn join(&self, from: &str, to: &str) -> Option<&Join> {
         self.models.get(from)?.joins.iter().find(|j| j.target == to)
     }
 
-    /// The shortest way over joins, first declared first: the models behind `from`.
+    /// The models on the shortest path of joins, without `from`; of equal paths, the one whose joins are declared
+    /// first.
     pub fn path(&self, from: &str, to: &str) -> Option<Vec<String>> {
         let mut came: HashMap<&str, &str> = HashMap::new();
         let mut queue: VecDeque<&str> = VecDeque::from([from]);

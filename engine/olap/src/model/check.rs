@@ -1,4 +1,4 @@
-//! Resolves names over all files: what extends what, what SQL texts and lists of members speak of.
+//! Resolves names across all files: extended models, and names in SQL texts and lists of members.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -9,26 +9,26 @@ use super::problem::ModelProblem;
 use super::template::{OPERATORS_MAX, Piece, Template};
 use super::{Case, Hierarchy, Label, MemberId, Model, Segment, Source};
 
-/// Most bytes that members come to which models take over from those that they extend.
+/// The most bytes of members that models inherit from those that they extend.
 const TAKEN_BYTES_MAX: usize = 64 << 20;
-/// What a member takes beside its texts.
+/// Bytes that a member counts in addition to its texts.
 const MEMBER_BYTES: usize = 512;
-/// Longest chain of members that are made of each other; planning follows no longer one.
+/// The longest chain of members that refer to each other; planning follows no longer ones.
 const DEPTH_MAX: usize = 64;
-/// Most members that one comes to once all that it is made of is written out, as planning does.
+/// The most members that one member expands to when it is planned.
 const PARTS_MAX: usize = 1_000;
 
 /// Names of models with their members.
 type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// A name that is not there.
+/// A name that does not exist.
 struct Missing {
     place: Place,
     member: Option<String>,
     message: String,
 }
 
-/// Copies members of what is extended, those of its own first.
+/// Copies members of extended models, unless the model has its own of that name.
 pub(super) fn extend(models: &mut [Model], problems: &mut Vec<ModelProblem>) {
     let mut done: HashSet<String> = HashSet::new();
     let mut taken_bytes = 0;
@@ -39,7 +39,7 @@ pub(super) fn extend(models: &mut [Model], problems: &mut Vec<ModelProblem>) {
         let Some(at) = ready else { break };
         if let Some(base) = models[at].extends.clone() {
             let base = models.iter().find(|m| m.common.name == base).expect("it is done, so it is there");
-            // Counted before it is copied: each of a chain of models has what all before it have.
+            // Counted before copying: each model of a chain has the members of all before it.
             taken_bytes += bytes(base);
             if taken_bytes > TAKEN_BYTES_MAX {
                 let model = &models[at];
@@ -59,7 +59,7 @@ pub(super) fn extend(models: &mut [Model], problems: &mut Vec<ModelProblem>) {
     }
 }
 
-/// About what the members of a model take.
+/// Approximate bytes of a model's members.
 fn bytes(model: &Model) -> usize {
     let dimensions = model.dimensions.iter().flat_map(crate::model::Dimension::templates);
     let measures = model.measures.iter().flat_map(crate::model::Measure::templates);
@@ -125,7 +125,7 @@ fn take_over(model: &mut Model, base: &Model) {
     model.row_right = model.row_right.take().or_else(|| base.row_right.clone());
 }
 
-/// Resolves all names. Of models that `lenient` names, what speaks of missing ones is left out with a warning.
+/// Resolves all names. In models that `lenient` lists, members that refer to missing ones are removed with a warning.
 pub(super) fn resolve(
     models: &mut [Model],
     lenient: &HashSet<String>,
@@ -143,7 +143,7 @@ pub(super) fn resolve(
             let told = if is_lenient { &mut *warnings } else { &mut *problems };
             told.extend(missing.into_iter().map(|m| ModelProblem::new(model, m.place, m.member.as_deref(), m.message)));
         }
-        // A member that was left out may be named by others.
+        // Others may refer to a member that was removed.
         if !again {
             return;
         }
@@ -254,7 +254,7 @@ impl Resolver<'_> {
         for piece in &mut template.pieces {
             let found = match piece {
                 Piece::Raw(names) => self.piece(names),
-                // Seen again after something was left out.
+                // Visited again after a member was removed.
                 Piece::Member(id) => self.member(id).map_or(Ok(piece.clone()), Err),
                 Piece::Model(name) if !self.names.contains_key(name) => Err(self.unknown_model(name)),
                 Piece::Model(_) | Piece::Text(_) => continue,
@@ -282,10 +282,10 @@ impl Resolver<'_> {
     }
 }
 
-/// Finds levels of hierarchies that are no dimensions.
+/// Reports levels of hierarchies that are no dimensions.
 pub(super) fn levels(models: &[Model], problems: &mut Vec<ModelProblem>) {
     let is_other = |id: &MemberId| {
-        // What is not there at all has been told of.
+        // Missing members have been reported already.
         let of = models.iter().find(|m| m.common.name == id.model && m.member_names().any(|name| name == id.member));
         of.is_some_and(|model| model.dimension(&id.member).is_none())
     };
@@ -300,7 +300,7 @@ pub(super) fn levels(models: &[Model], problems: &mut Vec<ModelProblem>) {
     }
 }
 
-/// Finds texts that are too deep to be planned.
+/// Reports SQL texts that are nested too deeply to be planned.
 pub(super) fn deep_texts(models: &[Model], problems: &mut Vec<ModelProblem>) {
     for model in models {
         let dimensions = model.dimensions.iter().flat_map(crate::model::Dimension::templates);
@@ -316,7 +316,7 @@ pub(super) fn deep_texts(models: &[Model], problems: &mut Vec<ModelProblem>) {
     }
 }
 
-/// Finds members that are made of themselves, or of more than can be planned.
+/// Reports members that refer to themselves, or expand to more than can be planned.
 pub(super) fn cycles(models: &[Model], problems: &mut Vec<ModelProblem>) {
     let mut edges: BTreeMap<MemberId, Vec<&MemberId>> = BTreeMap::new();
     let mut places = BTreeMap::new();
@@ -357,14 +357,14 @@ pub(super) fn cycles(models: &[Model], problems: &mut Vec<ModelProblem>) {
     }
 }
 
-/// What a member comes to.
+/// The size of a member when it is expanded.
 #[derive(Clone, Copy)]
 struct Size {
     depth: usize,
     parts: usize,
 }
 
-/// Members that come to too much, but not those that are made of such. None may be made of itself.
+/// Members that are too large, except those that are only because they refer to such. There must be no cycles.
 fn too_large<'m>(edges: &'m BTreeMap<MemberId, Vec<&'m MemberId>>) -> Vec<(&'m MemberId, String)> {
     let is_large = |size: &Size| size.depth > DEPTH_MAX || size.parts > PARTS_MAX;
     let mut sizes: HashMap<&MemberId, Size> = HashMap::new();

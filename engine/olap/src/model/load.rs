@@ -1,4 +1,4 @@
-//! Folders of YAML files to a catalog: all or nothing.
+//! Loads a catalog from folders of YAML files; any error refuses all.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -13,26 +13,27 @@ use super::problem::ModelProblem;
 use super::read::{FileContent, file};
 use super::{Model, Relationship, View, added, check, views};
 
-/// Largest file of models, in bytes.
+/// The largest file of models, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Deepest folder that is looked into.
+/// The deepest level of folders that is searched.
 const FOLDERS_DEEP_MAX: usize = 16;
 
 /// A file of models.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
-    /// What messages call it.
+    /// Its name in messages.
     pub name: String,
     /// The whole YAML text.
     pub text: String,
-    /// Whether it belongs to the product: files of folders take its place.
+    /// Whether it is part of the product: models from folders replace those of the same name.
     pub builtin: bool,
 }
 
-/// Finds the YAML files below folders, in the order of their names.
+/// Finds the YAML files in folders, sorted by name.
 ///
 /// # Errors
-/// Folders or files that cannot be read, by name.
+///
+/// All folders and files that cannot be read.
 pub fn read_folders(folders: &[PathBuf]) -> Result<Vec<SourceFile>, Vec<ModelProblem>> {
     let failed = |path: &Path, e: &dyn std::fmt::Display| {
         vec![ModelProblem {
@@ -50,7 +51,7 @@ pub fn read_folders(folders: &[PathBuf]) -> Result<Vec<SourceFile>, Vec<ModelPro
         for path in paths {
             let meta = std::fs::metadata(&path).map_err(|e| failed(&path, &e))?;
             if !meta.is_file() {
-                // A pipe or a device would be read for ever.
+                // Reading a pipe or a device might never end.
                 return Err(failed(&path, &"it is no regular file"));
             }
             let size = meta.len();
@@ -64,12 +65,12 @@ pub fn read_folders(folders: &[PathBuf]) -> Result<Vec<SourceFile>, Vec<ModelPro
     Ok(files)
 }
 
-/// Whether a file or folder is none of the operator's: mounted volumes keep copies of all files in folders such as `..data`.
+/// Whether to skip a file or folder: mounted volumes keep copies of all files in folders such as `..data`.
 pub fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// Whether a folder is met for the first time: links may lead back to one that is being walked.
+/// Whether a folder has not been visited yet: links may lead back to one that is being walked.
 pub fn is_new_folder(folder: &Path, walked: &mut BTreeSet<PathBuf>) -> bool {
     walked.insert(std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()))
 }
@@ -99,23 +100,24 @@ fn walk(
     Ok(())
 }
 
-/// Reads and checks files as one whole; also gives warnings.
+/// Loads and checks files together; also returns warnings.
 ///
 /// # Errors
-/// All that is wrong.
+///
+/// All problems.
 pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<ModelProblem>> {
     let mut problems = Vec::new();
     let mut warnings = Vec::new();
     let mut models: Vec<Model> = Vec::new();
     let mut all_views: Vec<View> = Vec::new();
     let mut builtin: HashSet<String> = HashSet::new();
-    // Those of folders come first, so that a built-in one of the same name finds its place taken.
+    // Files of folders come first, so that they take precedence over built-in models of the same name.
     for is_builtin in [false, true] {
         let own: HashSet<String> = names(&models, &all_views).collect();
         for source in files.iter().filter(|f| f.builtin == is_builtin) {
             let mut found = Problems::default();
             let content = file(&source.name, &source.text, &mut found);
-            // Read again where something is wrong, to tell of what.
+            // The text is parsed again if there are problems, to name the member that each belongs to.
             let is_wrong = found.iter().next().is_some();
             let documents = if is_wrong { read(&source.text).unwrap_or_default() } else { Vec::new() };
             problems.extend(found.iter().map(|p| ModelProblem {
@@ -206,7 +208,7 @@ fn duplicates(models: &[Model], problems: &mut Vec<ModelProblem>) {
     }
 }
 
-/// Models that rows of others multiply, and those with sub-queries, need a key.
+/// Checks that models have a key if joins multiply their rows, or they have sub-queries.
 fn keys(models: &[Model], problems: &mut Vec<ModelProblem>) {
     let lacks = |name: &str| models.iter().find(|m| m.common.name == name && m.key().next().is_none());
     let mut told = HashSet::new();
@@ -262,7 +264,7 @@ mod tests {
         assert!(word[0].contains("did you mean `count`?"), "{word:?}");
     }
 
-    /// Breaks where a condition with a slip of the pen is passed over, and the measure counts all rows.
+    /// Guards against ignoring a misspelled filter, with which the measure would count all rows.
     #[test]
     fn parts_of_members_are_read_or_told_of() {
         let check = |part: &str, expected: &str| {
@@ -308,7 +310,7 @@ mod tests {
         assert!(problems(&text)[0].contains("made of itself"), "{:?}", problems(&text));
     }
 
-    /// Breaks where a query for such a member ends the server.
+    /// Guards against texts whose queries would overflow the server's stack.
     #[test]
     fn texts_have_so_many_operators() {
         let sum = |terms: usize| format!("{A}      - {{name: sum, type: sum, sql: '{}id'}}\n", "id + ".repeat(terms));
@@ -320,7 +322,7 @@ mod tests {
         assert!(load(&[source("m.yml", &listed, false)]).is_ok());
     }
 
-    /// A few lines may stand for what no planner ends with, or no memory holds.
+    /// A few lines may expand to more than planning or memory can bear.
     #[test]
     fn what_members_and_models_come_to_is_bounded() {
         let made = |sql: &str, n: usize| {

@@ -1,20 +1,20 @@
-//! Dimensions that are made of their names.
+//! Dimensions that are defined by their names.
 
 use super::{Common, Dimension, DimensionType, Model, Template};
 
-/// Dimensions that are made of their names: any attribute or label, which no list could hold.
+/// Dimensions that are defined by their names: one for any attribute or label, which cannot all be listed.
 #[derive(Debug, Clone)]
 pub struct OpenMembers {
-    /// What their names begin with; behind it stands the key, with `__` for a dot.
+    /// The prefix of their names, which is followed by the key, with `__` for a dot.
     pub prefix: String,
-    /// Expression; `:key` is the key, `:flat_key` the key with `_` for all but letters and digits.
+    /// The expression; `:key` is the key, `:flat_key` the key with all but letters and digits replaced by `_`.
     pub sql: Template,
-    /// The measure that counts the distinct values of the one that a query names.
+    /// The measure that counts the distinct values of the dimension that a query names.
     pub counted: Option<String>,
 }
 
 impl OpenMembers {
-    /// The dimension of a name, if there is one of it.
+    /// The dimension for a name; `None` if the name does not have the prefix.
     pub fn dimension(&self, name: &str) -> Option<Dimension> {
         let key = name.strip_prefix(&self.prefix).filter(|key| !key.is_empty())?.replace("__", ".");
         let flat: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -27,7 +27,7 @@ impl OpenMembers {
 }
 
 impl Model {
-    /// Adds the dimension of a name, which is what its measure counts from now on.
+    /// Adds the dimension for a name, and makes the measure count it.
     pub(super) fn add_open(&mut self, name: &str) {
         let Some(open) = &self.open else { return };
         let Some(dimension) = open.dimension(name) else { return };
@@ -41,7 +41,7 @@ impl Model {
 }
 
 impl Dimension {
-    /// A text that an expression gives.
+    /// A text dimension of an expression.
     pub(crate) fn of_text(common: Common, sql: Template) -> Self {
         Self {
             common,

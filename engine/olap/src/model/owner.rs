@@ -1,4 +1,4 @@
-//! What a problem of a YAML file is about: the model and member that it stands in, and the name that may have been meant.
+//! Finds the model and member that a problem in a YAML file belongs to, and suggests field names.
 
 use std::collections::HashSet;
 
@@ -6,16 +6,16 @@ use quiver_types::meant::did_you_mean;
 use quiver_yaml::problem::Place;
 use quiver_yaml::{Kind, Node};
 
-/// Lists of a model whose entries have names.
+/// Lists in a model whose entries have names.
 const LISTS: [&str; 8] =
     ["dimensions", "measures", "segments", "joins", "hierarchies", "pre_aggregations", "cubes", "folders"];
 
-/// A hint at the field that may have been meant.
+/// A hint with the field name that was probably meant.
 pub(super) fn near_field(wrong: &str, known: &HashSet<&'static str>) -> String {
     did_you_mean(wrong, known.iter().copied())
 }
 
-/// The model, or `Model.member`, that a place of a file lies in.
+/// The model, or `Model.member`, that contains a position in a file.
 pub(super) fn owner(documents: &[Node], at: Place) -> Option<String> {
     let model = around(documents.iter().flat_map(|root| ["cubes", "views"].map(|key| entries(root, key))), at)?;
     let name = name(model)?;
@@ -34,7 +34,7 @@ fn name(node: &Node) -> Option<&str> {
     node.get("name").and_then(Node::text).filter(|name| !name.is_empty())
 }
 
-/// The last entry that begins before a place, and is not left by it: what follows an entry stands further left.
+/// The last entry that begins before a position and contains it: what follows an entry is indented less.
 fn around<'n>(lists: impl Iterator<Item = &'n [Node]>, at: Place) -> Option<&'n Node> {
     let last = lists.flatten().filter(|node| node.place <= at).max_by_key(|node| node.place)?;
     (last.place.line == at.line || at.column >= last.place.column).then_some(last)

@@ -1,4 +1,4 @@
-//! What is wrong with files of models, as it is told.
+//! Problems in model files, as they are reported.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ pub struct ModelProblem {
     pub place: Place,
     /// `Model.member`, or the model.
     pub member: Option<String>,
-    /// What is wrong, with a suggestion where one is near.
+    /// The problem, with a suggestion if there is a similar name.
     pub message: String,
 }
 
 impl ModelProblem {
-    /// Tells of a member of a model, or of the model.
+    /// A problem with a member of a model, or with the model itself.
     pub(super) fn new(model: &Model, place: Place, member: Option<&str>, message: String) -> Self {
         Self::of(&model.file, &model.common.name, place, member, message)
     }
 
-    /// Tells of a member of what has this name in a file, or of all of it.
+    /// A problem with a member of `owner`, the name of a model or view in a file, or with all of it.
     pub(super) fn of(file: &Arc<str>, owner: &str, place: Place, member: Option<&str>, message: String) -> Self {
         let member = Some(member.map_or_else(|| owner.to_owned(), |m| format!("{owner}.{m}")));
         Self { file: file.to_string(), place, member, message }

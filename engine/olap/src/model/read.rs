@@ -1,6 +1,6 @@
-//! One YAML file to cubes and views; names are not resolved yet.
+//! Reads one YAML file into models and views; names are not resolved yet.
 //!
-//! `reader` takes a mapping apart; `dimension`, `measure` and `rollup` are members of cubes, `views` the views.
+//! `reader` reads a mapping; `dimension`, `measure` and `rollup` read members of models, `views` the views.
 
 mod dimension;
 mod measure;
@@ -73,7 +73,8 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
     if r.fields.take("access_policy").is_some() {
         r.bad("access_policy", "`access_policy` is not supported; rights by row are given with `row_right`");
     }
-    // A name of the format's reference: there is one source here. It is never stale, so `refresh_key` is only shown.
+    // A field of the format's reference; there is only one source here. Data is never stale, so `refresh_key` is only
+    // shown.
     let _ = r.fields.take("data_source");
     let refresh_key = r.fields.some("refresh_key").map(json);
     let joins = r.list("joins").iter().filter_map(|n| join(n, r.problems)).collect();

@@ -1,4 +1,4 @@
-//! SQL texts of models: plain text with references to models and members in braces.
+//! SQL texts of models with references to models and members in braces.
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -7,18 +7,18 @@ use quiver_yaml::problem::Place;
 
 use super::MemberId;
 
-/// Most operators of a text, as of a statement of SQL.
+/// The most operators of a text, as for SQL statements.
 pub(super) const OPERATORS_MAX: usize = 1_000;
 
-/// Words of SQL texts that give something else with each query.
+/// Parts of SQL whose value differs between queries.
 const UNSTEADY: [&str; 7] = ["now(", "now (", "current_", "today", "range_", "random", "uuid"];
 
 /// A part of a SQL text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// SQL as it stands.
+    /// Plain SQL.
     Text(String),
-    /// A reference that is not resolved yet: the names between the dots.
+    /// An unresolved reference: the names between the dots.
     Raw(Vec<String>),
     /// The alias of a model.
     Model(String),
@@ -29,16 +29,16 @@ pub enum Piece {
 /// A SQL text of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// As it is written.
+    /// The text as written.
     pub text: String,
-    /// Its parts in order; together they are the text.
+    /// Its parts in order, which together are the text.
     pub pieces: Vec<Piece>,
-    /// Where it stands.
+    /// Its position in the file.
     pub place: Place,
 }
 
 impl Template {
-    /// Splits a text; braces inside of quoted texts, and such that hold no name, are SQL.
+    /// Splits a text. Braces within quotes, and braces that contain no name, are plain SQL.
     pub fn parse(text: &str, place: Place) -> Self {
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -67,12 +67,12 @@ impl Template {
         Self { text: text.trim().to_owned(), pieces, place }
     }
 
-    /// The members that it names.
+    /// The members that it refers to.
     pub fn members(&self) -> impl Iterator<Item = &MemberId> {
         self.pieces.iter().filter_map(|p| if let Piece::Member(id) = p { Some(id) } else { None })
     }
 
-    /// Whether it has too many operators: a chain of them nests as deeply as it is long, and whoever plans it calls himself.
+    /// Whether it has too many operators: a chain of operators nests as deeply as it is long, and planning recurses.
     pub(super) fn is_too_deep(&self) -> bool {
         let joins = |token: &Token| match token {
             Token::Word(word) => matches!(word.keyword, Keyword::AND | Keyword::OR | Keyword::NOT | Keyword::IS),
@@ -87,19 +87,19 @@ impl Template {
             | Token::SingleQuotedString(_) => false,
             _ => true,
         };
-        // Each has a letter at least. What is no SQL at all is told of by who plans it.
+        // Each operator has at least one character. Invalid SQL is reported when it is planned.
         self.text.len() > OPERATORS_MAX
             && Tokenizer::new(&PostgreSqlDialect {}, &self.text)
                 .tokenize()
                 .is_ok_and(|tokens| tokens.iter().filter(|token| joins(token)).count() > OPERATORS_MAX)
     }
 
-    /// The models whose columns it names.
+    /// The models whose columns it refers to.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|p| if let Piece::Model(name) = p { Some(name.as_str()) } else { None })
     }
 
-    /// The one member that it is, if it is nothing else.
+    /// The member, if the text is just one reference.
     pub fn only_member(&self) -> Option<&MemberId> {
         let mut parts = self.pieces.iter().filter(|p| !matches!(p, Piece::Text(t) if t.trim().is_empty()));
         match (parts.next(), parts.next()) {
@@ -109,7 +109,7 @@ impl Template {
     }
 }
 
-/// Reads `{a}`, `{a.b}` at the beginning of a text: the names, and how long it is.
+/// Parses `{a}` or `{a.b}` at the beginning of a text: the names, and the length of the reference.
 fn reference(text: &str) -> Option<(Vec<String>, usize)> {
     let end = text.find('}')?;
     let names: Vec<String> = text[1..end].trim().split('.').map(str::to_owned).collect();
@@ -117,7 +117,7 @@ fn reference(text: &str) -> Option<(Vec<String>, usize)> {
     (names.len() <= 2 && names.iter().all(sane)).then_some((names, end + 1))
 }
 
-/// Whether a text gives the same for the same rows, whoever asks and when.
+/// Whether a text has the same value for the same rows, regardless of the caller and the time.
 pub(crate) fn is_steady(sql: &str) -> bool {
     let lower = sql.to_lowercase();
     !UNSTEADY.iter().any(|word| lower.contains(word))

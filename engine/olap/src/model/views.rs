@@ -1,4 +1,4 @@
-//! Views: members and hierarchies, taken over from the models that their parts lead to, and folders of these.
+//! Views: members and hierarchies included from joined models, and folders of these.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use quiver_yaml::problem::Place;
 use super::problem::ModelProblem;
 use super::{Common, Hierarchy, MemberId, Model};
 
-/// Members that a view takes of a model, before they are found.
+/// The members that a view includes from a model.
 #[derive(Debug, Clone)]
 pub struct ViewPart {
-    /// Models from the root on.
+    /// The path of joins from the root model.
     pub path: Vec<String>,
-    /// What it takes; none: all.
+    /// The included members; `None` for all.
     pub includes: Option<Vec<Include>>,
-    /// What it leaves out.
+    /// The excluded members.
     pub excludes: Vec<String>,
-    /// Stands before the names of its members, with `_` between: `Users_name`; none: names are as in the model.
+    /// The prefix of its members' names, joined by `_`: `Users_name`; `None` keeps the names of the model.
     pub prefix: Option<String>,
-    /// Where it stands.
+    /// Its position in the file.
     pub place: Place,
 }
 
-/// A member or hierarchy that a view takes, perhaps under another name.
+/// A member or hierarchy that a view includes, perhaps under another name.
 #[derive(Debug, Clone)]
 pub struct Include {
     /// Name in the model.
     pub name: String,
-    /// Own name, title, and so on.
+    /// Overrides: name, title, and so on.
     pub own: Common,
 }
 
 impl Include {
-    /// One under the name that it has in the model.
+    /// An inclusion without overrides.
     pub(super) fn named(name: &str, place: Place) -> Self {
         Self { name: name.to_owned(), own: Common { name: name.to_owned(), place, ..Common::default() } }
     }
@@ -43,68 +43,68 @@ impl Include {
 /// A member of a view.
 #[derive(Debug, Clone)]
 pub struct ViewMember {
-    /// Name and what people read.
+    /// Its name and descriptive properties.
     pub common: Common,
-    /// What it stands for.
+    /// The member that it refers to.
     pub target: MemberId,
-    /// Models that lead to it.
+    /// The path of joins to its model.
     pub path: Vec<String>,
 }
 
 /// A hierarchy of a view.
 #[derive(Debug, Clone)]
 pub struct ViewHierarchy {
-    /// Name and what people read.
+    /// Its name and descriptive properties.
     pub common: Common,
-    /// The hierarchy of a model that it stands for.
+    /// The hierarchy that it refers to.
     pub target: MemberId,
-    /// Members of the view, those that it has of the levels.
+    /// The view's members for the levels of the hierarchy.
     pub levels: Vec<String>,
 }
 
 /// A folder of a view.
 #[derive(Debug, Clone)]
 pub struct Folder {
-    /// Name within the view, as people read it.
+    /// Its name in the view, shown to people.
     pub name: String,
-    /// What lies in it, as written.
+    /// Its contents as written.
     pub includes: Vec<FolderItem>,
-    /// Where it stands.
+    /// Its position in the file.
     pub place: Place,
 }
 
-/// What lies in a folder.
+/// An item of a folder.
 #[derive(Debug, Clone)]
 pub enum FolderItem {
     /// A member or hierarchy.
     Member(String),
     /// All members of the view (`includes: "*"`).
     All,
-    /// The members of a part, by its path.
+    /// The members of the part with this path.
     Part(Vec<String>),
-    /// A folder within it.
+    /// A nested folder.
     Folder(Folder),
 }
 
-/// A selection of members of one or several joined models under names of its own; it is queried like a model.
+/// A selection of members of joined models under names of its own; queries use it like a model.
 #[derive(Debug, Clone)]
 pub struct View {
-    /// Name and what people read.
+    /// Its name and descriptive properties.
     pub common: Common,
-    /// File that it stands in.
+    /// The file that defines it.
     pub file: Arc<str>,
-    /// What it is made of.
+    /// What it includes.
     pub parts: Vec<ViewPart>,
     /// Folders in which `/meta` shows the members, in the order of the file.
     pub folders: Vec<Folder>,
-    /// Its members, once found.
+    /// Its members, once resolved.
     pub members: Vec<ViewMember>,
-    /// Its hierarchies, once found.
+    /// Its hierarchies, once resolved.
     pub hierarchies: Vec<ViewHierarchy>,
 }
 
 impl View {
-    /// Names of what lies in a folder by one of its items; a folder within it stands for itself.
+    /// The names that an item of a folder contains; a nested folder contributes its own name.
     pub fn names_of<'v>(&'v self, item: &'v FolderItem) -> Vec<&'v str> {
         let members = |is_meant: &dyn Fn(&ViewMember) -> bool| -> Vec<&'v str> {
             self.members.iter().filter(|m| is_meant(m)).map(|m| m.common.name.as_str()).collect()
@@ -117,13 +117,13 @@ impl View {
         }
     }
 
-    /// Tells of a member of the view, or of the view.
+    /// A problem with a member of the view, or with the view itself.
     fn problem(&self, place: Place, member: Option<&str>, message: String) -> ModelProblem {
         ModelProblem::of(&self.file, &self.common.name, place, member, message)
     }
 }
 
-/// Finds the members and hierarchies of a view.
+/// Resolves the members and hierarchies of a view.
 pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: &mut Vec<ModelProblem>) {
     let mut taken: Vec<Taken<'_>> = Vec::new();
     for part in &view.parts {
@@ -153,7 +153,7 @@ pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: 
     }
 }
 
-/// What a part of a view takes of its model.
+/// What a part of a view includes from its model.
 struct Taken<'m> {
     part: &'m ViewPart,
     model: &'m Model,
@@ -193,7 +193,7 @@ impl<'m> Taken<'m> {
         Ok(Self { part, model, includes })
     }
 
-    /// Hierarchies of the model among what is taken.
+    /// The included hierarchies with those of the model.
     fn of_model(&self) -> impl Iterator<Item = (&Include, &'m Hierarchy)> {
         self.includes.iter().filter_map(move |include| Some((include, hierarchy(self.model, &include.name)?)))
     }
@@ -208,7 +208,7 @@ impl<'m> Taken<'m> {
         members.map(member).collect()
     }
 
-    /// The hierarchies of which the view has a level.
+    /// The hierarchies of which the view has at least one level.
     fn hierarchies(&self, members: &[ViewMember]) -> Vec<ViewHierarchy> {
         let level = |id: &MemberId| {
             let own = members.iter().find(|member| member.target == *id && member.path == self.part.path);
@@ -222,7 +222,7 @@ impl<'m> Taken<'m> {
         all.filter(|hierarchy| !hierarchy.levels.is_empty()).collect()
     }
 
-    /// What people read of something that is taken.
+    /// The descriptive properties of an included member, with overrides applied.
     fn shown(&self, include: &Include, of: &Common) -> Common {
         let own = include.own.clone();
         let name = self.part.prefix.as_ref().map_or_else(|| own.name.clone(), |p| format!("{p}_{}", own.name));
@@ -239,7 +239,7 @@ impl<'m> Taken<'m> {
     }
 }
 
-/// Who names a hierarchy takes its levels with it, of all models that the view's parts lead to.
+/// Including a hierarchy includes its levels, of all models in the view.
 fn take_levels(taken: &mut [Taken<'_>]) {
     let levels: Vec<&MemberId> = taken.iter().flat_map(Taken::of_model).flat_map(|(_, of)| &of.levels).collect();
     for of in taken.iter_mut().filter(|of| of.part.includes.is_some()) {
@@ -253,7 +253,7 @@ fn take_levels(taken: &mut [Taken<'_>]) {
     }
 }
 
-/// Finds what lies in a folder and is not there.
+/// Reports items of a folder that do not exist.
 fn check(view: &View, folder: &Folder, problems: &mut Vec<ModelProblem>) {
     let members = view.members.iter().map(|m| m.common.name.as_str());
     let known: Vec<&str> = members.chain(view.hierarchies.iter().map(|h| h.common.name.as_str())).collect();
@@ -336,7 +336,7 @@ views:
             assert_eq!(shown(&catalog.views["V"]), expected, "{cubes}");
         };
         let users = "{join_path: Orders.Users, prefix: true, includes: '*'}";
-        // Levels of a model that the view does not lead to are left out, and hierarchies without any.
+        // Levels of models that are not in the view are omitted, and hierarchies without levels.
         check("{join_path: Orders, includes: '*'}", "number status count | route=status,number");
         check(
             &format!("{{join_path: Orders, includes: '*'}}, {users}"),
@@ -344,7 +344,7 @@ views:
              Users_place=Users_state,Users_city",
         );
         check("{join_path: Orders, includes: [count, status]}", "count status | ");
-        // Who names a hierarchy has its levels, those of other parts, too.
+        // Including a hierarchy includes its levels, also from other parts.
         check("{join_path: Orders, includes: [route]}", "status number | route=status,number");
         check(
             "{join_path: Orders, includes: [{name: route, alias: way}]}, {join_path: Orders.Users, includes: [state]}",

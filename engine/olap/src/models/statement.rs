@@ -1,6 +1,6 @@
-//! A SELECT over models as a query: plain columns are dimensions, `date_trunc` of a time its buckets, both bounds of a time
-//! the query's range, comparisons with constants its filters. All else that it computes over a row becomes dimensions and a
-//! segment of a catalog that is this query's own; their expressions are given beside them.
+//! Converts a SELECT over models to a query: plain columns become dimensions, `date_trunc` of a time its buckets,
+//! lower and upper bounds of a time the query's range, comparisons with constants filters. Any other row expression
+//! becomes a dimension or segment of a temporary catalog for this query; the expressions are passed beside it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,26 +27,26 @@ mod conditions;
 
 use conditions::{Bounds, filter_of};
 
-/// Names of what only this query has; no file may use them, for members begin with a letter.
+/// Prefix of members of the temporary catalog. No file can define such names, since members begin with a letter.
 const OWN: &str = "__sql";
 
-/// A column of the plan that a SELECT reads.
+/// A column of the plan that the SELECT reads.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Its name in the plan of the query.
+    /// Its name in the query's plan.
     pub(super) column: String,
-    /// Its name for the SELECT.
+    /// Its name in the SELECT.
     pub(super) name: String,
-    /// Whether it is wall time of UTC, where the SELECT wants instants.
+    /// Whether it is wall time in UTC, which the SELECT needs as instants.
     pub(super) is_wall: bool,
 }
 
-/// A query and what belongs to it.
+/// The query and what it needs.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) catalog: Arc<Catalog>,
     pub(super) query: Query,
-    /// Expressions of members that only this catalog has.
+    /// Expressions of members of the temporary catalog.
     pub(super) given: Given,
     pub(super) outputs: Vec<Output>,
 }
@@ -56,10 +56,11 @@ pub(super) fn unknown(what: &str, name: &str) -> QueryError {
 }
 
 impl Made {
-    /// Makes the query of a SELECT.
+    /// Makes the query for a SELECT.
     ///
     /// # Errors
-    /// A model or member is not there, or not for the caller.
+    ///
+    /// A model or member does not exist, or is not visible to the caller.
     pub(super) fn of(
         catalog: Arc<Catalog>,
         select: &ModelSelect,
@@ -88,7 +89,7 @@ impl Made {
             }
         }
         if made.outputs.is_empty() {
-            // Rows are counted, and nothing of them is read.
+            // The rows are only counted.
             made.computed(select, "__row", &lit(1_i64))?;
         }
         made.conditions(select)?;
@@ -129,7 +130,7 @@ impl Made {
         self.computed(select, name, expr)
     }
 
-    /// Adds a dimension that is an expression of the SELECT.
+    /// Adds a dimension for an expression of the SELECT.
     fn computed(&mut self, select: &ModelSelect, name: &str, expr: &Expr) -> OlapResult<()> {
         let (model, sql) = self.text(select, expr)?;
         let id = MemberId::new(model, format!("{OWN}_{}", self.given.len()));
@@ -143,8 +144,8 @@ impl Made {
         Ok(())
     }
 
-    /// The model that an expression belongs to, and a text that names what it speaks of, so that the models of its members
-    /// are joined.
+    /// The model that an expression belongs to, and a text that refers to all its members, so that their models are
+    /// joined.
     fn text(&mut self, select: &ModelSelect, expr: &Expr) -> OlapResult<(String, Template)> {
         let mut pieces = Vec::new();
         let mut owner = None;
@@ -169,7 +170,7 @@ impl Made {
         self.query.hints.extend(path.filter(|path| !self.query.hints.contains(path)));
     }
 
-    /// The model whose rows are read where no member says so.
+    /// The model whose rows are read if no member decides that.
     fn first_model(&mut self, select: &ModelSelect) -> OlapResult<String> {
         let name = select.models.first().ok_or_else(|| unknown("table", "olap"))?;
         let Some(view) = self.catalog.views.get(name) else { return Ok(name.clone()) };
@@ -179,7 +180,7 @@ impl Made {
         Ok(root.ok_or_else(|| unknown("table", name))?)
     }
 
-    /// Puts the conditions where a query has them.
+    /// Adds the conditions to the query as ranges, filters and segments.
     fn conditions(&mut self, select: &ModelSelect) -> OlapResult<()> {
         let mut bounds: BTreeMap<MemberId, Bounds> = BTreeMap::new();
         let mut rest = Vec::new();
@@ -220,8 +221,8 @@ impl Made {
         Ok(())
     }
 
-    /// Whether both bounds of a member are the range of the query. Of single rows they are what they say: the range of a
-    /// time that rows live until takes those that lived within it.
+    /// Whether bounds of a member may become the query's range. For single rows of a time with a lifetime they may
+    /// not: the range would include all rows that existed within it.
     fn is_range(&self, id: &MemberId) -> bool {
         let Ok(Found { kind: Kind::Dimension(dimension), .. }) = self.found(id) else { return false };
         dimension.ty == DimensionType::Time && (!self.query.ungrouped || dimension.since.is_none())
@@ -238,7 +239,7 @@ impl Made {
     }
 }
 
-/// The member that a column is.
+/// The member that a column refers to.
 pub(crate) fn member(expr: &Expr) -> Option<MemberId> {
     match expr {
         Expr::Column(column) => Some(MemberId::new(column.relation.as_ref()?.table(), &column.name)),
@@ -247,7 +248,7 @@ pub(crate) fn member(expr: &Expr) -> Option<MemberId> {
     }
 }
 
-/// Members of an expression, in the order of their names.
+/// The members in an expression, sorted by name.
 fn members(expr: &Expr) -> Vec<MemberId> {
     let mut found: Vec<MemberId> =
         expr.column_refs().into_iter().filter_map(|column| member(&Expr::Column(column.clone()))).collect();
@@ -260,7 +261,7 @@ fn spoken_of(select: &ModelSelect) -> Vec<MemberId> {
     exprs.flat_map(members).collect()
 }
 
-/// The time and granularity of `date_trunc('day', time)`.
+/// The time and the granularity of `date_trunc('day', time)`.
 fn bucket(expr: &Expr) -> Option<(MemberId, Granularity)> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let [Expr::Literal(ScalarValue::Utf8(Some(unit)), _), time] = call.args.as_slice() else { return None };
@@ -268,7 +269,7 @@ fn bucket(expr: &Expr) -> Option<(MemberId, Granularity)> {
     Some((member(time)?, granularity))
 }
 
-/// Literals of the caller become parameters of a plan that is printed.
+/// Marks the caller's literals, which become parameters when a plan is printed.
 fn values_marked(expr: Expr) -> OlapResult<Expr> {
     use datafusion::common::tree_node::{Transformed, TreeNode as _};
     let marked = expr.transform_up(|e| match e {

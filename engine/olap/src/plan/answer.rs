@@ -1,4 +1,4 @@
-//! Cells of results: Arrow to JSON, exact in every client (`olap-api.md` 6.2).
+//! Converts result columns to JSON without loss in any client (`olap-api.md` 6.2).
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{CastOptions, cast_with_options};
@@ -9,10 +9,11 @@ use serde_json::Value;
 use crate::dates::zone::{Walls, write_wall};
 use crate::error::OlapResult;
 
-/// Writes the cells of a column; instants are rendered in `zone`.
+/// Converts a column; instants are formatted in `zone`.
 ///
 /// # Errors
-/// Values that cannot be shown.
+///
+/// Types that have no JSON form.
 pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
     let engine = |e: arrow::error::ArrowError| crate::OlapError::from(datafusion::error::DataFusionError::from(e));
     let each = |f: &mut dyn FnMut(usize) -> Value| {
@@ -28,7 +29,7 @@ pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
             let own = own.as_primitive::<Int64Type>();
             let mut walls = Walls::new(zone);
             each(&mut |i| {
-                // Longer units reach further: then it is the nearest time that nanoseconds do.
+                // Coarser units reach further: times are clamped to the range of nanoseconds.
                 let time = match own.value(i) {
                     _ if times.is_valid(i) => times.value(i),
                     ..0 => i64::MIN,
@@ -46,7 +47,7 @@ pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
             let numbers = as_type(&DataType::Float64)?;
             each(&mut |i| double(numbers.as_primitive::<arrow::datatypes::Float64Type>().value(i)))
         }
-        // Whole numbers of 64 bits, decimals and texts: as text.
+        // 64-bit integers, decimals and texts become JSON strings.
         DataType::Utf8View => each(&mut |i| column.as_string_view().value(i).into()),
         DataType::Int64 => each(&mut |i| column.as_primitive::<Int64Type>().value(i).to_string().into()),
         _ => {
@@ -57,7 +58,7 @@ pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
     })
 }
 
-/// A double as a JSON number; whole ones without a fraction, NaN and infinities as null.
+/// A double as a JSON number: whole numbers without a fraction, NaN and infinities as null.
 fn double(value: f64) -> Value {
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= WHOLE_MAX { (value as i64).into() } else { value.into() }
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(Value::from(cells(&column, zone).unwrap()), expected, "{column:?}");
     }
 
-    /// Breaks where a client that reads numbers as doubles gets another one, or NULL is told as a value.
+    /// Clients that read numbers as doubles must get the same value, and NULL must stay null.
     #[test]
     fn numbers_are_exact_in_every_client() {
         check(Int16Array::from(vec![Some(i16::MIN), None]), Tz::UTC, json!([-32_768, null]));
@@ -102,13 +103,13 @@ mod tests {
     fn doubles_are_numbers_of_json() {
         let values = vec![Some(1.5), Some(3.0), Some(-0.0), Some(f64::NAN), Some(f64::INFINITY), None];
         check(Float64Array::from(values), Tz::UTC, json!([1.5, 3, 0, null, null, null]));
-        // The greatest that doubles tell from their neighbours, and one beyond.
+        // The largest double with exact integer neighbours, and one beyond.
         let great = vec![9_007_199_254_740_992.0, 1e300];
         check(Float64Array::from(great), Tz::UTC, json!([9_007_199_254_740_992_i64, 1e300]));
         check(Float32Array::from(vec![0.5, f32::NEG_INFINITY]), Tz::UTC, json!([0.5, null]));
     }
 
-    /// Breaks where a wall time is moved by a zone, or a time that no nanoseconds reach is told as one of 1970.
+    /// Wall times must not be shifted by a zone, and times out of the range of nanoseconds must not become 1970.
     #[test]
     fn times_are_rendered_in_their_zone() {
         const AT: i64 = 1_774_915_200_123_456_789;

@@ -1,5 +1,6 @@
-//! Measures of other models that a measure reads without joining them (`apart: true`, `olap-api.md` 11.4): computed over the same
-//! range and buckets on the other model's own time, by those dimensions and filters that name the service or application of both.
+//! Measures of other models that a measure reads without a join (`apart: true`, `olap-api.md` 11.4). They are
+//! computed over the same range and buckets of the other model's own time, with the dimensions and filters that name
+//! the service or application in both models.
 
 use datafusion::logical_expr::LogicalPlan;
 
@@ -10,7 +11,7 @@ use crate::error::OlapResult;
 use crate::model::{MemberId, Model};
 use crate::query::filter::{Filter, Leaf};
 
-/// What two models may have in common.
+/// Members that two models may share.
 const SHARED: [&str; 2] = ["service", "application"];
 
 /// Measures of one other model.
@@ -23,7 +24,7 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    /// Adds a measure to those of its model.
+    /// Adds a measure to the others of its model.
     pub(super) fn add(all: &mut Vec<Self>, own: &str, measure: MemberId) {
         let is_same = |apart: &&mut Self| apart.own == own && apart.measures.iter().any(|m| m.model == measure.model);
         match all.iter_mut().find(is_same) {
@@ -35,7 +36,7 @@ impl Apart {
 }
 
 impl Planner<'_> {
-    /// Joins measures of another model by what both have in common.
+    /// Joins measures of another model by the shared groups.
     pub(super) fn with_apart(&self, stage: &Stage, mut plan: LogicalPlan, apart: &Apart) -> OlapResult<LogicalPlan> {
         let Some(first) = apart.measures.first() else { return Ok(plan) };
         let inner = inner_stage(stage, self.catalog.model(&apart.own), self.catalog.model(&first.model));
@@ -48,7 +49,7 @@ impl Planner<'_> {
     }
 }
 
-/// What of a stage another model shares with the one that reads it.
+/// The stage for another model: what it shares with the reading model.
 fn inner_stage(stage: &Stage, own: &Model, other: &Model) -> Stage {
     let time = time_of(other).map(|(time, _)| time);
     let shared = |member: &MemberId| {
@@ -78,14 +79,14 @@ fn inner_stage(stage: &Stage, own: &Model, other: &Model) -> Stage {
     }
 }
 
-/// The part of a filter that speaks of shared members alone.
+/// The part of a filter that uses only shared members.
 fn filter(of: &Filter, shared: &dyn Fn(&MemberId) -> Option<MemberId>) -> Option<Filter> {
     match of {
         Filter::And(inner) => {
             let kept: Vec<Filter> = inner.iter().filter_map(|f| filter(f, shared)).collect();
             (!kept.is_empty()).then_some(Filter::And(kept))
         }
-        // Without one of its branches a choice would keep less.
+        // An OR without one of its branches would exclude rows, so it is dropped as a whole.
         Filter::Or(inner) => inner.iter().map(|f| filter(f, shared)).collect::<Option<Vec<_>>>().map(Filter::Or),
         Filter::Leaf(leaf) => Some(Filter::Leaf(Leaf { member: shared(&leaf.member)?, ..leaf.clone() })),
     }

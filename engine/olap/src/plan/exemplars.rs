@@ -1,4 +1,4 @@
-//! Exemplars: of each group of an answer the slowest rows of its spans (`olap-api.md` 12.3).
+//! Exemplars: the slowest spans of each group of a result (`olap-api.md` 12.3).
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use crate::model::MemberId;
 use crate::model::catalog::Catalog;
 use crate::query::Query;
 
-/// Columns of an exemplar beside those of its group.
+/// Columns of an exemplar in addition to those of its group.
 pub const COLUMNS: [&str; 4] = ["traceId", "spanId", "value", "time"];
-/// Members of a model that has exemplars, in that order; the time is its first time dimension.
+/// Members that a model with exemplars has, in this order; the time is its first time dimension.
 const MEMBERS: [&str; 3] = ["traceId", "spanId", "durationMs"];
 
-/// The model whose rows are shown, if its rows are spans: that of the first measure, else of the first dimension.
+/// The model whose rows are shown, if they are spans: that of the first measure, else of the first dimension.
 fn model_of(catalog: &Catalog, query: &Query) -> Option<String> {
     let id = query.measures.first().or(query.dimensions.first())?;
     let model = catalog.find(id)?.model;
@@ -64,7 +64,7 @@ impl Planner<'_> {
     }
 }
 
-/// The members that the exemplars of a query need beside its own.
+/// The members that the exemplars of a query need in addition to its own.
 pub(crate) fn members(catalog: &Catalog, query: &Query) -> Vec<MemberId> {
     let Some(name) = model_of(catalog, query).filter(|_| query.exemplars > 0) else { return Vec::new() };
     let time = super::ranges::time_of(catalog.model(&name)).map(|(time, _)| time);

@@ -1,4 +1,4 @@
-//! SQL texts of models as expressions, through the SQL planner of the session.
+//! Plans SQL texts of models as expressions, with the session's SQL planner.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -20,33 +20,33 @@ use crate::model::catalog::Kind;
 use crate::model::{Case, Dimension, DimensionType, Join, Label, MemberId, Model, Piece, Template};
 use crate::query::filter::Filter;
 
-/// Name of the column that holds the value of a sub-query.
+/// The column that holds the value of a sub-query.
 const VALUE: &str = "value";
-/// Depth of members within members; cycles are refused when models are read.
+/// The deepest nesting of members; cycles are refused when models are loaded.
 const DEPTH_MAX: usize = 64;
 
-/// Gives the expression of a measure that a text names, and its type.
+/// Returns the expression and the type of a measure that a text refers to.
 pub(super) type OnMeasure<'m> = &'m mut dyn FnMut(&MemberId) -> OlapResult<(Expr, DataType)>;
 
-/// Refuses measures where only values of a row may stand.
+/// Refuses measures where only row values are allowed.
 pub(super) fn no_measure(id: &MemberId) -> OlapResult<(Expr, DataType)> {
     Err(model_error(format!("measure `{id}` stands where only values of a row may")))
 }
 
 impl Planner<'_> {
-    /// A call of a scalar function of the session.
+    /// A call of one of the session's scalar functions.
     pub(crate) fn scalar(&self, name: &str, args: Vec<Expr>) -> OlapResult<Expr> {
         let function = self.state.scalar_functions().get(name);
         let function = function.ok_or_else(|| model_error(format!("there is no function `{name}`")))?;
         Ok(Expr::ScalarFunction(ScalarFunction::new_udf(Arc::clone(function), args)))
     }
 
-    /// A call of an aggregate function of the session.
+    /// A call of one of the session's aggregate functions.
     pub(crate) fn aggregate(&self, name: &str, args: Vec<Expr>) -> OlapResult<Expr> {
         self.aggregate_where(name, args, false, None)
     }
 
-    /// The same over different values, or over some rows.
+    /// Like [`Self::aggregate`], over distinct values or with a filter.
     pub(crate) fn aggregate_where(
         &self,
         name: &str,
@@ -96,13 +96,13 @@ impl Planner<'_> {
         dimension: &Dimension,
     ) -> OlapResult<LogicalPlan> {
         let (right, keys) = self.sub_query(stage, model, dimension)?;
-        // The sub-query looks at times as they are, where a stage that is shifted does not.
+        // The sub-query uses unshifted times, even in a shifted stage.
         let unmoved = Stage { shifts: Vec::new(), ..stage.clone() };
         let mut left = plan;
         let mut left_keys = Vec::new();
         let mut out: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
         let value = out.len();
-        // Keys may be expressions; they become columns for the join and are gone after it.
+        // Keys may be expressions, so they become temporary columns for the join.
         let mut with_keys = out.clone();
         for (i, group) in sub_query_groups(stage, model, dimension).iter().enumerate() {
             let name = format!("__key_{i}");
@@ -110,7 +110,7 @@ impl Planner<'_> {
             left_keys.push(Column::new_unqualified(name));
         }
         left = LogicalPlanBuilder::from(left).project(with_keys)?.build()?;
-        // NULL is equal to NULL in all parts but the first.
+        // NULL equals NULL in all keys but the first.
         let nulls = if keys.len() > 1 { NullEquality::NullEqualsNull } else { NullEquality::NullEqualsNothing };
         let on = (left_keys, keys);
         let joined = LogicalPlanBuilder::from(left).join_detailed(right, JoinType::Left, on, None, nulls)?;
@@ -118,7 +118,7 @@ impl Planner<'_> {
         Ok(joined.project(out)?.build()?)
     }
 
-    /// The plan of a sub-query, under an alias: its key columns and `value`.
+    /// The plan of a sub-query under an alias, with its key columns and `value`.
     fn sub_query(&self, stage: &Stage, model: &Model, dimension: &Dimension) -> OlapResult<(LogicalPlan, Vec<Column>)> {
         let name = format!("{}.{}", model.common.name, dimension.common.name);
         let measure = dimension.sql.as_ref().and_then(Template::only_member).cloned();
@@ -148,8 +148,8 @@ impl Planner<'_> {
         Ok((plan.project(out)?.alias(alias)?.build()?, keys))
     }
 
-    /// The filters and segments of a query that enter a sub-query: those that no sub-query has a part in, as in the format's
-    /// reference: none waits for itself or for another.
+    /// The filters and segments of a query that apply within a sub-query: those without sub-queries, as in the
+    /// format's reference, so that none depends on itself or on another.
     fn conditions_for(&self, stage: &Stage) -> (Vec<Filter>, Vec<MemberId>) {
         let waits = |id: &MemberId| {
             let mut inner = BTreeSet::new();
@@ -160,8 +160,8 @@ impl Planner<'_> {
         (filters, stage.segments.iter().filter(|id| !waits(id)).cloned().collect())
     }
 
-    /// The ranges of a query that enter a sub-query: with its filters all of them, else the first one, on the first
-    /// time dimension of the model of the measure.
+    /// The ranges of a query that apply within a sub-query: with filters all of them, else the first one, on the
+    /// first time dimension of the measure's model.
     fn ranges_for(&self, stage: &Stage, dimension: &Dimension, measure: &MemberId) -> Vec<(MemberId, WallRange)> {
         let moved = |(of, range): &(MemberId, WallRange)| {
             let back = stage.shift(of).negated();
@@ -216,7 +216,7 @@ impl Planner<'_> {
         Ok(if ty == instant_type() { expr } else { cast(expr, instant_type()) })
     }
 
-    /// An expression over dimensions as one over rows.
+    /// Rewrites an expression over dimensions as one over rows.
     fn placed(&self, stage: &Stage, expr: &Expr, depth: usize) -> OlapResult<Expr> {
         let mut places: HashMap<&Column, Expr> = HashMap::new();
         for named in expr.column_refs() {
@@ -251,12 +251,12 @@ impl Planner<'_> {
         })
     }
 
-    /// A condition or value over a row.
+    /// A condition or value over single rows.
     pub(super) fn row_text(&self, stage: &Stage, model: &str, template: &Template) -> OlapResult<Expr> {
         self.text(stage, model, template, 0, Over::Rows, &mut no_measure)
     }
 
-    /// The argument of a measure: text or cases.
+    /// The argument of a measure: its text or its cases.
     pub(super) fn argument(
         &self,
         stage: &Stage,
@@ -287,7 +287,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Columns that rows are grouped by, under their names.
+    /// The grouping keys as named columns.
     pub(crate) fn group_exprs(&self, stage: &Stage) -> OlapResult<Vec<Expr>> {
         let one = |group: &Group| Ok(self.group_value(stage, group)?.alias(group.column.clone()));
         stage.groups.iter().map(one).collect()
@@ -308,7 +308,7 @@ impl Planner<'_> {
         })
     }
 
-    /// The column of a model that a text of it is, if it is nothing else: most texts are, and need no parser.
+    /// The column that a text consists of, if it is nothing else: most texts are, and need no parser.
     fn only_column(&self, own: &str, template: &Template) -> Option<Expr> {
         let text = match &template.pieces[..] {
             [Piece::Text(text)] => text.trim(),
@@ -325,7 +325,7 @@ impl Planner<'_> {
         Some(Expr::Column(Column::new(model.cloned(), field.name())))
     }
 
-    /// A SQL text of a model; what members stand for is put in their places.
+    /// Plans a SQL text of a model, with references replaced by the members' expressions.
     #[allow(clippy::too_many_arguments, reason = "one text, and all that may stand in it")]
     pub(super) fn text(
         &self,
@@ -388,7 +388,7 @@ impl Planner<'_> {
             let place = match e {
                 Expr::AggregateFunction(call) => return Ok(Transformed::yes(exact_percentile(call))),
                 Expr::Column(ref c) if c.relation.is_none() => places.get(&c.name).cloned(),
-                // One time for all of a query.
+                // `now()` is the same everywhere in a query.
                 Expr::ScalarFunction(ref call) if call.func.name() == "now" => Some(self.instant(stage.now_ns)),
                 _ => None,
             };
@@ -397,7 +397,7 @@ impl Planner<'_> {
         Ok(placed.data)
     }
 
-    /// The columns that an expression speaks of, for its type.
+    /// The schema of the columns that an expression reads, to find its type.
     pub(super) fn schema(&self, stage: &Stage, expr: &Expr) -> OlapResult<DFSchemaRef> {
         let mut found: Vec<DFSchemaRef> = Vec::new();
         let mut seen = std::collections::HashSet::new();
@@ -415,7 +415,7 @@ impl Planner<'_> {
                 _ => found.push(self.sources.schema(relation.table())?),
             }
         }
-        // Most expressions speak of one model.
+        // Most expressions read one model.
         if let [one] = &found[..] {
             return Ok(Arc::clone(one));
         }
@@ -424,7 +424,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether a text is a name that SQL reads as such, in the letters that it has.
+/// Whether a text is an identifier that SQL reads unchanged, without quotes.
 fn is_identifier(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
@@ -432,7 +432,8 @@ fn is_identifier(text: &str) -> bool {
         && ALL_KEYWORDS.binary_search(&text.to_ascii_uppercase().as_str()).is_err()
 }
 
-/// What a sub-query is grouped by: the key of its model and, where its value is that of a bucket, the query's buckets.
+/// The grouping keys of a sub-query: the key of its model and, if its value depends on the bucket, the query's
+/// buckets.
 fn sub_query_groups(stage: &Stage, model: &Model, dimension: &Dimension) -> Vec<Group> {
     let keys = model.key().map(|key| Group {
         column: format!("__key.{}", key.common.name),

@@ -1,4 +1,4 @@
-//! Conditions on rows and on groups as expressions.
+//! Plans conditions on rows and on groups.
 
 use chrono_tz::Tz;
 use datafusion::arrow::datatypes::DataType;
@@ -14,12 +14,12 @@ use crate::model::catalog::Kind;
 use crate::query::filter::{Comparison, Filter, Leaf, Literal, Occurs, Test};
 use crate::sql_text::marked;
 
-/// An instant as a literal.
+/// A literal instant.
 pub(crate) fn instant(ns: i64) -> Expr {
     lit(ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into())))
 }
 
-/// Conditions joined by halves: a chain nests as deeply as it is long, and whoever plans it calls himself.
+/// Joins conditions as a balanced tree: a chain would nest as deeply as it is long, and planning recurses.
 fn joined(mut all: Vec<Expr>, join: fn(Expr, Expr) -> Expr) -> Option<Expr> {
     while all.len() > 1 {
         let mut rest = all.into_iter();
@@ -35,13 +35,13 @@ fn joined(mut all: Vec<Expr>, join: fn(Expr, Expr) -> Expr) -> Option<Expr> {
     all.pop()
 }
 
-/// Whether a number is one that decimals beside it have no place for: both are compared as doubles then.
+/// Whether a number is out of range for decimals; it is then compared as double.
 fn is_far(value: &Literal) -> bool {
     const FAR: std::ops::Range<f64> = 1e-15..1e15;
     matches!(value, Literal::Double(n) if *n != 0.0 && !FAR.contains(&n.abs()))
 }
 
-/// The member as it is compared with some values.
+/// The member cast to the type in which it is compared with these values.
 fn beside<'v>(member: Expr, values: impl IntoIterator<Item = &'v Literal>) -> Expr {
     if values.into_iter().any(is_far) { cast(member, DataType::Float64) } else { member }
 }
@@ -57,17 +57,17 @@ fn literal(value: &Literal) -> Expr {
 }
 
 impl Planner<'_> {
-    /// A literal that is a value of the query, or follows from the caller.
+    /// A literal that is a value of the query, or derived from the caller.
     pub(crate) fn value(&self, literal: Expr) -> Expr {
         if self.marks_values { marked(literal) } else { literal }
     }
 
-    /// An instant that follows from the query.
+    /// A literal instant that is derived from the query.
     pub(super) fn instant(&self, ns: i64) -> Expr {
         self.value(instant(ns))
     }
 
-    /// All conditions of a stage on rows of a tree, but for ranges of `free` time dimensions.
+    /// All conditions of a stage on rows of a tree, except ranges of `free` time dimensions.
     pub(crate) fn conditions(&self, stage: &Stage, root: &str, free: &[MemberId]) -> OlapResult<Vec<Expr>> {
         let mut all = Vec::new();
         for (member, range) in stage.ranges.iter().filter(|(member, _)| !free.contains(member)) {
@@ -86,7 +86,7 @@ impl Planner<'_> {
         self.dimension(stage, &self.behind(&leaf.member)?)
     }
 
-    /// Rows within a range, moved by the shift of the stage.
+    /// A condition that a time is within a range, shifted as the stage is.
     fn in_range(&self, stage: &Stage, member: &MemberId, range: &WallRange) -> OlapResult<Expr> {
         let back = stage.shift(member).negated();
         let start = utc_ns(stage.tz, back.add_to(range.start_ns), Edge::Start);
@@ -116,7 +116,7 @@ impl Planner<'_> {
             |inner: &[Filter]| inner.iter().map(|f| self.filter(f, value, tz, stage)).collect::<OlapResult<Vec<_>>>();
         match filter {
             Filter::And(inner) => Ok(joined(all(inner)?, Expr::and).unwrap_or_else(|| lit(true))),
-            // None of no conditions holds; but an empty branch says nothing, as in the reference.
+            // An empty OR would be false, but as in the reference an empty branch is no condition.
             Filter::Or(inner) => Ok(joined(all(inner)?, Expr::or).unwrap_or_else(|| lit(true))),
             Filter::Leaf(leaf) => match (&leaf.test, stage) {
                 (Test::MeasureFilter, Some((stage, root))) => self.measure_filter(stage, root, &leaf.member),

@@ -1,6 +1,6 @@
-//! Rows of models whose tables show a caller other rows than the model does: in texts they are those of `model_rows`, which
-//! plans them by the model's right. So a text gives whoever runs it what `load` gives him. The same stands for a SELECT that is
-//! so long that a text with a few of them would be no statement any more.
+//! Rows of models that read tables of which the caller himself would see other rows: printed SQL reads them by
+//! `model_rows`, which applies the model's rights. So the SQL returns what `load` returns, whoever runs it. The same
+//! is done for a SELECT so long that a statement with a few of them would exceed the limit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,28 +18,28 @@ use crate::model::{MemberId, Model, OpenMembers};
 use crate::query::Query;
 use crate::sql_text::instant_text;
 
-/// Longest SELECT of a model that stands in a text itself.
+/// The longest SELECT of a model that is printed in place.
 pub(super) const SELECT_BYTES_MAX: usize = 8 << 10;
 
-/// The columns of a model's rows that texts may name, and others that are spoken of. Which of them a query needs shows only when
-/// all of it is planned: times and rights are added on the way.
+/// The columns of a model's rows that printed SQL may name, and others that members refer to. Which of them a query
+/// needs is only known when all of it is planned, since times and rights are added on the way.
 pub(super) fn columns(catalog: &Catalog, model: &Model, rows: &LogicalPlan, spoken: &BTreeSet<String>) -> Vec<String> {
     let names = rows.schema().fields().iter().map(|field| field.name());
     names.filter(|name| spoken.contains(*name) || is_readable(catalog, model, name)).cloned().collect()
 }
 
-/// A model's rows with these columns: a text names all that its plan has.
+/// A model's rows with just these columns, since printed SQL names every column of a plan.
 pub(super) fn narrowed(rows: LogicalPlan, columns: Vec<String>) -> OlapResult<LogicalPlan> {
     let columns = columns.into_iter().map(|name| Expr::Column(Column::new_unqualified(name))).collect();
     Ok(LogicalPlanBuilder::from(rows).project(one_at_least(columns))?.build()?)
 }
 
-/// Rows have a column, though nothing of them is asked.
+/// Rows must have a column, even if none is needed.
 fn one_at_least(columns: Vec<Expr>) -> Vec<Expr> {
     if columns.is_empty() { vec![lit(1_i64).alias("one")] } else { columns }
 }
 
-/// The SELECT that gives columns of a model's rows.
+/// The SELECT for columns of a model's rows.
 pub(super) fn text(model: &Model, columns: &[String], range: Option<(i64, i64)>) -> String {
     let bound = |ns: Option<i64>| ns.map_or_else(|| "NULL".to_owned(), |ns| quoted::text(&instant_text(ns, true)));
     let mut args = vec![quoted::text(&model.common.name), bound(range.map(|r| r.0)), bound(range.map(|r| r.1))];
@@ -47,7 +47,7 @@ pub(super) fn text(model: &Model, columns: &[String], range: Option<(i64, i64)>)
     format!("SELECT * FROM {MODEL_ROWS}({})", args.join(", "))
 }
 
-/// The first of some columns of a model that nothing is made of which queries may name; it is nobody's to read.
+/// The first of these columns that no accessible member uses, and nobody may read.
 pub(crate) fn unreadable<'c>(catalog: &Catalog, model: &Model, columns: &'c [String]) -> Option<&'c String> {
     columns.iter().find(|column| !is_readable(catalog, model, column))
 }
@@ -57,13 +57,13 @@ fn is_readable(catalog: &Catalog, model: &Model, column: &str) -> bool {
         || model.open.as_ref().is_some_and(|open| is_opened(open, column))
 }
 
-/// Names of columns, by model, that something is made of which queries reach. [`Catalog::readable`] keeps it.
+/// For each model the columns that accessible members use; [`Catalog::readable`] caches it.
 fn readable(catalog: &Catalog) -> BTreeMap<String, BTreeSet<String>> {
     let reached = reached_by_all(catalog);
     catalog.models.keys().map(|name| (name.clone(), reached.spoken_of(catalog, name))).collect()
 }
 
-/// All that queries reach of a catalog.
+/// Everything in a catalog that queries can reach.
 fn reached_by_all(catalog: &Catalog) -> Reached {
     let mut reached = Reached::default();
     let mut add = |id: MemberId| {
@@ -81,7 +81,7 @@ fn reached_by_all(catalog: &Catalog) -> Reached {
             add(MemberId::new(name, &member.common.name));
         }
     }
-    // Ranges are about times, though nobody names these.
+    // Ranges read times, even if no query names these.
     for (time, first) in catalog.models.values().filter_map(time_of) {
         reached.add(catalog, &time);
         reached.add(catalog, &first);
@@ -90,7 +90,7 @@ fn reached_by_all(catalog: &Catalog) -> Reached {
     reached
 }
 
-/// Whether a column is one of a dimension that is made of its name.
+/// Whether a column is that of an open dimension.
 fn is_opened(open: &OpenMembers, column: &str) -> bool {
     let mut names = BTreeSet::new();
     read_names(&open.sql.text, &mut names);

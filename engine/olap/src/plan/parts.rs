@@ -1,6 +1,5 @@
-//! Aggregates over joined rows, so that no join makes a row count more than once (`olap-api.md` 11.2).
-//!
-//! Measures of models that others multiply go over different rows of (groups, key, arguments) instead of over all rows.
+//! Aggregates over joined rows such that no join makes a row count more than once (`olap-api.md` 11.2). Measures of
+//! models whose rows are multiplied aggregate distinct rows of (groups, key, arguments) instead of all rows.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::error::{OlapError, OlapResult, QueryError, Reason};
 use crate::model::catalog::Kind;
 use crate::model::{Measure, MeasureType, MemberId, Model};
 
-/// A measure that is an aggregate over rows.
+/// A measure as an aggregate over rows.
 #[derive(Debug, Clone)]
 pub(super) struct Leaf {
     pub(super) id: MemberId,
@@ -25,7 +24,7 @@ pub(super) struct Leaf {
 }
 
 impl Planner<'_> {
-    /// A measure by its name.
+    /// A measure by name.
     pub(super) fn measure(&self, id: &MemberId) -> OlapResult<(&Model, &Measure)> {
         match self.catalog.find(id).map(|f| (f.model, f.kind)) {
             Some((model, Kind::Measure(measure))) => Ok((model, measure)),
@@ -33,14 +32,14 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a row of a model is there, where joins may give none.
+    /// A condition that a row of a model exists, for outer joins; `None` if it always does.
     fn is_there(&self, stage: &Stage, model: &Model) -> OlapResult<Option<Expr>> {
         let keys = model.key().map(|d| self.dimension(stage, &MemberId::new(&model.common.name, &d.common.name)));
         let keys = keys.collect::<OlapResult<Vec<_>>>()?;
         Ok(keys.into_iter().map(Expr::is_not_null).reduce(Expr::or))
     }
 
-    /// A measure as an aggregate over the rows of a tree. `optional`: rows of its model may be missing.
+    /// A measure as an aggregate over the rows of a tree. `optional`: an outer join may lack rows of its model.
     pub(super) fn leaf(&self, stage: &Stage, id: &MemberId, optional: bool, there: Option<&Expr>) -> OlapResult<Leaf> {
         let (model, measure) = self.measure(id)?;
         let name = &model.common.name;
@@ -93,7 +92,7 @@ impl Planner<'_> {
         Ok(expr.get_type(&self.schema(stage, expr)?)?)
     }
 
-    /// What a measure gives for a row that is not grouped: nothing where its model has no row.
+    /// The value of a measure for a row that is not grouped; NULL if its model has no row.
     pub(super) fn row_value_of(&self, stage: &Stage, id: &MemberId, root: &str) -> OlapResult<Expr> {
         let value = self.row_measure(stage, id)?;
         match self.is_there(stage, self.measure(id)?.0)? {
@@ -102,7 +101,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What a measure gives for a single row, without grouping.
+    /// The value of a measure for a single row, without grouping.
     fn row_measure(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
         let (model, measure) = self.measure(id)?;
         let name = &model.common.name;
@@ -112,7 +111,7 @@ impl Planner<'_> {
         }
         let value = match measure.ty {
             ty if ty.is_expression() => self.row_expression(stage, id)?,
-            // A row counts once, whatever is counted; nothing, where that is NULL.
+            // A single row counts as one, or as nothing if the counted value is NULL.
             MeasureType::Count | MeasureType::CountDistinct | MeasureType::CountDistinctApprox => {
                 match self.argument(stage, name, measure.sql.as_ref(), measure.case.as_ref())? {
                     Some(value) => datafusion::logical_expr::when(value.is_not_null(), lit(1_i64)).end()?,
@@ -131,7 +130,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The text of a measure for a single row: what its aggregates take of the row.
+    /// The text of a measure for a single row: the arguments of its aggregates.
     fn row_expression(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
         let (model, measure) = self.measure(id)?;
         let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
@@ -154,8 +153,8 @@ impl Planner<'_> {
         Ok(of_row.data)
     }
 
-    /// The rows that a measure counts, as a condition: rows of its model that are there, its own filters, for a count of
-    /// values those that are not NULL.
+    /// A condition for the rows that a measure counts: those of its model that exist, that its own filters accept
+    /// and, for counts of values, whose value is not NULL.
     pub(super) fn measure_filter(&self, stage: &Stage, root: &str, id: &MemberId) -> OlapResult<Expr> {
         let id = self.behind(id)?;
         let (model, measure) = self.measure(&id)?;
@@ -174,7 +173,8 @@ impl Planner<'_> {
         Ok(all.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true)))
     }
 
-    /// Aggregates the rows of a tree: one plan for what no join multiplies, one for each model that is.
+    /// Aggregates the rows of a tree: one plan for models that no join multiplies, and one for each model that is
+    /// multiplied.
     pub(super) fn parts(
         &self,
         stage: &Stage,
@@ -227,7 +227,7 @@ impl Planner<'_> {
         Ok(parts)
     }
 
-    /// Groups rows: columns of the groups, then one for each measure.
+    /// Groups rows: columns of the groups, then one column per measure.
     #[allow(clippy::unused_self, reason = "it stands beside its kin")]
     pub(super) fn aggregated(&self, rows: LogicalPlan, groups: Vec<Expr>, leaves: &[Leaf]) -> OlapResult<LogicalPlan> {
         let mut calls: Vec<Expr> = Vec::new();
@@ -262,7 +262,7 @@ impl Planner<'_> {
     }
 }
 
-/// What is wrong with a measure that has no type: its aggregate does not take the values that its text gives.
+/// The error for a measure whose aggregate does not accept the type of its text.
 fn unfit(id: &MemberId, expr: &Expr, schema: &DFSchema) -> OlapError {
     let mut found = None;
     let _ = expr.apply(|e| {
@@ -284,10 +284,11 @@ fn unfit(id: &MemberId, expr: &Expr, schema: &DFSchema) -> OlapError {
     })
 }
 
-/// A value whose mean has enough digits: DataFusion's of decimals has four more than they have themselves.
+/// Casts a value such that its average has enough digits: DataFusion's average of decimals has only four more than
+/// they have.
 pub(super) fn with_digits(value: Expr, ty: &DataType) -> Expr {
     let DataType::Decimal128(precision, scale) = *ty else { return value };
-    // Room for the digits before the point, and for a sum that is ten digits longer.
+    // Leaves room for the digits before the point, and for a sum that is ten digits longer.
     let room = 28 - (i16::from(precision) - i16::from(scale));
     let more = (i16::from(scale) + 12).min(room);
     match i8::try_from(more) {
@@ -296,7 +297,7 @@ pub(super) fn with_digits(value: Expr, ty: &DataType) -> Expr {
     }
 }
 
-/// Adds a condition to all aggregates of an expression.
+/// Adds a filter to all aggregates in an expression.
 fn conditioned(expr: Expr, condition: Option<&Expr>) -> OlapResult<Expr> {
     let Some(condition) = condition else { return Ok(expr) };
     let changed = expr.transform_down(|e| match e {
@@ -310,7 +311,7 @@ fn conditioned(expr: Expr, condition: Option<&Expr>) -> OlapResult<Expr> {
     Ok(changed.data)
 }
 
-/// Replaces what aggregates go over by columns that are kept beside the key.
+/// Replaces the arguments of aggregates by columns that are kept with the key.
 fn kept(expr: Expr, arguments: &mut Vec<Expr>) -> OlapResult<Expr> {
     let mut keep = |e: Expr| {
         if matches!(e, Expr::Literal(..)) {

@@ -1,8 +1,8 @@
-//! `range_start()`, `range_end()` and `range_seconds()` in SQL texts of models: the bounds of a query's range, which is the first
-//! one of its time dimensions, or those of a bucket cut to the range (`olap-models.md` 3.1).
+//! `range_start()`, `range_end()` and `range_seconds()` in SQL texts of models: the bounds of a query's range, which
+//! is that of its first time dimension, or those of a bucket within the range (`olap-models.md` 3.1).
 //!
-//! Without a range it goes from the first row that the caller sees to the query's own time. A text over single rows takes 1970
-//! for the first row: rows are compared with it, and none is before it.
+//! Without a range it extends from the first row that the caller may see to the time of the query. Texts over single
+//! rows use 1970 instead of the first row: they compare rows with it, and no row is earlier.
 
 use std::sync::Arc;
 
@@ -18,25 +18,25 @@ use crate::error::{OlapError, OlapResult};
 use crate::functions::WallEdge;
 use crate::model::{DimensionType, MemberId, Model};
 
-/// What a text is computed over.
+/// What a text is evaluated over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
     /// Rows of models.
     Rows,
-    /// Columns of a result that is grouped.
+    /// Columns of a grouped result.
     Groups,
 }
 
-/// The calls, and the columns that stand for them while a text is planned.
+/// The calls, and the columns that replace them while a text is planned.
 pub(super) const CALLS: [(&str, &str); 3] =
     [("range_start()", "__range_start"), ("range_end()", "__range_end"), ("range_seconds()", "__range_seconds")];
 
-/// Puts columns in the place of calls.
+/// Replaces calls by columns.
 pub(super) fn named(text: &str) -> String {
     CALLS.iter().fold(text.to_owned(), |text, (call, name)| text.replace(call, &format!("\"{name}\"")))
 }
 
-/// The time dimension of a model that ranges are about, and the member that its rows live from.
+/// The time dimension that a model's ranges apply to, and the member with the start of its rows' lifetime.
 pub(crate) fn time_of(model: &Model) -> Option<(MemberId, MemberId)> {
     let time = model.dimensions.iter().find(|d| d.ty == DimensionType::Time && d.since.is_some());
     let time = time.or_else(|| model.dimensions.iter().find(|d| d.ty == DimensionType::Time))?;
@@ -45,7 +45,7 @@ pub(crate) fn time_of(model: &Model) -> Option<(MemberId, MemberId)> {
 }
 
 impl Planner<'_> {
-    /// What a column of [`CALLS`] stands for.
+    /// The value of a column of [`CALLS`].
     pub(super) fn range_call(&self, stage: &Stage, own: &str, name: &str, over: Over) -> OlapResult<Expr> {
         let (start, end) = self.range_bounds(stage, own, over)?;
         Ok(match name {
@@ -79,7 +79,7 @@ impl Planner<'_> {
         Ok((start, self.scalar("least", vec![end, edge(true)?])?))
     }
 
-    /// The time of the first row of a model that the caller sees.
+    /// The time of the first row of a model that the caller may see.
     fn first_row(&self, stage: &Stage, own: &str, over: Over) -> OlapResult<Expr> {
         if over == Over::Rows {
             return Ok(instant(0));

@@ -1,4 +1,4 @@
-//! What queries reach of a catalog: members, models, and the names of columns that their texts speak of.
+//! Finds what queries reach in a catalog: members, models, and the columns that their SQL texts name.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use super::ranges::time_of;
 use crate::model::catalog::{Catalog, Kind};
 use crate::model::{DimensionType, MemberId, Piece, Source, Template};
 
-/// Members and models that a query reaches.
+/// The members and models that a query reaches.
 #[derive(Default)]
 pub(super) struct Reached {
     pub(super) members: BTreeSet<MemberId>,
@@ -17,7 +17,7 @@ pub(super) struct Reached {
 }
 
 impl Reached {
-    /// All that some members need, and joins over the models of hints.
+    /// Everything that these members need, and joins between the models of hints.
     pub(super) fn of(catalog: &Catalog, members: &[MemberId], hints: &[Vec<String>]) -> Self {
         let mut reached = Self::default();
         for id in members {
@@ -26,7 +26,7 @@ impl Reached {
         for name in hints.iter().flatten() {
             reached.add_model(catalog, name);
         }
-        // Ways between models lead over others, whose joins name further ones.
+        // A path between models leads over others, whose join conditions name more members.
         loop {
             let before = (reached.models.len(), reached.members.len());
             reached.add_joins(catalog);
@@ -44,7 +44,7 @@ impl Reached {
         }
     }
 
-    /// Adds what joins between models that are reached are made of.
+    /// Adds the members in join conditions between reached models.
     pub(super) fn add_joins(&mut self, catalog: &Catalog) {
         for name in self.models.clone() {
             for join in &catalog.model(&name).joins {
@@ -55,7 +55,7 @@ impl Reached {
         }
     }
 
-    /// Adds a model with what its rows need.
+    /// Adds a model and what its rows need.
     pub(super) fn add_model(&mut self, catalog: &Catalog, name: &str) {
         let Some(model) = catalog.models.get(name) else { return };
         if !self.models.insert(name.to_owned()) {
@@ -71,7 +71,7 @@ impl Reached {
         }
     }
 
-    /// Adds a member with what it is made of.
+    /// Adds a member and what it refers to.
     pub(super) fn add(&mut self, catalog: &Catalog, id: &MemberId) {
         let Some(found) = catalog.find(id) else { return };
         if let Some((_, member)) = found.view {
@@ -98,7 +98,7 @@ impl Reached {
                 vec![&s.sql]
             }
         };
-        // Without a range, texts that speak of one need the first row; measures of segments go by the model's own time.
+        // Texts that use a range need the first row if there is none; measures of segments use the model's own time.
         let is_segment = matches!(found.kind, Kind::Segment(_));
         if (is_segment || templates.iter().any(|t| t.text.contains("range_")))
             && let Some((time, first)) = time_of(found.model)
@@ -110,7 +110,7 @@ impl Reached {
             template.models().for_each(|name| self.add_model(catalog, name));
             template.members().for_each(|id| self.add(catalog, id));
         }
-        // The range of a query enters a sub-query on the first time dimension of the other model.
+        // A query's range applies within a sub-query, on the first time dimension of the other model.
         if let Kind::Dimension(d) = found.kind
             && d.propagate_range
             && let Some(measure) = d.sql.as_ref().and_then(|t| t.only_member())
@@ -132,7 +132,7 @@ impl Reached {
         names.into_iter().collect()
     }
 
-    /// Whether something reads a column that is made of all rows of its model.
+    /// Whether a column is read that is computed from all rows of its model.
     pub(super) fn reads_whole(&self, catalog: &Catalog) -> bool {
         let mut whole = self.models.iter().flat_map(|name| &catalog.model(name).whole).peekable();
         whole.peek().is_some() && {
@@ -141,17 +141,17 @@ impl Reached {
         }
     }
 
-    /// Names in SQL texts of members, joins and conditions on rows.
+    /// Names in SQL texts of members, joins and row conditions.
     fn spoken(&self, catalog: &Catalog) -> BTreeSet<String> {
         self.spoken_in(catalog, &|_, _| true)
     }
 
-    /// Those that may be columns of one model: in texts of its own, and in such that name it.
+    /// Names that may be columns of one model: those in its own texts, and in texts that refer to it.
     pub(super) fn spoken_of(&self, catalog: &Catalog, model: &str) -> BTreeSet<String> {
         self.spoken_in(catalog, &|of, template| of == model || template.models().any(|named| named == model))
     }
 
-    /// Names in those texts of which something holds, given the model that they belong to.
+    /// Names in those texts for which `holds` is true, given the model that the text belongs to.
     fn spoken_in(&self, catalog: &Catalog, holds: &dyn Fn(&str, &Template) -> bool) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let mut read = |of: &str, template: &Template| {
@@ -192,7 +192,7 @@ pub(super) fn read_names(text: &str, names: &mut BTreeSet<String>) {
     });
     for found in NAMES.captures_iter(text) {
         let bare = found.get(2).filter(|_| found.get(3).is_none()).map(|m| m.as_str());
-        // Words in capitals are SQL's own.
+        // Words in capitals are SQL key words.
         let bare = bare.filter(|word| word.contains(|c: char| c.is_lowercase()));
         names.extend(found.get(1).map(|m| m.as_str()).or(bare).map(str::to_owned));
     }

@@ -1,4 +1,4 @@
-//! Results of stages beside each other: columns of measures, and joins by groups.
+//! Combines the results of stages: columns of measures, and joins by groups.
 
 use arrow::datatypes::DataType;
 use datafusion::common::{Column, JoinType, NullEquality};
@@ -18,7 +18,7 @@ pub(super) fn measure_column(result: &LogicalPlan, id: &MemberId) -> OlapResult<
     Ok((column(name), ty))
 }
 
-/// Joins two parts by their groups; groups that one lacks have no count there, and NULL for all else.
+/// Joins two results by groups. For groups that one lacks, its counts are 0 and all else is NULL.
 pub(super) fn full_join(
     stage: &Stage,
     left: LogicalPlan,
@@ -57,7 +57,7 @@ pub(super) fn coalesce(values: Vec<Expr>) -> Expr {
     datafusion::functions::expr_fn::coalesce(values)
 }
 
-/// Joins a value by the groups that it has.
+/// Joins a value by those groups that it has.
 pub(super) fn left_join(
     left: LogicalPlan,
     right: LogicalPlan,

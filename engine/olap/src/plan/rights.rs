@@ -1,4 +1,4 @@
-//! Rows that the caller may see (`olap-api.md` 12.1).
+//! Restricts models to the rows that the caller may see (`olap-api.md` 12.1).
 
 use datafusion::logical_expr::{Expr, lit};
 use quiver_types::Access;
@@ -8,7 +8,7 @@ use crate::error::OlapResult;
 use crate::model::{Model, Reads};
 
 impl Planner<'_> {
-    /// The condition that rows of a model must fulfil; none: the caller sees them all.
+    /// The condition for visible rows of a model; `None` if the caller sees all.
     pub(crate) fn row_filter(&self, stage: &Stage, model: &Model) -> OlapResult<Option<Expr>> {
         if self.access.is_full_everywhere() {
             return Ok(None);
@@ -28,7 +28,8 @@ impl Planner<'_> {
             _ => None,
         };
         if right.services.is_empty() {
-            // A model without a service is for who sees all of its domain, but for the caller's own rows.
+            // Rows of a model without a service are visible to callers who see all of its domain, and to others only
+            // if they are their own.
             return Ok((!is_full || right.deny).then(|| own.unwrap_or_else(|| lit(false))));
         }
         let access = self.access.get(right.domain);
@@ -50,7 +51,7 @@ impl Planner<'_> {
         self.dimension(stage, &id)
     }
 
-    /// Whether a service is visible.
+    /// A condition that a service is visible.
     fn allows(&self, access: &Access, service: &Expr) -> OlapResult<Expr> {
         let mut names = Vec::new();
         let mut any: Option<Expr> = None;

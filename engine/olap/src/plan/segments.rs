@@ -1,5 +1,5 @@
-//! Segments that hold measures: rows stay whose key, or members `by`, have a value over the query's range that satisfies it.
-//! Range and row filter enter that value, nothing else (`olap-api.md` 10).
+//! Segments over measures: they keep rows whose key, or members in `by`, have a measure value over the query's range
+//! that satisfies the condition. Only the range and the row filter apply to that value (`olap-api.md` 10).
 
 use datafusion::common::{Column, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -12,7 +12,7 @@ use crate::model::catalog::Kind;
 use crate::model::{MemberId, Model, Segment, Template};
 
 impl Planner<'_> {
-    /// The measures that a segment names; none: it is a condition on rows.
+    /// The measures that a segment refers to; `None` if it is a condition on rows.
     pub(super) fn measures_of<'m>(&'m self, id: &MemberId) -> Option<(&'m Model, &'m Segment, Vec<MemberId>)> {
         let found = self.catalog.find(id)?;
         let Kind::Segment(segment) = found.kind else { return None };
@@ -21,7 +21,7 @@ impl Planner<'_> {
         (!measures.is_empty()).then_some((found.model, segment, measures))
     }
 
-    /// Keeps the rows that belong to what satisfies such a segment.
+    /// Keeps the rows that satisfy such a segment.
     pub(super) fn kept_by(&self, stage: &Stage, plan: LogicalPlan, id: &MemberId) -> OlapResult<LogicalPlan> {
         let Some((model, segment, measures)) = self.measures_of(id) else { return Ok(plan) };
         let name = &model.common.name;

@@ -1,5 +1,5 @@
-//! A model's SELECT as a statement of its own: `*` stands for all columns that the query speaks of where models are planned,
-//! but for the fixed ones where SQL is read.
+//! Prints a model's SELECT as a statement of its own. In models `*` means all columns that the query names, in SQL
+//! only the fixed ones.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -10,12 +10,12 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, VisitMut, VisitorMut,
 };
 
-/// Columns of tables, by schema and name, that `*` does not give.
+/// Columns of tables, by schema and name, that `*` does not include in SQL.
 pub(super) type Found = HashMap<(String, String), Vec<String>>;
 
 struct Spread<'f>(&'f Found);
 
-/// Writes a SELECT with the columns that `*` leaves out behind it.
+/// Prints a SELECT with the missing columns behind each `*`.
 pub(super) fn written(statement: &Statement, found: &Found) -> String {
     let Statement::Statement(statement) = statement else { return statement.to_string() };
     let mut statement: SqlStatement = (**statement).clone();
@@ -23,7 +23,7 @@ pub(super) fn written(statement: &Statement, found: &Found) -> String {
     statement.to_string()
 }
 
-/// Schema and name of a table as it is written.
+/// Schema and name of a table as written.
 fn named(name: &ObjectName) -> Option<(String, String)> {
     let parts: Vec<&Ident> = name.0.iter().filter_map(|part| part.as_ident()).collect();
     match parts[..] {
@@ -33,12 +33,12 @@ fn named(name: &ObjectName) -> Option<(String, String)> {
     }
 }
 
-/// A star among outputs.
+/// A `*` among outputs.
 #[derive(PartialEq)]
 enum Star {
-    /// Of all tables.
+    /// `*`, of all tables.
     All,
-    /// Of one (`e.*`).
+    /// `e.*`, of one table.
     Of(String),
 }
 

@@ -1,4 +1,4 @@
-//! The tables of the models that a query needs, found before it is planned, all in one snapshot.
+//! The tables of all models that a query needs. They are found before planning, in one snapshot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,27 +20,27 @@ use crate::model::catalog::{Catalog, Kind};
 use crate::model::{MemberId, Model, Reads, Source};
 use crate::query::Query;
 
-/// Plans of the rows of models, each under the name of its model.
+/// Plans of the rows of models, each named like its model.
 #[derive(Debug, Default)]
 pub struct Sources {
     plans: BTreeMap<String, LogicalPlan>,
-    /// Texts of the models whose rows are a SELECT, for this query.
+    /// The SQL of the models whose rows are a SELECT, for this query.
     pub(crate) selects: BTreeMap<String, String>,
 }
 
 impl Sources {
-    /// Other rows in the place of those of a model.
+    /// Sources with the given rows in the place of a model's.
     pub(crate) fn of_rows(model: &str, rows: Arc<dyn TableProvider>) -> OlapResult<Self> {
         let plan = LogicalPlanBuilder::scan(TableReference::bare(model), provider_as_source(rows), None)?.build()?;
         Ok(Self { plans: BTreeMap::from([(model.to_owned(), plan)]), selects: BTreeMap::new() })
     }
 
-    /// The rows of a model.
+    /// The plan of a model's rows.
     pub(crate) fn plan(&self, model: &str) -> OlapResult<LogicalPlan> {
         self.plans.get(model).cloned().ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
     }
 
-    /// Names and types of all columns: some are typed as the data is.
+    /// Names and types of all columns: some types depend on the data.
     pub(crate) fn types(&self) -> String {
         let types = |plan: &LogicalPlan| {
             let fields = plan.schema().fields().iter();
@@ -57,10 +57,11 @@ impl Sources {
             .ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
     }
 
-    /// Finds the tables of all models that some members need.
+    /// Finds the tables of all models that the members need.
     ///
     /// # Errors
-    /// Tables that are not there; faults of a model's SELECT.
+    ///
+    /// Missing tables; errors in a model's SELECT.
     pub async fn find(
         catalog: &Catalog,
         members: &[MemberId],
@@ -94,9 +95,10 @@ impl Sources {
         Ok(Self { plans, selects })
     }
 
-    /// Finds the tables of one model, for columns of it, made between two instants.
+    /// Finds the tables of one model for some of its columns, with its SELECT between two instants.
     ///
     /// # Errors
+    ///
     /// As [`Self::find`].
     pub(crate) async fn of_model(
         catalog: &Catalog,
@@ -122,16 +124,16 @@ impl Sources {
 /// The rows of a model.
 struct Rows {
     plan: LogicalPlan,
-    /// Its SELECT, where it is one.
+    /// The SQL of its SELECT, if it has one.
     text: Option<String>,
-    /// Whether it reads a table that the caller sees otherwise, or may not name.
+    /// Whether it reads a table that the caller may not name, or of which he himself sees other rows.
     is_guarded: bool,
 }
 
-/// Tables that give a caller his own rows where he does not see all of their domain.
+/// Tables that show a caller his own rows if he may not see all of their domain.
 const OWN: [(&str, Domain); 2] = [(QUERY_LOG.name, Domain::System), ("audit_log", Domain::Audit)];
 
-/// Whether it takes more than a caller's rights to tell which rows a query gives him: some are his own.
+/// Whether a query's rows depend on the caller and not just on his rights, because some are his own.
 pub(crate) fn has_own_rows(catalog: &Catalog, query: &Query, members: &[MemberId], access: &DomainAccess) -> bool {
     let own: Vec<&str> = OWN.iter().filter(|(_, domain)| !access.is_full(*domain)).map(|(name, _)| *name).collect();
     let reached = Reached::of(catalog, members, &query.hints);
@@ -152,15 +154,15 @@ pub(crate) fn has_own_rows(catalog: &Catalog, query: &Query, members: &[MemberId
 /// A table that a query reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Read {
-    /// Schema, where one is named.
+    /// The schema, if one is given.
     pub(crate) schema: Option<String>,
     /// Name of the table.
     pub(crate) name: String,
-    /// Whether the operator's tables are found for the model, whoever asks.
+    /// Whether the operator's tables are found regardless of the caller's rights.
     pub(crate) is_guarded: bool,
 }
 
-/// The tables that a query reads, and the columns that it speaks of; none where its rows follow from more than these.
+/// The tables and columns that a query reads; `None` if its rows depend on more than these.
 pub(crate) fn reads(
     catalog: &Catalog,
     query: &Query,
@@ -199,7 +201,7 @@ pub(crate) fn reads(
     Some((reads, reached.identifiers(catalog)))
 }
 
-/// Schema, where one is named, and name of each table of a model.
+/// Schema (if given) and name of each table that a model reads.
 fn tables_of(model: &Model, state: &SessionState) -> Option<Vec<(Option<String>, String)>> {
     Some(match model.source.as_ref()? {
         Source::Table(schema, name) => vec![(schema.clone(), name.clone())],
@@ -212,7 +214,7 @@ fn tables_of(model: &Model, state: &SessionState) -> Option<Vec<(Option<String>,
     })
 }
 
-/// Which rows a model has, by the versions of the tables that it reads; none where they may change unseen.
+/// A number for the rows of a model, made of the versions of its tables; `None` if they may change unnoticed.
 pub(crate) fn version(
     model: &Model,
     tables: &dyn TableSnapshot,
@@ -220,7 +222,7 @@ pub(crate) fn version(
     access: &DomainAccess,
 ) -> Option<String> {
     let named = tables_of(model, state)?;
-    // With the rights that the tables are found by.
+    // With the rights by which the tables are found.
     let full = DomainAccess::full();
     let access = if model.row_right.is_some() { &full } else { access };
     let version = |(schema, name): &(Option<String>, String)| {
@@ -232,8 +234,8 @@ pub(crate) fn version(
     named.iter().map(version).collect::<Option<Vec<_>>>().map(|all| all.join(" "))
 }
 
-/// What `range_start()` and `range_end()` of SELECTs are. Times of a signal lie elsewhere than those of another, so that the
-/// range of a query holds for models of its signal alone.
+/// The values of `range_start()` and `range_end()` in SELECTs. Different signals have different times, so a query's
+/// range only applies to models of its signal.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     traces: (i64, i64),
@@ -241,7 +243,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// So far apart that no row lies beyond.
+    /// A range beyond which there are no rows.
     const OPEN: (i64, i64) = (i64::MIN / 2, i64::MAX / 2);
 
     fn of(reached: &Reached, catalog: &Catalog, query: &Query) -> Self {
@@ -249,7 +251,8 @@ impl Bounds {
             let right = model.row_right.as_ref();
             right.is_some_and(|right| matches!(right.domain, Domain::Traces | Domain::Transactions))
         };
-        // Others of these models are made of all events (an application's first one): a range of theirs says nothing of these.
+        // Other such models need all events (for example an application's first one), so this range does not apply to
+        // them.
         let is_bounded = |model: &Model| {
             is_of_browsers(model) && matches!(&model.source, Some(Source::Select(sql)) if sql.contains("range_start()"))
         };
@@ -258,8 +261,8 @@ impl Bounds {
         Self { traces: bounds(&is_of_traces), browsers }
     }
 
-    /// The instants between which `range_start()` and `range_end()` let the SELECT of a model look: those of the query, unless
-    /// something in it looks beyond them. Models widen them by as long as what belongs together lasts.
+    /// The instants between which `range_start()` and `range_end()` let the SELECT of a model read: those of the
+    /// query, unless a part of it reads beyond them. Models extend the range themselves to include related rows.
     fn between(reached: &Reached, catalog: &Catalog, query: &Query, is_of: &dyn Fn(&Model) -> bool) -> (i64, i64) {
         let open = Self::OPEN;
         let looks_beyond = |id: &MemberId| match catalog.find(id).map(|f| f.kind) {
@@ -281,7 +284,7 @@ impl Bounds {
         if is_of_browsers(model) { self.browsers } else { self.traces }
     }
 
-    /// What a model is told of them; none: it does not ask, or they are open.
+    /// The bounds for a model's SELECT; `None` if it does not use them, or they are open.
     fn told_to(&self, model: &Model) -> Option<(i64, i64)> {
         let asks = matches!(&model.source, Some(Source::Select(sql)) if sql.contains("range_"));
         asks.then(|| self.of_model(model)).filter(|bounds| *bounds != Self::OPEN)
@@ -313,8 +316,8 @@ impl Finder<'_> {
         }
     }
 
-    /// Looks in `public`, then in `quiver`. Rows of the operator's tables go by the right of the model alone. Says whether a
-    /// statement of the caller would find another table, or none.
+    /// Looks in `public`, then in `quiver`. Rows of the operator's tables depend on the rights of the model alone.
+    /// Returns whether the caller's own statement would find another table, or none.
     async fn provider(
         &self,
         model: &Model,
@@ -332,7 +335,7 @@ impl Finder<'_> {
             let request = TableRequest { schema: Some(of), name, columns: self.columns, access };
             if let Some(found) = self.tables.table(&request, self.ctx).await? {
                 let is_shown = self.shown.iter().any(|entry| entry.schema == of && entry.name == name);
-                // Without a right there are no rows for whom this would matter.
+                // A model without rights has no rows for which that would matter.
                 return Ok(Some((found, is_guarded || reads.is_some() && !is_shown)));
             }
         }

@@ -1,4 +1,4 @@
-//! Stages: measures over rows, and what is computed over their results (`olap-api.md` 11.4).
+//! Stages: measures over rows, and those computed from their results (`olap-api.md` 11.4).
 
 use chrono_tz::Tz;
 use datafusion::common::tree_node::TreeNode;
@@ -19,34 +19,34 @@ use crate::functions::{WallBucket, instant_type};
 use crate::model::catalog::Kind;
 use crate::model::{AddedGroup, Measure, MeasureType, MemberId, RollingWindow, TimeShift};
 
-/// A range in which nothing lies.
+/// An empty range in the distant past.
 const BEFORE_ALL: WallRange = WallRange { start_ns: i64::MIN / 2, end_ns: i64::MIN / 2 };
 
-/// A plan of groups with the measures that it has.
+/// A plan of groups, and the measures that it has.
 type Part = (LogicalPlan, Vec<super::parts::Leaf>);
 
-/// How deep stages may lie in each other.
+/// The deepest nesting of stages.
 const DEPTH_MAX: usize = 32;
 
-/// Measures of a stage by how they are computed.
+/// The measures of a stage by kind of computation.
 #[derive(Default)]
 struct Kinds {
     /// Aggregates over rows.
     leaves: Vec<MemberId>,
-    /// The same over rolling windows.
+    /// Aggregates over rolling windows.
     rolling: Vec<(RollingWindow, Vec<MemberId>)>,
     /// Results of inner stages.
     inner: Vec<MemberId>,
-    /// Measures of other models, in queries of their own.
+    /// Measures of other models, from separate queries.
     apart: Vec<Apart>,
-    /// Places among the groups.
+    /// Ranks among the groups.
     ranks: Vec<MemberId>,
-    /// Expressions over other measures, those first that others need.
+    /// Expressions over other measures, in order of dependency.
     composites: Vec<MemberId>,
 }
 
 impl Planner<'_> {
-    /// Plans measures by groups: a column for each group and each measure, by their names.
+    /// Plans measures by groups: a named column for each group and each measure.
     pub(crate) fn stage(&self, stage: &Stage, measures: &[MemberId]) -> OlapResult<LogicalPlan> {
         let mut kinds = Kinds::default();
         for id in measures.iter().chain(&stage.later) {
@@ -113,7 +113,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Refuses what goes over rows in a measure that is made of others: it has none.
+    /// Refuses row-level settings in a measure that is computed from others.
     fn is_of_rows(&self, id: &MemberId, measure: &Measure) -> OlapResult<()> {
         let what = match (&measure.rolling_window, measure.filters.is_empty()) {
             (Some(_), _) => "`rolling_window`",
@@ -140,7 +140,7 @@ impl Planner<'_> {
             && !has_own_aggregate(measure, self.state)
     }
 
-    /// Aggregates over rows, rolling ones beside them, full-joined by the groups.
+    /// Joins aggregates over rows and over rolling windows by their groups, with full joins.
     fn base(&self, stage: &Stage, measures: &[MemberId], kinds: &Kinds) -> OlapResult<LogicalPlan> {
         let mut parts = self.base_parts(stage, measures, kinds)?.into_iter();
         let Some((mut plan, first)) = parts.next() else {
@@ -154,11 +154,11 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    /// One tree has all measures; where there is none, those of each model have one of their own.
+    /// Uses one tree for all measures; if there is none, each model's measures have a tree of their own.
     fn base_parts(&self, stage: &Stage, measures: &[MemberId], kinds: &Kinds) -> OlapResult<Vec<Part>> {
         let is_of_rows = !kinds.leaves.is_empty() || !kinds.rolling.is_empty();
         if !is_of_rows && stage.groups.is_empty() {
-            // One row, for what is computed over inner results.
+            // A single row, for what is computed from inner results.
             return Ok(Vec::new());
         }
         let tree = match self.tree(stage, measures) {
@@ -187,7 +187,8 @@ impl Planner<'_> {
         Ok(parts)
     }
 
-    /// The measures of each model alone may reach all dimensions and filters; none: there is one model, or one that does not.
+    /// A tree for each model's measures, if each reaches all dimensions and filters; `None` if there is only one
+    /// model, or one does not reach all.
     fn parts_of_models(&self, stage: &Stage, kinds: &Kinds) -> OlapResult<Option<Vec<Part>>> {
         let rolling = kinds.rolling.iter().flat_map(|(_, measures)| measures);
         let mut models: Vec<&str> = Vec::new();
@@ -217,13 +218,13 @@ impl Planner<'_> {
         Ok(Some(parts))
     }
 
-    /// The groups that there are.
+    /// The groups alone, without measures.
     fn groups_only(&self, stage: &Stage, tree: &Tree) -> OlapResult<Part> {
         let rows = self.rows(stage, tree, &[], &[])?;
         Ok((self.aggregated(rows, self.group_exprs(stage)?, &[])?, Vec::new()))
     }
 
-    /// Joins the result of an inner stage by the groups that both have.
+    /// Joins the result of an inner stage by the shared groups.
     fn with_inner(&self, stage: &Stage, plan: LogicalPlan, id: &MemberId) -> OlapResult<LogicalPlan> {
         let (_, measure) = self.measure(id)?;
         let inner = self.inner_stage(stage, measure);
@@ -259,7 +260,7 @@ impl Planner<'_> {
         Ok(LogicalPlanBuilder::from(joined).project(columns)?.build()?)
     }
 
-    /// The groups of an inner stage that are longer buckets than those of the query, which are made of whole ones of its own.
+    /// Groups of an inner stage with longer buckets than the query's, each of which consists of whole ones of these.
     fn longer_buckets(&self, stage: &Stage, measure: &Measure) -> Vec<Group> {
         let mut longer: Vec<Group> = Vec::new();
         for kept in measure.group_by.iter().flatten() {
@@ -273,7 +274,7 @@ impl Planner<'_> {
         longer
     }
 
-    /// Adds the longer buckets that those of a result lie in.
+    /// Adds the longer buckets that contain those of a result.
     fn with_buckets(stage: &Stage, plan: LogicalPlan, longer: &[Group]) -> OlapResult<LogicalPlan> {
         if longer.is_empty() {
             return Ok(plan);
@@ -283,14 +284,14 @@ impl Planner<'_> {
             let Some(buckets) = group.buckets else { continue };
             let shorter = stage.groups.iter().find(|g| is_within(g, &group.member, &buckets));
             let shorter = shorter.ok_or_else(|| model_error(format!("`{}` has no buckets", group.column)))?;
-            // Both are wall times, so no zone stands between them.
+            // Both are wall times, so no zone is involved.
             let wall = cast(column(shorter.column.clone()), instant_type());
             out.push(WallBucket::call(wall, Tz::UTC, Some(buckets), Interval::default()).alias(group.column.clone()));
         }
         Ok(LogicalPlanBuilder::from(plan).project(out)?.build()?)
     }
 
-    /// The buckets of an added group, where it has a granularity.
+    /// The buckets of an added group, if it has a granularity.
     fn buckets(&self, added: &AddedGroup) -> Option<Buckets> {
         let name = added.granularity.as_ref()?;
         match self.catalog.find(&added.member)?.kind {
@@ -303,7 +304,7 @@ impl Planner<'_> {
         let mut inner = Stage { later: Vec::new(), ..stage.clone() };
         inner.groups.retain(|g| !g.is_for_order());
         if let Some(kept) = &measure.group_by {
-            // Longer buckets stand for those of the query that they are made of.
+            // Longer buckets replace those of the query that they consist of.
             let is_itself = |g: &Group, k: &AddedGroup| {
                 k.member == g.member && self.buckets(k).is_none_or(|longer| !is_within(g, &k.member, &longer))
             };
@@ -327,7 +328,7 @@ impl Planner<'_> {
                         let length = range.end_ns.saturating_sub(range.start_ns);
                         interval.nanos = interval.nanos.saturating_add(length.saturating_mul(shift.ranges));
                     }
-                    // All of the time that is kept has nothing beside it.
+                    // A shift over all of the time has no counterpart, so its range is empty.
                     None => inner.ranges.extend(self.time_meant(measure, shift).map(|time| (time, BEFORE_ALL))),
                 }
             }
@@ -336,7 +337,7 @@ impl Planner<'_> {
         inner
     }
 
-    /// The time dimension that a shift moves, in a query without a range.
+    /// The time dimension that a shift applies to in a query without a range.
     fn time_meant(&self, measure: &Measure, shift: &TimeShift) -> Option<MemberId> {
         let own = || self.catalog.models.values().find(|m| m.measures.iter().any(|n| std::ptr::eq(n, measure)));
         shift.time_dimension.clone().or_else(|| time_of(own()?).map(|(time, _)| time))
@@ -398,7 +399,7 @@ impl Planner<'_> {
     }
 }
 
-/// Whether a group is made of times that fill longer buckets of a dimension.
+/// Whether a group's buckets fill longer buckets of a dimension.
 fn is_within(group: &Group, member: &MemberId, longer: &Buckets) -> bool {
     let is_shorter = group.buckets.is_none_or(|own| own != *longer && nests(longer, &own));
     group.member == *member && !group.is_for_order() && is_shorter
@@ -410,12 +411,12 @@ fn is_inner(measure: &Measure) -> bool {
     moved || !measure.time_shift.is_empty() || !measure.ty.is_expression()
 }
 
-/// Whether the text of a measure calls an aggregate itself, beside the measures that it names.
+/// Whether the text of a measure itself calls an aggregate, apart from measures that it refers to.
 pub(crate) fn has_own_aggregate(measure: &Measure, state: &SessionState) -> bool {
     let text = measure.sql.iter().flat_map(|t| &t.pieces);
     let texts = text.filter_map(|p| if let crate::model::Piece::Text(t) = p { Some(t.to_lowercase()) } else { None });
     texts.into_iter().any(|text| {
-        // What stands before each bracket.
+        // Finds the words before parentheses.
         let words = text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '(');
         let called = |word: &str| {
             let mut names: Vec<&str> = word.split('(').collect();

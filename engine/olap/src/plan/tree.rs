@@ -1,4 +1,4 @@
-//! Join trees: how the models of a query hang together, and which of them others multiply (`olap-api.md` 11.1).
+//! Join trees: how the models of a query are joined, and whose rows joins multiply (`olap-api.md` 11.1).
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -16,14 +16,14 @@ use crate::visible::may_name;
 /// Models joined to a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// The model whose rows are all there.
+    /// The model of which all rows are kept.
     pub root: String,
-    /// Joins, each from a model that is there already.
+    /// Joins in order, each from a model that is part of the tree already.
     pub edges: Vec<(String, String)>,
 }
 
 impl Tree {
-    /// Builds the tree with the fewest joins; `order` says which models are tried as root first.
+    /// Builds the tree with the fewest joins; models are tried as root in `order`.
     fn find(catalog: &Catalog, order: &[String], hints: &[Vec<String>]) -> Option<Self> {
         let heads: Vec<&String> = hints.iter().filter_map(|h| h.first()).collect();
         let roots: Vec<&String> = if heads.is_empty() { order.iter().collect() } else { heads };
@@ -70,7 +70,7 @@ impl Tree {
         }
     }
 
-    /// Whether rows of a model are there more than once: from it on some join goes from one to many.
+    /// Whether joins multiply the rows of a model: a join on the way from it is one-to-many.
     pub fn is_multiplied(&self, catalog: &Catalog, model: &str) -> bool {
         let mut seen = HashSet::from([model]);
         let mut queue = vec![model];
@@ -95,14 +95,14 @@ impl Tree {
         false
     }
 
-    /// All models of it.
+    /// All models of the tree.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.root.as_str()).chain(self.edges.iter().map(|(_, to)| to.as_str()))
     }
 }
 
 impl Planner<'_> {
-    /// Adds the models whose rows a member needs: its own first.
+    /// Adds the models whose rows a member needs, its own first.
     pub(crate) fn needs(&self, id: &MemberId, out: &mut Vec<String>) -> OlapResult<()> {
         let Some(found) = self.catalog.find(id) else {
             return Err(super::model_error(format!("there is no member `{id}`")));
@@ -135,7 +135,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Adds the sub-query dimensions that a member is made of.
+    /// Adds the sub-query dimensions that a member refers to.
     pub(super) fn sub_queries(&self, id: &MemberId, out: &mut BTreeSet<MemberId>) {
         let Some(found) = self.catalog.find(id) else { return };
         let templates: Vec<_> = match found.kind {
@@ -150,7 +150,7 @@ impl Planner<'_> {
         templates.into_iter().flat_map(crate::model::Template::members).for_each(|id| self.sub_queries(id, out));
     }
 
-    /// The models of groups, segments, filters and ranges.
+    /// Adds the models of groups, segments, filters and ranges.
     fn stage_needs(&self, stage: &Stage, out: &mut Vec<String>) -> OlapResult<()> {
         let (times, plain): (Vec<_>, Vec<_>) = stage.groups.iter().partition(|g| g.buckets.is_some());
         let filters = stage.filters.iter().flat_map(Filter::leaves).map(|l| &l.member);
@@ -162,7 +162,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// The tree of some measures in a stage.
+    /// The tree for some measures of a stage.
     pub(crate) fn tree(&self, stage: &Stage, measures: &[MemberId]) -> OlapResult<Tree> {
         let mut order = Vec::new();
         for id in measures {
@@ -170,7 +170,7 @@ impl Planner<'_> {
         }
         self.stage_needs(stage, &mut order)?;
         Tree::find(self.catalog, &order, &stage.hints).ok_or_else(|| {
-            // Those behind members may be none that the caller knows of.
+            // Members may refer to models that the caller may not know of; errors omit these.
             let known: Vec<String> =
                 order.iter().filter(|name| may_name(self.catalog, name, self.access)).cloned().collect();
             let text = match known.len() {
@@ -187,7 +187,7 @@ impl Planner<'_> {
         self.tree(stage, &measures)
     }
 
-    /// The rows of a tree, with all conditions but those on `free` time dimensions.
+    /// The rows of a tree, with all conditions except those on `free` time dimensions.
     pub(crate) fn rows(
         &self,
         stage: &Stage,

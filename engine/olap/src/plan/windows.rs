@@ -1,7 +1,9 @@
-//! Rolling windows: each bucket's value is made of rows around it; buckets without rows are there too (`olap-api.md` 10).
+//! Rolling windows: each bucket's value is computed from the rows around it, and buckets without rows are included
+//! (`olap-api.md` 10).
 //!
-//! Rows and buckets meet in a join by a range, which compares each with each. Measures that add up are grouped before it, by
-//! the cells that the borders of all windows cut time into: few meet few then, however many rows there are.
+//! Rows and buckets are joined by a range condition, which compares each with each. Additive measures are grouped
+//! first by cells of time, which lie between the boundaries of all windows; so few rows are compared, however many
+//! there were.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -24,25 +26,25 @@ use crate::error::{OlapResult, QueryError, Reason};
 use crate::functions::{WallBucket, WallEdge, WallMove, instant_type};
 use crate::model::{MeasureType, MemberId, Reach, RollingWindow};
 
-/// Most buckets of a window.
+/// The most buckets of a window.
 const BUCKETS_MAX: i64 = 50_000;
-/// The function whose rows are numbers.
+/// The table function that numbers buckets.
 const SERIES: &str = "generate_series";
 
-/// A window as instants: from the first to before the second; none: without end.
+/// A window as instants, the second excluded; `None` is unbounded.
 type Span = (Option<Expr>, Option<Expr>);
 
 /// The buckets of a range with their windows.
 struct Series {
-    /// One row a bucket: `__bucket` wall time, `__low`, `__high` instants.
+    /// One row per bucket: `__bucket` is wall time, `__low` and `__high` are instants.
     plan: LogicalPlan,
-    /// Holds all windows.
+    /// The span that contains all windows.
     all: Span,
-    /// What the borders of all windows cut time into; none: they have none.
+    /// The cells between the boundaries of all windows; `None` if they have no boundaries.
     cells: Option<Cells>,
 }
 
-/// Pieces of time between the borders of windows, all of one length: rows of one lie in the same windows.
+/// Periods of equal length such that each window consists of whole ones: all rows of a cell are in the same windows.
 struct Cells {
     first: i64,
     last: i64,
@@ -57,7 +59,8 @@ impl Cells {
         Some(Self { first, last, buckets: Buckets { length: Interval { months: 0, nanos }, origin_ns: first } })
     }
 
-    /// An instant of the cell that a time lies in; all before the first border are one, and all behind the last.
+    /// An instant that identifies the cell of a time. Everything before the first boundary is one cell, and
+    /// everything after the last.
     fn of(&self, time: &Expr) -> OlapResult<Expr> {
         let before = instant(self.first.saturating_sub(1));
         let cell = cast(
@@ -71,7 +74,7 @@ impl Cells {
     }
 }
 
-/// The greatest number that divides both.
+/// The greatest common divisor.
 fn divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }
@@ -80,12 +83,12 @@ fn divisor(a: u64, b: u64) -> u64 {
 struct Bucket {
     start: Expr,
     end: Expr,
-    /// Lies in the unit with which a window to date begins.
+    /// A time in the unit at which a to-date window starts.
     within: Expr,
 }
 
 impl Planner<'_> {
-    /// Plans measures that have one window.
+    /// Plans measures that share a window.
     pub(super) fn windowed(
         &self,
         stage: &Stage,
@@ -93,7 +96,7 @@ impl Planner<'_> {
         window: &RollingWindow,
         measures: &[MemberId],
     ) -> OlapResult<Vec<(LogicalPlan, Vec<Leaf>)>> {
-        // The finest bucket leads; coarser ones of the same time follow from it.
+        // The finest buckets of a time are generated; coarser ones follow from these.
         let grouped = stage.groups.iter().filter_map(|g| g.buckets.map(|b| (g, b)));
         let leading = grouped.min_by_key(|(_, b)| b.about_ns()).map(|(g, b)| (g.member.clone(), b));
         let ranged = |member: &MemberId| stage.ranges.iter().find(|(of, _)| of == member).map(|(_, range)| *range);
@@ -104,7 +107,7 @@ impl Planner<'_> {
             };
             let rows = self.rows(stage, tree, measures, std::slice::from_ref(&member))?;
             let time = self.dimension(stage, &member)?;
-            // A range to date begins with the unit that it ends in.
+            // A to-date window over a range starts with the unit that contains the end of the range.
             let last = if range.start_ns == range.end_ns { range.start_ns } else { range.end_ns - 1 };
             let bucket = Bucket { start: wall(range.start_ns), end: wall(range.end_ns), within: wall(last) };
             let rows = within(rows, &time, span(window, stage, &member, bucket))?;
@@ -117,7 +120,7 @@ impl Planner<'_> {
         let time = self.dimension(stage, &member)?;
         let series = self.series(window, buckets, range, stage, &member)?;
         let rows = within(self.rows(stage, tree, measures, std::slice::from_ref(&member))?, &time, series.all)?;
-        // Groups are those of rows; a bucket without rows has none.
+        // Other groups come from rows; they are NULL in buckets without rows.
         let leads = |group: &Group| group.member == member && group.buckets.is_some();
         let (mut of_rows, mut groups) = (Vec::new(), Vec::new());
         for (i, group) in stage.groups.iter().enumerate() {
@@ -149,20 +152,20 @@ impl Planner<'_> {
         self.parts(stage, &rows, &groups, tree, measures, Some(&time.is_not_null()))
     }
 
-    /// Whether a measure of rows is made of what it is of each part of them.
+    /// Whether a measure is additive: its value follows from those of parts of the rows.
     fn adds_up(&self, tree: &Tree, id: &MemberId) -> bool {
         let Ok((model, measure)) = self.measure(id) else { return false };
         match measure.ty {
             MeasureType::Min | MeasureType::Max => true,
             MeasureType::Count | MeasureType::Sum | MeasureType::RunningTotal => {
-                // Rows that a join repeats may lie in several parts.
+                // Rows that a join multiplies may be in several parts.
                 !tree.is_multiplied(self.catalog, &model.common.name)
             }
             _ => false,
         }
     }
 
-    /// A measure that adds up, over rows that have it of parts.
+    /// An additive measure computed from its values for parts.
     fn of_parts(&self, rows: &LogicalPlan, leaf: &Leaf) -> OlapResult<Leaf> {
         let name = leaf.id.to_string();
         let function = match self.measure(&leaf.id)?.1.ty {
@@ -170,7 +173,7 @@ impl Planner<'_> {
             MeasureType::Max => "max",
             _ => "sum",
         };
-        // A sum of sums has more digits than a sum.
+        // A sum of sums has a longer type than a sum.
         let ty = rows.schema().field_with_unqualified_name(&name)?.data_type().clone();
         let whole = cast(self.aggregate(function, vec![column(name)])?, ty);
         let expr = if leaf.is_count { coalesce(vec![whole, lit(0_i64)]) } else { whole };
@@ -179,8 +182,8 @@ impl Planner<'_> {
 
     /// The buckets of a range with their windows.
     ///
-    /// Buckets are numbered, and the plan computes what they are from their numbers: so it is as small for all of a year's
-    /// minutes as for one.
+    /// Buckets are numbered, and computed from their numbers, so the plan is of the same size for every minute of a
+    /// year as for one.
     fn series(
         &self,
         window: &RollingWindow,
@@ -196,7 +199,7 @@ impl Planner<'_> {
         }
         let border = |number: Expr| WallMove::call(wall(buckets.origin_ns), number, buckets.length);
         let span_of = |number: Expr| {
-            // A bucket to date ends with the bucket, and belongs to the unit of its first day.
+            // A to-date window ends with its bucket, and starts with the unit that contains the bucket's start.
             let (start, end) = (border(number.clone()), border(number + lit(1_i64)));
             span(window, stage, member, Bucket { within: start.clone(), start, end })
         };
@@ -206,11 +209,11 @@ impl Planner<'_> {
         let high = high.unwrap_or_else(|| instant(i64::MAX)).alias("__high");
         let out = [border(column("value")).alias("__bucket"), low, high];
         let plan = LogicalPlanBuilder::from(self.numbers(first, last)?).project(out)?.build()?;
-        // Later buckets have no earlier windows.
+        // Windows start in the order of their buckets.
         Ok(Series { plan, all: (span_of(lit(first)).0, span_of(lit(last)).1), cells })
     }
 
-    /// What expressions over numbers of buckets are for some of them, as instants.
+    /// Evaluates expressions over bucket numbers for some of them, as instants.
     fn borders<'e>(
         &self,
         numbers: RangeInclusive<i64>,
@@ -229,13 +232,13 @@ impl Planner<'_> {
         Ok(all)
     }
 
-    /// Whole numbers up to and with the last, in the column `value`.
+    /// Integers from `first` to `last`, in the column `value`.
     fn numbers(&self, first: i64, last: i64) -> OlapResult<LogicalPlan> {
         let function = self.state.table_functions().get(SERIES);
         let function = function.ok_or_else(|| model_error(format!("there is no function `{SERIES}`")))?;
         let bounds = [lit(first), lit(last)];
         let table = function.create_table_provider_with_args(TableFunctionArgs::new(&bounds, self.state))?;
-        // Named as it is called, for those who read plans and for texts.
+        // Named like the call, for printed plans and SQL.
         let name = TableReference::bare(format!("{SERIES}({first}, {last})"));
         Ok(LogicalPlanBuilder::scan(name, provider_as_source(table), None)?.build()?)
     }
@@ -250,12 +253,12 @@ fn within(rows: LogicalPlan, time: &Expr, (low, high): Span) -> OlapResult<Logic
     }
 }
 
-/// A wall time as a literal.
+/// A literal wall time.
 fn wall(ns: i64) -> Expr {
     lit(ScalarValue::TimestampNanosecond(Some(ns), None))
 }
 
-/// The start of the bucket that a wall time lies in.
+/// The start of the bucket that contains a wall time.
 fn floor(wall: Expr, buckets: Buckets) -> Expr {
     WallBucket::call(cast(wall, instant_type()), chrono_tz::Tz::UTC, Some(buckets), Interval::default())
 }

@@ -1,4 +1,4 @@
-//! What dates and phrases of a query stand for.
+//! Resolves the dates and phrases of a query.
 
 use chrono_tz::Tz;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::dates::range::WallRange;
 use crate::dates::written;
 use crate::error::Reason;
 
-/// The zone of a query, and the time at which it is asked.
+/// The zone and the current time of a query.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     pub(super) tz: Tz,
@@ -16,7 +16,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Reads a text or a pair of texts.
+    /// Resolves a text or a pair of texts.
     pub(super) fn range(&self, value: &Value, at: &str) -> Read<WallRange> {
         let texts: Option<Vec<&str>> = match value {
             Value::String(text) => {

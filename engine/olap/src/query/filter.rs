@@ -1,9 +1,9 @@
-//! Filters: operators with checked values (`olap-api.md` 4).
+//! Filters: operators with validated values (`olap-api.md` 4).
 
 use crate::dates::range::WallRange;
 use crate::model::MemberId;
 
-/// A condition, perhaps of several.
+/// A condition, or a combination of conditions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Filter {
     /// All must hold.
@@ -19,28 +19,28 @@ pub enum Filter {
 pub struct Leaf {
     /// The dimension or measure whose value is tested.
     pub member: MemberId,
-    /// The operator as given.
+    /// The operator as given in the query.
     pub operator: String,
-    /// Values as given, as texts.
+    /// The values as given, as texts; `None` is null.
     pub values: Vec<Option<String>>,
     /// Whether the member is a measure.
     pub is_measure: bool,
-    /// What must hold.
+    /// The condition on the value.
     pub test: Test,
 }
 
 /// A value to compare with.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
-    /// Text, for members whose values are texts, places or words of a switch.
+    /// A text, for members of type text, geo or switch.
     Text(String),
-    /// Whole number of 64 bits.
+    /// A 64-bit integer.
     Integer(i64),
-    /// A number with a fraction.
+    /// A floating-point number.
     Double(f64),
-    /// `true` or `false`; read of the texts `true`, `1`, `false` and `0`.
+    /// A boolean, parsed from `true`, `1`, `false` or `0`.
     Boolean(bool),
-    /// Instant in nanoseconds.
+    /// An instant in nanoseconds.
     Instant(i64),
 }
 
@@ -57,7 +57,7 @@ pub enum Comparison {
     Lte,
 }
 
-/// Where a text occurs.
+/// Where in the value a text must occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occurs {
     /// Anywhere in the value.
@@ -68,39 +68,39 @@ pub enum Occurs {
     AtEnd,
 }
 
-/// What must hold of a value.
+/// A condition on a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
-    /// One of some values; `null`: NULL is among them.
+    /// The value is one of these.
     In {
-        /// The values but NULL.
+        /// The values other than NULL.
         values: Vec<Literal>,
         /// Whether NULL is among them.
         null: bool,
-        /// Whether it must be none of them.
+        /// Whether the condition is negated.
         negated: bool,
     },
-    /// A text occurs, ignoring case.
+    /// A text occurs in the value, ignoring case.
     Text {
-        /// Where in the value: at its begin, its end or anywhere.
+        /// Where in the value it must occur.
         occurs: Occurs,
         /// The texts, one of which must occur.
         values: Vec<String>,
-        /// Whether none may.
+        /// Whether the condition is negated.
         negated: bool,
     },
-    /// Compared with one value.
+    /// A comparison with one value.
     Compare(Comparison, Literal),
-    /// Not NULL, or NULL.
+    /// Whether it must be not NULL (true) or NULL (false).
     Set(bool),
-    /// Within a range of wall time, or outside.
+    /// Within a range of wall time; the flag tells whether outside of it instead.
     Range(WallRange, bool),
-    /// The rows that a measure counts.
+    /// The value is in a row that the measure counts.
     MeasureFilter,
 }
 
 impl Test {
-    /// How many conditions it comes to: each text is looked for by itself.
+    /// The number of conditions that it is planned as: each text of a text search counts.
     pub fn conditions(&self) -> usize {
         match self {
             Self::Text { values, .. } => values.len().max(1),
@@ -118,7 +118,8 @@ impl Filter {
         }
     }
 
-    /// What is left without conditions on some members; a choice that lacks a branch would keep less, so it goes as a whole.
+    /// The filter without conditions on some members; `None` if nothing is left. An OR is dropped as a whole, because
+    /// without a branch it would exclude rows.
     pub fn without(&self, is_gone: &dyn Fn(&MemberId) -> bool) -> Option<Self> {
         match self {
             Self::And(inner) => Some(Self::And(inner.iter().filter_map(|f| f.without(is_gone)).collect())),
@@ -127,7 +128,7 @@ impl Filter {
         }
     }
 
-    /// Whether it is about measures.
+    /// Whether it is on measures.
     pub fn is_about_measures(&self) -> bool {
         self.leaves().iter().any(|leaf| leaf.is_measure && leaf.test != Test::MeasureFilter)
     }

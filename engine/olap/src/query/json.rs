@@ -1,11 +1,11 @@
-//! A checked query as JSON: the echo of answers.
+//! Converts validated queries back to JSON, which results echo.
 
 use serde_json::{Map, Value, json};
 
 use super::{Filter, Query};
 
 impl Query {
-    /// Writes it as answers echo it: times resolved, values as texts.
+    /// The query as results echo it: times are resolved, and values are texts.
     pub fn to_json(&self) -> Value {
         let names =
             |ids: &[crate::model::MemberId]| ids.iter().map(|id| Value::from(id.to_string())).collect::<Value>();

@@ -1,5 +1,5 @@
-//! What a query may name: members that are public, of models that the caller may know of. A model that he may not is told of
-//! as one that is not there, and no text suggests it.
+//! Looks up the members that a query names: they must be public, and their models visible to the caller. Models that
+//! are not are reported as missing, and never suggested.
 
 use quiver_query::tables::DomainAccess;
 use quiver_types::meant::{did_you_mean, nearest};
@@ -10,13 +10,13 @@ use crate::model::MemberId;
 use crate::model::catalog::{Catalog, Found};
 use crate::visible;
 
-/// The models of a query, as its caller may name them.
+/// The models of a query with the rights of the caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names<'a> {
     pub(super) catalog: &'a Catalog,
-    /// The caller's rights; none: the product asks.
+    /// The caller's rights; `None` if the product itself asks.
     pub(super) access: Option<&'a DomainAccess>,
-    /// Whether a caller who sees nothing at all has an answer without rows instead of an error.
+    /// Whether a caller who may see nothing at all gets an empty result instead of an error.
     pub(super) answers_blind: bool,
 }
 
@@ -25,13 +25,13 @@ impl<'a> Names<'a> {
         self.access.is_none_or(|access| visible::may_name(self.catalog, model, access))
     }
 
-    /// Whether a join may be led over a model.
+    /// Whether a join path may lead over a model.
     pub(super) fn leads_over(&self, model: &str) -> bool {
         let model = self.catalog.models.get(model);
         model.is_some_and(|model| self.access.is_none_or(|access| visible::sees(model, access)))
     }
 
-    /// Finds a member.
+    /// Finds a member by name.
     pub(super) fn find(&self, text: &str, at: &str) -> Read<(MemberId, Found<'a>)> {
         let Some(id) = MemberId::parse(text) else {
             return err(Reason::UnknownMember, at, format!("`{text}` is no member; write it as `Model.member`"));

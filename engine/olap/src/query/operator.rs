@@ -1,4 +1,4 @@
-//! Operators of filters: which values each takes, and what must hold then (`olap-api.md` 4).
+//! Filter operators: validates their values and converts them to conditions (`olap-api.md` 4).
 
 use quiver_types::meant::did_you_mean;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::dates::zone::{Edge, utc_ns};
 use crate::error::Reason;
 use crate::model::{DimensionType, MeasureType, MemberId};
 
-/// What values of a member are compared as.
+/// The type as which a member's values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     Text,
@@ -40,7 +40,7 @@ impl Type {
     }
 }
 
-/// An operator with its values, before they are checked.
+/// An operator with its unchecked values.
 pub(super) struct Operator<'r, 'a> {
     pub(super) clock: Clock,
     pub(super) at: &'r str,
@@ -52,7 +52,7 @@ pub(super) struct Operator<'r, 'a> {
 }
 
 impl Operator<'_, '_> {
-    /// What must hold of the member.
+    /// The condition on the member.
     pub(super) fn test(&self) -> Read<Test> {
         let negated = self.name.starts_with("not");
         match self.name {
@@ -196,7 +196,7 @@ impl Operator<'_, '_> {
             Type::Number => {
                 let number = text.trim();
                 let whole = number.parse().ok().map(Literal::Integer);
-                // Words such as `nan` and `inf` are no numbers here.
+                // Words such as `nan` and `inf` are refused.
                 let fits = number.ends_with(|c: char| c.is_ascii_digit() || c == '.');
                 let double = || number.parse().ok().filter(|n: &f64| fits && n.is_finite()).map(Literal::Double);
                 whole.or_else(double).map_or_else(|| bad("a number"), Ok)
@@ -305,7 +305,7 @@ mod tests {
         check(json!({"measures": ["A.count"], "order": order}), "BAD_ORDER", "/order");
     }
 
-    /// Breaks where a chain of thousands of conditions takes the stack of who plans it.
+    /// Guards against chains of thousands of conditions, which overflow the stack of planning.
     #[test]
     fn conditions_and_values_are_bounded() {
         let catalog = catalog();
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(read(many).unwrap_err(), ("BAD_VALUE", "/filters".to_owned()));
     }
 
-    /// Breaks where a list of queries comes to a thousand by the ranges that each compares.
+    /// Guards against a list of queries that becomes a thousand by comparing ranges.
     #[test]
     fn ranges_of_a_list_are_bounded() {
         let catalog = catalog();
@@ -361,7 +361,7 @@ mod tests {
         check(json!(["a", null, 1, true]), &["a", "1", "true"]);
     }
 
-    /// Breaks where an answer of yesterday is kept for who asks what was before today.
+    /// Guards against reusing yesterday's result for a phrase relative to today.
     #[test]
     fn phrases_are_echoed_as_what_they_stand_for() {
         let catalog = catalog();

@@ -1,4 +1,4 @@
-//! JSON to a checked query; everything wrong is told with its sub-code and place.
+//! Parses and validates queries in JSON; errors have a code and a position.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,13 @@ use crate::error::{QueryError, Reason};
 use crate::model::catalog::{Found, Kind};
 use crate::model::{DimensionType, MemberId, Source, Template};
 
-/// Deepest nesting of filters, most conditions, and most values of all of them.
+/// The deepest nesting of filters, and the most conditions and values of all together.
 const DEPTH_MAX: usize = 10;
 const LEAVES_MAX: usize = 500;
 const VALUES_MAX: usize = 50_000;
-/// Most spans that a row shows.
+/// The most exemplars per row.
 const EXEMPLARS_MAX: u64 = 3;
-/// Most members of a list.
+/// The most members of a list.
 const MEMBERS_MAX: usize = 500;
 
 const KEYS: [&str; 18] = [
@@ -48,7 +48,7 @@ const KEYS: [&str; 18] = [
     "rowLimit",
 ];
 
-/// Reads a query that stands at a pointer of the request.
+/// Parses the query at a JSON pointer of the request.
 pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> Read<Query> {
     let Value::Object(map) = value else { return err(Reason::BadType, at, "a query is an object") };
     if let Some(key) = map.keys().find(|k| !KEYS.contains(&k.as_str())) {
@@ -78,12 +78,12 @@ pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> R
     Ok(query)
 }
 
-/// Reads the name of a zone.
+/// Parses the name of a time zone.
 fn zone(text: &str) -> Option<Tz> {
     text.parse().ok()
 }
 
-/// What a query is read by.
+/// The state of parsing one query.
 struct Reader<'a> {
     map: &'a Map<String, Value>,
     at: &'a str,
@@ -362,7 +362,7 @@ impl<'a> Reader<'a> {
         Ok(Some(keys))
     }
 
-    /// An order goes by what is selected, by a measure, or by a dimension that follows from the groups.
+    /// Checks that sort keys are selected members, measures, or dimensions that depend on the groups.
     fn order_is_known(&self, query: &Query) -> Read<()> {
         let groups = query.group_columns();
         for (i, key) in query.order.iter().flatten().enumerate() {
@@ -383,8 +383,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether the groups say which value a dimension has: the whole key of its model is among them. Rows that are not
-    /// grouped have one value of each model that they are made of.
+    /// Whether the groups determine the value of a dimension, because they contain the whole key of its model.
+    /// Without grouping, each row has one value per model.
     fn follows_from_groups(&self, query: &Query, found: &Found<'_>) -> bool {
         let Kind::Dimension(dimension) = found.kind else { return false };
         let model = &found.model.common.name;
@@ -397,7 +397,7 @@ impl<'a> Reader<'a> {
         if query.ungrouped {
             return query.measures.iter().filter_map(behind).chain(groups).any(|id| id.model == *model);
         }
-        // Rows of a model that picks or makes them (an entity in a bucket) may share a key.
+        // Rows of a model that filters or generates them (an entity per bucket) may share a key.
         if found.model.rows.is_some() || !matches!(found.model.source, Some(Source::Table(..))) {
             return false;
         }
@@ -487,7 +487,7 @@ impl<'a> Reader<'a> {
             Value::String(s) => Some(s.clone()),
             other => Some(other.to_string()),
         };
-        // A date or phrase alone is echoed as the range that it stands for.
+        // A date or phrase is echoed as the range that it resolves to.
         let texts = match &test {
             Test::Range(range, _) if values.len() == 1 => range.written().map(Some).to_vec(),
             _ => match self.moment(operator, values, at)? {
@@ -498,8 +498,8 @@ impl<'a> Reader<'a> {
         Ok(Leaf { member, operator: operator.to_owned(), values: texts, is_measure, test })
     }
 
-    /// What a phrase is echoed as where one end of it counts: answers are kept by what queries echo, and with the clock a
-    /// phrase becomes another one.
+    /// The resolved form of a phrase of which only one end matters. Results are cached by their echoed query, and a
+    /// phrase changes its meaning over time.
     fn moment(&self, operator: &str, values: &[Value], at: &str) -> Read<Option<String>> {
         let is_end = match operator {
             "beforeDate" | "afterOrOnDate" => false,

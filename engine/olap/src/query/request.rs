@@ -1,4 +1,4 @@
-//! One request: a query, several to compare ranges, or several to blend (`olap-api.md` 6.4).
+//! A request: one query, one that compares ranges, or several that are blended (`olap-api.md` 6.4).
 
 use quiver_query::tables::DomainAccess;
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use super::{COMPARE_MAX, QUERIES_MAX, Query, TimeEntry, read};
 use crate::error::{QueryError, Reason};
 use crate::model::catalog::Catalog;
 
-/// What several queries are to each other.
+/// How the queries of a request relate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryType {
-    /// One query, without ranges that are compared.
+    /// One query that compares no ranges.
     Regular,
     /// One query over several ranges.
     CompareDateRange,
@@ -20,43 +20,48 @@ pub enum QueryType {
 }
 
 impl QueryType {
-    /// Its word in answers (`queryType`).
+    /// Its name in results (`queryType`).
     pub fn word(self) -> &'static str {
         ["regularQuery", "compareDateRangeQuery", "blendingQuery"][self as usize]
     }
 }
 
-/// A checked request.
+/// A validated request.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// What its queries are to each other.
     pub query_type: QueryType,
     /// The queries that run.
     pub queries: Vec<Query>,
-    /// Which of their time dimensions has the ranges that are compared.
+    /// The index of the time dimension whose ranges are compared.
     pub compared: Option<usize>,
 }
 
 impl Request {
-    /// Reads and checks what stands under `query`, at the clock `now_ns`, for nobody's rights: the product itself asks.
+    /// Parses and validates the value of `query` without a caller's rights: the product itself asks. `now_ns` is the
+    /// current time.
     ///
     /// # Errors
-    /// What is wrong with it.
+    ///
+    /// What is wrong with the request.
     pub fn parse(value: &Value, catalog: &Catalog, now_ns: i64) -> Result<Self, QueryError> {
         Self::read(value, Names { catalog, access: None, answers_blind: false }, now_ns)
     }
 
-    /// The same for a caller: models that he may not know of are not there.
+    /// Like [`Self::parse`] for a caller, to whom models that he may not know of do not exist.
     ///
     /// # Errors
+    ///
     /// As [`Self::parse`].
     pub fn of_caller(value: &Value, catalog: &Catalog, access: &DomainAccess, now_ns: i64) -> Result<Self, QueryError> {
         Self::read(value, Names { catalog, access: Some(access), answers_blind: false }, now_ns)
     }
 
-    /// The same for a caller who wants rows: who sees nothing at all gets none, and no error (`olap-api.md` 12.1).
+    /// Like [`Self::of_caller`] for reading rows: a caller who may see nothing at all gets no rows, and no error
+    /// (`olap-api.md` 12.1).
     ///
     /// # Errors
+    ///
     /// As [`Self::parse`].
     pub fn to_load(value: &Value, catalog: &Catalog, access: &DomainAccess, now_ns: i64) -> Result<Self, QueryError> {
         Self::read(value, Names { catalog, access: Some(access), answers_blind: true }, now_ns)
@@ -102,9 +107,10 @@ impl Request {
         Self { query_type: QueryType::CompareDateRange, queries: queries.collect(), compared: Some(at) }
     }
 
-    /// Checks what only several queries can get wrong.
+    /// Checks the rules for several queries.
     ///
     /// # Errors
+    ///
     /// `MULTI_REQUIRED`, `BLEND_GRANULARITY`.
     pub fn check(&self, is_multi: bool) -> Result<(), QueryError> {
         if self.query_type != QueryType::Regular && !is_multi {
@@ -121,7 +127,7 @@ impl Request {
         Ok(())
     }
 
-    /// The query that says how all results are put together.
+    /// The query that describes how all results are pivoted together.
     pub fn pivot_query(&self) -> Value {
         let mut pivot = self.queries[0].to_json();
         pivot["queryType"] = self.query_type.word().into();
@@ -150,7 +156,7 @@ impl Request {
         pivot
     }
 
-    /// The column that rows of several queries get: its name, and for comparisons its value.
+    /// The additional column of rows of several queries: its name and, for comparisons, its value.
     pub fn extra_column(&self, query: &Query) -> Option<(String, Option<String>)> {
         match self.query_type {
             QueryType::Regular => None,

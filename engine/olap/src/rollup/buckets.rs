@@ -1,7 +1,6 @@
-//! Which queries can be answered from buckets of time that are kept, and of what each is made.
-//!
-//! Rows of a table of the product have one time, and what is written tells it (`TableSnapshot::is_unchanged`). So the groups
-//! of a bucket stay what they are until somebody writes into it. As with rollups, in doubt a query goes by raw rows.
+//! Decides which queries can be answered from cached time buckets, and what these consist of. Rows of a table of the
+//! product have one time, and it is known in which ranges rows were written (`TableSnapshot::is_unchanged`), so the
+//! groups of a bucket are valid until something is written into it. As with rollups, in doubt a query reads raw rows.
 
 use std::collections::BTreeSet;
 
@@ -23,39 +22,39 @@ use crate::model::{
 use crate::query::filter::{Filter, Leaf, Test};
 use crate::query::{CacheMode, Query};
 
-/// Tables of the product with the column that is their time.
+/// Tables of the product, with the column of their time.
 const TIMES: [(&str, &str); 3] = [("spans", "start_time"), ("logs", "time"), ("metric_samples", "time")];
 const NO_TABLE: &str = "its rows are not those of one table of the product";
-/// Units of buckets, and how many a range must have for one to be taken; the last is the finest.
+/// Units of buckets, longest first. A unit is used if the range has at least this many; the last is used in any case.
 const UNITS: [&str; 3] = ["day", "hour", "minute"];
 const BUCKETS_MIN: i64 = 12;
-/// Most buckets of a range.
+/// The most buckets of a range.
 const BUCKETS_MAX: i64 = 20_000;
-/// Words of SELECTs that give other rows than those of their table, each with a time of its own.
+/// Parts of SELECTs that give other rows than those of their table with their times.
 const NO_ROWS: [&str; 10] =
     [" over", "distinct", "group by", "join", "lateral", "limit", "offset", "fetch", "union", "qualify"];
 
-/// A query as one over buckets of its own.
+/// A query split into buckets.
 #[derive(Debug, Clone)]
 pub(crate) struct Bucketed {
-    /// What is kept of each bucket.
+    /// What is cached of each bucket.
     pub(crate) held: Held,
-    /// Gives the rows, but for their range.
+    /// The query for the groups, without a range.
     pub(crate) inner: Query,
-    /// What is made of them.
+    /// The query over these groups.
     pub(crate) outer: Query,
-    /// How long a bucket is.
+    /// The length of a bucket.
     pub(crate) unit: Granularity,
-    /// Where the query begins and ends, in ns.
+    /// Start and end of the query, in ns.
     pub(crate) range: (i64, i64),
-    /// Table of the product whose rows the model reads: `spans`, `logs` or `metric_samples`.
+    /// The table that the model reads: `spans`, `logs` or `metric_samples`.
     pub(crate) table: &'static str,
-    /// Columns that the rows may go by, beside those of the table.
+    /// Columns that the rows may depend on, in addition to the table's own.
     pub(crate) columns: Vec<String>,
 }
 
 impl Bucketed {
-    /// Finds what of a query can be kept, or why nothing can.
+    /// Splits a query; the error is the reason if that is impossible.
     pub(crate) fn of(
         catalog: &Catalog,
         query: &Query,
@@ -126,7 +125,7 @@ impl Bucketed {
         Ok(Self { held, inner, outer, unit, range, table, columns })
     }
 
-    /// A query as one over the buckets of a rollup that serves it, if the rollup's rows are those of a table of the product.
+    /// Splits a query that a rollup serves into the rollup's buckets, if the rollup reads a table of the product.
     pub(crate) fn declared(
         catalog: &Catalog,
         query: &Query,
@@ -152,14 +151,14 @@ impl Bucketed {
         Ok(made)
     }
 
-    /// What tells its rows from those of others: the models, the caller's rights, what is grouped and filtered.
+    /// The cache key: models, the caller's rights, groups and filters.
     pub(crate) fn key(&self, catalog: &Catalog, access: &DomainAccess) -> String {
         let inner = &self.inner;
         let shape = (&inner.dimensions, &inner.measures, &inner.segments, &inner.filters, &self.unit);
         format!("{} {} {} {shape:?}", catalog.version, self.held.model.common.name, rights(access))
     }
 
-    /// Its buckets: where each begins, and the part of it that is asked for.
+    /// The starts of its buckets, each with the part of it that is asked for.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (i64, (i64, i64))> {
         let (buckets, (start, end)) = (self.unit.buckets, self.range);
         let first = buckets.floor(start);
@@ -167,7 +166,7 @@ impl Bucketed {
         borders.take_while(move |&at| at < end).map(move |at| (at, (at.max(start), buckets.next(at).min(end))))
     }
 
-    /// Whether all of a bucket is asked for.
+    /// Whether a bucket is asked for as a whole.
     pub(crate) fn is_whole(&self, at: i64) -> bool {
         at >= self.range.0 && self.unit.buckets.next(at) <= self.range.1
     }
@@ -185,7 +184,7 @@ fn is_own(found: &Found<'_>, model: &Model) -> bool {
     found.model.common.name == *name && found.view.is_none_or(|(_, member)| member.path.iter().all(|step| step == name))
 }
 
-/// The one time dimension of a query, which is the time of its table, and its one range.
+/// The only time dimension of a query, which must be the time of its table, and its only range.
 fn time_of(catalog: &Catalog, query: &Query, column: &str) -> Result<(MemberId, WallRange), String> {
     let mut ranges = query.times.iter().filter_map(|entry| entry.range);
     let (Some(range), None) = (ranges.next(), ranges.next()) else {
@@ -215,7 +214,7 @@ fn time_of(catalog: &Catalog, query: &Query, column: &str) -> Result<(MemberId, 
     Ok((first.id(), range))
 }
 
-/// The longest buckets that are whole ones of those of the query, and many enough.
+/// The longest unit that divides the query's buckets, and of which the range has enough.
 fn unit_of(query: &Query, (start, end): (i64, i64)) -> Result<Granularity, String> {
     let asked: Vec<&Granularity> = query.times.iter().filter_map(|entry| entry.granularity.as_ref()).collect();
     let seconds = (start.div_euclid(SECOND_NS), end.div_euclid(SECOND_NS));
@@ -237,7 +236,7 @@ fn unit_of(query: &Query, (start, end): (i64, i64)) -> Result<Granularity, Strin
     Err("its range has too few buckets, or too many".to_owned())
 }
 
-/// Adds what a measure is made of: itself, a sum and a count for a mean, the parts of an expression.
+/// Adds what a measure is computed from: itself, a sum and a count for a mean, the parts of an expression.
 fn add_measure(made: &mut Model, measure: &Measure, into: &mut Vec<MemberId>) -> Result<(), String> {
     let name = made.common.name.clone();
     let mut add = |id: MemberId| {
@@ -271,7 +270,7 @@ fn add_measure(made: &mut Model, measure: &Measure, into: &mut Vec<MemberId>) ->
     Ok(())
 }
 
-/// A condition on dimensions of a model, by their own names; times differ by zone.
+/// A condition on dimensions of a model, by the model's own names; times are refused, since they depend on the zone.
 fn own_filter(catalog: &Catalog, model: &Model, filter: &Filter) -> Result<Filter, String> {
     let all = |list: &[Filter]| list.iter().map(|f| own_filter(catalog, model, f)).collect::<Result<Vec<_>, _>>();
     match filter {
@@ -291,7 +290,7 @@ fn own_filter(catalog: &Catalog, model: &Model, filter: &Filter) -> Result<Filte
     }
 }
 
-/// The table of a model, and its time: each row of the model is a row of it.
+/// The table of a model, and its time, if each row of the model is a row of the table.
 pub(super) fn table_of(
     model: &Model,
     state: &SessionState,
@@ -300,7 +299,7 @@ pub(super) fn table_of(
     let known = |schema: Option<&str>, name: &str| {
         let full = DomainAccess::full();
         let of_operator = TableRequest { schema: Some(PUBLIC_SCHEMA), name, columns: &[], access: &full };
-        // A table of the operator stands before one of the product.
+        // A table of the operator takes precedence over one of the product.
         let is_product =
             schema.map_or_else(|| tables.version(&of_operator).is_none(), |s| s.eq_ignore_ascii_case(QUIVER_SCHEMA));
         TIMES.iter().find(|(table, _)| is_product && *table == name).copied()
@@ -325,7 +324,7 @@ pub(super) fn table_of(
         [schema, table] => known(Some(schema.as_str()), table)?,
         _ => return None,
     };
-    // The time is the table's own, by its own name.
+    // The time must be the table's own column, under its own name.
     let is_other = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => alias.value.eq_ignore_ascii_case(time),
         SelectItem::UnnamedExpr(_) => true,
@@ -335,7 +334,7 @@ pub(super) fn table_of(
     (has_all && !select.projection.iter().any(is_other)).then_some((table, time))
 }
 
-/// Columns that may be other ones though the rows are the same.
+/// Columns whose values may change although the rows do not.
 fn columns_of(model: &Model, held: &Held, inner: &Query) -> Result<Vec<String>, String> {
     let dimensions = inner.filters.iter().flat_map(Filter::leaves).map(|leaf| &leaf.member).chain(&inner.dimensions);
     let dimensions = dimensions.filter_map(|id| held.model.dimension(&id.member));

@@ -1,4 +1,4 @@
-//! Rows of rollups, kept while models, rights and tables stay what they are.
+//! The cache of rollups' rows, which are valid as long as models, rights and tables do not change.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use quiver_types::{Access, Domain, Error, ErrorKind};
 
 use crate::error::OlapResult;
 
-/// The part of the room of all rollups that each may take.
+/// Each rollup may take this fraction (1/4) of the memory for all.
 const ONE_PART: usize = 4;
-/// Most rollups that are known, with those that could not be made.
+/// The most entries, including those that could not be made.
 const KEPT_MAX: usize = 256;
 
-/// Rows of a rollup; its columns are `c0`, `c1`, … in the order of its query.
+/// The rows of a rollup; its columns are `c0`, `c1`, … in the order of its query.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) table: Arc<MemTable>,
@@ -25,17 +25,18 @@ pub(crate) struct Kept {
     pub(crate) schema: SchemaRef,
     /// When they were made, in ms.
     pub(crate) made_ms: i64,
-    /// About how much they take.
+    /// Their approximate bytes.
     pub(crate) bytes: usize,
-    /// Their place in the pool, or in the memory of the query that made them.
+    /// Their memory reservation in the pool, or in the query that made them.
     _memory: Collected,
 }
 
 impl Kept {
-    /// Takes the rows that the query of a rollup gave.
+    /// Makes a table of the rows that a rollup's query returned.
     ///
     /// # Errors
-    /// Those of making a table of them.
+    ///
+    /// Those of making a table.
     pub(crate) fn new(
         schema: &SchemaRef,
         batches: Vec<RecordBatch>,
@@ -54,24 +55,25 @@ impl Kept {
     }
 }
 
-/// About how much rows take.
+/// The approximate bytes of rows.
 pub(crate) fn bytes_of(batches: &[RecordBatch]) -> usize {
     batches.iter().map(RecordBatch::get_array_memory_size).sum()
 }
 
-/// The rows of a rollup, or why there are none; nothing yet: who holds the lock makes them.
+/// The rows of a rollup, or the reason why there are none; `None` if they have not been made, which whoever holds the
+/// lock does.
 pub(crate) type Place = Arc<futures::lock::Mutex<Option<Result<Arc<Kept>, String>>>>;
 
 #[derive(Debug)]
 struct Entry {
     key: String,
-    /// Which models it is of.
+    /// The version of the models.
     version: u64,
     place: Place,
     bytes: usize,
 }
 
-/// Rollups that were made, the last used last.
+/// The cached rollups, least recently used first.
 #[derive(Debug)]
 pub(crate) struct Rollups {
     entries: Mutex<Vec<Entry>>,
@@ -79,7 +81,7 @@ pub(crate) struct Rollups {
 }
 
 impl Rollups {
-    /// Keeps so many bytes.
+    /// A cache of this size.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { entries: Mutex::default(), bytes_max }
     }
@@ -87,6 +89,7 @@ impl Rollups {
     /// Refuses rows that are too many for one rollup.
     ///
     /// # Errors
+    ///
     /// LimitExceeded.
     pub(crate) fn check(&self, batches: &[RecordBatch]) -> OlapResult<()> {
         let (bytes, most) = (bytes_of(batches), self.bytes_max / ONE_PART);
@@ -97,10 +100,10 @@ impl Rollups {
         Err(Error::new(ErrorKind::LimitExceeded, text).into())
     }
 
-    /// Gives the place of a rollup.
+    /// The entry of a rollup, which is added if it is missing.
     pub(crate) fn place(&self, key: &str, version: u64) -> Place {
         let mut entries = self.entries.lock();
-        // Rollups of models that were replaced are of no use.
+        // Rollups of replaced models are dropped.
         entries.retain(|entry| entry.version >= version);
         let entry = match entries.iter().position(|entry| entry.key == key) {
             Some(at) => entries.remove(at),
@@ -112,7 +115,7 @@ impl Rollups {
         place
     }
 
-    /// Counts the rows of a rollup, and forgets those that were not used for longest.
+    /// Accounts for the rows of a rollup, and evicts the least recently used ones.
     pub(crate) fn made(&self, key: &str, bytes: usize) {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
@@ -121,7 +124,7 @@ impl Rollups {
         trim(&mut entries, self.bytes_max);
     }
 
-    /// Lets the rollup go that was not used for longest, of those that have rows; says whether there was one.
+    /// Evicts the least recently used rollup that has rows; returns whether there was one.
     pub(crate) fn let_go(&self) -> bool {
         let mut entries = self.entries.lock();
         let oldest = entries.iter().position(|entry| entry.bytes > 0);
@@ -139,7 +142,7 @@ fn trim(entries: &mut Vec<Entry>, bytes_max: usize) {
     }
 }
 
-/// What a caller may see, as a part of a key.
+/// The caller's rights as a part of a cache key.
 pub(super) fn rights(access: &DomainAccess) -> String {
     let of = |access: Access| (access.patterns(), access.segment().to_owned());
     let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();

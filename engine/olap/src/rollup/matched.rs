@@ -1,6 +1,5 @@
-//! Which queries a rollup serves, and the model over its rows.
-//!
-//! In doubt it does not: an answer is the same with and without rollups.
+//! Decides which queries a rollup serves, and makes the model over its rows. In doubt it does not serve: results must
+//! be the same with and without rollups.
 
 use arrow::datatypes::{DataType, Schema};
 use chrono_tz::Tz;
@@ -19,43 +18,43 @@ use crate::plan::has_own_aggregate;
 use crate::query::filter::{Comparison, Filter, Leaf, Literal, Test};
 use crate::query::{Query, TimeEntry};
 
-/// Times between which clocks of zones are looked at where a query has no range: 1972 to 2100.
+/// The period in which zones' clock changes are checked for queries without a range: 1972 to 2100.
 const CLOCKS_S: (i64, i64) = (63_072_000, 4_102_444_800);
-/// Steps in which they are: no clock is changed and changed back within one.
+/// The step of these checks: no clock is changed and changed back within one.
 const STEP_S: i64 = 2 * 86_400;
 
-/// What of a rollup can be kept.
+/// The part of a rollup that can be stored.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
     /// Name of the rollup as `Model.rollup`.
     pub(crate) id: String,
     /// `rollup` or `rollup_lambda`.
     pub(crate) kind: String,
-    /// The model, without joins, and with a dimension for each segment that is kept.
+    /// The model without joins, with a dimension for each stored segment.
     pub(crate) model: Model,
-    /// The query that gives the rows.
+    /// The query that returns the rows.
     pub(crate) query: Query,
-    /// The time dimension of which only buckets are kept.
+    /// The time dimension that is stored in buckets only.
     bucketed: Option<(MemberId, Granularity)>,
-    /// Whether it serves queries with a range alone: then texts over measures may speak of it, and what of the range lies
-    /// between borders is read.
+    /// Whether it only serves queries with a range: then measures may use the range in their texts, and the parts of
+    /// the range between bucket boundaries are read.
     pub(super) ranged: bool,
 }
 
-/// How a measure is made of what is kept.
+/// How a measure is computed from what is stored.
 enum How {
-    /// It is kept itself.
+    /// It is stored itself.
     Kept,
-    /// A mean of these: a sum and a count.
+    /// As a mean, from a sum and a count.
     Mean(MemberId, MemberId),
-    /// The number that sketches hold.
+    /// As a distinct count, from sketches.
     Sketch(MemberId),
-    /// An expression over other measures.
+    /// As an expression over other measures.
     Composite,
 }
 
 impl Held {
-    /// Finds what can be kept: members that are made of the model's own rows, and of nothing else.
+    /// Finds what can be stored: members that depend on nothing but the model's own rows.
     pub(crate) fn of(model: &Model, rollup: &PreAggregation) -> Result<Self, String> {
         if !matches!(rollup.kind.as_str(), "rollup" | "rollup_lambda") {
             return Err(format!("rollups of type `{}` are not kept", rollup.kind));
@@ -122,12 +121,12 @@ impl Held {
         })
     }
 
-    /// The time dimension of which only buckets are kept, and these.
+    /// The time dimension that is stored in buckets only, and its granularity.
     pub(super) fn buckets(&self) -> Option<&(MemberId, Granularity)> {
         self.bucketed.as_ref()
     }
 
-    /// Says why a query cannot come from it, if so.
+    /// Whether it serves a query; the error is the reason if not.
     pub(crate) fn serves(&self, catalog: &Catalog, query: &Query, state: &SessionState) -> Result<(), String> {
         if query.ungrouped || query.exemplars > 0 {
             return Err("single rows are not in it".to_owned());
@@ -178,7 +177,7 @@ impl Held {
         within("a filter divides them")
     }
 
-    /// Says that a member is not in it, if so.
+    /// Whether it contains a member; the error is the reason if not.
     pub(super) fn has(&self, catalog: &Catalog, id: &MemberId, state: &SessionState) -> Result<(), String> {
         let found = catalog.find(id).ok_or_else(|| format!("there is no member `{id}`"))?;
         let name = &self.model.common.name;
@@ -235,7 +234,7 @@ impl Held {
         (is_over_measures && sql.members().all(is_there)).then_some(How::Composite)
     }
 
-    /// The model over the rows, whose columns are those of the query in their order.
+    /// The model over the stored rows, whose columns are those of the query in order.
     pub(crate) fn over(&self, schema: &Schema, state: &SessionState) -> Model {
         let name = &self.model.common.name;
         let dimension = |dimension: &Dimension| {
@@ -259,7 +258,7 @@ impl Held {
         }
     }
 
-    /// A measure over the rows; none: it cannot be had with the type that it has over raw rows.
+    /// A measure over the stored rows; `None` if it would not have the type that it has over raw rows.
     fn measure_over(&self, measure: &Measure, schema: &Schema, state: &SessionState) -> Option<Measure> {
         let column = |id: &MemberId| self.position(&id.to_string());
         let id = MemberId::new(&self.model.common.name, &measure.common.name);
@@ -279,12 +278,12 @@ impl Held {
             How::Kept => {
                 let at = column(&id)?;
                 match (measure.ty, schema.field(at).data_type()) {
-                    // Of nothing there are none, where a sum is NULL.
+                    // A count of no rows is 0, while a sum is NULL.
                     (MeasureType::Count, _) => (MeasureType::Number, format!("COALESCE(SUM({{CUBE}}.c{at}), 0)")),
                     (MeasureType::Sum, DataType::Int64 | DataType::UInt64 | DataType::Float64) => {
                         (MeasureType::Sum, format!("{{CUBE}}.c{at}"))
                     }
-                    // A sum of sums has more digits than a sum.
+                    // A sum of sums has a longer type than a sum.
                     (MeasureType::Sum, ty) if matches!(ty, DataType::Decimal128(..)) => {
                         (MeasureType::Number, format!("arrow_cast(SUM({{CUBE}}.c{at}), '{ty}')"))
                     }
@@ -296,12 +295,12 @@ impl Held {
         Some(Measure { ty, sql: Some(self.text(&sql)), case: None, filters: Vec::new(), ..measure.clone() })
     }
 
-    /// The place of a column of the query.
+    /// The index of a column of the query.
     fn position(&self, name: &str) -> Option<usize> {
         self.query.columns().iter().position(|column| column == name)
     }
 
-    /// A text over the rows.
+    /// A text over the stored rows.
     fn text(&self, sql: &str) -> Template {
         let mut template = Template::parse(sql, self.model.common.place);
         for piece in &mut template.pieces {
@@ -313,12 +312,12 @@ impl Held {
     }
 }
 
-/// The dimension that stands for a segment.
+/// The dimension that represents a segment.
 fn segment_column(id: &MemberId) -> MemberId {
     MemberId::new(&id.model, format!("__segment_{}", id.member))
 }
 
-/// Whether a text is made of columns of a model, and of its dimensions that are.
+/// Whether a text uses only columns of a model, and dimensions that do so.
 pub(super) fn is_own(model: &Model, template: &Template) -> bool {
     let name = &model.common.name;
     let is_own_member = |id: &MemberId| {
@@ -329,7 +328,7 @@ pub(super) fn is_own(model: &Model, template: &Template) -> bool {
 }
 
 pub(super) fn is_kept_dimension(model: &Model, dimension: &Dimension) -> bool {
-    // Of rows that live for a while a range keeps those that lived in it.
+    // A range over rows with a lifetime keeps those that existed within it.
     !dimension.sub_query && dimension.since.is_none() && dimension.templates().all(|t| is_own(model, t))
 }
 
@@ -338,18 +337,18 @@ pub(super) fn is_kept_segment(model: &Model, segment: &Segment) -> bool {
     unless != Some(&segment.common.name) && is_own(model, &segment.sql)
 }
 
-/// Whether values of groups give those of larger groups, and are made of rows of the model alone.
+/// Whether a measure's value follows from those of smaller groups, and depends on the model's rows only.
 pub(super) fn is_kept_measure(model: &Model, measure: &Measure) -> bool {
     let is_additive = matches!(measure.ty, MeasureType::Count | MeasureType::Sum | MeasureType::Min | MeasureType::Max);
     is_additive && !is_special(measure) && measure.templates().all(|t| is_own(model, t))
 }
 
-/// The measure that stands for the sketch of another one.
+/// The name of the measure that stores the sketch of another one.
 fn sketch_name(measure: &Measure) -> String {
     format!("__sketch_{}", measure.common.name)
 }
 
-/// What of a number of different values, counted about, gives that of larger groups.
+/// The sketch of an approximate distinct count, from which the count of larger groups follows.
 pub(super) fn sketch_of(model: &Model, measure: &Measure) -> Option<Measure> {
     let is_counted = measure.ty == MeasureType::CountDistinctApprox && measure.case.is_none() && !is_special(measure);
     if !is_counted || !measure.templates().all(|t| is_own(model, t)) {
@@ -363,19 +362,20 @@ pub(super) fn sketch_of(model: &Model, measure: &Measure) -> Option<Measure> {
     Some(Measure { common, ty: MeasureType::Number, sql: Some(sql), ..measure.clone() })
 }
 
-/// Whether a measure is made of other rows than those of its group.
+/// Whether a measure uses rows other than those of its group.
 pub(super) fn is_special(measure: &Measure) -> bool {
     let is_moved = measure.group_by.is_some() || !measure.reduce_by.is_empty() || !measure.add_group_by.is_empty();
     let is_windowed = measure.rolling_window.is_some() || !measure.time_shift.is_empty();
     measure.multi_stage || measure.apart || is_moved || is_windowed
 }
 
-/// Whether buckets of UTC are buckets of the wall time of a zone, too: its clocks differ by whole ones, and change on borders.
+/// Whether buckets in UTC are also buckets in the wall time of a zone: its offset is a multiple of their length, and
+/// clock changes happen on boundaries.
 pub(super) fn fits(tz: Tz, buckets: &Buckets, (from, to): (i64, i64)) -> bool {
     if tz == Tz::UTC {
         return true;
     }
-    // Months, and weeks, are the same where there is no difference at all.
+    // Months and weeks only match without any offset.
     let length = if buckets.length.months > 0 { DAY_NS } else { buckets.length.nanos };
     let is_whole = |offset: i64| (offset * SECOND_NS) % length == 0;
     let (mut at, mut offset) = (from, offset_s(tz, from));

@@ -1,6 +1,5 @@
-//! Groups of closed buckets of time, kept by what a query is made of.
-//!
-//! What one reading gave is a run; a bucket is a piece of it. A bucket holds while nobody writes into it.
+//! The cache of groups of closed time buckets, by query. A run holds the groups that one read returned; a piece is a
+//! bucket of a run. A bucket is valid until something is written into it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,50 +18,51 @@ use serde_json::{Value, json};
 use super::kept::Kept;
 use crate::error::OlapResult;
 
-/// Most queries that are known, with those that came once.
+/// The most queries in the cache, including those that came only once.
 const QUERIES_MAX: usize = 1024;
-/// Most buckets of a query.
+/// The most buckets of a query.
 const BUCKETS_MAX: usize = 20_000;
 
-/// How an answer was made of buckets.
+/// How a result was made of buckets.
 #[derive(Debug, Clone)]
 pub struct Parts {
-    /// How long each bucket is: `day`, `hour` or `minute`.
+    /// The unit of the buckets: `day`, `hour` or `minute`.
     pub unit: String,
-    /// Number of buckets whose groups were kept.
+    /// The number of buckets that were cached.
     pub kept: usize,
-    /// Number of buckets whose rows were read.
+    /// The number of buckets that were read.
     pub read: usize,
-    /// The rows, counted as long as somebody reads them.
+    /// The rows, whose memory is accounted for as long as they are used.
     pub(crate) rows: Arc<Kept>,
 }
 
 impl Parts {
-    /// As `explain` shows it.
+    /// The form in which `explain` shows it.
     pub(crate) fn to_json(&self) -> Value {
         json!({"unit": self.unit, "kept": self.kept, "read": self.read})
     }
 }
 
-/// Groups that one reading gave, those of each bucket together.
+/// The groups that one read returned, sorted by bucket.
 #[derive(Debug)]
 pub(crate) struct Run {
     rows: RecordBatch,
-    /// The column of their buckets.
+    /// The index of the bucket column.
     column: usize,
-    /// Where groups of buckets lie.
+    /// For each bucket, the range of its groups.
     places: BTreeMap<i64, Range<usize>>,
-    /// What was read.
+    /// The moment at which they were read.
     moment: Moment,
     bytes: usize,
-    /// Its place in the pool; none: it is of use for one query alone.
+    /// Its reservation in the pool; `None` if one query alone uses it.
     _memory: Option<Collected>,
 }
 
 impl Run {
-    /// Puts groups in the order of their buckets, which stand in a column.
+    /// Sorts groups by their buckets, which are in `column`.
     ///
     /// # Errors
+    ///
     /// A column of another type.
     pub(crate) fn new(schema: &SchemaRef, batches: &[RecordBatch], column: usize, moment: Moment) -> OlapResult<Self> {
         let arrow = DataFusionError::from;
@@ -79,20 +79,22 @@ impl Run {
         Ok(Self { rows, column, places, moment, bytes, _memory: None })
     }
 
-    /// About how much it takes.
+    /// Its approximate bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Gives it a place.
+    /// Sets its memory reservation.
     pub(crate) fn with(self, memory: Collected) -> Self {
         Self { _memory: Some(memory), ..self }
     }
 
-    /// All of its rows, those of a bucket that begins before a moment as of that moment: of it only the rest was read.
+    /// All of its rows. A bucket that starts before `start_ns` gets that start instead, since only the rest of it was
+    /// read.
     ///
     /// # Errors
-    /// None that are to be expected.
+    ///
+    /// None are expected.
     pub(crate) fn rows_from(&self, start_ns: i64) -> OlapResult<RecordBatch> {
         if self.places.first_key_value().is_none_or(|(first, _)| *first >= start_ns) {
             return Ok(self.rows.clone());
@@ -104,43 +106,43 @@ impl Run {
         Ok(RecordBatch::try_new(self.rows.schema(), columns).map_err(DataFusionError::from)?)
     }
 
-    /// The groups of a bucket; a bucket without any has no rows.
+    /// The groups of a bucket, which may be none.
     fn piece(&self, bucket: i64) -> RecordBatch {
         let place = self.places.get(&bucket).cloned().unwrap_or_default();
         self.rows.slice(place.start, place.len())
     }
 }
 
-/// What is kept of a query.
+/// What is cached for a query.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    /// Names and types of the columns that were read: some are typed as the data is.
+    /// Names and types of the columns at the time of reading: some types depend on the data.
     types: String,
     buckets: BTreeMap<i64, Arc<Run>>,
-    /// Why it has none, and since when, in ns.
+    /// The reason why nothing can be cached, and since when, in ns.
     pub(crate) refused: Option<(String, i64)>,
 }
 
 impl Pieces {
-    /// Of a query that cannot be made of buckets: why, and since when, in ns.
+    /// The entry for a query that cannot be split into buckets.
     pub(crate) fn refused(reason: String, now_ns: i64) -> Self {
         Self { refused: Some((reason, now_ns)), ..Self::default() }
     }
 
-    /// Forgets what was made of other columns.
+    /// Drops runs with other column types.
     pub(crate) fn of_types(&mut self, types: String) {
         if self.types != types {
             (self.types, self.buckets) = (types, BTreeMap::new());
         }
     }
 
-    /// The groups of a bucket, as long as what they were made of holds.
+    /// The groups of a bucket, if they are still valid.
     pub(crate) fn find(&self, bucket: i64, holds: impl Fn(&Moment) -> bool) -> Option<RecordBatch> {
         let run = self.buckets.get(&bucket)?;
         holds(&run.moment).then(|| run.piece(bucket))
     }
 
-    /// Keeps some buckets of a run.
+    /// Caches some buckets of a run.
     pub(crate) fn keep(&mut self, run: &Arc<Run>, buckets: impl Iterator<Item = i64>) {
         self.buckets.extend(buckets.map(|bucket| (bucket, Arc::clone(run))));
         while self.buckets.len() > BUCKETS_MAX {
@@ -156,7 +158,7 @@ impl Pieces {
     }
 }
 
-/// Who holds the lock reads; who comes meanwhile waits for what he finds.
+/// Whoever holds the lock reads; requests that come meanwhile wait and use what was read.
 type Place = Arc<futures::lock::Mutex<Pieces>>;
 
 #[derive(Debug)]
@@ -165,11 +167,11 @@ struct Entry {
     version: u64,
     place: Place,
     bytes: usize,
-    /// Whether it came before: what comes once is not worth it.
+    /// Whether the query came before: one that comes once is not worth caching.
     again: bool,
 }
 
-/// Pieces of all queries, the last used last.
+/// The entries of all queries, least recently used first.
 #[derive(Debug)]
 pub(crate) struct AllPieces {
     entries: Mutex<Vec<Entry>>,
@@ -177,12 +179,12 @@ pub(crate) struct AllPieces {
 }
 
 impl AllPieces {
-    /// Keeps so many bytes.
+    /// A cache of this size.
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { entries: Mutex::default(), bytes_max }
     }
 
-    /// The place of a query; none: it comes for the first time, and is not `declared` to be worth it.
+    /// The entry of a query; `None` if it comes for the first time, unless it is `declared`.
     pub(crate) fn place(&self, key: &str, version: u64, declared: bool) -> Option<Place> {
         let mut entries = self.entries.lock();
         entries.retain(|entry| entry.version >= version);
@@ -196,7 +198,7 @@ impl AllPieces {
         place
     }
 
-    /// Counts what is kept of a query, and forgets what was not used for longest.
+    /// Accounts for what is cached for a query, and evicts the least recently used entries.
     pub(crate) fn made(&self, key: &str, bytes: usize) {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
@@ -205,7 +207,7 @@ impl AllPieces {
         self.trim(&mut entries);
     }
 
-    /// Lets what is kept of the query go that was not used for longest, of those that have rows; says whether there was one.
+    /// Evicts the least recently used entry that has rows; returns whether there was one.
     pub(crate) fn let_go(&self) -> bool {
         let mut entries = self.entries.lock();
         let oldest = entries.iter().position(|entry| entry.bytes > 0);

@@ -1,5 +1,5 @@
-//! Nodes of a plan folded into SELECTs. A block is one SELECT that can still take nodes; what it cannot take (a condition
-//! behind a limit, groups of groups) goes around it, with the block as a relation of its own.
+//! Folds the nodes of a plan into SELECTs. A block is one SELECT to which more nodes may be added; a node that it
+//! cannot take (a filter above a limit, a group over groups) becomes a new SELECT with the block as its relation.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -26,17 +26,18 @@ use crate::model::catalog::Catalog;
 use crate::model::{Model, Source};
 use crate::plan::model_error;
 
-/// Nodes of the outputs of a block beyond which it becomes a relation, so that a text does not grow by repetition.
+/// If the outputs of a block have more nodes than this, it becomes a relation, so that the text does not grow by
+/// repetition.
 const NODES_MAX: usize = 4_000;
 
 /// A SELECT under construction.
 #[derive(Debug, Default)]
 struct Block {
-    /// What stands behind `FROM`; none: one row without columns.
+    /// The `FROM` clause; `None` for one row without columns.
     from: Option<String>,
-    /// Whether that is one relation, and so may stand at the right of a join.
+    /// Whether that is a single relation, so that it may be the right side of a join.
     is_single: bool,
-    /// A value for each column of the plan's schema, over columns of `from`.
+    /// For each column of the plan's schema, an expression over columns of `from`.
     items: Vec<Expr>,
     filter: Option<Expr>,
     groups: Option<Vec<Expr>>,
@@ -56,12 +57,12 @@ impl Block {
         self.skip > 0 || self.fetch.is_some()
     }
 
-    /// Whether it is no more than relations and conditions on them.
+    /// Whether it consists only of relations and conditions on them.
     fn is_rows(&self) -> bool {
         self.from.is_some() && self.groups.is_none() && !self.has_windows && !self.is_cut()
     }
 
-    /// An expression over the columns of a schema as one over the relations of the block.
+    /// Rewrites an expression over a schema as one over the block's relations.
     fn put(&self, expr: &Expr, schema: &DFSchema) -> OlapResult<Expr> {
         let put = expr.clone().unalias_nested().data.transform_down(|e| match &e {
             Expr::Column(c) => {
@@ -78,19 +79,19 @@ impl Block {
     }
 }
 
-/// Makes texts of blocks.
+/// Prints blocks.
 pub(super) struct Printer<'a> {
     catalog: &'a Catalog,
-    /// Texts of the models whose rows are a SELECT.
+    /// SQL of the models whose rows are a SELECT.
     selects: &'a BTreeMap<String, String>,
-    /// Names of columns that the plan speaks of; relations give no others.
+    /// Names of columns that the plan uses; relations select no others.
     used: HashSet<String>,
     dialect: CustomDialect,
     pub(super) params: Params,
     relations: usize,
 }
 
-/// The model whose rows a node stands for.
+/// The model whose rows a node represents.
 pub(super) fn model_of<'c>(node: &LogicalPlan, catalog: &'c Catalog) -> Option<&'c Model> {
     match node {
         LogicalPlan::SubqueryAlias(alias) => {
@@ -100,7 +101,7 @@ pub(super) fn model_of<'c>(node: &LogicalPlan, catalog: &'c Catalog) -> Option<&
     }
 }
 
-/// Whether there are tables of a statement over models in a plan: names above them are the statement's.
+/// Whether a plan contains tables of a statement over models: names above these are the statement's.
 fn is_of_statement(plan: &LogicalPlan) -> bool {
     plan.exists(|node| {
         let LogicalPlan::SubqueryAlias(alias) = node else { return Ok(false) };
@@ -116,7 +117,7 @@ fn and(old: Option<Expr>, new: Expr) -> Expr {
     }
 }
 
-/// A name that is not taken, made of one that may be.
+/// A unique name that is derived from one that may be taken.
 fn free(name: String, taken: &mut HashSet<String>) -> String {
     let mut free = if name.is_empty() { "column".to_owned() } else { name };
     let mut n = 1;
@@ -133,14 +134,14 @@ impl<'a> Printer<'a> {
         Self { catalog, selects, used, dialect, params: Params::default(), relations: 0 }
     }
 
-    /// The statement of a plan and the names of its columns.
+    /// The statement for a plan, and the names of its columns.
     pub(super) fn statement(&mut self, plan: &LogicalPlan, columns: &[String]) -> OlapResult<(String, Vec<String>)> {
         let mut taken = HashSet::new();
         let aliases: Vec<String> = columns.iter().map(|c| free(alias_of(c), &mut taken)).collect();
         Ok((self.named(plan, &aliases)?, aliases))
     }
 
-    /// The statement of a plan whose columns have names.
+    /// The statement for a plan with the given column names.
     pub(super) fn named(&mut self, plan: &LogicalPlan, aliases: &[String]) -> OlapResult<String> {
         let block = self.block(plan)?;
         let outputs: Vec<(Expr, &str)> = block.items.iter().cloned().zip(aliases.iter().map(String::as_str)).collect();
@@ -148,7 +149,7 @@ impl<'a> Printer<'a> {
     }
 
     fn expr(&mut self, expr: Expr) -> OlapResult<String> {
-        // Queries within an expression are written by the same rules, then put in the place of a name.
+        // Subqueries in expressions are printed the same way, and substituted for placeholder names.
         let mut inner: Vec<(String, String)> = Vec::new();
         let mut plans = Vec::new();
         let named = expr.transform_up(|e| match e {
@@ -199,7 +200,8 @@ impl<'a> Printer<'a> {
     }
 
     fn select(&mut self, block: &Block, outputs: Vec<(Expr, &str)>) -> OlapResult<String> {
-        // Of an output by its place: the planner of statements would find single constants of it among the outputs.
+        // Outputs are referred to by position: the planner would otherwise take a constant within a key for an
+        // output.
         let place = |expr: &Expr| outputs.iter().position(|(output, _)| output == expr).map(|at| at + 1);
         let places: Vec<Option<usize>> = block.order.iter().map(|sort| place(&sort.expr)).collect();
         let mut outs = Vec::new();
@@ -224,7 +226,7 @@ impl<'a> Printer<'a> {
             write!(text, " HAVING {}", self.expr(having.clone())?).map_err(wrote)?;
         }
         let mut order = Vec::new();
-        // A constant orders nothing, and a number would be read as the place of a column.
+        // A constant does not sort, and a number would be read as a position.
         for (sort, place) in block.order.iter().zip(places).filter(|(s, _)| !matches!(s.expr, Expr::Literal(..))) {
             let direction = if sort.asc { "ASC" } else { "DESC" };
             let nulls = if sort.nulls_first { "NULLS FIRST" } else { "NULLS LAST" };
@@ -243,7 +245,7 @@ impl<'a> Printer<'a> {
         Ok(text)
     }
 
-    /// Makes a block a relation; its columns keep their places.
+    /// Makes a block a relation with the same columns.
     fn wrap(&mut self, block: &Block, schema: &DFSchema, alias: Option<&str>) -> OlapResult<Block> {
         self.relations += 1;
         let alias = alias.map_or_else(|| format!("q{}", self.relations), str::to_owned);
@@ -264,7 +266,7 @@ impl<'a> Printer<'a> {
         Ok(Block::of(format!("({inner}) AS {}", quoted::name(&alias)), items))
     }
 
-    /// Rows that are written where they are read, with a name and names of their columns.
+    /// A subselect with a name and column names.
     fn relation(&mut self, rows: &str, schema: &DFSchema) -> Block {
         self.relations += 1;
         let alias = format!("q{}", self.relations);
@@ -313,7 +315,7 @@ impl<'a> Printer<'a> {
                 let schema = node.input.schema();
                 let block = self.child(&node.input, |b| b.groups.is_none() && !b.is_cut() && !b.has_windows)?;
                 let groups = block.put_all(&node.group_expr, schema)?;
-                // A number would be read as the place of a column.
+                // A number would be read as a position.
                 let ordinal = |e: Expr| match &e {
                     Expr::Literal(value, _) => {
                         let ty = value.data_type();
@@ -385,8 +387,8 @@ impl<'a> Printer<'a> {
             JoinType::Full => (false, false),
             other => return Err(model_error(format!("a join of type `{other}` cannot be written as SQL"))),
         };
-        // Of the side that NULLs may stand for, conditions and values made of columns belong below the join; so do values
-        // that a condition compares which is tried for each pair of rows.
+        // On the nullable side of a join, conditions and computed values must stay below the join, and so must values
+        // in a condition that is evaluated for each pair of rows.
         let used = self.used.clone();
         let is_tried = node.filter.is_some();
         let may_stay = move |b: &Block, schema: &DFSchema, stays: bool| {
@@ -426,12 +428,12 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// Whether a table is rows of DataFusion's `generate_series`; its name is the call.
+/// Whether a table is DataFusion's `generate_series`; its name is the call.
 fn is_series(scan: &TableScan) -> bool {
     source_as_provider(&scan.source).is_ok_and(|table| table.is::<GenerateSeriesTable>())
 }
 
-/// The rows of a model, as its file says them.
+/// The rows of a model as its file defines them.
 fn rows_of(model: &Model, selects: &BTreeMap<String, String>, schema: &DFSchema) -> OlapResult<Block> {
     let name = quoted::name(&model.common.name);
     let of_select = |sql: &str| format!("({}) AS {name}", sql.trim().trim_end_matches(';'));
@@ -446,7 +448,7 @@ fn rows_of(model: &Model, selects: &BTreeMap<String, String>, schema: &DFSchema)
     Ok(Block::of(from, schema.columns().into_iter().map(Expr::Column).collect()))
 }
 
-/// How many nodes expressions have.
+/// The number of nodes of expressions.
 fn nodes(exprs: &[Expr]) -> OlapResult<usize> {
     let mut count = 0;
     for expr in exprs {
@@ -458,13 +460,13 @@ fn nodes(exprs: &[Expr]) -> OlapResult<usize> {
     Ok(count)
 }
 
-/// Stands for the order of an aggregate's rows until it is printed; no text of a query holds its character.
+/// A placeholder for the order of an aggregate's input until it is printed; no query contains its character.
 fn order_mark(n: usize) -> String {
     format!("\u{1}order {n}")
 }
 
-/// DataFusion's printer leaves out the order in which an aggregate takes its rows (`first_value(x ORDER BY y)`): a mark
-/// becomes its last argument, and the orders are given beside it.
+/// DataFusion's printer omits the order of an aggregate's input (`first_value(x ORDER BY y)`): a placeholder becomes
+/// its last argument, and the orders are returned.
 fn orders_marked(expr: Expr) -> OlapResult<(Expr, Vec<Vec<SortExpr>>)> {
     let mut orders = Vec::new();
     let marked = expr.transform_up(|e| match e {

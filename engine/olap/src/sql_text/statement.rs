@@ -1,4 +1,4 @@
-//! The plan of a statement over models as text: its outputs keep their names, and those that are members say which.
+//! Prints the plan of a statement over models. Its outputs keep their names, and those that are members are listed.
 
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -37,7 +37,7 @@ pub fn print_statement(planned: &ModelPlan, catalog: &Catalog) -> OlapResult<Val
     }))
 }
 
-/// The members that outputs are.
+/// The members that outputs refer to.
 fn members(plan: &LogicalPlan, catalog: &Catalog) -> OlapResult<Map<String, Value>> {
     let mut top = plan;
     let outputs = loop {
@@ -70,7 +70,7 @@ fn members(plan: &LogicalPlan, catalog: &Catalog) -> OlapResult<Map<String, Valu
     Ok(members)
 }
 
-/// The column that an expression is, under whatever name and type.
+/// The column that an expression is, through aliases and casts.
 fn column(expr: &Expr) -> Option<&datafusion::common::Column> {
     match expr {
         Expr::Column(column) => Some(column),
@@ -80,7 +80,7 @@ fn column(expr: &Expr) -> Option<&datafusion::common::Column> {
     }
 }
 
-/// Whether a name is a member, or one with a granularity.
+/// Whether a name is a member, with or without a granularity.
 fn is_member(name: &str, catalog: &Catalog) -> bool {
     let mut parts = name.splitn(3, '.');
     let (Some(model), Some(member)) = (parts.next(), parts.next()) else { return false };

@@ -1,5 +1,5 @@
-//! Literals of a plan: values of the query become parameters, constants of models stand in the text, but for those that would
-//! be printed as others.
+//! Literals in printed plans: values of the query become parameters. Constants of models stay in the text, unless
+//! they would be misprinted.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,12 +13,12 @@ use serde_json::Value;
 
 use crate::functions::instant_type;
 
-/// Marks literals that are values of the query.
+/// Metadata key of literals that are values of the query.
 const MARK: &str = "quiver.value";
-/// Instants nearer to the ends of time than this are as good as the ends, and can be read back.
+/// Instants closer than this to the limits of time count as the limits, and can be parsed again.
 const MARGIN_NS: i64 = 1_000_000_000;
 
-/// A literal that is a value of the query.
+/// Marks a literal as a value of the query.
 pub(crate) fn marked(literal: Expr) -> Expr {
     match literal {
         Expr::Literal(value, _) => {
@@ -29,16 +29,16 @@ pub(crate) fn marked(literal: Expr) -> Expr {
     }
 }
 
-/// Values of the parameters so far; equal ones stand once.
+/// The parameters' values so far; equal ones are shared.
 #[derive(Debug, Default)]
 pub(super) struct Params {
     values: Vec<Value>,
-    /// Where each stands, by its JSON.
+    /// The index of each value, by its JSON.
     places: HashMap<String, usize>,
 }
 
 impl Params {
-    /// All values by place.
+    /// All values in order.
     pub(super) fn into_values(self) -> Vec<Value> {
         self.values
     }
@@ -51,7 +51,7 @@ impl Params {
         Expr::Placeholder(Placeholder::new_with_field(format!("${}", at + 1), None))
     }
 
-    /// Gives the literals of an expression the form that they have in a text.
+    /// Converts the literals of an expression to their printed form.
     pub(super) fn settle(&mut self, expr: Expr) -> Result<Expr> {
         let settled = expr.transform_down(|e| match e {
             Expr::Literal(value, mark) => {
@@ -94,12 +94,12 @@ impl Params {
     }
 }
 
-/// Whether the printer would write another text: it takes such quotes for escaped ones.
+/// Whether the printer would change a text: it takes such quotes for escaped ones.
 fn is_misprinted(text: &str) -> bool {
     text.contains("''") || text.contains("\\'")
 }
 
-/// RFC 3339, to the millisecond where that is exact.
+/// RFC 3339, with milliseconds if these are exact.
 pub(crate) fn instant_text(ns: i64, in_utc: bool) -> String {
     let ns = ns.clamp(i64::MIN + MARGIN_NS, i64::MAX - MARGIN_NS);
     let time = chrono::DateTime::from_timestamp_nanos(ns);

@@ -1,4 +1,4 @@
-//! CSV files: RFC 4180, `\N` is NULL, types in a file beside it.
+//! CSV files by RFC 4180, in which `\N` is NULL; column types are in a separate file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 
-/// What NULL is written as.
+/// The text for NULL.
 const NULL: &str = "\\N";
 
-/// Reads a table and the types beside it.
+/// Reads a table and its column types.
 pub(super) fn read(path: &Path, name: &str) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
     let types = path.with_file_name(format!("{name}.types.json"));
     let types = if types.exists() {
@@ -29,7 +29,7 @@ pub(super) fn read(path: &Path, name: &str) -> Result<(SchemaRef, Vec<RecordBatc
     parse(text.trim_start_matches('\u{feff}'), &types)
 }
 
-/// Reads the text of a table.
+/// Parses the text of a table.
 fn parse(text: &str, types: &BTreeMap<String, String>) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
     let header = reader.headers().map_err(|e| format!(":1: {e}"))?.clone();
@@ -69,7 +69,7 @@ fn parse(text: &str, types: &BTreeMap<String, String>) -> Result<(SchemaRef, Vec
     Ok((schema, (0..rows).step_by(super::BATCH_ROWS).map(cut).collect()))
 }
 
-/// A column under construction.
+/// A builder of a column.
 enum Column {
     Text(StringBuilder),
     Bool(BooleanBuilder),
@@ -78,14 +78,14 @@ enum Column {
     Int8(Int64Builder),
     Float4(Float32Builder),
     Float8(Float64Builder),
-    /// With its precision and scale.
+    /// With precision and scale.
     Numeric(Decimal128Builder, u8, u32),
     Date(Date32Builder),
     Timestamp(TimestampNanosecondBuilder, bool),
 }
 
 impl Column {
-    /// A column of a type of PostgreSQL.
+    /// A builder for a PostgreSQL type; `None` if it is not supported.
     fn new(ty: &str) -> Option<Self> {
         Some(match ty.trim() {
             "text" | "jsonb" => Self::Text(StringBuilder::new()),
@@ -112,7 +112,7 @@ impl Column {
         })
     }
 
-    /// Adds a field; none: it does not fit.
+    /// Appends a field; `None` if it is no value of the type.
     fn push(&mut self, field: &str) -> Option<()> {
         let null = field == NULL || (field.is_empty() && !matches!(self, Self::Text(_)));
         macro_rules! number {
@@ -163,7 +163,7 @@ impl Column {
     }
 }
 
-/// Digits of a decimal at a scale; more digits than that, or than its precision, do not fit.
+/// The digits of a decimal at a scale; `None` if it has more decimals, or exceeds the precision.
 fn decimal(text: &str, precision: u8, scale: u32) -> Option<i128> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -177,7 +177,7 @@ fn decimal(text: &str, precision: u8, scale: u32) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// Nanoseconds of a time; without a zone it is UTC.
+/// The nanoseconds of a time; without a zone it is in UTC.
 fn instant(text: &str, zoned: bool) -> Option<i64> {
     let spaced = text.replacen(' ', "T", 1);
     if let Ok(time) = DateTime::parse_from_rfc3339(&spaced) {
@@ -188,7 +188,7 @@ fn instant(text: &str, zoned: bool) -> Option<i64> {
     time?.and_utc().timestamp_nanos_opt()
 }
 
-/// Type of a column as Arrow has it, for messages of schemas.
+/// The Arrow type of a column, for messages about schemas.
 #[cfg(test)]
 fn arrow_type(ty: &str) -> Option<DataType> {
     Column::new(ty).map(|c| c.finish().data_type().clone())
@@ -228,7 +228,7 @@ mod tests {
         check("a\nyes\n", &[("a", "bool")], ":2: column `a`");
         assert_eq!(arrow_type("timestamp"), Some(DataType::Timestamp(TimeUnit::Nanosecond, None)));
     }
-    /// Breaks where a value may have more digits than its type, which PostgreSQL refuses.
+    /// Values with more digits than their type must be refused, as by PostgreSQL.
     #[test]
     fn decimals_have_their_digits() {
         for (text, precision, scale, expected) in [
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// Breaks where a time is read in another zone than its own, or one that no nanoseconds reach as another.
+    /// Times must not be read in another zone, and those out of the range of nanoseconds must be refused.
     #[test]
     fn times_with_zones_and_without() {
         const DAY: i64 = 1_774_915_200_000_000_000;
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn lines_and_batches() {
         let error = |text: &str, list: &[(&str, &str)]| parse(text, &types(list)).unwrap_err();
-        // A text may go over several lines, each of which counts.
+        // A text may span several lines, each of which counts.
         assert_eq!(error("a,b\n\"x\ny\",1\n2,z\n", &[("b", "int4")]), ":4: column `b`: `z` is no int4");
         assert_eq!(error("a,b,a\n", &[]), ":1: there are two columns `a`");
         assert_eq!(error("a\n40000\n", &[("a", "int2")]), ":2: column `a`: `40000` is no int2");

@@ -1,4 +1,4 @@
-//! Lists, planned and run in a [session of theirs](crate::lists).
+//! Plans and runs lists in a [session of their own](crate::lists).
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ mod tests {
         QueryEngine::new(&settings).unwrap()
     }
 
-    /// A table that says how many rows it has.
+    /// A table that states its number of rows.
     #[derive(Debug)]
     struct Counted(MemTable, Option<usize>);
 
@@ -116,7 +116,7 @@ mod tests {
         numbers_of(count, None)
     }
 
-    /// Three partitions of numbers, each number in all of them; the table says that it has so many rows.
+    /// Three partitions that each contain the same numbers; the table states the given number of rows.
     fn numbers_of(count: i64, about: Option<usize>) -> LogicalPlan {
         numbers_in(3, count, about)
     }
@@ -170,7 +170,7 @@ mod tests {
         assert_ne!(shown(Access::full(), 10).await, shown(Access::full(), ROWS_FEW + 1).await);
     }
 
-    /// Breaks where a plan that needs its rows brought together is left as it is.
+    /// Guards against leaving out the merge of partitions in a plan that needs it.
     #[tokio::test]
     async fn chains_in_one_partition_are_planned_as_by_the_rules() {
         let engine = engine(16 << 20);
@@ -202,7 +202,7 @@ mod tests {
             Err(e) => assert_eq!(e.kind, ErrorKind::LimitExceeded, "{e}"),
         }
         drop(ctx);
-        // Partitions that still ran end by themselves.
+        // Partitions that are still running end by themselves.
         for _ in 0..6000 {
             if engine.memory_reserved() > 0 {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
@@ -217,7 +217,7 @@ mod tests {
         let explaining = Explaining::new(false);
         let ctx = QueryContext::new(Access::full(), Limits::default()).explaining(Some(Arc::clone(&explaining)));
         assert_eq!(rows(&engine, &ctx, 10).await.unwrap(), []);
-        // A run that has ended takes what it began along, so each has its own.
+        // A run that has ended releases what it began, so each gets a context of its own.
         assert_eq!(rows(&engine, &ctx.again().planning(), 10).await.unwrap().len(), 10);
         assert_eq!(rows(&engine, &ctx.again(), 10).await.unwrap(), []);
         let shown = explaining.shown().expect("plans");

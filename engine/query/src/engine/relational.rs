@@ -1,4 +1,4 @@
-//! Relational plans, planned and run in a [session of theirs](crate::relational).
+//! Plans and runs relational plans in a [session of their own](crate::relational).
 
 use std::sync::Arc;
 use std::time::Instant;

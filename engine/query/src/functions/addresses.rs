@@ -2,16 +2,16 @@
 
 use super::texts::Texts;
 
-/// Tokens of at least this length that hold a digit are identifiers.
+/// Tokens of at least this length that contain a digit are taken for identifiers.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// What stands behind `scheme://`, if there is one.
+/// The rest of a URL behind `scheme://`, if it has that.
 fn behind_scheme(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')).then_some(rest)
 }
 
-/// `path_of(u)`: the path of an address, `/` where it has none.
+/// `path_of(u)`: the path of a URL, `/` if it has none.
 pub(super) fn path_of(texts: &Texts<'_>) -> Option<String> {
     let url = texts[0]?;
     let path = match behind_scheme(url) {
@@ -22,7 +22,7 @@ pub(super) fn path_of(texts: &Texts<'_>) -> Option<String> {
     Some(if path.is_empty() { "/".to_owned() } else { path.to_owned() })
 }
 
-/// `host_of(u)`: the host of an address, without user and port.
+/// `host_of(u)`: the host of a URL, without user and port.
 pub(super) fn host_of(texts: &Texts<'_>) -> Option<String> {
     let rest = behind_scheme(texts[0]?)?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -34,18 +34,18 @@ pub(super) fn host_of(texts: &Texts<'_>) -> Option<String> {
     (!host.is_empty()).then(|| host.to_ascii_lowercase())
 }
 
-/// `registered_domain(h)`: the domain that was registered, by the public suffix list; none of addresses in numbers.
+/// `registered_domain(h)`: the registered domain by the public suffix list; NULL for IP addresses.
 pub(super) fn registered_domain(texts: &Texts<'_>) -> Option<String> {
     let host = texts[0]?.trim_end_matches('.').to_ascii_lowercase();
     if host.parse::<std::net::IpAddr>().is_ok() {
         return None;
     }
     let domain = psl::domain(host.as_bytes())?;
-    // A suffix that the list does not know is a name of a private network.
+    // A suffix that is not on the list belongs to a private network.
     domain.suffix().is_known().then(|| String::from_utf8_lossy(domain.as_bytes()).into_owned())
 }
 
-/// `fold_ids(p)`: a path whose numbers, UUIDs and long tokens are `{}`.
+/// `fold_ids(p)`: a path with numbers, UUIDs and long tokens replaced by `{}`.
 pub(super) fn fold_ids(texts: &Texts<'_>) -> Option<String> {
     let folded = texts[0]?.split('/').map(|part| if is_id(part) { "{}" } else { part });
     Some(folded.collect::<Vec<_>>().join("/"))

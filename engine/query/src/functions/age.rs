@@ -1,4 +1,4 @@
-//! `age(to, from)`: what lies between two times, in years, months, days and time, as PostgreSQL counts.
+//! `age(to, from)`: the difference of two times in years, months, days and time, as PostgreSQL computes it.
 
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ mod tests {
         check(19_783 * DAY_NS, 19_782 * DAY_NS + 1, (0, 0, DAY_NS - 1));
     }
 
-    /// A time is reached from the earlier one by its months, then its days, then what is left.
+    /// Adding months, then days, then the rest to the earlier time gives the later one.
     #[test]
     fn ages_lead_from_one_time_to_the_other() {
         let mut draw = draws(121);
@@ -114,7 +114,7 @@ mod tests {
                 age.months >= 0 && (0..31).contains(&age.days) && (0..DAY_NS).contains(&age.nanoseconds),
                 "{age:?}"
             );
-            // The day of the month that is counted from may be none of the last month: then it is its end.
+            // If the last month does not have the day of the month, its last day counts.
             let (year, month, day) = date_of(early.div_euclid(DAY_NS));
             let months = year * 12 + i64::from(month) - 1 + i64::from(age.months);
             let (late_year, late_month, late_day) = date_of(late.div_euclid(DAY_NS));

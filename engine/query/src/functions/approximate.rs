@@ -1,5 +1,5 @@
-//! `approx_distinct`, of numbers with a fraction, too: DataFusion does not hash these, and each has one shortest text. Nor
-//! does it hash small numbers: it counts them, which sketches of parts could not give.
+//! `approx_distinct` for more types: DataFusion does not support floating-point numbers, which are hashed by their
+//! shortest text here. It also counts small integers exactly, which does not fit sketches of parts.
 
 use std::sync::Arc;
 

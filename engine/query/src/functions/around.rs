@@ -1,5 +1,5 @@
-//! What written forms of plans ask of functions of ours: those that stand around others come apart, and those that no session
-//! registers are found by their names.
+//! Support for serialized plans: functions of ours that wrap others are taken apart, and functions that no session
+//! registers are looked up by name.
 
 use std::sync::Arc;
 
@@ -14,18 +14,20 @@ use super::{decimals, excluding, intervals, printed, results, sums, windowed};
 use crate::engine::QueryEngine;
 use crate::relational::{overflow, patterns};
 
-/// A function that may stand around another one.
+/// A function that may wrap another one.
 pub trait Around: Sized {
-    /// What it has beside the function within, and that one; `None`: it stands around none.
+    /// Its own state and the wrapped function; `None` if it wraps none.
     ///
     /// # Errors
-    /// Internal: it cannot be written.
+    ///
+    /// Internal: it cannot be serialized.
     fn taken_apart(&self) -> Result<Option<(Vec<u8>, Arc<Self>)>>;
 
-    /// Puts it together again, for plans of an engine.
+    /// Rebuilds the function for plans of an engine.
     ///
     /// # Errors
-    /// Internal: these are no bytes of it.
+    ///
+    /// Internal: the bytes are invalid.
     fn put_around(engine: &QueryEngine, bytes: &[u8], inner: Arc<Self>) -> Result<Arc<Self>>;
 }
 
@@ -73,24 +75,26 @@ impl Around for WindowUDF {
     }
 }
 
-/// What a window function has beside the aggregate that it is of, and that one; `None`: it is of none.
+/// The state of a window function and the aggregate that it wraps; `None` if it wraps none.
 ///
 /// # Errors
-/// Internal: it cannot be written.
+///
+/// Internal: it cannot be serialized.
 pub fn aggregate_within(function: &WindowUDF) -> Result<Option<(Vec<u8>, Arc<AggregateUDF>)>> {
     let Some((parts, inner)) = excluding::parts(function) else { return Ok(None) };
     Ok(Some((postcard::to_allocvec(&parts).map_err(damaged)?, inner)))
 }
 
-/// Puts it together again.
+/// Rebuilds the window function.
 ///
 /// # Errors
-/// Internal: these are no bytes of it.
+///
+/// Internal: the bytes are invalid.
 pub fn over_aggregate(bytes: &[u8], inner: Arc<AggregateUDF>) -> Result<Arc<WindowUDF>> {
     Ok(excluding::function(postcard::from_bytes(bytes).map_err(damaged)?, inner))
 }
 
-/// The functions that rules put into plans, which nobody calls by name.
+/// The functions that rules insert into plans; users cannot call them.
 pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
     let others = [
         ScalarUDF::from(Joined::new()),
@@ -105,7 +109,7 @@ pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
     all.chain([results::function(room)]).collect()
 }
 
-/// The aggregate in the place of DataFusion's that has its name.
+/// The aggregate that replaces DataFusion's of that name.
 pub(crate) fn sum_by_name(name: &str) -> Option<Arc<AggregateUDF>> {
     Some(sums::function()).filter(|sum| sum.name() == name)
 }

@@ -1,5 +1,5 @@
-//! `attr(map, key)`: the value of a computed key of a map of texts; of a text that holds JSON what `->>` gives, since a
-//! statement does not always say which of the two stands before that operator.
+//! `attr(map, key)`: the value of a key in a map of texts, where the key is computed. For a text that holds JSON it
+//! is `->>`, since a statement does not always show which of the two is the left operand.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::maps::found;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Attr {
-    /// The function for texts.
+    /// The function that is called if the first argument is a text.
     of_text: Arc<ScalarUDF>,
     signature: Signature,
 }

@@ -1,4 +1,4 @@
-//! `avg`, of intervals, too, which DataFusion sums and does not average; of anything else it is DataFusion's.
+//! `avg` also of intervals, which DataFusion can sum but not average. For other types it is DataFusion's.
 
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 
 use super::intervals::mean;
 
-/// Digits of a sum of times.
+/// The digits of a sum of times.
 const DIGITS: u8 = 38;
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
-//! `bit_and` and `bit_or` over frames whose beginning moves on: DataFusion's cannot leave a value out again. Here it is
-//! counted how many values have each bit. Elsewhere both are DataFusion's.
+//! `bit_and` and `bit_or` over moving frames: DataFusion's cannot remove values, so this counts for each bit how many
+//! values have it. Elsewhere both are DataFusion's.
 
 use std::mem::size_of_val;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Bits {
     inner: Arc<AggregateUDF>,
-    /// Whether a bit is one that all values have.
+    /// Whether it is `bit_and`.
     is_and: bool,
 }
 
@@ -78,7 +78,7 @@ impl AggregateUDFImpl for Bits {
     }
 }
 
-/// How many values of a frame there are, and how many have each bit.
+/// How many values a frame has, and how many of them have each bit.
 #[derive(Debug)]
 struct Counts {
     is_and: bool,
@@ -102,7 +102,7 @@ impl Counts {
     }
 }
 
-/// The bits of the values that are there; a sign goes on to the left.
+/// The bits of the values that are not NULL; signed ones are sign-extended.
 fn words(values: &ArrayRef) -> Result<Vec<u64>> {
     if let Some(values) = values.as_primitive_opt::<UInt64Type>() {
         return Ok(values.iter().flatten().collect());

@@ -1,6 +1,6 @@
-//! `bucket_quantile(q, le, increase)`: a quantile of a histogram whose buckets are series. What buckets of one bound rose by is
-//! added up over all series, then the value is interpolated in the bucket where it lies, as `histogram_quantile` of `PromQL`
-//! does. NULL where there is no bucket without a bound or nothing was observed.
+//! `bucket_quantile(q, le, increase)`: a quantile of a histogram whose buckets are series. Increases of buckets with
+//! equal bounds are added up over all series, then the value is interpolated within its bucket, as PromQL's
+//! `histogram_quantile` does. NULL if there is no `+Inf` bucket, or no observation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl AggregateUDFImpl for BucketQuantile {
     }
 }
 
-/// The buckets of a group by the text of their bounds, each with what it holds and what the ones below it hold.
+/// The buckets of a group by the text of their bounds, with their cumulative counts.
 #[derive(Debug, Default)]
 struct Buckets {
     quantile: Option<f64>,
@@ -73,7 +73,7 @@ impl Buckets {
         }
     }
 
-    /// Bounds and counts in the order of the bounds; a bucket holds at least what the one below it does.
+    /// Bounds and cumulative counts in order of the bounds; counts never fall.
     fn sorted(&self) -> Vec<(f64, f64)> {
         let parsed = self.counts.iter().filter_map(|(bound, count)| Some((bound.parse::<f64>().ok()?, *count)));
         let mut all: Vec<(f64, f64)> = parsed.filter(|(bound, _)| !bound.is_nan()).collect();
@@ -110,7 +110,7 @@ impl Buckets {
             None if end <= 0.0 => return Some(end),
             None => (0.0, 0.0),
         };
-        // Nothing lies in the first bucket where the lowest value is asked for and it is empty.
+        // If the minimum is asked for and the first bucket is empty, nothing lies in it.
         let share = if count > below { (rank - below) / (count - below) } else { 0.0 };
         Some(start + (end - start) * share)
     }
@@ -179,7 +179,7 @@ impl Accumulator for Buckets {
 mod tests {
     use super::*;
 
-    /// Upper ends of buckets, and what each counts.
+    /// Upper bounds of buckets with their counts.
     type Counted<'a> = &'a [(&'a str, f64)];
 
     fn group(q: f64, rows: &[(&str, f64)]) -> Buckets {
@@ -195,7 +195,7 @@ mod tests {
     fn quantiles_lie_in_their_buckets() {
         let whole = [("0.1", 2.0), ("0.5", 6.0), ("1", 6.0), ("+Inf", 8.0), ("0.1", 2.0), ("0.5", 2.0), ("+Inf", 2.0)];
         let cases: [(f64, Counted<'_>, Option<f64>); 7] = [
-            // 0.1: 4, 0.5: 8, 1: 8 (what is below it), without a bound 10.
+            // Cumulative counts: 0.1: 4, 0.5: 8, 1: 8, +Inf: 10.
             (0.2, &whole, Some(0.05)),
             (0.6, &whole, Some(0.1 + 0.4 * 0.5)),
             (1.0, &whole, Some(1.0)),

@@ -1,5 +1,5 @@
-//! Bytes (`bytea`) as PostgreSQL has them. Lengths, parts and places of bytes go by the names of the functions of texts, which
-//! take what is no bytes.
+//! PostgreSQL's functions of bytes (`bytea`). Those for lengths, parts and positions have the names of text
+//! functions, which they call for other arguments.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use datafusion::logical_expr::{
 };
 use memchr::memmem;
 
-/// What is asked of bytes.
+/// What a function computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Length,
     Bits,
     Part,
     Place,
-    /// Leaves bytes of a set out at both ends, or at one.
+    /// Removes bytes of a set from one or both ends.
     Trimmed {
         begin: bool,
         end: bool,
@@ -41,7 +41,7 @@ enum Kind {
     Unescaped,
 }
 
-/// Those that texts have, too.
+/// Functions that texts have as well.
 const SHARED: [(&str, Kind); 8] = [
     ("character_length", Kind::Length),
     ("octet_length", Kind::Length),
@@ -53,7 +53,7 @@ const SHARED: [(&str, Kind); 8] = [
     ("rtrim", Kind::Trimmed { begin: false, end: true }),
 ];
 
-/// Those of bytes alone. `encode` and `decode` call the last two where a statement asks for `escape`.
+/// Functions of bytes only. `encode` and `decode` call the last two for the format `escape`.
 const OWN: [(&str, Kind); 9] = [
     ("get_byte", Kind::Byte),
     ("set_byte", Kind::WithByte),
@@ -66,7 +66,7 @@ const OWN: [(&str, Kind); 9] = [
     ("bytes_unescaped", Kind::Unescaped),
 ];
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arg {
     Bytes,
@@ -75,7 +75,7 @@ enum Arg {
 }
 
 impl Arg {
-    /// The type that values of another one are given.
+    /// The type to which arguments of another type are cast.
     fn of(self, kind: &DataType) -> Option<DataType> {
         let fits = kind.is_null()
             || match self {
@@ -95,7 +95,7 @@ impl Arg {
 struct OfBytes {
     name: &'static str,
     kind: Kind,
-    /// The function of texts of that name.
+    /// The text function of that name.
     texts: Option<Arc<ScalarUDF>>,
     signature: Signature,
 }
@@ -123,7 +123,7 @@ pub(super) fn register(state: &mut SessionState) -> Result<()> {
 }
 
 impl Kind {
-    /// What it takes, and how many of it at least.
+    /// The types of its arguments, and how many are required.
     fn takes(self) -> (&'static [Arg], usize) {
         match self {
             Self::Length | Self::Bits | Self::BitCount | Self::Escaped => (&[Arg::Bytes], 1),
@@ -178,7 +178,7 @@ impl Kind {
             Self::WithByte => args.made(|row| {
                 let mut bytes = args.bytes(0, row).to_vec();
                 let at = within(args.number(1, row), bytes.len())?;
-                // The lowest bits of a number are its byte.
+                // The byte is the low bits of the number.
                 bytes[at] = args.number(2, row).to_le_bytes()[0];
                 Ok(bytes)
             })?,
@@ -201,7 +201,7 @@ impl Kind {
     }
 }
 
-/// Arguments as columns of one length.
+/// Arguments as columns of equal length.
 struct Args(Vec<ArrayRef>);
 
 impl Args {
@@ -232,7 +232,7 @@ impl Args {
         self.0[at].as_string_view().value(row)
     }
 
-    /// What each row gives; NULL where an argument is.
+    /// Computes each row; NULL if an argument is.
     fn each<T, A: FromIterator<Option<T>>>(&self, give: impl Fn(usize) -> Result<T>) -> Result<A> {
         let rows = self.0.first().map_or(0, Array::len);
         let is_known = |row: usize| self.0.iter().all(|array| array.is_valid(row));
@@ -244,7 +244,7 @@ impl Args {
         Ok(Arc::new(array))
     }
 
-    /// Parts of what there is.
+    /// Slices of the arguments' bytes.
     fn taken<'a>(&'a self, give: impl Fn(usize) -> Result<&'a [u8]>) -> Result<ArrayRef> {
         let array: BinaryArray = self.each(give)?;
         Ok(Arc::new(array))
@@ -265,12 +265,12 @@ fn number(count: usize) -> Result<i32> {
     i32::try_from(count).map_err(|_| DataFusionError::Execution(format!("{count} is out of range for type integer")))
 }
 
-/// Where bytes stand in others, from 1; 0: nowhere.
+/// The position of bytes within others, from 1; 0 if they do not occur.
 fn place(bytes: &[u8], part: &[u8]) -> usize {
     memmem::find(bytes, part).map_or(0, |at| at + 1)
 }
 
-/// The place that a number from 0 says.
+/// A zero-based index, if it is in range.
 fn within(at: i64, count: usize) -> Result<usize> {
     match usize::try_from(at) {
         Ok(at) if at < count => Ok(at),
@@ -278,7 +278,7 @@ fn within(at: i64, count: usize) -> Result<usize> {
     }
 }
 
-/// Bytes from a place on, which counts from 1, so many as there are of a count.
+/// The bytes from a one-based position on, at most `count` of them.
 fn part(bytes: &[u8], from: i64, count: Option<i64>) -> Result<&[u8]> {
     let at = |place: i64| usize::try_from(place.saturating_sub(1)).unwrap_or(0).min(bytes.len());
     let end = match count {
@@ -305,7 +305,7 @@ fn trimmed<'b>(mut bytes: &'b [u8], set: &[u8], begin: bool, end: bool) -> &'b [
     bytes
 }
 
-/// How texts are written as bytes.
+/// The encoding between texts and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Utf8,
@@ -350,7 +350,7 @@ fn decoded(bytes: &[u8], encoding: &str) -> Result<String> {
     }
 }
 
-/// Bytes as PostgreSQL writes them in its older form: those that are no ASCII, and zeros, by three octal digits.
+/// PostgreSQL's escape format: zeros and bytes that are not ASCII become three octal digits.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -391,7 +391,7 @@ fn unescaped(text: &str) -> Result<Vec<u8>> {
 }
 
 impl OfBytes {
-    /// The function of texts, where what it is called with is no bytes.
+    /// The text function, if the first argument is no bytes.
     fn texts(&self, first: Option<&DataType>) -> Option<&Arc<ScalarUDF>> {
         self.texts.as_ref().filter(|_| !first.is_some_and(DataType::is_binary))
     }

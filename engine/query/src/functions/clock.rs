@@ -1,5 +1,5 @@
-//! Hour, minute and second as the time since a day began, which `make_time`, `make_timestamp` and `make_timestamptz` of
-//! PostgreSQL are made of: what no clock shows is an error, and seconds have six digits behind their point.
+//! Hour, minute and second as the time since midnight, from which `make_time`, `make_timestamp` and
+//! `make_timestamptz` are computed. Values out of range are errors, and seconds have six decimals.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl ScalarUDFImpl for Clock {
     }
 }
 
-/// See `float_time_overflows` of PostgreSQL: a last second of 60 and an hour of 24 are taken, if nothing follows them.
+/// As PostgreSQL's `float_time_overflows`, accepts second 60, and hour 24 if all else is 0.
 fn since_midnight(hour: i64, minute: i64, second: f64) -> Result<IntervalMonthDayNano> {
     let micros = (second * MICROS_PER_SECOND as f64).round_ties_even();
     let is_known = (0..=24).contains(&hour)

@@ -1,6 +1,6 @@
-//! `array_has_all` and `array_has_any` (`@>`, `<@`, `&&`) of lists that lack, and of items that do. DataFusion's look for the
-//! items of a batch first, and answer where there are none as of lists without items; a NULL without a type they refuse, and
-//! a NULL among the items they take for the same as another, which no list has in PostgreSQL.
+//! `array_has_all` and `array_has_any` (`@>`, `<@`, `&&`) with PostgreSQL's treatment of NULL. DataFusion's functions
+//! treat NULL lists as empty if no list of a batch has items, refuse untyped NULLs, and take NULL items for equal,
+//! which they never are in PostgreSQL.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
 
-/// One of them, which gives NULL where one of the lists is.
+/// One of the two functions; NULL if one of the lists is NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Contained(Arc<ScalarUDF>);
 
@@ -74,7 +74,7 @@ impl ScalarUDFImpl for Contained {
         {
             (*sought, lacking) = (present, rows);
         }
-        // Of all items that are looked for none may lack.
+        // For `array_has_all` no item may be NULL.
         if self.name() != "array_has_all" {
             lacking.clear();
         }
@@ -86,7 +86,7 @@ impl ScalarUDFImpl for Contained {
         }
         let found = found.into_array(rows)?;
         let found = found.as_boolean();
-        // Of a constant list there is one.
+        // A constant list is stored once.
         let lacks = |row: usize| lacking.get(row).or(lacking.first()).is_some_and(|lacks| *lacks);
         let values = BooleanBuffer::collect_bool(found.len(), |row| found.value(row) && !lacks(row));
         let nulls = NullBuffer::union(found.nulls(), nulls.as_ref());
@@ -94,7 +94,7 @@ impl ScalarUDFImpl for Contained {
     }
 }
 
-/// Lists without the items of them that are NULL, and which of them have such; none: none has.
+/// Lists without their NULL items, and which lists had such; `None` if none had.
 fn present(lists: &ColumnarValue) -> Result<Option<(ColumnarValue, Vec<bool>)>> {
     let array = match lists {
         ColumnarValue::Array(lists) => Arc::clone(lists),
@@ -154,7 +154,7 @@ mod tests {
         found.as_boolean().iter().collect()
     }
 
-    /// Breaks where lists that lack are answered as lists without items.
+    /// Guards against treating NULL lists as empty ones.
     #[test]
     fn lists_that_lack_have_no_answer() {
         let [(_, all), (_, any)] = functions();
@@ -164,7 +164,7 @@ mod tests {
         let both = [left.clone(), right];
         assert_eq!(truths(&call(&all, &both, 5).unwrap()), [Some(true), Some(true), None, None, Some(false)]);
         assert_eq!(truths(&call(&any, &both, 5).unwrap()), [Some(true), Some(false), None, None, Some(false)]);
-        // Where no list has items, and where one of them is NULL for all rows.
+        // Lists without any items, and lists that are NULL in all rows.
         let empty = lists(vec![None, some(&[])]);
         assert_eq!(truths(&call(&all, &[empty.clone(), empty.clone()], 2).unwrap()), [None, Some(true)]);
         assert_eq!(truths(&call(&any, &[empty.clone(), empty], 2).unwrap()), [None, Some(false)]);
@@ -189,7 +189,7 @@ mod tests {
             truths(&call(&any, &[left(), constant()], 4).unwrap()),
             [Some(false), Some(false), Some(true), None]
         );
-        // Rows of a longer column.
+        // A slice of a longer column.
         let sliced = ColumnarValue::Array(left().into_array(4).unwrap().slice(2, 2));
         let found = call(&all, &[sliced.clone(), sliced], 2).unwrap();
         assert_eq!(truths(&found), [Some(false), None]);

@@ -1,5 +1,5 @@
-//! Quotients of decimals with as many digits as PostgreSQL gives: at least 16 behind the point where a decimal has room for
-//! them, the last one rounded. Arrow cuts off behind 4 more than the dividend has.
+//! Division of decimals with PostgreSQL's precision: at least 16 decimals if there is room, the last one rounded.
+//! Arrow truncates after 4 more decimals than the dividend has.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use datafusion::logical_expr::{
 
 use super::operation::operation;
 
-/// Digits of a decimal.
+/// The most digits of a decimal.
 const DIGITS: i16 = 38;
-/// Digits behind the point that a quotient has, if there is room.
+/// The decimals of a quotient, if there is room.
 const FRACTION: i16 = 16;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -24,7 +24,7 @@ struct Quotient {
     signature: Signature,
 }
 
-/// Digits, and those of them behind the point, of a number that has a quotient here.
+/// Precision and scale of a type that is divided here; `None` for other types.
 fn digits(kind: &DataType) -> Option<(u8, i8)> {
     Some(match kind {
         DataType::Decimal128(precision, scale) if *scale >= 0 => (*precision, *scale),
@@ -36,15 +36,15 @@ fn digits(kind: &DataType) -> Option<(u8, i8)> {
     })
 }
 
-/// Digits of a quotient behind the point.
+/// The scale of a quotient.
 fn scale_of(left: (u8, i8), right: (u8, i8)) -> i8 {
     let whole = i16::from(left.0) - i16::from(left.1) + i16::from(right.1);
     let wanted = FRACTION.max(i16::from(left.1)).max(i16::from(right.1));
-    // No fewer than arrow gives; a quotient that has no room for them is an error there, too.
+    // At least as many as Arrow gives; a quotient without room for them is an error there as well.
     wanted.min(DIGITS - whole).max((i16::from(left.1) + 4).min(DIGITS)) as i8
 }
 
-/// The quotient of two numbers, one of them a decimal; none: it is none of decimals.
+/// The quotient of two numbers, at least one of them a decimal; `None` for other types.
 pub(crate) fn quotient(left: &Expr, left_kind: &DataType, right: &Expr, right_kind: &DataType) -> Option<Expr> {
     let is_decimal = |kind: &DataType| matches!(kind, DataType::Decimal128(..));
     if !is_decimal(left_kind) && !is_decimal(right_kind) {
@@ -59,7 +59,7 @@ pub(crate) fn quotient(left: &Expr, left_kind: &DataType, right: &Expr, right_ki
     Some(function().call(sides))
 }
 
-/// The function `decimal_quotient`, which stands for `/` of decimals.
+/// The function `decimal_quotient`, which replaces `/` of decimals.
 pub(super) fn function() -> ScalarUDF {
     ScalarUDF::from(Quotient { signature: Signature::any(2, Volatility::Immutable) })
 }
@@ -69,7 +69,7 @@ impl ScalarUDFImpl for Quotient {
         "decimal_quotient"
     }
 
-    /// Columns are called as those of the operator.
+    /// Columns keep the names that they had with the operator.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let [left, right] = args else { return internal_err!("a quotient has two sides") };
         Ok(operation(left, "/", right))
@@ -119,7 +119,7 @@ impl ScalarUDFImpl for Quotient {
     }
 }
 
-/// A quotient whose half goes away from zero; none: a decimal does not hold it.
+/// A quotient rounded half away from zero; `None` if it does not fit into a decimal.
 fn rounded(left: i256, right: i128) -> Option<i128> {
     let (left_size, right_size) = (left.checked_abs()?, i256::from_i128(right).checked_abs()?);
     let whole = left_size.checked_div(right_size)?;
@@ -196,7 +196,7 @@ mod tests {
         assert!(refused.to_lowercase().contains("divide by zero"), "{refused}");
         let most = || decimals(vec![Some(10_i128.pow(37))], 38, 0);
         for (left, right) in [
-            // Beyond 256 bits, beyond 128, and beyond 38 digits.
+            // Beyond 256 bits, beyond 128 bits, and beyond 38 digits.
             (most(), decimals(vec![Some(1)], 38, 38)),
             (most(), decimals(vec![Some(1)], 1, 0)),
             (decimals(vec![Some(10_i128.pow(34))], 38, 0), decimals(vec![Some(1)], 1, 0)),
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(shown(&last), [Some(format!("{}.0000", "9".repeat(34)))]);
     }
 
-    /// No other number of as many digits is nearer to the quotient.
+    /// No other number with the same decimals is closer to the quotient.
     #[test]
     fn quotients_are_the_nearest() {
         let mut draw = draws(71);
@@ -220,7 +220,7 @@ mod tests {
             let scaled = left * 10_i128.pow(16);
             let found = rounded(i256::from_i128(scaled), right).unwrap();
             assert!(2 * (found * right - scaled).abs() <= right.abs(), "{left} / {right}: {found}");
-            // Both signs turned are the same number, one of them its opposite.
+            // Negating both operands gives the same quotient, negating one its negative.
             assert_eq!(rounded(i256::from_i128(-scaled), -right), Some(found));
             assert_eq!(rounded(i256::from_i128(-scaled), right), Some(-found));
         }

@@ -1,4 +1,4 @@
-//! Hashes of texts and bytes as PostgreSQL has them: `md5` in hexadecimal digits, those of the SHA-2 family as bytes.
+//! Hashes of texts and bytes: `md5` returns hexadecimal digits, the SHA-2 family bytes.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ impl Kind {
     }
 }
 
-/// The MD5 hashes of bytes in hexadecimal digits.
+/// The MD5 hashes of bytes, as hexadecimal digits.
 fn in_digits(bytes: &BinaryViewArray) -> ArrayRef {
     let mut out = StringViewBuilder::with_capacity(bytes.len());
     let mut digits = String::with_capacity(32);

@@ -23,7 +23,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::numbered::{Texts, make_room};
 
-/// Name under which plans have it in place of `count(DISTINCT x)`.
+/// The name of the function in plans.
 pub(crate) const COUNT_DISTINCT: &str = "count_distinct";
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -36,10 +36,10 @@ pub(crate) fn function() -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::from(CountDistinct { signature: Signature::any(1, Volatility::Immutable) }))
 }
 
-/// Says whether values of a type can be counted.
+/// Whether values of a type are supported.
 pub(crate) fn counts(kind: &DataType) -> bool {
     use DataType::{Binary, BinaryView, Boolean, FixedSizeBinary, LargeUtf8, Utf8, Utf8View};
-    // Intervals count by their lengths.
+    // Intervals are compared by length.
     kind.is_integer()
         || (kind.is_nested() && RowConverter::supports_fields(&[SortField::new(kind.clone())]))
         || (kind.is_temporal() && !matches!(kind, DataType::Interval(_)))
@@ -92,15 +92,16 @@ impl AggregateUDFImpl for CountDistinct {
 #[derive(Debug, Default)]
 struct Counted {
     values: Texts,
-    /// In the order in which they came.
+    /// Pairs in order of first occurrence.
     pairs: Vec<(u32, u32)>,
-    /// Of each value the group that it came with first: most sessions are of one user, most of their rows of one hour.
+    /// For each value the first group that had it: most sessions have one user, and most of their rows are in one
+    /// hour.
     first: Vec<u32>,
-    /// The pairs of values with further groups: a look at one is no jump to where it lies.
+    /// Pairs of values with further groups, stored directly, so that a lookup needs no second memory access.
     known: HashTable<u64>,
     hasher: DefaultHashBuilder,
     counts: Vec<i64>,
-    /// Bytes of the values of all pairs: what they are given on as has a value once for each group.
+    /// Bytes of the values of all pairs: the emitted state repeats a value for each group.
     listed: usize,
 }
 
@@ -109,7 +110,7 @@ fn whole((group, value): (u32, u32)) -> u64 {
     u64::from(group) << 32 | u64::from(value)
 }
 
-/// Hands the bytes of each value of some rows to a function; equal values have equal bytes, whatever array they stand in.
+/// Calls a function with the bytes of each row's value. Equal values have equal bytes in any array type.
 fn each(array: &ArrayRef, rows: usize, mut f: impl FnMut(usize, Option<&[u8]>) -> Result<()>) -> Result<()> {
     macro_rules! bytes {
         ($values:expr) => {{
@@ -156,7 +157,7 @@ fn each(array: &ArrayRef, rows: usize, mut f: impl FnMut(usize, Option<&[u8]>) -
 }
 
 impl Counted {
-    /// Remembers a pair; `false`: it was known.
+    /// Adds a pair; `false` if it was there already.
     fn is_new(&mut self, group: u32, value: u32) -> bool {
         const NONE: u32 = u32::MAX;
         let Self { first, known, hasher, .. } = self;
@@ -195,7 +196,7 @@ impl Counted {
             let Some(texts) = coded.values().as_string_view_opt() else {
                 return self.add(&take(coded.values(), coded.keys(), None)?, group, rows);
             };
-            // Each text is numbered once, when the first row has it that counts.
+            // Each text is numbered once, at the first row that has it.
             let mut of_code = vec![OPEN; texts.len()];
             for row in (0..rows).filter(|row| coded.keys().is_valid(*row)) {
                 let (code, Some(group)) = (coded.keys().value(row) as usize, group(row)) else { continue };
@@ -213,7 +214,7 @@ impl Counted {
         each(array, rows, |row, bytes| {
             if let (Some(group), Some(bytes)) = (group(row), bytes) {
                 let pair = (group as u32, self.values.number(bytes).0);
-                // Rows of a trace lie together.
+                // Rows of a trace are adjacent.
                 if last != Some(pair) {
                     self.insert(pair.0, pair.1);
                     last = Some(pair);
@@ -229,7 +230,7 @@ impl Counted {
         }
     }
 
-    /// Takes the first groups out: their pairs in the order of the groups, and how many each has.
+    /// Removes the first groups: returns their pairs in order of the groups, and the number of pairs of each.
     fn take(&mut self, emit: EmitTo) -> (Vec<i64>, Vec<u32>) {
         let counts = emit.take_needed(&mut self.counts);
         let groups = counts.len() as u32;
@@ -308,7 +309,7 @@ impl GroupsAccumulator for Counted {
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
-        // Of all groups nothing is left: nobody asks which values each has.
+        // If all groups are emitted, the values of each are not needed any more.
         if matches!(emit, EmitTo::All) {
             return Ok(Arc::new(Int64Array::from(std::mem::take(self).counts)));
         }
@@ -337,7 +338,7 @@ impl GroupsAccumulator for Counted {
     }
 
     fn size(&self) -> usize {
-        // Nodes give all pairs on as lists, or write them, when there is no room for more.
+        // When memory is short, all pairs are emitted as lists or spilled.
         self.values.size()
             + self.listed
             + 2 * self.pairs.capacity() * size_of::<(u32, u32)>()
@@ -390,8 +391,8 @@ mod tests {
 
     use super::*;
 
-    /// Rows of groups and values that come again, in one group and in many, as texts and by codes, with groups that are
-    /// given on while others stay.
+    /// Repeated pairs in one and in many groups, as plain texts and as codes, while some groups are emitted and
+    /// others stay.
     #[test]
     fn pairs_count_once_whatever_came_between() {
         const GROUPS: usize = 7;
@@ -402,7 +403,7 @@ mod tests {
             let groups: Vec<usize> = rows.iter().map(|(group, _)| *group).collect();
             let texts: StringArray = rows.iter().map(|(_, value)| Some(format!("value {value}"))).collect();
             let values: ArrayRef = if is_coded {
-                // Codes in an order other than that of the rows.
+                // Codes in another order than the rows.
                 let texts = (0..23).rev().map(|value| Some(format!("value {value}")));
                 let texts: ArrayRef = match round {
                     1 => Arc::new(texts.collect::<StringArray>()),
@@ -434,7 +435,7 @@ mod tests {
         add(&mut counted, &mut wanted, 5, false);
         let given = GroupsAccumulator::evaluate(&mut counted, EmitTo::All).unwrap();
         assert_eq!(numbers(&given), counts(&wanted));
-        // Nothing is left of what was given: the same values count anew.
+        // Nothing is left of emitted groups: the same values count anew.
         let mut wanted = vec![BTreeSet::new(); GROUPS];
         add(&mut counted, &mut wanted, 6, true);
         let given = GroupsAccumulator::evaluate(&mut counted, EmitTo::All).unwrap();
@@ -481,7 +482,7 @@ mod tests {
             (of_several.slice(3, 3), 2),
             (Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists)), 3),
             (numbers.slice(0, 6), 3),
-            // A part of a column begins where it begins.
+            // A sliced column starts at its offset.
             (numbers.slice(1, 3), 1),
             (numbers.slice(2, 1), 0),
             (numbers.slice(3, 2), 2),
@@ -498,7 +499,7 @@ mod tests {
         assert!(refused.contains("`count_distinct` of Null"), "{refused}");
     }
 
-    /// A text is one value, in whatever form it comes, and as a state.
+    /// A text is the same value in any array type, and in a state.
     #[test]
     fn forms_of_a_text_are_one_value() {
         let mut one = One(Counted::default());

@@ -1,6 +1,5 @@
-//! A divisor that must not be zero, as in PostgreSQL, where a quotient of floating-point numbers by zero is an error like one
-//! of whole numbers. Statements have it put around the divisors of their outputs by `quiver_sql`, and the planner adds what is
-//! divided: NULL by zero is NULL.
+//! Checks that a divisor is not zero: in PostgreSQL division by zero is an error also for floating-point numbers.
+//! `quiver_sql` wraps the divisors in outputs, and the planner adds the dividend, since NULL divided by zero is NULL.
 
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ struct Divisor {
     signature: Signature,
 }
 
-/// Gives the function, of one value, which it gives back, and what it divides.
+/// The function: returns the divisor, its first argument; the second is the dividend.
 pub(super) fn function() -> Arc<ScalarUDF> {
     let takes = vec![TypeSignature::Any(1), TypeSignature::Any(2)];
     Arc::new(ScalarUDF::from(Divisor { signature: Signature::one_of(takes, Volatility::Immutable) }))
@@ -31,7 +30,7 @@ impl ScalarUDFImpl for Divisor {
         "divisor"
     }
 
-    /// Columns keep the names that they had before it was told what is divided.
+    /// Columns keep the names that they had before the dividend was added.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let Some(divisor) = args.first() else { return internal_err!("one divisor is looked at") };
         Ok(format!("{}({})", self.name(), divisor.schema_name()))
@@ -76,9 +75,9 @@ impl ScalarUDFImpl for Divisor {
     }
 }
 
-/// Which values are zero; none: they are no numbers.
+/// Which values are zero; `None` if they are no numbers.
 fn zeros(values: &ArrayRef) -> Result<Option<BooleanArray>> {
-    // Arrow tells 0 from -0.
+    // Arrow's comparison distinguishes 0 from -0.
     Ok(Some(match values.data_type() {
         DataType::Float32 => BooleanArray::from_unary(values.as_primitive::<Float32Type>(), |number| number == 0.0),
         DataType::Float64 => BooleanArray::from_unary(values.as_primitive::<Float64Type>(), |number| number == 0.0),

@@ -1,7 +1,7 @@
-//! Frames of windows that leave rows out (`EXCLUDE CURRENT ROW`, `EXCLUDE GROUP`, `EXCLUDE TIES`). DataFusion has none: a plan
-//! says it by a key of the partitions, a function that is called nowhere else, so that all rules see the function of the
-//! window as they know it. In the end the key goes, and the function is one of ours around an aggregate, which sees the
-//! frame of each row.
+//! Window frames with `EXCLUDE CURRENT ROW`, `EXCLUDE GROUP` or `EXCLUDE TIES`, which DataFusion does not have. Plans
+//! encode the exclusion as a partition key, a call of a marker function, so that all rules see the original window
+//! function. At the end the marker is removed, and the function is replaced by one of ours around an aggregate, which
+//! is evaluated per frame.
 
 mod blocks;
 mod frames;
@@ -28,21 +28,21 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::frames::Exclusion;
 use self::frames::{Frames, State};
 
-/// The functions that say what frames leave out, as keys of partitions: none is evaluated.
+/// The marker functions, which are never evaluated.
 pub(super) fn marks() -> impl Iterator<Item = Arc<ScalarUDF>> {
     [Exclusion::CurrentRow, Exclusion::Group, Exclusion::Ties].into_iter().map(|exclusion| {
-        // A constant would be folded.
+        // Volatile, since a constant would be folded.
         let signature = Signature::nullary(Volatility::Volatile);
         Arc::new(ScalarUDF::from(Mark { exclusion, signature }))
     })
 }
 
-/// What the frame of a window leaves out.
+/// The exclusion of a window's frame; `None` if it has none.
 pub(crate) fn exclusion(params: &WindowFunctionParams) -> Option<Exclusion> {
     params.partition_by.iter().find_map(marked)
 }
 
-/// Whether a key of partitions says what their frames leave out.
+/// Whether a partition key is such a marker.
 pub(crate) fn is_mark(key: &Expr) -> bool {
     marked(key).is_some()
 }
@@ -52,7 +52,7 @@ fn marked(key: &Expr) -> Option<Exclusion> {
     call.func.inner().downcast_ref::<Mark>().map(|mark| mark.exclusion)
 }
 
-/// See [`marks`].
+/// A marker function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Mark {
     exclusion: Exclusion,
@@ -81,10 +81,11 @@ impl ScalarUDFImpl for Mark {
     }
 }
 
-/// A call whose frame leaves rows out, as one of the function that does.
+/// Replaces a call with an exclusion by one that implements it.
 ///
 /// # Errors
-/// Plan: there is no value at the place that it asks for.
+///
+/// Plan: `nth_value` with an invalid position.
 pub(super) fn applied(expr: Expr) -> Result<Transformed<Expr>> {
     let Expr::WindowFunction(call) = expr else { return Ok(Transformed::no(expr)) };
     let Some(exclusion) = exclusion(&call.params) else { return Ok(Transformed::no(Expr::WindowFunction(call))) };
@@ -99,21 +100,21 @@ pub(super) fn applied(expr: Expr) -> Result<Transformed<Expr>> {
                 place(&mut params.args)?;
                 nth_value_udaf()
             }
-            // All others go by partitions, whatever the frame.
+            // All other functions depend on the partition only, whatever the frame.
             _ => return Ok(Transformed::yes(Expr::from(WindowFunction { fun: of_rows.into(), params }))),
         },
     };
     let (is_distinct, condition) = (std::mem::take(&mut params.distinct), params.filter.take());
     let is_filtered = condition.is_some();
     if let Some(condition) = condition {
-        // NULL alone is of no type.
+        // A bare NULL has no type.
         params.args.insert(0, cast(*condition, DataType::Boolean));
     }
     let function = function(Parts { exclusion, is_distinct, is_filtered, args: params.args.len() }, inner);
     Ok(Transformed::yes(Expr::from(WindowFunction { fun: function.into(), params })))
 }
 
-/// Has `nth_value` count to a place as the aggregate of that name takes it.
+/// Converts the position argument of `nth_value` for the aggregate of that name.
 fn place(args: &mut [Expr]) -> Result<()> {
     if let Some(Expr::Literal(place, _)) = args.get_mut(1) {
         *place = place.cast_to(&DataType::Int64)?;
@@ -124,7 +125,7 @@ fn place(args: &mut [Expr]) -> Result<()> {
     Ok(())
 }
 
-/// A function over frames that leave rows out, but for the aggregate itself.
+/// The settings of a function over frames with an exclusion, without the aggregate.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Parts {
     exclusion: Exclusion,
@@ -133,7 +134,7 @@ pub(super) struct Parts {
     args: usize,
 }
 
-/// Takes such a function apart; `None`: it is another one.
+/// The settings and the aggregate of such a function; `None` if it is another function.
 pub(super) fn parts(function: &WindowUDF) -> Option<(Parts, Arc<AggregateUDF>)> {
     let of: &Excluding = function.inner().downcast_ref()?;
     let TypeSignature::Any(args) = of.signature.type_signature else { return None };
@@ -141,27 +142,27 @@ pub(super) fn parts(function: &WindowUDF) -> Option<(Parts, Arc<AggregateUDF>)> 
     Some((Parts { exclusion, is_distinct, is_filtered, args }, Arc::clone(&of.inner)))
 }
 
-/// Puts it together.
+/// Builds such a function.
 pub(super) fn function(parts: Parts, inner: Arc<AggregateUDF>) -> Arc<WindowUDF> {
     let Parts { exclusion, is_distinct, is_filtered, args } = parts;
     let signature = Signature::any(args, inner.signature().volatility);
     Arc::new(WindowUDF::new_from_impl(Excluding { inner, exclusion, is_distinct, is_filtered, signature }))
 }
 
-/// An aggregate over frames that leave rows out.
+/// An aggregate over frames with an exclusion.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Excluding {
     inner: Arc<AggregateUDF>,
     exclusion: Exclusion,
-    /// Whether equal values count once.
+    /// Whether duplicate values count once (`DISTINCT`).
     is_distinct: bool,
-    /// Whether the first argument is the condition of rows.
+    /// Whether the first argument is a `FILTER` condition.
     is_filtered: bool,
     signature: Signature,
 }
 
 impl Excluding {
-    /// Arguments of the aggregate, or what belongs to them.
+    /// The aggregate's own arguments, or what belongs to them.
     fn own<'a, T>(&self, of: &'a [T]) -> &'a [T] {
         if self.is_filtered { of.get(1..).unwrap_or_default() } else { of }
     }
@@ -181,7 +182,7 @@ impl WindowUDFImpl for Excluding {
             return internal_err!("frames that leave rows out are in their order");
         }
         let fields = self.own(args.input_fields());
-        // Some aggregates ask for constants.
+        // Some aggregates need constants as arguments.
         let arg = |(at, expr): (usize, &Arc<dyn PhysicalExpr>)| -> Arc<dyn PhysicalExpr> {
             match fields.get(at) {
                 Some(field) if expr.downcast_ref::<Literal>().is_none() => Arc::new(Column::new(field.name(), at)),
@@ -194,7 +195,7 @@ impl WindowUDFImpl for Excluding {
             .alias(self.inner.name())
             .with_distinct(self.is_distinct)
             .build()?;
-        // What it does not take is refused while a statement is planned.
+        // Unsupported arguments have been refused during planning.
         aggregate.create_accumulator()?;
         Ok(Box::new(Frames {
             aggregate,

@@ -1,6 +1,6 @@
-//! `gauge_avg`, `gauge_sum`, `gauge_first`, `gauge_last` `(series_id, time, value)`: what series of a gauge give together, each
-//! series with one value: the plain mean of its samples (then the mean, or the sum, over series), its first or last one (then
-//! the sum). NULL is left out; no samples give NULL.
+//! `gauge_avg`, `gauge_sum`, `gauge_first`, `gauge_last` `(series_id, time, value)`: aggregates gauges over series.
+//! Each series contributes one value: the mean of its samples (then averaged or summed), or its first or last sample
+//! (then summed). NULLs are ignored; without samples the result is NULL.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use datafusion::logical_expr::{
 
 use super::series_state::{BySeries, NAMES, SeriesGroups, Whole, counts, fields, lists, names_of};
 
-/// What a series gives, and what is made of all series.
+/// How samples of a series, and then series, are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
-    /// Mean of means.
+    /// The mean of means.
     Avg,
-    /// Sum of means.
+    /// The sum of means.
     Sum,
-    /// Sum of first values.
+    /// The sum of first values.
     First,
-    /// Sum of last values.
+    /// The sum of last values.
     Last,
 }
 
 const KINDS: [(Kind, &str); 4] =
     [(Kind::Avg, "gauge_avg"), (Kind::Sum, "gauge_sum"), (Kind::First, "gauge_first"), (Kind::Last, "gauge_last")];
 
-/// One of the four, which differ in what they take of a series and how they bring series together.
+/// One of the four functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Gauge {
     kind: Kind,
@@ -51,7 +51,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
     KINDS.map(make).into()
 }
 
-/// Fields of a state: lists with an entry for each series.
+/// The fields of a state: lists with one entry per series.
 fn state_types() -> [(&'static str, DataType); 7] {
     [
         ("series", NAMES),
@@ -94,7 +94,7 @@ impl AggregateUDFImpl for Gauge {
     }
 }
 
-/// Samples of one series.
+/// The samples of one series.
 #[derive(Debug, Clone, Copy)]
 struct Series {
     sum: f64,
@@ -104,7 +104,7 @@ struct Series {
 }
 
 impl Default for Series {
-    /// No samples: -0 and another number are that number.
+    /// No samples: -0 is the neutral element of addition.
     fn default() -> Self {
         Self { sum: -0.0, count: 0, first: (i64::MAX, f64::NAN), last: (i64::MIN, f64::NAN) }
     }
@@ -128,14 +128,14 @@ impl Series {
     }
 }
 
-/// What is known of each series of the groups so far.
+/// The series of all groups so far.
 #[derive(Debug)]
 struct Groups {
     kind: Kind,
     of: BySeries<Series>,
 }
 
-/// The samples of a batch, with the names of their series.
+/// The samples of a batch with their series ids.
 struct Samples<'a> {
     ids: &'a StringViewArray,
     times: &'a TimestampMillisecondArray,
@@ -154,7 +154,7 @@ impl<'a> Samples<'a> {
         Ok(Self { ids, times, values })
     }
 
-    /// Name of the series, and the sample as a series of its own; none: something of it is NULL.
+    /// The id of the series and the sample as a series of its own; `None` if something is NULL.
     fn row(&self, row: usize) -> Option<(&'a str, Series)> {
         let is_whole = self.ids.is_valid(row) && self.times.is_valid(row) && self.values.is_valid(row);
         is_whole.then(|| (self.ids.value(row), Series::of_sample((self.times.value(row), self.values.value(row)))))
@@ -326,7 +326,7 @@ mod tests {
         found.as_primitive::<Float64Type>().iter().collect()
     }
 
-    /// Groups that leave one after the other, states row by row, and rows that do not count.
+    /// Groups that are emitted one after another, states, and ignored rows.
     #[test]
     fn groups_are_apart() {
         let rows = columns(&[("b", 1, 1.0), ("a", 1, 2.0), ("b", 2, 3.0), ("c", 1, 4.0), ("b", 3, 100.0)]);
@@ -335,7 +335,7 @@ mod tests {
         let mut all = Groups::new(Kind::Last);
         all.update_batch(&rows, &groups, Some(&filter), 4).unwrap();
         assert_eq!(numbers(&all.evaluate(EmitTo::First(1)).unwrap()), [Some(3.0)]);
-        // What was the third group is the second one now.
+        // The former third group is the second one now.
         all.update_batch(&columns(&[("c", 9, 7.0), ("d", 9, 1.0)]), &[1, 2], None, 3).unwrap();
         assert_eq!(numbers(&all.evaluate(EmitTo::All).unwrap()), [Some(2.0), Some(7.0), Some(1.0)]);
         assert_eq!(all.size(), Groups::new(Kind::Last).size(), "all is given back");
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(numbers(&all.evaluate(EmitTo::All).unwrap()), [Some(4.0), Some(2.0), Some(3.0)]);
     }
 
-    /// Breaks where states or maps of each group's own come back: these took four kilobytes.
+    /// Guards against states or maps per group: these took four kilobytes each.
     #[test]
     fn a_group_takes_little() {
         const GROUPS: usize = 100_000;
@@ -358,8 +358,9 @@ mod tests {
         assert!(state < GROUPS * 150, "{state}");
     }
 
-    /// What is spilled is sorted into pieces, and read back group by group. Breaks where a piece holds the names of all
-    /// series, or where names stay when their last group has left: then groups that spilled did not fit all the same.
+    /// Spilled states are sorted in pieces and read back group by group. Guards against pieces that hold the ids of
+    /// all series, and against ids that stay when their last group has left: spilled groups then did not fit in
+    /// memory.
     #[test]
     fn pieces_and_groups_that_are_left_hold_their_own_series_alone() {
         const GROUPS: usize = 10_000;
@@ -375,7 +376,7 @@ mod tests {
         let pieces: Vec<ArrayRef> = states.iter().map(|state| take(state, &some, None).unwrap()).collect();
         let taken: usize = pieces.iter().map(Array::get_array_memory_size).sum();
         assert!(taken < PIECE * 300, "{taken}");
-        // As states come back in order: each time all groups but the last one leave.
+        // Like states that are read back in order: all groups but the last one leave each time.
         let mut read = Groups::new(Kind::Avg);
         let mut given = Vec::new();
         for from in (0..GROUPS).step_by(PIECE) {

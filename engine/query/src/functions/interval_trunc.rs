@@ -1,5 +1,6 @@
-//! `interval_trunc(unit, x)`: an interval, or what lies between two times, without what is smaller than a unit. A statement
-//! does not always say whether it is that or a time, which DataFusion's `date_trunc` knows alone, but for eras.
+//! `interval_trunc(unit, x)`: truncates an interval, or the difference of two times. A statement does not always show
+//! whether the argument is that or a time, which is passed on to DataFusion's `date_trunc`, except for centuries and
+//! the like.
 
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ impl ScalarUDFImpl for Truncated {
         }
     }
 
-    /// Times are DataFusion's, where it knows the unit.
+    /// Times are passed to DataFusion if it knows the unit.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let is_time = match args.as_slice() {
             [unit, value] => !is_length(&info.get_data_type(value)?) && unit.as_literal().and_then(era_of).is_none(),
@@ -112,7 +113,7 @@ fn era_of(unit: &ScalarValue) -> Option<(i64, i64)> {
     era(unit.try_as_str()??)
 }
 
-/// When the eras began that times lie in.
+/// The beginnings of the centuries (or the like) that contain times.
 fn begun((years, less): (i64, i64), mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
     let rows = args.number_rows;
     args.args[0] = ColumnarValue::Scalar(ScalarValue::from("year"));
@@ -126,7 +127,7 @@ fn begun((years, less): (i64, i64), mut args: ScalarFunctionArgs) -> Result<Colu
     Ok(ColumnarValue::Array(sub(&begun, &since)?))
 }
 
-/// An interval without what is smaller than a unit, cut off towards zero; none: it has no such unit.
+/// An interval truncated towards zero; `None` if intervals do not have the unit.
 fn truncated(unit: &str, value: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
     const SECOND_NS: i64 = 1_000_000_000;
     let unit = unit.to_lowercase();

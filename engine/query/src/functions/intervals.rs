@@ -1,5 +1,5 @@
-//! What PostgreSQL calculates with intervals and arrow does not: intervals times and by numbers, which of two is longer, the
-//! days of what lies between two times, and seconds with their fraction.
+//! PostgreSQL's arithmetic of intervals that Arrow lacks: multiplication and division by numbers, comparison by
+//! length, differences of times in days, and seconds with their fraction.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 const DAY_NS: i64 = 86_400_000_000_000;
 const MINUTE_NS: i64 = 60_000_000_000;
 const DAY_SECONDS: f64 = 86_400.0;
-/// Days of a month where there is no calendar to look them up in.
+/// Days of a month outside of a calendar.
 const MONTH_DAYS: i64 = 30;
 /// Digits of the length of the longest interval.
 const DIGITS: u8 = 38;
 
-/// What is calculated.
+/// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Asked {
     Product,
@@ -47,27 +47,28 @@ fn function(asked: Asked) -> ScalarUDF {
     ScalarUDF::from(Calculation { asked, signature })
 }
 
-/// An interval times a number.
+/// An interval multiplied by a number.
 pub(crate) fn product() -> ScalarUDF {
     function(Asked::Product)
 }
 
-/// An interval by a number.
+/// An interval divided by a number.
 pub(crate) fn quotient() -> ScalarUDF {
     function(Asked::Quotient)
 }
 
-/// The length of an interval in nanoseconds, by which it compares with others.
+/// The length of an interval in nanoseconds, by which intervals are compared.
 pub(crate) fn length() -> ScalarUDF {
     function(Asked::Length)
 }
 
-/// The interval of days and time that is as long as what lies between two times, which arrow has as a number.
+/// The interval in days and time that equals the difference of two times, which Arrow represents as a duration.
 pub(crate) fn spread() -> ScalarUDF {
     function(Asked::Spread)
 }
 
-/// The microseconds of an interval within its minute. Arrow has them as a sum whose nanoseconds are none beyond two seconds.
+/// The microseconds of an interval within its minute. Arrow computes them in nanoseconds, which overflow beyond two
+/// seconds.
 pub(crate) fn micros() -> ScalarUDF {
     function(Asked::Micros)
 }
@@ -131,7 +132,7 @@ impl ScalarUDFImpl for Calculation {
     }
 }
 
-/// Intervals of days and time in the place of what lies between two times.
+/// Converts durations to intervals of days and time.
 pub(super) fn spread_out(lengths: &ArrayRef) -> Result<ArrayRef> {
     let per_day = match lengths.data_type() {
         DataType::Duration(TimeUnit::Second) => 86_400,
@@ -159,22 +160,22 @@ pub(super) fn length_of(interval: IntervalMonthDayNano) -> i128 {
     i128::from(days) * i128::from(DAY_NS) + i128::from(interval.nanoseconds)
 }
 
-/// What is left of an interval's time beside whole minutes; it is far less than such a number holds.
+/// The time of an interval within its minute, in microseconds.
 fn micros_of(interval: IntervalMonthDayNano) -> Option<i32> {
     i32::try_from(interval.nanoseconds % MINUTE_NS / 1_000).ok()
 }
 
-/// An interval whose parts are scaled: what is left of a month goes to the days, and of a day to the time.
+/// Scales the parts of an interval: fractions of months are carried to days, and those of days to the time.
 fn scaled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     parts_scaled((f64::from(interval.months), f64::from(interval.days), interval.nanoseconds as f64), scale)
 }
 
-/// The mean of intervals, of the sums of their months, days and time; none: it is too long.
+/// The average of intervals from the sums of their parts; `None` if it is out of range.
 pub(super) fn mean(months: i64, days: i64, nanoseconds: i128, count: i64) -> Option<IntervalMonthDayNano> {
     parts_scaled((months as f64, days as f64, nanoseconds as f64), |part| part / count as f64)
 }
 
-/// The interval a part of the way from one to another.
+/// Interpolates between two intervals.
 pub(super) fn between(
     low: IntervalMonthDayNano,
     high: IntervalMonthDayNano,
@@ -195,11 +196,12 @@ pub(super) fn between(
 
 fn parts_scaled(parts: (f64, f64, f64), scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     let within = |value: f64, most: f64| (value.abs() <= most).then_some(value);
-    // What calculating leaves beside a whole number is none of the interval's: 0.3 months are 9 days.
+    // Rounding errors of the multiplication are removed: 0.3 months are 9 days.
     let settled = |value: f64| (value * 1e6).round() / 1e6;
     let (months, days) = (scale(parts.0), scale(parts.1));
     let days_of_months = settled((months - months.trunc()) * MONTH_DAYS as f64);
-    // Days of months and days may be of two signs: what is left of each goes to the time, and what is a day there back.
+    // Days from months and own days may have different signs: the fractions are carried to the time, and full days of
+    // it back.
     let left = settled((days - days.trunc() + days_of_months - days_of_months.trunc()) * DAY_SECONDS);
     let whole = (left / DAY_SECONDS).trunc();
     let time = scale(parts.2) + (left - whole * DAY_SECONDS) * 1e9;

@@ -1,4 +1,4 @@
-//! `||`: the operator as a function, which can be given a bound where the operator of DataFusion has none.
+//! The operator `||` as a function, which can be bounded, unlike DataFusion's operator.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use datafusion::logical_expr::{
 
 use super::operation::{operation, typed_as};
 
-/// Name under which plans have it in place of the operator.
+/// The name of the function in plans.
 pub(super) const JOINED: &str = "joined";
 
-/// The sides of the operator where both are of one type, as those are that types were given to.
+/// The operands of `||`, if both have one type, as they do after type coercion.
 pub(super) fn sides<'e>(expr: &'e Expr, schema: &DFSchema) -> Result<Option<(&'e Expr, &'e Expr)>> {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) = expr else { return Ok(None) };
     let kind = typed_as(left).get_type(schema)?;
@@ -25,7 +25,7 @@ pub(super) fn sides<'e>(expr: &'e Expr, schema: &DFSchema) -> Result<Option<(&'e
     Ok((is_joined && kind == typed_as(right).get_type(schema)?).then_some((left.as_ref(), right.as_ref())))
 }
 
-/// One text behind the other; NULL where one is.
+/// Concatenates two texts; NULL if one is NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct Joined {
     signature: Signature,
@@ -42,7 +42,7 @@ impl ScalarUDFImpl for Joined {
         JOINED
     }
 
-    /// Columns keep the names that they had.
+    /// Columns keep the names that they had with the operator.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let [left, right] = args else { return internal_err!("`||` has two sides") };
         Ok(operation(left, "||", right))

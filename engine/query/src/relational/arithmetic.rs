@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use crate::functions::{decimals, intervals, text_list};
 use crate::moments::has_date;
 
-/// The planner of operators.
+/// The expression planner for operators.
 #[derive(Debug)]
 pub(crate) struct Arithmetic;
 
@@ -33,7 +33,7 @@ fn compares(op: &BinaryOperator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-/// A text that is written out.
+/// The value of a text literal.
 fn written(value: &Expr) -> Option<&str> {
     match value {
         Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => Some(text),
@@ -41,7 +41,7 @@ fn written(value: &Expr) -> Option<&str> {
     }
 }
 
-/// What a text says of a condition, as PostgreSQL reads it: `t`, `yes`, `on`, `1` and what begins them.
+/// The boolean that a text means in PostgreSQL: `t`, `yes`, `on`, `1` and so on, or a unique prefix of these.
 pub(crate) fn truth(value: &Expr) -> Option<bool> {
     let word = written(value)?.trim().to_ascii_lowercase();
     let begins = |whole: &str, least: usize| word.len() >= least && whole.starts_with(&word);
@@ -54,7 +54,7 @@ pub(crate) fn truth(value: &Expr) -> Option<bool> {
     }
 }
 
-/// A comparison of a condition with a text as one with what the text says.
+/// Replaces the text in a comparison with a boolean by the boolean that it means.
 fn with_truth(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let RawBinaryExpr { op, left, right } = expr;
     let is_condition = |side: &Expr| side.get_type(schema).is_ok_and(|kind| kind == DataType::Boolean);
@@ -66,13 +66,13 @@ fn with_truth(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     RawBinaryExpr { op, left, right }
 }
 
-/// A date as the time at which it begins.
+/// A date as the timestamp at which it begins.
 fn begin(date: Expr) -> Expr {
     cast(date, DataType::Timestamp(TimeUnit::Nanosecond, None))
 }
 
-/// Numbers without a sign (ranks, lengths of lists) as those with one, beside which DataFusion would calculate with
-/// decimals; a difference of two may be below zero. PostgreSQL has none without a sign.
+/// Casts unsigned integers (ranks, lengths of lists) to signed ones, as PostgreSQL has them. Beside signed ones,
+/// DataFusion would calculate with decimals, and a difference of two could not be negative.
 fn signed(value: Expr, own: &DataType, op: &BinaryOperator, other: &DataType) -> Expr {
     let is_difference = *op == BinaryOperator::Minus && *other == DataType::UInt64;
     if *own == DataType::UInt64 && calculates(op) && (is_difference || other.is_signed_integer()) {
@@ -82,8 +82,8 @@ fn signed(value: Expr, own: &DataType, op: &BinaryOperator, other: &DataType) ->
     }
 }
 
-/// A text that is written beside another value is of the type that PostgreSQL takes it for: of that of a number or an
-/// interval; beside a time it is one where the difference is asked for, else an interval.
+/// Casts a literal text to the type that PostgreSQL gives it beside another operand: that of a number or an interval.
+/// Beside a time it becomes a time in a difference, else an interval.
 fn beside(value: Expr, kind: DataType, op: &BinaryOperator, other: &DataType) -> (Expr, DataType) {
     use BinaryOperator::{Divide, Minus, Multiply, Plus};
     let interval = || DataType::Interval(IntervalUnit::MonthDayNano);
@@ -104,7 +104,7 @@ fn beside(value: Expr, kind: DataType, op: &BinaryOperator, other: &DataType) ->
     }
 }
 
-/// A text that is written beside a list is one, too: `list = '{1,2}'`.
+/// Reads a literal text beside a list as a list: `list = '{1,2}'`.
 fn with_list(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let RawBinaryExpr { op, left, right } = expr;
     let list = |side: &Expr| side.get_type(schema).ok().filter(|kind| matches!(kind, DataType::List(_)));
@@ -117,7 +117,7 @@ fn with_list(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     RawBinaryExpr { op, left, right }
 }
 
-/// What lies between two times as an interval, where it is calculated with.
+/// Converts the difference of two times to an interval where it is calculated with.
 fn as_interval(value: Expr, kind: DataType) -> (Expr, DataType) {
     match kind {
         DataType::Duration(_) => {
@@ -135,7 +135,7 @@ impl ExprPlanner for Arithmetic {
         if !calculates(&expr.op) {
             return Ok(PlannerResult::Original(expr));
         }
-        // What has no type yet (a parameter) gets one later, of its neighbour.
+        // An operand without a type (a parameter) gets one later, from its neighbour.
         let (Ok(left), Ok(right)) = (expr.left.get_type(schema), expr.right.get_type(schema)) else {
             return Ok(PlannerResult::Original(expr));
         };

@@ -16,13 +16,15 @@ use quiver_types::{Error, ErrorKind, watch};
 
 use crate::error::to_datafusion;
 
-/// Steps that a rule takes for a column of a node, as [`watch::goes_on`] counts them: it looks each up among the others.
+/// Steps that a rule takes for each column of a node, in the unit of [`watch::goes_on`]: it looks each up among the
+/// others.
 const STEPS: usize = 1 << 11;
 
-/// Says that planning takes so many steps.
+/// Counts steps of planning, and now and then checks whether the query goes on.
 ///
 /// # Errors
-/// Cancelled: nobody waits for the plan.
+///
+/// Cancelled: the query has ended.
 fn goes_on(steps: usize) -> Result<()> {
     if watch::goes_on(steps) {
         return Ok(());
@@ -30,33 +32,34 @@ fn goes_on(steps: usize) -> Result<()> {
     Err(to_datafusion(Error::new(ErrorKind::Cancelled, "query was canceled in query planning")))
 }
 
-/// Asks now: what comes may take long.
+/// Checks at once whether the query goes on, before work that may take long.
 ///
 /// # Errors
+///
 /// As [`goes_on`].
 pub(crate) fn goes_on_now() -> Result<()> {
     goes_on(usize::MAX)
 }
 
-/// A rule, and a question before it.
+/// A rule that checks whether the query goes on before it works.
 #[derive(Debug)]
 struct Asking<R: ?Sized>(Arc<R>);
 
-/// Lets rules ask.
+/// Wraps analyzer rules.
 pub(super) fn analyzers(
     rules: impl IntoIterator<Item = Arc<dyn AnalyzerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.into_iter().map(|rule| -> Arc<dyn AnalyzerRule + Send + Sync> { Arc::new(Asking(rule)) }).collect()
 }
 
-/// Lets rules ask.
+/// Wraps optimizer rules.
 pub(super) fn optimizers(
     rules: impl IntoIterator<Item = Arc<dyn OptimizerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
     rules.into_iter().map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> { Arc::new(Asking(rule)) }).collect()
 }
 
-/// Lets rules ask.
+/// Wraps physical optimizer rules.
 pub(super) fn physical(
     rules: impl IntoIterator<Item = Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
@@ -131,7 +134,7 @@ mod tests {
     use crate::names::Names;
     use crate::relational::tests::engine;
 
-    /// Lets work go on for so many questions.
+    /// Lets the query go on for a given number of checks.
     #[derive(Debug)]
     struct Few {
         most: usize,
@@ -161,7 +164,7 @@ mod tests {
         let statement = "select a.value, count(*) from generate_series(1, 3) a \
                          join generate_series(1, 3) b on a.value = b.value group by 1 order by 1";
         let plan = Names::new(engine.relational()).plan(statement).unwrap();
-        // How planning ends that may ask so many questions, and how many it asked.
+        // Plans with a limit on the number of checks; returns the result and how many there were.
         let planned = async |most| {
             let gate = few(most);
             let watch = Watch::new(Arc::clone(&gate) as _);
@@ -181,7 +184,7 @@ mod tests {
     fn wide_nodes_are_asked_about_more_often() {
         let rules = optimizers([Arc::new(EliminateFilter::new()) as Arc<dyn OptimizerRule + Send + Sync>]);
         for (columns, ends) in [(1, false), (3_000, true)] {
-            // Steps of others are forgotten when someone asks.
+            // A check resets the steps that were counted by others.
             goes_on_now().unwrap();
             let plan = LogicalPlanBuilder::values(vec![vec![lit(1_i64); columns]]).unwrap().build().unwrap();
             let rewritten = Watch::new(few(0)).over(|| rules[0].rewrite(plan, &OptimizerContext::new()));

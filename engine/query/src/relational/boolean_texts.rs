@@ -11,7 +11,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::relational::arithmetic::truth;
 
-/// The rule; it comes before those that give types, which find none for the two.
+/// The rule. It precedes type coercion, which finds no common type for booleans and texts.
 #[derive(Debug)]
 pub(crate) struct BooleanTexts;
 
@@ -37,7 +37,7 @@ impl AnalyzerRule for BooleanTexts {
     }
 }
 
-/// Whether a node has a list with such a text.
+/// Whether a node has an `IN` list with such a text.
 fn has_texts(node: &LogicalPlan) -> Result<bool> {
     for expr in node.expressions() {
         let has = |e: &Expr| matches!(e, Expr::InList(of) if of.list.iter().any(|item| truth(item).is_some()));
@@ -48,7 +48,7 @@ fn has_texts(node: &LogicalPlan) -> Result<bool> {
     Ok(false)
 }
 
-/// A list of what texts say, where it is a condition that is looked for in it.
+/// Replaces the texts in an `IN` list by booleans, if the value that is looked for is a boolean.
 fn read(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_condition = |e: &Expr| e.get_type(schema).is_ok_and(|kind| kind == DataType::Boolean);
     match expr {

@@ -19,20 +19,22 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::error::{from_datafusion, of_planning};
 
-/// Most keys of groups, joins and `DISTINCT` in a statement that computes as many values, and of partitions in all windows.
+/// The most keys of groups, joins and `DISTINCT` in a statement that computes as many values, and of partitions of
+/// all windows together.
 const KEYS_MAX: usize = 256;
-/// Most keys of the partitions of one window.
+/// The most partition keys of one window.
 const PARTITION_KEYS_MAX: usize = 100;
-/// Most windows that divide or order rows in ways of their own.
+/// The most windows with different partitions or orders.
 const WINDOWS_MAX: usize = 128;
-/// Most values of one order: how each stands to those before it is asked of all again and again.
+/// The most sort keys of one order: DataFusion compares each with the earlier ones again and again.
 const ORDERS_MAX: usize = 512;
-/// Most computed values of one select, as in PostgreSQL.
+/// The most computed outputs of one select, as in PostgreSQL.
 const OUTPUTS_MAX: usize = 1664;
 
-/// Refuses a plan of more.
+/// Refuses a plan that exceeds these limits.
 ///
 /// # Errors
+///
 /// LimitExceeded.
 pub(super) fn few_keys(plan: &LogicalPlan) -> Result<()> {
     let (mut keys, mut values, mut orders) = (0, 0, 0);
@@ -42,7 +44,7 @@ pub(super) fn few_keys(plan: &LogicalPlan) -> Result<()> {
         values = values.max(computed_of(node));
         orders = orders.max(orders_of(node));
         if let LogicalPlan::Window(window) = node {
-            // Calls of one node divide and order rows in one way.
+            // All window functions of a node have the same partitions and order.
             let partition = window.window_expr.iter().map(|expr| partitions(expr).len()).max().unwrap_or(0);
             (windows, longest, divided) = (windows + 1, longest.max(partition), divided + partition);
         }
@@ -78,7 +80,7 @@ pub(super) fn few_keys(plan: &LogicalPlan) -> Result<()> {
     Ok(())
 }
 
-/// By how many values a node tells rows apart.
+/// The number of keys that a node groups, joins or distinguishes rows by.
 fn keys_of(node: &LogicalPlan) -> usize {
     match node {
         LogicalPlan::Aggregate(aggregate) => keys_in(&aggregate.group_expr).len(),
@@ -89,7 +91,7 @@ fn keys_of(node: &LogicalPlan) -> usize {
     }
 }
 
-/// How many values a node computes.
+/// The number of values that a node computes.
 fn computed_of(node: &LogicalPlan) -> usize {
     match node {
         LogicalPlan::Projection(projection) => computed(&projection.expr),
@@ -99,7 +101,7 @@ fn computed_of(node: &LogicalPlan) -> usize {
     }
 }
 
-/// By how many values a node puts rows in order.
+/// The number of keys that a node sorts by.
 fn orders_of(node: &LogicalPlan) -> usize {
     match node {
         LogicalPlan::Sort(sort) => sort.expr.len(),
@@ -112,7 +114,7 @@ fn computed<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> usize {
     exprs.into_iter().filter(|expr| is_computed(expr)).count()
 }
 
-/// Keys of groups, those of sets once.
+/// The grouping keys, without duplicates among grouping sets.
 fn keys_in(groups: &[Expr]) -> Vec<&Expr> {
     match groups {
         [Expr::GroupingSet(sets)] => sets.distinct_expr(),
@@ -120,7 +122,7 @@ fn keys_in(groups: &[Expr]) -> Vec<&Expr> {
     }
 }
 
-/// Keys of the partitions of a window.
+/// The partition keys of a window function.
 fn partitions(expr: &Expr) -> &[Expr] {
     match expr {
         Expr::Alias(alias) => partitions(&alias.expr),
@@ -129,7 +131,7 @@ fn partitions(expr: &Expr) -> &[Expr] {
     }
 }
 
-/// Keys of the order within a window.
+/// The sort keys of a window function.
 fn orders(expr: &Expr) -> &[SortExpr] {
     match expr {
         Expr::Alias(alias) => orders(&alias.expr),
@@ -146,7 +148,7 @@ fn is_computed(expr: &Expr) -> bool {
     }
 }
 
-/// Nodes that may give many batches for one that they take, or out of nothing.
+/// Nodes that may emit many batches for one batch of input, or for none.
 const MULTIPLYING: [&str; 10] = [
     "CrossJoinExec",
     "NestedLoopJoinExec",
@@ -160,12 +162,12 @@ const MULTIPLYING: [&str; 10] = [
     "LazyMemoryExec",
 ];
 
-/// Nodes that put each row of one side beside each of the other, and how many of them a plan may have: each holds a batch of
-/// what it gives, of all columns so far, which no budget counts.
+/// Nodes that pair each row of one side with each of the other, and the most of them that a plan may have: each holds
+/// a batch of its output, with all columns so far, which no memory budget counts.
 const PRODUCTS: [&str; 3] = ["CrossJoinExec", "NestedLoopJoinExec", "PiecewiseMergeJoinExec"];
 const PRODUCTS_MAX: usize = 16;
 
-/// Whether a plan gives one row, as subqueries that stand for a value do.
+/// Whether a plan gives exactly one row, as scalar subqueries do.
 fn gives_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match plan.downcast_ref::<AggregateExec>() {
         Some(aggregate) => aggregate.group_expr().expr().is_empty(),
@@ -174,7 +176,7 @@ fn gives_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
     }
 }
 
-/// Refuses a plan with too many products of tables.
+/// Refuses a plan with too many cross products.
 pub(super) fn few_products(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     let mut products = 0;
     let counted = plan.apply(|node| {
@@ -190,27 +192,27 @@ pub(super) fn few_products(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
-/// Most nodes one below the other that give way. Each takes its share of what a task may do at once (128 in tokio) before it
-/// asks the one below: with more of them nobody would come to the leaf, and the query would turn round for ever.
+/// The most cooperative nodes on one path. Each uses up a part of the budget of operations that tokio gives a task
+/// (128) before it polls its input: with more of them, no poll would reach the leaf, and the query would never end.
 const GIVING_WAY_MAX: usize = 64;
 
-/// Lets nodes that multiply rows give way between batches. DataFusion's own rule sees to leaves alone, and a cross join
-/// takes from these so seldom that a query would hold its thread long after its deadline.
+/// Inserts nodes that yield above those that multiply rows. DataFusion's own rule makes only leaves yield, and a
+/// cross join polls these so rarely that a query would occupy its thread long after its deadline.
 pub(super) fn giving_way(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let mut giving = GivingWay { apart: 1 + multiplying(&plan) / GIVING_WAY_MAX, below: vec![0] };
     plan.rewrite(&mut giving).map(|given| given.data).map_err(from_datafusion)
 }
 
-/// How many nodes that multiply rows stand one below the other.
+/// The most nodes that multiply rows on one path.
 fn multiplying(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let below = plan.children().into_iter().map(multiplying).max().unwrap_or(0);
     below + usize::from(MULTIPLYING.contains(&plan.name()))
 }
 
-/// Puts the node that gives way above each of them, or above each second, third … one where there are many.
+/// Inserts a yielding node above each multiplying node, or above every second, third … one if there are many.
 struct GivingWay {
     apart: usize,
-    /// How many of them stand below each of the nodes that are being walked, from the root on.
+    /// For each node on the path from the root, how many multiplying nodes are below it.
     below: Vec<usize>,
 }
 
@@ -245,7 +247,7 @@ mod tests {
 
     use super::*;
 
-    /// A row of so many plain columns.
+    /// A row with this number of plain columns.
     fn row(columns: usize) -> LogicalPlanBuilder {
         LogicalPlanBuilder::values(vec![vec![lit(1_i64); columns]]).unwrap()
     }
@@ -274,12 +276,12 @@ mod tests {
             check(computed().aggregate(names(count), none()).unwrap(), is_planned);
             check(computed().distinct().unwrap(), is_planned);
             check(computed().distinct_on(names(count), vec![col("c0")], None).unwrap(), is_planned);
-            // Where one of both is few, all is well.
+            // It is enough that either keys or values are few.
             check(computed(), true);
             check(computed().aggregate(names(3), none()).unwrap(), true);
         }
         check(row(1000).distinct().unwrap(), true);
-        // Windows, by what they divide and order rows by; those of one kind count once.
+        // Windows count by their partitions and orders; equal ones count once.
         let window = |keys: Vec<Expr>| {
             Expr::from(WindowFunction::new(count_udaf(), vec![col("column1")])).partition_by(keys).build().unwrap()
         };
@@ -301,7 +303,7 @@ mod tests {
         }
         let equal = (0..500).map(|n| window(vec![col("column1")]).alias(format!("w{n}")));
         check(row(1).window(equal).unwrap(), true);
-        // Orders, those within windows too.
+        // Sort keys, also those within windows.
         let order = |count: usize| sums(count).into_iter().map(|sum| sum.unalias().sort(true, false));
         let ordered = |count| {
             let ranked = Expr::from(WindowFunction::new(count_udaf(), vec![col("column1")]));

@@ -9,7 +9,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, Operator, Union};
 use datafusion::optimizer::AnalyzerRule;
 
-/// The rule; it comes before those that give types, which find one for the two.
+/// The rule. It precedes type coercion, which would find a common type for dates and numbers.
 #[derive(Debug)]
 pub(crate) struct Dates;
 
@@ -35,12 +35,12 @@ fn is_date(kind: &DataType) -> bool {
     matches!(kind, DataType::Date32 | DataType::Date64)
 }
 
-/// Whether of two types one is that of dates and the other one of numbers.
+/// Whether one of two types is a date and the other one a number.
 fn are_apart(left: &DataType, right: &DataType) -> bool {
     (is_date(left) && right.is_numeric()) || (left.is_numeric() && is_date(right))
 }
 
-/// Refuses a set with dates and numbers in one column.
+/// Refuses a `UNION` with dates and numbers in one column.
 fn together(union: &Union) -> Result<()> {
     let Some((first, others)) = union.inputs.split_first() else { return Ok(()) };
     for other in others {
@@ -63,7 +63,7 @@ fn compared(expr: &Expr, schema: &DFSchema) -> Result<()> {
     if !compares {
         return Ok(());
     }
-    // What has no type is told of by others.
+    // An expression without a type is reported elsewhere.
     let (Ok(left), Ok(right)) = (comparison.left.get_type(schema), comparison.right.get_type(schema)) else {
         return Ok(());
     };

@@ -12,7 +12,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions;
 
-/// The rule; it comes after those that give types.
+/// The rule. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct DistinctCounts;
 
@@ -37,7 +37,7 @@ impl AnalyzerRule for DistinctCounts {
     }
 }
 
-/// The count as the function of ours, under its old name.
+/// The replacing function under the name of the original; `None` if it is another expression.
 fn counted(expr: &Expr, aggregate: &Aggregate) -> Result<Option<Expr>> {
     let (call, name) = match expr {
         Expr::Alias(alias) => (&*alias.expr, alias.name.clone()),

@@ -14,33 +14,34 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::error::{from_datafusion, to_datafusion};
 
-/// Most parts of all expressions of a statement once they are written out.
+/// The most parts (nodes) of all expressions of a statement, once rules have duplicated them.
 const PARTS_MAX: usize = 1 << 16;
-/// Most parts of one of them, which no rule can be ended in.
+/// The most parts of one expression: no rule can be cancelled within an expression.
 const ONE_MAX: usize = 1 << 14;
-/// Lists of `IN` as long as this become conditions.
+/// `IN` lists up to this length become comparisons.
 const SHORT_LIST: usize = 3;
-/// A `CASE` of fewer arms becomes conditions: what an arm asks stands there for itself, and where none before it holds.
+/// A `CASE` with fewer arms than this becomes boolean conditions, which repeat the conditions of all earlier arms.
 const FEW_ARMS: usize = 3;
-/// Functions that become `CASE` with each argument but the last both as a condition and as a value.
+/// Functions that become a `CASE` in which each argument except the last appears twice: as condition and as value.
 const OPTIONAL: [&str; 4] = ["coalesce", "nvl", "ifnull", "nvl2"];
 
-/// Refuses a plan that would become more.
+/// Refuses a plan whose expressions would become larger.
 ///
 /// # Errors
+///
 /// LimitExceeded.
 pub(super) fn few_parts(plan: &LogicalPlan) -> Result<()> {
     Written::default().outputs(plan).map(|_| ())
 }
 
-/// How many parts outputs stand for, by their names; one that is not among them is one part.
+/// The number of parts of each output by name; names that are missing count as one part.
 type Parts = HashMap<String, usize>;
 
-/// Counts what is written out.
+/// Counts parts as they are after duplication.
 #[derive(Debug, Default)]
 struct Written {
     parts: usize,
-    /// Whether the subqueries of expressions were counted before.
+    /// Whether subqueries in expressions have been counted already.
     is_again: bool,
 }
 
@@ -57,7 +58,7 @@ impl Written {
         Err(Error::new(ErrorKind::LimitExceeded, text))
     }
 
-    /// Counts a plan; gives what its outputs stand for.
+    /// Counts the expressions of a plan, and returns the sizes of its outputs.
     fn outputs(&mut self, plan: &LogicalPlan) -> Result<Parts> {
         let inputs = plan.inputs().into_iter().map(|input| self.outputs(input)).collect::<Result<Vec<_>>>()?;
         if let LogicalPlan::Union(union) = plan {
@@ -77,7 +78,7 @@ impl Written {
         let (made, is_condition) = match plan {
             LogicalPlan::Values(_) => return Ok(Parts::new()),
             LogicalPlan::Projection(projection) => (Some(projection.expr.as_slice()), false),
-            // Conditions on its keys come to be below it.
+            // Conditions on its keys are pushed below it.
             LogicalPlan::Aggregate(aggregate) => (Some(aggregate.group_expr.as_slice()), false),
             LogicalPlan::Filter(_) | LogicalPlan::Join(_) => (None, true),
             _ => (None, false),
@@ -100,12 +101,12 @@ impl Written {
         Ok(outputs)
     }
 
-    /// What an expression comes to; constants are worked out before.
+    /// The size of an expression. Constant parts are folded first.
     fn parts(&mut self, expr: &Expr, named: &Parts) -> Result<usize> {
         let twice = |parts: usize| parts.saturating_mul(2);
         Ok(match expr {
             Expr::Literal(..) => 0,
-            // With its type it is written (`DATE '2024-01-01'`), or put for a parameter.
+            // A typed literal (`DATE '2024-01-01'`), or a parameter.
             Expr::Cast(Cast { expr, .. }) if matches!(&**expr, Expr::Literal(..)) => 0,
             Expr::Column(column) => named.get(&column.name).copied().unwrap_or(1),
             Expr::Between(Between { expr, low, high, .. }) => {
@@ -117,19 +118,19 @@ impl Written {
                 self.sum(list, named)?.saturating_add(operand).saturating_add(1)
             }
             Expr::Case(case) => self.case(case, named)?,
-            // Whether it may be NULL is asked of its operand twice, and so on down to the column.
+            // The nullability of a cast asks for that of its operand twice, at each level down to the column.
             Expr::Cast(Cast { expr, .. }) if !matches!(&**expr, Expr::Cast(_)) => {
                 twice(self.parts(expr, named)?).saturating_add(1)
             }
             Expr::ScalarFunction(call) if OPTIONAL.contains(&call.name()) => {
-                // Each is looked at once: they nest in the last one (`coalesce(a, coalesce(b, c))`).
+                // The last argument is visited once, since such calls nest in it: `coalesce(a, coalesce(b, c))`.
                 let Some((last, others)) = call.args.split_last() else { return Ok(1) };
                 let last = self.parts(last, named)?;
                 twice(self.sum(others, named)?).saturating_add(last).saturating_add(1)
             }
             other => {
                 match other {
-                    // One in the other, each would be counted twice as often as the one around it.
+                    // Visited again for each level of nesting, inner subqueries would be counted exponentially often.
                     _ if self.is_again => {}
                     Expr::ScalarSubquery(query) => _ = self.outputs(&query.subquery)?,
                     Expr::Exists(exists) => _ = self.outputs(&exists.subquery.subquery)?,
@@ -148,8 +149,8 @@ impl Written {
         })
     }
 
-    /// What a `CASE` comes to. DataFusion writes one of few arms, and one that says whether something holds (`WHEN a THEN
-    /// true WHEN b THEN false …`), as conditions: each arm with those before it. Others stay as they are.
+    /// The size of a `CASE`. DataFusion turns one with few arms, or one whose results are booleans (`WHEN a THEN true
+    /// WHEN b THEN false …`), into conditions: each arm repeats those before it. Others stay.
     fn case(&mut self, case: &Case, named: &Parts) -> Result<usize> {
         let is_few = case.when_then_expr.len() < FEW_ARMS;
         let is_condition = !is_few && case.expr.is_none() && says_whether(case);
@@ -176,7 +177,7 @@ impl Written {
     }
 }
 
-/// Whether a `CASE` says of all its arms whether something holds, and of few that it does, or that it does not.
+/// Whether all results of a `CASE` are boolean constants, and few of them are true or few are false.
 fn says_whether(case: &Case) -> bool {
     let truth = |then: &Expr| match then {
         Expr::Literal(ScalarValue::Boolean(holds), _) => Some(*holds),
@@ -189,7 +190,7 @@ fn says_whether(case: &Case) -> bool {
     are_few(true) || (are_few(false) && case.else_expr.as_deref().is_none_or(|other| truth(other).is_some()))
 }
 
-/// Whether there is a `CASE` in an expression: of one that an arm asks, it is also asked whether it may be NULL.
+/// Whether an expression contains a `CASE`. In the condition of an arm, its nullability is evaluated as well.
 fn has_case(expr: &Expr) -> Result<bool> {
     expr.exists(|part| Ok(matches!(part, Expr::Case(_)))).map_err(from_datafusion)
 }
@@ -210,10 +211,10 @@ mod tests {
     use crate::names::Names;
     use crate::relational::tests::engine;
 
-    /// How often an expression stands there, which, and in how many parts.
+    /// How many arms there are, what they return, and how many parts are expected.
     type Counted = (i64, fn(i64) -> Expr, usize);
 
-    /// Something in so many brackets of one kind.
+    /// Nests something in a number of brackets.
     fn nested(open: &str, within: &str, close: &str, deep: usize) -> String {
         format!("select {}{within}{} from generate_series(1, 3)", open.repeat(deep), close.repeat(deep))
     }
@@ -221,7 +222,7 @@ mod tests {
     #[tokio::test]
     async fn what_rules_copy_is_bounded() {
         let engine = engine();
-        // On the threads of the engine, which have the stack for it.
+        // Runs on the engine's threads, which have enough stack.
         let planned = async |statement: String| {
             let (ctx, own) = (QueryContext::new(Access::full(), Limits::default()), Arc::clone(&engine));
             let work = async move {
@@ -249,7 +250,7 @@ mod tests {
             format!("with {} select * from c{} {condition}", all.join(", "), long - 1)
         };
         planned(chain(8, "where v > 3")).await.unwrap();
-        // What nobody asks about is computed once for each of them.
+        // Without conditions on them, the outputs are computed once each.
         planned(chain(40, "")).await.unwrap();
         for condition in ["where v > 3", "where v in (select v from c0 where v > 3)", "join c1 on c1.v < c39.v"] {
             let error = planned(chain(40, condition)).await.unwrap_err();
@@ -267,11 +268,11 @@ mod tests {
             }
             few_parts(&plan).unwrap();
         };
-        // As much stack as the threads of the engine have.
+        // The same stack size as the engine's threads.
         std::thread::Builder::new().stack_size(32 << 20).spawn(count).unwrap().join().unwrap();
     }
 
-    /// Breaks where what stands last is counted twice, and in it again: there was no end to forty of them.
+    /// Guards against counting the last argument twice at each level, which would not end for forty levels.
     #[test]
     fn what_stands_last_is_counted_once() {
         let mut expr = col("column1");
@@ -284,32 +285,32 @@ mod tests {
 
     #[test]
     fn arms_count_as_often_as_they_are_written() {
-        // Of `column1 = n` there are two parts.
+        // `column1 = n` adds two parts.
         let case = |arms: i64, then: fn(i64) -> Expr| {
             let arm = |n: i64| (Box::new(col("column1").eq(lit(n))), Box::new(then(n)));
             Expr::Case(Case::new(None, (0..arms).map(arm).collect(), None))
         };
         let parts = |expr: &Expr| Written::default().parts(expr, &Parts::new()).unwrap();
         let cases: [Counted; 10] = [
-            // Few arms: each three times.
+            // Few arms: each counts three times.
             (1, |_| lit("x"), 1 + 6),
             (2, |_| lit(true), 1 + 12),
-            // Others: as they are, with what they give.
+            // Otherwise they count once, with their results.
             (3, |_| lit("x"), 1 + 6),
             (4_000, |_| lit("x"), 1 + 8_000),
             (3, |n| col("column1") + lit(n), 1 + 3 * 4),
             (3, |n| if n > 0 { lit(true) } else { lit("x") }, 1 + 6),
-            // Truths: each with all before it, 0 + 2 + 4 + 6.
+            // Booleans: each arm repeats all before it, 0 + 2 + 4 + 6.
             (4, |_| lit(false), 1 + 8 + 12),
             (3, |_| lit(ScalarValue::Boolean(None)), 1 + 6 + 6),
-            // But not where many hold and many do not.
+            // Not if there are both many true and many false results.
             (6, |n| lit(n < 3), 1 + 12),
             (5, |n| lit(n < 3), 1 + 10 + 20),
         ];
         for (arms, then, expected) in cases {
             assert_eq!(parts(&case(arms, then)), expected, "{arms} arms");
         }
-        // One that an arm asks counts three times again.
+        // A `CASE` in the condition of an arm counts three times again.
         let inner = case(3, |_| lit(1_i64));
         let asked = [inner.eq(lit(1_i64)), col("a"), col("b")];
         let arms = asked.map(|when| (Box::new(when), Box::new(lit("x"))));

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{Distinct, Expr, Extension, LogicalPlan, UserDefin
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::TableFactor;
 
-/// The node: the rows of its input, without keys.
+/// The node: the rows of its input without functional dependencies.
 #[derive(Debug, Clone)]
 struct Unkeyed {
     input: LogicalPlan,
@@ -96,7 +96,7 @@ impl UserDefinedLogicalNodeCore for Unkeyed {
     }
 }
 
-/// The plan without the nodes: they make no physical ones.
+/// Removes the nodes from a plan, since they have no physical counterpart.
 pub(crate) fn removed(plan: LogicalPlan) -> Result<LogicalPlan> {
     let bare = plan.transform_up_with_subqueries(|node| {
         let input = match &node {
@@ -111,12 +111,12 @@ pub(crate) fn removed(plan: LogicalPlan) -> Result<LogicalPlan> {
     Ok(bare?.data)
 }
 
-/// Plans what stands in a `FROM`.
+/// Plans the relations of a `FROM`.
 #[derive(Debug)]
 pub(crate) enum Relations {
-    /// Without keys: as all statements are planned first.
+    /// Without keys; every statement is planned this way first.
     Bare,
-    /// With the keys that hold: for statements that name columns which are not grouped by, but follow from a key.
+    /// With the keys that hold: for statements that select columns which are not grouped by, but depend on a key.
     Keyed,
 }
 
@@ -126,7 +126,7 @@ impl RelationPlanner for Relations {
         mut relation: TableFactor,
         context: &mut dyn RelationPlannerContext,
     ) -> Result<RelationPlanning> {
-        // The context asks here again: what has been here bears a word that the planner does not look at.
+        // The context calls this planner again for the relation. An alias with a marker tells that it has been here.
         let alias = match &mut relation {
             TableFactor::Derived { lateral, alias, .. } if !*lateral => {
                 *lateral = true;
@@ -148,7 +148,7 @@ impl RelationPlanner for Relations {
     }
 }
 
-/// The rule that takes out what [`Relations`] put in; it comes before all that look at the shape of plans.
+/// The rule that removes what [`Relations`] inserted. It precedes all rules that match the shape of plans.
 #[derive(Debug)]
 pub(crate) struct Planned;
 
@@ -162,7 +162,7 @@ impl AnalyzerRule for Planned {
     }
 }
 
-/// The rule that puts the nodes where keys would mislead; it comes last.
+/// The rule that inserts the nodes where keys would mislead. It comes last.
 #[derive(Debug)]
 pub(crate) struct Keys;
 
@@ -176,14 +176,14 @@ impl AnalyzerRule for Keys {
     }
 }
 
-/// The plan with the keys that hold.
+/// The plan with the functional dependencies that hold.
 fn held(plan: LogicalPlan) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|node| {
-        // Those of a node follow from those of its input, which may be fewer by now.
+        // A node's dependencies follow from those of its input, which may have become fewer.
         if !has_keys(&node) && !node.inputs().into_iter().any(has_keys) {
             return Ok(Transformed::no(node));
         }
-        // A node that reads the row of an outer query is taken apart by its kind, which must not be another.
+        // DataFusion decorrelates nodes by their kind, so a correlated node must not be wrapped.
         let misleads = node.inputs().into_iter().any(has_keys) && mislead(&node);
         if !misleads || !node.all_out_ref_exprs().is_empty() {
             return node.recompute_schema().map(Transformed::yes);
@@ -198,7 +198,7 @@ fn has_keys(plan: &LogicalPlan) -> bool {
     !plan.schema().functional_dependencies().is_empty()
 }
 
-/// Whether a node would go on knowing of its input what holds no longer.
+/// Whether a node would keep dependencies of its input that no longer hold.
 fn mislead(node: &LogicalPlan) -> bool {
     let named = |exprs: &[Expr]| exprs.iter().map(|e| e.schema_name().to_string()).collect::<Vec<_>>();
     match node {
@@ -210,7 +210,7 @@ fn mislead(node: &LogicalPlan) -> bool {
     }
 }
 
-/// Whether groups have a key of the rows and, beside it, what does not follow from it.
+/// Whether groups have a key of the rows and also a column that does not depend on it.
 fn outgrow(rows: &DFSchema, groups: &[String]) -> bool {
     let fields = rows.field_names();
     rows.functional_dependencies().iter().any(|known| {

@@ -31,9 +31,10 @@ use self::asked::{Asked, Exprs};
 use self::node::CodedGroupExec;
 use crate::tables::convert::ConvertExec;
 
-/// Replaces partial aggregations of rows of tables with texts by codes.
+/// Replaces partial aggregations over tables that give texts as codes.
 ///
 /// # Errors
+///
 /// Those of making the nodes.
 pub(crate) fn by_codes(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let changed = plan.transform_up(|node| {
@@ -46,8 +47,8 @@ pub(crate) fn by_codes(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execution
     Ok(changed?.data)
 }
 
-/// The node in the place of an aggregation; `None`: rows are not of a table with codes, or something is asked for that the
-/// node does not do.
+/// The node that replaces an aggregation; `None` if the rows do not come from a table with codes, or the node does
+/// not support something that the aggregation uses.
 fn grouped(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let is_partial = *aggregate.mode() == AggregateMode::Partial;
     let group = aggregate.group_expr();

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-/// The rule; it comes after those that give types.
+/// The rule. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct InSubqueries;
 
@@ -64,19 +64,19 @@ impl AnalyzerRule for InSubqueries {
     }
 }
 
-/// Nodes whose subqueries are made joins here.
+/// Nodes whose subqueries become joins here.
 fn asks(node: &LogicalPlan) -> bool {
     use LogicalPlan::{Aggregate, Projection, Sort, Window};
     matches!(node, Projection(_) | Sort(_) | Aggregate(_) | Window(_))
 }
 
-/// Rows that hand on what is read, and nobody above knows of marks.
+/// Projects to the columns that were there before, so that the marks are not visible above.
 fn without_marks(rows: LogicalPlan, columns: Vec<Column>) -> Result<LogicalPlan> {
     let columns = columns.into_iter().map(Expr::Column).collect();
     Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(rows))?))
 }
 
-/// Conditions that read marks; none: DataFusion makes the joins of all that there are.
+/// A filter that reads marks; `None` if DataFusion can make the joins for all subqueries.
 fn filtered(filter: &Filter, count: &mut usize) -> Result<Option<LogicalPlan>> {
     let parts = split_conjunction_owned(filter.predicate.clone());
     let asks = parts.iter().map(|part| tells_unknown(part, true)).collect::<Result<Vec<_>>>()?;
@@ -94,8 +94,8 @@ fn filtered(filter: &Filter, count: &mut usize) -> Result<Option<LogicalPlan>> {
     without_marks(kept, columns).map(Some)
 }
 
-/// Whether a condition, or a part of one, is another one where it is not known of a value whether it is `IN` a subquery than
-/// where it is not there.
+/// Whether the result of a condition differs if an `IN` is NULL (unknown) instead of false. `is_whole`: it is the
+/// whole condition.
 fn tells_unknown(condition: &Expr, is_whole: bool) -> Result<bool> {
     match condition {
         Expr::InSubquery(asked) => Ok(asked.negated && !is_whole && asked.subquery.outer_ref_columns.is_empty()),
@@ -107,22 +107,22 @@ fn tells_unknown(condition: &Expr, is_whole: bool) -> Result<bool> {
     }
 }
 
-/// Whether there is an `IN` in it whose subquery stands for itself.
+/// Whether an expression contains an `IN` with an uncorrelated subquery.
 fn has_subquery(expr: &Expr) -> Result<bool> {
     expr.exists(|e| Ok(matches!(e, Expr::InSubquery(asked) if asked.subquery.outer_ref_columns.is_empty())))
 }
 
-/// How many values a list has, and how many of them are not NULL.
+/// Columns with the number of values in the list, and the number of those that are not NULL.
 const ALL: &str = "__all";
 const KNOWN: &str = "__known";
 
-/// The one row with these.
+/// A query of one row with these numbers.
 fn counts_of(list: LogicalPlan, value: Expr, alias: &str) -> Result<LogicalPlan> {
     let counts = [count(lit(1)).alias(ALL), count(value).alias(KNOWN)];
     LogicalPlanBuilder::from(list).aggregate(Vec::<Expr>::new(), counts)?.alias(alias)?.build()
 }
 
-/// An expression that reads marks, and the rows with these.
+/// Replaces `IN` by reads of marks, and adds the marks to `rows`.
 fn marked(expr: Expr, rows: &mut LogicalPlan, count: &mut usize) -> Result<Expr> {
     let changed = expr.transform_up(|e| {
         let Expr::InSubquery(asked) = &e else { return Ok(Transformed::no(e)) };
@@ -146,7 +146,7 @@ fn marked(expr: Expr, rows: &mut LogicalPlan, count: &mut usize) -> Result<Expr>
             Some(list) => {
                 let counts = format!("__counted_{count}");
                 let one = counts_of(list, value, &counts)?;
-                // The one row is the side that is held.
+                // The single row comes first, because a cross join holds its left side.
                 *rows = LogicalPlanBuilder::from(one).cross_join(rows.clone())?.build()?;
                 let of = |name| Expr::Column(Column::new(Some(counts.clone()), name));
                 let mut is_open = of(ALL).gt(of(KNOWN));
@@ -199,7 +199,7 @@ mod tests {
                 "select value in (select 2) as a, value in (select 1) as b from generate_series(1, 2) order by 2",
                 vec!["true|false", "false|true"],
             ),
-            // A value may be the one that is NULL; among no values there is none.
+            // An unknown value may equal the NULL; in an empty set it cannot be.
             (
                 "select x, x in (select y from (values (1), (null)) as u(y)) as f, \
                  x not in (select y from (values (1), (null)) as u(y) where y > 1) as n \

@@ -18,15 +18,15 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::{Exclusion, exclusion, is_mark};
 
-/// The rule; it comes before all others, so that they see the keys as if they were written.
+/// The rule. It comes before all others, so that they see the keys as if the statement contained them.
 #[derive(Debug)]
 pub(crate) struct InnerOrder;
 
 /// Aggregates whose value depends on the order of their rows.
 const AGGREGATES: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
-/// Other functions of windows of which that is true, and whose rows are never those of a frame.
+/// Window functions that depend on the order of the whole partition, whatever the frame.
 const OF_PARTITIONS: [&str; 4] = ["row_number", "ntile", "lag", "lead"];
-/// Functions of windows that ask the order which rows are equal: without one, all are.
+/// Window functions that ask the order which rows are equal: without one, all are.
 const RANKS: [&str; 4] = ["rank", "dense_rank", "percent_rank", "cume_dist"];
 
 impl AnalyzerRule for InnerOrder {
@@ -55,17 +55,17 @@ impl AnalyzerRule for InnerOrder {
     }
 }
 
-/// Rows with the keys of their order among their columns.
+/// A plan whose columns include its sort keys.
 struct Keyed {
     plan: LogicalPlan,
-    /// Columns of the plan each.
+    /// The sort keys, each a column of the plan.
     keys: Vec<SortExpr>,
-    /// Whether a node lies above the order that DataFusion need not keep it through.
+    /// Whether there is a node above the sort through which DataFusion does not keep the order.
     is_inner: bool,
 }
 
-/// The rows of a plan with the keys of their order. They are still sorted where it is asked for or where the order says
-/// which rows there are. `None`: they have none.
+/// Adds the sort keys of a plan to its columns. It remains sorted if `stays`, or if the order decides which rows
+/// there are (a limit). `None` if it has no order.
 fn keyed(plan: &LogicalPlan, stays: bool) -> Result<Option<Keyed>> {
     let (below, is_inner) = match plan {
         LogicalPlan::Sort(sort) => return sorted(sort, stays),
@@ -98,19 +98,19 @@ fn column_at(plan: &LogicalPlan, idx: usize) -> Expr {
     Expr::Column(Column::from(plan.schema().qualified_field(idx)))
 }
 
-/// A node over another input.
+/// The same node over another input.
 fn over(node: &LogicalPlan, input: LogicalPlan) -> Result<LogicalPlan> {
     node.with_new_exprs(node.expressions(), vec![input])
 }
 
-/// What a key is called that is no output.
+/// The name of a sort key that is no output.
 fn carried(at: usize) -> String {
     format!("__order_key_{at}")
 }
 
-/// Keys that are calculated become columns, so that all see the same of `random()`.
+/// Computed keys become columns, so that `random()` has one value per row wherever it is read.
 fn sorted(sort: &Sort, stays: bool) -> Result<Option<Keyed>> {
-    // What reads the row of an outer query is put apart only in the places where DataFusion looks for it.
+    // DataFusion finds outer columns only in certain places, so they must stay there.
     if sort.expr.iter().any(|key| key.expr.contains_outer()) {
         return Ok(None);
     }
@@ -157,14 +157,14 @@ fn projected(projection: &Projection, below: Keyed) -> Result<Keyed> {
     Ok(Keyed { plan, keys, is_inner: below.is_inner })
 }
 
-/// The rows of a plan sorted at its top, if they are in the order of an inner query.
+/// The plan sorted at its top, if it has the order of an inner query.
 fn ordered(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let Some(below) = keyed(plan, false)?.filter(|below| below.is_inner) else { return Ok(None) };
     let sort = Sort { expr: below.keys, input: Arc::new(below.plan), fetch: None };
     outputs(LogicalPlan::Sort(sort), plan).map(Some)
 }
 
-/// The columns of the plan that was asked for, without keys that were carried along.
+/// Projects to the columns of the original plan, without the added sort keys.
 fn outputs(made: LogicalPlan, asked: &LogicalPlan) -> Result<LogicalPlan> {
     if made.schema().fields().len() == asked.schema().fields().len() {
         return Ok(made);
@@ -173,10 +173,10 @@ fn outputs(made: LogicalPlan, asked: &LogicalPlan) -> Result<LogicalPlan> {
     Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(made))?))
 }
 
-/// Gives aggregates without an order of their own that of their rows.
+/// Gives aggregates that depend on an order, but have none, the order of their input.
 fn aggregated(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
     let calls = || aggregate.aggr_expr.iter().filter_map(aggregate_in);
-    // Functions that cannot sort by themselves are refused beside others with another order.
+    // Functions that cannot sort by themselves may not be combined with others that have another order.
     let is_alone = calls().all(|call| call.params.order_by.is_empty());
     let takes = |call: &AggregateFunction| {
         let params = &call.params;
@@ -210,7 +210,7 @@ fn aggregate_in(expr: &Expr) -> Option<&AggregateFunction> {
     }
 }
 
-/// Gives windows without an order of their own that of their rows. All of a node have the same.
+/// Gives window functions without an order that of their input. All functions of a node have the same.
 fn windowed(window: &Window, node: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let calls = || window.window_expr.iter().filter_map(window_in);
     let depends = |call: &WindowFunction| {
@@ -242,23 +242,23 @@ fn window_in(expr: &Expr) -> Option<&WindowFunction> {
     }
 }
 
-/// Whether a call looks at all rows of its partition.
+/// Whether a window function's frame is the whole partition.
 fn is_whole(call: &WindowFunction) -> bool {
     let frame = &call.params.window_frame;
     frame.start_bound.is_unbounded() && frame.end_bound.is_unbounded()
 }
 
-/// Whether a call has no order and looks at the same rows when it is given one.
+/// Whether a call has no order, and its frame stays the same if it is given one.
 fn may_take_order(call: &WindowFunction) -> bool {
     let name = call.fun.name();
     let counts_rows = call.params.window_frame.units == WindowFrameUnits::Rows;
     let same_rows = counts_rows || is_whole(call) || OF_PARTITIONS.contains(&name);
-    // Without an order all rows are equal, and may be left out together.
+    // Without an order all rows are peers, which may be excluded together.
     let by_equals = matches!(exclusion(&call.params), Some(Exclusion::Group | Exclusion::Ties));
     call.params.order_by.is_empty() && same_rows && !by_equals && !RANKS.contains(&name)
 }
 
-/// Whether rows leave a window in this order.
+/// Whether the output of a window is in this order.
 fn has_order(expr: &Expr, keys: &[SortExpr]) -> bool {
     window_in(expr).is_some_and(|call| {
         let params = &call.params;
@@ -266,7 +266,7 @@ fn has_order(expr: &Expr, keys: &[SortExpr]) -> bool {
     })
 }
 
-/// Leaves orders out below a node that has no use for them.
+/// Removes sorts below a node to whose result they make no difference.
 fn without_order(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let has_no_use = matches!(
         node,
@@ -285,7 +285,7 @@ fn without_order(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// The rows of a plan without their order; `None`: they have none that may be left out.
+/// The plan without its order; `None` if there is none that may be removed.
 fn unordered(plan: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     Ok(match plan {
         LogicalPlan::Sort(sort) if sort.fetch.is_none() => {
@@ -305,8 +305,8 @@ fn of_subquery(subquery: &Subquery) -> Result<Option<Subquery>> {
     Ok(unordered(&subquery.subquery)?.map(|plan| subquery.with_plan(Arc::new(plan))))
 }
 
-/// Leaves out the order of subqueries that stand for a set, a condition or a single value: DataFusion does not make joins of
-/// those that read the row at hand and are sorted.
+/// Removes the order of subqueries used as sets, conditions or single values: DataFusion cannot make joins of
+/// correlated ones that are sorted.
 fn in_conditions(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let is_subquery = |e: &Expr| matches!(e, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_));
     let mut has_any = false;
@@ -340,7 +340,7 @@ mod tests {
 
     use super::*;
 
-    /// The analyzed plan of a statement, without what tells of types.
+    /// The analyzed plan of a statement, printed without types.
     async fn planned(statement: &str) -> String {
         let config = SessionConfig::new().set_bool("datafusion.sql_parser.enable_subquery_sort_elimination", false);
         let state = SessionContext::new_with_config(config).state();
@@ -384,7 +384,7 @@ mod tests {
                 "__order_key",
             ),
             ("select rank() over () from (select x from R order by x) t", "ORDER BY ["),
-            // Nobody sees these.
+            // The order is not visible in these.
             ("select count(*) from (select x from R order by y) t", "Sort"),
             ("select k, max(x) from (select k, x from R order by x) t group by k", "Sort"),
             ("select distinct k from (select k, x from R order by x) t", "Sort"),

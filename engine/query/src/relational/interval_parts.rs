@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 const FUNCTION: &str = "date_part";
-/// Parts that are no lengths.
+/// Fields that an interval does not have.
 const PLACES: [&str; 6] = ["week", "weeks", "dow", "doy", "isodow", "isoyear"];
 
 /// The rule.
@@ -46,7 +46,7 @@ impl AnalyzerRule for IntervalParts {
     }
 }
 
-/// The part that a call asks for, in small letters, and of what.
+/// The field (in lower case) that a call extracts, the call, and its argument.
 fn asked(expr: &Expr) -> Option<(String, &ScalarFunction, &Expr)> {
     let Expr::ScalarFunction(call) = expr else { return None };
     let [Expr::Literal(part, _), value] = call.args.as_slice() else { return None };
@@ -59,7 +59,7 @@ fn asked(expr: &Expr) -> Option<(String, &ScalarFunction, &Expr)> {
 
 fn of_interval(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let other = match asked(&expr) {
-        // What has no type is told of by others.
+        // An expression without a type is reported elsewhere.
         Some((part, call, value)) if matches!(value.get_type(schema), Ok(DataType::Interval(_))) => {
             if PLACES.contains(&part.as_str()) {
                 return not_impl_err!("unit \"{part}\" not supported for type interval");

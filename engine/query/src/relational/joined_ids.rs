@@ -19,9 +19,10 @@ use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, Partition
 
 use crate::tables::convert::ConvertExec;
 
-/// Gives the keys of joins as bytes where both sides have ids of tables.
+/// Makes the keys of joins bytes where both sides are ids of tables.
 ///
 /// # Errors
+///
 /// Those of making the nodes.
 pub(crate) fn as_bytes(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let changed = plan.transform_up(|node| {
@@ -66,7 +67,7 @@ fn joined(join: &HashJoinExec, node: &Arc<dyn ExecutionPlan>) -> Result<Option<A
     }
 }
 
-/// The place of a column one node below, where the node hands it on as it is.
+/// The index of a column in the node's input, if the node passes it through unchanged.
 fn below(node: &Arc<dyn ExecutionPlan>, at: usize) -> Option<usize> {
     if let Some(project) = node.downcast_ref::<ProjectionExec>() {
         return Some(project.expr().get(at)?.expr.downcast_ref::<Column>()?.index());
@@ -95,7 +96,7 @@ fn is_id(node: &Arc<dyn ExecutionPlan>, at: usize) -> bool {
     }
 }
 
-/// The same node with some columns, which are ids, as bytes.
+/// The same node with the given columns, which are ids, as bytes; `None` if that is not possible.
 fn with_bytes(node: &Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if let Some(convert) = node.downcast_ref::<ConvertExec>() {
         return Ok(convert.with_bytes(columns).map(|made| Arc::new(made) as Arc<dyn ExecutionPlan>));
@@ -103,7 +104,7 @@ fn with_bytes(node: &Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Option
     let places: Option<Vec<usize>> = columns.iter().map(|at| below(node, *at)).collect();
     let children = node.children();
     let (Some(places), [child]) = (places, children.as_slice()) else { return Ok(None) };
-    // A column that is handed on twice would be bytes in one place and text in the other.
+    // A column that is projected twice would be bytes in one place and text in the other.
     if let Some(project) = node.downcast_ref::<ProjectionExec>() {
         let others = (0..project.expr().len()).filter(|at| !columns.contains(at));
         let mut others = others.flat_map(|at| collect_columns(&project.expr()[at].expr));
@@ -119,7 +120,7 @@ fn with_bytes(node: &Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Option
     over(node, vec![child]).map(Some)
 }
 
-/// The same node over nodes that give other types.
+/// The same node over children with other column types.
 fn over(node: &Arc<dyn ExecutionPlan>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
     Arc::clone(node).replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }

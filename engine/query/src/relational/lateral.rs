@@ -9,10 +9,10 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Qualifier of columns that the right side has on its way.
+/// The qualifier of the right side's columns while the plan is being built.
 const BESIDE: &str = "__beside";
 
-/// The rule; it comes after those that give types.
+/// The rule. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct Lateral;
 
@@ -33,11 +33,11 @@ impl AnalyzerRule for Lateral {
     }
 }
 
-/// A join as a plan over its left side; none: the right side does not read it, or reads other rows, too.
+/// A join as a plan over its left side; `None` if the right side is not correlated, or reads other rows as well.
 fn over_left(join: &Join) -> Result<Option<LogicalPlan>> {
     let fits = match join.join_type {
         JoinType::Inner => true,
-        // Each row of the left side has one beside it.
+        // Each row of the left side has exactly one on the right.
         JoinType::Left => {
             let holds = |filter: &Expr| matches!(filter, Expr::Literal(ScalarValue::Boolean(Some(true)), _));
             join.on.is_empty() && join.filter.as_ref().is_none_or(holds) && is_one_row(&join.right)
@@ -62,7 +62,7 @@ fn over_left(join: &Join) -> Result<Option<LogicalPlan>> {
     rows.build().map(Some)
 }
 
-/// The only input of a node that a right side may be made of.
+/// The single input of a node, if a right side may contain such a node.
 fn below(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     match plan {
         LogicalPlan::Subquery(node) => Some(node.subquery.as_ref()),
@@ -74,7 +74,7 @@ fn below(plan: &LogicalPlan) -> Option<&LogicalPlan> {
     }
 }
 
-/// Whether such a node reads the row at hand.
+/// Whether such a node reads the outer row.
 fn reads_row(plan: &LogicalPlan) -> bool {
     let mut open = Some(plan);
     while let Some(node) = open {
@@ -86,7 +86,7 @@ fn reads_row(plan: &LogicalPlan) -> bool {
     false
 }
 
-/// Whether it gives one row for each row.
+/// Whether a plan gives one row for each outer row.
 fn is_one_row(plan: &LogicalPlan) -> bool {
     let mut open = Some(plan);
     while let Some(node) = open {
@@ -98,18 +98,18 @@ fn is_one_row(plan: &LogicalPlan) -> bool {
     true
 }
 
-/// The columns of the left side, which stand before all others.
+/// The columns of the left side, which come before all others.
 fn left_columns(left: &LogicalPlan) -> impl Iterator<Item = Expr> {
     left.schema().columns().into_iter().map(Expr::Column)
 }
 
-/// A column of the right side, by its place there.
+/// A column of the right side by index.
 fn own(rows: &LogicalPlan, left: &LogicalPlan, at: usize) -> Expr {
     Expr::Column(Column::from(rows.schema().qualified_field(left.schema().fields().len() + at)))
 }
 
-/// A right side over the rows of the left one: its columns, and behind them those of the right side at the places that
-/// they have there. None: it reads other rows, too.
+/// A right side evaluated over the rows of the left one: the left columns come first, then the right ones in their
+/// order. `None` if it reads other rows as well.
 fn over(plan: &LogicalPlan, left: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let Some(input) = below(plan) else {
         return Ok(match plan {
@@ -120,7 +120,7 @@ fn over(plan: &LogicalPlan, left: &LogicalPlan) -> Result<Option<LogicalPlan>> {
     let Some(rows) = over(input, left)? else { return Ok(None) };
     let place = Place { input: input.schema(), rows: &rows, left };
     let made = match plan {
-        // Columns are known by their places, whatever they are called.
+        // Columns are identified by index, so aliases make no difference.
         LogicalPlan::Subquery(_) | LogicalPlan::SubqueryAlias(_) => return Ok(Some(rows)),
         LogicalPlan::Projection(node) => {
             let mut exprs: Vec<Expr> = left_columns(left).collect();
@@ -152,11 +152,11 @@ fn is_subquery(expr: &Expr) -> bool {
     matches!(expr, Exists(_) | InSubquery(_) | ScalarSubquery(_) | SetComparison(_))
 }
 
-/// Where a node of the right side finds its columns.
+/// Where a node of the right side finds its input columns.
 struct Place<'p> {
-    /// The columns as the node calls them.
+    /// The input schema of the original node.
     input: &'p DFSchema,
-    /// What has them now.
+    /// The plan that has these columns now.
     rows: &'p LogicalPlan,
     left: &'p LogicalPlan,
 }
@@ -167,7 +167,7 @@ impl Place<'_> {
         Ok(Column::from(self.rows.schema().qualified_field(at)))
     }
 
-    /// An expression of the node over the rows; none: it reads others.
+    /// An expression of the node over the new plan; `None` if it reads other rows.
     fn of(&self, expr: &Expr) -> Result<Option<Expr>> {
         let mut is_own = true;
         let changed = expr.clone().transform_up(|e| {

@@ -21,8 +21,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use self::interval::{in_order, is_interval, length};
 
-/// The rule, about comparisons, `ORDER BY`, `min` and `max`, and what makes one of equal ones; it comes after those that give
-/// types.
+/// The rule for comparisons, `ORDER BY`, `min`, `max`, groups and `DISTINCT`. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct Lengths;
 
@@ -36,11 +35,11 @@ impl AnalyzerRule for Lengths {
     }
 }
 
-/// A node with the lengths of intervals in its expressions.
+/// Replaces intervals in a node's expressions by their lengths.
 fn measured(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let schema = merge_schema(&node.inputs());
     let is_aggregate = matches!(node, LogicalPlan::Aggregate(_));
-    // Of a join these are the columns that have to be equal.
+    // For a join, these are the columns that must be equal.
     let is_keyed = matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Join(_));
     let names = NamePreserver::new(&node);
     node.map_expressions(|expr| {
@@ -56,7 +55,7 @@ fn measured(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-/// The length in the place of an interval that rows are sorted by.
+/// Replaces an interval sort key by its length.
 fn by_length(key: Expr, schema: &DFSchema) -> Transformed<Expr> {
     if !is_interval(&key, schema) {
         return Transformed::no(key);
@@ -69,7 +68,7 @@ fn compares(op: Operator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
 }
 
-/// A comparison of lengths in the place of one of intervals.
+/// Replaces a comparison of intervals by one of their lengths.
 fn compared(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right })
@@ -109,7 +108,7 @@ fn compared(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// The lengths of the one column of a subquery; none: it has no intervals.
+/// The lengths of the only column of a subquery; `None` if it is no interval.
 fn lengths_of(subquery: &Arc<LogicalPlan>) -> Option<LogicalPlan> {
     let value = Expr::Column(subquery.schema().columns().into_iter().next()?);
     if !is_interval(&value, subquery.schema()) {
@@ -118,7 +117,7 @@ fn lengths_of(subquery: &Arc<LogicalPlan>) -> Option<LogicalPlan> {
     Projection::try_new(vec![length(value)], Arc::clone(subquery)).ok().map(LogicalPlan::Projection)
 }
 
-/// The rule about windows, which comes before types are given: the usual frame over intervals is refused there.
+/// The rule for window functions. It precedes type coercion, which refuses the default frame over intervals.
 #[derive(Debug)]
 pub(crate) struct WindowLengths;
 
@@ -143,17 +142,17 @@ impl AnalyzerRule for WindowLengths {
     }
 }
 
-/// Lengths in the order and the partitions of a window.
+/// Sorts and partitions a window by length.
 fn windowed(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let Expr::WindowFunction(mut call) = expr else { return Transformed::no(expr) };
     let is_changed = of_window(&mut call, schema);
     Transformed::new_transformed(Expr::WindowFunction(call), is_changed)
 }
 
-/// Lengths in the order of what an aggregate takes.
+/// Sorts the input of an ordered aggregate by length.
 fn beside(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     match expr {
-        // Different values are in the order of their own.
+        // With `DISTINCT` the order must be that of the arguments.
         Expr::AggregateFunction(mut call) if !call.params.distinct => {
             let is_changed = in_order(&mut call.params.order_by, schema);
             Transformed::new_transformed(Expr::AggregateFunction(call), is_changed)
@@ -171,7 +170,7 @@ fn of_window(call: &mut WindowFunction, schema: &DFSchema) -> bool {
     }
     let frame = &params.window_frame;
     let is_open = |bound: &WindowFrameBound| matches!(bound, WindowFrameBound::CurrentRow) || bound.is_unbounded();
-    // An interval before or behind a row is told from its key.
+    // A frame bound that is an interval is computed from the sort key, which must then stay as it is.
     let is_told = frame.units == WindowFrameUnits::Range && !(is_open(&frame.start_bound) && is_open(&frame.end_bound));
     if !is_told {
         is_changed |= in_order(&mut params.order_by, schema);
@@ -179,7 +178,8 @@ fn of_window(call: &mut WindowFunction, schema: &DFSchema) -> bool {
     is_changed
 }
 
-/// The first interval by length in the place of the least or greatest one; the number of different lengths.
+/// Replaces `min` and `max` by the first interval in the order of lengths, and `count(DISTINCT …)` by the number of
+/// different lengths.
 fn extreme(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let Expr::AggregateFunction(AggregateFunction { func, params }) = &expr else { return Transformed::no(expr) };
     let is_least = match func.name() {

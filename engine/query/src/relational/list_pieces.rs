@@ -25,18 +25,19 @@ use crate::error::to_datafusion;
 use crate::functions;
 use crate::heads::{no_expressions, one_input};
 
-/// Bytes that may become of one batch.
+/// The most bytes that the unnested rows of one group of pieces may take.
 const BATCH_BYTES: usize = 16 << 20;
-/// Rows that may.
+/// The most unnested rows of a group of pieces.
 const BATCH_ROWS: usize = 8192;
-/// Bytes that may become of a row with lists that are not cut.
+/// The most bytes of a row that is unnested without being cut.
 const WHOLE_BYTES: usize = 64 << 20;
-/// Bytes of a value that has one length.
+/// Bytes that a fixed-width value counts.
 const VALUE_BYTES: usize = 8;
 
-/// Puts the node below those that make rows of lists.
+/// Inserts the node below each `UnnestExec`.
 ///
 /// # Errors
+///
 /// Those of making the nodes.
 pub(crate) fn below_unnest(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let changed = plan.transform_up(|node| {
@@ -52,7 +53,7 @@ pub(crate) fn below_unnest(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execu
     Ok(changed?.data)
 }
 
-/// Gives rows with long lists on as several rows, few at a time.
+/// Splits rows with long lists into several rows, and emits few at a time.
 #[derive(Debug)]
 pub(crate) struct ListPiecesExec {
     input: Arc<dyn ExecutionPlan>,
@@ -60,13 +61,13 @@ pub(crate) struct ListPiecesExec {
 }
 
 impl ListPiecesExec {
-    /// Cuts lists in columns: where they stand, and how deep they are.
+    /// Splits the lists of the given columns: each has an index and a depth of nesting.
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, lists: Vec<(usize, usize)>) -> Self {
         let list = |(index_in_input_schema, depth)| ListUnnest { index_in_input_schema, depth };
         Self { input, lists: lists.into_iter().map(list).collect() }
     }
 
-    /// The columns whose lists are cut, each with the number of levels that are unnested.
+    /// The columns whose lists are split, with the number of levels that are unnested.
     pub(crate) fn lists(&self) -> &[ListUnnest] {
         &self.lists
     }
@@ -106,7 +107,7 @@ impl ExecutionPlan for ListPiecesExec {
     }
 }
 
-/// Items of a row's lists, from one to before another.
+/// A range of items of a row's lists.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     row: usize,
@@ -114,18 +115,18 @@ struct Piece {
     to: usize,
 }
 
-/// A batch in pieces, made as they are asked for.
+/// An iterator over the pieces of a batch.
 struct Pieces {
     batch: RecordBatch,
-    /// Places of columns with lists.
+    /// Indexes of the columns with lists.
     lists: Vec<usize>,
-    /// Whether lists may be cut.
+    /// Whether the lists may be split (they are not nested).
     is_cut: bool,
-    /// Rows that become of each row.
+    /// The number of unnested rows for each row.
     counts: Vec<usize>,
-    /// Bytes of each of these.
+    /// The bytes of each such unnested row.
     widths: Vec<usize>,
-    /// The row and the item that come next.
+    /// The next row, and the next item in it.
     next: (usize, usize),
 }
 
@@ -159,7 +160,7 @@ impl Pieces {
         Ok(Self { batch, lists: places, is_cut, counts, widths, next: (0, 0) })
     }
 
-    /// The pieces that come next, as many as may be made rows of at once.
+    /// The next pieces, as many as may be unnested at once.
     fn group(&mut self) -> Vec<Piece> {
         let (mut group, mut rows, mut bytes) = (Vec::new(), 0, 0);
         while self.next.0 < self.batch.num_rows() {
@@ -197,7 +198,7 @@ impl Iterator for Pieces {
         let group = self.group();
         let (first, last) = (group.first()?, group.last()?);
         let is_whole = |piece: &Piece| piece.from == 0 && piece.to == self.counts[piece.row];
-        // Rows that stay as they are need no copy.
+        // Rows that are emitted whole need no copy.
         Some(if group.iter().all(is_whole) {
             Ok(self.batch.slice(first.row, last.row - first.row + 1))
         } else {
@@ -206,7 +207,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// A list with pieces of its lists, which lie one behind the other.
+/// A list array of the given pieces of its lists, which must be consecutive.
 fn cut(list: &ListArray, group: &[Piece]) -> Result<ListArray> {
     let DataType::List(field) = list.data_type() else { return internal_err!("a list has items") };
     let mut offsets = Vec::with_capacity(group.len() + 1);
@@ -214,7 +215,8 @@ fn cut(list: &ListArray, group: &[Piece]) -> Result<ListArray> {
     for piece in group {
         let (start, end) = (list.value_offsets()[piece.row], list.value_offsets()[piece.row + 1]);
         let is_valid = list.is_valid(piece.row);
-        // What has fewer items than its neighbour has none in the last pieces; what stands behind no list goes with the first.
+        // A list shorter than its neighbour has no items in the last pieces. Items behind a NULL list go to the first
+        // piece.
         let place = |item: usize| if is_valid { start + (item as i32).min(end - start) } else { end };
         if offsets.is_empty() {
             offsets.push(if piece.from == 0 { start } else { place(piece.from) });
@@ -227,13 +229,13 @@ fn cut(list: &ListArray, group: &[Piece]) -> Result<ListArray> {
     Ok(ListArray::try_new(Arc::clone(field), offsets, Arc::clone(list.values()), nulls)?)
 }
 
-/// How many items the list of each row has, so many levels deep.
+/// The number of items of each row, down to a depth of nesting.
 fn items(array: &ArrayRef, depth: usize) -> Vec<usize> {
     let ends = ends(array, depth);
     ends.windows(2).map(|of| of[1] - of[0]).collect()
 }
 
-/// Where the items of each row begin, and where the last ones end.
+/// The offsets at which each row's items begin, and the end of the last.
 fn ends(array: &ArrayRef, depth: usize) -> Vec<usize> {
     if depth == 0 {
         return (0..=array.len()).collect();
@@ -252,7 +254,7 @@ fn ends(array: &ArrayRef, depth: usize) -> Vec<usize> {
     offsets.into_iter().map(|at| below[at]).collect()
 }
 
-/// Bytes of a column in each row.
+/// The bytes of a column's value in each row.
 fn widths_of(column: &ArrayRef) -> Result<Vec<usize>> {
     let kind = column.data_type();
     if kind.is_primitive() || matches!(kind, DataType::Boolean | DataType::Null) {
@@ -319,7 +321,7 @@ mod tests {
         for piece in Pieces::of(batch.clone(), &list(1)).unwrap() {
             assert!(piece.unwrap().column(1).as_list::<i32>().value_length(0) < 16);
         }
-        // Those within others are not cut.
+        // Nested lists are not split.
         assert!(Pieces::of(batch, &list(2)).is_err());
     }
 }

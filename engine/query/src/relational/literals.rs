@@ -12,7 +12,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
 use crate::functions::{literal, text_list};
 
-/// The rule; it comes right after those that give types.
+/// The rule. It comes directly after type coercion.
 #[derive(Debug)]
 pub(crate) struct Literals;
 
@@ -33,7 +33,7 @@ impl AnalyzerRule for Literals {
                 let changed = expr.transform_down(|e| Ok(read(e, &mut are_all_typed)))?;
                 Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
             })?;
-            // A column may be of texts now that was of nothing.
+            // A column without a type may have become a text.
             let is_changed = changed.transformed;
             changed.map_data(|node| match node {
                 LogicalPlan::Values(rows) if is_changed => LogicalPlanBuilder::values(rows.values)?.build(),
@@ -59,12 +59,12 @@ fn has_literals(plan: &LogicalPlan) -> Result<bool> {
     Ok(has_any)
 }
 
-/// A literal as a text, with the cast around it; notes whether one has none.
+/// Replaces a literal by its text with the cast around it; clears the flag if there is no cast.
 fn read(expr: Expr, are_all_typed: &mut bool) -> Transformed<Expr> {
     match expr {
         Expr::Cast(Cast { expr: inner, field }) if is_literal(&inner) => {
             let text = written(*inner);
-            // A cast of a text to a list would be a list of it.
+            // A cast of a text to a list would give a list of one item, the text.
             let is_list = matches!(field.data_type(), DataType::List(_) | DataType::LargeList(_));
             let text = if is_list { text_list().call(vec![text]) } else { text };
             Transformed::yes(Expr::Cast(Cast { expr: Box::new(text), field }))
@@ -77,7 +77,7 @@ fn read(expr: Expr, are_all_typed: &mut bool) -> Transformed<Expr> {
     }
 }
 
-/// What is in the call.
+/// The text within the call.
 fn written(call: Expr) -> Expr {
     match call {
         Expr::ScalarFunction(mut call) if call.args.len() == 1 => call.args.remove(0),
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// The type and the first value of the one column of a statement.
+    /// The type and the first value of the only column of a statement.
     async fn first(statement: &str) -> (DataType, String) {
         let context = SessionContext::new();
         context.register_udf(literal::function().as_ref().clone());
@@ -135,7 +135,7 @@ mod tests {
                 "1",
             ),
             ("select array_element(make_array(literal('1'), 2), 1)", DataType::Int64, "1"),
-            // Nothing says of what type they are.
+            // Nothing determines a type, so they are texts.
             ("select literal('5')", DataType::Utf8, "5"),
             ("select x from (values (literal('5'))) t(x)", DataType::Utf8, "5"),
         ] {

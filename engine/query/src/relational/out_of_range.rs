@@ -8,7 +8,7 @@ use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator};
 
-/// Refuses them, in a plan whose constants were evaluated.
+/// Refuses such expressions. The plan's constants must have been folded already.
 pub(super) fn told(plan: LogicalPlan) -> Result<LogicalPlan> {
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| expr.apply(|e| moved(e).map(|()| TreeNodeRecursion::Continue)))?;
@@ -25,7 +25,7 @@ fn is_length(value: &ScalarValue) -> bool {
     matches!(value.data_type(), DataType::Interval(_) | DataType::Duration(_)) && !value.is_null()
 }
 
-/// Moves a constant moment by a constant interval, to see whether it can be.
+/// Evaluates a constant time plus or minus a constant interval, to see whether it is in range.
 fn moved(expr: &Expr) -> Result<()> {
     let Expr::BinaryExpr(sum) = expr else { return Ok(()) };
     let (Expr::Literal(left, _), Expr::Literal(right, _)) = (&*sum.left, &*sum.right) else { return Ok(()) };

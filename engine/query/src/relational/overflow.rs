@@ -29,7 +29,7 @@ use datafusion::physical_expr_common::datum::apply;
 
 use crate::functions::{is_summed, operation, sign, sum, typed_as};
 
-/// The rule; it comes after those that give types.
+/// The rule. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct Overflows;
 
@@ -40,12 +40,12 @@ impl AnalyzerRule for Overflows {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let changed = plan.transform_up_with_subqueries(|node| {
-            // The counts of limits are constants that the planner wants to see; scans calculate nothing yet.
+            // The planner needs constants as limits, and scans calculate nothing yet.
             if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) || !calculates(&node)? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
-            // Within the condition of an aggregate (FILTER) an operation is printed with its function's name.
+            // In the `FILTER` of an aggregate, the function's name becomes visible in the column name.
             let names = NamePreserver::new(&node);
             let is_condition = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
             node.map_expressions(|expr| {
@@ -69,8 +69,8 @@ fn divides(op: Operator) -> bool {
     matches!(op, Operator::Divide | Operator::Modulo)
 }
 
-/// Tells the function that looks at a divisor what is divided. It would be written once more for each quotient within it, so
-/// that those of quotients and of subqueries are not told.
+/// Adds the dividend to the function that checks a divisor, unless it contains a quotient or a subquery: nested
+/// quotients would be copied exponentially.
 fn beside(expr: Expr) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(mut quotient) if divides(quotient.op) && is_written_once(&quotient.left)? => {
@@ -85,7 +85,7 @@ fn beside(expr: Expr) -> Result<Transformed<Expr>> {
     }
 }
 
-/// What the function that looks at a divisor takes; none: nothing looks at it.
+/// The arguments of the function that checks a divisor; `None` if it is not checked.
 fn looked_at(divisor: &mut Expr) -> Option<&mut Vec<Expr>> {
     match divisor {
         Expr::Cast(cast) => looked_at(&mut cast.expr),
@@ -107,7 +107,8 @@ fn is_written_once(divided: &Expr) -> Result<bool> {
     Ok(!divided.exists(|e| Ok(is_again(e)))?)
 }
 
-/// What an aggregate with a condition takes, of which rows are left out only afterwards, and that condition.
+/// Rewrites the arguments of an aggregate with a `FILTER`, which are evaluated before rows are filtered, and the
+/// filter.
 fn some(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
         Expr::AggregateFunction(mut call) if call.params.filter.is_some() => {
@@ -128,7 +129,7 @@ fn some(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-/// Whether there is something to do in a node.
+/// Whether a node has operations to replace.
 fn calculates(node: &LogicalPlan) -> Result<bool> {
     for expr in node.expressions() {
         let calculates = |e: &Expr| match e {
@@ -146,10 +147,10 @@ fn calculates(node: &LogicalPlan) -> Result<bool> {
     Ok(false)
 }
 
-/// The function in the place of an operation on whole numbers of one type. `may_lack`: what is divided by zero is NULL.
+/// Replaces an operation on integers of one type. `may_lack`: division by zero gives NULL.
 fn checked(expr: Expr, schema: &DFSchema, may_lack: bool) -> Result<Transformed<Expr>> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else { return Ok(Transformed::no(expr)) };
-    // A constant is folded, and zero is an error then as everywhere.
+    // A constant divisor is folded, and zero is an error then as anywhere else.
     if !is_checked(*op) || (divides(*op) && (!may_lack || matches!(**right, Expr::Literal(..)))) {
         return Ok(Transformed::no(expr));
     }
@@ -161,12 +162,12 @@ fn checked(expr: Expr, schema: &DFSchema, may_lack: bool) -> Result<Transformed<
     Ok(Transformed::yes(call))
 }
 
-/// The function in the place of an operation.
+/// The checked function for an operator.
 fn function(op: Operator) -> ScalarUDF {
     ScalarUDF::from(Checked { op, signature: Signature::any(2, Volatility::Immutable) })
 }
 
-/// All of them.
+/// All checked functions.
 pub(crate) fn checks() -> [ScalarUDF; 5] {
     [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide, Operator::Modulo].map(function)
 }
@@ -175,7 +176,7 @@ fn is_sum(function: &AggregateUDF) -> bool {
     function.name() == "sum"
 }
 
-/// The aggregate in the place of a sum of whole numbers. It has the name of that one, so that columns keep theirs.
+/// Replaces a `sum` of integers. The function has the same name, so that columns keep theirs.
 fn summed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_whole = |args: &[Expr]| -> Result<bool> {
         let [arg] = args else { return Ok(false) };
@@ -187,7 +188,7 @@ fn summed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::WindowFunction(mut call) => {
             let is_sum = matches!(&call.fun, WindowFunctionDefinition::AggregateUDF(function) if is_sum(function));
-            // Different values of a frame cannot be taken out of it again.
+            // With `DISTINCT`, the function could not remove values from a moving frame.
             let is_changed = is_sum && !call.params.distinct && is_whole(&call.params.args)?;
             if is_changed {
                 call.fun = WindowFunctionDefinition::AggregateUDF(sum());
@@ -200,7 +201,7 @@ fn summed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 type Kernel = fn(&dyn Datum, &dyn Datum) -> Result<ArrayRef, ArrowError>;
 
-/// A quotient or a remainder, NULL where it is one by zero.
+/// A quotient or remainder that is NULL where the divisor is zero.
 fn with_divisor(left: &dyn Datum, right: &dyn Datum, kernel: Kernel) -> Result<ArrayRef, ArrowError> {
     let (divisors, is_scalar) = right.get();
     let zero = ScalarValue::new_zero(divisors.data_type()).and_then(|zero| zero.to_scalar());
@@ -209,7 +210,7 @@ fn with_divisor(left: &dyn Datum, right: &dyn Datum, kernel: Kernel) -> Result<A
     if is_scalar { kernel(left, &Scalar::new(divisors)) } else { kernel(left, &divisors) }
 }
 
-/// An operation that fails, or gives NULL.
+/// An operation that fails on overflow; division may give NULL instead.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Checked {
     op: Operator,
@@ -239,7 +240,7 @@ impl ScalarUDFImpl for Checked {
         }
     }
 
-    /// Columns keep the names that they had.
+    /// Columns keep the names that they had with the operator.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let [left, right] = args else { return internal_err!("an operation has two sides") };
         Ok(operation(left, sign(self.name()).unwrap_or_default(), right))
@@ -278,7 +279,8 @@ mod tests {
     use crate::names::Names;
     use crate::relational::tests::engine;
 
-    /// Breaks where each operation copies the name of the one within it: planning took the fourth power of their number.
+    /// Guards against names that repeat those of inner operations: planning took time in the fourth power of their
+    /// number.
     #[tokio::test]
     async fn long_sums_are_planned_in_time() {
         let engine = engine();

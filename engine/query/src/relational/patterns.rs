@@ -26,16 +26,18 @@ use quiver_types::{Error, watch};
 use crate::error::to_datafusion;
 use wildcards::Wildcards;
 
-/// Constant patterns with more `%` are not run as regular expressions, which look at all of them at each letter.
+/// Constant `LIKE` patterns with more `%` are not run as regular expressions, whose cost per character grows with
+/// their number.
 const GAPS_MAX: usize = 16;
-/// Constant patterns that repeat (`{1000}`) or are longer are watched. Of others scans may make use.
+/// Constant patterns with repetitions (`{1000}`), or of more bytes than this, are cancellable. Others are left for
+/// scans to use.
 const PLAIN_BYTES: usize = 256;
-/// DataFusion's function of the operator `~`; that it is found under another name, too, is the planner's.
+/// DataFusion's function for `~`; its planner resolves the other names of it.
 const REGEXP_LIKE: &str = "regexp_like";
-/// What it takes to compile a pattern: so many steps, and for each of its letters.
+/// The cost of compiling a pattern in steps: a fixed part, and one per byte.
 const COMPILE_STEPS: (usize, usize) = (1 << 15, 1 << 11);
 
-/// The rule; it comes after those that give types.
+/// The rule. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct Patterns;
 
@@ -60,7 +62,7 @@ impl AnalyzerRule for Patterns {
     }
 }
 
-/// Whether there may be something to do in a node.
+/// Whether a node may have patterns to replace.
 fn compares(node: &LogicalPlan) -> Result<bool> {
     let compares = |e: &Expr| match e {
         Expr::Like(_) => true,
@@ -76,7 +78,7 @@ fn compares(node: &LogicalPlan) -> Result<bool> {
     Ok(false)
 }
 
-/// What an operator looks for, and whether it is negated.
+/// The kind of pattern that an operator matches, and whether it is negated.
 fn kind_of(op: Operator) -> Option<(Kind, bool)> {
     match op {
         Operator::RegexMatch => Some((Kind::Regex { folds: false }, false)),
@@ -99,14 +101,15 @@ fn constant(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether a regular expression is small by its looks, and one that the crate `regex` runs. One with a backslash as a letter
-/// is not: DataFusion makes `LIKE` of what has no other signs, where that takes away what the next letter means.
+/// Whether a regular expression looks cheap, and is one that the crate `regex` runs. One with a literal backslash is
+/// not: DataFusion turns expressions without special characters into `LIKE`, where the backslash would escape the
+/// next character.
 pub(crate) fn is_plain(pattern: &str) -> bool {
     pattern.len() <= PLAIN_BYTES && !pattern.contains('{') && !pattern.contains(r"\\") && !looks_around(pattern)
 }
 
-/// Whether a function is `regexp_like` of a form that is an operator: that is watched here, or so plain that scans may
-/// make use of it.
+/// Whether a function is a form of `regexp_like` that is equivalent to an operator: it is either made cancellable
+/// here, or so plain that scans may use it.
 pub(crate) fn is_operator(call: &ScalarFunction) -> bool {
     call.func.name() == REGEXP_LIKE
         && match call.args.as_slice() {
@@ -115,7 +118,7 @@ pub(crate) fn is_operator(call: &ScalarFunction) -> bool {
         }
 }
 
-/// The function in the place of an operator.
+/// Replaces an operator by the cancellable function.
 fn watched(expr: Expr) -> Transformed<Expr> {
     let (kind, negated, text, pattern) = match &expr {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match kind_of(*op) {
@@ -164,13 +167,13 @@ impl Kind {
     }
 }
 
-/// The functions that the rule puts into plans, which nobody calls by name.
+/// The functions that the rule inserts; users cannot call them.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
     let kinds = [false, true].into_iter().flat_map(|folds| [Kind::Regex { folds }, Kind::Like { folds }]);
     kinds.map(Kind::function)
 }
 
-/// A pattern that was read.
+/// A compiled pattern.
 enum Compiled {
     Regex(WatchedRegex),
     Like(Wildcards),
@@ -205,21 +208,22 @@ impl Compiled {
     }
 }
 
-/// Asks whether the query goes on, before a pattern is compiled.
+/// Checks whether the query goes on before a pattern is compiled.
 ///
 /// # Errors
-/// It has ended.
+///
+/// The query has ended.
 pub(crate) fn may_compile(pattern: &str) -> Result<()> {
     let (once, each) = COMPILE_STEPS;
     if watch::goes_on(once + each.saturating_mul(pattern.len())) { Ok(()) } else { ended() }
 }
 
-/// Whoever waits has seen the end of the query.
+/// The error for a query that has ended; its client has already been told.
 pub(crate) fn ended<T>() -> Result<T> {
     exec_err!("the query has ended")
 }
 
-/// Texts of rows; a constant is there once.
+/// Texts for each row; a constant is stored once.
 pub(crate) struct Texts {
     texts: StringViewArray,
     is_constant: bool,
@@ -229,6 +233,7 @@ impl Texts {
     /// Reads an argument.
     ///
     /// # Errors
+    ///
     /// It holds no texts.
     pub(crate) fn new(value: &ColumnarValue) -> Result<Self> {
         let (array, is_constant) = match value {
@@ -243,19 +248,19 @@ impl Texts {
         }
     }
 
-    /// Gives the text of a row; `None`: it is NULL.
+    /// The text of a row; `None` if it is NULL.
     pub(crate) fn get(&self, row: usize) -> Option<&str> {
         let row = if self.is_constant { 0 } else { row };
         self.texts.is_valid(row).then(|| self.texts.value(row))
     }
 
-    /// Gives all that are there, a constant once.
+    /// All stored texts; a constant appears once.
     pub(crate) fn each(&self) -> impl Iterator<Item = Option<&str>> {
         self.texts.iter()
     }
 }
 
-/// Whether texts are as patterns say.
+/// The function that matches texts against patterns.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Matches {
     kind: Kind,
@@ -265,7 +270,7 @@ struct Matches {
 impl Matches {
     fn run(&self, texts: &Texts, patterns: &Texts, rows: usize) -> Result<BooleanBuilder> {
         let mut out = BooleanBuilder::with_capacity(rows);
-        // Rows beside each other mostly have the same one.
+        // Neighbouring rows mostly have the same pattern.
         let mut last: Option<(&str, Compiled)> = None;
         for row in 0..rows {
             let (Some(text), Some(pattern)) = (texts.get(row), patterns.get(row)) else {
@@ -294,7 +299,7 @@ impl ScalarUDFImpl for Matches {
         }
     }
 
-    /// Columns keep the names that they had.
+    /// Columns keep the names that they had with the operator.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let [text, pattern] = args else { return internal_err!("a pattern has a text") };
         Ok(format!("{} {} {}", text.schema_name(), self.kind.operator(), pattern.schema_name()))
@@ -359,7 +364,7 @@ mod tests {
         assert_eq!(found, [Some(true)]);
     }
 
-    /// Their regular expressions would take a gigabyte together.
+    /// All regular expressions together would take a gigabyte.
     #[test]
     fn patterns_of_many_rows_are_kept_one_at_a_time() {
         let patterns: Vec<String> = (0..500).map(|n| format!("({n}|x){{0,30}}$")).collect();

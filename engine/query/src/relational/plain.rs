@@ -9,7 +9,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::Optimizer;
 
-/// Rules that change nothing where there is neither a join, nor a union, nor DISTINCT, nor a subquery.
+/// Rules that have no effect on plans without joins, unions, `DISTINCT` and subqueries.
 const OF_OTHERS: [&str; 12] = [
     "rewrite_set_comparison",
     "optimize_unions",
@@ -25,13 +25,13 @@ const OF_OTHERS: [&str; 12] = [
     "eliminate_outer_join",
 ];
 
-/// Of some rules those that plain plans need, in their order.
+/// The rules that plain plans need, in their original order.
 pub(crate) fn rules(all: &Optimizer) -> Optimizer {
     let needed = all.rules.iter().filter(|rule| !OF_OTHERS.contains(&rule.name()));
     Optimizer::with_rules(needed.map(Arc::clone).collect())
 }
 
-/// Says whether a plan is made of nodes alone that such rules leave as they are.
+/// Whether a plan consists only of nodes that the omitted rules leave unchanged.
 pub(crate) fn is_plain(plan: &LogicalPlan) -> Result<bool> {
     let mut is_plain = true;
     plan.apply(|node| {

@@ -12,7 +12,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::{intervals, printed};
 
-/// The rule; it comes after those that give types.
+/// The rule. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct Printing;
 
@@ -40,7 +40,7 @@ impl AnalyzerRule for Printing {
     }
 }
 
-/// The function in the place of a cast to a text.
+/// Replaces a cast to text by the function that prints PostgreSQL's form.
 fn in_form(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let (inner, kind) = match &expr {
         Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
@@ -60,7 +60,7 @@ fn in_form(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     Transformed::yes(if *kind == DataType::Utf8View { text } else { cast(text, kind.clone()) })
 }
 
-/// A part of an interval in the place of a part of what lies between two times.
+/// Replaces a field extracted from the difference of two times by one of an interval of days and time.
 fn in_days(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_micros = |part: &Expr| text_of(part).is_some_and(|part| part.eq_ignore_ascii_case("microsecond"));
     let (is_between, is_micros) = match &expr {
@@ -85,7 +85,7 @@ fn in_days(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     }
 }
 
-/// A text that stands in a statement.
+/// The text of a literal.
 fn text_of(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Cast(cast) => text_of(&cast.expr),

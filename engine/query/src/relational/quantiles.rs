@@ -14,7 +14,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions;
 
-/// The rule; it comes after those that give types.
+/// The rule. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct Quantiles;
 
@@ -39,11 +39,11 @@ impl AnalyzerRule for Quantiles {
 struct Set<'e> {
     call: &'e AggregateFunction,
     parts: Vec<f64>,
-    /// Which of the aggregates they are.
+    /// Indexes of the aggregates that they replace.
     at: Vec<usize>,
 }
 
-/// The call of a quantile, and its part.
+/// The call of a quantile, and its fraction; `None` if the expression is something else.
 fn quantile_of(expr: &Expr) -> Option<(&AggregateFunction, f64)> {
     let call = match expr {
         Expr::Alias(alias) => &*alias.expr,
@@ -53,11 +53,11 @@ fn quantile_of(expr: &Expr) -> Option<(&AggregateFunction, f64)> {
     let [_, Expr::Literal(ScalarValue::Float64(Some(q)), _)] = call.params.args.as_slice() else { return None };
     let params = &call.params;
     let is_plain = !params.distinct && params.order_by.is_empty() && params.null_treatment.is_none();
-    // What is no part is told by the function.
+    // A fraction out of range is refused by the function itself.
     (call.func.name() == "quantile" && is_plain && (0.0..=1.0).contains(q)).then_some((call, *q))
 }
 
-/// The aggregation with one aggregate for quantiles of the same values; `None`: it has no such.
+/// The aggregation with one aggregate for all quantiles of the same values; `None` if there are none to merge.
 fn together(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
     let mut sets: Vec<Set<'_>> = Vec::new();
     for (at, expr) in aggregate.aggr_expr.iter().enumerate() {
@@ -92,7 +92,7 @@ fn together(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
     });
     let exprs = alone.chain(joint).collect();
     let made = Aggregate::try_new(Arc::clone(&aggregate.input), aggregate.group_expr.clone(), exprs)?;
-    // Columns as they were.
+    // A projection restores the original columns.
     let groups = aggregate.schema.fields().len().saturating_sub(aggregate.aggr_expr.len());
     let columns = aggregate.schema.iter().enumerate().map(|(at, (relation, field))| {
         let found = sets.iter().enumerate().find_map(|(n, set)| {

@@ -7,13 +7,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 
-/// Leaves it out, in a plan whose expressions were simplified, by which others may have become the same.
+/// Removes repeated keys from a plan. Expressions must have been simplified already, since that may make keys equal.
 pub(super) fn left_out(plan: LogicalPlan) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|node| {
         if !has_repeated(&node)? {
             return Ok(Transformed::no(node));
         }
-        // Columns keep the names that say the order.
+        // Column names contain the order, and must not change.
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = names.save(&expr);

@@ -27,22 +27,24 @@ use crate::error::to_datafusion;
 use crate::functions::{CONSTANT_CALL_MAX, is_long};
 use crate::heads::{no_expressions, one_input};
 
-/// Bytes of constants that one batch may hold.
+/// The most bytes of constants that one batch may hold.
 const BATCH_BYTES: usize = 16 << 20;
-/// Rows of a batch.
+/// The most rows of a batch.
 const BATCH_ROWS: usize = 8192;
 /// Rows of a batch in all sets that they are grouped by.
 const GROUPED_ROWS: usize = 4 * BATCH_ROWS;
 /// Nodes that put constants into rows; conditions leave them as they are.
 const SPREADING: [&str; 2] = ["ProjectionExec", "AggregateExec"];
-/// The node that puts them beside each row that its window may still need, and how many bytes of them it may have.
+/// The node that copies constants for each row that its moving window may still need, and the most bytes of constants
+/// for it.
 const MOVING: &str = "BoundedWindowAggExec";
 const MOVING_BYTES_MAX: usize = 256;
 
 /// Puts slices below nodes with long constants, or many sets of groups.
 ///
 /// # Errors
-/// LimitExceeded: a constant beside a window that moves. Those of making the nodes.
+///
+/// LimitExceeded: a long constant in a moving window. Those of making the nodes.
 pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let changed = plan.transform_up(|node| {
         if node.name() == MOVING {
@@ -71,7 +73,7 @@ pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
     Ok(changed?.data)
 }
 
-/// Whether an expression is a call over constants, which gives one text, or another long value, for all rows.
+/// Whether an expression is a call over constants, which gives the same long value for all rows.
 fn is_constant_call(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() else { return Ok(false) };
     if call.args().is_empty() || !is_long(call.return_type()) || is_volatile(call) {
@@ -87,7 +89,7 @@ fn is_volatile(call: &ScalarFunctionExpr) -> bool {
     call.fun().signature().volatility == Volatility::Volatile
 }
 
-/// What a comparison compares; none: it is none.
+/// The two sides of a comparison; `None` if the expression is none.
 fn compared(expr: &Arc<dyn PhysicalExpr>) -> Option<[&Arc<dyn PhysicalExpr>; 2]> {
     use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
     if let Some(like) = expr.downcast_ref::<LikeExpr>() {
@@ -98,16 +100,16 @@ fn compared(expr: &Arc<dyn PhysicalExpr>) -> Option<[&Arc<dyn PhysicalExpr>; 2]>
     compares.then(|| [binary.left(), binary.right()])
 }
 
-/// Bytes of the constants in an expression, beside numbers.
+/// Bytes of the constants in an expression, not counting numbers.
 pub(super) fn constants_in(expr: &Arc<dyn PhysicalExpr>) -> Result<usize> {
     let mut bytes = 0;
     expr.apply(|e| {
-        // What values are looked up in is in no row.
+        // A list that values are looked up in is not copied into rows.
         if let Some(list) = e.downcast_ref::<InListExpr>() {
             bytes += constants_in(list.expr())?;
             return Ok(TreeNodeRecursion::Jump);
         }
-        // Nor is one that all are compared with.
+        // Nor is a constant that values are compared with.
         if let Some(sides) = compared(e) {
             for side in sides {
                 if side.downcast_ref::<Literal>().is_none() {
@@ -128,7 +130,7 @@ pub(super) fn constants_in(expr: &Arc<dyn PhysicalExpr>) -> Result<usize> {
     Ok(bytes)
 }
 
-/// The same of all expressions of a node.
+/// Bytes of the constants in all expressions of a node.
 fn constants(node: &dyn ExecutionPlan) -> Result<usize> {
     let mut bytes = 0;
     node.apply_expressions(&mut |expr| {
@@ -138,10 +140,11 @@ fn constants(node: &dyn ExecutionPlan) -> Result<usize> {
     Ok(bytes)
 }
 
-/// How many rows batches of a plan may have when each row holds all its constants: joins and exchanges put short batches
-/// together again, up to the size that the task says.
+/// The number of rows that batches of a plan may have, if each row holds all its constants: joins and exchanges merge
+/// short batches into ones of the session's batch size.
 ///
 /// # Errors
+///
 /// Those of walking through the plans.
 pub(crate) fn batch_rows(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan>) -> Result<usize> {
     let mut bytes = written_out(logical)?;
@@ -154,7 +157,7 @@ pub(crate) fn batch_rows(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan
     Ok((BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_ROWS))
 }
 
-/// Bytes of the longest rows of tables that stand in a statement (`VALUES`), beside numbers.
+/// Bytes of the longest row of each `VALUES` in a statement, not counting numbers.
 fn written_out(plan: &LogicalPlan) -> Result<usize> {
     let literal = |expr: &Expr| match expr {
         Expr::Literal(value, _) => value.size().saturating_sub(size_of::<ScalarValue>()),
@@ -171,7 +174,7 @@ fn written_out(plan: &LogicalPlan) -> Result<usize> {
     Ok(bytes)
 }
 
-/// Gives rows on in batches of a few.
+/// Splits batches into ones of few rows.
 #[derive(Debug)]
 pub(crate) struct SliceExec {
     input: Arc<dyn ExecutionPlan>,
@@ -179,12 +182,12 @@ pub(crate) struct SliceExec {
 }
 
 impl SliceExec {
-    /// Gives batches of so many rows at most, of which there is one at least.
+    /// Emits batches of at most this number of rows, and at least one.
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, rows: usize) -> Self {
         Self { input, rows: rows.max(1) }
     }
 
-    /// Most rows of a batch that it gives.
+    /// The most rows of an emitted batch.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }

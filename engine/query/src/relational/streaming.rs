@@ -11,9 +11,9 @@ use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use crate::leaf::ScanExec;
 
-/// Rows of a batch of such a plan: some MB where rows are long.
+/// The most rows of a batch in such a plan: some MB if rows are long.
 pub(crate) const STRAIGHT_ROWS: usize = 1024;
-/// Nodes that hand rows on batch by batch.
+/// Nodes that process rows batch by batch.
 const HANDING_ON: [&str; 11] = [
     "ConvertExec",
     "CooperativeExec",
@@ -28,16 +28,17 @@ const HANDING_ON: [&str; 11] = [
     "UnionExec",
 ];
 
-/// Says whether no node of a plan collects rows.
+/// Whether no node of a plan collects rows.
 pub(crate) fn is_straight(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let children = plan.children();
     children.is_empty() || (HANDING_ON.contains(&plan.name()) && children.into_iter().all(is_straight))
 }
 
-/// Takes the exchanges out that spread the rows of the store's tables over processors: each has as many partitions as its rows
-/// are worth. What stands in an exchange counts with all that it is a piece of.
+/// Removes the exchanges that spread rows of the store's tables over processors: these tables already have as many
+/// partitions as their rows are worth. Exchanges within other exchanges are considered as a part of these.
 ///
 /// # Errors
+///
 /// Those of making the nodes.
 pub(crate) fn without_exchange(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     if !is_straight(&plan) {
@@ -74,7 +75,7 @@ mod tests {
         Arc::new(Schema::new(vec![Field::new("a", DataType::Utf8, true)]))
     }
 
-    /// A scan that nobody runs.
+    /// A scan that is never run.
     #[derive(Debug)]
     struct Texts;
 
@@ -129,7 +130,7 @@ mod tests {
         Arc::new(SortExec::new(by, input))
     }
 
-    /// The nodes of a plan without its exchanges.
+    /// The names of a plan's nodes after exchanges are removed.
     fn nodes(plan: Arc<dyn ExecutionPlan>) -> Vec<String> {
         let plan = without_exchange(plan).unwrap();
         let text = displayable(plan.as_ref()).indent(false).to_string();
@@ -150,13 +151,13 @@ mod tests {
 
     #[test]
     fn other_exchanges_stay() {
-        // A plan that collects rows makes use of all processors.
+        // A plan that collects rows uses all processors.
         let sorted = sort(spread(scan(), Partitioning::RoundRobinBatch(4)));
         assert_eq!(nodes(sorted), ["SortExec", "RepartitionExec", "TextsExec"]);
-        // What brings rows of equal keys together is needed.
+        // An exchange that brings rows of equal keys together is needed.
         let keyed = spread(scan(), Partitioning::Hash(vec![column()], 4));
         assert_eq!(nodes(project(column(), keyed)), ["ProjectionExec", "RepartitionExec", "TextsExec"]);
-        // A table beside those of the store has one partition whatever is computed about its rows.
+        // A table outside the store has one partition, so its exchange stays.
         let computed = spread(Arc::new(EmptyExec::new(schema())), Partitioning::RoundRobinBatch(4));
         assert_eq!(nodes(project(lit("x"), computed)), ["ProjectionExec", "RepartitionExec", "EmptyExec"]);
     }

@@ -9,7 +9,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable as _, GetFieldAccess, lit};
 
 use crate::functions::json_get;
 
-/// The planner of subscripts.
+/// The expression planner for subscripts.
 #[derive(Debug)]
 pub(crate) struct Subscripts;
 
@@ -24,7 +24,7 @@ fn is_list(kind: &DataType) -> bool {
     matches!(kind, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
 }
 
-/// Whether a number is written with a sign.
+/// Whether an index is a negative literal.
 fn is_negative(key: &Expr) -> bool {
     matches!(key, Expr::Negative(_) | Expr::Literal(ScalarValue::Int64(Some(..0)), _))
 }
@@ -35,7 +35,7 @@ impl ExprPlanner for Subscripts {
         access: RawFieldAccessExpr,
         schema: &DFSchema,
     ) -> Result<PlannerResult<RawFieldAccessExpr>> {
-        // What has no type yet (a parameter) is none of these.
+        // An expression without a type yet (a parameter) is neither text nor list.
         let Ok(kind) = access.expr.get_type(schema) else { return Ok(PlannerResult::Original(access)) };
         let RawFieldAccessExpr { field_access, expr } = access;
         if is_text(&kind) {

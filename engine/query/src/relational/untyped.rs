@@ -14,7 +14,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::durations::worded;
 use crate::moments::{Moment, in_form};
 
-/// The rule; it comes after those that give types.
+/// The rule. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct UntypedTimes;
 
@@ -29,7 +29,7 @@ impl AnalyzerRule for UntypedTimes {
             node.map_expressions(|expr| {
                 let name = names.save(&expr);
                 let completed = expr.transform_up(|e| Ok(completed(e, options)))?;
-                // Most have no such text, and keep what they are called without an alias.
+                // Most expressions have no such text, and keep their names without an alias.
                 Ok(if completed.transformed { completed.update_data(|e| name.restore(e)) } else { completed })
             })
         });
@@ -37,7 +37,7 @@ impl AnalyzerRule for UntypedTimes {
     }
 }
 
-/// A literal text in a cast to a time or an interval, in a form that is read.
+/// Puts a literal text that is cast to a time or an interval into a form that Arrow reads.
 fn completed(expr: Expr, options: &ConfigOptions) -> Transformed<Expr> {
     let (inner, kind) = match &expr {
         Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
@@ -72,7 +72,7 @@ fn completed(expr: Expr, options: &ConfigOptions) -> Transformed<Expr> {
     })
 }
 
-/// The moment that a word stands for; none: it is no such word.
+/// The time that a special word such as `today` means; `None` if the text is no such word.
 fn named(text: &str, options: &ConfigOptions) -> Option<Expr> {
     let now = || ScalarUDF::from(NowFunc::new_with_config(options)).call(Vec::new());
     let today = || date_trunc().call(vec![lit("day"), now()]);

@@ -27,14 +27,15 @@ use super::slices::constants_in;
 use crate::functions;
 use crate::heads::one_input;
 
-/// Rows that partitions give on together.
+/// Small partitions are emitted together up to this number of rows.
 const BATCH_ROWS: usize = 8192;
-/// Bytes from which on they do, however few rows they are.
+/// They are emitted earlier if they take this number of bytes.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Puts the node in the place of DataFusion's.
+/// Replaces DataFusion's node by this one.
 ///
 /// # Errors
+///
 /// Those of making the nodes.
 pub(crate) fn with_memory(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let changed = plan.transform_up(|node| {
@@ -48,19 +49,19 @@ pub(crate) fn with_memory(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execut
     Ok(changed?.data)
 }
 
-/// Calls of functions over partitions, which come one behind the other.
+/// The operator: evaluates window functions whose partitions arrive one after another.
 #[derive(Debug)]
 pub(crate) struct WindowsExec {
     input: Arc<dyn ExecutionPlan>,
     calls: Vec<Arc<dyn WindowExpr>>,
-    /// What rows of a partition have in common.
+    /// The partition keys, by which the input is sorted.
     keys: Vec<PhysicalSortExpr>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl WindowsExec {
-    /// Makes the node over rows that come partition by partition, as the keys tell them apart.
+    /// Makes the node. Its input must be sorted by the keys.
     pub(crate) fn new(
         input: Arc<dyn ExecutionPlan>,
         calls: Vec<Arc<dyn WindowExpr>>,
@@ -71,12 +72,12 @@ impl WindowsExec {
         Ok(Self { input, calls, keys, properties, metrics })
     }
 
-    /// What is called.
+    /// The window functions that are evaluated.
     pub(crate) fn calls(&self) -> &[Arc<dyn WindowExpr>] {
         &self.calls
     }
 
-    /// What rows of a partition have in common.
+    /// The partition keys, by which the input is sorted.
     pub(crate) fn keys(&self) -> &[PhysicalSortExpr] {
         &self.keys
     }
@@ -145,7 +146,7 @@ impl ExecutionPlan for WindowsExec {
     }
 }
 
-/// All rows as one batch, with the memory that it has.
+/// Collects the input in one batch, and charges its memory.
 async fn collected(mut input: SendableRecordBatchStream, memory: &MemoryReservation) -> Result<RecordBatch> {
     let schema = input.schema();
     let mut batches = Vec::new();
@@ -161,7 +162,7 @@ async fn collected(mut input: SendableRecordBatchStream, memory: &MemoryReservat
     Ok(rows)
 }
 
-/// Bytes of the values of a batch, which may be a slice of a larger one.
+/// Bytes of a batch's values, which may be a slice of larger arrays.
 fn bytes_of(batch: &RecordBatch) -> Result<usize> {
     let mut bytes = 0;
     for column in batch.columns() {
@@ -170,17 +171,17 @@ fn bytes_of(batch: &RecordBatch) -> Result<usize> {
     Ok(bytes)
 }
 
-/// Bytes of the constants that a call is given with each row.
+/// Bytes of the constant arguments of a call, which are copied to each row.
 fn constants_of(call: &Arc<dyn WindowExpr>) -> Result<usize> {
     call.expressions().iter().map(constants_in).sum()
 }
 
-/// What partitions give, made as it is asked for.
+/// An iterator over the result batches.
 struct Results {
     rows: RecordBatch,
     partitions: vec::IntoIter<Range<usize>>,
     calls: Vec<Arc<dyn WindowExpr>>,
-    /// Most bytes of constants of a call.
+    /// The most bytes of constants of any call.
     constants: usize,
     schema: SchemaRef,
     given: MemoryReservation,
@@ -188,11 +189,11 @@ struct Results {
 }
 
 impl Results {
-    /// A partition with what the calls give for it.
+    /// A partition with the results of the calls.
     fn rows_of(&self, of: Range<usize>) -> Result<RecordBatch> {
         let rows = self.rows.slice(of.start, of.len());
         let mut columns = rows.columns().to_vec();
-        // A constant is put beside each row of the partition before a call sees it.
+        // Constants are expanded to all rows of the partition before a call sees them.
         let spread = self.constants.saturating_mul(rows.num_rows());
         self.given.try_grow(spread)?;
         for call in &self.calls {
@@ -224,7 +225,7 @@ impl Iterator for Results {
 
     fn next(&mut self) -> Option<Self::Item> {
         let first = self.partitions.next()?;
-        // No rows at all are one partition, too.
+        // An empty input still is one partition.
         (!first.is_empty()).then(|| self.batch(first))
     }
 }
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
     use crate::error::from_datafusion;
 
-    /// A session of one partition with so much memory.
+    /// A session with one partition and a memory limit in bytes.
     fn session(bytes: usize) -> SessionContext {
         let pool = Arc::new(GreedyMemoryPool::new(bytes));
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
@@ -257,7 +258,7 @@ mod tests {
         [plan, own]
     }
 
-    /// Rows as a text, a line each.
+    /// Rows as text, one per line.
     fn lines(batches: &[RecordBatch]) -> Vec<String> {
         let value = |batch: &RecordBatch, row: usize| {
             batch.columns().iter().fold(String::new(), |mut line, column| {

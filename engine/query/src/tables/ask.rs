@@ -1,4 +1,4 @@
-//! A table that anyone can name, and what it is asked for by a statement.
+//! The interface of named tables, and what a statement asks of one.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::logs::LogTables;
 use crate::samples::SampleTables;
 use crate::spans::SpanTables;
 
-/// Rows that are read to learn the type of a column that a statement names.
+/// Rows that are read to find the type of a column that a statement names.
 pub(super) const PROBE_ROWS: usize = 128 * 1024;
 
 /// A table that statements can name.
@@ -64,10 +64,10 @@ pub(super) struct Sources {
     pub(super) now_ms: i64,
 }
 
-/// What a statement wants of a table.
+/// What a statement asks of a table.
 pub(super) struct Ask<'a> {
     pub(super) sources: &'a Arc<Sources>,
-    /// Columns to be found by name, without repeats.
+    /// Columns to be found by name, without duplicates.
     pub(super) found: &'a [String],
     pub(super) by_domain: &'a DomainAccess,
     pub(super) ctx: &'a QueryContext,

@@ -1,7 +1,6 @@
-//! Tables whose rows are there as a whole before the first is given.
-//!
-//! They are read when a plan runs, in the memory of its query and counted for it, so that a plan which is only shown reads
-//! nothing. DataFusion's node for rows that come so holds what gives them as something that nobody can write down.
+//! Tables whose rows are all in memory before the first is emitted. They are read when a plan runs and are charged to
+//! its query, so explaining a plan reads nothing. DataFusion's node for such rows contains a stream that cannot be
+//! serialized.
 
 use std::fmt::{self, Debug};
 use std::sync::Arc;
@@ -25,22 +24,22 @@ use crate::error::to_datafusion;
 use crate::heads::{no_expressions, no_input};
 use crate::written::at::At;
 
-/// Rows that are read at once.
+/// A source of rows that are read all at once.
 pub(crate) trait ReadAtOnce: Debug + Send + Sync + 'static {
-    /// What they are rows of.
+    /// The name of the table.
     fn table(&self) -> &'static str;
 
     /// Columns of the rows that [`Self::read`] gives.
     fn schema(&self) -> &SchemaRef;
 
-    /// Reads them for a run of a plan; what they take counts in the memory of `stats`.
+    /// Reads the rows for one run of a plan, and charges their memory to `stats`.
     fn read<'a>(&'a self, task: &'a Arc<TaskContext>, stats: &'a ReadStats) -> BoxFuture<'a, Result<Vec<RecordBatch>>>;
 
-    /// What a written plan says of them.
+    /// The serialized form.
     fn written(&self, at: &At<'_>) -> DataFusionResult<WrittenRows>;
 }
 
-/// See the module.
+/// The operator; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct AtOnceExec {
     rows: Arc<dyn ReadAtOnce>,
@@ -50,7 +49,7 @@ pub(crate) struct AtOnceExec {
 }
 
 impl AtOnceExec {
-    /// Reads rows when it runs; at most `limit` of them are given on.
+    /// Makes a node that reads the rows when it runs, and emits at most `limit` of them.
     pub(crate) fn new(rows: Arc<dyn ReadAtOnce>, limit: Option<usize>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(rows.schema())),
@@ -61,7 +60,7 @@ impl AtOnceExec {
         Self { rows, limit, metrics: ExecutionPlanMetricsSet::new(), properties: Arc::new(properties) }
     }
 
-    /// What a written plan says of the rows, and how many are given on.
+    /// The serialized form of the rows, and the limit.
     pub(crate) fn written(&self, at: &At<'_>) -> DataFusionResult<(WrittenRows, Option<usize>)> {
         Ok((self.rows.written(at)?, self.limit))
     }
@@ -111,7 +110,7 @@ impl ExecutionPlan for AtOnceExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream::once(read).try_flatten())))
     }
 
-    /// Another run counts anew.
+    /// Another run has metrics of its own.
     fn reset_state(self: Arc<Self>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self::new(Arc::clone(&self.rows), self.limit)))
     }
@@ -121,7 +120,7 @@ impl ExecutionPlan for AtOnceExec {
     }
 }
 
-/// Makes the node that reads rows when it runs.
+/// Makes the operator for rows.
 pub(super) fn at_once(rows: impl ReadAtOnce, limit: Option<usize>) -> Arc<dyn ExecutionPlan> {
     Arc::new(AtOnceExec::new(Arc::new(rows), limit))
 }
@@ -140,7 +139,7 @@ mod tests {
     use super::*;
     use crate::error::from_datafusion;
 
-    /// Batches of so many rows; none: they cannot be read.
+    /// Rows in batches of given sizes; `None` if reading them fails.
     #[derive(Debug)]
     struct Fixed {
         schema: SchemaRef,

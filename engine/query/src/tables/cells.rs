@@ -1,4 +1,5 @@
-//! Columns of tables out of stored columns: ids as hex, texts whose empty ones are NULL, maps, numbers out of texts.
+//! Makes columns of tables from stored columns: ids as hex, texts with empty ones as NULL, maps, numbers read from
+//! texts.
 
 use std::sync::Arc;
 
@@ -21,36 +22,36 @@ pub(super) fn text(name: impl Into<String>) -> Field {
     Field::new(name, DataType::Utf8View, true)
 }
 
-/// A time of a unit, in UTC.
+/// A nullable time of a unit, in UTC.
 pub(super) fn time(name: &str, unit: TimeUnit) -> Field {
     Field::new(name, DataType::Timestamp(unit, Some("UTC".into())), true)
 }
 
-/// A map of texts, entries in order of their keys.
+/// A nullable map from text to text, sorted by key.
 pub(super) fn text_map(name: &str) -> Field {
     Field::new(name, map(), true)
 }
 
-/// Makes a column of texts, one per row; empty ones are NULL.
+/// A column of one text per row; empty texts become NULL.
 pub(super) fn text_column<'r, R>(rows: &'r [R], of: impl Fn(&'r R) -> &'r str) -> ArrayRef {
     Arc::new(rows.iter().map(|row| Some(of(row)).filter(|t| !t.is_empty())).collect::<StringViewArray>())
 }
 
-/// Makes a column of times in Unix milliseconds, one per row.
+/// A column of times in Unix milliseconds, one per row.
 pub(super) fn time_column<R>(rows: &[R], of: impl Fn(&R) -> Option<i64>) -> ArrayRef {
     Arc::new(rows.iter().map(of).collect::<TimestampMillisecondArray>().with_timezone("UTC"))
 }
 
-/// Makes the empty texts of a column NULL.
+/// Replaces empty texts by NULL.
 pub(super) fn none_empty(texts: &StringViewArray) -> StringViewArray {
-    // The low half of a view is the text's length.
+    // The low 32 bits of a view are the text's length.
     let filled = texts.views().iter().map(|view| *view as u32 != 0);
     let nulls: NullBuffer = filled.collect();
     let nulls = NullBuffer::union(texts.nulls(), Some(&nulls)).filter(|n| n.null_count() > 0);
     StringViewArray::new(texts.views().clone(), texts.data_buffers().to_vec(), nulls)
 }
 
-/// Gives a column of texts as views, empty ones as NULL.
+/// A column of texts as string views, with empty ones as NULL; `None` if the column has another type.
 pub(super) fn texts(column: &ArrayRef) -> Option<StringViewArray> {
     match column.data_type() {
         DataType::Utf8View => column.as_string_view_opt().map(none_empty),
@@ -59,7 +60,7 @@ pub(super) fn texts(column: &ArrayRef) -> Option<StringViewArray> {
     }
 }
 
-/// Gives texts by codes whose empty ones are NULL.
+/// Dictionary-coded texts with empty ones as NULL; `None` if the column has another type.
 pub(super) fn coded(column: &ArrayRef) -> Option<Int32DictionaryArray> {
     let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
     let values = coded.values().as_string_view_opt()?;
@@ -69,14 +70,14 @@ pub(super) fn coded(column: &ArrayRef) -> Option<Int32DictionaryArray> {
     Some(coded.with_values(Arc::new(none_empty(values))))
 }
 
-/// Gives texts by codes as views, empty ones as NULL.
+/// Dictionary-coded texts as string views, with empty ones as NULL; `None` if the column has another type.
 pub(super) fn uncoded(column: &ArrayRef) -> Option<StringViewArray> {
     let coded = coded(column)?;
-    // Texts that have a code each lie in the order of their rows.
+    // If each text is used once, the texts are already in the order of the rows.
     take(coded.values(), coded.keys(), None).ok()?.as_string_view_opt().cloned()
 }
 
-/// Writes ids as lower-case hex; ids of zeros are NULL where `zero_is_null`.
+/// Ids as lower-case hex. Ids of zeros become NULL with `zero_is_null`.
 pub(crate) fn hex_ids(ids: &FixedSizeBinaryArray, zero_is_null: bool) -> StringViewArray {
     let (data, size) = (ids.value_data(), ids.value_size());
     let id = |row: usize| &data[row * size..(row + 1) * size];
@@ -94,7 +95,7 @@ pub(crate) fn hex_ids(ids: &FixedSizeBinaryArray, zero_is_null: bool) -> StringV
     StringViewArray::new(ScalarBuffer::from(views), [Buffer::from_vec(digits)], nulls)
 }
 
-/// Names of numbers out of a short list of short names; a number beyond it has the last.
+/// Looks up names by number; a number beyond the list gets the last name.
 pub(super) fn named(numbers: impl Iterator<Item = u8>, names: &[&str]) -> StringViewArray {
     let views: Vec<u128> = names.iter().map(|name| make_view(name.as_bytes(), 0, 0)).collect();
     debug_assert!(names.iter().all(|name| name.len() <= 12), "longer names do not fit into a view");
@@ -103,7 +104,7 @@ pub(super) fn named(numbers: impl Iterator<Item = u8>, names: &[&str]) -> String
     StringViewArray::new(numbers.map(view).collect::<Vec<_>>().into(), no_buffers, None)
 }
 
-/// Builds a column of maps from text to text, as the tables have them (`quiver_types::tables::columns::map`).
+/// Builds a column of maps from text to text, of the type that tables have (`quiver_types::tables::columns::map`).
 #[derive(Debug)]
 pub struct TextMaps {
     keys: StringBuilder,
@@ -118,7 +119,7 @@ impl Default for TextMaps {
 }
 
 impl TextMaps {
-    /// Adds an entry to the current map; entries come in order of their keys.
+    /// Adds an entry to the current map; entries must come in order of their keys.
     pub fn push(&mut self, key: &str, value: &str) {
         self.keys.append_value(key);
         self.values.append_value(value);
@@ -129,10 +130,11 @@ impl TextMaps {
         self.ends.push(self.keys.len() as i32);
     }
 
-    /// Gives the maps.
+    /// Returns the maps.
     ///
     /// # Errors
-    /// Internal: only by a fault of ours.
+    ///
+    /// Internal only.
     pub fn finish(mut self) -> Result<MapArray> {
         debug_assert_eq!(self.keys.len(), self.values.len());
         let DataType::Map(entries, sorted) = map() else { return Err(Error::internal("a map is no map")) };
@@ -147,14 +149,14 @@ impl TextMaps {
     }
 }
 
-/// What the values of a column that is found by name are.
+/// The kind of values in a column that is found by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// Texts; any other kind can be shown as one.
+    /// Texts; values of any other kind can be shown as text.
     Text,
-    /// Whole numbers of 64 bits.
+    /// 64-bit integers.
     Int,
-    /// Numbers with a fraction, or of both kinds.
+    /// Floating-point numbers, or both these and integers.
     Float,
 }
 
@@ -168,7 +170,7 @@ impl Kind {
         }
     }
 
-    /// What the store reads attributes of spans as.
+    /// The kind as which the store reads span attributes.
     pub(super) fn stored(self) -> AttributeKind {
         match self {
             Self::Text => AttributeKind::Text,
@@ -177,7 +179,7 @@ impl Kind {
         }
     }
 
-    /// What a text could be read as. Only numbers as they are written shortest count: `007` and `1e3` are texts.
+    /// The kind that a text can be read as. Only canonical numbers count: `007` and `1e3` are texts.
     pub(super) fn of(text: &str) -> Self {
         let bytes = text.as_bytes();
         let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
@@ -188,7 +190,7 @@ impl Kind {
         }
         match (text.parse::<i64>(), digits.contains(&b'.')) {
             (Ok(_), _) => Self::Int,
-            // Too many digits: no double would give them back.
+            // It has more digits than a double can return.
             (Err(_), false) => Self::Text,
             (Err(_), true) => match text.parse::<f64>() {
                 Ok(number) if number.is_finite() => Self::Float,
@@ -197,7 +199,7 @@ impl Kind {
         }
     }
 
-    /// What holds both kinds.
+    /// The kind that can hold values of both.
     pub(super) fn and(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,
@@ -207,10 +209,11 @@ impl Kind {
     }
 }
 
-/// Gives a column of texts as what it was found to hold; empty ones are NULL.
+/// Converts texts to a kind; empty texts become NULL.
 ///
 /// # Errors
-/// Execution: a value is no number, though those that were looked at are.
+///
+/// Execution: a value is no number, although all that were probed are.
 pub(super) fn typed(name: &str, values: &StringViewArray, kind: Kind) -> Result<ArrayRef> {
     let filled = |row: usize| (values.is_valid(row) && !values.value(row).is_empty()).then(|| values.value(row));
     let rows = 0..values.len();
@@ -227,9 +230,10 @@ pub(super) fn typed(name: &str, values: &StringViewArray, kind: Kind) -> Result<
     })
 }
 
-/// The same of a column as the store holds it: numbers are not written and read again.
+/// Like [`typed`] for a stored column: numbers are not printed and parsed again.
 ///
 /// # Errors
+///
 /// Those of [`typed`].
 pub(super) fn typed_stored(name: &str, column: &ArrayRef, kind: Kind) -> Result<ArrayRef> {
     let stored = Stored::of(column).ok_or_else(|| Error::internal(format!("`{name}` is no stored column")))?;
@@ -251,7 +255,7 @@ pub(super) fn typed_stored(name: &str, column: &ArrayRef, kind: Kind) -> Result<
     }
 }
 
-/// What the values of a stored column are, all together; `None`: it has none.
+/// The kind that can hold all values of a stored column; `None` if it has no values.
 pub(super) fn kind_of_stored(column: &ArrayRef) -> Option<Kind> {
     let both = |a: Option<Kind>, text: &str| match (a, text) {
         (a, "") => a,

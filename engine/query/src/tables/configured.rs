@@ -1,8 +1,6 @@
-//! Columns that follow from configuration: what a row means by the rules that hold now (`config-api` 6).
-//!
-//! Their names begin with `config@`, and say all that there is to know: conditions and rules stand in them as hexadecimal
-//! JSON, so that a plan with such a column is data as any other. They are made where stored rows become columns, by the same
-//! compiled forms as at ingest.
+//! Columns that depend on the configuration: what a row means by the rules in force (`config-api` 6). Their names
+//! begin with `config@` and contain the conditions and rules as hexadecimal JSON, so a plan with such a column needs
+//! no other data. They are computed when stored rows are converted, with the same compiled rules as at ingest.
 
 use std::sync::Arc;
 
@@ -15,28 +13,28 @@ use serde_json::Value;
 use super::cells::Kind;
 
 const PREFIX: &str = "config@";
-/// Longest name of a column, in bytes.
+/// The longest name of such a column, in bytes.
 const NAME_BYTES_MAX: usize = 1 << 20;
 
-/// What a column says of a row.
+/// What such a column computes.
 #[derive(Debug, Clone)]
 pub(super) enum Says {
-    /// The Apdex threshold in force, in milliseconds.
+    /// The Apdex threshold in milliseconds.
     ApdexT(Arc<Configured>),
-    /// 1 where errors frustrate however fast they come, else 0.
+    /// 1 if errors count as frustrated however fast they are, else 0.
     ErrorsFrustrate(Arc<Configured>),
-    /// The id of the key transaction that the span begins.
+    /// The id of the key transaction that the span starts.
     Key(Arc<Configured>),
-    /// 1 where a condition holds, else 0.
+    /// 1 if a condition holds, else 0.
     When(Arc<Condition>),
     /// The name that a detection rule gives.
     Name(Arc<DetectionRule>),
-    /// The id of the first of several detection rules that decides.
+    /// The id of the first detection rule that decides.
     First(Arc<[DetectionRule]>),
 }
 
 impl Says {
-    /// The configuration that it follows from, if not from itself.
+    /// The configuration that the value depends on; `None` if the column's name says all.
     pub(super) fn configured(&self) -> Option<&Arc<Configured>> {
         match self {
             Self::ApdexT(configured) | Self::ErrorsFrustrate(configured) | Self::Key(configured) => Some(configured),
@@ -45,17 +43,18 @@ impl Says {
     }
 }
 
-/// The column that says whether a condition holds.
+/// The name of the column that tells whether a condition holds.
 pub fn when(condition: &Value) -> String {
     format!("{PREFIX}when:{}", hex(condition))
 }
 
-/// The column with the name that a detection rule gives; the rule with its id, `owner` as in [`DetectionRule::of_json`].
+/// The name of the column with the name that a detection rule gives. `rule` includes its id; for `owner` see
+/// [`DetectionRule::of_json`].
 pub fn name_by(rule: &Value, owner: &str) -> String {
     format!("{PREFIX}name.{owner}:{}", hex(rule))
 }
 
-/// The column with the first of several rules that decides, by its id.
+/// The name of the column with the id of the first rule that decides.
 pub fn first_of(rules: &[Value], owner: &str) -> String {
     format!("{PREFIX}first.{owner}:{}", hex(&Value::Array(rules.to_vec())))
 }
@@ -77,7 +76,7 @@ pub(super) fn is_configured(name: &str) -> bool {
         })
 }
 
-/// What such a column holds.
+/// The kind of values in such a column; `None` if the name is none of such a column.
 pub(super) fn kind_of(name: &str) -> Option<Kind> {
     is_configured(name).then(|| match &name[PREFIX.len()..] {
         "apdex_t" => Kind::Float,
@@ -86,10 +85,11 @@ pub(super) fn kind_of(name: &str) -> Option<Kind> {
     })
 }
 
-/// Reads the name of such a column.
+/// Parses the name of such a column.
 ///
 /// # Errors
-/// Invalid: what stands in it is no condition or no rule.
+///
+/// Invalid: the name contains no valid condition or rule.
 pub(super) fn read(name: &str, configured: &Arc<Configured>) -> Result<Says> {
     let wrong = || Error::invalid("what stands in the name of a column is no condition or rule");
     let rest = name.strip_prefix(PREFIX).ok_or_else(wrong)?;

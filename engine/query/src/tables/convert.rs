@@ -49,7 +49,7 @@ pub(crate) trait Convert: Debug + Send + Sync {
     /// What `explain` shows after the name.
     fn detail(&self) -> String;
 
-    /// The same conversion with dictionary-coded texts and ids as bytes ([`HEX`]), for grouping; `None`: not
+    /// The same conversion with dictionary-coded texts and ids as bytes ([`HEX`]), for grouping; `None` if not
     /// available.
     fn coded(&self) -> Option<Arc<dyn Convert>> {
         None
@@ -60,18 +60,18 @@ pub(crate) trait Convert: Debug + Send + Sync {
         false
     }
 
-    /// The same conversion with these columns of ids as bytes; `None`: one of them holds no ids.
+    /// The same conversion with these columns of ids as bytes; `None` if one of them holds no ids.
     fn with_bytes(&self, _columns: &[usize]) -> Option<Arc<dyn Convert>> {
         None
     }
 
-    /// Its serialized form; `None`: it cannot be serialized.
+    /// Its serialized form; `None` if it cannot be serialized.
     fn written(&self, _at: &At<'_>) -> Result<Option<WrittenConvert>> {
         Ok(None)
     }
 }
 
-/// Metadata of a binary field: its value stands for the lower-case hexadecimal text of the bytes.
+/// Metadata key of a binary field whose values stand for the lower-case hexadecimal text of the bytes.
 pub(crate) const HEX: &str = "quiver.hex";
 
 /// Cuts a batch into pieces of [`BATCH_ROWS`] rows.
@@ -89,7 +89,7 @@ pub(super) fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> 
         .map_err(|e| Error::internal("a table's columns do not fit its schema").with_source(e))
 }
 
-/// See the module.
+/// The operator; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct ConvertExec {
     table: &'static str,
@@ -129,18 +129,18 @@ impl ConvertExec {
         self.convert.has_id(column)
     }
 
-    /// The same conversion with these columns of ids as bytes; `None`: one of them holds no ids.
+    /// The same node with these columns of ids as bytes; `None` if one of them holds no ids.
     pub(crate) fn with_bytes(&self, columns: &[usize]) -> Option<Self> {
         let convert = self.convert.with_bytes(columns)?;
         Some(Self::new(self.table, Arc::clone(&self.input), convert, self.limit))
     }
 
-    /// The serialized form of the conversion; `None`: it cannot be serialized.
+    /// The serialized form of the conversion; `None` if it cannot be serialized.
     pub(crate) fn written(&self, at: &At<'_>) -> Result<Option<WrittenConvert>> {
         self.convert.written(at)
     }
 
-    /// Most rows of each partition.
+    /// The most rows of each partition.
     pub(crate) fn limit(&self) -> Option<usize> {
         self.limit
     }
@@ -206,7 +206,7 @@ impl ExecutionPlan for ConvertExec {
     }
 }
 
-/// Fills the column of row numbers.
+/// Fills the column of row numbers, which begin at `number`.
 fn numbered(batch: &RecordBatch, at: usize, number: &mut i64) -> RecordBatch {
     let end = *number + batch.num_rows() as i64;
     let mut columns = batch.columns().to_vec();
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
     use crate::error::from_datafusion;
 
-    /// Gives each number so many times, and none below zero.
+    /// Repeats each number a number of times; a negative number is an error.
     #[derive(Debug)]
     struct Repeated {
         schema: SchemaRef,
@@ -275,7 +275,7 @@ mod tests {
         Arc::new(Schema::new(names.iter().map(|name| Field::new(*name, DataType::Int64, false)).collect::<Vec<_>>()))
     }
 
-    /// A conversion of numbers, each list of which is a batch of a partition.
+    /// A conversion of numbers: one list of batches per partition.
     fn node(parts: &[&[&[i64]]], times: usize, names: &[&str], limit: Option<usize>) -> ConvertExec {
         let stored = schema(&["stored"]);
         let of = |numbers: &&[i64]| {

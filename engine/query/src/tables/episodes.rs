@@ -1,4 +1,4 @@
-//! `alert_episodes`: one row a firing period, out of the state changes.
+//! `alert_episodes`: one row per firing period of an alert, computed from the state changes.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::quoted;
 #[derive(Debug)]
 pub(super) struct EpisodeTable;
 
-/// What belongs to no firing period (pending alerts) is no episode. The newest change says what holds: a period that is
-/// reported again has one row, too, and one that a raised `for` made pending has ended. `@` stands for columns that the
-/// statement found by name.
+/// State changes outside of a firing period (pending alerts) are no episodes. The newest change decides: a period
+/// that is reported again still has one row, and one that became pending again by a raised `for` has ended. `@` is
+/// replaced by the columns that were found by name.
 const STATEMENT: &str = "
 SELECT e.episode_id, e.fingerprint, e.state, e.starts_at, e.ends_at, e.value, e.source, e.rule_id, e.rule_name,
     e.namespace, e.rule_group, e.generator_url, e.labels, e.annotations, e.service_name, n.last_receiver,
@@ -45,7 +45,7 @@ FROM (
     GROUP BY fingerprint
 ) AS n ON n.fingerprint = e.fingerprint";
 
-/// The statement with columns that were found by name, whatever these names hold.
+/// The statement with columns that were found by name, whatever characters the names contain.
 fn statement(found: &[String]) -> String {
     let list = |of: &dyn Fn(String) -> String| {
         found.iter().flat_map(|name| [", ".to_owned(), of(quoted::name(name))]).collect::<String>()

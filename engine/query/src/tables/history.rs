@@ -1,12 +1,11 @@
-//! What alerting did: `alert_events`, `alert_actions`, `rule_evaluations`, `notifications`; what the server was asked and
-//! keeps, and how resources are: `query_log`, `ingest_usage_1m`, `storage_stats`,
-//! `resource_health`.
+//! What alerting did: `alert_events`, `alert_actions`, `rule_evaluations`, `notifications`; what the server was asked
+//! and stores, and the health of resources: `query_log`, `ingest_usage_1m`, `storage_stats`, `resource_health`.
 //!
-//! Queries that ended are shown to who sees all of the system; others see their own, without what tells how much there
-//! is.
+//! Callers who may view the whole system see all queries; others see their own, without numbers that reveal the size
+//! of data.
 //!
-//! Their rows are there as a whole before the first is given (`at_once`); only columns that a statement speaks of are read,
-//! and only parts of its time.
+//! All rows are in memory before the first is emitted (`at_once`); only the columns that a statement names are read,
+//! and only parts in its time range.
 
 use std::sync::Arc;
 
@@ -38,29 +37,30 @@ use super::written::{WrittenHistory, WrittenRows};
 use crate::provider::scan_by_plan;
 use crate::written::at::{At, damaged, pinned};
 
-/// What the service of a row is called.
+/// The column with the service of a row.
 const SERVICE_NAME: &str = "service_name";
-/// The column with the caller who asked; he sees his own rows.
+/// The column with the caller of a query, who may see its rows.
 const SUBJECT: &str = "subject";
-/// What tells of rows that a caller does not see, in the rows of his own queries, of rules that read more than he sees and
-/// of requests that brought more: how many there are, and whether some were written since an answer was kept.
+/// Columns that reveal something about rows that a caller may not see, in the rows of his own queries, of rules that
+/// read more than he may, and of requests that carried more: how much data there is, and whether some was written
+/// since an answer was cached.
 const OF_ALL: [&str; 8] =
     ["cpu_ms", "scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept", "latency_ms"];
-/// The same in the rows of rules, which read what their last editors may view.
+/// The same for rows of rules, which read what their last editors may view.
 const OF_RULES: [&str; 2] = ["result_series", "error"];
-/// Maps whose entries are columns by name: `labels.team`.
+/// Maps whose entries can be named as columns: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];
 
 /// One of the tables.
 #[derive(Debug)]
 pub(super) struct HistoryTable(pub(super) &'static TableDef);
 
-/// The map and the key behind a name of a column.
+/// The map and the key that a column name refers to.
 pub(super) fn entry_of(column: &str) -> Option<(&str, &str)> {
     column.split_once('.').filter(|(map, key)| MAPS.contains(map) && !key.is_empty())
 }
 
-/// Gives the stored column that a column is made of.
+/// The stored column that a column is computed from.
 fn stored(column: &str) -> &str {
     match entry_of(column) {
         Some((map, _)) => map,
@@ -121,18 +121,18 @@ impl NamedTable for HistoryTable {
     }
 }
 
-/// The table of one statement.
+/// The table for one statement.
 #[derive(Debug)]
 struct HistoryProvider {
     table: &'static TableDef,
     schema: SchemaRef,
     snapshot: Arc<dyn RowSnapshot>,
     access: Access,
-    /// Whose rows alone are given.
+    /// The caller whose rows are returned; `None` for all.
     own: Option<String>,
 }
 
-/// What a scan of it reads.
+/// What a scan reads.
 #[derive(Debug)]
 pub(super) struct Reading {
     table: &'static TableDef,
@@ -155,7 +155,7 @@ impl ReadAtOnce for Reading {
     fn read<'a>(&'a self, _: &'a Arc<TaskContext>, stats: &'a ReadStats) -> BoxFuture<'a, Result<Vec<RecordBatch>>> {
         Box::pin(async move {
             let mut columns: Vec<&str> = self.schema.fields().iter().map(|field| stored(field.name())).collect();
-            // A statement that counts rows speaks of none.
+            // A statement that only counts rows names no columns.
             columns.push("time");
             let full = Access::full();
             let mut access = &self.access;
@@ -191,7 +191,7 @@ impl ReadAtOnce for Reading {
 }
 
 impl Reading {
-    /// Reads what [`ReadAtOnce::written`] says.
+    /// Reads the form that [`ReadAtOnce::written`] returns.
     pub(super) fn read_from(rows: WrittenHistory, at: &At<'_>) -> DataFusionResult<Self> {
         Ok(Self {
             table: numbered(rows.table).ok_or_else(|| damaged("there is no such table"))?,
@@ -204,7 +204,7 @@ impl Reading {
     }
 }
 
-/// Lowers conditions on the time of rows; all else stays above.
+/// Translates conditions on the time of rows; all others stay in the plan.
 struct ByTime;
 
 impl Lower for ByTime {
@@ -261,14 +261,14 @@ impl HistoryProvider {
     }
 }
 
-/// Keeps the rows of a caller.
+/// Keeps the rows of one caller.
 fn rows_of(rows: &RecordBatch, caller: &str) -> Result<RecordBatch> {
     let subjects = rows.column_by_name(SUBJECT).and_then(|c| c.as_string_opt::<i32>()).ok_or_else(|| odd(SUBJECT))?;
     let keep: BooleanArray = subjects.iter().map(|subject| Some(subject == Some(caller))).collect();
     filter_record_batch(rows, &keep).map_err(|e| Error::internal("rows cannot be chosen").with_source(e))
 }
 
-/// Makes the columns of a statement of stored ones, without those that tell of rows that the caller does not see.
+/// Computes a statement's columns from stored ones, without those that reveal rows which the caller may not see.
 fn cells(rows: &RecordBatch, schema: &SchemaRef, hides: impl Fn(&str) -> bool) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| {
         let name = field.name().as_str();
@@ -294,7 +294,7 @@ fn cell(stored: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     Ok(match stored.data_type() {
         DataType::Utf8 if name == SERVICE_NAME => Arc::new(services(stored).ok_or_else(|| odd(name))?),
         DataType::Utf8 => Arc::new(texts(stored).ok_or_else(|| odd(name))?),
-        // The time 0 says that there is none, but for when a row was made.
+        // A time of 0 means none, except for the time of the row itself.
         DataType::Timestamp(..) if name != "time" => {
             let times = stored.as_primitive_opt::<TimestampMillisecondType>().ok_or_else(|| odd(name))?;
             let some = times.values().iter().map(|t| Some(*t).filter(|t| *t != 0));
@@ -309,7 +309,7 @@ fn cell(stored: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     })
 }
 
-/// Services of rows by the names that they go by, a line each.
+/// The services of rows by their names, one per line.
 fn services(stored: &ArrayRef) -> Option<StringViewArray> {
     let written = texts(stored)?;
     if written.iter().flatten().all(|text| !text.contains('\\')) {
@@ -319,7 +319,7 @@ fn services(stored: &ArrayRef) -> Option<StringViewArray> {
     Some(written.iter().map(|text| text.map(named)).collect())
 }
 
-/// Gives the value of a key in each map; NULL where it is not there.
+/// The value of a key in each map, NULL if it is missing.
 fn entry(maps: &MapArray, key: &str) -> ArrayRef {
     let mut out = StringViewBuilder::new();
     for row in 0..maps.len() {
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(asked.0.load(Relaxed), 0, "it is only planned");
         let (read, names) = passed(Arc::clone(&plan));
         assert_eq!(names, BTreeSet::from(["AtOnceExec".to_owned()]));
-        // Twice, and as it comes back from what is written of it.
+        // The plan runs twice, and once after it was serialized and read.
         for (plan, runs) in [&plan, &plan, &read].into_iter().zip(1..) {
             assert!(collect(Arc::clone(plan), session.task_ctx()).await.unwrap().is_empty());
             assert_eq!(asked.0.load(Relaxed), runs);
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(rows_of(&stored, "an").unwrap().num_rows(), 0);
     }
 
-    /// Queries of two callers; says with what rights they were asked for.
+    /// Queries of two callers; records the rights with which they were read.
     #[derive(Debug, Default)]
     struct Queries(Mutex<Vec<bool>>);
 

@@ -1,4 +1,5 @@
-//! `key_transactions`: key business transactions as they are configured now, of services and of applications in browsers.
+//! `key_transactions`: the key business transactions in the current configuration, of services and of browser
+//! applications.
 
 use std::sync::Arc;
 

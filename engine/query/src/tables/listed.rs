@@ -1,5 +1,5 @@
-//! `receivers`, `silences` and `audit_log`: what is configured about who is told of alerts and who is not, and what was done to
-//! configuration. Who makes the rows is who keeps them; here they are cut to what the caller sees.
+//! `receivers`, `silences` and `audit_log`: who is notified of alerts, what is silenced, and changes of the
+//! configuration. The owners of the data make the rows; here they are filtered by the caller's rights.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::ask::{Ask, NamedTable};
 use super::cells::{text, text_column, time, time_column};
 use crate::error::from_datafusion;
 
-/// The column with the service that must be seen.
+/// The column with the service that the caller must be allowed to see.
 const SERVICE: &str = "service_name";
 
 /// A receiver; empty texts are NULL.
@@ -25,13 +25,13 @@ pub struct ListedReceiver<'a> {
     pub id: &'a str,
     /// Name of the receiver.
     pub name: &'a str,
-    /// Kinds of its integrations, such as `email,webhook`.
+    /// The types of its integrations, such as `email,webhook`.
     pub types: String,
-    /// Routes that lead to it.
+    /// The number of routes that lead to it.
     pub routes: i64,
     /// Who manages it.
     pub managed_by: &'a str,
-    /// When it was changed, Unix milliseconds.
+    /// When it was last changed, Unix milliseconds.
     pub updated_ms: i64,
 }
 
@@ -42,19 +42,19 @@ pub struct ListedSilence<'a> {
     pub id: &'a str,
     /// `pending`, `active`, `expired`.
     pub state: &'a str,
-    /// Who silences, as the silence names him.
+    /// The author, as the silence names him.
     pub created_by: &'a str,
-    /// Why it is silenced, in words of who did it.
+    /// The author's comment.
     pub comment: &'a str,
-    /// The service that it is about; none: it may be about any.
+    /// The service that it is limited to; empty if it may apply to any.
     pub service: &'a str,
-    /// The service that a matcher names, even where it may be about others too.
+    /// The service that a matcher names, even if the silence may apply to others, too.
     pub named_service: &'a str,
-    /// From when, Unix milliseconds.
+    /// Start, Unix milliseconds.
     pub starts_ms: i64,
-    /// Until when, Unix milliseconds.
+    /// End, Unix milliseconds.
     pub ends_ms: i64,
-    /// When it was changed.
+    /// When it was last changed, Unix milliseconds.
     pub updated_ms: i64,
 }
 
@@ -63,25 +63,25 @@ pub struct ListedSilence<'a> {
 pub struct ListedAudit<'a> {
     /// Id of the entry.
     pub id: &'a str,
-    /// When, Unix milliseconds.
+    /// Time, Unix milliseconds.
     pub at_ms: Option<i64>,
-    /// Who, what kind of caller, from where.
+    /// Who did it.
     pub actor: &'a str,
-    /// `user`, `serviceAccount` …
+    /// The kind of actor: `user`, `serviceAccount` …
     pub actor_type: &'a str,
-    /// Address that the request came from.
+    /// The address that the request came from.
     pub ip: &'a str,
-    /// What was done.
+    /// The action.
     pub action: &'a str,
-    /// To a member of which family.
+    /// The family of the entity.
     pub family: &'a str,
-    /// Id of what it was done to.
+    /// The id of the entity.
     pub entity_id: &'a str,
-    /// Name of what it was done to.
+    /// The name of the entity.
     pub entity_name: &'a str,
     /// `ok`, `refused`, `failed`.
     pub outcome: &'a str,
-    /// Code of the problem; empty when it went well.
+    /// The code of the problem; empty if it succeeded.
     pub code: &'a str,
 }
 
@@ -123,7 +123,8 @@ fn batch(listed: Listed, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
 /// Rows of `receivers`.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+///
+/// Internal only.
 pub fn receiver_rows(rows: &[ListedReceiver<'_>]) -> Result<RecordBatch> {
     let arrays: Vec<ArrayRef> = vec![
         text_column(rows, |row| row.id),
@@ -139,7 +140,8 @@ pub fn receiver_rows(rows: &[ListedReceiver<'_>]) -> Result<RecordBatch> {
 /// Rows of `silences`.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+///
+/// Internal only.
 pub fn silence_rows(rows: &[ListedSilence<'_>]) -> Result<RecordBatch> {
     let arrays: Vec<ArrayRef> = vec![
         text_column(rows, |row| row.id),
@@ -158,7 +160,8 @@ pub fn silence_rows(rows: &[ListedSilence<'_>]) -> Result<RecordBatch> {
 /// Rows of `audit_log`.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+///
+/// Internal only.
 pub fn audit_rows(rows: &[ListedAudit<'_>]) -> Result<RecordBatch> {
     let arrays: Vec<ArrayRef> = vec![
         text_column(rows, |row| row.id),
@@ -204,7 +207,8 @@ impl NamedTable for ListedTable {
         Box::pin(async move {
             let schema = columns_of(self.0);
             let access = ask.access(self.domain());
-            // What belongs to no service is seen by who sees all; what somebody did himself, by him.
+            // Rows without a service are visible to callers who see all; callers also see their own entries of the
+            // audit log.
             let has_service = schema.column_with_name(SERVICE).is_some();
             let is_own = self.0 == Listed::Audit && !access.is_full();
             let own = is_own.then_some(ask.ctx.query().asked.caller.as_str());

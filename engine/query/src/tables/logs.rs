@@ -1,4 +1,4 @@
-//! `logs`: one row a record. Any other name is a field.
+//! `logs`: one row per record. Any other column name is a field of the record.
 
 mod columns;
 pub(super) mod convert;
@@ -60,7 +60,7 @@ impl NamedTable for LogTable {
     }
 
     fn finds(&self, column: &str) -> bool {
-        // Names of ours are no fields.
+        // Internal names are no fields.
         column == ROW_ID
             || !column.is_empty() && !column.starts_with("__q_") && ![TIME, STREAM, STREAM_ID].contains(&column)
     }
@@ -92,7 +92,7 @@ impl NamedTable for LogTable {
     }
 }
 
-/// Learns what a field holds from rows that have it: numbers where all are numbers, else text.
+/// Finds the kind of a field's values from rows that have it: numbers if all are numbers, else text.
 async fn kind(ask: &Ask<'_>, field: &str) -> Result<Kind> {
     let request = LogRequest {
         filter: LogFilter::Value { field: FieldPattern::Name(field.to_owned()), matcher: present() },
@@ -118,7 +118,7 @@ async fn kind(ask: &Ask<'_>, field: &str) -> Result<Kind> {
     Ok(found.unwrap_or(Kind::Text))
 }
 
-/// The table of one statement.
+/// The table for one statement.
 #[derive(Debug)]
 struct LogProvider {
     schema: SchemaRef,

@@ -54,17 +54,17 @@ pub(super) trait Lower {
     /// The store's filter.
     type Filter;
 
-    /// Translates a condition on a column; `None`: the store has no such filter.
+    /// Translates a condition on a column; `None` if the store has no such filter.
     fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<Lowered<Self::Filter>>;
 
     /// Combines filters by AND.
     fn all_of(filters: Vec<Self::Filter>) -> Self::Filter;
 
-    /// Combines two filters by OR; `None`: the store has no such filter.
+    /// Combines two filters by OR; `None` if the store has no such filter.
     fn any_of(filters: [Self::Filter; 2]) -> Option<Self::Filter>;
 }
 
-/// Translates an expression; `None`: no part of it can be translated.
+/// Translates an expression; `None` if no part of it can be translated.
 pub(super) fn lower<L: Lower>(table: &L, expr: &Expr) -> Option<Lowered<L::Filter>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
@@ -110,8 +110,8 @@ pub(super) fn supported<L: Lower>(table: &L, filters: &[&Expr]) -> Vec<TableProv
     filters.iter().map(one).collect()
 }
 
-/// Gives the column on one side of a comparison. Looks through casts that keep the order, which type coercion adds: to
-/// finer times, to another text type.
+/// The column on one side of a comparison. Ignores casts that keep the order, which type coercion adds: to finer
+/// times, to another text type.
 fn column(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Column(column) => Some(&column.name),
@@ -160,7 +160,7 @@ fn condition(expr: &Expr) -> Option<(&str, Condition<'_>)> {
     }
 }
 
-/// Reads a `LIKE` pattern that means a prefix or a substring.
+/// Parses a `LIKE` pattern that means a prefix or a substring; `None` for other patterns.
 fn like(pattern: &str) -> Option<Condition<'static>> {
     let plain = |text: &str| !text.is_empty() && !text.contains(['%', '_', '\\']);
     let beginning = pattern.strip_suffix('%')?;
@@ -171,7 +171,7 @@ fn like(pattern: &str) -> Option<Condition<'static>> {
     plain(part).then(|| Condition::Contains(part.to_owned()))
 }
 
-/// Gives the text of a literal.
+/// The text of a literal.
 pub(super) fn text_of(value: &ScalarValue) -> Option<&str> {
     match value {
         ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) => {
@@ -182,13 +182,13 @@ pub(super) fn text_of(value: &ScalarValue) -> Option<&str> {
     }
 }
 
-/// Gives the texts of literals without empty ones, which no text of a table equals.
+/// The texts of literals, without empty ones, which no text of a table equals.
 pub(super) fn texts_of<'e>(values: &[&'e ScalarValue]) -> Option<Vec<&'e str>> {
     let texts = values.iter().map(|value| text_of(value)).collect::<Option<Vec<_>>>()?;
     Some(texts.into_iter().filter(|text| !text.is_empty()).collect())
 }
 
-/// Gives the integer value of a literal.
+/// The value of an integer literal.
 pub(super) fn int_of(value: &ScalarValue) -> Option<i64> {
     match value {
         ScalarValue::Int64(Some(n)) => Some(*n),
@@ -198,7 +198,7 @@ pub(super) fn int_of(value: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// Gives a literal time in Unix nanoseconds, and its unit in nanoseconds.
+/// The Unix nanoseconds of a time literal, and its unit in nanoseconds.
 pub(super) fn nanos_of(value: &ScalarValue) -> Option<(i64, i64)> {
     let (number, unit) = match value {
         ScalarValue::TimestampNanosecond(Some(n), _) => (*n, 1),
@@ -210,7 +210,7 @@ pub(super) fn nanos_of(value: &ScalarValue) -> Option<(i64, i64)> {
     Some((number.checked_mul(unit)?, unit))
 }
 
-/// Gives the range of integers (both ends included) that a comparison accepts; `None`: it accepts nothing.
+/// The inclusive range of integers that a comparison accepts; `None` if it accepts none.
 pub(super) fn range_of(op: Operator, value: i64) -> Option<(i64, i64)> {
     match op {
         Operator::Eq => Some((value, value)),
@@ -406,10 +406,11 @@ mod tests {
         assert_eq!((range_of(Operator::NotEq, 0), range_of(Operator::Gt, i64::MAX)), (None, None));
     }
 
-    /// Values of the columns of a row.
+    /// The values of a row's columns.
     type Row = [Option<i64>; 2];
 
-    /// Says all of `a`, of `b` too much, and nothing of `c`, which holds what `a` does. A filter says which rows it takes.
+    /// A filter that lists the rows it accepts. Conditions on `a` are exact, those on `b` are wider, and those on `c`
+    /// (a copy of `a`) cannot be translated.
     #[derive(Debug)]
     struct Rows(Vec<Row>);
 
@@ -466,13 +467,13 @@ mod tests {
         }
     }
 
-    /// An expression, and what it is of each row: true, false or unknown.
+    /// A random expression, and its value for each row: true, false or unknown.
     fn expression(random: &mut Random, rows: &[Row], depth: u32) -> (Expr, Vec<Option<bool>>) {
         if depth > 0 && random.below(3) > 0 {
             let (left, a) = expression(random, rows, depth - 1);
             let (right, b) = expression(random, rows, depth - 1);
             let is_and = random.below(2) == 0;
-            // One that is false decides an AND, one that is true an OR.
+            // One false operand decides an AND, one true operand an OR.
             let decided = Some(!is_and);
             let both = a.into_iter().zip(b).map(|(a, b)| match (a, b) {
                 (a, b) if a == decided || b == decided => decided,

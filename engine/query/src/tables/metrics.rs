@@ -31,7 +31,7 @@ use crate::error::to_datafusion;
 use crate::provider::scan_by_plan;
 use crate::samples::{SampleRequest, SampleTables};
 
-/// The table of samples. Stale markers are no samples.
+/// The table of samples. Stale markers are left out.
 #[derive(Debug)]
 pub(super) struct SampleTable;
 
@@ -68,13 +68,13 @@ impl NamedTable for SampleTable {
     }
 }
 
-/// The table of one statement.
+/// The table for one statement.
 #[derive(Debug)]
 struct SampleProvider {
     schema: SchemaRef,
     series: Series,
     samples: Arc<dyn SampleTables>,
-    /// Of the query that plans: series are selected then.
+    /// The counters of the planning query, since series are resolved during planning.
     stats: Arc<ReadStats>,
 }
 
@@ -108,7 +108,7 @@ impl SampleProvider {
             let projection = projection.unwrap_or(&all);
             let schema = Arc::new(self.schema.project(projection)?);
             let cells = LabelCells::new(&schema, &self.series.lower.service_labels);
-            // A sample in the range rises from one that may lie before it.
+            // The increase of a sample depends on the one before, which may lie before the range.
             let range = filter.range();
             let reach = schema.column_with_name(INCREASE).map_or(0, |_| BEFORE_MS);
             let wide = MillisRange::new(range.min.saturating_sub(reach), range.max);

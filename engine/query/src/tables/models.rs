@@ -1,8 +1,6 @@
-//! Models of analytics as tables of schema `olap`: what SQL asks of whoever compiles them.
-//!
-//! SQL and analytics stand beside each other and do not know each other. A SELECT over models is cut here: dimensions of a
-//! row, groups, measures and the condition on rows go to the compiler of models and come back as a plan; what is computed
-//! over its columns stays with SQL.
+//! Models of analytics as tables of schema `olap`: the interface between SQL and the compiler of models, which do not
+//! depend on each other. A SELECT over models is split: its dimensions, groups, measures and row conditions go to the
+//! compiler, which returns a plan; SQL computes the rest over the plan's columns.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -18,12 +16,12 @@ use crate::context::QueryContext;
 
 /// Schema of models.
 pub const OLAP_SCHEMA: &str = "olap";
-/// The table function that gives rows of one model: see [`ModelRows`].
+/// The table function that returns rows of one model: see [`ModelRows`].
 pub const MODEL_ROWS: &str = "model_rows";
-/// Key in the metadata of a column that is a measure.
+/// Metadata key of columns that are measures.
 const MEASURE: &str = "quiver.measure";
 
-/// Makes a column a measure: statements name it in `MEASURE(…)` alone.
+/// Marks a column as a measure, which statements can only use in `MEASURE(…)`.
 #[must_use]
 pub fn as_measure(column: Field) -> Field {
     column.with_metadata([(MEASURE.to_owned(), String::new())].into())
@@ -34,7 +32,7 @@ pub fn is_measure(column: &Field) -> bool {
     column.metadata().contains_key(MEASURE)
 }
 
-/// A member of a model or view, by both names.
+/// A member of a model or view.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelMember {
     /// Name of the model or view.
@@ -43,55 +41,59 @@ pub struct ModelMember {
     pub member: String,
 }
 
-/// What a SELECT asks of models. Its expressions speak of dimensions as columns whose relation is named like the model.
+/// The part of a SELECT that the compiler of models plans. In its expressions, dimensions are columns whose relation
+/// is the model's name.
 #[derive(Debug, Clone)]
 pub struct ModelSelect {
-    /// The models of its `FROM`, which are joined as they say themselves.
+    /// The models in its `FROM`, which are joined as they define.
     pub models: Vec<String>,
-    /// Columns of the plan over dimensions, each by its name; where there are measures, rows are grouped by them.
+    /// Named columns of the plan over dimensions. If there are measures, they are the grouping keys.
     pub columns: Vec<(String, Expr)>,
-    /// Columns of the plan that are measures, each by its name. None: one row of the plan is one row of the models.
+    /// Named columns of the plan that are measures. If empty, the plan has one row per row of the models.
     pub measures: Vec<(String, ModelMember)>,
     /// Conditions on rows, all of which must hold.
     pub filters: Vec<Expr>,
-    /// Whether values of the caller say so, for a plan that is printed.
+    /// Whether literals from the caller's rights are marked, for a plan that is printed.
     pub marks_values: bool,
 }
 
-/// The rows or groups of a SELECT.
+/// The compiled part of a SELECT.
 #[derive(Debug, Clone)]
 pub struct ModelPlan {
-    /// Gives the columns that are asked for, in no order of rows.
+    /// Returns the requested columns; the order of rows is not defined.
     pub plan: LogicalPlan,
-    /// Texts of the models in it whose rows are a SELECT, for whoever prints it.
+    /// For models in the plan that are defined by a SELECT, its text, to print the plan.
     pub texts: BTreeMap<String, String>,
 }
 
-/// Rows of one model, as a statement asks for them: `model_rows('Calls', from, to, 'service_name', …)`. Texts of plans read
-/// them where a caller does not see the tables that the model is made of as the model does.
+/// Rows of one model in a statement: `model_rows('Calls', from, to, 'service_name', …)`. Printed plans contain this
+/// where the caller may not read the tables that the model reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelRows {
-    /// Name of the model, which queries need not be able to name.
+    /// Name of the model, which may be one that queries cannot name.
     pub model: String,
-    /// What `range_start()` and `range_end()` are in its SELECT, in ns; none: so far apart that no row lies beyond.
+    /// The values of `range_start()` and `range_end()` in its SELECT, in ns; `None` for a range that contains all
+    /// rows.
     pub range_ns: Option<(i64, i64)>,
-    /// Columns of its table or SELECT: such that members speak of which queries may name.
+    /// Columns of its table or SELECT. They must be used by members that queries may name.
     pub columns: Vec<String>,
 }
 
-/// The compiler of models, as SQL sees it.
+/// The compiler of models as SQL uses it.
 pub trait Models: Send + Sync + Debug {
-    /// Lists the models that a caller may name, with the members that he may name. Types are those that models declare:
-    /// what a number is made of shows when it is read.
+    /// Lists the models and members that a caller may name. Types are the declared ones: the exact type of a number
+    /// is only known when it is read.
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry>;
 
-    /// Whether a name that is not listed is a dimension all the same: attributes and labels are more than a list can hold.
+    /// Whether a name that is not listed is a dimension, such as an attribute or a label, which are too many to list.
     fn finds(&self, model: &str, member: &str) -> bool;
 
     /// Compiles a SELECT with the caller's rights, over tables of one moment.
     ///
     /// # Errors
-    /// Invalid: a model or member is not there, or not for the caller; no joins lead to all models. Those of reading tables.
+    ///
+    /// Invalid: a model or member does not exist or is not visible to the caller, or no joins connect all models.
+    /// Those of reading tables.
     fn select<'a>(
         &'a self,
         select: &'a ModelSelect,
@@ -100,10 +102,11 @@ pub trait Models: Send + Sync + Debug {
         ctx: &'a QueryContext,
     ) -> BoxFuture<'a, Result<ModelPlan>>;
 
-    /// Plans the rows of a model that the caller may see, whatever he sees of the tables behind it.
+    /// Plans the rows of a model that the caller may see, even if he may not read the tables behind it.
     ///
     /// # Errors
-    /// Invalid: a model or column is not there, or not for the caller. Those of reading tables.
+    ///
+    /// Invalid: a model or column does not exist or is not visible to the caller. Those of reading tables.
     fn rows<'a>(
         &'a self,
         rows: &'a ModelRows,

@@ -1,4 +1,4 @@
-//! The registry of named tables, and their snapshots over what the store gives.
+//! The registry of named tables, and their snapshots.
 
 use std::sync::{Arc, LazyLock};
 
@@ -69,10 +69,10 @@ const TABLES: &[&dyn NamedTable] = &[
     &ListedTable(Listed::Audit),
 ];
 
-/// What the tables read from: engine, sources, and the traits that make scans of them. Filled in by the binary.
+/// The sources of the named tables: engine, indexes, and traits that make scans. Filled in by the binary.
 #[derive(Debug, Clone)]
 pub struct TableSources {
-    /// Runs the look-ups in the data that planning a statement needs.
+    /// Runs the probes of the data that planning a statement needs.
     pub engine: Arc<QueryEngine>,
     /// The index of series.
     pub series: Arc<dyn SeriesSource>,
@@ -88,11 +88,11 @@ pub struct TableSources {
     pub span_tables: Arc<dyn SpanTables>,
     /// Tables that store rows unchanged.
     pub rows: Arc<dyn RowSource>,
-    /// Labels that name the service of a series; the first one that is not empty counts.
+    /// Labels that name the service of a series; the first that is not empty counts.
     pub service_labels: Arc<[String]>,
     /// The configuration that queries read.
     pub configured: Arc<dyn ConfiguredSource>,
-    /// Wall clock, by which it is decided which processes are still running.
+    /// The wall clock, which decides which processes are still running.
     pub clock: Arc<dyn Clock>,
 }
 

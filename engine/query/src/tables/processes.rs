@@ -1,7 +1,6 @@
-//! Business processes as statements over `spans` and `logs` (`config-api` 3.4): what was seen of each step, grouped by the
-//! value that instances are told apart by, and followed through the steps.
-//!
-//! Nothing is stored: a change of a process acts on all history. What a caller does not see is no step of an instance.
+//! Business processes as statements over `spans` and `logs` (`config-api` 3.4): rows that match each step are grouped
+//! by the correlation value of the instances, and followed through the steps. Nothing is stored, so a change of a
+//! process applies to all history. Rows that a caller may not see do not count as steps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,11 +28,11 @@ use crate::quoted;
 /// What is asked about processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
-    /// A row an instance.
+    /// One row per instance.
     Instances,
-    /// A row a step that an instance reached.
+    /// One row per step that an instance reached.
     Steps,
-    /// A row a step of an instance, reached or not.
+    /// One row per step of an instance, reached or not.
     Funnel,
 }
 
@@ -41,7 +40,7 @@ pub enum About {
 #[derive(Debug)]
 pub(super) struct ProcessTable(pub(super) About);
 
-/// A statement, and the columns that it looks up in the data.
+/// A statement, and the columns that it finds by name.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Statement {
     /// The statement as SQL.
@@ -61,7 +60,7 @@ impl Statement {
         quoted::name(column)
     }
 
-    /// The value of a field of a span.
+    /// SQL of the value of a span's field.
     fn span_value(&mut self, field: &str) -> String {
         match FieldName::parse(field) {
             FieldName::Intrinsic("service.name") => "service_name".to_owned(),
@@ -79,7 +78,7 @@ impl Statement {
         }
     }
 
-    /// The value of a field of a log record.
+    /// SQL of the value of a log record's field.
     fn log_value(&mut self, field: &str) -> String {
         match FieldName::parse(field) {
             FieldName::Intrinsic("service.name") => "service_name".to_owned(),
@@ -92,7 +91,7 @@ impl Statement {
         }
     }
 
-    /// What was seen of a step.
+    /// SQL of the rows that match a step.
     fn step(&mut self, process: &Process, at: usize, step: &ProcessStep, window: Option<(i64, i64)>) -> String {
         let field = step.correlation.as_deref().unwrap_or(&process.correlation);
         let is_log = matches!(step.kind, StepKind::Log | StepKind::Event);
@@ -138,7 +137,7 @@ impl Statement {
         )
     }
 
-    /// Instances of a process with their steps in a list.
+    /// SQL of the instances of a process, each with a list of its steps.
     fn runs(&mut self, process: &Process, now_ns: i64, window: Option<(i64, i64)>) -> String {
         let steps = process.steps.iter().enumerate().map(|(at, step)| self.step(process, at, step, window));
         let events = steps.collect::<Vec<_>>().join(" UNION ALL ");
@@ -161,7 +160,7 @@ impl Statement {
         )
     }
 
-    /// Adds a process; statements over several are one.
+    /// Adds a process; statements over several processes are combined by `UNION ALL`.
     fn add(&mut self, about: About, process: &Process, now_ns: i64, window: Option<(i64, i64)>) {
         let runs = self.runs(process, now_ns, window);
         let by_place = |place: &str, of: &dyn Fn(&ProcessStep) -> &str| {
@@ -200,7 +199,7 @@ impl Statement {
         self.text = if before.is_empty() { text } else { format!("{before} UNION ALL {text}") };
     }
 
-    /// The statement about one process. With a window, what is seen lies in it (Unix nanoseconds, from and until).
+    /// The statement about one process. With a window (Unix nanoseconds, end excluded), only rows within it count.
     pub fn of(about: About, process: &Process, now_ns: i64, window: Option<(i64, i64)>) -> Self {
         let mut statement = Self::default();
         statement.add(about, process, now_ns, window);
@@ -208,7 +207,7 @@ impl Statement {
     }
 }
 
-/// A row for each step of each instance.
+/// SQL of a row for each step of each instance.
 fn funnel(process: &Process, runs: &str, stamp: &dyn Fn(&str) -> String) -> String {
     let places = process.steps.iter().enumerate().map(|(n, step)| {
         let is_last = n + 1 == process.steps.len();
@@ -349,7 +348,7 @@ impl NamedTable for ProcessTable {
             let mut names = Names::new(sources.engine.relational());
             names.add(Some("quiver"), "spans", spans.open(&ask_for(&of_spans)).await?);
             names.add(Some("quiver"), "logs", logs.open(&ask_for(&of_logs)).await?);
-            // One type for each column, whatever the rules of DataFusion make of literals and unions.
+            // Types of the columns are fixed, whatever DataFusion infers from literals and unions.
             let of_type = |field: &Arc<Field>| match field.data_type() {
                 DataType::Utf8View => format!("arrow_cast({0}, 'Utf8View') AS {0}", field.name()),
                 _ => field.name().clone(),

@@ -1,4 +1,4 @@
-//! Rows of tables as written plans say them, read again.
+//! Reads table rows from serialized plans.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::spans::convert::SpanRows;
 use super::written::{WrittenConvert, WrittenRows};
 use crate::written::at::At;
 
-/// Reads a conversion over its input.
+/// Builds a conversion from its serialized form and its input.
 pub(crate) fn conversion(
     rows: WrittenConvert,
     input: Arc<dyn ExecutionPlan>,
@@ -32,7 +32,7 @@ pub(crate) fn conversion(
     Ok(ConvertExec::new(table, input, convert, limit))
 }
 
-/// The table, the conversion, and how many columns it reads at least.
+/// The table, the conversion, and the least number of columns that it reads.
 fn convert(rows: WrittenConvert, at: &At<'_>) -> Result<(&'static str, Arc<dyn Convert>, usize)> {
     match rows {
         WrittenConvert::Spans(rows) => {
@@ -44,7 +44,7 @@ fn convert(rows: WrittenConvert, at: &At<'_>) -> Result<(&'static str, Arc<dyn C
     }
 }
 
-/// Makes what reads rows at once again, where the plan is read.
+/// Builds a source of rows that are read at once, where the plan is read.
 pub(crate) fn rows(rows: WrittenRows, at: &At<'_>) -> Result<Arc<dyn ReadAtOnce>> {
     Ok(match rows {
         WrittenRows::History(rows) => Arc::new(Reading::read_from(rows, at)?),

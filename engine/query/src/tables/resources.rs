@@ -1,5 +1,5 @@
-//! `resources` and `resource_relationships`: managed resources as they are configured now, and what relates them. Who made
-//! the rows is who keeps the configuration; here they are cut to what the caller sees.
+//! `resources` and `resource_relationships`: managed resources in the current configuration, and their relationships.
+//! The owner of the configuration makes the rows; here they are filtered by the caller's rights.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::ask::{Ask, NamedTable};
 use super::cells::{TextMaps, text, text_column, text_map, time, time_column};
 use crate::error::from_datafusion;
 
-/// What attributes are named by in statements, before their keys.
+/// Prefix of columns that are attributes.
 const ATTRIBUTES: &str = "attributes.";
-/// Columns with the services of which all must be seen.
+/// Columns with services, all of which the caller must be allowed to see.
 const SERVICE: &str = "service_name";
 const TARGET_SERVICE: &str = "target_service_name";
-/// The column with the number of relationships of a resource.
+/// The column with the number of a resource's relationships.
 const RELATIONSHIPS: &str = "relationships";
 
 /// A managed resource; empty texts are NULL.
@@ -32,7 +32,7 @@ pub struct ManagedResource<'a> {
     pub id: &'a str,
     /// The name that people see.
     pub display_name: &'a str,
-    /// What tells it from others of its type.
+    /// What distinguishes it from others of its type.
     pub key: &'a str,
     /// The key of its type.
     pub kind: &'a str,
@@ -44,17 +44,17 @@ pub struct ManagedResource<'a> {
     pub state: &'a str,
     /// `ok`, `warning`, `critical`, `unknown`.
     pub health: &'a str,
-    /// Name of the service that it belongs to; empty: none.
+    /// Name of the service that it belongs to; empty if none.
     pub service: &'a str,
     /// `discovered`, `manual`, `import`.
     pub source: &'a str,
-    /// Attributes in order of their keys.
+    /// Attributes sorted by key.
     pub attributes: Vec<(&'a str, String)>,
-    /// When telemetry told of it first, Unix milliseconds.
+    /// When telemetry first mentioned it, Unix milliseconds.
     pub first_seen_ms: Option<i64>,
-    /// When telemetry told of it last, Unix milliseconds.
+    /// When telemetry last mentioned it, Unix milliseconds.
     pub last_seen_ms: Option<i64>,
-    /// How many relationships name it.
+    /// The number of its relationships.
     pub relationships: i64,
 }
 
@@ -67,11 +67,11 @@ pub struct RelatedResource<'a> {
     pub display_name: &'a str,
     /// The key of its type.
     pub kind: &'a str,
-    /// Name of the service that it belongs to; empty: none.
+    /// Name of the service that it belongs to; empty if none.
     pub service: &'a str,
 }
 
-/// A relationship of two resources.
+/// A relationship between two resources.
 #[derive(Debug, Clone, Default)]
 pub struct ManagedRelationship<'a> {
     /// Id of the relationship.
@@ -84,20 +84,20 @@ pub struct ManagedRelationship<'a> {
     pub target: RelatedResource<'a>,
     /// `discovered`, `manual`, `import`.
     pub origin: &'a str,
-    /// How sure it is, 0 to 1.
+    /// Confidence, 0 to 1.
     pub confidence: Option<f64>,
-    /// Since when it holds, Unix milliseconds.
+    /// Start of validity, Unix milliseconds.
     pub valid_from_ms: Option<i64>,
-    /// Until when it holds, Unix milliseconds.
+    /// End of validity, Unix milliseconds.
     pub valid_to_ms: Option<i64>,
 }
 
-/// A table over them.
+/// One of the two tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResourceTable {
-    /// A row a resource.
+    /// One row per resource.
     Resources,
-    /// A row a relationship.
+    /// One row per relationship.
     Relationships,
 }
 
@@ -146,7 +146,8 @@ fn batch(columns: SchemaRef, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
 /// Rows of `resources`.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+///
+/// Internal only.
 pub fn resource_rows(rows: &[ManagedResource<'_>]) -> Result<RecordBatch> {
     let mut attributes = TextMaps::default();
     for row in rows {
@@ -175,7 +176,8 @@ pub fn resource_rows(rows: &[ManagedResource<'_>]) -> Result<RecordBatch> {
 /// Rows of `resource_relationships`.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+///
+/// Internal only.
 pub fn relationship_rows(rows: &[ManagedRelationship<'_>]) -> Result<RecordBatch> {
     let arrays: Vec<ArrayRef> = vec![
         text_column(rows, |row| row.id),
@@ -196,7 +198,7 @@ pub fn relationship_rows(rows: &[ManagedRelationship<'_>]) -> Result<RecordBatch
     batch(relationship_columns(), arrays)
 }
 
-/// The rows of services that a caller sees. What belongs to no service is seen by who sees all.
+/// Keeps the rows whose services a caller may see. Rows without a service are visible to callers who see all.
 fn cut(rows: &RecordBatch, access: &Access) -> Result<RecordBatch> {
     let services: Vec<&StringViewArray> =
         [SERVICE, TARGET_SERVICE].iter().filter_map(|name| rows.column_by_name(name)?.as_string_view_opt()).collect();
@@ -205,7 +207,7 @@ fn cut(rows: &RecordBatch, access: &Access) -> Result<RecordBatch> {
     filter_record_batch(rows, &seen).map_err(|e| Error::internal("cannot choose resources").with_source(e))
 }
 
-/// Resources with the number of relationships that are among those of a caller.
+/// Resources with the number of those relationships that the caller may see.
 fn recounted(rows: &RecordBatch, related: &RecordBatch) -> Result<RecordBatch> {
     let fault = || Error::internal("a column of resources is of another type");
     let texts = |batch: &RecordBatch, name: &str| -> Result<StringViewArray> {
@@ -294,7 +296,7 @@ mod tests {
     use super::*;
     use crate::testing::misplaced;
 
-    /// Neither rows nor numbers tell of what a caller does not see.
+    /// Neither rows nor counts reveal what a caller may not see.
     #[test]
     fn what_a_caller_sees() {
         let resource = |id, service| ManagedResource { id, service, relationships: 9, ..ManagedResource::default() };

@@ -1,5 +1,5 @@
-//! `alert_rules`: alerting and recording rules as they are configured now. Who made the rows is who keeps the
-//! configuration; here they are cut to what the caller sees.
+//! `alert_rules`: alerting and recording rules in the current configuration. The owner of the configuration makes the
+//! rows; here they are filtered by the caller's rights.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::ask::{Ask, NamedTable};
 use super::cells::{text, time};
 use crate::error::from_datafusion;
 
-/// The column with the service that must be seen.
+/// The column with the service that the caller must be allowed to see.
 const SERVICE: &str = "service_name";
 
 /// A rule; empty texts are NULL.
@@ -24,9 +24,9 @@ const SERVICE: &str = "service_name";
 pub struct ConfiguredRule<'a> {
     /// Id in the configuration.
     pub id: &'a str,
-    /// The alert that it makes.
+    /// Name of the alert that it creates.
     pub alert: &'a str,
-    /// The series that it makes.
+    /// Name of the series that it records.
     pub record: &'a str,
     /// The namespace of its group.
     pub namespace: &'a str,
@@ -34,17 +34,17 @@ pub struct ConfiguredRule<'a> {
     pub group: &'a str,
     /// `promql`, `logsql`, `olap`.
     pub language: &'a str,
-    /// What it evaluates, in its language.
+    /// The expression in its language.
     pub expr: &'a str,
     /// Label `severity` of its alerts.
     pub severity: &'a str,
-    /// The service that it belongs to; who may not see that sees no rule.
+    /// The service that it belongs to. Callers who may not see the service do not see the rule.
     pub service: &'a str,
-    /// Whether it is on.
+    /// Whether it is enabled.
     pub enabled: bool,
     /// Who manages it.
     pub managed_by: &'a str,
-    /// When it was changed, Unix milliseconds.
+    /// When it was last changed, Unix milliseconds.
     pub updated_ms: i64,
 }
 
@@ -71,7 +71,8 @@ fn rule_columns() -> SchemaRef {
 /// Rows of `alert_rules`.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+///
+/// Internal only.
 pub fn rule_rows(rules: &[ConfiguredRule<'_>]) -> Result<RecordBatch> {
     let texts = |of: for<'r> fn(&ConfiguredRule<'r>) -> &'r str| -> ArrayRef {
         Arc::new(rules.iter().map(|rule| Some(of(rule)).filter(|t| !t.is_empty())).collect::<StringViewArray>())
@@ -119,7 +120,7 @@ impl NamedTable for RuleTable {
             if !access.is_full() {
                 let services = rows.column_by_name(SERVICE).and_then(|column| column.as_string_view_opt());
                 let services = services.ok_or_else(|| Error::internal("services of rules are no texts"))?;
-                // What belongs to no service is seen by who sees all.
+                // Rules without a service are visible to callers who see all.
                 let sees = |row: usize| services.is_valid(row) && access.allows(services.value(row));
                 let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
                 let cut = filter_record_batch(&rows, &seen);

@@ -1,4 +1,5 @@
-//! What a statement may name, at one moment: what languages ask, and whoever has tables answers.
+//! The tables that a statement may name, at one moment: the interface between query languages and the owners of
+//! tables.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,19 +17,19 @@ pub const QUIVER_SCHEMA: &str = "quiver";
 /// Schema of the operator's own tables.
 pub const PUBLIC_SCHEMA: &str = "public";
 
-/// What a caller may see, domain by domain: one statement may read several.
+/// A caller's rights by domain, since one statement may read several.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DomainAccess {
     by_domain: Arc<[(Domain, Access)]>,
 }
 
 impl DomainAccess {
-    /// Asks for the access of each domain.
+    /// Calls `access` for each domain.
     pub fn of(mut access: impl FnMut(Domain) -> Access) -> Self {
         Self { by_domain: Domain::ALL.iter().map(|(domain, ..)| (*domain, access(*domain))).collect() }
     }
 
-    /// Sees all rows of all domains.
+    /// Full access to all domains.
     pub fn full() -> Self {
         Self::of(|_| Access::full())
     }
@@ -39,7 +40,7 @@ impl DomainAccess {
         found.map_or_else(|| Access::services(Vec::<String>::new()), |(_, access)| access.clone())
     }
 
-    /// Whether all of a domain may be seen: what belongs to no service needs it.
+    /// Whether all of a domain may be seen, which rows without a service require.
     pub fn is_full(&self, domain: Domain) -> bool {
         self.get(domain).is_full()
     }
@@ -61,7 +62,7 @@ pub struct TableEntry {
     pub columns: SchemaRef,
 }
 
-/// Which table, and what is asked of it.
+/// The table that a statement names, and what it reads of it.
 #[derive(Debug, Clone)]
 pub struct TableRequest<'a> {
     /// Schema, if one is given.
@@ -104,9 +105,10 @@ impl Moment {
 
 /// All tables at one moment.
 pub trait TableSnapshot: Send + Sync + Debug {
-    /// Finds a table; `None`: there is no table of that name.
+    /// Finds a table; `None` if there is no table of that name.
     ///
     /// # Errors
+    ///
     /// Those of reading the schema of the data.
     fn table<'a>(
         &'a self,
@@ -117,18 +119,18 @@ pub trait TableSnapshot: Send + Sync + Debug {
     /// Lists the tables that a caller may name.
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry>;
 
-    /// Gives a number that changes whenever the rows of a table do; `None`: unknown.
+    /// A number that changes whenever the rows of a table do; `None` if unknown.
     fn version(&self, _request: &TableRequest<'_>) -> Option<u64> {
         None
     }
 
-    /// Gives the version at this moment; `None`: unknown.
+    /// The version at this moment; `None` if unknown.
     fn moment(&self) -> Option<Moment> {
         None
     }
 
-    /// Says whether a table has the same rows in a time range as at an earlier moment; `None`: unknown for this table.
-    /// The request names the columns, too, since some are computed from more than the rows.
+    /// Whether a table has the same rows in a time range as at an earlier moment; `None` if unknown for this table.
+    /// The request's columns matter, too, since some are computed from more than the rows.
     fn is_unchanged(&self, _request: &TableRequest<'_>, _since: &Moment, _range: MillisRange) -> Option<bool> {
         None
     }

@@ -1,4 +1,4 @@
-//! `spans`: one row a span, as it was sent.
+//! `spans`: one row per span, as it was sent; `span_events` and `span_links`.
 
 pub(super) mod columns;
 mod conventions;
@@ -65,7 +65,7 @@ impl NamedTable for SpanTable {
     }
 
     fn finds(&self, column: &str) -> bool {
-        // Events and links have attributes of their own; of their span they know the resource.
+        // Events and links have attributes of their own; of their span's, only those of the resource can be named.
         let is_known = conventions::kind_of(column).is_some() && (self.0 == Each::Span || column.starts_with("res@"));
         is_known || self.0 == Each::Span && (attribute_of(column).is_some() || configured::is_configured(column))
     }
@@ -90,7 +90,7 @@ impl NamedTable for SpanTable {
     }
 }
 
-/// The table of one statement.
+/// The table for one statement.
 #[derive(Debug)]
 struct SpanProvider {
     configured: Arc<Configured>,
@@ -133,7 +133,7 @@ impl SpanProvider {
             if let Some(segment) = self.access.spans() {
                 filter = filter.and(segment.clone());
             }
-            // Who asks for a trace by its id gets each report of it from the store; a table has a span once.
+            // For a trace id, the store returns every report of a span; the table must show a span once.
             if filter.traces().is_some() {
                 filter = filter.and(SpanFilter::Once);
             }
@@ -143,7 +143,7 @@ impl SpanProvider {
                     .map_err(to_datafusion)?;
             let request = SpanRequest { filter, columns: rows.stored().to_vec() };
             let scan = self.tables.spans(&self.snapshot, &self.access, &request, &self.stats).map_err(to_datafusion)?;
-            // Of events and links a span may have none.
+            // A span may have no events or links, so the limit does not apply to spans.
             let stored_limit = limit.filter(|_| self.each == Each::Span);
             let input = scan.scan(state, None, &[], stored_limit).await?;
             Ok(Arc::new(ConvertExec::new(self.name, input, Arc::new(rows), limit)) as Arc<dyn ExecutionPlan>)

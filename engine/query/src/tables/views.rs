@@ -1,6 +1,5 @@
-//! Tables that are statements over others: `traces`, `service_edges`, `operations`.
-//!
-//! Their filters reach the scans below as far as DataFusion's rules carry them, and the rights of the caller hold there.
+//! Tables that are defined as statements over others: `traces`, `service_edges`, `operations`. Their filters reach
+//! the scans below as far as DataFusion pushes them down, and the caller's rights apply there.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ pub(super) struct View {
     statement: &'static str,
 }
 
-/// Traces: reports of one span are one, halves of a shared id are two.
+/// Traces: repeated reports of a span count once; client and server spans with one shared id count as two.
 pub(super) const TRACES: View = View { name: "traces", columns: trace_columns, statement: TRACES_SQL };
 /// Calls between services by minute.
 pub(super) const SERVICE_EDGES: View =
@@ -77,7 +76,7 @@ FROM (
     FROM spans GROUP BY trace_id, span_id, kind, service_name
 ) AS merged GROUP BY trace_id";
 
-/// Reports of one span in a minute are one call, however many there are of its two ends.
+/// Repeated reports of a span within a minute count as one call, however many there are of either end.
 const SERVICE_EDGES_SQL: &str = "
 SELECT time, caller, callee, count(*) AS calls, sum(error) AS errors, sum(duration) AS duration_sum,
     max(duration) AS duration_max

@@ -1,4 +1,4 @@
-//! What written plans say of rows of tables: how stored rows become them, and which are read at once.
+//! Serialized forms of table rows: how stored rows are converted, and which rows are read at once.
 
 use std::sync::Arc;
 
@@ -17,29 +17,29 @@ pub(crate) enum WrittenConvert {
     Samples(WrittenSamples),
 }
 
-/// Spans, and what is told of them.
+/// A conversion of spans.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenSpans {
     pub(super) each: Each,
-    /// Columns before any is given in another form.
+    /// The columns before the form of any is changed, as an Arrow schema in IPC form.
     pub(super) schema: Vec<u8>,
-    /// What columns hold that were found by name.
+    /// The kinds of columns that were found by name.
     pub(super) kinds: Vec<(String, Kind)>,
-    /// The moment of the configuration, where a column follows from it.
+    /// The version of the configuration, if a column depends on it.
     pub(super) configured: Option<u64>,
-    /// Columns of ids that are given as bytes.
+    /// Columns of ids that are returned as bytes.
     pub(super) as_bytes: Vec<usize>,
     pub(super) is_coded: bool,
 }
 
-/// Records of logs.
+/// A conversion of log records.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenLogs {
     pub(super) schema: Vec<u8>,
     pub(super) kinds: Vec<(String, Kind)>,
 }
 
-/// Samples of series.
+/// A conversion of samples.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenSamples {
     pub(super) schema: Vec<u8>,
@@ -56,7 +56,7 @@ pub(crate) enum WrittenRows {
     Metrics(WrittenList),
 }
 
-/// What alerting did.
+/// Rows of a history table.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenHistory {
     /// Number of the table.
@@ -64,12 +64,12 @@ pub(crate) struct WrittenHistory {
     pub(super) schema: Vec<u8>,
     pub(super) snapshot: u64,
     pub(super) access: Access,
-    /// Whose rows alone are given.
+    /// The caller whose rows are returned; `None` for all.
     pub(super) own: Option<String>,
     pub(super) range: MillisRange,
 }
 
-/// Which of the lists that the index answers.
+/// The lists that are read from the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum List {
     Series,
@@ -77,7 +77,7 @@ pub(super) enum List {
     Exemplars,
 }
 
-/// What the index answers.
+/// Rows that are read from the index.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenList {
     pub(super) list: List,

@@ -1,4 +1,4 @@
-//! `information_schema`, as the standard has it.
+//! The tables of `information_schema`.
 
 use super::rows::{Row, Shape};
 use super::schemas::{INFORMATION_SCHEMA, SCHEMAS};
@@ -10,11 +10,11 @@ const fn shape(name: &'static str, columns: &'static str) -> Shape {
     Shape { name, columns }
 }
 
-/// Rights on tables: that of reading is the only one.
+/// Columns of the tables about privileges; `SELECT` is the only one.
 const PRIVILEGES: &str = "grantor:t grantee:t table_catalog:t table_schema:t table_name:t privilege_type:t=SELECT \
                           is_grantable:t=NO with_hierarchy:t=YES";
 
-/// Its tables; most are about what there is none of here.
+/// The tables of the schema. Most are about objects that Quiver does not have.
 pub(super) const ALL: [Shape; 20] = [
     shape(
         "character_sets",
@@ -86,7 +86,7 @@ pub(super) const ALL: [Shape; 20] = [
     ),
 ];
 
-/// Whether there is nothing in a table of the schema, ever.
+/// Whether a table of the schema never has rows.
 pub(super) fn is_empty(name: &str) -> bool {
     let filled =
         ["character_sets", "schemata", "tables", "columns", "routines", "table_privileges", "role_table_grants"];
@@ -223,7 +223,7 @@ mod tests {
             ("ordinal_position", ["1", "2", "3", "4", "5"]),
             ("is_nullable", ["NO", "YES", "YES", "YES", "NO"]),
             ("data_type", ["text", "timestamp with time zone", "bigint[]", "map(text, text)", "numeric(20,0)"]),
-            // What clients know a type by; that of a list is called as PostgreSQL calls arrays.
+            // Clients identify types by this name; that of a list is PostgreSQL's name of the array type.
             ("udt_name", ["text", "timestamptz", "_int8", "json", "numeric"]),
             ("table_schema", [PUBLIC_SCHEMA; 5]),
             ("table_catalog", [DATABASE; 5]),
@@ -238,7 +238,7 @@ mod tests {
         let of = |table: &str| names.iter().position(|name| name == table).map(|at| kinds[at].as_str());
         assert_eq!((of("hosts"), of("pg_class"), of("columns")), (Some("BASE TABLE"), Some("VIEW"), Some("VIEW")));
         assert_eq!(kinds.iter().filter(|kind| *kind == "BASE TABLE").count(), 1);
-        // Who asks has the right to read what he sees, and no right on what tells of it.
+        // Callers may read what they see, and the views about privileges need no privilege.
         for table in ["table_privileges", "role_table_grants"] {
             assert_eq!(texts(table, "table_name"), ["hosts"]);
             assert_eq!(texts(table, "grantee"), ["ann"]);

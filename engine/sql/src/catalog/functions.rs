@@ -1,17 +1,17 @@
-//! Functions of the product as the catalog lists them.
+//! The product's functions as the catalog lists them.
 
 use quiver_query::functions::FUNCTIONS;
 
 use super::schemas::number;
 use crate::calls::CALLS;
 
-/// A function as the catalog lists it.
+/// A function of the catalog.
 pub(crate) struct Known {
     pub(crate) oid: i64,
     pub(crate) name: &'static str,
-    /// `(…)` without the brackets.
+    /// Its arguments, without the parentheses.
     pub(crate) form: &'static str,
-    /// `f`, or `a`: an aggregate.
+    /// `f` for a function, `a` for an aggregate.
     pub(crate) kind: &'static str,
     pub(crate) is_table: bool,
 }
@@ -29,7 +29,7 @@ impl Known {
     }
 }
 
-/// All functions of ours.
+/// All functions of the product.
 pub(crate) fn known() -> Vec<Known> {
     let plain = FUNCTIONS.iter().map(|(form, _)| Known::of(form, "f", false));
     plain.chain(CALLS.iter().map(|(_, form)| Known::of(form, "f", true))).collect()

@@ -1,5 +1,5 @@
-//! `pg_catalog`, as clients of PostgreSQL read it: what they show in lists of databases, schemas, tables, columns and
-//! functions. It is made of the tables that the caller may name, so that it tells of no others.
+//! `pg_catalog`, as clients of PostgreSQL read it to list databases, schemas, tables, columns and functions. It is
+//! built from the tables that the caller may name, so it reveals no others.
 
 use quiver_query::tables::QUIVER_SCHEMA;
 
@@ -9,7 +9,7 @@ use super::types::{OF_ARRAYS, PG_TYPES, type_oid};
 use super::{Catalog, Relation};
 use crate::session::{DATABASE, Session};
 
-/// The owner of everything.
+/// The OID of the owner of all objects.
 const OWNER: i64 = 10;
 
 const fn shape(name: &'static str, columns: &'static str) -> Shape {
@@ -109,7 +109,7 @@ pub(super) const FILLED: [Shape; 20] = [
     shape("pg_tablespace", "oid:l spcname:t spcowner:l=10 spcacl:T spcoptions:T"),
 ];
 
-/// Tables about what there is none of here.
+/// Tables about objects that Quiver does not have.
 pub(super) const EMPTY: [Shape; 64] = [
     shape("pg_attrdef", "oid:l adrelid:l adnum:h adbin:t"),
     shape(
@@ -373,7 +373,7 @@ impl Catalog {
                 ("proretset", function.is_table.into()),
                 ("prorettype", (if function.is_table { 2249_i64 } else { 25 }).into()),
                 ("pronargs", (function.arguments().count() as i64).into()),
-                // All of them are listed as texts.
+                // All arguments are listed as texts.
                 ("proargtypes", vec!["25"; function.arguments().count()].join(" ").into()),
                 ("proargnames", Cell::Texts(function.arguments().map(str::to_owned).collect())),
                 ("prosrc", function.name.into()),
@@ -401,7 +401,7 @@ fn types() -> Vec<Row> {
             ("typcategory", known.category.into()),
             ("typtype", if known.category == "P" { "p" } else { "b" }.into()),
             ("typarray", known.array.into()),
-            // By name and by number, as clients look for those of arrays.
+            // Clients look for the functions of array types by name and by OID.
             ("typinput", format!("{}in", known.stem).into()),
             ("typreceive", known.receive.into()),
         ]);

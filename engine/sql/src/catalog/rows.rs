@@ -1,4 +1,4 @@
-//! Tables about tables: their columns as a line of text, their rows as values by name.
+//! Tables of the catalog: their columns are described by a line of text, their rows by values with column names.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{MemTable, TableProvider};
 use quiver_types::{Error, Result};
 
-/// The zone of moments.
+/// The time zone of timestamps.
 const ZONE: &str = "UTC";
 
 /// A value of a row.
@@ -52,11 +52,11 @@ impl From<String> for Cell {
     }
 }
 
-/// A row: values by the names of their columns. What is not there has the column's default, else is NULL.
+/// A row: values with column names. A missing value is the column's default, or NULL.
 pub(super) type Row = Vec<(&'static str, Cell)>;
 
-/// A table: `name:type` or `name:type=default`, by spaces. Types: `l` bigint, `i` integer, `h` smallint, `b` boolean, `f`
-/// real, `t` text, `T` texts, `z` a moment, of which none is known.
+/// A table: its columns as `name:type` or `name:type=default`, separated by spaces. Types: `l` bigint, `i` integer,
+/// `h` smallint, `b` boolean, `f` real, `t` text, `T` `text[]`, `z` timestamp (always NULL).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) name: &'static str,
@@ -84,7 +84,7 @@ impl Shape {
         self.each().map(|column| column.name.to_owned()).collect()
     }
 
-    /// Its columns with their types, by the letter of each.
+    /// The Arrow schema of its columns.
     pub(super) fn schema(self) -> SchemaRef {
         let fields = self.each().map(|column| {
             let data_type = match column.kind {
@@ -105,7 +105,8 @@ impl Shape {
     /// Makes the table.
     ///
     /// # Errors
-    /// Internal: only by a fault of ours.
+    ///
+    /// Internal only.
     pub(super) fn table(self, rows: &[Row]) -> Result<Arc<dyn TableProvider>> {
         debug_assert!(rows.iter().flatten().all(|(name, _)| self.each().any(|column| column.name == *name)));
         let columns: Vec<ArrayRef> = self.each().map(|column| array(&column, rows)).collect();
@@ -164,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// A column of rows, by how it is written.
+    /// A column of the rows, from its description.
     fn column(written: &'static str, rows: &[Row]) -> ArrayRef {
         let column = Shape { name: "x", columns: written }.each().next().expect("a column");
         array(&column, rows)
@@ -190,7 +191,7 @@ mod tests {
         ];
         let expected = expected.map(|(name, kind)| Field::new(name, kind, true));
         assert_eq!(*shape.schema(), Schema::new(expected.to_vec()));
-        // Without rows it has its columns all the same.
+        // An empty table has its columns as well.
         let table = shape.table(&[]).unwrap();
         assert_eq!(table.schema(), shape.schema());
     }
@@ -212,7 +213,7 @@ mod tests {
         same("a:b", Arc::new(BooleanArray::from(vec![None::<bool>; 3])));
         same("a:b=false", Arc::new(BooleanArray::from(vec![false; 3])));
         same("a:t", Arc::new(StringViewArray::from(vec![None, None, Some("seven")])));
-        // An empty text is none that lacks, and a default may have the sign before defaults in it.
+        // A default may be an empty text, or contain a `=`.
         same("a:t=", Arc::new(StringViewArray::from(vec!["", "", "seven"])));
         same("a:t=b=c", Arc::new(StringViewArray::from(vec!["b=c", "b=c", "seven"])));
         let moments = column("a:z", &rows);

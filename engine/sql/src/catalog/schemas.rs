@@ -1,14 +1,14 @@
-//! Schemas that there are, and the numbers by which the catalog knows what stands in them.
+//! The schemas, and the OIDs of the objects in them.
 
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 
-/// Name of the schema that has PostgreSQL's catalog.
+/// The schema of PostgreSQL's catalog.
 pub(crate) const PG_CATALOG: &str = "pg_catalog";
-/// The schema of tables about tables.
+/// The schema of the standard's information views.
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
 
-/// The number of a schema.
+/// The OID of a schema.
 pub(crate) fn schema_oid(schema: &str) -> i64 {
     match schema {
         PG_CATALOG => 11,
@@ -20,10 +20,10 @@ pub(crate) fn schema_oid(schema: &str) -> i64 {
     }
 }
 
-/// Schemas with tables, in the order in which a name without one is looked up; in the last two it is not.
+/// All schemas with tables. The first ones are the search path, in its order; the last two are not part of it.
 pub(crate) const SCHEMAS: [&str; 5] = [PG_CATALOG, PUBLIC_SCHEMA, QUIVER_SCHEMA, OLAP_SCHEMA, INFORMATION_SCHEMA];
 
-/// The number of a table or function: out of its name, so that it is the same in each statement and for each caller.
+/// The OID of a table or function: a hash of its name, so that it is the same in each statement and for each caller.
 pub(crate) fn number(parts: &[&str]) -> i64 {
     let mut hash: u32 = 0x811c_9dc5;
     for part in parts {
@@ -31,7 +31,7 @@ pub(crate) fn number(parts: &[&str]) -> i64 {
             hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         }
     }
-    // Above those that PostgreSQL keeps for itself, below what an `int4` holds.
+    // Above the range that PostgreSQL reserves, and within an `int4`.
     i64::from(hash >> 2) + 16_384
 }
 
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn numbers_come_out_of_names() {
-        // Clients keep them.
+        // Clients store OIDs, so they must not change.
         assert_eq!((number(&["public", "hosts"]), number(&["quiver", "logs"])), (527_811_066, 475_823_044));
         let parts: [&[&str]; 6] = [&["a", "b"], &["b", "a"], &["ab"], &["a", "", "b"], &[""], &[]];
         let numbers: BTreeSet<i64> = parts.iter().map(|parts| number(parts)).collect();

@@ -1,31 +1,30 @@
-//! Types of columns as PostgreSQL knows them: its numbers, its names.
+//! PostgreSQL types of columns: OIDs and names.
 
 use arrow::datatypes::{DataType, Field};
 use quiver_query::functions::is_json;
 
-/// A type of PostgreSQL: number, name in `pg_type`, name in SQL, bytes of a value (-1: any number), category, number of the
-/// type of arrays of it (0: none), its functions.
+/// A type of PostgreSQL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PgType {
-    /// Number, the same in each installation of PostgreSQL.
+    /// The OID, the same in each installation of PostgreSQL.
     pub oid: u32,
-    /// As `pg_type` has it.
+    /// The name in `pg_type`.
     pub name: &'static str,
-    /// As SQL writes it.
+    /// The name in SQL.
     pub sql: &'static str,
-    /// Bytes of a value.
+    /// Bytes of a value; -1 for variable length.
     pub len: i16,
-    /// Category of `pg_type`.
+    /// The category in `pg_type`.
     pub category: &'static str,
-    /// Type of arrays of it.
+    /// OID of its array type; 0 if there is none.
     pub array: u32,
-    /// What the names of its functions begin with: `int8recv`, `json_recv`.
+    /// Prefix of the names of its functions: `int8recv`, `json_recv`.
     pub(crate) stem: &'static str,
-    /// Number of the function that reads its values in binary form.
+    /// OID of the function that reads its binary form.
     pub(crate) receive: u32,
 }
 
-/// The functions of arrays, as [`PgType::stem`] and [`PgType::receive`].
+/// The functions of array types, like [`PgType::stem`] and [`PgType::receive`].
 pub(crate) const OF_ARRAYS: (&str, u32) = ("array_", 2400);
 
 const fn of(
@@ -40,7 +39,7 @@ const fn of(
     PgType { oid, name, sql, len, category, array, stem, receive }
 }
 
-/// The types that columns, parameters and the catalog have.
+/// The types of columns, parameters and the catalog.
 pub const PG_TYPES: [PgType; 26] = [
     of(16, "bool", "boolean", 1, "B", 1000, ("bool", 2436)),
     of(17, "bytea", "bytea", -1, "U", 1001, ("bytea", 2412)),
@@ -70,7 +69,7 @@ pub const PG_TYPES: [PgType; 26] = [
     of(3802, "jsonb", "jsonb", -1, "U", 3807, ("jsonb_", 3805)),
 ];
 
-/// Finds a type by its number.
+/// Finds a type by OID.
 pub fn pg_type(oid: u32) -> Option<&'static PgType> {
     PG_TYPES.iter().find(|known| known.oid == oid)
 }
@@ -88,13 +87,13 @@ pub fn type_named(name: &str) -> Option<&'static PgType> {
     PG_TYPES.iter().find(|known| known.name == name || known.sql == name)
 }
 
-/// The number of the type of a column: texts that hold JSON are it.
+/// The OID of the type of a column; texts that hold JSON have type `json`.
 pub fn field_oid(field: &Field) -> u32 {
     if is_json(field) { 114 } else { type_oid(field.data_type()) }
 }
 
-/// The number of the type that a column has for clients of PostgreSQL. What is made of several values is JSON, but for
-/// lists of plain ones, and lists of these.
+/// The OID of the type that clients of PostgreSQL see for a column. Composite values are JSON, except lists of plain
+/// values and nested lists of these.
 pub fn type_oid(data_type: &DataType) -> u32 {
     match data_type {
         DataType::Boolean => 16,
@@ -117,7 +116,7 @@ pub fn type_oid(data_type: &DataType) -> u32 {
         DataType::Dictionary(_, values) => type_oid(values),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             let inner = type_oid(item.data_type());
-            // An array has any number of levels.
+            // A PostgreSQL array type covers any number of dimensions.
             if is_list(item.data_type()) {
                 return inner;
             }
@@ -176,7 +175,7 @@ mod tests {
             (DataType::List(item(texts())), "_text"),
             (DataType::List(item(DataType::UInt64)), "_numeric"),
             (DataType::FixedSizeList(item(DataType::Boolean), 3), "_bool"),
-            // An array of PostgreSQL has any number of levels.
+            // A PostgreSQL array type covers any number of dimensions.
             (DataType::LargeList(item(DataType::List(item(DataType::Utf8)))), "_text"),
         ] {
             let oid = type_oid(&data_type);

@@ -1,5 +1,5 @@
-//! Columns that a subquery or common table has twice: a name that both have means neither. The planner would take the first
-//! one, because the other has a name that nobody writes, or comes through `*`.
+//! Ambiguous columns: a name that a subquery or common table has twice refers to neither column. The planner would
+//! pick the first one, because the other has been renamed, or comes through `*`.
 
 use std::ops::ControlFlow;
 
@@ -13,9 +13,10 @@ use super::orders::ORDERED;
 use crate::names::{Fixed, alias_of, normal};
 use crate::walk::{look_outside_subqueries, refused, walk};
 
-/// Refuses names of such columns.
+/// Refuses references to ambiguous columns.
 ///
 /// # Errors
+///
 /// Invalid.
 pub(super) fn none(query: &Query, fixed: Fixed<'_>) -> Result<()> {
     match walk(query, &mut Names { scope: Scope::new(fixed) }) {
@@ -28,7 +29,8 @@ pub(super) fn none(query: &Query, fixed: Fixed<'_>) -> Result<()> {
 type Table = around::Table<()>;
 
 fn has_twice(table: &Table, column: &str) -> bool {
-    // One that is written out has a number behind its name; one that `*` gives has the name alone.
+    // A duplicate that is written out has a number behind its name (see `AGAIN`); one that `*` gives has the name
+    // alone.
     let is_it = |known: &&String| known.split(AGAIN).next() == Some(column);
     table.columns.iter().flatten().filter(is_it).count() > 1
 }
@@ -41,7 +43,7 @@ impl Names<'_> {
     fn tables(&self, select: &Select) -> Vec<Table> {
         let table = |factor: &TableFactor| {
             let mut table = self.scope.table(factor, ());
-            // Its outputs were told apart already, and who reads them are we.
+            // Its outputs were told apart already, and only generated SQL reads them.
             if table.is_called(ORDERED) {
                 table.columns = None;
             }
@@ -50,7 +52,7 @@ impl Names<'_> {
         select.from.iter().flat_map(factors).map(table).collect()
     }
 
-    /// Looks at the names in a part of a select, but those of its own outputs.
+    /// Checks the names in a part of a select, except names of the select's own outputs.
     fn look(&self, own: &[Table], part: &impl Visit, outputs: &[String]) -> Result<()> {
         let mut found: Option<Ident> = None;
         look_outside_subqueries(part, |expr| {
@@ -183,7 +185,7 @@ mod tests {
             "select a from (select *, 1 as a from other) s",
             "select x from (select *, 1 as a from h) s (x, y, z)",
             "select value from unnest(array[1, 2]) value",
-            // Those that are ours.
+            // References that this translation generates itself.
             "select * from (select t.x as a, t.y as a, -t.z as z from t order by t.z) s",
         ] {
             assert!(looked_at(text).is_ok(), "{text}");

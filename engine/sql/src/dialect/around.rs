@@ -1,4 +1,4 @@
-//! What is seen from a place of a statement: common tables, and the tables of the selects around it.
+//! Name scopes: the common tables and the tables of outer selects that are visible from a place of a statement.
 
 use datafusion::sql::sqlparser::ast::{Cte, TableFactor};
 
@@ -7,11 +7,11 @@ use crate::names::{Fixed, normal};
 
 /// A table in a `FROM`.
 pub(super) struct Table<B> {
-    /// What it is called.
+    /// The name that the statement uses for it: its alias or its own name.
     pub(super) name: Option<String>,
-    /// Its columns; none: they are not known.
+    /// Its columns; `None` if they are not known.
     pub(super) columns: Option<Vec<String>>,
-    /// What whoever asks knows of it beside that.
+    /// Additional data that the caller keeps for each table.
     pub(super) beside: B,
 }
 
@@ -31,23 +31,23 @@ impl<B> Table<B> {
     }
 }
 
-/// A select around what is visited.
+/// A select that encloses the visited place.
 struct Around<B> {
     tables: Vec<Table<B>>,
-    /// How many tables of its `FROM` are around, which do not see each other.
+    /// How many derived tables of its `FROM` enclose the place; without `LATERAL` these do not see its other tables.
     hidden: usize,
 }
 
-/// What is seen from what is visited.
+/// The names that are visible from the visited place.
 pub(super) struct Scope<'s, B> {
     fixed: Fixed<'s>,
-    /// Common tables, inner ones last.
+    /// Common tables, innermost last.
     common: Vec<Common>,
     around: Vec<Around<B>>,
 }
 
 impl<'s, B> Scope<'s, B> {
-    /// That of a whole statement.
+    /// The scope of a whole statement.
     pub(super) fn new(fixed: Fixed<'s>) -> Self {
         Self { fixed, common: Vec::new(), around: Vec::new() }
     }
@@ -56,7 +56,7 @@ impl<'s, B> Scope<'s, B> {
         Known { fixed: self.fixed, common: &self.common }
     }
 
-    /// Notes a common table, which those behind it and the query see.
+    /// Adds a common table, which later common tables and the query can read.
     pub(super) fn add_common(&mut self, table: &Cte) {
         let columns = self.known().of_common(table);
         self.common.push((normal(&table.alias.name), columns));
@@ -72,24 +72,24 @@ impl<'s, B> Scope<'s, B> {
         self.around.iter().rev().filter(|around| around.hidden == 0).map(|around| around.tables.as_slice())
     }
 
-    /// Goes into a select of these tables.
+    /// Enters a select that reads these tables.
     pub(super) fn enter(&mut self, tables: Vec<Table<B>>) {
         self.around.push(Around { tables, hidden: 0 });
     }
 
-    /// Comes out of a select.
+    /// Leaves a select.
     pub(super) fn leave(&mut self) {
         self.around.pop();
     }
 
-    /// Goes into a table of a `FROM`.
+    /// Enters a table of a `FROM`.
     pub(super) fn enter_table(&mut self, factor: &TableFactor) {
         if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
             around.hidden += 1;
         }
     }
 
-    /// Comes out of a table of a `FROM`.
+    /// Leaves a table of a `FROM`.
     pub(super) fn leave_table(&mut self, factor: &TableFactor) {
         if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
             around.hidden -= 1;

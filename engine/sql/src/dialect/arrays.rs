@@ -1,4 +1,4 @@
-//! `ARRAY(SELECT …)`: the rows of a subquery as a list, in their order; slices of lists.
+//! `ARRAY(SELECT …)`, which makes a list of the rows of a subquery in their order, and slices of lists.
 
 use std::ops::ControlFlow;
 
@@ -14,11 +14,12 @@ use super::expressions::{arguments, bare, expr, number};
 use crate::catalog::Catalog;
 use crate::names::normal;
 
-/// The list of the rows of another query.
+/// A query that makes a list of the rows of another query.
 const OVER: &str = "(SELECT array_agg(items.item) FROM (SELECT 1) AS items (item))";
 
-/// Has a query give the list of its rows. It aggregates itself where it gives a row for each that it reads, since the
-/// planner makes joins of such queries that read the row at hand; else a query over it does.
+/// Turns a query into one that gives the list of its rows. A query that gives one row for each that it reads is made
+/// an aggregate itself, since the planner can turn such correlated queries into joins; any other is wrapped in an
+/// aggregating query.
 pub(super) fn listed(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
     let is_whole = query.limit_clause.is_none() && query.fetch.is_none();
     if let SetExpr::Select(select) = &mut *query.body
@@ -52,10 +53,10 @@ pub(super) fn listed(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> 
     Ok(())
 }
 
-/// The end of a slice that goes on to the last item.
+/// The upper bound of a slice that has none: the largest index.
 const LAST: i64 = 2_147_483_647;
 
-/// Gives slices the bounds that they go without: `list[:2]`, `list[2:]`.
+/// Writes out the bounds that slices omit: `list[:2]`, `list[2:]`.
 pub(super) fn bounded(chain: &mut [AccessExpr]) {
     for access in chain {
         if let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access {
@@ -65,12 +66,13 @@ pub(super) fn bounded(chain: &mut [AccessExpr]) {
     }
 }
 
-/// Has a bound be no lower than the first item, below which lists go on without items: the planner counts from their end.
+/// Raises a bound to the first index at least: the planner counts lower ones from the end of the list, where
+/// PostgreSQL finds no items.
 fn at_least(bound: &mut Expr, least: i64) {
     let found = match &*bound {
         Expr::Value(_) => None,
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } if matches!(**expr, Expr::Value(_)) => Some(number(least)),
-        // It is written twice, as those within it would be.
+        // The bound would be written twice, and so would the slices within it.
         bound if holds_lists(bound) => None,
         bound => expr(&format!("CASE WHEN {bound} < {least} THEN {least} ELSE {bound} END")).ok(),
     };
@@ -89,7 +91,7 @@ fn holds_lists(bound: &Expr) -> bool {
     visit_expressions(bound, look).is_break()
 }
 
-/// Functions that give lists.
+/// Functions that return lists.
 const LISTS: [&str; 14] = [
     "array_agg",
     "array_append",
@@ -107,7 +109,7 @@ const LISTS: [&str; 14] = [
     "string_to_array",
 ];
 
-/// Whether a value is a list, as far as it says it itself; a column is one that is a list in all tables that have it.
+/// Whether the expression itself shows that it is a list. A column counts if it is a list in every table that has it.
 pub(super) fn is_list(value: &Expr, catalog: &Catalog) -> bool {
     match value {
         Expr::Nested(inner) => is_list(inner, catalog),
@@ -124,7 +126,7 @@ pub(super) fn is_list(value: &Expr, catalog: &Catalog) -> bool {
     }
 }
 
-/// Whether a value is a column that is of a type in all tables that have it.
+/// Whether an expression is a column that has a matching type in every table that has it.
 pub(super) fn is_column_of(value: &Expr, catalog: &Catalog, is_kind: fn(&DataType) -> bool) -> bool {
     let name = match value {
         Expr::Identifier(column) => normal(column),
@@ -136,7 +138,8 @@ pub(super) fn is_column_of(value: &Expr, catalog: &Catalog, is_kind: fn(&DataTyp
     kinds.peek().is_some() && kinds.all(|is_kind| is_kind)
 }
 
-/// Whether a value is made of several rows, or is several rows: no aggregate takes it.
+/// Whether a value is computed over several rows (an aggregate or window) or returns several: aggregates cannot take
+/// it.
 fn is_of_several(value: &Expr) -> bool {
     let is_one = |e: &Expr| match e {
         Expr::Function(call) if call.over.is_some() || bare(&call.name).as_deref() == Some("unnest") => {
@@ -147,7 +150,7 @@ fn is_of_several(value: &Expr) -> bool {
     visit_expressions(value, is_one).is_break()
 }
 
-/// The order that an aggregate of the one output takes; none: it has another form.
+/// The `ORDER BY` to write into the aggregate of the only output; `None` if the order cannot be put there.
 fn keys_of(order: Option<&OrderBy>, value: &Expr, alias: Option<&str>) -> Option<String> {
     let Some(order) = order else { return Some(String::new()) };
     let OrderByKind::Expressions(keys) = &order.kind else { return None };

@@ -1,4 +1,4 @@
-//! Operators between two values: which of them is another one for the planner, or a function.
+//! Binary operators that the planner knows under another name, or as functions.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::Result;
@@ -6,7 +6,7 @@ use quiver_types::Result;
 use super::expressions::{call, expr, take};
 use super::{bytes, json, operators, patterns, sums, tuples};
 
-/// Puts an operator as the planner knows it, what stands between is translated.
+/// Rewrites an operator for the planner. Its operands have been translated already.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let Expr::BinaryOp { left, op, right } = place else { return Ok(()) };
     operator(op);
@@ -18,7 +18,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         return patterns::operator(op, right);
     }
     let found = match &*op {
-        // Clients see maps as `json`, and read them so.
+        // Clients see maps as `json`, and read them with its operators.
         BinaryOperator::LongArrow => expr(&format!("attr({left}, {right})"))?,
         BinaryOperator::Question => call("json_has", vec![take(left), take(right)]),
         BinaryOperator::QuestionPipe => operators::has_several(left, right, true)?,

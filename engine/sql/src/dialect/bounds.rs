@@ -1,4 +1,5 @@
-//! `LIMIT (SELECT …)` and `OFFSET (SELECT …)`: the planner's limits are numbers, so rows are numbered, and taken by their number.
+//! `LIMIT (SELECT …)` and `OFFSET (SELECT …)`: the planner takes only constant limits, so the rows are numbered and
+//! filtered by number.
 
 use std::ops::ControlFlow;
 
@@ -9,10 +10,10 @@ use quiver_types::{Error, Result};
 
 use super::expressions::{expr, number};
 
-/// The column of the number of a row.
+/// The column that holds the number of a row.
 const ROW: &str = "number of";
 
-/// Puts a query with such bounds as one over its numbered rows.
+/// Rewrites a query with such bounds as one over its numbered rows.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
     let bounds = query.limit_clause.take_if(|clause| match clause {
         LimitClause::LimitOffset { limit, offset, limit_by } => {
@@ -23,7 +24,7 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
     });
     let Some(LimitClause::LimitOffset { limit, offset, .. }) = bounds else { return Ok(()) };
     let first = offset.map_or_else(|| number(0), |offset| offset.value);
-    // No rows are left out before, or behind, a number that is NULL.
+    // A bound that is NULL leaves no rows out.
     let mut kept = vec![format!("(\"{ROW}\" > CAST(({first}) AS BIGINT)) IS NOT FALSE")];
     if let Some(limit) = limit {
         let last = format!("coalesce(CAST(({first}) AS BIGINT), 0) + CAST(({limit}) AS BIGINT)");
@@ -53,7 +54,7 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
     Ok(())
 }
 
-/// Whether a bound is, or has in it, a subquery.
+/// Whether a bound is or contains a subquery.
 fn asks(bound: &Expr) -> bool {
     let is_query =
         |e: &Expr| if matches!(e, Expr::Subquery(_)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };

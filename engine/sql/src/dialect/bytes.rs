@@ -1,4 +1,4 @@
-//! Bytes (`bytea`) that a statement writes, and the forms of calls for which the planner takes functions of texts.
+//! Values of type `bytea` in statements, and forms of calls that the planner would resolve to functions of texts.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr};
 use quiver_query::quoted::text as quoted;
@@ -6,12 +6,12 @@ use quiver_types::Result;
 
 use super::expressions::{arguments, bare, call, expr, literal, number, take, text};
 
-/// Functions that give bytes, and those that do of bytes.
+/// Functions that return bytes, and those that return bytes if their argument is bytes.
 const MADE: [&str; 9] =
     ["decode", "sha224", "sha256", "sha384", "sha512", "convert_to", "set_byte", "set_bit", "bytes_unescaped"];
 const PARTS: [&str; 7] = ["substr", "substring", "substring_from", "btrim", "trim", "ltrim", "rtrim"];
 
-/// Whether a statement says that a value is bytes.
+/// Whether the statement itself shows that a value is bytes.
 pub(super) fn is_bytes(value: &Expr) -> bool {
     match value {
         Expr::Nested(inner) | Expr::Trim { expr: inner, .. } => is_bytes(inner),
@@ -25,8 +25,8 @@ pub(super) fn is_bytes(value: &Expr) -> bool {
     }
 }
 
-/// `substring(a FROM 2 FOR 1)` and `position(part IN a)` as calls of what the session has under these names, which takes texts
-/// and bytes; the planner would take functions of texts alone.
+/// Rewrites `substring(a FROM 2 FOR 1)` and `position(part IN a)` as calls of the session's functions of these names,
+/// which take texts and bytes. The planner's own take only texts.
 pub(super) fn translate(place: &mut Expr) {
     match place {
         Expr::Substring { expr, substring_from, substring_for, .. } => {
@@ -39,7 +39,7 @@ pub(super) fn translate(place: &mut Expr) {
     }
 }
 
-/// A text that is written beside bytes (`bytes || 'a'`) stands for bytes.
+/// A literal text that is an operand beside bytes (`bytes || 'a'`) is read as bytes.
 pub(super) fn beside(left: &mut Expr, right: &mut Expr) -> Result<()> {
     let other = match (is_bytes(left), is_bytes(right)) {
         (true, false) => right,
@@ -53,7 +53,7 @@ pub(super) fn beside(left: &mut Expr, right: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that are written in one of PostgreSQL's forms; none: the text is that of its letters.
+/// The value of a text in one of PostgreSQL's written forms of bytes; `None` if the bytes are those of its letters.
 pub(super) fn written(value: &Expr) -> Result<Option<Expr>> {
     let Some(letters) = literal(value) else { return Ok(None) };
     match letters.strip_prefix("\\x") {

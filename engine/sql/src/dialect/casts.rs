@@ -1,5 +1,6 @@
-//! Casts in aggregates and in keys of groups: the planner calls `sum(x::float8)` as it calls `sum(x)`, and takes no two
-//! columns of one name. A function of one argument around the cast gives another name, and is gone from the plan.
+//! Casts in aggregates and in keys of groups. The planner gives `sum(x::float8)` and `sum(x)` the same name, and
+//! refuses two columns of one name. Wrapping the cast in a function of one argument makes the names differ; the
+//! function does not remain in the plan.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -64,7 +65,7 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>, is_aggregate: &dy
     order.map_or(Ok(()), |order| change_outside_subqueries(order, put))
 }
 
-/// Puts a function around what is cast, so often.
+/// Wraps a cast in that function, the given number of times.
 fn wrapped(part: Expr, times: usize) -> Expr {
     let around = |value: Expr| (0..times).fold(value, |value, _| call("coalesce", vec![value]));
     let Expr::Function(mut function) = part else { return around(part) };
@@ -84,13 +85,13 @@ fn has_cast(expr: &Expr) -> bool {
     walk(expr, &mut Casts).is_break()
 }
 
-/// An expression as the planner names it.
+/// An expression without its casts, which is what the planner names it by.
 fn without_casts(mut expr: Expr) -> Expr {
     let _ = walk_mut(&mut expr, &mut Casts);
     expr
 }
 
-/// Finds casts, or takes them away.
+/// Finds casts, or removes them.
 struct Casts;
 
 impl Visitor for Casts {

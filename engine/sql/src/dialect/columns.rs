@@ -1,4 +1,4 @@
-//! Columns of what stands in a `FROM`, as far as the statement and the catalog say them.
+//! Columns of the tables in a `FROM`, as far as the statement and the catalog tell.
 
 use datafusion::sql::sqlparser::ast::{
     Cte, JoinConstraint, JoinOperator, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias,
@@ -9,20 +9,20 @@ use super::expressions::bare;
 use super::{empty, naming, rows};
 use crate::names::{Fixed, Named, left_out, normal, parts};
 
-/// A common table and its columns; none: these are not known.
+/// The name of a common table and its columns; `None` if they are not known.
 pub(crate) type Common = (String, Option<Vec<String>>);
 
-/// Where columns are looked up.
+/// The sources for looking up columns.
 #[derive(Clone, Copy)]
 pub(crate) struct Known<'k> {
-    /// Those of tables.
+    /// The columns of catalog tables.
     pub(crate) fixed: Fixed<'k>,
-    /// Common tables, inner ones last.
+    /// Common tables, innermost last.
     pub(crate) common: &'k [Common],
 }
 
 impl Known<'_> {
-    /// Columns of a table; none: the statement does not say them.
+    /// Columns of a table; `None` if they cannot be told from the statement.
     pub(crate) fn of_factor(&self, factor: &TableFactor) -> Option<Vec<String>> {
         match factor {
             TableFactor::Table { name, alias, args: None, .. } => {
@@ -51,18 +51,18 @@ impl Known<'_> {
         }
     }
 
-    /// The common table of a name.
+    /// Finds a common table by name.
     pub(crate) fn common_table(&self, named: &Named) -> Option<&Common> {
         let is_it = |(known, _): &&Common| named.0.is_none() && *known == named.1;
         self.common.iter().rev().find(is_it)
     }
 
-    /// Columns of a common table.
+    /// Columns of a common table; `None` if they are not known.
     pub(crate) fn of_common(&self, table: &Cte) -> Option<Vec<String>> {
         Some(renamed(self.of_query(&table.query)?, Some(&table.alias)))
     }
 
-    /// Columns of a query.
+    /// Columns of a query's result; `None` if they are not known.
     pub(super) fn of_query(&self, query: &Query) -> Option<Vec<String>> {
         if query.with.is_some() {
             return None;
@@ -72,7 +72,7 @@ impl Known<'_> {
             match body {
                 SetExpr::Select(select) => return self.of_select(select),
                 SetExpr::Query(inner) => return self.of_query(inner),
-                // The first of several says how all are named.
+                // The first query of a set operation names the columns of all.
                 SetExpr::SetOperation { left, .. } => body = &**left,
                 SetExpr::Values(values) => {
                     return Some((1..=values.rows.first()?.len()).map(|at| format!("column{at}")).collect());
@@ -109,7 +109,7 @@ impl Known<'_> {
         Some(columns)
     }
 
-    /// Columns of tables that are joined, where both sides keep theirs.
+    /// Columns of joined tables, if the join merges none (no `USING`, no `NATURAL`).
     fn of_joins(&self, from: &TableWithJoins) -> Option<Vec<String>> {
         let merges = |operator: &JoinOperator| {
             matches!(constraint(operator), Some(JoinConstraint::Using(_) | JoinConstraint::Natural))
@@ -136,22 +136,22 @@ macro_rules! constraint_of {
     };
 }
 
-/// The condition of a join, as far as it has one by columns.
+/// The `ON` or `USING` condition of a join, if it has one.
 pub(super) fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
     constraint_of!(operator)
 }
 
-/// The same, to be changed.
+/// Like [`constraint`], but mutable.
 pub(super) fn constraint_mut(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
     constraint_of!(operator)
 }
 
-/// The tables that are joined.
+/// All tables of a join, the first one included.
 pub(super) fn factors(from: &TableWithJoins) -> impl Iterator<Item = &TableFactor> {
     std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
 }
 
-/// What a table is called.
+/// The name by which columns of a table are qualified: its alias, or its own name.
 pub(super) fn called(factor: &TableFactor) -> Option<String> {
     match factor {
         TableFactor::Table { alias: Some(alias), .. }
@@ -162,7 +162,8 @@ pub(super) fn called(factor: &TableFactor) -> Option<String> {
     }
 }
 
-/// Columns of a function that gives items: it is called as its alias, or by the planner where a statement speaks of that.
+/// The column of a function that returns items. It has the name of the alias, or the planner's name where the
+/// statement refers to that.
 fn of_items(alias: &TableAlias) -> Vec<String> {
     match alias.columns.as_slice() {
         [] if normal(&alias.name) == "value" => vec!["value".to_owned()],
@@ -171,7 +172,7 @@ fn of_items(alias: &TableAlias) -> Vec<String> {
     }
 }
 
-/// Columns with the names of an alias.
+/// Columns after an alias has renamed them.
 fn renamed(mut columns: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
     for (at, column) in alias.into_iter().flat_map(|alias| &alias.columns).enumerate() {
         let name = normal(&column.name);
@@ -187,7 +188,7 @@ pub(super) fn is_plain(options: &WildcardAdditionalOptions) -> bool {
     options.opt_exclude.is_none() && leaves_out(options)
 }
 
-/// Whether columns are given as they are, or left out.
+/// Whether a `*` gives its columns unchanged or leaves some out (`EXCLUDE`), but neither renames nor replaces any.
 pub(super) fn leaves_out(options: &WildcardAdditionalOptions) -> bool {
     options.opt_except.is_none() && options.opt_replace.is_none() && options.opt_rename.is_none()
 }

@@ -1,6 +1,7 @@
-//! Common tables that bear the name of what they read: `WITH spans AS (SELECT … FROM spans) SELECT … FROM spans`. A common
-//! table is seen by those behind it and by its query, not by itself, unless it is recursive. Such a one gets a name of its
-//! own, and whoever reads it calls it as before, so that one name means one thing wherever a statement is looked at.
+//! Common tables that have the name of a table that they read: `WITH spans AS (SELECT … FROM spans) SELECT … FROM
+//! spans`. A common table is visible to later ones and to its query, but not to itself, unless it is recursive. Such
+//! a table is renamed, and its readers alias it to the old name, so that a name means one thing throughout a
+//! statement.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -12,20 +13,20 @@ use datafusion::sql::sqlparser::ast::{
 use crate::names::{normal, parts};
 use crate::walk::{walk, walk_mut};
 
-/// Gives common tables of a query, and of those within it, names of their own where theirs mean something else, too.
+/// Renames common tables of a query, and of queries within it, whose names also refer to something else.
 pub(crate) fn tell_apart(query: &mut Query) {
     let _ = walk_mut(query, &mut Renamer { count: 0 });
 }
 
 struct Renamer {
-    /// Names that were given.
+    /// How many names have been made so far.
     count: usize,
 }
 
 impl VisitorMut for Renamer {
     type Break = ();
 
-    /// Inner queries come first: theirs are told apart when those around them are looked at.
+    /// Inner queries are visited first, so their tables already differ when the outer ones are looked at.
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let Some(mut with) = query.with.take_if(|with| !with.recursive) else { return ControlFlow::Continue(()) };
         let mut mentioned = Mentioned::default();
@@ -67,16 +68,16 @@ impl Visitor for Mentioned {
     }
 }
 
-/// Names that common tables were given, by those that they had.
+/// New names of common tables, by their old ones.
 #[derive(Default)]
 struct Names {
     given: HashMap<String, String>,
-    /// Names that common tables of the queries around a place have for themselves.
+    /// For each enclosing query, the names that its own common tables shadow.
     hidden: Vec<Vec<String>>,
 }
 
 impl Names {
-    /// Puts them in a part of a statement.
+    /// Replaces the old names in a part of a statement.
     fn put(&mut self, part: &mut impl VisitMut) {
         if !self.given.is_empty() {
             let _ = walk_mut(part, self);
@@ -133,18 +134,18 @@ mod tests {
             "WITH spans AS (SELECT name FROM spans) SELECT spans.name FROM spans",
             r#"WITH "spans (2)" AS (SELECT name FROM spans) SELECT spans.name FROM "spans (2)" AS "spans""#,
         );
-        // An alias of its own stays; a table by its schema is another one.
+        // An alias of its own stays. A name with a schema is another table.
         check(
             "WITH a AS (SELECT 1 AS x FROM a) SELECT * FROM a AS b, public.a",
             r#"WITH "a (2)" AS (SELECT 1 AS x FROM a) SELECT * FROM "a (2)" AS b, public.a"#,
         );
-        // Whoever stands behind reads it; whoever stands before does not.
+        // Later common tables read the renamed one; earlier ones do not.
         check(
             "WITH b AS (SELECT * FROM a), a AS (SELECT * FROM b), c AS (SELECT * FROM a) SELECT * FROM a, b, c",
             "WITH b AS (SELECT * FROM a), \"a (2)\" AS (SELECT * FROM b), c AS (SELECT * FROM \"a (2)\" AS \"a\") \
              SELECT * FROM \"a (2)\" AS \"a\", b, c",
         );
-        // A query within has a common table of that name for itself.
+        // The inner query has its own common table of that name.
         check(
             "WITH a AS (SELECT * FROM a) SELECT * FROM (WITH a AS (SELECT 1) SELECT * FROM a) AS d, a",
             r#"WITH "a (2)" AS (SELECT * FROM a) SELECT * FROM (WITH a AS (SELECT 1) SELECT * FROM a) AS d, "a (2)" AS "a""#,

@@ -1,4 +1,4 @@
-//! Types as statements name them: what kind of type one is, and how the planner knows it.
+//! SQL types by name: their kind, and the planner's type for each.
 
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr};
 
@@ -9,7 +9,7 @@ pub(super) fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Text | DataType::Varchar(None) | DataType::String(None))
 }
 
-/// The last part of the name of a type.
+/// The name of a type without its schema, if it has a name of its own.
 pub(super) fn name_of(data_type: &DataType) -> Option<String> {
     match data_type {
         DataType::Regclass => Some("regclass".to_owned()),
@@ -18,7 +18,7 @@ pub(super) fn name_of(data_type: &DataType) -> Option<String> {
     }
 }
 
-/// Letters at most of texts of a type, where it has a length: a cast cuts the others off.
+/// The most characters that a text type holds, if it has a length: a cast truncates longer texts.
 pub(super) fn letters_of(data_type: &DataType) -> Option<u64> {
     match data_type {
         DataType::Varchar(Some(CharacterLength::IntegerLength { length, .. }))
@@ -30,23 +30,23 @@ pub(super) fn letters_of(data_type: &DataType) -> Option<u64> {
     }
 }
 
-/// Whether a type is that of whole numbers.
+/// Whether a type is an integer type.
 pub(super) fn is_whole(data_type: &DataType) -> bool {
     use DataType::{BigInt, Int, Int2, Int4, Int8, Integer, SmallInt, TinyInt};
     matches!(data_type, TinyInt(_) | Int2(_) | SmallInt(_) | Int(_) | Int4(_) | Integer(_) | Int8(_) | BigInt(_))
 }
 
-/// A type without its schema, where there is one here.
+/// A type without its schema, as the planner knows it; `None` if it need not change.
 pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, size)) = data_type {
         let inner = plain(inner)?;
         return Some(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(inner), *size)));
     }
-    // These are texts here.
+    // Quiver stores these as texts.
     if let DataType::JSON | DataType::JSONB | DataType::Uuid = data_type {
         return Some(DataType::Text);
     }
-    // As binary digits; the planner takes each `float` for the smaller one.
+    // The precision of `float(n)` is in binary digits. The planner takes every `float` for single precision.
     if let DataType::Float(digits) = data_type {
         let is_small = matches!(digits, ExactNumberInfo::Precision(digits) if *digits <= 24);
         return Some(if is_small { DataType::Real } else { DataType::DoublePrecision });
@@ -69,7 +69,7 @@ pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
     })
 }
 
-/// Has a small number be a large one: a parameter is as small as it can be, and not every function takes such.
+/// Widens a small integer: a parameter gets the smallest type that holds it, which some functions do not take.
 pub(super) fn widened(number: &mut Expr) {
     if let Expr::Cast { data_type, .. } = number
         && matches!(data_type, DataType::SmallInt(_) | DataType::Int2(_))

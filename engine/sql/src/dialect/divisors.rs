@@ -1,5 +1,5 @@
-//! Quotients by zero are errors, as in PostgreSQL, also of floating-point numbers: the divisors of outputs are looked at.
-//! Conditions are not: the rows of which one does not hold are left out by others beside it.
+//! Division by zero is an error, as in PostgreSQL, also for floating-point numbers: the divisors in outputs are
+//! checked. Those in conditions are not, because another condition beside them may exclude the rows with zeros.
 
 use std::ops::ControlFlow;
 
@@ -11,9 +11,9 @@ use super::expressions::{bare, call, take};
 use crate::models::members::is_measure_call;
 use crate::walk::{walk, walk_mut};
 
-/// Has the divisors of a select's outputs looked at.
+/// Wraps the divisors in a select's outputs in a check.
 pub(super) fn checked(select: &mut Select) {
-    // A quotient that rows are grouped by stands there as it stands among the outputs.
+    // A quotient that is a grouping key must stay the same expression in `GROUP BY` and among the outputs.
     if walk(&select.group_by, &mut Finder).is_continue() {
         let _ = walk_mut(&mut select.projection, &mut Divisors { depth: 0, guarded: 0 });
     }
@@ -23,7 +23,7 @@ fn divides(op: &BinaryOperator) -> bool {
     matches!(op, BinaryOperator::Divide | BinaryOperator::Modulo)
 }
 
-/// Whether a divisor may be zero for all that the statement says of it.
+/// Whether a divisor may be zero, as far as the statement shows.
 fn may_be_zero(divisor: &Expr) -> bool {
     match divisor {
         Expr::Nested(inner)
@@ -39,7 +39,7 @@ fn may_be_zero(divisor: &Expr) -> bool {
     }
 }
 
-/// Whether a measure of a model is in it: those have rules of their own.
+/// Whether a divisor contains a measure of a model: measures have division rules of their own.
 fn has_measure(divisor: &Expr) -> bool {
     let look = |expr: &Expr| if is_measure_call(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     visit_expressions(divisor, look).is_break()
@@ -58,14 +58,14 @@ impl Visitor for Finder {
     }
 }
 
-/// Puts the function around divisors, but in subqueries, which have outputs of their own.
+/// Wraps divisors, except in subqueries, whose outputs are handled by themselves.
 struct Divisors {
     depth: usize,
-    /// Parts around what is visited of which others may leave rows out.
+    /// How many enclosing expressions (such as `CASE`) may exclude rows.
     guarded: usize,
 }
 
-/// Whether rows are left out of what a part holds.
+/// Whether an expression evaluates parts of itself for some rows only.
 fn guards(expr: &Expr) -> bool {
     match expr {
         Expr::BinaryOp { op: BinaryOperator::And | BinaryOperator::Or, .. } => true,

@@ -1,5 +1,5 @@
-//! Functions that make JSON: aggregates as what their rows are gathered by and made into, those of `jsonb` as a form of
-//! those of `json`, and tables that stand for their rows (`json_agg(t)`, `(t).x`) as their columns.
+//! Functions that make JSON. Aggregates become a list of the gathered rows that is converted to JSON, functions of
+//! `jsonb` become those of `json`, and tables used as rows (`json_agg(t)`, `(t).x`) are replaced by their columns.
 
 use std::ops::ControlFlow;
 
@@ -14,9 +14,9 @@ use super::naming::AGAIN;
 use crate::names::{normal, parts};
 use crate::walk::walk_mut;
 
-/// Functions of one value that may be a row.
+/// Functions whose one argument may be a row.
 const OF_ROWS: [&str; 6] = ["to_json", "to_jsonb", "row_to_json", "json_agg", "jsonb_agg", "array_to_json"];
-/// Functions of values that each may be JSON.
+/// Functions whose arguments may each be JSON.
 const OF_VALUES: [&str; 6] = [
     "json_build_object",
     "jsonb_build_object",
@@ -25,17 +25,17 @@ const OF_VALUES: [&str; 6] = [
     "json_object_agg",
     "jsonb_object_agg",
 ];
-/// The function of lists of texts.
+/// The function that takes lists of texts.
 const OF_TEXTS: &str = "json_object";
-/// What a row is called by.
+/// The function that makes a row.
 const ROW: &str = "json_row";
 
-/// Whether a function makes one document of all rows.
+/// Whether a function aggregates all rows into one document.
 pub(crate) fn is_aggregate(name: &str) -> bool {
     matches!(name, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg")
 }
 
-/// A call as the planner knows it; none: it makes no JSON, or the planner knows it.
+/// A call as the planner knows it; `None` if it needs no translation.
 pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
     let (plain, is_binary) = match name.strip_prefix("jsonb_") {
         Some(rest) => (format!("json_{rest}"), true),
@@ -69,7 +69,7 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
     Some(if is_binary { call("json_normal", vec![made]) } else { made })
 }
 
-/// A list that is written as a text, as one.
+/// A list that is written as a text is read as a list.
 fn written_list(value: Expr) -> Expr {
     match literal(&value).and_then(items_of_text) {
         Some(items) => call("make_array", items),
@@ -77,7 +77,7 @@ fn written_list(value: Expr) -> Expr {
     }
 }
 
-/// A list of an item of each row, with the order and the conditions of a call.
+/// A list with one item for each row, with the order and the filter of the aggregate call.
 fn gathered(function: &Function, item: Expr) -> Expr {
     let mut gathering = function.clone();
     gathering.name = ObjectName::from(vec![Ident::new("array_agg")]);
@@ -87,7 +87,7 @@ fn gathered(function: &Function, item: Expr) -> Expr {
     Expr::Function(gathering)
 }
 
-/// Whether a value is a list of documents that an aggregate makes.
+/// Whether a value is a list of documents that an aggregate has made.
 fn gathers_documents(value: &Expr) -> bool {
     let Expr::Function(gathering) = value else { return false };
     let is_document = |item: &Expr| match item {
@@ -102,8 +102,7 @@ fn is_row(value: &Expr) -> bool {
     matches!(value, Expr::Function(call) if bare(&call.name).as_deref() == Some(ROW))
 }
 
-/// Puts the columns of tables in their place, where they stand for their rows, and says of texts that are cast to JSON that
-/// they are it.
+/// Replaces tables that are used as rows by their columns, and marks texts that are cast to JSON as such.
 pub(super) fn rows_in(select: &mut Select, known: &Known<'_>) {
     let tables: Vec<Table> = select
         .from
@@ -116,7 +115,7 @@ pub(super) fn rows_in(select: &mut Select, known: &Known<'_>) {
     let _ = walk_mut(select, &mut Rows { tables, is_outer, depth: 0 });
 }
 
-/// Whether a join gives rows without one of the tables.
+/// Whether a join can give rows in which one of the tables has none (an outer join).
 fn leaves_out(operator: &JoinOperator) -> bool {
     matches!(
         operator,
@@ -134,19 +133,19 @@ struct Table {
     columns: Option<Vec<String>>,
 }
 
-/// Looks for calls, but in subqueries, which have tables of their own.
+/// Visits calls, except in subqueries, which have tables of their own.
 struct Rows {
     tables: Vec<Table>,
-    /// Whether there are rows without one of the tables.
+    /// Whether a row may lack one of the tables.
     is_outer: bool,
     depth: usize,
 }
 
 impl Rows {
-    /// The row of the table of that name.
+    /// The row of the table of that name; `None` if there is none.
     fn of_table(&self, name: &str) -> Option<Expr> {
         let has = |table: &Table| table.columns.as_ref().is_some_and(|columns| columns.iter().any(|c| c == name));
-        // A column of that name comes first.
+        // A column of that name takes precedence.
         if self.tables.iter().any(has) {
             return None;
         }
@@ -159,7 +158,7 @@ impl Rows {
         Some(call(ROW, table.columns.as_ref()?.iter().flat_map(member).collect()))
     }
 
-    /// What `count(t)` counts: rows, or those of which the table has one.
+    /// The argument in the place of `t` in `count(t)`: all rows, or those in which the table has one.
     fn counted(&self, arg: &FunctionArgExpr) -> Option<FunctionArgExpr> {
         let name = match arg {
             FunctionArgExpr::Expr(Expr::Identifier(name)) => normal(name),
@@ -181,7 +180,7 @@ impl Rows {
         Some(FunctionArgExpr::Expr(call("nullif", vec![is_any, boolean(false)])))
     }
 
-    /// The column that `(t).x` stands for.
+    /// The column that `(t).x` refers to; `None` if it is none of a table.
     fn column(&self, field: &Expr) -> Option<Expr> {
         let Expr::CompoundFieldAccess { root, access_chain } = field else { return None };
         let (Expr::Nested(row), [AccessExpr::Dot(Expr::Identifier(name))]) = (&**root, access_chain.as_slice()) else {
@@ -192,7 +191,7 @@ impl Rows {
         Some(Expr::CompoundIdentifier(vec![table.clone(), name.clone()]))
     }
 
-    /// The row that an argument stands for.
+    /// The row that an argument refers to; `None` if it is no table.
     fn of_arg(&self, arg: &FunctionArgExpr) -> Option<Expr> {
         let of_items = |items: &[Expr]| {
             let member = |(at, item): (usize, &Expr)| [text(&format!("f{}", at + 1)), item.clone()];

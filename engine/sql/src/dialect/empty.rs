@@ -1,5 +1,6 @@
-//! Queries of which the catalog says beforehand that they have no rows: about indexes, constraints, triggers and whatever
-//! else there is none of here. Clients write into them what the planner need not know then.
+//! Queries that are known from the catalog to be empty: those about indexes, constraints, triggers and other things
+//! that Quiver does not have. They are folded before planning, since clients write things into them that the planner
+//! does not support.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::names::{Named, normal, parts};
 use crate::walk::walk;
 
-/// Columns of the catalog that are lists of options and rights: nothing here has any.
+/// Columns of the catalog that list options and rights. They are always NULL.
 const NO_LISTS: [&str; 5] = ["reloptions", "relacl", "attoptions", "attfdwoptions", "spcoptions"];
 
 /// A relation as a statement names it.
@@ -50,7 +51,7 @@ fn is_empty_factor(factor: &TableFactor, is_aggregate: IsAggregate<'_>) -> bool 
     }
 }
 
-/// Whether it is a column of the catalog whose lists are NULL in each row.
+/// Whether an expression is one of the list columns that are always NULL.
 fn is_no_list(expr: &Expr) -> bool {
     let name = match expr {
         Expr::Identifier(ident) => Some(ident),
@@ -60,14 +61,14 @@ fn is_no_list(expr: &Expr) -> bool {
     name.is_some_and(|ident| NO_LISTS.contains(&normal(ident).as_str()))
 }
 
-/// Whether joins add no rows of their own.
+/// Whether joins add no rows to those of their left side.
 fn keeps_left(joins: &[datafusion::sql::sqlparser::ast::Join]) -> bool {
     joins.iter().all(|join| {
         !matches!(join.join_operator, JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_))
     })
 }
 
-/// Whether what a select reads has no rows.
+/// Whether the tables that a select reads are known to be empty.
 fn reads_nothing(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     select.from.iter().any(|from| {
         let inner = |join: &datafusion::sql::sqlparser::ast::Join| {
@@ -81,7 +82,7 @@ fn reads_nothing(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     })
 }
 
-/// Whether a select has no rows, whatever it asks for.
+/// Whether a select has no rows, whatever its outputs are.
 fn is_void(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     reads_nothing(select, is_aggregate)
         && is_ungrouped(select)
@@ -113,7 +114,7 @@ impl Visitor for Aggregates<'_> {
         match expr {
             Expr::Function(Function { name, over: None, within_group, .. }) if self.1 == 0 => {
                 let name = parts(name).pop().unwrap_or_default();
-                // A rank within a group is no window.
+                // An ordered-set aggregate (`WITHIN GROUP`) is no window function.
                 let is_one = !within_group.is_empty() || (self.0)(&name);
                 if is_one { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
@@ -122,12 +123,12 @@ impl Visitor for Aggregates<'_> {
     }
 }
 
-/// Whether the outputs of a select are of aggregates: it has a row then, whatever it reads.
+/// Whether a select aggregates: then it has a row even if it reads none.
 pub(super) fn aggregates(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     has_aggregate(&select.projection, is_aggregate)
 }
 
-/// Whether a part of a select is made of aggregates.
+/// Whether a part of a select contains an aggregate.
 pub(super) fn has_aggregate(part: &impl Visit, is_aggregate: IsAggregate<'_>) -> bool {
     walk(part, &mut Aggregates(is_aggregate, 0)).is_break()
 }
@@ -136,7 +137,7 @@ fn is_false(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if value.value == Value::Boolean(false))
 }
 
-/// Whether a query was found to have no rows.
+/// Whether a query is known to have no rows.
 pub(super) fn is_empty(query: &Query) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     let is_null = |item: &SelectItem| match item {
@@ -147,7 +148,7 @@ pub(super) fn is_empty(query: &Query) -> bool {
     nothing && is_ungrouped(select) && select.having.is_none()
 }
 
-/// Leaves names and the number of outputs of what has no rows.
+/// Reduces a query without rows to the names of its outputs.
 pub(super) fn fold(query: &mut Query, is_aggregate: IsAggregate<'_>) {
     let folded = fold_set(&mut query.body, is_aggregate);
     if folded && matches!(&*query.body, SetExpr::Select(_)) {
@@ -160,7 +161,7 @@ fn fold_set(set: &mut SetExpr, is_aggregate: IsAggregate<'_>) -> bool {
         SetExpr::Select(select) => fold_select(select, is_aggregate),
         SetExpr::SetOperation { left, op, set_quantifier, right } => {
             let (is_left, is_right) = (fold_set(left, is_aggregate), fold_set(right, is_aggregate));
-            // Rows that none are added to, also by a recursion that reads what there is none of.
+            // The right side is empty, also if it is a recursion over nothing: the left side alone remains.
             if is_right && !is_left && *op == SetOperator::Union && *set_quantifier == SetQuantifier::All {
                 let nothing = Values { explicit_row: false, value_keyword: false, rows: Vec::new() };
                 let rows = std::mem::replace(&mut **left, SetExpr::Values(nothing));
@@ -188,7 +189,7 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
     }
     select.selection = Some(Expr::Value(Value::Boolean(false).into()));
     select.distinct = None;
-    // What joins them may be anything; one of them has no rows.
+    // One of the joined tables is empty, so the join conditions do not matter.
     if let Some(at) = select.from.iter().position(|from| is_empty_factor(&from.relation, is_aggregate)) {
         let mut from = select.from.swap_remove(at);
         from.joins.clear();
@@ -227,7 +228,7 @@ mod tests {
                 "select c.conname, c.oid as n, f(x) from pg_constraint c where odd(c.conkey) order by 1",
                 "SELECT NULL AS conname, NULL AS n, NULL AS \"f\" FROM pg_constraint c WHERE false",
             ),
-            // What joins them adds nothing, and need not be understood.
+            // The join conditions add nothing, and need not be planned.
             (
                 "select a from pg_class k join pg_catalog.pg_index i on odd(i.indkey) = k.oid",
                 "SELECT NULL AS a FROM pg_class k JOIN pg_catalog.pg_index i ON odd(i.indkey) = k.oid WHERE false",
@@ -241,7 +242,7 @@ mod tests {
                 "SELECT NULL AS a FROM (SELECT x AS a FROM pg_trigger) s WHERE false",
             ),
             ("select a, a from pg_index", "SELECT NULL AS a, NULL AS \"a_2\" FROM pg_index WHERE false"),
-            // Of a union without rows on one side there is the other.
+            // If one side of a union is empty, the other remains.
             ("select a from t union all select b from pg_index", "SELECT a FROM t"),
         ] {
             assert_eq!(folded(text), expected, "{text}");
@@ -254,14 +255,14 @@ mod tests {
         for text in [
             "SELECT a FROM pg_class",
             "SELECT a FROM t",
-            // A row of its own, or one for each of the other side.
+            // An aggregate has a row of its own; an outer join keeps the rows of the other side.
             "SELECT count(*) FROM pg_index",
             "SELECT a FROM pg_index GROUP BY a",
             "SELECT 1 FROM pg_index HAVING true",
             "SELECT a FROM pg_class k LEFT JOIN pg_index i ON true",
             "SELECT a FROM pg_index i RIGHT JOIN pg_class k ON true",
             "SELECT a FROM pg_index i FULL JOIN pg_class k ON true",
-            // Names of all columns are not known here.
+            // The names behind `*` are not known here.
             "SELECT * FROM pg_index",
             "SELECT i.* FROM pg_index i",
             "SELECT a FROM t UNION SELECT b FROM u",
@@ -269,7 +270,7 @@ mod tests {
             assert_eq!(folded(text), text);
             assert!(!is_empty(&query(text)), "{text}");
         }
-        // A window gives a row for each; a subquery has aggregates of its own.
+        // A window function gives a row for each row; a subquery aggregates for itself.
         for text in ["select count(*) over () from pg_index", "select (select max(a) from t) from pg_index"] {
             assert!(folded(text).starts_with("SELECT NULL AS "), "{text}");
         }

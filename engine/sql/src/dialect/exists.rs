@@ -1,5 +1,5 @@
-//! `EXISTS (SELECT …)` among outputs: the planner makes joins of those in conditions alone. Counting says the same, of one
-//! row at most where the query does not read the row at hand.
+//! `EXISTS (SELECT …)` among outputs: the planner can turn only those in conditions into joins. The subquery is
+//! replaced by a count, over one row at most if it is not correlated.
 
 use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Query, Select, SelectItem, SetExpr, UnaryOperator, Value};
 use quiver_types::{Error, Result};
@@ -9,7 +9,7 @@ use super::{empty, lookups, queries};
 use crate::error::unsupported;
 use crate::walk::change_outside_subqueries;
 
-/// Counts in the place of each `EXISTS` that is, or is part of, an output.
+/// Replaces each `EXISTS` in an output by a count.
 pub(super) fn in_outputs(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
     change_outside_subqueries(&mut select.projection, |place| {
         let Expr::Exists { subquery, negated } = place else { return Ok(()) };
@@ -23,7 +23,8 @@ pub(super) fn in_outputs(select: &mut Select, is_aggregate: &dyn Fn(&str) -> boo
     })
 }
 
-/// Whether a query gives a row for each that it reads: it has some if these are there, in whatever order and however alike.
+/// Whether a query gives one row for each that it reads, so that neither its order nor its duplicates decide whether
+/// it has rows.
 fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     query.with.is_none()
@@ -34,7 +35,7 @@ fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
         && !empty::aggregates(select, is_aggregate)
 }
 
-/// `EXISTS` of a query that has a row in any case, an aggregate of all rows.
+/// Replaces `EXISTS` of a query that always has a row, such as an aggregate over all rows.
 pub(super) fn always(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     let Expr::Exists { subquery, negated } = &*place else { return };
     let SetExpr::Select(select) = &*subquery.body else { return };
@@ -48,7 +49,7 @@ pub(super) fn always(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     }
 }
 
-/// Refuses an `EXISTS` that reads the row at hand and leaves rows out before it looks for some: the planner would not.
+/// Refuses a correlated `EXISTS` with an `OFFSET`, since the planner would ignore it.
 pub(super) fn whole(query: &Query) -> Result<()> {
     match &query.limit_clause {
         Some(LimitClause::LimitOffset { offset: Some(_), .. }) if lookups::reads_row(query) => Err(unsupported(
@@ -59,7 +60,7 @@ pub(super) fn whole(query: &Query) -> Result<()> {
     }
 }
 
-/// A query without a limit that makes no difference to whether it has rows.
+/// A query without the limits that cannot change whether it has rows.
 pub(super) fn unlimited(query: &Query) -> Result<Query> {
     let mut query = query.clone();
     if query.fetch.as_ref().is_some_and(|fetch| !fetch.with_ties) {
@@ -81,7 +82,7 @@ pub(super) fn unlimited(query: &Query) -> Result<Query> {
     Ok(query)
 }
 
-/// Has such a query give one value instead of its rows.
+/// Makes a query return the given value instead of its outputs.
 fn give(query: &mut Query, value: Expr) {
     if let SetExpr::Select(select) = &mut *query.body {
         select.distinct = None;
@@ -90,7 +91,7 @@ fn give(query: &mut Query, value: Expr) {
     query.order_by = None;
 }
 
-/// How many rows a query has; none: it gives others than it reads.
+/// A query that counts the rows; `None` if the query does not give one row for each that it reads.
 pub(super) fn counting(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Option<Query>> {
     if !is_plain(query, is_aggregate) {
         return Ok(None);
@@ -100,7 +101,7 @@ pub(super) fn counting(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Re
     Ok(Some(query))
 }
 
-/// How many rows any query has.
+/// Counts the rows of any query by wrapping it.
 pub(super) fn counting_around(query: &Query) -> Result<Query> {
     match expr(&format!("(SELECT count(*) FROM ({query}) AS \"rows\")"))? {
         Expr::Subquery(counting) => Ok(*counting),
@@ -108,7 +109,7 @@ pub(super) fn counting_around(query: &Query) -> Result<Query> {
     }
 }
 
-/// Whether a query has rows, as a query of one value.
+/// Whether a query has rows, as a query that returns one boolean.
 fn counted(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Expr> {
     let reads_row = lookups::reads_row(query);
     if is_plain(query, is_aggregate) {

@@ -1,4 +1,4 @@
-//! Parts of statements as translations write them, and what they read of those that a statement has.
+//! Helpers to build the expressions that translations generate, and to read those that a statement contains.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
@@ -27,12 +27,14 @@ pub(super) fn boolean(value: bool) -> Expr {
     Expr::Value(Value::Boolean(value).into())
 }
 
-/// An expression of ours, written as SQL.
+/// Parses an expression that a translation has generated as SQL.
 ///
 /// # Errors
-/// LimitExceeded: what the statement says stands deeper in it than the parser goes. Internal: it cannot be read.
+///
+/// LimitExceeded: parts of the statement within it make it deeper than the parser allows. Internal: it cannot be
+/// parsed.
 pub(super) fn expr(sql: &str) -> Result<Expr> {
-    // What the statement says stands in it.
+    // It contains parts of the statement, so its length decides how long the parser may take.
     let dialect = Patience::for_words(sql.len());
     let mut parser = Parser::new(&dialect)
         .try_with_sql(sql)
@@ -47,7 +49,7 @@ pub(super) fn expr(sql: &str) -> Result<Expr> {
     Ok(found)
 }
 
-/// A call of a function of ours.
+/// A call of one of the session's functions.
 pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
     let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
@@ -63,12 +65,12 @@ pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
     })
 }
 
-/// Takes an expression out of its place.
+/// Takes an expression and leaves a placeholder.
 pub(super) fn take(place: &mut Expr) -> Expr {
     std::mem::replace(place, Expr::Value(Value::Null.into()))
 }
 
-/// The text of a literal, through brackets and casts to text.
+/// The text of a literal, also within parentheses and casts to text.
 pub(super) fn literal(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(value) => match &value.value {
@@ -81,28 +83,29 @@ pub(super) fn literal(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether it is NULL.
+/// Whether an expression is the literal NULL.
 pub(super) fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if value.value == Value::Null)
 }
 
-/// The items of a list that is written as a text (`{1,"a b",NULL}`); none: it is no list, or one of lists.
+/// The items of a list literal (`{1,"a b",NULL}`); `None` if the text is no list, or a list of lists.
 pub(super) fn items_of_text(written: &str) -> Option<Vec<Expr>> {
     let item = |item: Option<String>| item.map_or_else(|| Expr::Value(Value::Null.into()), |item| text(&item));
     Some(list_items(written)?.into_iter().map(item).collect())
 }
 
-/// Whether an operator calculates with numbers.
+/// Whether an operator is an arithmetic one.
 pub(super) fn calculates(op: &BinaryOperator) -> bool {
     matches!(op, BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide)
 }
 
-/// Whether a name is a function that is called without brackets, which the parser takes for a column.
+/// Whether a name is a function that is called without parentheses, such as `current_user`, which the parser takes
+/// for a column.
 pub(super) fn is_bare_function(name: &Ident) -> bool {
     name.quote_style.is_none() && matches!(normal(name).as_str(), "current_schema" | "current_role")
 }
 
-/// The last part of a function's name, if the rest is a schema of ours.
+/// The name of a function without its schema; `None` if the schema is not one that Quiver has.
 pub(crate) fn bare(name: &ObjectName) -> Option<String> {
     let mut parts = parts(name);
     let last = parts.pop()?;
@@ -110,7 +113,7 @@ pub(crate) fn bare(name: &ObjectName) -> Option<String> {
     parts.iter().all(known).then_some(last)
 }
 
-/// The value of an argument that has no name.
+/// The expression of a positional argument.
 pub(super) fn value_of(arg: &mut FunctionArg) -> Option<&mut Expr> {
     match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
@@ -118,7 +121,7 @@ pub(super) fn value_of(arg: &mut FunctionArg) -> Option<&mut Expr> {
     }
 }
 
-/// The arguments of a call, where each is a plain expression.
+/// The arguments of a call, if each is a plain expression.
 pub(crate) fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
     match args {
         FunctionArguments::None => Some(Vec::new()),

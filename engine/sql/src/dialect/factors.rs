@@ -1,4 +1,4 @@
-//! What stands in a `FROM`: functions there name their column by their alias, and may be any function.
+//! Tables in a `FROM`. A function there may be any function, and its alias also names its column.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,11 +15,11 @@ use crate::names::normal;
 use crate::parse::{Patience, keep_texts};
 use crate::walk::walk;
 
-/// Names of columns that a statement speaks of, with a point before them where a table is.
+/// The names of columns that a statement uses, with a leading `.` where they are qualified by a table.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) columns: HashSet<String>,
-    /// How many expressions there are, those of other kinds included.
+    /// How many expressions were visited, those that are no names included.
     pub(super) expressions: usize,
 }
 
@@ -42,15 +42,15 @@ impl Visitor for Names {
 /// Table functions of DataFusion.
 const SERIES: [&str; 2] = ["generate_series", "range"];
 
-/// `f(…) AS name`: a function of rows has a column `name` where the statement speaks of one; any other function is a row.
-/// Without a name it is called as the function.
+/// Translates `f(…) AS name`. A function that returns rows has a column `name` if the statement refers to one; any
+/// other function is one row. Without an alias, the name is that of the function.
 pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     rows::lateral(factor);
     rows::series(factor);
     if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
         rows::whole(array_exprs);
         rows::made(array_exprs);
-        // Of several lists each has a column of its own.
+        // Several lists have a column each.
         if array_exprs.len() == 1 {
             name_items(alias, names);
         }
@@ -64,7 +64,7 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     let is_named = |alias: &TableAlias| names.contains(&normal(&alias.name));
     if SERIES.contains(&function.as_str()) || function == "unnest" {
         rows::step_in(&mut args.args);
-        // The planner calls the column `value`; whoever speaks of that gets it.
+        // The planner calls the column `value`; that name stays if the statement uses it.
         let speaks_of_value = names.contains("value") || names.contains(".value");
         if alias.is_none() && (names.contains(&function) || !speaks_of_value) {
             let name = Ident::with_quote('"', function.clone());
@@ -102,7 +102,7 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     *factor = TableFactor::Derived { lateral: false, subquery: Box::new(subquery), alias, sample: None };
 }
 
-/// Gives the column of a list's items the name of its alias, or that of the function where the statement speaks of it.
+/// Names the column of a list's items after its alias, or after the function if the statement refers to that.
 fn name_items(alias: &mut Option<TableAlias>, names: &HashSet<String>) {
     if alias.is_none() && names.contains("unnest") {
         let name = Ident::with_quote('"', "unnest");
@@ -118,6 +118,6 @@ pub(super) fn query(sql: &str) -> Option<Query> {
     let mut parser = Parser::new(&dialect).try_with_sql(sql).ok()?;
     let mut query = parser.parse_query().ok()?;
     keep_texts(&mut query);
-    // Nothing else is read into it.
+    // Nothing else is read into the query.
     walk(&*query, &mut Names::default()).is_continue().then_some(*query)
 }

@@ -1,5 +1,5 @@
-//! Fields of rows: `(event).name`, `(row(1, 2)).f1`. The planner has a function of them, and knows none of a row that is
-//! written out.
+//! Fields of rows: `(event).name`, `(row(1, 2)).f1`. The planner has a function for them, but does not know the
+//! fields of a row constructor.
 
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr};
 
@@ -7,7 +7,7 @@ use super::arrays;
 use super::expressions::{arguments, bare, call, take, text};
 use crate::names::normal;
 
-/// Puts the parts of a value as the planner knows them.
+/// Rewrites the accesses to parts of a value for the planner.
 pub(super) fn translate(place: &mut Expr) {
     let Expr::CompoundFieldAccess { root, access_chain } = place else { return };
     arrays::bounded(access_chain);
@@ -28,7 +28,7 @@ pub(super) fn translate(place: &mut Expr) {
     *place = of_subscripts(value, subscripts);
 }
 
-/// Gives a column that has its table before it (`t.x[1]`) its whole name.
+/// Moves the table of a qualified column (`t.x[1]`) from the chain of accesses into the name.
 fn qualified(root: &mut Expr, access_chain: &mut Vec<AccessExpr>) {
     let Expr::Identifier(first) = &*root else { return };
     let is_name = |access: &AccessExpr| matches!(access, AccessExpr::Dot(Expr::Identifier(_)));
@@ -52,7 +52,7 @@ fn of_subscripts(value: Expr, subscripts: Vec<AccessExpr>) -> Expr {
     Expr::CompoundFieldAccess { root: Box::new(value), access_chain: subscripts }
 }
 
-/// A field of a row that is written out, which PostgreSQL calls `f1`, `f2`, …
+/// The value of a field of a row constructor, whose fields PostgreSQL names `f1`, `f2`, …
 fn of_row(row: &Expr, field: &str) -> Option<Expr> {
     let at = field.strip_prefix('f')?.parse::<usize>().ok()?.checked_sub(1)?;
     let Expr::Nested(row) = row else { return None };

@@ -1,6 +1,6 @@
-//! Patterns of `to_date` and `to_timestamp` as PostgreSQL has them (`YYYY-MM-DD HH24:MI`), written as DataFusion knows them
-//! (`%Y-%m-%d %H:%M`). Those with `%` are DataFusion's already. Patterns of `to_char` are functions of ours, of which those of
-//! numbers are told from those of times.
+//! Patterns of `to_date` and `to_timestamp`: PostgreSQL's (`YYYY-MM-DD HH24:MI`) are translated to DataFusion's
+//! (`%Y-%m-%d %H:%M`). Patterns with `%` are DataFusion's already. `to_char` has functions of its own, one for
+//! patterns of numbers and one for patterns of times.
 
 use datafusion::sql::sqlparser::ast::Expr;
 use quiver_types::{Error, ErrorKind, Result};
@@ -8,7 +8,8 @@ use quiver_types::{Error, ErrorKind, Result};
 use super::expressions::{call, text};
 use super::patterns::folded;
 
-/// Words of patterns, longer ones before those that they begin with; the last is that behind `FM`, without padding.
+/// PostgreSQL's words, DataFusion's, and DataFusion's without padding (for words behind `FM`). Longer words come
+/// before their prefixes.
 const WORDS: [(&str, &str, &str); 24] = [
     ("YYYY", "%Y", "%-Y"),
     ("IYYY", "%G", "%-G"),
@@ -36,18 +37,18 @@ const WORDS: [(&str, &str, &str); 24] = [
     // `TH` behind a number makes it an ordinal.
     ("TH", "", ""),
 ];
-/// Words whose case counts: names of months and days are read in any.
+/// Words whose case matters. Names of months and days are read in any case.
 const OF_CASE: [&str; 4] = ["AM", "PM", "am", "pm"];
 
-/// Words of patterns of numbers, and those that are not known here.
+/// Words of number patterns, and those that are not supported.
 const NUMBERS: [&str; 13] = ["FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
 const LACKING: [&str; 4] = ["EEEE", "RN", "TH", "V"];
 
-/// A call with a pattern of PostgreSQL; none: it has none.
+/// A call with a translated pattern; `None` if it needs no translation.
 pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     let [value, pattern] = args else { return Ok(None) };
     let Some(Some(pattern)) = folded(pattern) else {
-        // Rows have patterns of their own, or a parameter has no value yet.
+        // The pattern differs by row, or is a parameter without a value yet.
         return Ok((name == "to_char").then(|| call("row_to_char", args.to_vec())));
     };
     let has_numbers = matches!(name, "to_char" | "to_number") && is_of_numbers(&pattern)?;
@@ -64,7 +65,7 @@ pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(call(name, vec![value.clone(), text(&found)])))
 }
 
-/// Whether a pattern is one of numbers: it has digits, and no other words than these have.
+/// Whether a pattern is one of numbers: it has digits, and only words of number patterns.
 fn is_of_numbers(pattern: &str) -> Result<bool> {
     let (mut rest, mut has_digits, mut lacking) = (pattern, false, None);
     while let Some(first) = rest.chars().next() {
@@ -94,7 +95,7 @@ fn is_of_numbers(pattern: &str) -> Result<bool> {
     }
 }
 
-/// The pattern; none: it has no word of times (those of numbers are others).
+/// The translated pattern; `None` if it has no words of times.
 fn translated(pattern: &str) -> Result<Option<String>> {
     let unsupported = |what: &str| {
         let text = format!("`{what}` in the pattern `{pattern}` is not supported");
@@ -124,7 +125,7 @@ fn translated(pattern: &str) -> Result<Option<String>> {
             (is_known, rest) = (true, &word[known.len()..]);
             out.push_str(form);
         } else if first.is_ascii_alphabetic() && !matches!(first, 'T' | 'Z') {
-            // What else is a word of PostgreSQL's (`Q`, `WW`, `TZ`) must not come out as it stands.
+            // Other words of PostgreSQL (`Q`, `WW`, `TZ`) must not be printed as they stand.
             return if is_known { Err(unsupported(&first.to_string())) } else { Ok(None) };
         } else {
             out.push(first);

@@ -15,7 +15,7 @@ use super::{arrays, documents, empty, gathered, others, percentiles, rows, times
 use crate::catalog::functions::{Known, known};
 use crate::session::{DATABASE, SERVER_VERSION};
 
-/// Functions that give definitions, remarks and sizes: there are none of these.
+/// Functions that return definitions, comments or sizes, of which Quiver has none.
 const NOTHING: [&str; 17] = [
     "pg_get_function_sqlbody",
     "pg_get_expr",
@@ -35,7 +35,7 @@ const NOTHING: [&str; 17] = [
     "pg_get_function_arg_default",
     "pg_advisory_unlock_all",
 ];
-/// Numbers that are not known of what the catalog lists.
+/// Numbers about objects of the catalog that are not known.
 const NO_NUMBERS: [&str; 6] = [
     "pg_database_size",
     "pg_relation_size",
@@ -44,10 +44,10 @@ const NO_NUMBERS: [&str; 6] = [
     "pg_tablespace_size",
     "pg_stat_get_numscans",
 ];
-/// Rights that everybody has on what he sees.
+/// Privileges that users have on everything they can see.
 const READING: [&str; 4] = ["select", "usage", "connect", "execute"];
 
-/// Aggregates of pairs, and sketches: DataFusion takes all of their values where different ones are asked for.
+/// Aggregates of pairs, and sketches: DataFusion ignores their `DISTINCT`.
 const NOT_DISTINCT: [&str; 16] = [
     "approx_percentile_cont",
     "corr",
@@ -67,7 +67,8 @@ const NOT_DISTINCT: [&str; 16] = [
     "regr_syy",
 ];
 
-/// Aggregates that give the same in whatever order their values come; the planner would hand it on as one more argument.
+/// Aggregates whose result does not depend on the order of the values. The planner would pass an `ORDER BY` on as
+/// another argument.
 const UNORDERED: [&str; 28] = [
     "approx_distinct",
     "approx_median",
@@ -99,7 +100,7 @@ const UNORDERED: [&str; 28] = [
     "variance",
 ];
 
-/// Looks at how an aggregate takes its values.
+/// Checks the `DISTINCT` and `ORDER BY` of an aggregate.
 fn gathers(name: &str, args: &mut FunctionArguments) -> Result<()> {
     let FunctionArguments::List(list) = args else { return Ok(()) };
     if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && NOT_DISTINCT.contains(&name) {
@@ -127,7 +128,7 @@ impl Translator<'_> {
             } else if let Some(list) = rows::items_of(query) {
                 *place = call("or_empty", vec![list]);
             } else {
-                // The rows of a subquery are a list, also where there are none.
+                // `ARRAY(SELECT …)` of no rows is an empty list.
                 arrays::listed(query, self.aggregates)?;
                 let list = Expr::Subquery(query.clone());
                 *place = call("or_empty", vec![list]);
@@ -209,7 +210,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// `coalesce(list, '{}')`, whose text is a list without items; none: it has no such text.
+    /// `coalesce(list, '{}')`, whose text literal means an empty list; `None` if there is no such literal.
     fn coalesced(&self, args: &[Expr]) -> Option<Expr> {
         let is_empty = |arg: &Expr| {
             let items = if matches!(arg, Expr::Value(_)) { literal(arg).and_then(items_of_text) } else { None };
@@ -222,7 +223,7 @@ impl Translator<'_> {
         Some(call("coalesce", args.iter().map(list).collect()))
     }
 
-    /// What a function says of the session; none: it says nothing of it.
+    /// The value of a function about the session; `None` if it is another function.
     pub(super) fn about_session(&mut self, name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         let has_public = self.catalog.entries.iter().any(|entry| entry.schema == PUBLIC_SCHEMA);
         Ok(Some(match (name, args) {
@@ -233,7 +234,7 @@ impl Translator<'_> {
             ("version", []) => text(&version()),
             ("pg_backend_pid", []) => number(i64::from(self.session.backend)),
             ("pg_is_in_recovery" | "pg_is_wal_replay_paused", []) => boolean(false),
-            // No statement waits for another one.
+            // Statements never block each other.
             ("pg_blocking_pids" | "pg_safe_snapshot_blocking_pids", [_]) => expr("make_array()")?,
             ("pg_my_temp_schema" | "txid_current", []) => number(0),
             ("pg_postmaster_start_time" | "pg_conf_load_time" | "pg_last_xact_replay_timestamp", []) => {
@@ -246,14 +247,15 @@ impl Translator<'_> {
                     "`set_config` needs a connection of PostgreSQL's protocol: there is none here",
                 ));
             }
-            // It is set by now, but while a statement is described.
+            // The setting has been applied by now, unless the statement is only described.
             ("set_config", [name, _, _]) => match self.setting(name)? {
                 Some(value) => text(value),
                 None => expr("CAST(NULL AS TEXT)")?,
             },
-            // NULL, and a parameter while a statement is described.
+            // The name is NULL, or a parameter of a statement that is only described.
             ("current_setting", [name] | [name, _]) if is_open(name) => expr("CAST(NULL AS TEXT)")?,
-            // A row's own: it is looked up where names stand that no statement has.
+            // The name differs by row, so it is looked up in the table of settings, under names that no statement
+            // uses.
             ("current_setting", [name] | [name, _]) if literal(name).is_none() => expr(&format!(
                 "(SELECT max(\"setting of\") FROM (SELECT name AS \"name of\", setting AS \"setting of\" \
                  FROM pg_catalog.pg_settings) AS \"settings of\" WHERE \"name of\" = lower({name}))"
@@ -269,7 +271,7 @@ impl Translator<'_> {
         Ok(self.session.settings.get(&name.to_lowercase()).map(String::as_str))
     }
 
-    /// What a function says of the catalog; none: it says nothing of it.
+    /// The value of a function about the catalog; `None` if it is another function.
     fn about_catalog(&mut self, name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         if NOTHING.contains(&name) {
             return Ok(Some(expr("CAST(NULL AS TEXT)")?));
@@ -302,7 +304,7 @@ impl Translator<'_> {
                 self.names(oid, &names)?
             }
             ("array_lower", [list, _]) => expr(&format!("CASE WHEN array_length({list}) > 0 THEN 1 END"))?,
-            // A list without items has no length.
+            // An empty list has no length.
             ("array_upper" | "array_length", [list, dimension]) => {
                 expr(&format!("nullif(CAST(array_length({list}, {dimension}) AS BIGINT), 0)"))?
             }
@@ -339,7 +341,7 @@ impl Translator<'_> {
     }
 }
 
-/// `rate(value, time)` tells series apart: it also reads the column that says of which one a sample is.
+/// Adds the column that identifies the series of a sample to `rate(value, time)`, which must tell series apart.
 fn with_series(args: &mut FunctionArguments) {
     let FunctionArguments::List(list) = args else { return };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), _] = list.args.as_slice() else { return };
@@ -354,7 +356,7 @@ fn with_series(args: &mut FunctionArguments) {
     list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(series)));
 }
 
-/// The function that does with all items what DataFusion's of PostgreSQL's name does with the first.
+/// The function that changes all matching items. DataFusion's function of PostgreSQL's name changes only the first.
 fn of_all(name: &str) -> Option<&'static str> {
     Some(match name {
         "array_remove" => "array_remove_all",
@@ -363,7 +365,7 @@ fn of_all(name: &str) -> Option<&'static str> {
     })
 }
 
-/// `lpad` or `rpad` to no length below zero: the function counts it as a very large one.
+/// `lpad` or `rpad` with a negative length: the function would take it for a very large one.
 fn padded(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     let [text, length, fill @ ..] = args else { return Ok(None) };
     if matches!(length, Expr::Value(_)) {
@@ -375,7 +377,7 @@ fn padded(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(call(name, whole)))
 }
 
-/// How many arguments are NULL, or are not.
+/// `num_nulls` and `num_nonnulls`: counts the arguments that are NULL, or are not.
 fn nulls(are_null: bool, args: &[Expr]) -> Result<Option<Expr>> {
     if args.is_empty() {
         return Ok(None);
@@ -386,7 +388,7 @@ fn nulls(are_null: bool, args: &[Expr]) -> Result<Option<Expr>> {
     expr(&format!("CAST({} AS INTEGER)", parts.join(" + "))).map(Some)
 }
 
-/// `jsonb_extract_path(document, 'a', 'b')` as what a constant path leads to.
+/// `jsonb_extract_path(document, 'a', 'b')` as an access by a constant path.
 fn at_path(name: &str, args: &[Expr]) -> Option<Expr> {
     let function = match name {
         "json_extract_path" | "jsonb_extract_path" => "json_get_path",
@@ -396,7 +398,7 @@ fn at_path(name: &str, args: &[Expr]) -> Option<Expr> {
     let [document, keys @ ..] = args else { return None };
     let key = |key: &Expr| Some(format!("\"{}\"", literal(key)?.replace('\\', "\\\\").replace('"', "\\\"")));
     let keys = keys.iter().map(key).collect::<Option<Vec<_>>>()?;
-    // Columns give what is in them as it is.
+    // Columns return their contents as stored.
     let is_known = patterns::is_written(document) || matches!(document, Expr::Cast { .. });
     let document = document.clone();
     let document = if is_known && name.starts_with("jsonb") { call("json_normal", vec![document]) } else { document };
@@ -410,7 +412,7 @@ fn filled(args: &[Expr]) -> Option<Expr> {
         Expr::Array(lengths) => lengths.elem.clone(),
         other => literal(other).and_then(items_of_text)?,
     };
-    // Lengths that are written as a text are numbers.
+    // Lengths may be written as texts.
     let length = |length: &Expr| match literal(length).and_then(|text| text.parse().ok()) {
         Some(written) => number(written),
         None => length.clone(),
@@ -427,7 +429,7 @@ fn remainder(args: &[Expr]) -> Option<Expr> {
     Some(Expr::Nested(Box::new(whole)))
 }
 
-/// Whether it is NULL, or a parameter without a value.
+/// Whether an argument is NULL, or a parameter without a value.
 fn is_open(expr: &Expr) -> bool {
     matches!(folded(expr), Some(None))
 }
@@ -436,7 +438,7 @@ fn unknown(name: &Expr) -> Error {
     Error::invalid(format!("there is no setting `{}`", literal(name).unwrap_or_default()))
 }
 
-/// What `version()` says: clients look for the first two words.
+/// The text of `version()`; clients read the first two words.
 pub(crate) fn version() -> String {
     format!("PostgreSQL {SERVER_VERSION} (Quiver {})", env!("CARGO_PKG_VERSION"))
 }

@@ -1,5 +1,6 @@
-//! Aggregates that gather values as PostgreSQL has them: different values come sorted, for it finds them by sorting; and
-//! texts of one group may be put together in several orders, of which the planner takes one alone.
+//! Aggregates that collect values, as PostgreSQL has them. With `DISTINCT` the values come sorted, because PostgreSQL
+//! finds duplicates by sorting. Texts of one group may be joined in several orders, of which the planner supports
+//! only one.
 
 use std::collections::HashSet;
 
@@ -12,8 +13,8 @@ use quiver_types::Result;
 use super::expressions::{arguments, bare, call, is_null, text};
 use crate::walk::{change_outside_subqueries, look_outside_subqueries};
 
-/// `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` as ones in the order of `x`, the only one that they may have: the
-/// planner gives all of a select one order. None: it is another call.
+/// Rewrites `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` as calls that sort by `x`, the only order that
+/// they may have: the planner gives all aggregates of a select one order. `None` if it is another call.
 pub(super) fn sorted(name: &str, function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
     let is_plain = function.over.is_none() && function.within_group.is_empty();
@@ -37,7 +38,7 @@ pub(super) fn sorted(name: &str, function: &Function) -> Option<Expr> {
     }
 }
 
-/// The order of the first argument by itself; none: it is another order.
+/// The direction of an order by the first argument alone; `None` if it is another order.
 fn own_order(list: &FunctionArgumentList, keys: &[OrderByExpr]) -> Option<(&'static str, &'static str)> {
     let ([FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), ..], [key]) = (list.args.as_slice(), keys) else {
         return None;
@@ -50,7 +51,7 @@ fn own_order(list: &FunctionArgumentList, keys: &[OrderByExpr]) -> Option<(&'sta
     Some((if is_descending { "DESC" } else { "ASC" }, nulls))
 }
 
-/// `string_agg` as the text of a list of the values that are there; none: what stands between them is no constant.
+/// `string_agg` as the text of a list of the values that are not NULL; `None` if the separator is no constant.
 fn joined(function: &Function, made: impl Fn(Expr) -> Expr) -> Option<Expr> {
     let mut gathering = function.clone();
     let FunctionArguments::List(list) = &mut gathering.args else { return None };
@@ -66,8 +67,8 @@ fn joined(function: &Function, made: impl Fn(Expr) -> Expr) -> Option<Expr> {
     Some(call("array_to_string", vec![made(Expr::Function(gathering)), between]))
 }
 
-/// What stands between the items of a list that becomes the text of a `string_agg`; none: it is no constant. NULL between
-/// texts is nothing, and would make all of a list NULL.
+/// The separator for the items of a list that becomes the text of a `string_agg`; `None` if it is no constant. A NULL
+/// separator becomes an empty text, since NULL would make the whole text NULL.
 pub(super) fn separator(between: &Expr) -> Option<Expr> {
     match between {
         Expr::Value(value) if value.value == Value::Null => Some(text("")),
@@ -76,7 +77,7 @@ pub(super) fn separator(between: &Expr) -> Option<Expr> {
     }
 }
 
-/// Has an aggregate take the rows alone of which a value is not NULL.
+/// Restricts an aggregate to the rows in which a value is not NULL.
 fn where_there(gathering: &mut Function, value: Expr) {
     let is_there = Expr::IsNotNull(Box::new(Expr::Nested(Box::new(value))));
     gathering.filter = Some(Box::new(match gathering.filter.take() {
@@ -87,7 +88,7 @@ fn where_there(gathering: &mut Function, value: Expr) {
     }));
 }
 
-/// `array_remove(list, NULL)`: a list of what is there; none: it is another call.
+/// `array_remove(list, NULL)` as a list of the values that are not NULL; `None` if it is another call.
 pub(super) fn without_nulls(args: &[Expr]) -> Option<Expr> {
     let [list, what] = args else { return None };
     let removes_null = match what {
@@ -97,13 +98,13 @@ pub(super) fn without_nulls(args: &[Expr]) -> Option<Expr> {
     removes_null.then(|| gathered(list).unwrap_or_else(|| call("array_compact", vec![list.clone()])))
 }
 
-/// The list of an aggregate that gathers what is there alone; none: it is another list.
+/// The aggregate call within a list expression; `None` if it is another list.
 fn gathered(list: &Expr) -> Option<Expr> {
     let mut list = list.clone();
     let Expr::Function(outer) = &mut list else { return None };
     let gathering = match bare(&outer.name)?.as_str() {
         "array_agg" => outer,
-        // Different values were put in order already.
+        // Distinct values have been sorted already.
         "array_sort" => match &mut outer.args {
             FunctionArguments::List(within) => match within.args.first_mut()? {
                 FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner))) => inner,
@@ -121,7 +122,7 @@ fn gathered(list: &Expr) -> Option<Expr> {
     Some(call("or_empty", vec![list]))
 }
 
-/// Has texts that a select puts together in several orders come out of lists, each of which has an order of its own.
+/// If a select joins texts in several orders, each is made from a list, which has an order of its own.
 pub(super) fn apart(select: &mut Select) -> Result<()> {
     let mut orders = HashSet::new();
     look_outside_subqueries(&*select, |expr| {
@@ -143,7 +144,7 @@ pub(super) fn apart(select: &mut Select) -> Result<()> {
     })
 }
 
-/// The order in which a call of `string_agg` puts texts together.
+/// The order in which a call of `string_agg` joins texts.
 fn order_of(function: &Function) -> Option<String> {
     let FunctionArguments::List(list) = &function.args else { return None };
     if function.over.is_some() || bare(&function.name)? != "string_agg" {

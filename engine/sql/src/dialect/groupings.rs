@@ -1,5 +1,5 @@
-//! Sets of keys of groups, and keys by their places. The planner takes `ROLLUP` and `CUBE` of single keys that stand by
-//! themselves, and places of outputs (`GROUP BY 1`) where they are a whole key: others are written out.
+//! Grouping sets, and grouping keys by position. The planner takes `ROLLUP` and `CUBE` only of single keys and by
+//! themselves, and positions (`GROUP BY 1`) only as whole keys: anything else is written out as grouping sets.
 
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Select, SelectItem, Value,
@@ -8,18 +8,18 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::bare;
 
-/// Most parts of a `CUBE`, as in PostgreSQL: each doubles the sets.
+/// The most parts of a `CUBE`, as in PostgreSQL: each doubles the number of sets.
 const CUBE_MAX: usize = 12;
 
-/// Most bytes of keys that are written out for the sets of a select.
+/// The most bytes of keys that are written out for the sets of a select.
 const KEYS_BYTES_MAX: usize = 64 << 10;
-/// What a key takes beside its text.
+/// Bytes that a key counts in addition to its text.
 const KEY_BYTES: usize = 16;
 
-/// Keys that are one part of a set.
+/// Keys that belong together in a set.
 type Part = Vec<Expr>;
 
-/// Bytes of keys that are written out: each part of a `CUBE` stands in half of its sets.
+/// Bytes of keys written so far: each part of a `CUBE` appears in half of its sets.
 #[derive(Default)]
 struct Written(usize);
 
@@ -35,10 +35,11 @@ impl Written {
     }
 }
 
-/// Writes sets and places out.
+/// Writes out grouping sets and positions.
 ///
 /// # Errors
-/// Limit exceeded: a `CUBE` has too many parts, or all sets together too many keys.
+///
+/// LimitExceeded: a `CUBE` has too many parts, or all sets together have too many keys.
 pub(super) fn translate(select: &mut Select) -> Result<()> {
     let Select { group_by, distinct, projection, .. } = select;
     if let Some(Distinct::On(ons)) = distinct {
@@ -76,7 +77,7 @@ pub(super) fn translate(select: &mut Select) -> Result<()> {
     Ok(())
 }
 
-/// The output whose place a number is; none: it is no number, or `*` stands before the place.
+/// The output at a position; `None` if the expression is no number, or a `*` precedes the position.
 fn item_at<'s>(place: &Expr, projection: &'s [SelectItem]) -> Option<&'s SelectItem> {
     let Expr::Value(value) = place else { return None };
     let Value::Number(place, _) = &value.value else { return None };
@@ -85,7 +86,7 @@ fn item_at<'s>(place: &Expr, projection: &'s [SelectItem]) -> Option<&'s SelectI
     before.last().filter(|_| before.iter().all(is_one))
 }
 
-/// All parts, all but the last one, and so on.
+/// The sets of a `ROLLUP`: all parts, all but the last, and so on down to none.
 fn rolled(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
     for (at, part) in parts.iter().enumerate() {
         written.add(part, parts.len() - at)?;
@@ -93,7 +94,7 @@ fn rolled(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
     Ok((0..=parts.len()).rev().map(|count| parts.iter().take(count).flatten().cloned().collect()).collect())
 }
 
-/// All choices of parts.
+/// The sets of a `CUBE`: all subsets of the parts.
 fn cubed(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
     if parts.len() > CUBE_MAX {
         let text = format!("a `CUBE` of {} parts is too large, at most {CUBE_MAX} are allowed", parts.len());
@@ -109,7 +110,7 @@ fn cubed(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
     Ok((0..1 << parts.len()).map(chosen).collect())
 }
 
-/// Sets with those of `ROLLUP` and `CUBE` among them, which the parser takes for functions there.
+/// Expands `ROLLUP` and `CUBE` within grouping sets, where the parser takes them for function calls.
 fn flattened(sets: &[Part], written: &mut Written) -> Result<Vec<Part>> {
     let mut out = Vec::with_capacity(sets.len());
     for set in sets {
@@ -122,7 +123,7 @@ fn flattened(sets: &[Part], written: &mut Written) -> Result<Vec<Part>> {
     Ok(out)
 }
 
-/// The parts of a `ROLLUP` or `CUBE` that is a set.
+/// The name and the parts of a set that is a `ROLLUP` or `CUBE`.
 fn nested(set: &Part) -> Option<(String, Vec<Part>)> {
     let [Expr::Function(call)] = set.as_slice() else { return None };
     let name = bare(&call.name).filter(|name| name == "rollup" || name == "cube")?;

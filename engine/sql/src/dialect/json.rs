@@ -1,5 +1,5 @@
-//! Operators on JSON. Types are not known here: what is cast to `json`, or comes out of such an operator, is a text that
-//! holds it, and `->>` behind anything else reads a map.
+//! Operators on JSON. Types are not known before planning: what is cast to `json`, or is the result of such an
+//! operator, counts as JSON, and `->>` behind anything else reads a map.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Value};
 
@@ -7,7 +7,7 @@ use super::data_types;
 use super::expressions::{bare, call, literal, take};
 use crate::names::parts;
 
-/// The function that an operator behind `left` is; none: it is no operator on JSON.
+/// The function for an operator with this left operand; `None` if it is no operator on JSON.
 pub(super) fn function(left: &Expr, op: &BinaryOperator) -> Option<&'static str> {
     Some(match op {
         BinaryOperator::Arrow => "json_get",
@@ -18,7 +18,7 @@ pub(super) fn function(left: &Expr, op: &BinaryOperator) -> Option<&'static str>
     })
 }
 
-/// Whether it is a text that is read as JSON: what it holds was translated before it.
+/// Whether an expression is JSON. Its operands have been translated already.
 fn is_json(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_json(inner),
@@ -28,13 +28,13 @@ fn is_json(expr: &Expr) -> bool {
     }
 }
 
-/// Whether one of two sides is a text that is cast to JSON, or comes out of it.
+/// Whether one of two operands is cast to JSON, or read from it.
 pub(super) fn is_either(left: &Expr, right: &Expr) -> bool {
     let is_one = |side: &Expr| literal(side).is_none_or(|_| matches!(side, Expr::Cast { .. })) && is_json(side);
     is_one(left) || is_one(right)
 }
 
-/// Functions of `jsonb` that give something else.
+/// Functions with a `jsonb` name that return another type.
 const OTHERS: [&str; 7] = [
     "jsonb_typeof",
     "jsonb_array_length",
@@ -53,7 +53,7 @@ fn is_binary_type(data_type: &DataType) -> bool {
     }
 }
 
-/// Whether it is of type `jsonb`, as far as a statement says it. Nothing in it is translated yet.
+/// Whether an expression shows that it is `jsonb`. Nothing in it has been translated yet.
 fn is_binary(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_binary(inner),
@@ -72,7 +72,7 @@ fn is_binary(expr: &Expr) -> bool {
     }
 }
 
-/// Whether it may be of the type of what stands on the other side: a text without a type, or a column.
+/// Whether an operand may take the type of the other one: a literal without a type, or a column.
 fn is_open(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_open(inner),
@@ -82,8 +82,8 @@ fn is_open(expr: &Expr) -> bool {
     }
 }
 
-/// Operators that change a document, put two together or compare them: they are those of other types, too, so that what
-/// they stand between is looked at before it is translated.
+/// Translates operators that change, concatenate or compare documents. Other types have the same operators, so the
+/// operands are examined before they are translated.
 pub(super) fn changed(place: &mut Expr) {
     let (left, op, right) = match place {
         Expr::BinaryOp { left, op, right } => (left, op, right),
@@ -107,7 +107,7 @@ pub(super) fn changed(place: &mut Expr) {
     *place = call(function, vec![take(left), take(right)]);
 }
 
-/// Puts two documents that are compared in one form: each may be written in several.
+/// Normalizes two documents that are compared, since a document may be written in several ways.
 fn alike(left: &mut Expr, right: &mut Expr) {
     let (is_left, is_right) = (is_binary(left), is_binary(right));
     if is_left && (is_right || is_open(right)) || is_right && is_open(left) {

@@ -1,15 +1,14 @@
-//! `pg_get_keywords()`: the words of the language whose dialect is spoken, which clients ask for to know what to put in
-//! quotes.
+//! `pg_get_keywords()`: the key words of PostgreSQL's SQL, which clients ask for to know which names need quotes.
 
 use quiver_query::functions::KEYWORDS;
 
-/// Words that a name of an output cannot be without `AS` before it.
+/// Words that cannot name an output without `AS` before them.
 const AFTER_AS: &str = "\
     array as char character create day except fetch filter for from grant group having hour intersect into \
     isnull limit minute month notnull offset on order over overlaps precision returning second to union varying \
     where window with within without year";
 
-/// Their table as a query.
+/// A query that returns the table of key words.
 pub(super) fn query() -> String {
     let listed: Vec<String> = KEYWORDS
         .iter()

@@ -1,6 +1,6 @@
-//! Kinds of types that the catalog does not have: domains, rows, enumerations, ranges. Drivers (asyncpg) look into these by
-//! `CASE WHEN typtype = 'd' THEN (SELECT …)`, with recursive subqueries about the row at hand that the planner cannot
-//! take; what never holds is left out.
+//! Kinds of types that the catalog does not have: domains, rows, enumerations, ranges. Drivers (asyncpg) ask for them
+//! by `CASE WHEN typtype = 'd' THEN (SELECT …)`, with correlated recursive subqueries that the planner cannot take.
+//! Branches that can never apply are removed.
 
 use std::ops::ControlFlow;
 
@@ -10,10 +10,10 @@ use super::expressions::{literal, take};
 use crate::names::{normal, parts};
 use crate::walk::walk;
 
-/// Kinds that types of the catalog have: plain ones and those of pseudo-types.
+/// Kinds that the types of the catalog have: base types and pseudo-types.
 const KINDS: [&str; 2] = ["b", "p"];
 
-/// Whether a statement reads the table of types.
+/// Whether a statement reads `pg_type`.
 pub(super) fn reads_types(query: &Query) -> bool {
     struct Finder;
     impl Visitor for Finder {
@@ -27,7 +27,7 @@ pub(super) fn reads_types(query: &Query) -> bool {
     walk(query, &mut Finder).is_break()
 }
 
-/// Leaves out of a `CASE` what it gives for kinds of types that there are none of.
+/// Removes the branches of a `CASE` for kinds of types that do not exist here.
 pub(super) fn fold(place: &mut Expr) {
     let Expr::Case { operand: None, conditions, else_result, .. } = place else { return };
     conditions.retain(|when| !is_never(&when.condition));

@@ -1,7 +1,7 @@
-//! Subqueries of a `FROM` that read the row at hand otherwise than by `=`, and those that take some rows of each:
-//! `LATERAL (SELECT … WHERE r.time < t.time ORDER BY r.time DESC LIMIT 1)`, the latest row before. The planner does not take
-//! them; what it does take is a join of the values that they read of the tables before (each once) with their own tables,
-//! numbered by these values or grouped by them, and a join of that by the same values.
+//! `LATERAL` subqueries that are correlated otherwise than by `=`, or take some rows for each outer row, such as
+//! `LATERAL (SELECT … WHERE r.time < t.time ORDER BY r.time DESC LIMIT 1)`, the latest row before. The planner does
+//! not take them. They become joins: the distinct outer values that a subquery reads are joined with its own tables,
+//! numbered or grouped by these values, and the result is joined with the outer tables by the same values.
 
 mod among;
 mod conditions;
@@ -34,17 +34,17 @@ use crate::names::normal;
 use crate::walk::{walk, walk_mut};
 use reading::{gives_beside_table, reads_deeper, reads_otherwise, reads_within};
 
-/// What the values are called that are read of the tables before.
+/// The name of the table of distinct outer values.
 const KEYS: &str = "of rows";
 
-/// What a join in the place of a subquery is made with.
+/// What is needed to build the join that replaces a subquery.
 #[derive(Clone, Copy)]
 pub(super) struct Making<'m> {
     pub(super) known: Known<'m>,
     pub(super) is_aggregate: &'m dyn Fn(&str) -> bool,
 }
 
-/// Puts joins in the place of such subqueries of a `FROM`, and of such look-ups.
+/// Replaces such subqueries of a `FROM`, and such look-ups, by joins.
 pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
     beside(select);
     listed::translate(select);
@@ -60,14 +60,14 @@ pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
     let mut made = Vec::new();
     let conditions = select.selection.clone();
     for (nth, from) in select.from.iter_mut().enumerate() {
-        // A row that a condition drops needs no values.
+        // Rows that a condition drops need no values.
         let conditions = conditions.as_ref().filter(|_| keeps_left(from));
         for at in 0..from.joins.len() {
             if !matches!(&from.joins[at].relation, TableFactor::Derived { lateral: true, .. }) {
                 continue;
             }
             let before = TableWithJoins { relation: from.relation.clone(), joins: from.joins[..at].to_vec() };
-            // What was looked up is no table of the statement.
+            // A join that replaces a look-up is no table of the statement, so `*` must not show it.
             let is_own = nth > 0 || at < own;
             let Some(found) = Lateral::of(&from.joins[at], &before, making, is_own)? else { continue };
             let shown = if is_own { found.shown() } else { Vec::new() };
@@ -78,7 +78,7 @@ pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
     if made.is_empty() { Ok(()) } else { without_keys(select, &made) }
 }
 
-/// Whether no join gives rows for which there are none of the tables before it.
+/// Whether no join is a right or full one, which gives rows without the tables on its left.
 fn keeps_left(from: &TableWithJoins) -> bool {
     let drops = |join: &Join| {
         matches!(&join.join_operator, JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_))
@@ -98,21 +98,21 @@ fn beside(select: &mut Select) {
     }
 }
 
-/// A subquery with what it reads of the tables before.
+/// A correlated subquery and the outer values that it reads.
 struct Lateral<'m> {
     query: Query,
     name: Ident,
-    /// Its outputs by the names that they have outside.
+    /// The names of its outputs as the outer query sees them.
     given: Vec<String>,
-    /// What it reads of the tables before.
+    /// The outer values that it reads.
     keys: Vec<Expr>,
     operator: JoinOperator,
     making: Making<'m>,
 }
 
 impl<'m> Lateral<'m> {
-    /// Looks at a join, which is the statement's own or takes the place of a subquery; none: it is another one, or the
-    /// planner takes it.
+    /// Examines a join, which the statement contains or which replaces a subquery; `None` if it is no such subquery,
+    /// or the planner takes it as it is.
     fn of(join: &Join, before: &TableWithJoins, making: Making<'m>, is_own: bool) -> Result<Option<Self>> {
         let TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None } = &join.relation else {
             return Ok(None);
@@ -152,7 +152,7 @@ impl<'m> Lateral<'m> {
         Ok(Some(Self { query, name, given, keys, operator, making }))
     }
 
-    /// Its columns, as `*` gives them.
+    /// Its columns, in the order in which `*` shows them.
     fn shown(&self) -> Vec<SelectItem> {
         let column = |column: &String| {
             SelectItem::UnnamedExpr(Expr::CompoundIdentifier(vec![self.name.clone(), Ident::with_quote('"', column)]))
@@ -181,7 +181,8 @@ impl<'m> Lateral<'m> {
         Ok(Join { relation, global: false, join_operator })
     }
 
-    /// The tables before up to the last one that it reads of. Others may drop rows, and more values than needed do no harm.
+    /// The outer tables up to the last one that the subquery reads. Leaving out later ones is safe: they can only
+    /// drop rows, and unneeded values do no harm.
     fn needed(&self, before: &TableWithJoins) -> TableWithJoins {
         let read: HashSet<String> = self.keys.iter().filter_map(table_of).collect();
         let mut needed = before.clone();
@@ -196,7 +197,7 @@ impl<'m> Lateral<'m> {
         needed
     }
 
-    /// The values that it reads of the tables before, each once.
+    /// A query of the distinct outer values that the subquery reads.
     fn values(&self, before: &TableWithJoins, conditions: Option<&Expr>) -> String {
         let outer: HashSet<String> = factors(before).filter_map(called).collect();
         let mut kept = Vec::new();
@@ -217,7 +218,7 @@ impl<'m> Lateral<'m> {
         )
     }
 
-    /// That the values of `table` are those of the row at hand. They may be NULL.
+    /// Conditions that the values of `table` are those of the outer row. NULL equals NULL here.
     fn same(&self, table: &str) -> Vec<String> {
         let same =
             |(at, value): (usize, &Expr)| format!("({table}.{} IS NOT DISTINCT FROM {value})", quoted(&key(at + 1)));
@@ -225,7 +226,7 @@ impl<'m> Lateral<'m> {
     }
 }
 
-/// Whether the planner takes a subquery of a statement as it is.
+/// Whether the planner takes a subquery as it is.
 fn is_planned(query: &Query, making: Making<'_>) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     let is_half_known = select.having.is_some() && emptied::is_one_group(select, making.is_aggregate);
@@ -240,7 +241,7 @@ fn is_planned(query: &Query, making: Making<'_>) -> bool {
         && !gathered::is_misread(select, making.is_aggregate)
 }
 
-/// Takes ties in by ranks, and lists the outputs again, of which there is `*` then.
+/// Replaces `WITH TIES` by ranks, and lists the outputs again, which have become `*`.
 fn with_ties(query: &mut Query) -> Result<()> {
     if query.fetch.as_ref().is_none_or(|fetch| !fetch.with_ties) {
         return Ok(());
@@ -254,7 +255,7 @@ fn with_ties(query: &mut Query) -> Result<()> {
     Ok(())
 }
 
-/// Changes each select of which a query has its rows.
+/// Changes each select whose rows a query returns (each side of a union).
 fn change_selects(query: &mut Query, mut change: impl FnMut(&mut Select) -> Result<()>) -> Result<()> {
     let mut open = vec![&mut *query.body];
     while let Some(body) = open.pop() {
@@ -268,7 +269,7 @@ fn change_selects(query: &mut Query, mut change: impl FnMut(&mut Select) -> Resu
     Ok(())
 }
 
-/// The table that a column has before it.
+/// The table that qualifies a column.
 fn table_of(column: &Expr) -> Option<String> {
     match column {
         Expr::CompoundIdentifier(name) => name.iter().rev().nth(1).map(normal),
@@ -284,7 +285,7 @@ fn quoted(name: &str) -> String {
     Ident::with_quote('"', name).to_string()
 }
 
-/// Whether a condition reads columns of these tables alone, all with their table before them.
+/// Whether a condition reads columns of these tables alone, all of them qualified.
 fn is_about(condition: &Expr, tables: &HashSet<String>) -> bool {
     struct About<'a> {
         tables: &'a HashSet<String>,
@@ -314,7 +315,8 @@ fn is_about(condition: &Expr, tables: &HashSet<String>) -> bool {
     walk(condition, &mut about).is_continue() && about.reads
 }
 
-/// What a query reads of the tables before, in whose place there are [`KEYS`]; none: it reads of others, too.
+/// The outer values that a query reads, which are replaced by columns of [`KEYS`]; `None` if it also reads other
+/// tables.
 fn keys_of(query: &mut Query, outer: &HashSet<String>) -> Option<Vec<Expr>> {
     struct Own(HashSet<String>);
     impl Visitor for Own {
@@ -363,7 +365,7 @@ fn keys_of(query: &mut Query, outer: &HashSet<String>) -> Option<Vec<Expr>> {
     Some(reader.found.into_iter().map(|(_, value)| value).collect())
 }
 
-/// Writes `*` out: the values by which is joined are no columns of the statement.
+/// Expands `*`, so that the values that are joined by do not become columns of the result.
 fn without_keys(select: &mut Select, made: &[(Ident, Vec<SelectItem>)]) -> Result<()> {
     let of = |table: &str| made.iter().find(|(name, _)| normal(name) == table).map(|(_, columns)| columns.clone());
     let mut items = Vec::new();

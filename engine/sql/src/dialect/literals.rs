@@ -1,6 +1,5 @@
-//! Texts that are written out and cast to `json`, `jsonb` or `uuid`: they are looked at while a statement is read, and come
-//! in the form of their type. Columns are not: messages of logs are of all kinds, and one that is no JSON is NULL for
-//! whoever reads in it.
+//! Literals that are cast to `json`, `jsonb` or `uuid`: they are validated before planning, and put in the normal
+//! form of their type. Columns are not: log messages may be anything, and reading in one that is no JSON gives NULL.
 
 use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, UnaryOperator, Value};
 use quiver_query::functions::is_document;
@@ -10,10 +9,11 @@ use super::expressions::{call, text};
 use super::{data_types, times};
 use crate::names::parts;
 
-/// Puts a text that is cast to such a type in its form.
+/// Normalizes a literal that is cast to such a type.
 ///
 /// # Errors
-/// Invalid: it is none of the type.
+///
+/// Invalid: it is no value of the type.
 pub(super) fn formed(data_type: &DataType, place: &mut Expr) -> Result<()> {
     in_range(data_type, place)?;
     let Expr::Value(value) = &*place else { return Ok(()) };
@@ -38,9 +38,10 @@ pub(super) fn formed(data_type: &DataType, place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a number that is written out and has no double: the planner would take it for an infinity.
+/// Refuses a numeric literal that is too large for a double, which the planner would take for infinity.
 ///
 /// # Errors
+///
 /// Invalid.
 pub(super) fn finite(value: &Value) -> Result<()> {
     match value {
@@ -51,7 +52,8 @@ pub(super) fn finite(value: &Value) -> Result<()> {
     }
 }
 
-/// The same where it is cast, also as a text, to a type of binary digits: to be too small is to be out of range, too.
+/// Like [`finite`] for a number or a text that is cast to a floating-point type; numbers that are too small are out
+/// of range, too.
 fn in_range(data_type: &DataType, value: &Expr) -> Result<()> {
     let is_small = match data_type {
         DataType::Real | DataType::Float4 => true,
@@ -63,7 +65,7 @@ fn in_range(data_type: &DataType, value: &Expr) -> Result<()> {
     let number = if is_small { written.trim().parse::<f32>().map(f64::from) } else { written.trim().parse::<f64>() };
     let mut digits = written.bytes().take_while(|byte| !matches!(byte, b'e' | b'E'));
     let is_fitting = match number {
-        // `Infinity` has no digit.
+        // The literal `Infinity` has no digits.
         Ok(number) if number.is_infinite() => !digits.any(|byte| byte.is_ascii_digit()),
         Ok(0.0) => !digits.any(|byte| matches!(byte, b'1'..=b'9')),
         _ => true,
@@ -75,7 +77,7 @@ fn beyond(written: &str, name: &str) -> Error {
     Error::invalid(format!("\"{written}\" is out of range for type {name}"))
 }
 
-/// The letters of a number, or of a text.
+/// The text of a number, or of a text literal.
 fn number_of(value: &Expr) -> Option<&str> {
     match value {
         Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: inner } => {
@@ -91,10 +93,11 @@ fn number_of(value: &Expr) -> Option<&str> {
     }
 }
 
-/// A text with its type before it (`date '2024-01-01'`, `jsonb '{}'`) as the planner knows it.
+/// Rewrites a typed literal (`date '2024-01-01'`, `jsonb '{}'`) for the planner.
 ///
 /// # Errors
-/// Invalid: it is none of the type.
+///
+/// Invalid: it is no value of the type.
 pub(super) fn typed(place: &mut Expr) -> Result<()> {
     let Expr::TypedString(typed) = place else { return Ok(()) };
     if let Some(found) = times::special(&typed.data_type, &Expr::Value(typed.value.clone()))? {
@@ -110,7 +113,7 @@ pub(super) fn typed(place: &mut Expr) -> Result<()> {
     formed(&typed.data_type, &mut value)?;
     match value {
         Expr::Value(formed) => typed.value = formed,
-        // No text any more that could stand behind a type.
+        // It is no longer a text, which is all that could follow a type.
         other => {
             *place = other;
             return Ok(());
@@ -122,7 +125,8 @@ pub(super) fn typed(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// The 32 digits of a UUID in their usual groups; they may be written with a hyphen behind any four, and in braces.
+/// A UUID in its canonical form. As in PostgreSQL, there may be a hyphen behind any four digits, and braces around
+/// all.
 fn uuid(written: &str) -> Option<String> {
     let written = written.trim();
     let inner = written.strip_prefix('{').map_or(Some(written), |rest| rest.strip_suffix('}'))?;

@@ -1,6 +1,6 @@
-//! Subqueries that look a value up for the row at hand: `(SELECT name FROM u WHERE u.id = t.id)`. The planner makes joins of
-//! those that aggregate, so they do: into the first value of an order where `LIMIT 1` asks for it, else into a list, of
-//! which there must be one.
+//! Correlated scalar subqueries that look up a value: `(SELECT name FROM u WHERE u.id = t.id)`. The planner can join
+//! only those that aggregate. So they are made aggregates: the first value of an order if there is a `LIMIT 1`, else
+//! a list, which must have one item at most.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -17,16 +17,16 @@ use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::walk::walk;
 
-/// What a subquery has become.
+/// The form that a look-up was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LookUp {
-    /// The first value of an order, where `LIMIT 1` asks for it.
+    /// The first value of an order, for `LIMIT 1`.
     Value,
-    /// A list of values, of which there must be one at most.
+    /// A list of values, which must have one item at most.
     List,
 }
 
-/// Has a look-up aggregate; none: it is another subquery, or does not read the row at hand.
+/// Makes a look-up an aggregate; `None` if the query is not correlated, or cannot be translated.
 pub(super) fn translate(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Option<LookUp>> {
     if !is_plain(query, is_aggregate) || !reads_row(query) {
         return Ok(None);
@@ -64,8 +64,8 @@ pub(super) fn translate(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) 
     Ok(Some(LookUp::Value))
 }
 
-/// Leaves `LIMIT 1` and an order out of a query of one row, such as `(SELECT count(*) … LIMIT 1)`: the planner makes no
-/// join of one that reads the row at hand and has a limit.
+/// Removes `LIMIT 1` and the order from a query of one row, such as `(SELECT count(*) … LIMIT 1)`: the planner cannot
+/// join a correlated query with a limit.
 pub(super) fn unlimited(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) {
     let Some(LimitClause::LimitOffset { limit: Some(Expr::Value(limit)), offset: None, limit_by }) =
         &query.limit_clause
@@ -79,8 +79,8 @@ pub(super) fn unlimited(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) 
     }
 }
 
-/// `x IN (SELECT count(*) …)` as a comparison, where the subquery reads the row at hand and always has one value: the planner
-/// would look for `x` among the rows that are counted.
+/// Rewrites `x IN (SELECT count(*) …)` as a comparison, if the subquery is correlated and always returns one row: the
+/// planner would look for `x` among the counted rows.
 pub(super) fn compared(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     let Expr::InSubquery { expr, subquery, negated } = place else { return };
     let SetExpr::Select(select) = &*subquery.body else { return };
@@ -100,8 +100,8 @@ pub(super) fn compared(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     *place = Expr::Nested(Box::new(Expr::BinaryOp { left, op, right }));
 }
 
-/// Refuses `x NOT IN (SELECT …)` that reads the row at hand where it did not become a join: the planner's leaves rows out of
-/// which `x` is NULL and the subquery has none.
+/// Refuses a correlated `x NOT IN (SELECT …)` that did not become a join: the planner's would drop rows in which `x`
+/// is NULL and the subquery is empty, which PostgreSQL keeps.
 pub(super) fn without(query: &Query) -> Result<()> {
     if !reads_row(query) {
         return Ok(());
@@ -112,7 +112,7 @@ pub(super) fn without(query: &Query) -> Result<()> {
     ))
 }
 
-/// The value of a row without tables in its place, where it has subqueries in it: `(SELECT NOT EXISTS (…))`.
+/// Replaces a query without tables by its output, if that contains subqueries: `(SELECT NOT EXISTS (…))`.
 pub(super) fn unwrapped(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     let Expr::Subquery(query) = place else { return };
     let Query { with: None, body, order_by: None, limit_clause: None, fetch: None, .. } = &mut **query else { return };
@@ -139,8 +139,8 @@ pub(super) fn unwrapped(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     }
 }
 
-/// Says of the value of a query, which does not read the row at hand, that it may be NULL: that is what the query gives
-/// where it has no row, whatever its column is.
+/// Marks the value of an uncorrelated query as nullable: it is NULL if the query has no rows, even if its column
+/// cannot be.
 pub(super) fn may_be_null(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) {
     if reads_row(query) {
         return;
@@ -159,14 +159,14 @@ pub(super) fn may_be_null(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool
     }
 }
 
-/// The keys of an order; none: one of them may be an output.
+/// The sort keys; `None` if one of them may refer to an output.
 fn keys_of(order: &OrderBy) -> Option<String> {
     let OrderByKind::Expressions(keys) = &order.kind else { return None };
     let is_own = |key: &OrderByExpr| !matches!(key.expr, Expr::Value(_)) && key.with_fill.is_none();
     keys.iter().all(is_own).then(|| keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }
 
-/// Whether a query gives one value of each row of its tables that it keeps.
+/// Whether a query returns one value for each row of its tables that it keeps.
 fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     let is_sorted_by_output = || {
@@ -191,7 +191,7 @@ fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
         && !is_sorted_by_output()
 }
 
-/// Whether outputs have windows.
+/// Whether the outputs contain window functions.
 fn has_window(select: &Select) -> bool {
     let over = |e: &Expr| match e {
         Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
@@ -200,14 +200,14 @@ fn has_window(select: &Select) -> bool {
     visit_expressions(&select.projection, over).is_break()
 }
 
-/// Whether a query speaks of a table that is not in it.
+/// Whether a query is correlated: it refers to a table that is not in its `FROM`.
 pub(super) fn reads_row(query: &Query) -> bool {
     let mut spoken = Spoken::default();
     let _ = walk(query, &mut spoken);
     spoken.of.iter().any(|table| !spoken.known.contains(table))
 }
 
-/// Tables by the names that columns have before them.
+/// Tables by the names that qualify their columns.
 #[derive(Default)]
 struct Spoken {
     known: HashSet<String>,

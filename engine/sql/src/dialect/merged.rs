@@ -1,5 +1,6 @@
-//! Columns of `USING`. In joins that keep rows of the right side the planner takes such a column from the left side alone,
-//! where these rows have none; of `*` they come first, and the planner leaves them where the left side has them.
+//! Columns that `USING` merges. In right and full joins the planner reads such a column from the left side alone,
+//! which is NULL for rows of the right side. `*` lists them first in PostgreSQL; the planner leaves them in the order
+//! of the left side.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +16,10 @@ use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::walk::{change_outside_subqueries, selects};
 
-/// Columns that both sides give, and their values.
+/// Merged columns and the expressions of their values.
 type Merged = BTreeMap<String, Expr>;
 
-/// Puts the value of both sides in the place of each such column.
+/// Replaces each merged column by the value of both sides.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
     selects(query, of_select)
 }
@@ -32,7 +33,7 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
     if merged.is_empty() {
         return Ok(());
     }
-    // By these names the outputs are known in the order of rows.
+    // Sort keys refer to the outputs by these names.
     let mut outputs = Vec::new();
     for item in &mut select.projection {
         match item {
@@ -59,8 +60,8 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
     change_outside_subqueries(order, |place| put_all(place, &merged))
 }
 
-/// Puts the columns of both sides before the others of `*`. Where tables are joined by different columns, one may have a
-/// column of that name which is none of both sides: the planner's order stays.
+/// Lists the merged columns first in `*`. Where tables are joined by different columns, one may have an unmerged
+/// column of the same name; then the planner's order stays.
 fn put_in_order(select: &mut Select, merged: &Merged) {
     let is_all = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
     let [from] = select.from.as_slice() else { return };
@@ -69,7 +70,7 @@ fn put_in_order(select: &mut Select, merged: &Merged) {
     }
     let Some((columns, tables)) = joined(from) else { return };
     let quoted = |column: &String| Ident::with_quote('"', column.clone());
-    // Of more than two tables the planner does not tell which one a bare name means.
+    // With more than two tables the planner does not know which one a bare name refers to.
     let both = |column: &String| match tables.first() {
         Some(first) if !merged.contains_key(column) => {
             SelectItem::UnnamedExpr(Expr::CompoundIdentifier(vec![first.clone(), quoted(column)]))
@@ -95,11 +96,11 @@ fn put_in_order(select: &mut Select, merged: &Merged) {
     }
 }
 
-/// The columns by which all tables of an item of a `FROM` are joined, and what the tables are called; none: they are joined
-/// in other ways, too.
+/// The columns by which all tables of a `FROM` item are joined, and the names of the tables; `None` if some are
+/// joined otherwise.
 fn joined(from: &TableWithJoins) -> Option<(Vec<String>, Vec<Ident>)> {
     let own = |factor: &TableFactor| match factor {
-        // With its schema it is called by both names.
+        // A name with a schema can be referred to with and without it.
         TableFactor::Table { name, alias: None, .. } if name.0.len() > 1 => None,
         factor => name(factor),
     };
@@ -126,7 +127,7 @@ fn joined(from: &TableWithJoins) -> Option<(Vec<String>, Vec<Ident>)> {
     Some((columns?, tables))
 }
 
-/// Adds the columns that the joins of one item of a `FROM` merge.
+/// Adds the columns that the joins of a `FROM` item merge.
 fn merge(from: &TableWithJoins, merged: &mut Merged) -> Result<()> {
     nested(&from.relation)?;
     let mut left = vec![&from.relation];
@@ -164,7 +165,7 @@ fn merge(from: &TableWithJoins, merged: &mut Merged) -> Result<()> {
     Ok(())
 }
 
-/// Refuses such joins in parentheses, whose columns have no place of their own.
+/// Refuses such joins in parentheses, which have no name to qualify their columns by.
 fn nested(factor: &TableFactor) -> Result<()> {
     let TableFactor::NestedJoin { table_with_joins, .. } = factor else { return Ok(()) };
     let mut merged = Merged::new();
@@ -179,7 +180,7 @@ fn natural() -> Error {
     unsupported("`NATURAL` is not supported for right and full joins: name the columns by `USING`")
 }
 
-/// The value of a column: that of the right side, or the first one of the left and the right side.
+/// The value of a merged column: that of the right side, or the first that is not NULL.
 fn value(column: &str, left: &[&TableFactor], right: &TableFactor) -> Result<Expr> {
     let of = |factor: &TableFactor| -> Result<String> {
         let table = name(factor).ok_or_else(|| {
@@ -196,7 +197,7 @@ fn value(column: &str, left: &[&TableFactor], right: &TableFactor) -> Result<Exp
     }
 }
 
-/// What a table is called in its statement.
+/// The name of a table in the statement.
 fn name(factor: &TableFactor) -> Option<Ident> {
     match factor {
         TableFactor::Table { alias: Some(alias), .. }
@@ -207,7 +208,7 @@ fn name(factor: &TableFactor) -> Option<Ident> {
     }
 }
 
-/// What `*` gives instead of the columns of the left side. PostgreSQL has no such clause, so that none is there.
+/// A `REPLACE` clause for `*` that gives the merged values. PostgreSQL has no such clause, so `*` has none yet.
 fn values(merged: &Merged) -> ReplaceSelectItem {
     let item = |(name, value): (&String, &Expr)| {
         let column_name = Ident::with_quote('"', name.clone());
@@ -216,7 +217,7 @@ fn values(merged: &Merged) -> ReplaceSelectItem {
     ReplaceSelectItem { items: merged.iter().map(item).collect() }
 }
 
-/// Puts the value of a column in the place of its bare name.
+/// Replaces the bare name of a merged column by its value.
 fn put(place: &mut Expr, merged: &Merged) {
     if let Expr::Identifier(name) = place
         && let Some(value) = merged.get(&normal(name))

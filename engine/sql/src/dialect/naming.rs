@@ -1,4 +1,4 @@
-//! Names of outputs: PostgreSQL's where the statement gives none, and how those of one name are told apart.
+//! Names of outputs: PostgreSQL's defaults where the statement gives none, and numbers for outputs of the same name.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,15 +11,15 @@ use super::expressions::arguments;
 use crate::models::members::is_measure_call;
 use crate::names::{normal, parts};
 
-/// What has no better name.
+/// PostgreSQL's name for outputs without a better one.
 const NONE: &str = "?column?";
-/// Stands before the number of an output whose name others have, too: no name that anybody writes has it, so that clients can
-/// be shown the name alone.
+/// Separates the name of an output from the number that distinguishes it from others of the same name. No statement
+/// uses this character, so the number can be removed from names that clients see.
 pub(crate) const AGAIN: char = '\u{2063}';
-/// The same in parts that are put in other words after names were looked at.
+/// The separator in parts that are rewritten after names have been resolved.
 const AGAIN_WITHIN: char = '_';
 
-/// The name of an output that is given none, as PostgreSQL has it.
+/// PostgreSQL's default name for an output.
 pub(crate) fn name(expr: &Expr) -> Ident {
     let word = |word: &str| Ident::with_quote('"', word);
     match expr {
@@ -31,7 +31,7 @@ pub(crate) fn name(expr: &Expr) -> Ident {
             _ => word(NONE),
         },
         Expr::Function(Function { name, .. }) => word(&parts(name).pop().unwrap_or_else(|| NONE.to_owned())),
-        // What has no name of its own is called as the type that it is cast to at last.
+        // An expression without a name of its own has that of the outermost type that it is cast to.
         Expr::Cast { expr, data_type, .. } => {
             if is_weak(expr) {
                 word(&type_of(data_type))
@@ -68,7 +68,7 @@ pub(crate) fn name(expr: &Expr) -> Ident {
     }
 }
 
-/// Whether a value has no name, or only one that another around it takes the place of, as that of a type
+/// Whether an expression has no name, or only one that an enclosing expression overrides, such as that of a type
 /// (`FigureColnameInternal` of PostgreSQL).
 fn is_weak(expr: &Expr) -> bool {
     match expr {
@@ -79,7 +79,7 @@ fn is_weak(expr: &Expr) -> bool {
     }
 }
 
-/// What the first output of a subquery is called.
+/// The name of the first output of a subquery.
 fn of_first(query: &Query) -> Option<Ident> {
     let SetExpr::Select(select) = &*query.body else { return None };
     match select.projection.first()? {
@@ -89,7 +89,7 @@ fn of_first(query: &Query) -> Option<Ident> {
     }
 }
 
-/// What PostgreSQL calls a type within: `int4`.
+/// PostgreSQL's internal name of a type: `int4`.
 pub(super) fn type_of(data_type: &DataType) -> String {
     let name = match data_type {
         DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => return type_of(item),
@@ -112,13 +112,13 @@ pub(super) fn type_of(data_type: &DataType) -> String {
     name.to_owned()
 }
 
-/// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion, but for columns of two tables.
+/// Numbers outputs of the same name: PostgreSQL allows them, DataFusion does only for columns of different tables.
 pub(crate) fn make_unique(items: &mut [SelectItem]) {
     number(items, AGAIN_WITHIN, false);
 }
 
-/// Gives outputs of one name a number behind it: `again` stands between. `is_table`: another query reads them as columns of one
-/// table, whichever tables they are of.
+/// Adds a number to outputs of the same name, separated by `again`. With `is_table` another query reads them as
+/// columns of one table, so even columns of different tables must differ.
 pub(super) fn number(items: &mut [SelectItem], again: char, is_table: bool) {
     let mut seen = HashMap::<String, usize>::new();
     let mut aliases = HashSet::new();

@@ -1,11 +1,11 @@
-//! `NATURAL JOIN` as a join by the columns of both sides, where these are known: the planner leaves the columns where the
-//! left side has them, and knows no value of them that both sides give.
+//! Rewrites `NATURAL JOIN` as a join `USING` the common columns, if the columns of both sides are known: the planner
+//! would list the columns in the order of the left side, and has no merged value for them.
 
 use datafusion::sql::sqlparser::ast::{Ident, JoinConstraint, ObjectName, Query, SetExpr, TableWithJoins};
 
 use super::columns::{Known, constraint, constraint_mut};
 
-/// Names the columns of such joins.
+/// Writes out the columns of such joins.
 pub(super) fn translate(query: &mut Query, known: &Known<'_>) {
     let mut open = vec![&mut *query.body];
     while let Some(body) = open.pop() {

@@ -1,4 +1,5 @@
-//! Operators that the planner does not know, or the parser reads in another order: they are written as ones that it does.
+//! Operators that the planner does not know, or that the parser reads with another precedence, are rewritten as ones
+//! that it knows.
 
 use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator, Value};
 use quiver_types::{Error, ErrorKind, Result};
@@ -8,12 +9,12 @@ use super::patterns;
 use crate::error::unsupported;
 use crate::parse::OPERATORS_MAX;
 
-/// Most bytes that copies of one part of a statement may add to it.
+/// The most bytes that copies of one part of a statement may add to it.
 const COPIES_MAX: usize = 64 << 10;
-/// Most items of a list that become a chain of conditions: it nests as deeply as it is long.
+/// The most items of a list that become a chain of conditions, whose nesting grows with its length.
 pub(super) const ITEMS_MAX: usize = 200;
 
-/// Refuses to write a part of a statement so often that it would grow without bound.
+/// Refuses to copy a part of a statement so often that the statement could grow without bound.
 pub(super) fn copied(part: &Expr, times: usize) -> Result<()> {
     let bytes = part.to_string().len().saturating_mul(times);
     if bytes <= COPIES_MAX {
@@ -34,13 +35,13 @@ pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
-/// Operators before a value.
+/// Translates prefix operators.
 pub(super) fn unary(place: &mut Expr) {
     let Expr::UnaryOp { op, expr } = place else { return };
     let function = match (&*op, &**expr) {
         (UnaryOperator::Minus, Expr::BinaryOp { .. }) => return signed_power(place),
         (UnaryOperator::BitwiseNot, _) => return complement(place),
-        // The planner puts the sign before the text, where it is that of the first part.
+        // The planner puts the sign before the whole text, where it changes only the first part.
         (UnaryOperator::Minus, Expr::Interval(_)) => {
             let interval = take(expr);
             *place = nested(binary(interval, BinaryOperator::Multiply, number(-1)));
@@ -54,7 +55,7 @@ pub(super) fn unary(place: &mut Expr) {
     *place = call(function, vec![take(expr)]);
 }
 
-/// `-2 ^ 2`: the sign belongs to the base, and the parser puts it before the power.
+/// `-2 ^ 2`: the sign belongs to the base, but the parser applies it to the power.
 fn signed_power(place: &mut Expr) {
     let Expr::UnaryOp { op: UnaryOperator::Minus, expr } = place else { return };
     if matches!(**expr, Expr::BinaryOp { op: BinaryOperator::PGExp, .. }) {
@@ -74,15 +75,15 @@ fn negate_base(expr: &mut Expr) {
     }
 }
 
-/// `~x`: what is left of -1, of which no number of a type is too large.
+/// `~x` as `-1 - x`, which cannot overflow.
 fn complement(place: &mut Expr) {
     let Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr } = place else { return };
     let value = nested(take(expr));
     *place = nested(binary(number(-1), BinaryOperator::Minus, value));
 }
 
-/// The patterns of `LIKE ANY (…)`, which the parser reads as such, or of `LIKE ALL (…)`, which it reads as a call; none: it is
-/// one pattern.
+/// The patterns of `LIKE ANY (…)`, for which the parser has a form, or of `LIKE ALL (…)`, which it reads as a call;
+/// `None` if there is one pattern. The inner `None`: the patterns are no written list.
 fn patterns_of(any: bool, pattern: &Expr) -> Option<(bool, Option<Vec<Expr>>)> {
     if any {
         return Some((true, items_of(pattern)));
@@ -95,7 +96,7 @@ fn patterns_of(any: bool, pattern: &Expr) -> Option<(bool, Option<Vec<Expr>>)> {
     Some((false, if let [one] = args.as_slice() { items_of(one) } else { Some(args) }))
 }
 
-/// The items of a list that is written out.
+/// The items of a list literal.
 pub(super) fn items_of(list: &Expr) -> Option<Vec<Expr>> {
     match list {
         Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => items_of(inner),
@@ -106,7 +107,7 @@ pub(super) fn items_of(list: &Expr) -> Option<Vec<Expr>> {
     }
 }
 
-/// `LIKE ANY (…)` and `LIKE ALL (…)` as a comparison with each of the patterns; says whether it was one.
+/// Rewrites `LIKE ANY (…)` and `LIKE ALL (…)` as a comparison with each pattern. Returns whether it was one.
 pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
     let (Expr::Like { any, pattern, expr, .. } | Expr::ILike { any, pattern, expr, .. }) = &*place else {
         return Ok(false);
@@ -137,8 +138,8 @@ pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
     Ok(true)
 }
 
-/// Conditions joined by halves: a chain nests as deeply as it is long, and whoever plans it looks at each part from each
-/// level. None: there are none.
+/// Joins conditions as a balanced tree: a chain would nest as deeply as it is long, and planning it would take
+/// quadratic time. `None` if there are no conditions.
 pub(super) fn halves(mut all: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     while all.len() > 1 {
         let mut rest = all.into_iter();
@@ -154,7 +155,7 @@ pub(super) fn halves(mut all: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     all.pop()
 }
 
-/// A comparison with each of the items, of which one is enough, or none may lack.
+/// A comparison with each of the items, joined by `OR` (`is_any`) or `AND`.
 pub(super) fn each(left: &Expr, op: &BinaryOperator, items: Vec<Expr>, is_any: bool) -> Result<Expr> {
     copied(left, items.len())?;
     if items.len() > ITEMS_MAX {
@@ -168,10 +169,10 @@ pub(super) fn each(left: &Expr, op: &BinaryOperator, items: Vec<Expr>, is_any: b
     Ok(whole.map_or_else(|| boolean(!is_any), |whole| Expr::Nested(Box::new(whole))))
 }
 
-/// `document ?| array['a', 'b']`, of which one is enough, and `?&`, of which none may lack.
+/// `document ?| array['a', 'b']` (`is_any`) and `?&` as tests for each key.
 pub(super) fn has_several(left: &Expr, right: &Expr, is_any: bool) -> Result<Expr> {
     let mut keys = items_of(right).ok_or_else(|| unsupported("`?|` and `?&` take a list that is written out"))?;
-    // As in PostgreSQL, NULL is no key that is asked for.
+    // As in PostgreSQL, NULL keys are ignored.
     keys.retain(|key| !matches!(key, Expr::Value(value) if matches!(value.value, Value::Null)));
     copied(left, keys.len())?;
     if keys.len() > ITEMS_MAX {
@@ -184,8 +185,8 @@ pub(super) fn has_several(left: &Expr, right: &Expr, is_any: bool) -> Result<Exp
     Ok(whole.map_or_else(|| boolean(!is_any), |whole| Expr::Nested(Box::new(whole))))
 }
 
-/// `x BETWEEN SYMMETRIC a AND b`, which is read with three `NOT` before `a` (see [`wording`](crate::wording)): either of
-/// the two may be the lower one.
+/// `x BETWEEN SYMMETRIC a AND b`, in which either bound may be the lower one. It is parsed with three `NOT` before
+/// `a` (see [`wording`](crate::wording)).
 pub(super) fn symmetric(place: &mut Expr) -> Result<()> {
     fn marked(low: &Expr) -> Option<&Expr> {
         let mut inner = low;
@@ -212,8 +213,8 @@ pub(super) fn symmetric(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// `a IS DISTINCT FROM b AND c`: the parser takes all that follows for the right side. What stands around it (`NOT`, `AND`)
-/// then holds conditions that are joined without brackets, which there are none of else.
+/// `a IS DISTINCT FROM b AND c`: the parser takes everything that follows for the right side. It is recognized by
+/// conditions that stand there without parentheses, which no other statement gives.
 pub(super) fn distinct(place: &mut Expr) {
     let inner = match &mut *place {
         Expr::IsDistinctFrom(_, inner)
@@ -229,7 +230,7 @@ pub(super) fn distinct(place: &mut Expr) {
     let mut whole = take(inner);
     let first = first_of(&mut whole);
     **inner = take(first);
-    // In brackets it ends there when it is printed, too.
+    // Parentheses keep the right side from growing when it is printed and parsed again.
     *first = match take(place) {
         mut is @ (Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..)) => {
             unlike(&mut is);
@@ -240,7 +241,7 @@ pub(super) fn distinct(place: &mut Expr) {
     *place = whole;
 }
 
-/// `a IS DISTINCT FROM 'no'` as `(a = 'no') IS NOT TRUE`: a text that is written out is not NULL, and beside `=` it gets
+/// `a IS DISTINCT FROM 'no'` as `(a = 'no') IS NOT TRUE`: the literal is not NULL, and as an operand of `=` it gets
 /// the type of the other side.
 pub(super) fn unlike(place: &mut Expr) {
     let (left, right, is_same) = match &mut *place {
@@ -255,7 +256,7 @@ pub(super) fn unlike(place: &mut Expr) {
     }
 }
 
-/// Whether these are conditions joined by `OR`, or by `AND` where that counts.
+/// Whether an expression is an `OR`, or an `AND` if `by_and`.
 fn is_joined(whole: &Expr, by_and: bool) -> bool {
     match whole {
         Expr::BinaryOp { op: BinaryOperator::Or, .. } => true,
@@ -264,7 +265,7 @@ fn is_joined(whole: &Expr, by_and: bool) -> bool {
     }
 }
 
-/// The first of conditions that are joined.
+/// The leftmost of joined conditions.
 fn first_of(whole: &mut Expr) -> &mut Expr {
     if !is_joined(whole, true) {
         return whole;
@@ -275,8 +276,8 @@ fn first_of(whole: &mut Expr) -> &mut Expr {
     }
 }
 
-/// `(a, b) OVERLAPS (c, d)`: of each the sooner one is the begin, and the later one no longer belongs to it. An end may be
-/// an interval from the begin on. One that is NULL is an end that is not known.
+/// `(a, b) OVERLAPS (c, d)`: the earlier of a pair is the start, and the later one is excluded. The second may be an
+/// interval, which is added to the first. A NULL end is unknown.
 pub(super) fn overlaps(left: &Expr, right: &Expr) -> Result<Expr> {
     let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return Err(pairs()) };
     let ([a, b], [c, d]) = (left.as_slice(), right.as_slice()) else { return Err(pairs()) };

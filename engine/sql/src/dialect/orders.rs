@@ -1,6 +1,7 @@
-//! Orders by columns of tables whose names outputs have, too (`SELECT upper(t.x) AS x … ORDER BY t.x`, `… sum(x) AS x …
-//! ORDER BY sum(x) / 2`). The planner takes no two columns of one name, and would read a name within an expression as the
-//! output, which in PostgreSQL only a name alone is. So such outputs get names that nobody writes.
+//! Sort keys that name columns of tables while outputs have the same names (`SELECT upper(t.x) AS x … ORDER BY t.x`,
+//! `… sum(x) AS x … ORDER BY sum(x) / 2`). The planner refuses two columns of one name, and within an expression
+//! would take the name for the output; in PostgreSQL only a bare name refers to an output. So these outputs get
+//! generated names.
 
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor,
@@ -11,13 +12,13 @@ use super::expressions::expr;
 use super::naming::{AGAIN, name as output_name};
 use crate::names::{Names, normal};
 
-/// What a query is called whose outputs another one gives their names back.
+/// The name of the inner query if outputs were renamed; an outer query restores their names.
 pub(super) const ORDERED: &str = "ordered";
 
-/// Keys of an order that are compared with those of a `DISTINCT ON`; more are refused in any case.
+/// The most sort keys that are compared with those of a `DISTINCT ON`; more are refused in any case.
 const KEYS_MAX: usize = 512;
 
-/// Gives outputs whose names columns of the order have names of their own.
+/// Renames outputs that have the names of columns in the sort keys.
 pub(super) fn apart(query: &mut Query) {
     let Query { body, order_by, .. } = query;
     let (SetExpr::Select(select), Some(order)) = (&mut **body, order_by) else { return };
@@ -49,7 +50,7 @@ pub(super) fn apart(query: &mut Query) {
     }
 }
 
-/// Expressions of a `DISTINCT ON`, each once, in the order of the keys that they are to begin: the planner takes no other.
+/// The expressions of a `DISTINCT ON` without duplicates, in the order of the sort keys, which the planner requires.
 fn as_ordered(ons: Vec<Expr>, keys: &[OrderByExpr]) -> Vec<Expr> {
     let mut ordered: Vec<Expr> = Vec::with_capacity(ons.len());
     let keys = keys.iter().map(|key| &key.expr).filter(|key| ons.contains(key));
@@ -61,7 +62,7 @@ fn as_ordered(ons: Vec<Expr>, keys: &[OrderByExpr]) -> Vec<Expr> {
     ordered
 }
 
-/// The same for a query that is read as a table, around which another one gives the outputs the names that they have.
+/// Like [`apart`] for a query that is read as a table: an outer query restores the names of its outputs.
 pub(super) fn apart_within(query: &mut Query) -> Result<()> {
     let SetExpr::Select(select) = &*query.body else { return Ok(()) };
     let Some(names) = names_of(select) else { return Ok(()) };
@@ -81,7 +82,7 @@ pub(super) fn apart_within(query: &mut Query) -> Result<()> {
     Ok(())
 }
 
-/// What the outputs of a select are called; none: they are not listed.
+/// The names of the outputs of a select; `None` if they are not listed (`*`).
 fn names_of(select: &Select) -> Option<Vec<Ident>> {
     let name = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
@@ -91,8 +92,8 @@ fn names_of(select: &Select) -> Option<Vec<Ident>> {
     select.projection.iter().map(name).collect()
 }
 
-/// The columns of tables that an order names: those with their table, and within expressions those that what is selected
-/// reads, too. Others may be outputs alone, which the planner finds there, and PostgreSQL does not.
+/// The columns of tables in the sort keys: qualified ones, and within expressions also those that the select reads.
+/// Other names may refer to outputs, which the planner resolves although PostgreSQL does not.
 fn columns_of(select: &Select, keys: &[OrderByExpr]) -> Vec<Vec<String>> {
     let (mut ordered, mut read) = (Names::default(), Names::default());
     for key in keys {
@@ -106,7 +107,7 @@ fn columns_of(select: &Select, keys: &[OrderByExpr]) -> Vec<Vec<String>> {
     ordered.found.into_iter().filter(|name| name.len() > 1 || is_read(name)).collect()
 }
 
-/// Whether an output is a column and nothing more.
+/// Whether an output is just that column.
 fn is_column(expr: &Expr, column: &[String]) -> bool {
     match expr {
         Expr::Identifier(name) => column.last() == Some(&normal(name)),
@@ -160,7 +161,7 @@ mod tests {
             "SELECT t.x AS x FROM t ORDER BY t.x, x",
             "SELECT x AS x FROM t ORDER BY t.x, abs(x)",
             "SELECT -x AS x FROM t ORDER BY x DESC",
-            // An output that an expression names, which the planner knows.
+            // Within an expression the name refers to the output, which the planner resolves.
             "SELECT a + b AS x FROM t ORDER BY x + 1",
             "SELECT -t.x AS x FROM t UNION SELECT 1 ORDER BY x",
         ] {

@@ -1,4 +1,4 @@
-//! Functions of PostgreSQL that are others, written out.
+//! Functions of PostgreSQL that are expressed by other functions.
 
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use quiver_query::quoted::text as quoted;
@@ -7,11 +7,11 @@ use quiver_types::{Error, Result};
 use super::expressions::{calculates, call, expr, literal, number, text};
 use super::{bytes, operators};
 
-/// What a call is for the planner; none: it knows the function, or there is none.
+/// A call for the planner; `None` if it knows the function, or there is no such function.
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
         ("quote_nullable", [value]) => expr(&format!("coalesce(quote_literal({value}), 'NULL')"))?,
-        // The planner's takes whole seconds alone.
+        // The planner's `make_time` takes only whole seconds.
         ("make_time", [hour, minute, second]) => expr(&format!(
             "CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day({hour}, {minute}, {second}) AS TIME)"
         ))?,
@@ -24,7 +24,7 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let ends = format!("array_to_string(array_dims({list}), '][1:')");
             expr(&format!("CASE WHEN cardinality({list}) > 0 THEN '[1:' || {ends} || ']' END"))?
         }
-        // A list without items has no dimensions.
+        // An empty list has no dimensions.
         ("array_ndims", [list]) => {
             operators::copied(list, 2)?;
             expr(&format!("CASE WHEN cardinality({list}) > 0 THEN array_ndims({list}) END"))?
@@ -32,18 +32,18 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("justify_hours" | "justify_days" | "justify_interval", [value]) if literal(value).is_some() => {
             expr(&format!("{name}(CAST({value} AS INTERVAL))"))?
         }
-        // The half of a double goes to the even neighbour, that of other numbers away from zero, as the planner has it.
+        // Halves of a double are rounded to even. Other numbers round away from zero, as the planner does.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
-        // Of 32 bits; the planner's writes all numbers with 64.
+        // 32-bit integers: the planner would print negative ones with 64 bits.
         ("to_hex", [value]) if is_integer(value) => expr(&format!("to_hex(CAST({value} AS BIGINT) & 4294967295)"))?,
-        // A text without a type stands for bytes, as in a cast to them.
+        // A literal without a type is read as bytes, as in a cast to `bytea`.
         ("sha224" | "sha256" | "sha384" | "sha512", [bytes]) => {
             let Some(bytes) = bytes::written(bytes)? else { return Ok(None) };
             call(name, vec![bytes])
         }
         ("encode", [bytes, form]) if is_word(form, "escape") => call("bytes_escaped", vec![bytes.clone()]),
         ("decode", [text, form]) if is_word(form, "escape") => call("bytes_unescaped", vec![text.clone()]),
-        // The planner leaves out what fills it up, unless it is asked for.
+        // The planner omits the padding unless it is asked for.
         ("encode", [bytes, form]) if is_word(form, "base64") => call("encode", vec![bytes.clone(), text("base64pad")]),
         ("regexp_match", [_, pattern, ..]) if literal(pattern).is_some_and(may_lack) => matched(args.to_vec()),
         ("regexp_replace", [_, _, _, from, rest @ ..]) if rest.len() < 3 && literal(from).is_some_and(is_whole) => {
@@ -53,8 +53,8 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     }))
 }
 
-/// The groups of the first place that a pattern is found at. The planner's function leaves out those that take no part, so
-/// that others stand in their places.
+/// The groups of the first match of a pattern. The planner's function omits groups that did not match, which shifts
+/// the others.
 pub(super) fn matched(args: Vec<Expr>) -> Expr {
     if args.get(1).and_then(literal).is_some_and(may_lack) {
         call("array_element", vec![call("regexp_groups", args), number(1)])
@@ -63,7 +63,7 @@ pub(super) fn matched(args: Vec<Expr>) -> Expr {
     }
 }
 
-/// Whether a pattern has groups that may take no part in what is found: they, or what they stand in, may be left out.
+/// Whether a pattern has groups that may not take part in a match, because they or groups around them are optional.
 fn may_lack(pattern: &str) -> bool {
     pattern.contains('(') && [")?", ")*", "){", "|"].into_iter().any(|sign| pattern.contains(sign))
 }
@@ -76,7 +76,7 @@ fn is_whole(text: &str) -> bool {
     text.parse::<u32>().is_ok()
 }
 
-/// Whether a statement says that a value is a double.
+/// Whether the statement itself shows that a value is a double.
 pub(super) fn is_double(value: &Expr) -> bool {
     match value {
         Expr::Nested(inner) => is_double(inner),
@@ -90,7 +90,7 @@ pub(super) fn is_double(value: &Expr) -> bool {
     }
 }
 
-/// Whether a statement says that a value is a number of 32 bits, or of fewer.
+/// Whether the statement itself shows that a value is an integer of at most 32 bits.
 fn is_integer(value: &Expr) -> bool {
     match value {
         Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => is_integer(inner),
@@ -102,7 +102,8 @@ fn is_integer(value: &Expr) -> bool {
     }
 }
 
-/// `regexp_replace(text, pattern, other, from, which, flags)`: what is found from a letter on, all of it or one.
+/// `regexp_replace(text, pattern, replacement, start, n, flags)`: replaces the n-th match from a character on, or
+/// all.
 fn replaced(args: &[Expr]) -> Result<Option<Expr>> {
     let [text, pattern, other, from, rest @ ..] = args else { return Ok(None) };
     let number = |arg: Option<&Expr>, default: u32| match arg {

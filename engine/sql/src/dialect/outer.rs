@@ -16,7 +16,7 @@ use super::expressions::is_bare_function;
 use crate::names::{Fixed, alias_of, normal};
 use crate::walk::{change_outside_subqueries, walk_mut};
 
-/// Gives names in subqueries the table of a query around that has such a column, where no table of their own has one.
+/// Qualifies bare names in subqueries with the outer table that has such a column, if no table of their own has one.
 pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
     let mut fields = HashSet::new();
     for is_noting in [true, false] {
@@ -29,22 +29,22 @@ pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
 /// A table in a `FROM`.
 type Table = around::Table<Beside>;
 
-/// What a table has beside its columns.
+/// What is known of a table in addition to its columns.
 struct Beside {
-    /// Whether the data may give it more of them.
+    /// Whether the data may give it more columns.
     is_open: bool,
-    /// Whether they are items, for which the planner has a name beside the one of the statement.
+    /// Whether it is an unnested list, whose column has the planner's name in addition to that of the statement.
     gives_items: bool,
 }
 
-/// What the planner calls items.
+/// The planner's name for the items of a list.
 const ITEM: &str = "value";
 
 struct Outer<'o> {
     scope: Scope<'o, Beside>,
-    /// What the statement speaks of as columns of the data, where it can be nothing else: that is meant everywhere.
+    /// Names that can only be fields of the data somewhere in the statement: they are fields everywhere.
     fields: HashSet<String>,
-    /// Whether these are noted, and nothing is changed yet.
+    /// Whether this is the first pass, which only collects `fields`.
     is_noting: bool,
 }
 
@@ -66,7 +66,7 @@ impl Outer<'_> {
         self.scope.table(factor, Beside { is_open, gives_items })
     }
 
-    /// Notes what can only be a column of the data.
+    /// Collects a name that can only be a field of the data.
     fn note(&mut self, own: &[Table], place: &Expr) {
         let field = match place {
             Expr::Identifier(column) => {
@@ -88,7 +88,7 @@ impl Outer<'_> {
         self.fields.extend(field);
     }
 
-    /// The table around that a name without one belongs to.
+    /// The outer table that a bare name belongs to.
     fn owner(&self, own: &[Table], column: &str) -> Option<&str> {
         let may_have = |table: &Table| table.may_have(column) || table.is_called(column);
         let is_open = own.iter().any(|table| table.beside.is_open);
@@ -96,8 +96,8 @@ impl Outer<'_> {
             return None;
         }
         for tables in self.scope.visible() {
-            // Two tables of telemetry may both have a column that only one of them always has, and the data a field that a
-            // statement cannot mean otherwise.
+            // Two tables of telemetry may both have a column that only one of them is known to have, and the data may
+            // have a field to which the statement could not refer otherwise.
             let is_unsure = |table: &Table| table.beside.is_open || table.beside.gives_items && column == ITEM;
             let has = |table: &&Table| table.has(column) && !(is_open && is_unsure(table));
             if let Some(table) = tables.iter().find(has) {
@@ -110,7 +110,7 @@ impl Outer<'_> {
         None
     }
 
-    /// Gives a name its table.
+    /// Qualifies a name with its table.
     fn qualify(&self, own: &[Table], place: &mut Expr) {
         if let Expr::Identifier(column) = &*place
             && !is_bare_function(column)
@@ -121,7 +121,7 @@ impl Outer<'_> {
     }
 }
 
-/// The table of a select that has a field of the name that the planner has for items beside it.
+/// A table of the select that has a field of the planner's name for items.
 fn beside_items<'o>(own: &'o [Table], column: &str) -> Option<&'o str> {
     let is_other = |table: &Table| {
         table.columns.is_none() || table.is_called(column) || (!table.beside.gives_items && table.has(column))
@@ -136,7 +136,8 @@ fn beside_items<'o>(own: &'o [Table], column: &str) -> Option<&'o str> {
     }
 }
 
-/// Hands on each expression of a select outside of its subqueries, but names of its own outputs.
+/// Calls a function for each expression of a select outside of its subqueries, except names of the select's own
+/// outputs.
 fn each(select: &mut Select, mut hand_on: impl FnMut(&mut Expr)) {
     let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
     let mut plain = |place: &mut Expr| {
@@ -248,18 +249,18 @@ mod tests {
     #[test]
     fn what_the_data_has_is_meant() {
         for text in [
-            // The common table reads it as a field, so it is one in the subquery, too.
+            // The common table reads the name as a field, so the subquery does, too.
             "WITH c AS (SELECT level FROM logs) SELECT 1 FROM c WHERE 1 IN (SELECT time FROM logs WHERE level = 'x')",
             "WITH c AS (SELECT max(l.n) AS n FROM logs l) SELECT (SELECT count(*) FROM logs WHERE n > c.n) FROM c",
-            // Records may have a field of the name of a column of spans.
+            // Log records may have a field that is named like a column of spans.
             "SELECT 1 FROM spans WHERE start_time IN (SELECT time FROM logs WHERE duration > 5)",
             "SELECT value FROM generate_series(1, 3) x",
             "SELECT value FROM logs, generate_series(1, 3) value",
             "SELECT value, x.value FROM logs, spans, generate_series(1, 3) x",
             "SELECT 1 FROM generate_series(1, 3) b WHERE EXISTS (SELECT 1 FROM logs WHERE value = 'x' AND time > 1)",
-            // Tables beside each other do not see each other.
+            // Tables of one `FROM` do not see each other.
             "SELECT 1 FROM (SELECT 1 AS a) x JOIN (SELECT time FROM logs WHERE a = 1) y ON true",
-            // A table of its own may have it, as far as is known.
+            // Its own table may have the column: its columns are not known.
             "SELECT (SELECT 1 FROM promql('up', 1) p WHERE a = 1) FROM (SELECT 1 AS a) x",
             "SELECT (SELECT max(time) AS a FROM logs GROUP BY a) FROM (SELECT 1 AS a) x",
         ] {

@@ -1,4 +1,5 @@
-//! Names the outputs of statements, and of what is read in them as a table: each once, as DataFusion wants it.
+//! Names the outputs of statements and of the subqueries that they read as tables. Names must be unique for
+//! DataFusion.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,11 +16,12 @@ use super::orders;
 use crate::names::normal;
 use crate::walk::{refused, walk_mut};
 
-/// Names the outputs of a statement, before anything is put in their place, and those of the subqueries that it reads as
-/// tables; those of others have no names that anybody speaks of.
+/// Names the outputs of a statement and of the subqueries that it reads as tables, before anything is rewritten.
+/// Nothing refers to the outputs of other subqueries.
 ///
 /// # Errors
-/// None that a statement is the cause of.
+///
+/// Only internal ones.
 pub(crate) fn translate(query: &mut Query) -> Result<()> {
     name_all(query, false);
     orders::apart(query);
@@ -59,13 +61,13 @@ impl VisitorMut for Tables {
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
         let TableFactor::Derived { lateral, subquery, .. } = factor else { return ControlFlow::Continue(()) };
         of_query(subquery);
-        // One that reads the row at hand is known by how it is written.
+        // A correlated subquery is recognized by its form, so it must stay as it is.
         let done = if *lateral { Ok(()) } else { orders::apart_within(subquery) };
         done.map_or_else(refused, ControlFlow::Continue)
     }
 }
 
-/// Names the outputs of one query that another one reads.
+/// Names the outputs of a query that another one reads.
 pub(super) fn of_query(query: &mut Query) {
     name_all(query, true);
 }
@@ -78,7 +80,7 @@ fn name_all(query: &mut Query, is_table: bool) {
         match body {
             SetExpr::Select(select) => break select,
             SetExpr::Query(inner) => body = &mut *inner.body,
-            // The first of several says how all are named.
+            // The first query of a set operation names the columns of all.
             SetExpr::SetOperation { left, right, .. } => {
                 others.push(&mut **right);
                 body = &mut **left;
@@ -88,11 +90,11 @@ fn name_all(query: &mut Query, is_table: bool) {
     };
     of_select(select, is_table);
     apart_from(others, &select.projection);
-    // Rows without their like are in the order of outputs alone, by their names.
+    // A query with `DISTINCT` sorts by outputs alone, which are referred to by name.
     if let (Some(order), Some(_)) = (order, &select.distinct)
         && let OrderByKind::Expressions(keys) = &mut order.kind
     {
-        // A number is a place, whichever output is that number.
+        // A number is a position, even if an output is that number.
         for key in keys.iter_mut().filter(|key| !is_number(&key.expr)) {
             let same = select.projection.iter().find_map(|item| match item {
                 SelectItem::ExprWithAlias { expr, alias } => (*expr == key.expr).then(|| alias.clone()),
@@ -105,7 +107,7 @@ fn name_all(query: &mut Query, is_table: bool) {
     }
 }
 
-/// Whether a number is written there. What takes the place of a parameter stands nowhere.
+/// Whether a key is a number in the statement's text. The value of a parameter has no location.
 fn is_number(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if value.span.start.line > 0 && matches!(value.value, Value::Number(..)))
 }
@@ -114,7 +116,7 @@ fn of_select(select: &mut Select, is_table: bool) {
     let mut columns = HashSet::new();
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
-        // A column has a name; the same one again needs another.
+        // A column has a name; a second one of the same name needs another.
         let is_column = match expr {
             Expr::Identifier(name) => !is_bare_function(name),
             Expr::CompoundIdentifier(_) => true,
@@ -127,8 +129,8 @@ fn of_select(select: &mut Select, is_table: bool) {
     number(&mut select.projection, AGAIN, is_table);
 }
 
-/// Tells the outputs of the further parts of a set apart, whose names nobody sees. The planner calls there what has no name as
-/// the output of the first part in its place, which may be how a column beside it is called.
+/// Names the outputs of the later parts of a set operation, which are not visible. The planner would name an unnamed
+/// one after the output of the first part at its position, and that may be the name of a column beside it.
 fn apart_from(mut sets: Vec<&mut SetExpr>, first: &[SelectItem]) {
     while let Some(set) = sets.pop() {
         match set {
@@ -173,9 +175,10 @@ fn tell_apart(items: &mut [SelectItem], first: &[SelectItem]) {
     number(items, AGAIN, false);
 }
 
-/// Refuses a text behind a text, which the parser takes for its name.
+/// Refuses a string literal behind another one, which the parser takes for an alias.
 ///
 /// # Errors
+///
 /// Invalid.
 pub(super) fn no_texts(select: &Select) -> Result<()> {
     for item in &select.projection {

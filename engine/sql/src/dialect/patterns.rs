@@ -1,5 +1,6 @@
-//! `LIKE … ESCAPE`: the planner knows the backslash alone, so a constant pattern is written with it. `SIMILAR TO`: the
-//! planner takes its pattern for a regular expression that is found anywhere; it is written as one that takes the whole text.
+//! `LIKE … ESCAPE`: the planner knows only the backslash as escape, so constant patterns are rewritten with it.
+//! `SIMILAR TO`: the planner takes its pattern for a regular expression that may match anywhere, so it is rewritten
+//! as one that matches the whole text.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, FunctionArguments, Value};
 use quiver_query::regular::Options;
@@ -9,11 +10,11 @@ use super::data_types;
 use super::expressions::{take, text, value_of};
 use crate::error::unsupported;
 
-/// Functions of ours, which read patterns of rows as PostgreSQL does.
+/// Functions of the session that read patterns from columns as PostgreSQL does.
 const READERS: [&str; 5] =
     ["regexp_split_to_array", "regexp_split_to_table", "regexp_matches", "regexp_groups", "regexp_substr"];
 
-/// Puts a pattern with an escape of its own as one with backslashes.
+/// Rewrites a pattern with another escape character as one with backslashes.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let (Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. }) = place else {
         return Ok(());
@@ -36,7 +37,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Puts `SIMILAR TO` as a regular expression.
+/// Rewrites `SIMILAR TO` as a match of a regular expression.
 pub(super) fn similar(place: &mut Expr) -> Result<()> {
     let Expr::SimilarTo { negated, expr, pattern, escape_char } = place else { return Ok(()) };
     let escape = match escape_char.as_ref().map(|escape| &escape.value) {
@@ -57,7 +58,7 @@ pub(super) fn similar(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// The regular expression of a pattern of `SIMILAR TO`.
+/// The regular expression for a pattern of `SIMILAR TO`.
 fn whole(pattern: &str, escape: Option<char>) -> Result<String> {
     let mut out = String::with_capacity(pattern.len() + 16);
     out.push_str("(?s)^(?:");
@@ -90,26 +91,29 @@ fn whole(pattern: &str, escape: Option<char>) -> Result<String> {
     Ok(out)
 }
 
-/// Whether an operator has a regular expression on its right.
+/// Whether the right operand of an operator is a regular expression.
 pub(super) fn is_regex(op: &BinaryOperator) -> bool {
     use BinaryOperator::{PGRegexIMatch, PGRegexMatch, PGRegexNotIMatch, PGRegexNotMatch};
     matches!(op, PGRegexMatch | PGRegexIMatch | PGRegexNotMatch | PGRegexNotIMatch)
 }
 
-/// Writes a constant regular expression as the planner knows it.
+/// Rewrites a constant regular expression in the syntax of the planner's engine.
 ///
 /// # Errors
-/// Unsupported: it is of one of the older forms.
+///
+/// Unsupported: the pattern asks for one of PostgreSQL's older syntaxes.
 pub(super) fn regular(pattern: &mut Expr) -> Result<()> {
     written(pattern, Options::default())
 }
 
-/// The same on the right of an operator, which asks for letters of any case only where the pattern does not say otherwise.
+/// Like [`regular`] for the right operand of an operator. Options in the pattern take precedence over the operator's
+/// case sensitivity.
 ///
 /// # Errors
-/// As [`regular`].
+///
+/// Like [`regular`].
 pub(super) fn operator(op: &mut BinaryOperator, pattern: &mut Expr) -> Result<()> {
-    // Found in each text, whatever a dot is: the planner knows it by how it is written.
+    // `.*` matches every text, whatever `.` matches; the planner recognizes exactly this pattern.
     if constant(pattern).is_some_and(|text| text == ".*") {
         return Ok(());
     }
@@ -126,7 +130,7 @@ pub(super) fn operator(op: &mut BinaryOperator, pattern: &mut Expr) -> Result<()
     Ok(())
 }
 
-/// The same by what flags say.
+/// Like [`regular`] with these options.
 fn written(pattern: &mut Expr, options: Options) -> Result<()> {
     let Some(text) = constant(pattern) else { return Ok(()) };
     if options.is_literal() || text.starts_with("***=") {
@@ -137,8 +141,7 @@ fn written(pattern: &mut Expr, options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes the ends of words in a pattern as the engine does: `\y` and `\Y`, `\m` and `\M`, `[[:<:]]` and `[[:>:]]`; and that of
-/// a text.
+/// Translates word boundaries (`\y` and `\Y`, `\m` and `\M`, `[[:<:]]` and `[[:>:]]`) and the end of the text.
 fn with_words(pattern: &str) -> String {
     let words = replaced(pattern, |letter| match letter {
         'y' => Some("\\b"),
@@ -155,7 +158,7 @@ fn with_words(pattern: &str) -> String {
         let known = [("[[:<:]]", "\\b{start}"), ("[[:>:]]", "\\b{end}")];
         let found = known.into_iter().find_map(|(from, to)| Some((rest.strip_prefix(from)?, to)));
         let Some((behind, to)) = found else {
-            // What stands behind a backslash begins no bracket.
+            // An escaped bracket begins no class.
             let mut letters = rest.chars();
             let escape = letters.next().filter(|letter| *letter == '\\').and_then(|_| letters.next());
             let len = 1 + escape.map_or(0, char::len_utf8);
@@ -170,10 +173,11 @@ fn with_words(pattern: &str) -> String {
     out
 }
 
-/// The same in what a function of regular expressions takes; `\&` in a replacement is all that was found.
+/// Translates the arguments of a function of regular expressions. `\&` in a replacement is the whole match.
 ///
 /// # Errors
-/// Invalid: flags that there are none of. Unsupported: flags for which a pattern is written otherwise, and that is none here.
+///
+/// Invalid: unknown flags. Unsupported: flags that need another pattern, where the pattern is no constant.
 pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     let FunctionArguments::List(list) = args else { return Ok(()) };
     let is_replacing = name == "regexp_replace";
@@ -187,7 +191,7 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     let place = args.iter_mut().skip(first).position(is_text).map(|at| at + first);
     let has_flags = args.len() > if name == "regexp_substr" { 4 } else { 2 };
     if READERS.contains(&name) && has_flags && place.is_none() {
-        // Flags of rows say how the pattern is read, and would not where it was written by others.
+        // Flags that differ by row may change how the pattern is read, so only the function itself can translate it.
         if let Some(text) = args.get_mut(1).and_then(Option::as_deref_mut).and_then(constant)
             && !text.starts_with("***=")
         {
@@ -198,7 +202,7 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     let mut options = Options::default();
     if let Some(flags) = place.and_then(|at| args[at].as_deref_mut()).and_then(constant) {
         options = Options::of(flags)?;
-        // Whoever is called knows what any case is.
+        // The called function supports case-insensitive matching by a flag.
         let mut left = String::new();
         if !options.is_literal() && options.take_folds() {
             left.push('i');
@@ -223,7 +227,7 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     {
         *text = replaced(text, |letter| (letter == '&').then_some("\\0"));
     }
-    // Without a letter they are none, which is not said everywhere.
+    // An empty text means no flags, but not every function accepts that.
     if let Some(at) = place
         && at + 1 == list.args.len()
         && list.args.get_mut(at).and_then(value_of).and_then(constant).is_some_and(|flags| flags.is_empty())
@@ -233,7 +237,7 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     Ok(())
 }
 
-/// A text that is written out.
+/// The value of a text literal.
 fn constant(expr: &mut Expr) -> Option<&mut String> {
     match expr {
         Expr::Value(value) => match &mut value.value {
@@ -246,7 +250,7 @@ fn constant(expr: &mut Expr) -> Option<&mut String> {
     }
 }
 
-/// Puts something in the place of letters behind a backslash.
+/// Replaces escape sequences by what `by` returns for the escaped character.
 fn replaced(text: &str, by: impl Fn(char) -> Option<&'static str>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars();
@@ -261,7 +265,7 @@ fn replaced(text: &str, by: impl Fn(char) -> Option<&'static str>) -> String {
     out
 }
 
-/// Whether it is a text that is written out.
+/// Whether an expression is a text literal.
 pub(super) fn is_written(expr: &Expr) -> bool {
     match expr {
         Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_)),
@@ -269,12 +273,12 @@ pub(super) fn is_written(expr: &Expr) -> bool {
     }
 }
 
-/// Whether it is a constant text, in whatever quotes, and as a parameter.
+/// Whether an expression is a constant text, quoted in any way or given as a parameter.
 fn is_constant(expr: &Expr) -> bool {
     matches!(folded(expr), Some(Some(_)))
 }
 
-/// Whether a statement says that a value is a text: of a column its cast does.
+/// Whether the statement itself shows that a value is a text. Columns need a cast.
 pub(super) fn is_text(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_text(inner),
@@ -284,7 +288,7 @@ pub(super) fn is_text(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a value may be a text, or a number: a statement does not say what columns are, and what functions give.
+/// Whether a value may be a text or a number: the types of columns and of function results are not known.
 pub(super) fn may_be_text(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => may_be_text(inner),
@@ -298,8 +302,8 @@ pub(super) fn may_be_text(expr: &Expr) -> bool {
     }
 }
 
-/// A constant text, through casts and `||`; the inner none is NULL, or a parameter while a statement is described: it has
-/// no value yet.
+/// The value of a constant text, through casts and `||`. The inner `None` is NULL, or a parameter of a statement that
+/// is only described and has no value yet.
 #[expect(clippy::option_option, reason = "no constant, and the constant NULL")]
 pub(super) fn folded(expr: &Expr) -> Option<Option<String>> {
     match expr {
@@ -402,7 +406,7 @@ mod tests {
         assert_eq!(any, text(".*"));
     }
 
-    /// What becomes of a pattern and of what stands behind it in a call.
+    /// Translates a call and returns its arguments as they are then.
     fn called(name: &str, args: &str) -> Result<String> {
         let call = crate::dialect::expressions::expr(&format!("{name}({args})"))?;
         let Expr::Function(mut function) = call else { panic!("no call") };
@@ -432,7 +436,7 @@ mod tests {
             ("regexp_matches", "a, '^b.', 'gw'", "(a, '(?ms-U)^b.', 'g')"),
             ("regexp_matches", "a, '^b.', CAST('gw' AS TEXT)", "(a, '(?ms-U)^b.', CAST('g' AS TEXT))"),
             ("regexp_match", "a, 'b', CAST('c' AS TEXT)", "(a, 'b')"),
-            // Flags of rows.
+            // Flags that differ by row.
             ("regexp_matches", "a, '\\y.', b", "(a, '\\b.', b)"),
             ("regexp_split_to_array", "a, '***=.', b", "(a, '***=.', b)"),
             ("regexp_substr", "a, '.', 1, 1, b", "(a, '.', 1, 1, b)"),

@@ -1,6 +1,6 @@
-//! Aggregates with `WITHIN GROUP (ORDER BY x)`: `percentile_disc` is a value that is there, of any type, and not known to
-//! the planner; its `percentile_cont` rounds the place between two values to a millionth, and `quantile` does not; `mode`
-//! is a function of one value.
+//! Aggregates with `WITHIN GROUP (ORDER BY x)`. `percentile_disc` returns one of the values, of any type; the planner
+//! does not know it. The planner's `percentile_cont` rounds the position between two values to a millionth, so
+//! `quantile` replaces it. `mode` becomes a function of one argument.
 
 use datafusion::sql::sqlparser::ast::{
     Array, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, OrderByExpr,
@@ -10,8 +10,8 @@ use quiver_types::{Error, Result};
 use super::expressions::{arguments, bare, call, expr, literal};
 use super::{naming, ranks};
 
-/// A percentile of each number of `ARRAY[…]`, as a list, which is NULL of no values; none: the function is called with one
-/// number.
+/// Percentiles of each number of `ARRAY[…]` as a list, which is NULL if there are no values; `None` if the function
+/// is called with one number.
 pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
     let FunctionArguments::List(list) = &function.args else { return Ok(None) };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(Array { elem, .. })))] = list.args.as_slice() else {
@@ -32,7 +32,7 @@ pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
     }
 }
 
-/// An aggregate with an order, as the planner knows it; none: it is called in another way, or is another one.
+/// An ordered-set aggregate for the planner; `None` if it is another function, or called in another form.
 pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
     if let Some(rank) = ranks::of_value(name, function)? {
         return Ok(Some(rank));
@@ -42,7 +42,7 @@ pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
         return Ok(None);
     };
     let q = match (name, args.as_slice()) {
-        // Of values that are there equally often the first in the order is meant: `mode` has that of `ASC` alone.
+        // Of equally frequent values the first in the order counts; `mode` supports only `ASC`.
         ("mode", []) if order.options.asc != Some(false) => return mode(function, &order.expr).map(Some),
         ("percentile_cont" | "percentile_disc", [q]) => q,
         _ => return Ok(None),
@@ -60,7 +60,7 @@ pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
     }
 }
 
-/// A number that is written, as its type has it; none: it is not written, or of a type that is not looked at.
+/// The value of a numeric literal, rounded as its cast does; `None` if it is no literal, or cast to another type.
 fn number_of(q: &Expr) -> Option<f64> {
     match q {
         Expr::Nested(expr) => number_of(expr),
@@ -74,7 +74,7 @@ fn number_of(q: &Expr) -> Option<f64> {
                 _ => None,
             }
         }
-        // What becomes of a number with a fraction that is cast to a whole one.
+        // A literal with a fraction that is cast to an integer.
         Expr::Function(function) if bare(&function.name).as_deref() == Some("round") => {
             match arguments(&function.args)?.as_slice() {
                 [number] => number_of(number).map(f64::round),
@@ -85,7 +85,7 @@ fn number_of(q: &Expr) -> Option<f64> {
     }
 }
 
-/// The condition of a call, as it is written behind it.
+/// The `FILTER` clause of a call.
 fn filter(function: &Function) -> String {
     function.filter.as_ref().map_or_else(String::new, |kept| format!(" FILTER (WHERE {kept})"))
 }
@@ -94,7 +94,8 @@ fn mode(function: &Function, value: &Expr) -> Result<Expr> {
     expr(&format!("mode({value}){}", filter(function)))
 }
 
-/// The value between two. From the greatest on it is the one of the opposite values, to the last digit.
+/// The interpolated percentile. For `DESC` it is computed from the negated values, so that even its last digit is
+/// PostgreSQL's.
 fn cont(function: &Function, q: f64, order: &OrderByExpr) -> Result<Expr> {
     let (value, filter) = (&order.expr, filter(function));
     if order.options.asc == Some(false) {
@@ -104,7 +105,7 @@ fn cont(function: &Function, q: f64, order: &OrderByExpr) -> Result<Expr> {
     }
 }
 
-/// The value out of the sorted list of all.
+/// The percentile taken from the sorted list of all values.
 fn disc(function: &Function, q: &str, order: &OrderByExpr) -> Result<Expr> {
     let value = &order.expr;
     let kept = function.filter.as_ref().map_or_else(String::new, |kept| format!(" AND ({kept})"));

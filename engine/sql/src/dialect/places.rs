@@ -1,5 +1,5 @@
-//! Constants among the keys of orders and groups. Each is the place of an output (`ORDER BY 1`); the planner takes those that
-//! are none, such as texts, and those between brackets, for values, by which nothing is ordered.
+//! Constants among sort keys and grouping keys. In PostgreSQL each must be the position of an output (`ORDER BY 1`).
+//! The planner would take other constants, such as texts, and those in parentheses for values, and not sort at all.
 
 use std::ops::ControlFlow;
 
@@ -12,10 +12,11 @@ use quiver_types::{Error, Result};
 use super::expressions::take;
 use crate::walk::{refused, walk_mut};
 
-/// Looks at such constants of a statement, and takes brackets off places. Values of parameters are no constants.
+/// Checks such constants, and removes parentheses around positions. Values of parameters do not count as constants.
 ///
 /// # Errors
-/// Invalid: one is no whole number, or there is no output in its place.
+///
+/// Invalid: a constant is no integer, or there is no output at its position.
 pub(crate) fn look_up(query: &mut Query) -> Result<()> {
     match walk_mut(query, &mut Places) {
         ControlFlow::Continue(()) => Ok(()),
@@ -59,7 +60,7 @@ fn of_select(select: &mut Select) -> Result<()> {
     Ok(())
 }
 
-/// How many outputs a query has; none: `*` or a list of rows among them.
+/// How many outputs a query has; `None` if there are `*`, or `VALUES`.
 fn outputs(mut body: &SetExpr) -> Option<usize> {
     loop {
         match body {
@@ -93,8 +94,8 @@ fn of_key(key: &mut Expr, clause: &str, count: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// The number that an expression is, if it is a constant, and where it stands; the inner none: it is another constant. Truths
-/// are casts in PostgreSQL.
+/// The number that a constant is, and its location in the text; the inner `None` is a constant of another type.
+/// Booleans are no constants, since PostgreSQL reads them as casts.
 fn constant(key: &Expr) -> Option<(Option<String>, Location)> {
     let (inner, sign) = match plain(key) {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => (plain(expr), "-"),
@@ -102,7 +103,7 @@ fn constant(key: &Expr) -> Option<(Option<String>, Location)> {
     };
     let Expr::Value(value) = inner else { return None };
     let at = value.span.start;
-    // What takes the place of a parameter stands nowhere.
+    // The value of a parameter has no location.
     if at.line == 0 {
         return None;
     }
@@ -113,7 +114,7 @@ fn constant(key: &Expr) -> Option<(Option<String>, Location)> {
     }
 }
 
-/// What stands between brackets.
+/// An expression without parentheses around it.
 fn plain(mut expr: &Expr) -> &Expr {
     while let Expr::Nested(inner) = expr {
         expr = &**inner;

@@ -1,4 +1,4 @@
-//! Clauses of queries that the planner takes in another form, and those that it would read as something else.
+//! Clauses of queries that the planner supports in another form only, or would misread.
 
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator,
@@ -10,7 +10,7 @@ use super::expressions::{expr, number, take};
 use super::{empty, naming, types};
 use crate::error::unsupported;
 
-/// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, and numbers the rows of sets that count.
+/// Rewrites `FETCH FIRST n ROWS ONLY` as `LIMIT n`, and `EXCEPT ALL` and `INTERSECT ALL` by row numbers.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
     counted(&mut query.body)?;
     if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
@@ -33,10 +33,11 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
     Ok(())
 }
 
-/// A number of rows that is written as a text, or with a fraction, as a whole one.
+/// Rewrites a bound that is a text, or has a fraction, as an integer.
 ///
 /// # Errors
-/// Invalid: there are no so many rows.
+///
+/// Invalid: the number is out of range.
 pub(super) fn whole(bound: &mut Expr) -> Result<()> {
     while let Expr::Nested(inner) = bound {
         *bound = take(inner);
@@ -49,7 +50,7 @@ pub(super) fn whole(bound: &mut Expr) -> Result<()> {
         return Ok(());
     };
     let written = match &value.value {
-        // Another text than that of a whole number has no rows, which the planner says.
+        // Any other text is refused by the planner.
         Value::SingleQuotedString(text) => text.trim().parse::<i128>().ok().map(|rows| rows.to_string()),
         Value::Number(text, _) if text.contains(['.', 'e', 'E']) => {
             text.parse::<f64>().ok().map(|rows| rows.round().to_string())
@@ -65,8 +66,8 @@ pub(super) fn whole(bound: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// `EXCEPT ALL` and `INTERSECT ALL` as sets of rows that are numbered among their like: the planner joins, and a join
-/// does not tell how often a row is there.
+/// Rewrites `EXCEPT ALL` and `INTERSECT ALL` over rows that are numbered among equal rows: the planner makes joins of
+/// them, and a join does not count duplicates.
 fn counted(body: &mut SetExpr) -> Result<()> {
     let mut open = vec![body];
     while let Some(body) = open.pop() {
@@ -96,14 +97,14 @@ fn counted(body: &mut SetExpr) -> Result<()> {
     Ok(())
 }
 
-/// The rows of a set, each with its number among its like.
+/// The rows of a set, each with its number among equal rows.
 fn numbered(set: &SetExpr, columns: &str) -> String {
     format!(
         "SELECT {columns}, row_number() OVER (PARTITION BY {columns}) AS \"of set\" FROM ({set}) AS side ({columns})"
     )
 }
 
-/// The names of the outputs of a set; none: they are not listed.
+/// The names of the outputs of a query body; `None` if they are not listed (`*`).
 pub(super) fn names_of(set: &SetExpr) -> Option<Vec<Ident>> {
     let mut set = set;
     loop {
@@ -127,7 +128,7 @@ pub(super) fn names_of(set: &SetExpr) -> Option<Vec<Ident>> {
     }
 }
 
-/// Leaves `()` out of a `GROUP BY`. Where nothing else is in it, all rows are one group, whatever the outputs are.
+/// Removes `()` from a `GROUP BY`. If it is the only key, all rows are one group, even if no output aggregates.
 pub(super) fn ungroup(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) {
     let GroupByExpr::Expressions(keys, _) = &mut select.group_by else { return };
     let count = keys.len();
@@ -138,7 +139,7 @@ pub(super) fn ungroup(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) 
     }
 }
 
-/// Refuses what the planner leaves out of a `FROM` without a word.
+/// Refuses clauses of tables that the planner would ignore silently.
 pub(super) fn plain(factor: &TableFactor) -> Result<()> {
     let (is_numbered, is_sampled) = match factor {
         TableFactor::Table { with_ordinality, sample, .. } => (*with_ordinality, sample.is_some()),

@@ -1,5 +1,6 @@
-//! The rank that a value would have among those of a group: `rank(x) WITHIN GROUP (ORDER BY y)` and its like, of which the
-//! planner knows those of windows alone. They are counts of what comes before it in the order.
+//! Hypothetical-set aggregates: `rank(x) WITHIN GROUP (ORDER BY y)` and similar, the rank that a value would have in
+//! a group. The planner knows only window functions of these names, so they become counts of the rows that sort
+//! before the value.
 
 use datafusion::sql::sqlparser::ast::{Expr, Function, OrderByExpr};
 use quiver_types::{Error, Result};
@@ -7,7 +8,7 @@ use quiver_types::{Error, Result};
 use super::expressions::{arguments, expr, literal};
 use super::operators::copied;
 
-/// The rank as counts; none: it is another call.
+/// The rank as counts; `None` if it is another call.
 pub(super) fn of_value(name: &str, function: &Function) -> Result<Option<Expr>> {
     let orders = function.within_group.as_slice();
     let is_rank = matches!(name, "rank" | "dense_rank" | "percent_rank" | "cume_dist");
@@ -35,7 +36,7 @@ pub(super) fn of_value(name: &str, function: &Function) -> Result<Option<Expr>> 
         "rank" => format!("(count(*) {filter} + 1)"),
         "dense_rank" => {
             let keys: Vec<String> = orders.iter().map(|order| order.expr.to_string()).collect();
-            // A struct of NULL counts, unlike NULL.
+            // A struct of NULLs is counted; a NULL is not.
             format!("(count(DISTINCT struct({})) {filter} + 1)", keys.join(", "))
         }
         "percent_rank" => {
@@ -46,7 +47,7 @@ pub(super) fn of_value(name: &str, function: &Function) -> Result<Option<Expr>> 
     .map(Some)
 }
 
-/// Whether a row comes before the value: by the first key in which they differ.
+/// A condition: the row sorts before the value, decided by the first key in which they differ.
 fn before(values: &[Expr], orders: &[OrderByExpr]) -> String {
     let mut whole = String::new();
     for (value, order) in values.iter().zip(orders).rev() {
@@ -65,7 +66,7 @@ fn before(values: &[Expr], orders: &[OrderByExpr]) -> String {
     whole
 }
 
-/// Whether a row has the value in all keys.
+/// A condition: the row has the value in all keys.
 fn alike(values: &[Expr], orders: &[OrderByExpr]) -> String {
     let same: Vec<String> = values.iter().zip(orders).map(|(value, order)| same(value, order)).collect();
     format!("({})", same.join(" AND "))
@@ -73,7 +74,7 @@ fn alike(values: &[Expr], orders: &[OrderByExpr]) -> String {
 
 fn same(value: &Expr, order: &OrderByExpr) -> String {
     let key = &order.expr;
-    // Beside `=` a text that is written out has the type of the other side.
+    // As an operand of `=`, a literal gets the type of the other side.
     match literal(value) {
         Some(_) => format!("(({key}) = ({value})) IS TRUE"),
         None => format!("(({key}) IS NOT DISTINCT FROM ({value}))"),

@@ -1,5 +1,5 @@
-//! `json_to_record(object) AS t(a int, b text)` and `json_to_recordset(list)`: members as columns, of the types that their
-//! names come with.
+//! `json_to_record(object) AS t(a int, b text)` and `json_to_recordset(list)`: members of JSON objects as columns of
+//! the types in the alias.
 
 use std::ops::ControlFlow;
 
@@ -15,10 +15,11 @@ use super::{factors, operators, rows};
 use crate::names::normal;
 use crate::walk::walk;
 
-/// Puts such calls in a `FROM` as queries of the members.
+/// Rewrites such calls in a `FROM` as queries of the members.
 ///
 /// # Errors
-/// Limit exceeded: the document would stand in the statement too often.
+///
+/// Limit exceeded: the statement would contain too many copies of the document.
 pub(super) fn translate(select: &mut Select) -> Result<()> {
     select.from.iter_mut().try_for_each(all_of)
 }
@@ -49,7 +50,8 @@ fn apart(factor: &mut TableFactor) -> Result<()> {
     let (item, from) = if is_list {
         named(&format!("json_array_elements({document})"))
     } else if has_query(document) {
-        // Once: what it reads may be made in the same way, and would grow with each column of all that stand around it.
+        // A document with a subquery is evaluated once: nested calls of this kind would otherwise grow with the
+        // columns of all calls around them.
         named(&format!("(SELECT {document})"))
     } else {
         operators::copied(document, alias.columns.len())?;
@@ -63,7 +65,7 @@ fn apart(factor: &mut TableFactor) -> Result<()> {
         Some(format!("CAST({member}({item}, {key}) AS {data_type}) AS {name}"))
     };
     let columns = alias.columns.iter().map(column).collect::<Option<Vec<_>>>().unwrap_or_default();
-    // Without types it is not known what is meant, and there is no such function.
+    // Without a column list such a call means nothing, and the planner refuses the function.
     if columns.is_empty() {
         return Ok(());
     }
@@ -74,7 +76,7 @@ fn apart(factor: &mut TableFactor) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is a subquery in a value.
+/// Whether an expression contains a subquery.
 fn has_query(value: &Expr) -> bool {
     struct Queries;
 

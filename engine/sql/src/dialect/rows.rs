@@ -1,4 +1,4 @@
-//! Functions of PostgreSQL that give rows: a list of the same, taken apart.
+//! Functions of PostgreSQL that return several rows: each becomes a function that returns a list, which is unnested.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -16,7 +16,8 @@ use super::{patterns, series, times};
 use crate::names::normal;
 use crate::walk::change_outside_subqueries;
 
-/// Names of the functions, of those that give lists, and of their column; without one it is called as their alias.
+/// Names of the functions, of those that return lists, and of their column; `None` if the column is named after the
+/// alias.
 const ROWS: [(&str, &str, Option<&str>); 11] = [
     ("regexp_split_to_table", "regexp_split_to_array", None),
     ("regexp_matches", "regexp_groups", None),
@@ -31,7 +32,7 @@ const ROWS: [(&str, &str, Option<&str>); 11] = [
     ("jsonb_path_query", "jsonb_path_items", None),
 ];
 
-/// Functions that give names and values of members, and the function of the values.
+/// Functions that return names and values of members, and the function of the values.
 const MEMBERS: [(&str, &str); 4] = [
     ("json_each", "json_values"),
     ("jsonb_each", "json_values"),
@@ -43,12 +44,12 @@ fn of(name: &str) -> Option<(&'static str, Option<&'static str>)> {
     ROWS.iter().find(|(known, ..)| *known == name).map(|(_, list, column)| (*list, *column))
 }
 
-/// Whether a function gives rows.
+/// Whether a function returns several rows.
 pub(super) fn gives_rows(name: &str) -> bool {
     matches!(name, "unnest" | "generate_series") || of(name).is_some()
 }
 
-/// A call among outputs, whose rows stand beside the others; none: it gives no rows.
+/// A call among outputs as an unnested list; `None` if the function does not return rows.
 pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
     if name == "generate_series" && matches!(args.len(), 2 | 3) {
         if let Some(list) = series::of_fractions(args) {
@@ -58,7 +59,7 @@ pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
         bounds(&mut args.iter_mut().collect::<Vec<_>>());
         return Some(call("unnest", vec![call(name, args)]));
     }
-    // A function of rows is a list that is taken apart already.
+    // The argument may be a function of rows, which has become an unnested list already.
     if name == "unnest" {
         let [inner] = args else { return None };
         return list_of(inner).map(|_| inner.clone());
@@ -67,7 +68,7 @@ pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
     Some(call("unnest", vec![listed(list, in_normal_form(name, args.to_vec()))]))
 }
 
-/// Arguments of a function, with what is written or cast in the form of `jsonb` where items or names of that are given.
+/// Arguments of a function. A document that is a literal or a cast is normalized for functions of `jsonb`.
 fn in_normal_form(function: &str, mut args: Vec<Expr>) -> Vec<Expr> {
     if (function.starts_with("jsonb_array_elements") || function == "jsonb_object_keys")
         && let Some(document) = args.first_mut()
@@ -78,7 +79,7 @@ fn in_normal_form(function: &str, mut args: Vec<Expr>) -> Vec<Expr> {
     args
 }
 
-/// The list of which a function gives the items.
+/// The list whose items a function returns.
 fn listed(list: &str, args: Vec<Expr>) -> Expr {
     if list == "generate_subscripts"
         && let [of, dimension] = args.as_slice()
@@ -90,7 +91,7 @@ fn listed(list: &str, args: Vec<Expr>) -> Expr {
     call(list, args)
 }
 
-/// A step of time that is written as a text, as an interval.
+/// Casts a step that is written as a text to an interval.
 fn as_step(step: &mut Expr) {
     if let Expr::Value(value) = step
         && let Value::SingleQuotedString(text) = &value.value
@@ -103,7 +104,7 @@ fn as_step(step: &mut Expr) {
     }
 }
 
-/// Dates at the ends of a series are the moments at which they begin, or times without a zone beside such a time.
+/// Dates as bounds of a series become timestamps at midnight, with a time zone unless the other bound has none.
 fn moments(first: &mut Expr, last: &mut Expr) {
     let zone = if times::is_reading(first) || times::is_reading(last) {
         TimezoneInfo::None
@@ -118,7 +119,7 @@ fn moments(first: &mut Expr, last: &mut Expr) {
     }
 }
 
-/// Gives the ends and the step of a series their types: a text is of the type of the other end.
+/// Gives the bounds and the step of a series their types: a text gets the type of the other bound.
 fn bounds(args: &mut [&mut Expr]) {
     if let [first, last, ..] = args {
         alike(first, last);
@@ -130,7 +131,7 @@ fn bounds(args: &mut [&mut Expr]) {
     }
 }
 
-/// The same for a call in a `FROM`.
+/// Like [`bounds`] for a call in a `FROM`.
 pub(super) fn step_in(args: &mut [FunctionArg]) {
     let args = args.iter_mut().map(|arg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
@@ -141,7 +142,7 @@ pub(super) fn step_in(args: &mut [FunctionArg]) {
     }
 }
 
-/// Gives texts among `VALUES` the type of time that another row gives their column.
+/// Casts texts among `VALUES` to the date or time type that another row gives their column.
 pub(super) fn typed(query: &mut Query) {
     let SetExpr::Values(values) = &mut *query.body else { return };
     let width = values.rows.first().map_or(0, |row| row.len());
@@ -157,7 +158,7 @@ pub(super) fn typed(query: &mut Query) {
     }
 }
 
-/// Gives a text the type of time that a cast gives another one.
+/// Casts a text to the date or time type that a cast gives another value.
 fn alike(cast: &Expr, other: &mut Expr) {
     let data_type = match cast {
         Expr::Cast { data_type, .. } => data_type,
@@ -173,7 +174,7 @@ fn alike(cast: &Expr, other: &mut Expr) {
     }
 }
 
-/// The list of which a query without tables gives the items: `ARRAY(SELECT generate_series(1, 3))` is no aggregate.
+/// The list whose items a query without tables returns: `ARRAY(SELECT generate_series(1, 3))` needs no aggregate.
 pub(super) fn items_of(query: &Query) -> Option<Expr> {
     let SetExpr::Select(select) = &*query.body else { return None };
     let is_plain = query.with.is_none()
@@ -191,7 +192,7 @@ pub(super) fn items_of(query: &Query) -> Option<Expr> {
     }
 }
 
-/// The list that a call takes apart; none: it is another call.
+/// The list that a call unnests; `None` if it is another call.
 fn list_of(items: &Expr) -> Option<Expr> {
     let Expr::Function(call) = items else { return None };
     if bare(&call.name).as_deref() != Some("unnest") {
@@ -203,7 +204,7 @@ fn list_of(items: &Expr) -> Option<Expr> {
     }
 }
 
-/// Lists of a `FROM`, which are taken apart there: what became rows by itself is the list again.
+/// Lists in a `FROM` are unnested there: lists that were already unnested as outputs become plain lists again.
 pub(super) fn whole(lists: &mut [Expr]) {
     for list in lists {
         if let Some(whole) = list_of(list) {
@@ -212,10 +213,10 @@ pub(super) fn whole(lists: &mut [Expr]) {
     }
 }
 
-/// Lists of a `FROM` that are written out with columns of the row at hand, of which the planner knows none in `ARRAY[…]`.
+/// Rewrites `ARRAY[…]` in a `FROM`, in which the planner does not resolve columns of earlier tables.
 pub(super) fn made(lists: &mut [Expr]) {
     for list in lists.iter_mut().filter(|list| reads_columns(list)) {
-        // Nothing of it fails.
+        // The closure never fails.
         let _ = change_outside_subqueries(list, |part| {
             if let Expr::Array(Array { elem, .. }) = part {
                 let items = std::mem::take(elem);
@@ -226,7 +227,7 @@ pub(super) fn made(lists: &mut [Expr]) {
     }
 }
 
-/// `LATERAL unnest(…)` as the planner takes it: a list in a `FROM` reads the row at hand in any case.
+/// Removes `LATERAL` before `unnest(…)`: for the planner a list in a `FROM` may always read earlier tables.
 pub(super) fn lateral(factor: &mut TableFactor) {
     let TableFactor::Function { lateral: true, name, args, with_ordinality, alias } = factor else { return };
     let Some(function) = bare(name) else { return };
@@ -237,7 +238,7 @@ pub(super) fn lateral(factor: &mut TableFactor) {
     };
     let lists = match (function.as_str(), args.iter().map(plain).collect::<Option<Vec<Expr>>>()) {
         ("unnest", Some(lists)) => lists,
-        // As a table the series would take constants alone.
+        // As a table function, the series would take only constants.
         ("generate_series", Some(mut args)) => {
             bounds(&mut args.iter_mut().collect::<Vec<_>>());
             vec![call("generate_series", args)]
@@ -269,7 +270,8 @@ pub(super) fn lateral(factor: &mut TableFactor) {
     };
 }
 
-/// `generate_series(1, t.n)` in a `FROM` as a list: as a table it takes constants alone, and its rows have no numbers.
+/// `generate_series(1, t.n)` in a `FROM` as an unnested list: the table function takes only constants, and cannot
+/// number its rows.
 pub(super) fn series(factor: &mut TableFactor) {
     let TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } = factor else { return };
     if bare(name).as_deref() != Some("generate_series") {
@@ -304,8 +306,8 @@ pub(super) fn reads_columns(value: &Expr) -> bool {
     visit_expressions(value, is_column).is_break()
 }
 
-/// Lists that are taken apart side by side: with names for their columns, and with numbers from 1 where the statement wants
-/// them, which are one more list.
+/// Names the columns of lists that are unnested side by side, and implements `WITH ORDINALITY` as one more list of
+/// the numbers from 1.
 pub(super) fn numbered(factor: &mut TableFactor) {
     let TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } = factor else { return };
     let (count, is_numbered) = (array_exprs.len(), *with_ordinality);
@@ -331,15 +333,14 @@ pub(super) fn numbered(factor: &mut TableFactor) {
     }
     let lengths: Vec<String> = array_exprs.iter().map(|list| format!("array_length({list})")).collect();
     let longest = if count == 1 { lengths.concat() } else { format!("greatest({})", lengths.join(", ")) };
-    // What cannot be numbered is refused as such.
+    // If the lists cannot be numbered, the clause stays and the planner refuses it.
     if let Ok(numbers) = expr(&format!("generate_series(1, CAST({longest} AS BIGINT))")) {
         array_exprs.push(numbers);
         *with_ordinality = false;
     }
 }
 
-/// `JOIN unnest(list) ON true` as the cross join that it is. Where rows without items are kept, they get an item that is
-/// NULL.
+/// Rewrites `JOIN unnest(list) ON true` as a cross join. In a left join, an empty list gets one item that is NULL.
 pub(super) fn joined(select: &mut Select) {
     for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
         let TableFactor::UNNEST { array_exprs, .. } = &mut join.relation else { continue };
@@ -352,7 +353,7 @@ pub(super) fn joined(select: &mut Select) {
             continue;
         }
         if keeps_left {
-            // Of several lists the shorter ones are filled up, so that one item is enough.
+            // Shorter lists are padded, so it is enough that one list has an item.
             let Some(list) = array_exprs.first_mut() else { continue };
             let whole = take(list);
             let sql = format!("CASE WHEN cardinality({whole}) > 0 THEN {whole} ELSE make_array(NULL) END");
@@ -362,13 +363,13 @@ pub(super) fn joined(select: &mut Select) {
     }
 }
 
-/// `json_each(object)` in a `FROM`, as two lists that are taken apart side by side; says whether it is one.
+/// `json_each(object)` in a `FROM` as two lists that are unnested side by side. Returns whether it was one.
 pub(super) fn members(factor: &mut TableFactor) -> bool {
     let TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } = factor else { return false };
     let Some(function) = bare(name) else { return false };
     let Some((_, values)) = MEMBERS.iter().find(|(known, _)| *known == function) else { return false };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(object))] = args.args.as_slice() else { return false };
-    // Maps are objects, too.
+    // Maps are read as objects.
     let read = call("json_value", vec![object.clone()]);
     let read = if function.starts_with("jsonb") { call("json_normal", vec![read]) } else { read };
     let word = |word: &str| Ident::with_quote('"', word);
@@ -387,8 +388,8 @@ pub(super) fn members(factor: &mut TableFactor) -> bool {
     true
 }
 
-/// Puts a call in a `FROM` as its list, taken apart; says whether it gives rows. `names` are those that the statement
-/// speaks of: an alias among them is meant for the column.
+/// Replaces a call in a `FROM` by its unnested list. Returns whether the function returns rows. `names` are the
+/// column names that the statement uses: an alias among them names the column.
 pub(super) fn table(factor: &mut TableFactor, names: &HashSet<String>) -> bool {
     let TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } = factor else { return false };
     let Some(function) = bare(name) else { return false };

@@ -1,16 +1,16 @@
-//! `generate_series(0, 1, 0.1)`: the planner makes series of whole numbers and times. One of numbers that are written out is
-//! the list of these; each has all of its digits, and none the errors of those before it.
+//! `generate_series(0, 1, 0.1)`: the planner's series are of integers and times. One of decimal literals becomes the
+//! list of its numbers, which are computed exactly, so that errors do not add up.
 
 use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value};
 
 use super::expressions::{call, expr};
 
-/// Most numbers of a series: it is a part of the statement.
+/// The most numbers of a series, since they become part of the statement.
 const NUMBERS_MAX: usize = 10_000;
-/// Most digits of a number.
+/// The most digits of a number.
 const DIGITS_MAX: usize = 18;
 
-/// The list of a series whose numbers have fractions; none: it is another one, or too long.
+/// The list for a series of numbers with fractions; `None` if it is another series, or too long.
 pub(super) fn of_fractions(args: &[Expr]) -> Option<Expr> {
     let numbers = args.iter().map(number).collect::<Option<Vec<(i128, usize)>>>()?;
     let scale = numbers.iter().map(|(_, scale)| *scale).max().filter(|scale| *scale > 0)?;
@@ -38,7 +38,7 @@ pub(super) fn of_fractions(args: &[Expr]) -> Option<Expr> {
     Some(call("make_array", items.collect()))
 }
 
-/// The digits of a number that is written out, and how many of them are behind the point.
+/// The digits of a numeric literal as an integer, and how many of them are behind the point.
 fn number(value: &Expr) -> Option<(i128, usize)> {
     match value {
         Expr::Nested(inner) => number(inner),
@@ -73,7 +73,7 @@ mod tests {
             (&["0", "0.3", "0.1"][..], "make_array(0.0, 0.1, 0.2, 0.3)"),
             (&["-0.25", "0.5", "0.25"][..], "make_array(-0.25, 0.00, 0.25, 0.50)"),
             (&["1", "-0.5", "-0.75"][..], "make_array(1.00, 0.25, -0.50)"),
-            // The step is one where none is written, and the last number is what the steps lead to.
+            // The step is 1 by default, and the series ends at the last number that steps reach.
             (&["0.5", "3"][..], "make_array(0.5, 1.5, 2.5)"),
             (&["1.5", "1.5"][..], "make_array(1.5)"),
             (&["(1.5)", "-(-2.0)"][..], "make_array(1.5)"),
@@ -101,7 +101,7 @@ mod tests {
         ] {
             assert_eq!(series(args), None, "{args:?}");
         }
-        // A series is a part of the statement, and no longer than statements are.
+        // The numbers become part of the statement, so their count is bounded.
         let numbers = |last: &str| series(&["0", last, "0.1"]).map(|list| list.matches(", ").count() + 1);
         assert_eq!((numbers("999.9"), numbers("1000")), (Some(NUMBERS_MAX), None));
     }

@@ -1,6 +1,6 @@
-//! `x > ANY (SELECT x FROM …)` and `ALL`: the planner makes an `EXISTS` of them, whose condition has both sides. Where the
-//! subquery has a column of the name that stands on the left, it would be compared with itself; so its one column gets a
-//! name that no other has.
+//! `x > ANY (SELECT x FROM …)` and `ALL`. The planner makes an `EXISTS` of them, whose condition contains both sides.
+//! If the subquery has a column of the name on the left, that would be compared with itself; so the subquery's column
+//! gets a unique name.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ use super::{lookups, operators, patterns, queries};
 use crate::names::normal;
 use crate::walk::{change_outside_subqueries, walk};
 
-/// Gives the column of a subquery that a value is compared with a name of its own, where they may have the same.
+/// Renames the column of a subquery that a value is compared with, if both may have the same name.
 pub(super) fn apart(place: &mut Expr) -> Result<()> {
     let (Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. }) = place else { return Ok(()) };
     let Expr::Subquery(query) = &**right else { return Ok(()) };
@@ -28,7 +28,7 @@ pub(super) fn apart(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Names of columns without those of their tables.
+/// Bare names of columns.
 #[derive(Default)]
 struct Columns(HashSet<String>);
 
@@ -52,8 +52,8 @@ pub(super) fn names_columns(expr: &Expr) -> bool {
     !own.0.is_empty()
 }
 
-/// `x = ANY (SELECT …)` and `x <> ALL (SELECT …)` as the `IN` that they are, and `x = ANY ('{1,2}')` as a comparison with
-/// each item, whose type is that of `x`.
+/// Rewrites `x = ANY (SELECT …)` and `x <> ALL (SELECT …)` as `IN` and `NOT IN`, and `x = ANY ('{1,2}')` as a
+/// comparison with each item, which then gets the type of `x`.
 pub(super) fn plain(place: &mut Expr) -> Result<()> {
     let (left, op, right, is_any) = match place {
         Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, true),
@@ -65,7 +65,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         (BinaryOperator::NotEq, false) => Some(true),
         _ => None,
     };
-    // A cast says of what type the items are; without one the text alone stands here.
+    // A cast gives the type of the items; only a bare literal is rewritten.
     if let Expr::Value(_) = &**right
         && let Some(items) = literal(right).and_then(items_of_text)
     {
@@ -76,7 +76,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         };
         return Ok(());
     }
-    // The planner compares with lists by the operators of orders alone.
+    // The planner compares with lists only by `=`, `<` and similar operators.
     if patterns::is_regex(op)
         && let Some(items) = operators::items_of(right)
     {
@@ -103,7 +103,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// The operator of an order that holds where another one does not.
+/// The negated comparison operator.
 fn opposite(op: &BinaryOperator) -> Option<BinaryOperator> {
     Some(match op {
         BinaryOperator::Lt => BinaryOperator::GtEq,
@@ -114,14 +114,14 @@ fn opposite(op: &BinaryOperator) -> Option<BinaryOperator> {
     })
 }
 
-/// `NOT (x op ALL (list))`, of which the planner knows what NULL among the items makes of it; of `ANY` it does not.
+/// Rewrites as `NOT (x op ALL (list))`: the planner handles NULL items correctly for `ALL`, but not for `ANY`.
 fn not_all(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     let all = Expr::AllOp { left: Box::new(left), compare_op: op, right: Box::new(right) };
     Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(all))) }
 }
 
-/// `x = ANY (list)`. The planner would ask whether the list has it, which is false, not NULL, where NULL is all that might be
-/// the same; of `x <> ALL (list)` it knows that.
+/// `x = ANY (list)` by way of `x <> ALL (list)`. The planner would test whether the list contains `x`, which is false
+/// instead of NULL if there is no match but a NULL item.
 fn one_of(left: Expr, right: Expr) -> Expr {
     match right {
         Expr::Array(Array { elem, .. })
@@ -133,7 +133,7 @@ fn one_of(left: Expr, right: Expr) -> Expr {
     }
 }
 
-/// `x IN (VALUES (1), (2))` as the list that it is, and so a row of few rows.
+/// `x IN (VALUES (1), (2))` as `x IN (1, 2)`, also for rows of several values.
 pub(super) fn listed(place: &mut Expr) {
     let Expr::InSubquery { expr, subquery, negated } = place else { return };
     let width = match &**expr {
@@ -154,8 +154,8 @@ pub(super) fn listed(place: &mut Expr) {
     *place = Expr::InList { expr: Box::new(take(expr)), list, negated: *negated };
 }
 
-/// Puts a set that tells its rows apart (`SELECT DISTINCT`, `UNION`) behind a name. Where it is one of several conditions
-/// (`x IN (…) OR …`), the planner would have its column twice.
+/// Wraps a set with `DISTINCT` or `UNION` in another select. If the set is one of several conditions (`x IN (…) OR
+/// …`), the planner would otherwise have its column twice.
 pub(super) fn behind_name(place: &mut Expr) -> Result<()> {
     let Expr::InSubquery { subquery, negated, .. } = place else { return Ok(()) };
     if *negated {
@@ -179,15 +179,15 @@ pub(super) fn behind_name(place: &mut Expr) -> Result<()> {
         && let Some(from) = select.from.first_mut()
         && let TableFactor::Derived { subquery: set, .. } = &mut from.relation
     {
-        // As it is: a text such as `it\'s` that is printed is not read as the same again.
+        // Swapped rather than printed and parsed: texts such as `it\'s` would not be read back as the same.
         std::mem::swap(set, subquery);
         *subquery = named;
     }
     Ok(())
 }
 
-/// `5 NOT IN (SELECT …)` as counts. Of a value that no row has the planner makes a join that lets all rows by where the set
-/// has a NULL, though it is not known then whether the value is in it.
+/// `5 NOT IN (SELECT …)` as counts. For a constant left side, the planner's join keeps all rows if the set contains
+/// NULL, though the result is unknown then.
 pub(super) fn without(place: &mut Expr) -> Result<()> {
     let Expr::InSubquery { expr: left, subquery, negated: true } = &*place else { return Ok(()) };
     if names_columns(left) || matches!(**left, Expr::Tuple(_)) || lookups::reads_row(subquery) {
@@ -198,8 +198,8 @@ pub(super) fn without(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// `is_in` where a condition holds for one of some rows, else the contrary; NULL where it is not known of one and holds for
-/// none. The condition is written once: of such values one in the other, each would stand twice in the one around it.
+/// SQL of three-valued `IN` over some rows: `is_in` if the condition holds for a row, else NULL if it is unknown for
+/// one, else the opposite. The condition appears once, so nested conditions do not grow exponentially.
 pub(super) fn counted(condition: &str, rows: &str, is_in: bool) -> Result<Expr> {
     expr(&format!(
         "(SELECT CASE WHEN bool_or(\"is it\") THEN {is_in} WHEN count(*) > count(\"is it\") THEN CAST(NULL AS BOOLEAN) \
@@ -208,8 +208,8 @@ pub(super) fn counted(condition: &str, rows: &str, is_in: bool) -> Result<Expr> 
     ))
 }
 
-/// `x > ANY (SELECT …)` and `ALL` that are, or are part of, an output: the planner makes joins of those in conditions alone.
-/// The least or the greatest value says the same.
+/// `x > ANY (SELECT …)` and `ALL` within outputs: the planner joins only those in conditions. They become comparisons
+/// with the minimum or the maximum.
 pub(super) fn in_outputs(select: &mut Select) -> Result<()> {
     change_outside_subqueries(&mut select.projection, |place| {
         let found = match &*place {
@@ -224,7 +224,7 @@ pub(super) fn in_outputs(select: &mut Select) -> Result<()> {
     })
 }
 
-/// A comparison with a set that does not read the row at hand, as one with its ends; none: it is another one.
+/// A comparison with an uncorrelated set as one with its minimum or maximum; `None` if it is another one.
 fn compared(left: &Expr, op: &BinaryOperator, right: &Expr, is_any: bool) -> Result<Option<Expr>> {
     let Expr::Subquery(query) = right else { return Ok(None) };
     if lookups::reads_row(query) {
@@ -234,7 +234,7 @@ fn compared(left: &Expr, op: &BinaryOperator, right: &Expr, is_any: bool) -> Res
     operators::copied(left, 4)?;
     let of_set = |value: &str| format!("(SELECT {value} FROM ({query}) AS \"set\" (\"of set\"))");
     let side = |op: &str, end: &str, is_any: bool| {
-        // Where a value is NULL it is not known of it, unless another one says enough.
+        // A NULL in the set makes the result unknown, unless another value decides.
         let holds = format!("(({left}) {op} {})", of_set(&format!("{end}(\"of set\")")));
         let enough = if is_any { holds.clone() } else { format!("NOT {holds}") };
         format!(

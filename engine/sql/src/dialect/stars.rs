@@ -1,6 +1,6 @@
-//! Fields read through `*`: `SELECT level FROM (SELECT * FROM logs) q`, as tools write that put a query around another one.
-//! `*` stands for the fixed columns of a table. What else is read of such a subquery or common table is named beside it, and
-//! left out where others give `*` of it.
+//! Fields read through `*`: `SELECT level FROM (SELECT * FROM logs) q`, as tools write that wrap a query in another
+//! one. `*` means the fixed columns of a table. Other fields that are read of such a subquery or common table are
+//! added to its outputs, and excluded where `*` of it is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -17,10 +17,10 @@ use crate::catalog::Catalog;
 use crate::names::{Fixed, Names, alias_of, left_out, normal, parts};
 use crate::walk::{selects, walk_mut};
 
-/// Most common tables that a field is read through, one behind the other.
+/// The most common tables that a field is followed through.
 const TABLES_MAX: usize = 64;
 
-/// Names what is read through `*`.
+/// Adds the fields that are read through `*` to the subqueries and common tables that they come from.
 pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
     let mut asked = Asked::new();
     for _ in 0..TABLES_MAX {
@@ -39,24 +39,24 @@ type Asked = BTreeMap<String, BTreeSet<String>>;
 /// A table in a `FROM`.
 type Table = around::Table<Leads>;
 
-/// What a table has beside its columns.
+/// Where fields of a table that are not among its columns come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leads {
-    /// Nothing: all that it has are its columns.
+    /// The table has no other fields.
     Nowhere,
-    /// What the data has: it is a table of telemetry.
+    /// It is a table of telemetry, so they come from the data.
     ToData,
-    /// What the table has of which it gives `*`.
+    /// It is a subquery or common table with a `*`, so they come from the tables within.
     Further,
 }
 
 struct Stars<'s> {
     scope: Scope<'s, Leads>,
-    /// Names of common tables that lead further.
+    /// Names of common tables with a `*` of open tables.
     open: Vec<String>,
-    /// What was found to be read of common tables, which comes to stand in them.
+    /// Fields of common tables that were found in the last pass, and are added in this one.
     asked: Asked,
-    /// What is found now.
+    /// Fields of common tables that are found in this pass.
     wanted: Asked,
 }
 
@@ -88,15 +88,16 @@ impl Stars<'_> {
         select.from.iter().flat_map(factors).map(|factor| self.table(factor)).collect()
     }
 
-    /// Whether a query gives `*` of a table that has more columns than that stands for.
+    /// Whether a query has a `*` of a table that has more fields than `*` shows.
     fn leads_further(&self, query: &Query) -> bool {
         let SetExpr::Select(select) = &*query.body else { return false };
         query.with.is_none() && self.source(select).is_some()
     }
 
-    /// Where among the tables of a select its `*` leads to; none: nowhere, or to several.
+    /// The index of the only open table that the `*` of a select shows; `None` if there is none, or there are
+    /// several.
     fn source(&self, select: &Select) -> Option<usize> {
-        // What rows have in common is what they are told apart by.
+        // With `DISTINCT` or `GROUP BY`, another output would change the rows.
         let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
         if select.distinct.is_some() || is_grouped {
             return None;
@@ -118,12 +119,12 @@ impl Stars<'_> {
         }
     }
 
-    /// Whether a query gives a column; none: that is not known.
+    /// Whether a query has a column among its outputs; `None` if that is not known.
     fn gives(&self, query: &Query, column: &str) -> Option<bool> {
         self.scope.known().of_query(query).map(|columns| columns.iter().any(|known| known == column))
     }
 
-    /// Has a query give a field that it has by `*` alone. Says whether it does now, and did not.
+    /// Adds to a query a field that it has only through `*`. Returns whether it was added.
     fn give(&mut self, query: &mut Query, field: &str) -> bool {
         if self.gives(query, field) != Some(false) {
             return false;
@@ -137,7 +138,7 @@ impl Stars<'_> {
         {
             self.read(factor, field);
         }
-        // A subquery may give it by `*` now.
+        // A subquery may have it in its `*` by now.
         if self.gives(query, field) == Some(true) {
             return true;
         }
@@ -149,7 +150,8 @@ impl Stars<'_> {
         false
     }
 
-    /// Has a subquery or common table give a field. Says whether it does now, and did not: common tables will later.
+    /// Makes a subquery or common table return a field. Returns whether that changed it; common tables are changed
+    /// later.
     fn read(&mut self, factor: &mut TableFactor, field: &str) -> bool {
         match factor {
             TableFactor::Derived { subquery, .. } => self.give(subquery, field),
@@ -161,7 +163,7 @@ impl Stars<'_> {
         }
     }
 
-    /// Finds what a select reads of its tables.
+    /// Finds the fields that a select reads of its tables.
     fn of_select(&mut self, select: &mut Select, order: Option<&OrderBy>) {
         let tables = self.tables(select);
         if tables.iter().any(|table| table.beside == Leads::Further) {
@@ -176,7 +178,7 @@ impl Stars<'_> {
         }
     }
 
-    /// The table that a name is read of through `*`, and the field.
+    /// The index of the table from which a name is read through `*`, and the field.
     fn reads<'n>(&self, tables: &[Table], name: &'n [String]) -> Option<(usize, &'n str)> {
         let lacks = |table: &Table, field: &str| table.beside == Leads::Further && !table.may_have(field);
         match name {
@@ -203,10 +205,10 @@ impl Stars<'_> {
     }
 }
 
-/// Leaves a field of a table out of what `*` of a select gives: the table has it only because it is read.
+/// Excludes a field from the `*` of a select: its table has it only because it is read by name.
 fn hide(select: &mut Select, at: usize, field: &str) {
     let Some(tables) = select.from.iter().flat_map(factors).map(called).collect::<Option<Vec<_>>>() else { return };
-    // What both sides of a join have `*` gives once, which cannot be said of each table by itself.
+    // Columns merged by `USING` appear once in `*`, which lists of each table's columns could not express.
     let is_merged = select.from.iter().flat_map(|from| &from.joins).any(|join| {
         matches!(constraint(&join.join_operator), Some(JoinConstraint::Using(_) | JoinConstraint::Natural))
     });
@@ -238,11 +240,11 @@ fn hide(select: &mut Select, at: usize, field: &str) {
     }
 }
 
-/// Hides a field of a common table from all who give `*` of it.
+/// Excludes a field of a common table wherever `*` of the table is shown.
 struct Hiding<'h> {
     table: &'h str,
     field: &'h str,
-    /// How many queries around have another common table of that name.
+    /// How many enclosing queries have another common table of that name.
     others: usize,
 }
 
@@ -285,7 +287,7 @@ impl VisitorMut for Hiding<'_> {
     }
 }
 
-/// Names of columns in a select and its order, but those of its own outputs.
+/// Names of columns in a select and its order, except names of its own outputs.
 fn names(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
     let (mut plain, mut beside_outputs) = (Names::default(), Names::default());
     plain.read(&select.projection);
@@ -304,7 +306,7 @@ fn names(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
     plain.found
 }
 
-/// As [`factors`], to be changed.
+/// Like [`factors`], but mutable.
 pub(super) fn factors_mut(from: &mut TableWithJoins) -> impl Iterator<Item = &mut TableFactor> {
     std::iter::once(&mut from.relation).chain(from.joins.iter_mut().map(|join| &mut join.relation))
 }
@@ -420,13 +422,13 @@ mod tests {
             "SELECT q.* EXCLUDE (\"level\", \"n\"), s.* FROM (SELECT *, \"logs\".\"level\", \"logs\".\"n\" FROM logs) q \
              JOIN spans s ON q.n = s.trace_id WHERE q.level = 'x'",
         );
-        // A common table has it for all who read it, and shows it to none.
+        // A common table returns the field for all who read it, and `*` does not show it.
         check(
             "with a as (select * from logs) select x.*, y.level from a x, (select * from a) y",
             "WITH a AS (SELECT *, \"logs\".\"level\" FROM logs) SELECT x.* EXCLUDE (\"level\"), y.level \
              FROM a x, (SELECT \"a\".* EXCLUDE (\"level\"), \"a\".\"level\" FROM a) y",
         );
-        // But to whom it is asked of through a table that reads it for itself.
+        // A table that reads the field for itself still returns it to those who ask for it.
         check(
             "with a as (select * from (select * from logs) q where level = 'x') select level from a",
             "WITH a AS (SELECT \"q\".* EXCLUDE (\"level\"), \"q\".\"level\" FROM (SELECT *, \"logs\".\"level\" FROM logs) q \
@@ -444,7 +446,7 @@ mod tests {
             "SELECT oid_2 FROM (SELECT d.oid, d.* FROM pg_database d) s",
             "SELECT level FROM (SELECT * FROM logs) q (a, b)",
             "SELECT a AS level FROM (SELECT time AS a, logs.* FROM logs) q GROUP BY level",
-            // It may be of either.
+            // The field may be of either table.
             "SELECT level FROM (SELECT * FROM logs) q, (SELECT * FROM logs) r",
             "SELECT level FROM (SELECT * FROM logs) q, spans",
             "SELECT 1 FROM (SELECT 1 AS x) o WHERE EXISTS (SELECT 1 FROM (SELECT * FROM logs) q WHERE time = x)",

@@ -1,14 +1,15 @@
-//! Quotients of sums: `sum` of whole numbers of eight bytes has a fraction in PostgreSQL, and one of smaller ones has none,
-//! so that `100 * count(*) / sum(count(*)) OVER ()` is 22.75 and `sum(CASE WHEN a THEN 1 ELSE 0 END) / count(*)` is 0.
+//! Quotients of sums. In PostgreSQL the `sum` of 64-bit integers is a `numeric`, whose quotient has a fraction; that
+//! of smaller integers is an integer. So `100 * count(*) / sum(count(*)) OVER ()` is 22.75, and `sum(CASE WHEN a THEN
+//! 1 ELSE 0 END) / count(*)` is 0.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Function};
 
 use super::expressions::{arguments, bare, call, take};
 
-/// Functions that give one of their arguments.
+/// Functions that return one of their arguments, or one of the same type.
 const CHOOSING: [&str; 6] = ["coalesce", "nullif", "abs", "greatest", "least", "divisor"];
 
-/// Has two sides of a quotient divided with a fraction, if one of them is such a sum.
+/// Makes a quotient one with a fraction, if one of its operands is such a sum.
 pub(super) fn divided(left: &mut Expr, right: &mut Expr) {
     if let Some(sum) = [left, right].into_iter().find(|side| has_sum(side)) {
         let whole = take(sum);
@@ -25,7 +26,7 @@ fn any(function: &Function, found: fn(&Expr) -> bool) -> bool {
     arguments(&function.args).is_some_and(|args| args.iter().any(found))
 }
 
-/// Whether a value is made of a sum of large numbers.
+/// Whether a value is computed from a sum of 64-bit integers.
 fn has_sum(value: &Expr) -> bool {
     match value {
         Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => has_sum(inner),
@@ -39,7 +40,7 @@ fn has_sum(value: &Expr) -> bool {
     }
 }
 
-/// Whether a value is of eight bytes if it is whole: columns are, and counts; literals are not.
+/// Whether a value has 64 bits if it is an integer: columns and counts have, literals have not.
 fn is_large(value: &Expr) -> bool {
     match value {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,

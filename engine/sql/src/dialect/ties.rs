@@ -1,5 +1,5 @@
-//! `FETCH FIRST n ROWS WITH TIES`: the first rows, and those behind them that are in the same place of the order. The planner
-//! has limits alone, so rows are ranked, and taken by their rank.
+//! `FETCH FIRST n ROWS WITH TIES`: the first rows, and those that are equal to the last of them in the order. The
+//! planner has only limits, so the rows are ranked and filtered by rank.
 
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, LimitClause, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem,
@@ -12,14 +12,15 @@ use super::{naming, operators, queries};
 use crate::error::unsupported;
 use crate::names::normal;
 
-/// Columns of the rank of a row, and of its number.
+/// Columns of the rank and of the number of a row.
 const RANK: &str = "rank of";
 const ROW: &str = "row of";
 
-/// Puts a query with ties as one over its ranked rows.
+/// Rewrites a query with ties as one over its ranked rows.
 ///
 /// # Errors
-/// Invalid: it has no order. Unsupported: it is no single select, or one of different rows.
+///
+/// Invalid: the query has no order. Unsupported: it is no single select, or a `SELECT DISTINCT`.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
     let Some(fetch) = query.fetch.take_if(|fetch| fetch.with_ties && !fetch.percent) else { return Ok(()) };
     let Some(order) = query.order_by.take() else {
@@ -68,7 +69,7 @@ fn refused() -> Error {
     unsupported("`WITH TIES` takes one select without `DISTINCT`: select from a subquery")
 }
 
-/// A key of an order by what it stands for, where it is the name of an output, or its place.
+/// A sort key with the name or position of an output replaced by the output's expression.
 fn by_value(mut key: OrderByExpr, select: &Select) -> Result<OrderByExpr> {
     let value = match &key.expr {
         Expr::Identifier(name) => {
@@ -86,7 +87,7 @@ fn by_value(mut key: OrderByExpr, select: &Select) -> Result<OrderByExpr> {
                 SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) => Some(expr),
                 _ => None,
             });
-            // Behind `*` it is not known which one it is.
+            // Behind a `*` the position of an output is not known.
             let values = values.collect::<Option<Vec<&Expr>>>();
             let value = values.and_then(|values| values.get(place?).copied());
             Some(value.ok_or_else(|| unsupported("`WITH TIES` takes an order by names: write that of the output"))?)

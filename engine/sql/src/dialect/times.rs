@@ -1,4 +1,5 @@
-//! Times as PostgreSQL has them: literals without seconds, buckets that begin by the clock of a zone, intervals of numbers.
+//! Dates, times and intervals as PostgreSQL has them: special literals, `date_trunc` in a time zone, `EXTRACT`,
+//! `make_interval`.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, DateTimeField, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
@@ -25,7 +26,7 @@ const PARTS: [(&str, &str); 7] = [
     ("secs", "seconds"),
 ];
 
-/// Puts the literal of a time or an interval in the form that the planner reads: it is cast to such a type.
+/// Completes the literal of a time or an interval that is cast to such a type, so that the planner can read it.
 pub(super) fn complete(data_type: &DataType, value: &mut Value) {
     let Value::SingleQuotedString(text) = value else { return };
     let whole = match data_type {
@@ -41,7 +42,7 @@ pub(super) fn complete(data_type: &DataType, value: &mut Value) {
     }
 }
 
-/// A word for a time, cast to a type of them: `'today'::date`; none: it is none.
+/// A special value cast to a date or time type: `'today'::date`; `None` if it is none.
 pub(super) fn special(data_type: &DataType, value: &Expr) -> Result<Option<Expr>> {
     let Expr::Value(value) = value else { return Ok(None) };
     let Value::SingleQuotedString(word) = &value.value else { return Ok(None) };
@@ -63,7 +64,7 @@ pub(super) fn special(data_type: &DataType, value: &Expr) -> Result<Option<Expr>
     expr(&format!("CAST({moment} AS {to})")).map(Some)
 }
 
-/// The last digit of seconds with so many digits, and half of it; those with more are not rounded.
+/// The unit of the last digit of seconds by number of digits, and half of it. More digits are not rounded.
 const DIGITS: [(&str, &str); 6] = [
     ("1", "0.5"),
     ("0.1", "0.05"),
@@ -73,7 +74,7 @@ const DIGITS: [(&str, &str); 6] = [
     ("0.00001", "0.000005"),
 ];
 
-/// A value cast to a type of times with so many digits of a second (`timestamp(0)`); none: the type has no number of these.
+/// A cast to a time type with a precision (`timestamp(0)`); `None` if the type has none.
 pub(super) fn rounded(data_type: &DataType, value: &Expr) -> Result<Option<Expr>> {
     let (digits, plain) = match data_type {
         DataType::Timestamp(Some(digits), zone) => (*digits, DataType::Timestamp(None, *zone)),
@@ -85,7 +86,7 @@ pub(super) fn rounded(data_type: &DataType, value: &Expr) -> Result<Option<Expr>
         return expr(&cast).map(Some);
     };
     let (unit, half) = (format!("INTERVAL '{unit} seconds'"), format!("INTERVAL '{half} seconds'"));
-    // Buckets are made of times alone.
+    // Only timestamps can be put in buckets.
     let sql = if matches!(plain, DataType::Time(..)) {
         format!("CAST(date_bin({unit}, DATE '1970-01-01' + {cast} + {half}) AS {plain})")
     } else {
@@ -94,12 +95,12 @@ pub(super) fn rounded(data_type: &DataType, value: &Expr) -> Result<Option<Expr>
     expr(&sql).map(Some)
 }
 
-/// `EXTRACT(century FROM time)`; none: the planner knows the part.
+/// `EXTRACT(century FROM time)`; `None` if the planner knows the field.
 pub(super) fn extract(field: &DateTimeField, time: &Expr) -> Result<Option<Expr>> {
     part_of(&field.to_string(), time)
 }
 
-/// A part of a time that is years of the calendar, or seconds and milliseconds: these have a fraction.
+/// Fields of the calendar that the planner does not know, and seconds and milliseconds, which have a fraction.
 fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
     let part = part.to_lowercase();
     if is_length(time) && (part == "julian" || part.starts_with("timezone")) {
@@ -110,7 +111,7 @@ fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
         "second" => return expr(&format!("(date_part('microsecond', {time}) / 1000000.0)")).map(Some),
         "millisecond" => return expr(&format!("(date_part('microsecond', {time}) / 1000.0)")).map(Some),
         "microsecond" => return expr(&format!("date_part('microsecond', {time})")).map(Some),
-        // Moments are shown at UTC.
+        // Timestamps are shown in UTC.
         "timezone" | "timezone_hour" | "timezone_minute" => {
             return expr(&format!("CASE WHEN ({time}) IS NOT NULL THEN 0 END")).map(Some);
         }
@@ -118,12 +119,12 @@ fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
         _ => {}
     }
     let Some((years, less)) = era(&part) else { return Ok(None) };
-    // Of a length these are whole ones, and not the one that a year lies in.
+    // For an interval these are complete ones, and not the one that a year belongs to.
     let less = if is_length(time) { 0 } else { less };
     expr(&format!("((date_part('year', {time}) + {less}) / {years})")).map(Some)
 }
 
-/// The name by which the planner knows a unit of times; none: it knows it as it is written, or there is none.
+/// The planner's name for a unit of time; `None` if it is the same, or the unit is unknown.
 fn unit_of(unit: &str) -> Option<&'static str> {
     Some(match unit.to_lowercase().as_str() {
         "microseconds" | "microsecon" | "us" | "usec" | "usecs" => "microsecond",
@@ -140,7 +141,7 @@ fn unit_of(unit: &str) -> Option<&'static str> {
     })
 }
 
-/// The beginning of what `unit` names and a time lies in.
+/// SQL of a time truncated to a unit.
 fn truncated(unit: &Expr, time: &str) -> String {
     match literal(unit).and_then(era) {
         Some((years, less)) => format!(
@@ -153,7 +154,7 @@ fn truncated(unit: &Expr, time: &str) -> String {
     }
 }
 
-/// Says of a column that is one of dates in all tables that it is a date.
+/// Casts columns to dates that are dates in every table that has them.
 pub(super) fn dated(args: &mut [Expr], catalog: &Catalog) {
     for arg in args.iter_mut().skip(1) {
         if arrays::is_column_of(arg, catalog, |kind| matches!(kind, arrow::datatypes::DataType::Date32)) {
@@ -163,10 +164,10 @@ pub(super) fn dated(args: &mut [Expr], catalog: &Catalog) {
     }
 }
 
-/// Whether a statement says that a value is a date.
+/// Whether the statement itself shows that a value is a date.
 pub(super) fn is_date(time: &Expr) -> bool {
     match time {
-        // Days later or sooner.
+        // A date plus or minus days.
         Expr::BinaryOp { left, op: BinaryOperator::Plus | BinaryOperator::Minus, right } => {
             is_date(left) && constant(right).is_some()
         }
@@ -178,7 +179,7 @@ pub(super) fn is_date(time: &Expr) -> bool {
     }
 }
 
-/// Whether a value is an interval, as far as a statement says it.
+/// Whether the statement itself shows that a value is an interval.
 fn is_length(value: &Expr) -> bool {
     let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval { .. });
     match value {
@@ -190,7 +191,7 @@ fn is_length(value: &Expr) -> bool {
     }
 }
 
-/// Whether a value may be one: that of two times without each other is, as are means and the like of these.
+/// Whether a value may be an interval: differences of times are, and so are averages and the like of these.
 fn may_be_length(value: &Expr) -> bool {
     match value {
         Expr::Nested(inner) => may_be_length(inner),
@@ -211,7 +212,7 @@ fn may_be_length(value: &Expr) -> bool {
     }
 }
 
-/// Whether a statement says that a value is a time without a zone, as a date is with an interval added.
+/// Whether the statement itself shows that a value is a timestamp without time zone, such as a date plus an interval.
 pub(super) fn is_reading(time: &Expr) -> bool {
     let is_plain = |data_type: &DataType| {
         matches!(data_type, DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone))
@@ -227,7 +228,7 @@ pub(super) fn is_reading(time: &Expr) -> bool {
     }
 }
 
-/// What a function of times is for the planner; none: it knows the function, or there is none.
+/// A call of a function of times for the planner; `None` if it knows the function, or there is no such function.
 pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
         ("localtime", []) => expr("CAST(now() AS TIME)")?,
@@ -242,7 +243,7 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             return rounded(&data_type, &expr("now()")?);
         }
         ("clock_timestamp" | "statement_timestamp" | "transaction_timestamp", []) => expr("now()")?,
-        // There are no infinite ones here.
+        // There are no infinite times here.
         ("isfinite", [time]) => expr(&format!("CASE WHEN ({time}) IS NOT NULL THEN true END"))?,
         ("timezone", [zone, time]) => call("at_time_zone", vec![time.clone(), zone.clone()]),
         ("date_trunc", [unit, time, zone]) => {
@@ -250,7 +251,7 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let beginning = truncated(unit, &format!("{moment} AT TIME ZONE {zone}"));
             expr(&format!("{beginning} AT TIME ZONE 'UTC'"))?
         }
-        // What a date begins with is a moment.
+        // `date_trunc` of a date is a timestamp.
         ("date_trunc", [unit, time]) if is_date(time) => {
             expr(&truncated(unit, &format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)")))?
         }
@@ -263,7 +264,7 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         ("date_part" | "datepart", [part, time]) => {
             let Some(part) = literal(part) else { return Ok(None) };
-            // One with a type, as parameters have it, is a text without one to the planner.
+            // The planner expects the field as an untyped literal; a parameter is a cast.
             part_of(part, time)?.unwrap_or_else(|| call("date_part", vec![text(part), time.clone()]))
         }
         ("make_timestamp" | "make_timestamptz", [year, month, day, hour, minute, second, zone @ ..]) => {
@@ -281,16 +282,16 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             call("to_timestamp", vec![call("exact_seconds", vec![seconds.clone()])])
         }
         ("to_char" | "to_date" | "to_number" | "to_timestamp", _) => return formats::translate(name, args),
-        // Of base 10, where the planner takes the quotient of two logarithms.
+        // Base 10: with one argument, the planner would divide two logarithms.
         ("log", [number]) => call("log10", vec![number.clone()]),
-        // A cast, written as a function.
+        // A cast written as a function call.
         ("date", [time]) => expr(&format!("CAST({time} AS DATE)"))?,
         ("age", [time]) => expr(&format!("age(CAST(current_date() AS TIMESTAMP), {time})"))?,
         _ => return Ok(None),
     }))
 }
 
-/// Whether seconds are no double: a whole number, or a text that is none.
+/// Whether seconds are exact: an integer, or a text.
 fn is_exact(seconds: &Expr) -> bool {
     let Expr::Value(value) = seconds else { return false };
     match &value.value {
@@ -299,7 +300,7 @@ fn is_exact(seconds: &Expr) -> bool {
     }
 }
 
-/// `make_interval(days => 3)` of constants as a literal, of other values as so many intervals of one.
+/// `make_interval(days => 3)` of constants as a literal, of other values as a sum of multiples of unit intervals.
 pub(super) fn interval(args: &FunctionArguments) -> Result<Option<Expr>> {
     let FunctionArguments::List(list) = args else { return Ok(None) };
     let (mut parts, mut others) = (Vec::new(), Vec::new());
@@ -329,7 +330,7 @@ pub(super) fn interval(args: &FunctionArguments) -> Result<Option<Expr>> {
     expr(&format!("INTERVAL {}", quoted(&parts.join(" ")))).map(Some)
 }
 
-/// A number as it is written.
+/// The text of a numeric literal.
 fn constant(value: &Expr) -> Option<String> {
     match value {
         Expr::Value(value) => match &value.value {

@@ -1,4 +1,4 @@
-//! What a translation of a statement knows, and has done so far.
+//! The state of the translation of one statement.
 
 use std::collections::HashSet;
 
@@ -10,36 +10,36 @@ use crate::catalog::Catalog;
 use crate::names::{Fixed, normal};
 use crate::session::Session;
 
-/// Most places of a statement that become an expression of the catalog: each may list all of its relations.
+/// The most places of a statement that become expressions of the catalog: each may list all relations.
 const PLACES_MAX: usize = 200;
 
-/// Goes over a statement.
+/// Translates the expressions of a statement.
 pub(super) struct Translator<'t> {
     pub(super) catalog: &'t Catalog,
-    /// Fixed columns of its tables.
+    /// Fixed columns of the catalog's tables.
     pub(super) fixed: Fixed<'t>,
     pub(super) session: &'t Session,
     pub(super) aggregates: &'t dyn Fn(&str) -> bool,
-    /// Bare names of columns.
+    /// Bare names of columns that the statement uses.
     pub(super) names: HashSet<String>,
-    /// Common tables of the queries that were seen.
+    /// Common tables of the queries that were visited.
     pub(super) common: Vec<Common>,
     pub(super) places: usize,
-    /// How many expressions it still goes into.
+    /// How many more expressions it may visit.
     pub(super) left: usize,
-    /// Where subqueries are that stand for a set (`= ANY (SELECT …)`), and not for a value.
+    /// Subqueries that are read as sets (`= ANY (SELECT …)`), and not as values.
     pub(super) compared: HashSet<*const Query>,
-    /// Whether it asks the catalog about types.
+    /// Whether the statement reads `pg_type`.
     pub(super) reads_types: bool,
 }
 
 impl Translator<'_> {
-    /// Where columns are looked up.
+    /// The sources to look up columns in.
     pub(super) fn columns(&self) -> Known<'_> {
         Known { fixed: self.fixed, common: &self.common }
     }
 
-    /// Notes the common tables of a query.
+    /// Adds the common tables of a query.
     pub(super) fn add_common(&mut self, query: &Query) {
         for table in query.with.iter().flat_map(|with| &with.cte_tables) {
             let columns = self.columns().of_common(table);
@@ -47,7 +47,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Counts an expression of the catalog.
+    /// Counts a place that becomes an expression of the catalog.
     pub(super) fn count(&mut self) -> Result<()> {
         self.places += 1;
         if self.places <= PLACES_MAX {

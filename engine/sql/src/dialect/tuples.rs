@@ -1,5 +1,5 @@
-//! Rows of values: `(a, b) < (c, d)`, `(a, b) IN (…)`, `(a, b) = (SELECT …)`. The planner compares rows of columns and literals
-//! alone, takes a NULL in them for a value that is equal to itself, and knows subqueries of one column.
+//! Row values: `(a, b) < (c, d)`, `(a, b) IN (…)`, `(a, b) = (SELECT …)`. The planner compares only rows of columns
+//! and literals, takes NULLs in them for equal, and supports only subqueries of one column.
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value,
@@ -16,12 +16,12 @@ use crate::names::{normal, table_of_prefix};
 use crate::parse::OPERATORS_MAX;
 use crate::walk::change_outside_subqueries;
 
-/// What a subquery is called that rows are looked for in: no table of a statement is.
+/// The alias of a subquery in which rows are searched; no table of a statement has this name.
 const AMONG: &str = "\"among rows\"";
-/// The table that a name belongs to where several may have it.
+/// The table that owns a name if several tables may have it.
 const LOGS: &str = "logs";
 
-/// The parts of a row that is written out: `(a, b)` or `ROW(a, b)`.
+/// The parts of a row constructor: `(a, b)` or `ROW(a, b)`.
 fn parts_of(row: &Expr) -> Option<Vec<Expr>> {
     match row {
         Expr::Tuple(parts) => Some(parts.clone()),
@@ -34,8 +34,8 @@ fn unlike(left: usize, right: usize) -> Error {
     Error::invalid(format!("rows of {left} and of {right} parts cannot be compared"))
 }
 
-/// `(a, b) < (c, d)` as comparisons of the parts: the first ones that differ say which row is less. None: it is no comparison
-/// of two rows.
+/// `(a, b) < (c, d)` as comparisons of the parts: the first that differ decide. `None` if it is no comparison of two
+/// rows.
 pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
     let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return Ok(None) };
     let outer = match op {
@@ -69,7 +69,7 @@ pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result
     Ok(whole.map(|whole| Expr::Nested(Box::new(whole))))
 }
 
-/// `(a, b) IS NULL`, which asks of each part, and so `IS NOT NULL`: the planner asks whether there is a row.
+/// `(a, b) IS NULL` and `IS NOT NULL`, which test every part; the planner would test the row as a whole.
 pub(super) fn null(place: &mut Expr) -> Result<()> {
     let (row, is_null) = match &*place {
         Expr::IsNull(row) => (row, true),
@@ -91,7 +91,7 @@ pub(super) fn null(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Whether the planner may look a row up in a long list: it takes what is not known for false.
+/// Whether the planner may search a row in a long list. It takes unknown for false, so no part may be NULL.
 fn is_looked_up(row: &Expr, list: &[Expr]) -> bool {
     let is_plain = |part: &Expr| match part {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
@@ -102,7 +102,7 @@ fn is_looked_up(row: &Expr, list: &[Expr]) -> bool {
     list.len() > ITEMS_MAX && is_known(row) && list.iter().all(is_known)
 }
 
-/// `(a, b) IN ((c, d), …)` as comparisons with each row. None: it is no row.
+/// `(a, b) IN ((c, d), …)` as comparisons with each row; `None` if the left side is no row.
 pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
     if !matches!(row, Expr::Tuple(_)) {
         return Ok(None);
@@ -125,11 +125,11 @@ pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Opt
     Ok(halves(all, &join).map(nested))
 }
 
-/// A row that is looked for in a subquery: `(a, b) IN (SELECT …)`, `= ANY`, or their contraries.
+/// A row that is searched in a subquery: `(a, b) IN (SELECT …)`, `= ANY`, or the negations.
 struct Among {
     parts: Vec<Expr>,
     query: Box<Query>,
-    /// Whether it is to be there.
+    /// Whether the row must be found (`IN`), or must not (`NOT IN`).
     is_in: bool,
 }
 
@@ -154,7 +154,7 @@ impl Among {
         Ok(Some(Self { parts, query, is_in }))
     }
 
-    /// Gives columns of the row the table that has them: in a subquery nobody would look for fields of the data there.
+    /// Qualifies columns of the row with their tables: as bare names they might be taken for columns of the subquery.
     fn of_table(&mut self, tables: Tables<'_>) -> Result<()> {
         for part in &mut self.parts {
             with_tables(part, tables.from, tables.known)?;
@@ -162,22 +162,23 @@ impl Among {
         Ok(())
     }
 
-    /// The subquery as a table.
+    /// SQL of the subquery as a table.
     fn rows(&self) -> String {
         rows(&self.query, self.parts.len())
     }
 
-    /// Whether it is a row of that table.
+    /// SQL of the condition that a row of that table is the searched one.
     fn equal(&self) -> String {
         let equal = (1..).zip(&self.parts).map(|(at, part)| format!("{AMONG}.{} = ({part})", column(at)));
         equal.collect::<Vec<_>>().join(" AND ")
     }
 
-    /// As an `EXISTS`, or among outputs as a count, where it makes no difference whether it is not known or `not_known`.
+    /// Rewrites as an `EXISTS`, or among outputs as a count, where an unknown result may be replaced by `not_known`.
     fn exists(&self, not_known: bool, is_output: bool) -> Result<Expr> {
         let (rows, equal) = (self.rows(), self.equal());
         let not = if self.is_in { "" } else { "NOT " };
-        // Rows of which it may be one count where that is taken for true, and where one that may be there is left out.
+        // If the row must be found and unknown means true, or must not be found and unknown means false, rows that may
+        // be equal count, too.
         let equal = if self.is_in == not_known { format!("({equal}) IS NOT FALSE") } else { equal };
         let (exists, of_rows) = if is_output { ("", "count(*) > 0") } else { ("EXISTS ", "1") };
         expr(&format!("{not}{exists}(SELECT {of_rows} FROM {rows} WHERE {equal})"))
@@ -188,7 +189,7 @@ fn column(at: usize) -> String {
     format!("\"of row {at}\"")
 }
 
-/// Gives columns of a value the tables that have them; says whether all have one.
+/// Qualifies columns of an expression with their tables. Returns whether all could be qualified.
 pub(super) fn with_tables(value: &mut Expr, from: &[TableWithJoins], known: Known<'_>) -> Result<bool> {
     let owners = Tables { from, known }.owners();
     let mut is_whole = true;
@@ -208,13 +209,13 @@ pub(super) fn with_tables(value: &mut Expr, from: &[TableWithJoins], known: Know
     Ok(is_whole)
 }
 
-/// A subquery as a table of columns that nobody else has.
+/// A subquery as a table whose columns have unique names.
 fn rows(query: &Query, width: usize) -> String {
     let names = (1..=width).map(column).collect::<Vec<_>>().join(", ");
     format!("({query}) AS {AMONG} ({names})")
 }
 
-/// Refuses a subquery whose rows have other parts than a row has, as far as it lists them.
+/// Refuses a subquery with another number of columns than the row, if they are listed.
 fn as_wide(width: usize, query: &Query) -> Result<()> {
     match queries::names_of(&query.body) {
         Some(names) if names.len() != width => Err(unlike(width, names.len())),
@@ -229,12 +230,12 @@ struct Tables<'t> {
     known: Known<'t>,
 }
 
-/// A table that a bare name may be of.
+/// A table that a bare name may belong to.
 struct Owner {
     name: Option<String>,
-    /// Its columns; none: they are not known.
+    /// Its columns; `None` if they are not known.
     columns: Option<Vec<String>>,
-    /// Which table of telemetry it is: the data may give it more columns.
+    /// The table of telemetry that it is, if it is one: the data may give it more columns.
     data: Option<String>,
 }
 
@@ -256,7 +257,8 @@ impl Tables<'_> {
     }
 }
 
-/// The table that has a bare name. None: one of a query around, or several that the planner tells of.
+/// The table that owns a bare name. `None` if it belongs to an outer query, or to several tables, which the planner
+/// reports.
 fn owner<'o>(owners: &'o [Owner], column: &str) -> Option<&'o str> {
     if let [only] = owners
         && (only.columns.is_none() || only.data.is_some())
@@ -272,16 +274,16 @@ fn owner<'o>(owners: &'o [Owner], column: &str) -> Option<&'o str> {
     if !fixed.is_empty() {
         return one(fixed)?.name.as_deref();
     }
-    // A field is of the table that its name says, or the only one that has fields, or of records.
+    // A field belongs to the table that its prefix names, or to the only table with fields, or to logs.
     let of = |table: &str| owners.iter().filter(|owner| owner.data.as_deref() == Some(table)).collect();
     let by_prefix = table_of_prefix(column).and_then(|table| one(of(table)));
     let open = owners.iter().filter(|owner| owner.data.is_some()).collect();
     by_prefix.or_else(|| one(open)).or_else(|| one(of(LOGS)))?.name.as_deref()
 }
 
-/// Puts rows that are looked for in a subquery as an `EXISTS` where that is a condition: of the `WHERE`, or of a `CASE` among
-/// the outputs. There what is not known is as good as false, or below a `NOT` as true. In long lists the planner looks rows up
-/// where that makes no difference.
+/// Rewrites rows that are searched in a subquery as `EXISTS` within conditions: those of a `WHERE`, or of a `CASE`
+/// among the outputs. There an unknown result counts as false, or below a `NOT` as true. Long lists are left to the
+/// planner where NULL makes no difference.
 pub(super) fn in_conditions(select: &mut Select, known: Known<'_>) -> Result<()> {
     let Select { from, selection, projection, .. } = select;
     let tables = Tables { from: from.as_slice(), known };
@@ -308,7 +310,7 @@ fn of_condition(condition: &mut Expr, tables: Tables<'_>, is_output: bool) -> Re
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => open.push((&mut **expr, !is_negated)),
             Expr::Nested(inner) => open.push((&mut **inner, is_negated)),
             Expr::InList { expr: row, list, negated: false } if !is_negated && is_looked_up(row, list) => {
-                // What the planner makes of a row; as one, it would be compared with each.
+                // The planner's own form of a row. A tuple would be rewritten as a comparison with each item.
                 if let Some(parts) = parts_of(row) {
                     **row = call("struct", parts);
                 }
@@ -324,7 +326,7 @@ fn of_condition(condition: &mut Expr, tables: Tables<'_>, is_output: bool) -> Re
     Ok(())
 }
 
-/// Puts a row of values that no row at hand has as counts of the rows of the subquery that it is looked for in.
+/// Rewrites a constant row that is searched in an uncorrelated subquery as counts of the subquery's rows.
 pub(super) fn constant(place: &mut Expr) -> Result<()> {
     let Some(among) = Among::of(place)? else { return Ok(()) };
     if among.parts.iter().any(sets::names_columns) || lookups::reads_row(&among.query) {
@@ -334,7 +336,7 @@ pub(super) fn constant(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Refuses rows that are looked for in a subquery elsewhere.
+/// Refuses rows that are searched in a subquery anywhere else.
 pub(super) fn lone(place: &Expr) -> Result<()> {
     if Among::of(place)?.is_none() {
         return Ok(());
@@ -345,8 +347,8 @@ pub(super) fn lone(place: &Expr) -> Result<()> {
     ))
 }
 
-/// `(a, b) < (SELECT …)`: the subquery gives one record, and the row is compared with its members. What is written several
-/// times here runs once: the planner finds subqueries that are the same.
+/// `(a, b) < (SELECT …)`: the subquery returns one record, whose members the row is compared with. The subquery
+/// appears several times but runs once: the planner recognizes equal subqueries.
 pub(super) fn beside_query(left: &mut Expr, right: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
     let (Some(parts), Expr::Subquery(query)) = (parts_of(left), &*right) else { return Ok(()) };
     as_wide(parts.len(), query)?;
@@ -363,13 +365,13 @@ fn member_name(at: usize) -> String {
     format!("f{at}")
 }
 
-/// A record of values.
+/// SQL of a record of values.
 fn record(values: impl Iterator<Item = Expr>) -> Expr {
     let members = (1..).zip(values).flat_map(|(at, value)| [text(&member_name(at)), value]);
     call("named_struct", members.collect())
 }
 
-/// The record of a query that stands for itself.
+/// The record of an uncorrelated query.
 fn alone(query: &Query, width: usize) -> Result<Expr> {
     let mut query = query.clone();
     outputs::of_query(&mut query);
@@ -377,7 +379,7 @@ fn alone(query: &Query, width: usize) -> Result<Expr> {
     expr(&format!("(SELECT {} FROM {})", record(values.into_iter()), rows(&query, width)))
 }
 
-/// The record of a query that reads the row at hand, as the planner makes joins of those of one value.
+/// The record of a correlated query, in a form of one value that the planner can join.
 fn looked_up(mut query: Box<Query>, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Expr> {
     let refused = || {
         unsupported(
@@ -416,17 +418,17 @@ mod tests {
         let listed = || table("v", Some(&["x", "message"]), None);
         let unknown = || table("u", None, None);
         for (owners, column, expected) in [
-            // Alone, a table has what it may have.
+            // A table without others owns every field.
             (vec![logs()], "level", Some("l")),
             (vec![unknown()], "level", Some("u")),
             (vec![listed()], "x", Some("v")),
             (vec![listed()], "level", None),
             (vec![listed(), unknown()], "x", None),
-            // What several have is nobody's.
+            // A column of several tables belongs to none.
             (vec![logs(), spans()], "trace_id", None),
             (vec![logs(), listed()], "message", None),
             (vec![logs(), spans()], "name", Some("s")),
-            // Fields, attributes and labels.
+            // Fields, attributes and labels belong to their tables.
             (vec![logs(), listed()], "level", Some("l")),
             (vec![logs(), spans()], "level", Some("l")),
             (vec![logs(), spans()], "attributes.x", Some("s")),

@@ -1,4 +1,4 @@
-//! Casts to types of PostgreSQL: those that have its schema before them, names of relations and types as numbers.
+//! Casts to types of PostgreSQL: names with a schema, and names of relations and types as OIDs.
 
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, UnaryOperator, Value};
 use quiver_query::quoted::text as quoted;
@@ -16,7 +16,7 @@ use crate::catalog::functions::known;
 use crate::catalog::schemas::{INFORMATION_SCHEMA, SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, type_named};
 
-/// What a cast to a type of the catalog means.
+/// The meaning of a cast to a type of the catalog.
 enum Kind {
     Class,
     Type,
@@ -38,7 +38,7 @@ fn kind(name: &str) -> Option<Kind> {
     })
 }
 
-/// Whether a value may have a fraction. Texts and parameters get their type of the cast itself.
+/// Whether a value may have a fraction. Texts and parameters get their type from the cast itself.
 fn may_have_fraction(expr: &Expr) -> bool {
     match expr {
         Expr::Value(value) => match &value.value {
@@ -50,7 +50,7 @@ fn may_have_fraction(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a value is calculated of written numbers alone, one of them with a fraction.
+/// Whether a value is computed from literals alone, one of them with a fraction.
 pub(super) fn is_fraction(expr: &Expr) -> bool {
     fn are_numbers(expr: &Expr) -> bool {
         match expr {
@@ -72,8 +72,8 @@ pub(super) fn is_fraction(expr: &Expr) -> bool {
     are_numbers(expr) && has_fraction(expr)
 }
 
-/// The function that rounds a value to a whole number. The half of a `numeric` goes away from zero. The planner has doubles
-/// where numbers are written, and where whole numbers have a mean.
+/// The function that rounds a value to an integer. PostgreSQL rounds halves of a `numeric` away from zero; the
+/// planner has doubles for numeric literals and for averages of integers, which would round to even.
 fn rounding(value: &Expr) -> &'static str {
     let is_mean = match value {
         Expr::Nested(inner) => return rounding(inner),
@@ -86,7 +86,7 @@ fn rounding(value: &Expr) -> &'static str {
 }
 
 impl Translator<'_> {
-    /// Has a text that is cast to a list read as one.
+    /// Marks a text that is cast to a list to be read as one.
     fn listed(&self, value: &mut Expr) {
         if let Some(items) = literal(value).and_then(items_of_text) {
             *value = call("make_array", items);
@@ -107,7 +107,7 @@ impl Translator<'_> {
             if let (Expr::Array(list), ArrayElemTypeDef::SquareBracket(item, _)) = (&mut **inner, item)
                 && is_whole(item)
             {
-                // Halves are rounded as those that stand alone.
+                // Each item is rounded like a single value.
                 for value in list.elem.iter_mut().filter(|value| may_have_fraction(value)) {
                     *value = call(rounding(value), vec![take(value)]);
                 }
@@ -177,7 +177,7 @@ impl Translator<'_> {
         Ok(())
     }
 
-    /// The number of a relation that is named as in a statement, or is a number already.
+    /// The OID of a relation, given by name or as a number.
     fn class_of(&self, name: &str) -> Result<i64> {
         if let Ok(oid) = name.parse::<i64>() {
             return Ok(oid);
@@ -194,13 +194,13 @@ impl Translator<'_> {
         found.map(|relation| relation.oid).ok_or_else(|| self.catalog.unknown(name))
     }
 
-    /// Whether the name of a relation without its schema is another one's.
+    /// Whether the bare name of a relation means another one, which comes first in the search path.
     pub(super) fn is_hidden(&self, relation: &Relation) -> bool {
         let first = |schema: &str| self.catalog.entries.iter().any(|e| e.schema == schema && e.name == relation.name);
         is_apart(relation.schema) || (relation.schema == QUIVER_SCHEMA && first(PUBLIC_SCHEMA))
     }
 
-    /// The name of the relation of a number, as it has to be written.
+    /// SQL of the name of the relation with an OID, quoted if necessary.
     fn class_name(&mut self, oid: &Expr) -> Result<Expr> {
         let shown = |r: &Relation| {
             let visible = !self.is_hidden(r);
@@ -211,7 +211,7 @@ impl Translator<'_> {
         self.names(oid, &names)
     }
 
-    /// The name of the type of a number.
+    /// SQL of the name of the type with an OID.
     pub(super) fn type_name(&mut self, oid: &Expr) -> Result<Expr> {
         let plain = PG_TYPES.iter().map(|known| (i64::from(known.oid), known.sql.to_owned()));
         let arrays = PG_TYPES.iter().filter(|known| known.array != 0);
@@ -220,7 +220,7 @@ impl Translator<'_> {
         self.names(oid, &names)
     }
 
-    /// What a number stands for, else the number as text.
+    /// SQL of the name for a number, or of the number as text if there is none.
     pub(super) fn names(&mut self, oid: &Expr, names: &[(i64, String)]) -> Result<Expr> {
         self.count()?;
         let whens: Vec<String> = names.iter().map(|(oid, name)| format!("WHEN {oid} THEN {}", quoted(name))).collect();
@@ -228,10 +228,11 @@ impl Translator<'_> {
     }
 }
 
-/// Digits of a decimal at most, before or behind its point.
+/// The most digits of a decimal before or behind its point.
 const DIGITS_MAX: usize = 38;
 
-/// A number with an exponent without it: decimals are read from plain digits; none: it has none, or too many digits.
+/// A number in plain digits, without exponent, from which decimals are read; `None` if it has no exponent, or too
+/// many digits.
 fn without_exponent(number: &str) -> Option<String> {
     let (digits, exponent) = number.trim().split_once(['e', 'E'])?;
     let exponent: i32 = exponent.parse().ok()?;
@@ -258,13 +259,13 @@ fn without_exponent(number: &str) -> Option<String> {
     })
 }
 
-/// A name as SQL writes it.
+/// A name, quoted if SQL needs it.
 fn as_written(name: &str) -> String {
     let is_plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     if is_plain { name.to_owned() } else { format!("\"{name}\"") }
 }
 
-/// Whether names without their schema are not looked up in it.
+/// Whether a schema is not in the search path.
 fn is_apart(schema: &str) -> bool {
     matches!(schema, INFORMATION_SCHEMA | OLAP_SCHEMA)
 }
@@ -282,7 +283,7 @@ pub(super) fn type_of(name: &str) -> Result<i64> {
     found.map(i64::from).ok_or_else(|| Error::invalid(format!("there is no type `{name}`")))
 }
 
-/// The number of a function: what is left of `'name'::regproc`.
+/// The OID of a function: what `'name'::regproc` becomes.
 fn function_of(name: &str) -> Result<i64> {
     let bare = split(name).pop().unwrap_or_default();
     let found = known().into_iter().find(|function| function.name == bare);
@@ -295,7 +296,7 @@ fn namespace_of(name: &str) -> Result<i64> {
     known.or_else(|| name.parse().ok()).ok_or_else(|| Error::invalid(format!("there is no schema `{name}`")))
 }
 
-/// Whether a value gets its type by what it is cast to: NULL, and parameters.
+/// Whether a value gets its type from the cast: NULL, and parameters.
 fn is_untyped(value: &Expr) -> bool {
     match value {
         Expr::Value(value) => matches!(value.value, Value::Null | Value::Placeholder(_)),
@@ -304,7 +305,7 @@ fn is_untyped(value: &Expr) -> bool {
     }
 }
 
-/// The parts of a name as SQL writes it: `a."B.c"`.
+/// The parts of a qualified name: `a."B.c"`.
 pub(super) fn split(name: &str) -> Vec<String> {
     let (mut parts, mut part, mut quoted) = (Vec::new(), String::new(), false);
     let mut letters = name.chars().peekable();

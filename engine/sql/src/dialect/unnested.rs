@@ -1,6 +1,6 @@
-//! Outputs that are several rows (`SELECT unnest(tags) FROM t ORDER BY id`) in an order of what is no output: the planner
-//! looks for it below the list that is taken apart, and does not find it above. Orders by subqueries that read the row at hand,
-//! which it takes among outputs. The keys become outputs of a query within.
+//! Queries with outputs that return several rows (`SELECT unnest(tags) FROM t ORDER BY id`), sorted by something that
+//! is no output: the planner looks for the key below the unnested list, and does not find it above. Also sort keys
+//! with correlated subqueries, which it supports only among outputs. The keys become outputs of an inner query.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use super::expressions::{arguments, bare, expr};
 use super::{empty, lookups, naming, rows};
 use crate::names::normal;
 
-/// Puts a query with such outputs, or such an order, within another one, if its order wants it.
+/// Wraps such a query in another one, if its order needs it.
 pub(super) fn ordered(query: &mut Query) {
     let Some(mut order) = query.order_by.clone() else { return };
     let (SetExpr::Select(select), OrderByKind::Expressions(keys)) = (&*query.body, &mut order.kind) else { return };
@@ -49,7 +49,7 @@ pub(super) fn ordered(query: &mut Query) {
     query.order_by = Some(order);
 }
 
-/// Names of all outputs; none: some have no name, or not one of their own.
+/// The names of all outputs; `None` if some have no name, or two the same.
 fn names_of(select: &Select) -> Option<Vec<Ident>> {
     let name = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
@@ -63,7 +63,7 @@ fn names_of(select: &Select) -> Option<Vec<Ident>> {
     (different.len() == names.len()).then_some(names)
 }
 
-/// Whether a key of an order names an output, or its place.
+/// Whether a sort key is the name or position of an output.
 fn is_output(key: &OrderByExpr, names: &[Ident]) -> bool {
     match &key.expr {
         Expr::Identifier(name) => names.iter().any(|own| normal(own) == normal(name)),
@@ -72,7 +72,7 @@ fn is_output(key: &OrderByExpr, names: &[Ident]) -> bool {
     }
 }
 
-/// Whether a key of an order has a subquery that reads the row at hand.
+/// Whether a sort key contains a correlated subquery.
 fn asks_of_row(key: &Expr) -> bool {
     let look = |part: &Expr| match part {
         Expr::Subquery(query) | Expr::Exists { subquery: query, .. } if lookups::reads_row(query) => {
@@ -83,7 +83,7 @@ fn asks_of_row(key: &Expr) -> bool {
     visit_expressions(key, look).is_break()
 }
 
-/// Whether an output is several rows.
+/// Whether an output returns several rows.
 fn is_of_rows(item: &SelectItem) -> bool {
     let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else { return false };
     let look = |part: &Expr| match part {

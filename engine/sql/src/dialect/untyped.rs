@@ -1,6 +1,6 @@
-//! Texts that are written out beside other values: `coalesce(time, '1970-01-01')`, `CASE … THEN 1 ELSE '2' END`. In PostgreSQL
-//! they are of the type of these, which the planner alone knows; `literal` around them has it find out. A text that can be
-//! nothing but a text stays what it is.
+//! Literal texts beside other values: `coalesce(time, '1970-01-01')`, `CASE … THEN 1 ELSE '2' END`. In PostgreSQL
+//! they get the type of the others, which only the planner knows; wrapped in `literal` they are resolved during
+//! planning. A text that can be nothing but a text stays as it is.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -15,26 +15,25 @@ use crate::calls::CALLS;
 use crate::names::parts;
 use crate::walk::walk_mut;
 
-/// Functions whose arguments are of one type.
+/// Functions whose arguments have one common type.
 const OF_ONE_TYPE: [&str; 4] = ["coalesce", "greatest", "least", "make_array"];
 /// Words that are values of other types.
 const WORDS: [&str; 12] = ["t", "true", "y", "yes", "on", "f", "false", "n", "no", "off", "nan", "infinity"];
 
-/// Leaves the types of such texts open.
+/// Wraps such texts, so that their types are resolved later.
 pub(crate) fn leave_open(query: &mut Query) {
     // The visitor never breaks.
     let _ = walk_mut(query, &mut Opener { recursive: HashSet::new(), calls: 0 });
 }
 
 struct Opener {
-    /// Common tables that read themselves: what the first part gives says of what types their columns are.
+    /// Recursive common tables: their first part determines the types of the columns.
     recursive: HashSet<*const Query>,
-    /// Calls around what is visited whose arguments had their values before the statement is planned: it has them by their
-    /// texts.
+    /// How many enclosing calls are evaluated before the statement is planned, with the texts of their arguments.
     calls: usize,
 }
 
-/// Whether something in a `FROM` is a call of a table function of ours.
+/// Whether a table in a `FROM` is a call of one of our table functions.
 fn is_call(factor: &TableFactor) -> bool {
     let TableFactor::Table { name, args: Some(_), .. } = factor else { return false };
     parts(name).last().is_some_and(|name| CALLS.iter().any(|(known, _)| known == name))
@@ -95,7 +94,7 @@ fn compares(op: &BinaryOperator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
-/// Whether an interval is written out: unlike times, the planner compares none with a text.
+/// Whether an expression is an interval literal: the planner compares times with texts, but not intervals.
 fn is_interval(value: &Expr) -> bool {
     match value {
         Expr::Nested(inner) => is_interval(inner),
@@ -104,10 +103,10 @@ fn is_interval(value: &Expr) -> bool {
     }
 }
 
-/// Looks at each column of rows that are put together by `VALUES` and `UNION`.
+/// Handles each column of rows that `VALUES` and `UNION` combine.
 fn of_rows(body: &mut SetExpr) {
     let (mut rows, mut open) = (Vec::<Vec<&mut Expr>>::new(), vec![body]);
-    // Whether there are rows whose values are not written here.
+    // Whether there are rows whose values are not literal.
     let mut are_others = false;
     while let Some(body) = open.pop() {
         match body {
@@ -142,7 +141,7 @@ fn output_of(item: &mut SelectItem) -> Option<&mut Expr> {
     }
 }
 
-/// Leaves texts among values open, if one of these is neither a text that is written out nor NULL.
+/// Wraps the texts among values, if one of these is neither a literal text nor NULL.
 fn beside(values: Vec<&mut Expr>) {
     if values.iter().any(|value| !is_bare(value)) {
         open_all(values);
@@ -157,7 +156,7 @@ fn open_all(values: Vec<&mut Expr>) {
     }
 }
 
-/// Whether it says nothing of its type.
+/// Whether a value has no type of its own.
 fn is_bare(value: &Expr) -> bool {
     match value {
         Expr::Nested(inner) => is_bare(inner),
@@ -181,7 +180,7 @@ fn text_of(value: &Value) -> Option<&str> {
     }
 }
 
-/// Whether a text may be a number, a time, a list, or whether something holds.
+/// Whether a text may be a number, a time, a list or a boolean.
 fn may_be_other(text: &str) -> bool {
     let text = text.trim().to_ascii_lowercase();
     let number = text.trim_start_matches(['+', '-', '.', '{']);

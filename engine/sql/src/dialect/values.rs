@@ -16,10 +16,10 @@ use super::expressions::expr;
 use super::{empty, naming};
 use crate::walk::walk;
 
-/// The column with the numbers of rows.
+/// The column that holds the number of a row.
 const NUMBER: &str = "of row";
 
-/// Puts the `VALUES` of a query as the planner takes them.
+/// Rewrites the `VALUES` of a query for the planner.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
     let is_whole = matches!(&*query.body, SetExpr::Values(_));
     let mut is_ordered = false;
@@ -53,8 +53,8 @@ fn body_of(sql: &str) -> Result<SetExpr> {
     }
 }
 
-/// Rows of constants as a select from `VALUES`; none: there are others, or columns of several types, of which the planner
-/// says one.
+/// Rows of constants as a select from `VALUES`; `None` if there are other rows, or columns of mixed types, which the
+/// planner reports.
 fn of_constants(body: &SetExpr) -> Option<String> {
     let (mut rows, mut open) = (Vec::new(), vec![body]);
     while let Some(body) = open.pop() {
@@ -97,7 +97,7 @@ fn of_constants(body: &SetExpr) -> Option<String> {
     ))
 }
 
-/// Whether a select gives one row of its outputs.
+/// Whether a select without tables gives exactly one row.
 fn is_row(select: &Select) -> bool {
     select.from.is_empty()
         && select.distinct.is_none()
@@ -119,7 +119,7 @@ fn items_of(select: &Select) -> Option<Vec<(&Expr, Ident)>> {
     select.projection.iter().map(named).collect()
 }
 
-/// What a constant says of its type: nothing of NULL; none: it is no constant.
+/// The type of a constant (empty for NULL); `None` if it is no constant.
 fn constant(value: &Expr) -> Option<String> {
     match value {
         Expr::Nested(inner) => constant(inner),
@@ -135,8 +135,8 @@ fn constant(value: &Expr) -> Option<String> {
     }
 }
 
-/// Rows with and without subqueries as one select; none: none has any, or they differ in length, of which the planner says
-/// so.
+/// Rows with and without subqueries as one select; `None` if no row has one, or their lengths differ, which the
+/// planner reports.
 fn united(values: &Values) -> Option<String> {
     let width = values.rows.first()?.len();
     if values.rows.iter().any(|row| row.len() != width) || walk(values, &mut Subqueries).is_continue() {
@@ -144,7 +144,7 @@ fn united(values: &Values) -> Option<String> {
     }
     let columns: Vec<String> = (1..=width).map(|at| format!("\"column{at}\"")).collect();
     let columns = columns.join(", ");
-    // Rows without subqueries that follow each other stay together: a thousand of them are no thousand selects.
+    // Consecutive rows without subqueries stay together, so a thousand of them do not become a thousand selects.
     let mut parts: Vec<String> = Vec::new();
     let mut plain: Vec<String> = Vec::new();
     for (at, row) in values.rows.iter().enumerate() {
@@ -167,7 +167,7 @@ fn united(values: &Values) -> Option<String> {
     Some(format!("(SELECT {columns} FROM ({rows}) AS \"values\" ({columns}, \"{NUMBER}\"))"))
 }
 
-/// Breaks at a subquery.
+/// Stops at a subquery.
 struct Subqueries;
 
 impl Visitor for Subqueries {

@@ -19,21 +19,23 @@ use crate::error::unsupported;
 use crate::names::normal;
 use crate::walk::{look_outside_subqueries, refused, selects, walk_mut};
 
-/// Most bytes that windows with a name add to a statement where they are written out.
+/// The most bytes that named windows may add to a statement when they are written out.
 const NAMED_BYTES_MAX: usize = 64 << 10;
 
-/// Writes the windows of a query out where their names stand.
+/// Replaces names of windows in a query by their definitions.
 ///
 /// # Errors
-/// Invalid: there is no window of a name, or one is built on another that it cannot be built on. Limit exceeded: they would
-/// make a statement of any length.
+///
+/// Invalid: there is no window of a name, or a definition cannot extend the window that it names. Limit exceeded: the
+/// statement would grow too long.
 pub(super) fn written_out(query: &mut Query) -> Result<()> {
     selects(query, of_select)
 }
 
-/// Refuses windows in a `WHERE`, which says what rows there are for them, and where groups are made of these.
+/// Refuses window functions in `WHERE`, `GROUP BY` and `HAVING`, which determine the rows that windows see.
 ///
 /// # Errors
+///
 /// Invalid.
 pub(super) fn none_in_where(select: &Select) -> Result<()> {
     let is_window = |e: &Expr| matches!(e, Expr::Function(function) if function.over.is_some());
@@ -78,19 +80,19 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
     }
 }
 
-/// The windows of a select.
+/// The named windows of a select.
 #[derive(Default)]
 struct Windows {
-    /// Those that stand before what is looked at, each without another one's name.
+    /// The windows that are defined so far, with the windows that they extend already merged in.
     known: Vec<(String, WindowSpec)>,
-    /// What they have added to the statement.
+    /// Bytes that they have added to the statement.
     bytes: usize,
-    /// Of queries around what is visited: these have windows of their own.
+    /// How many queries enclose the visited place: they have windows of their own.
     depth: usize,
 }
 
 impl Windows {
-    /// The window of a name.
+    /// The definition of a named window.
     fn find(&mut self, name: &Ident) -> Result<WindowSpec> {
         let own = normal(name);
         let Some((_, spec)) = self.known.iter().find(|(known, _)| *known == own) else {
@@ -105,7 +107,7 @@ impl Windows {
         Ok(spec.clone())
     }
 
-    /// Gives a window what it has of the one that it is built on.
+    /// Merges the window that a definition extends into it.
     fn complete(&mut self, spec: &mut WindowSpec) -> Result<()> {
         let Some(name) = spec.window_name.take() else { return Ok(()) };
         let base = self.find(&name)?;
@@ -158,13 +160,13 @@ impl VisitorMut for Windows {
     }
 }
 
-/// Whether a key of partitions says what their frames leave out.
+/// Whether a partition key encodes what the frames exclude.
 fn leaves_out(key: &Expr) -> bool {
     let is_mark = |name: &str| matches!(name, "exclude_current_row" | "exclude_group" | "exclude_ties");
     matches!(key, Expr::Function(call) if bare(&call.name).as_deref().is_some_and(is_mark))
 }
 
-/// Functions of windows that are no aggregates.
+/// Window functions that are no aggregates.
 const OF_ROWS: [&str; 11] = [
     "row_number",
     "rank",
@@ -179,11 +181,12 @@ const OF_ROWS: [&str; 11] = [
     "nth_value",
 ];
 
-/// Puts such a call as the planner takes it.
+/// Rewrites a call of a window function for the planner.
 ///
 /// # Errors
-/// Limit exceeded: calls that stand in each other would make a statement of any length. Unsupported: a condition beside a
-/// function that is no aggregate, of which the planner says nothing.
+///
+/// Limit exceeded: nested calls would grow the statement without bound. Unsupported: a `FILTER` on a function that is
+/// no aggregate, which the planner would ignore.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let Expr::Function(function) = &mut *place else { return Ok(()) };
     let Some(over) = &function.over else { return Ok(()) };
@@ -214,7 +217,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
             let filter = function.filter.as_ref().map_or_else(String::new, |kept| format!(" FILTER (WHERE {kept})"));
             if is_plain {
                 operators::copied(&Expr::Function(function.clone()), 2)?;
-                // Of no text at all there is NULL, and not a text without letters.
+                // The result for no texts is NULL, and not an empty text.
                 *place = expr(&format!(
                     "CASE WHEN count({text}){filter} OVER {over} > 0 \
                      THEN array_to_string(array_agg({text}){filter} OVER {over}, {between}) END"
@@ -228,8 +231,8 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// The variance of a function, and whether it is the root of it. Where rows are left out again what is left of equal
-/// values may lie below zero by a last digit, and has no root.
+/// The variance function for a name, and whether the name is its square root. When rows leave the frame, the
+/// remaining variance of equal values may be slightly below zero, and has no root.
 fn variance(name: &str) -> Option<(&'static str, bool)> {
     Some(match name {
         "stddev" | "stddev_samp" => ("var_samp", true),
@@ -240,7 +243,7 @@ fn variance(name: &str) -> Option<(&'static str, bool)> {
     })
 }
 
-/// Whether frames begin at other rows than the first, and what they had is taken out again.
+/// Whether frames start at other rows than the first, so that rows leave them.
 fn moves(over: &WindowType) -> bool {
     let WindowType::WindowSpec(window) = over else { return false };
     if window.partition_by.iter().any(leaves_out) {

@@ -1,4 +1,4 @@
-//! What a statement would give, and of what types its parameters are, without running it.
+//! Describes a statement without running it: its result columns and the types of its parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -27,31 +27,32 @@ use crate::names::parts;
 use crate::parse::{Explained, Param, Params, Parsed, params_of, parse_open, put_params};
 use crate::walk::{walk, walk_mut};
 
-/// Most parameters of a statement.
+/// The most parameters of a statement.
 const PARAMS_MAX: usize = 1_000;
-/// Type of what nothing says anything of.
+/// The type of parameters that nothing determines: `text`.
 const TEXT: u32 = 25;
-/// What clients declare who leave it to the server.
+/// The type that clients declare to leave it to the server: `unknown`.
 const UNKNOWN: u32 = 705;
-/// Type of numbers of rows.
+/// The type of row counts.
 const INT8: u32 = 20;
-/// Type of numbers of what the catalog has.
+/// The type of OIDs.
 const OID: u32 = 26;
 
-/// See the module.
+/// The description of a statement.
 #[derive(Debug, Clone)]
 pub struct Described {
-    /// Numbers of the types of `$1`, `$2`, …: as they were declared, else as their places in the statement say, else text.
+    /// OIDs of the types of `$1`, `$2`, …: as declared, else as inferred from their use, else `text`.
     pub params: Vec<u32>,
     /// Names and types of the columns.
     pub columns: SchemaRef,
 }
 
 impl SqlEngine {
-    /// Describes a statement; `declared` are numbers of types of its parameters, 0 for those that are not said.
+    /// Describes a statement. `declared` are OIDs of its parameters' types, 0 where unspecified.
     ///
     /// # Errors
-    /// As [`Self::query`], but for those of running.
+    ///
+    /// As [`Self::query`], except those of running.
     pub async fn describe(
         &self,
         request: Request,
@@ -99,7 +100,7 @@ impl SqlEngine {
                 _ => BTreeSet::new(),
             };
             let found = self.planned(&scalar, &params, &request, seen, ctx).await;
-            // Where the planner cannot do without a type, the others must do.
+            // If the planner fails for want of one type, the other sources of types must do.
             let plan = found.ok();
             let found = plan.as_ref().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
             let places = plan.map(typed).as_ref().map(said_by_place).unwrap_or_default();
@@ -151,8 +152,8 @@ impl SqlEngine {
     }
 }
 
-/// Makes `a = ANY($n)` and its like compare with `$n` itself, whose type the planner then finds by the other side; gives
-/// the names of these parameters, which are lists of that type.
+/// Rewrites `a = ANY($n)` and similar as a comparison with `$n` itself, so that the planner infers its type from the
+/// other side. Returns the names of these parameters, which are lists of that type.
 fn compared_to_one(query: &mut Query) -> BTreeSet<String> {
     struct Comparer(BTreeSet<String>);
     impl VisitorMut for Comparer {
@@ -183,8 +184,8 @@ fn compared_to_one(query: &mut Query) -> BTreeSet<String> {
     comparer.0
 }
 
-/// Parameters that are cast to types which no column has: the planner has texts and whole numbers in their place, which
-/// drivers would send instead.
+/// Parameters that are cast to types which no column has. The planner sees texts and integers instead, and drivers
+/// would send these.
 fn cast_to(query: &Query) -> BTreeMap<String, u32> {
     struct Finder(BTreeMap<String, u32>);
     impl Visitor for Finder {
@@ -207,7 +208,7 @@ fn cast_to(query: &Query) -> BTreeMap<String, u32> {
     finder.0
 }
 
-/// The number of a type that is another one for the planner.
+/// The OID of a type that the planner represents by another one.
 fn own_type(data_type: &SqlType) -> Option<u32> {
     match data_type {
         SqlType::Uuid => Some(2950),
@@ -219,19 +220,20 @@ fn own_type(data_type: &SqlType) -> Option<u32> {
     }
 }
 
-/// The number of the type of lists of a type; of texts where there is none.
+/// The OID of the array type for an item type; that of `text[]` if there is none.
 fn list_of(oid: u32) -> u32 {
     let array = |oid: u32| PG_TYPES.iter().find(|known| known.oid == oid && known.array != 0).map(|known| known.array);
     array(oid).or_else(|| array(TEXT)).unwrap_or(TEXT)
 }
 
-/// A plan whose parameters are cast to the types that what stands beside them gives them (`coalesce(time, $1)`), or the plan
-/// as it is where some get none.
+/// A plan in which parameters are cast to the types of the values beside them (`coalesce(time, $1)`); the plan
+/// unchanged if some get no type.
 fn typed(plan: LogicalPlan) -> LogicalPlan {
     TypeCoercion::new().analyze(plan.clone(), &ConfigOptions::default()).unwrap_or(plan)
 }
 
-/// Parameters that the planner gives no type although their places say it: numbers of rows, and what is cast.
+/// Parameters whose types follow from their position, which the planner does not infer: limits, and operands of
+/// casts.
 fn said_by_place(plan: &LogicalPlan) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     let walked = plan.apply_with_subqueries(|node| {
@@ -262,7 +264,7 @@ fn said_by_place(plan: &LogicalPlan) -> BTreeMap<String, u32> {
     walked.map(|_| found).unwrap_or_default()
 }
 
-/// NULL of a type; of a type of lists, a list of it.
+/// NULL of a type; for an array type, a list of one NULL.
 fn null_of(oid: u32) -> Option<Param> {
     let item = PG_TYPES.iter().find(|known| known.array == oid && oid != 0);
     match pg_type(oid) {
@@ -271,7 +273,7 @@ fn null_of(oid: u32) -> Option<Param> {
     }
 }
 
-/// The one column of a plan.
+/// The columns of an `EXPLAIN` result.
 fn columns_of(explained: Explained) -> SchemaRef {
     let name = "QUERY PLAN";
     let lines = || FieldRef::new(Field::new(name, DataType::Utf8, true));
@@ -279,10 +281,11 @@ fn columns_of(explained: Explained) -> SchemaRef {
     Arc::new(Schema::new(vec![field]))
 }
 
-/// The one column of the plan that a statement asks for: JSON or lines.
+/// The columns of the plan that an `EXPLAIN` statement returns: JSON or lines.
 ///
 /// # Errors
-/// Invalid: it cannot be read.
+///
+/// Invalid: it cannot be parsed.
 pub fn plan_columns(text: &str) -> Result<SchemaRef> {
     Ok(columns_of(parse_open(text)?.explain.unwrap_or_default()))
 }
@@ -315,7 +318,7 @@ mod tests {
 
     #[test]
     fn types_of_lists() {
-        // There are no lists of lists, nor of what nobody knows: these are texts.
+        // Item types without an array type become lists of texts.
         for (item, list) in [(23, 1007), (25, 1009), (114, 199), (UNKNOWN, 1009), (1007, 1009), (0, 1009)] {
             assert_eq!(list_of(item), list, "{item}");
         }

@@ -1,7 +1,7 @@
-//! Names of the columns of an answer. PostgreSQL gives two outputs of one name (`SELECT count(*), count(id)`), a plan does
-//! not: the second one has a mark and a number in it, as has one whose name a column of the order has, too. Rows that are
-//! objects need different names, too, so columns are called `count_2`; a field says in its metadata what the name was, for
-//! those who can show it twice.
+//! Names of result columns. PostgreSQL allows two outputs of one name (`SELECT count(*), count(id)`), a plan does
+//! not: the second gets a suffix of a marker and a number, and so does an output that is named like a sort column.
+//! Rows that are JSON objects need unique names, too, so such a column is called `count_2`; its field's metadata
+//! holds the original name for clients that can show it twice.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 
 use crate::dialect::AGAIN;
 
-/// The key of a field's metadata for the name that other columns have, too.
+/// Metadata key of the original name of a renamed column.
 const NAME: &str = "quiver.output";
 
-/// Gives the name of an output, which others of the same answer may have.
+/// The original name of an output, which may not be unique.
 pub fn output_name(field: &Field) -> &str {
     field.metadata().get(NAME).unwrap_or_else(|| field.name())
 }
 
-/// Takes the marks out of the names of columns.
+/// Replaces the markers in names of columns.
 pub(super) fn shown_names(schema: &SchemaRef) -> SchemaRef {
     if !schema.fields().iter().any(|field| field.name().contains(AGAIN)) {
         return Arc::clone(schema);

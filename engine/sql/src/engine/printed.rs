@@ -1,5 +1,5 @@
-//! Statements over models as plans, for whoever prints them: analytics shows the text of a plan, with the caller's row filter
-//! in it.
+//! Plans of statements over models, for printing: analytics shows the SQL of a plan, including the caller's row
+//! filter.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,12 @@ use crate::catalog::Catalog;
 use crate::parse::parse;
 
 impl SqlEngine {
-    /// Plans a statement that reads models alone; nothing is executed. A model that the caller may not know of is told of as
-    /// one that is not there.
+    /// Plans a statement that reads only models; nothing is executed. Models that the caller may not know are
+    /// reported as missing.
     ///
     /// # Errors
-    /// Invalid: the statement cannot be read or planned, or names another table.
+    ///
+    /// Invalid: the statement cannot be parsed or planned, or names another table.
     pub async fn plan_of_models(
         &self,
         request: Request,

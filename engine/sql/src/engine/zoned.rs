@@ -1,4 +1,4 @@
-//! Moments of an answer in the zone that its caller asks for, those within lists and rows, too.
+//! Shows the timestamps of a result in the time zone that the caller asks for, also within lists and structs.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use quiver_types::{Error, Result};
 
-/// Reads the name of a zone.
+/// Parses the name of a time zone.
 ///
 /// # Errors
-/// Invalid: there is none of the name.
+///
+/// Invalid: there is no such zone.
 pub(super) fn zone_of(name: &str) -> Result<Arc<str>> {
     let known = name.parse::<arrow::array::timezone::Tz>().is_ok();
     known
@@ -18,8 +19,8 @@ pub(super) fn zone_of(name: &str) -> Result<Arc<str>> {
         .ok_or_else(|| Error::invalid(format!("there is no time zone `{}`", name.escape_debug())))
 }
 
-/// Refuses times in zones that there are none of: functions such as `from_unixtime` take any text for one, and whoever
-/// shows the rows could not.
+/// Refuses types with unknown time zones: functions such as `from_unixtime` take any text as a zone, and rows could
+/// not be printed.
 pub(super) fn zones_of(data_type: &DataType) -> Result<()> {
     match data_type {
         DataType::Timestamp(_, Some(zone)) => zone_of(zone).map(|_| ()),
@@ -33,7 +34,7 @@ pub(super) fn zones_of(data_type: &DataType) -> Result<()> {
     }
 }
 
-/// Columns with their moments in a zone.
+/// A schema with its timestamps in a zone.
 pub(super) fn in_zone(schema: &SchemaRef, zone: Option<&Arc<str>>) -> SchemaRef {
     let Some(zone) = zone else { return Arc::clone(schema) };
     Arc::new(Schema::new(schema.fields().iter().map(|field| field_in(field, zone)).collect::<Vec<_>>()))
@@ -55,10 +56,11 @@ fn type_in(data_type: &DataType, zone: &Arc<str>) -> DataType {
     }
 }
 
-/// Gives a batch the names and types of the answer: the same moments in another zone.
+/// Casts a batch to the names and types of the result: the same moments in another zone.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+///
+/// Internal only.
 pub(super) fn shown(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref().fields() == schema.fields() {
         return Ok(batch);

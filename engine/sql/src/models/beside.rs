@@ -1,5 +1,5 @@
-//! Models beside other tables in a `FROM`, or joined by conditions of the statement: each is the table of its rows, with the
-//! dimensions that the statement speaks of.
+//! Models that are used with other tables in a `FROM`, or joined by conditions of the statement: each becomes a table
+//! of its rows, with the dimensions that the statement uses.
 
 use std::ops::ControlFlow;
 
@@ -16,7 +16,7 @@ use crate::names::normal;
 use crate::walk::walk_mut;
 
 impl Walk<'_> {
-    /// Puts tables of rows in the place of the models of a SELECT.
+    /// Replaces the models of a SELECT by tables of rows.
     pub(super) fn beside(&mut self, select: &mut Select) -> Result<()> {
         let mut from = std::mem::take(&mut select.from);
         let mut relations = Vec::new();
@@ -45,7 +45,7 @@ impl Walk<'_> {
         done
     }
 
-    /// Puts a table of rows in the place of a model; `all`: with the dimensions that are listed.
+    /// Replaces a model by a table of rows; with `all`, it has all listed dimensions.
     fn rows(&mut self, factor: &mut TableFactor, all: bool) -> Result<()> {
         let Some(entry) = self.model(factor) else { return Ok(()) };
         let shown = alias(factor);
@@ -70,7 +70,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Fixed columns of another table of a `FROM`.
+    /// Fixed columns of another table of the `FROM`.
     fn fixed(&self, factor: &TableFactor) -> Vec<String> {
         match factor {
             TableFactor::Table { name, args: None, .. } if self.model(factor).is_none() => {
@@ -86,7 +86,7 @@ fn named(name: Ident) -> datafusion::sql::sqlparser::ast::TableAlias {
     datafusion::sql::sqlparser::ast::TableAlias { explicit: true, name, columns: Vec::new(), at: None }
 }
 
-/// The name by which columns speak of a table.
+/// The name by which columns of a table are qualified.
 pub(super) fn alias(factor: &TableFactor) -> String {
     match factor {
         TableFactor::Table { alias: Some(alias), .. } => normal(&alias.name),
@@ -95,7 +95,7 @@ pub(super) fn alias(factor: &TableFactor) -> String {
     }
 }
 
-/// Goes over the tables of a `FROM`, those within brackets too.
+/// Visits the tables of a `FROM`, also those within parentheses.
 pub(super) fn factors<'f>(from: &'f [TableWithJoins], each: &mut dyn FnMut(&'f TableFactor)) {
     for TableWithJoins { relation, joins } in from {
         for factor in std::iter::once(relation).chain(joins.iter().map(|join| &join.relation)) {
@@ -122,7 +122,7 @@ fn factors_mut(from: &mut [TableWithJoins], each: &mut dyn FnMut(&mut TableFacto
     }
 }
 
-/// Refuses measures, which rows do not have.
+/// Refuses measures, which single rows do not have.
 struct Check<'c> {
     columns: &'c Columns<'c>,
     /// Columns of the other tables.
@@ -155,7 +155,7 @@ impl VisitorMut for Check<'_> {
         }
         let found = match expr {
             Ast::CompoundIdentifier(_) => self.columns.find(expr),
-            // A name that another table has is that one's, and one that means several is the planner's matter.
+            // A name of another table's column belongs to that table; the planner reports ambiguous ones.
             Ast::Identifier(ident) if !self.others.contains(&normal(ident)) => {
                 Ok(self.columns.find(expr).ok().flatten())
             }

@@ -1,4 +1,4 @@
-//! What a name in a SELECT from models means: a dimension, a measure, or nothing here.
+//! Resolves names in a SELECT from models: to a dimension, a measure, or neither.
 
 use std::ops::ControlFlow;
 
@@ -16,18 +16,17 @@ use crate::names::{normal, parts};
 
 /// A model in a `FROM`.
 pub(super) struct Relation<'c> {
-    /// The name by which columns speak of it.
+    /// The name by which its columns are qualified.
     pub(super) alias: String,
     pub(super) entry: &'c TableEntry,
 }
 
-/// Names of the columns that `*` stands for: dimensions that are listed. Those that follow from attributes, and measures,
-/// are asked for by name.
+/// The columns that `*` stands for: listed dimensions. Measures, and dimensions from attributes, must be named.
 pub(super) fn listed(entry: &TableEntry) -> impl Iterator<Item = &String> {
     entry.columns.fields().iter().filter(|field| !is_measure(field)).map(|field| field.name())
 }
 
-/// Whether an output is all columns of a table: `*`, or `alias.*`.
+/// Whether an output is `*` or `alias.*`.
 pub(super) fn is_all_of(item: &SelectItem, alias: &str) -> bool {
     match item {
         SelectItem::Wildcard(_) => true,
@@ -38,7 +37,7 @@ pub(super) fn is_all_of(item: &SelectItem, alias: &str) -> bool {
     }
 }
 
-/// What a name means.
+/// What a name refers to.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Dimension(ModelMember),
@@ -52,7 +51,7 @@ pub(super) struct Columns<'c> {
 }
 
 impl Columns<'_> {
-    /// What a name means in one of the models.
+    /// What a name refers to in one of the models.
     pub(super) fn of(&self, relation: &Relation<'_>, name: &str) -> Option<Meaning> {
         let member = ModelMember { model: relation.entry.name.clone(), member: name.to_owned() };
         match relation.entry.columns.column_with_name(name) {
@@ -62,10 +61,11 @@ impl Columns<'_> {
         }
     }
 
-    /// What an expression means; none: it is no name, or one of nothing here.
+    /// What an expression refers to; `None` if it is no name, or refers to nothing here.
     ///
     /// # Errors
-    /// Invalid: it means several, or a member that its model does not have.
+    ///
+    /// Invalid: it is ambiguous, or names a member that its model does not have.
     pub(super) fn find(&self, expr: &Ast) -> Result<Option<Meaning>> {
         match expr {
             Ast::Identifier(ident) => {
@@ -92,7 +92,7 @@ impl Columns<'_> {
         }
     }
 
-    /// Says that there is no such column, and which may have been meant.
+    /// The error for an unknown column, with suggestions.
     pub(super) fn unknown(&self, name: &str) -> Error {
         let bare = name.rsplit('.').next().unwrap_or(name);
         let known = self.relations.iter().flat_map(|r| r.entry.columns.fields().iter().map(|f| f.name().as_str()));
@@ -101,15 +101,15 @@ impl Columns<'_> {
     }
 }
 
-/// Puts marks in the place of names that mean members, outside of subqueries.
+/// Replaces names of members by marks, outside of subqueries.
 pub(super) struct Marker<'m> {
     pub(super) columns: &'m Columns<'m>,
     depth: usize,
-    /// Whether there are measures.
+    /// Whether a measure was found.
     pub(super) has_measures: bool,
-    /// Whether there is a subquery.
+    /// Whether a subquery was found.
     pub(super) has_subqueries: bool,
-    /// Names that mean nothing here.
+    /// Names that refer to nothing here.
     pub(super) unknown: Vec<String>,
 }
 
@@ -146,7 +146,7 @@ impl<'m> Marker<'m> {
     }
 }
 
-/// An expression that is a name, as it is known.
+/// The normalized name, if the expression is a name.
 fn name_of(expr: &Ast) -> Option<String> {
     match expr {
         Ast::Identifier(ident) => Some(normal(ident)),

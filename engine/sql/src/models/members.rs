@@ -1,5 +1,4 @@
-//! Dimensions and measures within a statement: how a measure is called, and the names by which both are known once they are
-//! found.
+//! Dimensions and measures within a statement: calls of `MEASURE`, and the marks that replace resolved names.
 
 use datafusion::sql::sqlparser::ast::{Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident};
 use quiver_query::tables::models::ModelMember;
@@ -7,9 +6,10 @@ use quiver_types::{Error, Result};
 
 use crate::names::parts;
 
-/// The function that measures stand in.
+/// The function that wraps measures.
 const MEASURE: &str = "measure";
-/// Stands before model and member where a name is known to be a dimension, or a measure; no statement has its character.
+/// First part of the marks of resolved dimensions and measures, before model and member. No statement contains its
+/// first character.
 pub(super) const DIMENSION_MARK: &str = "\u{1}dimension";
 pub(super) const MEASURE_MARK: &str = "\u{1}measure";
 
@@ -33,12 +33,12 @@ fn of_mark(expr: &Ast, mark: &str) -> Option<ModelMember> {
     }
 }
 
-/// The dimension that an expression is known to be.
+/// The dimension that a mark stands for; `None` if the expression is no such mark.
 pub(super) fn dimension_of(expr: &Ast) -> Option<ModelMember> {
     of_mark(expr, DIMENSION_MARK)
 }
 
-/// The measure that an expression is known to be.
+/// The measure that a mark stands for; `None` if the expression is no such mark.
 pub(super) fn measure_of(expr: &Ast) -> Option<ModelMember> {
     of_mark(expr, MEASURE_MARK)
 }
@@ -48,10 +48,11 @@ pub(crate) fn is_measure_call(expr: &Ast) -> bool {
     matches!(expr, Ast::Function(call) if parts(&call.name) == [MEASURE])
 }
 
-/// The name in a call of `MEASURE`.
+/// The argument of a call of `MEASURE`.
 ///
 /// # Errors
-/// Invalid: it has none, or stands with what only aggregates of rows have.
+///
+/// Invalid: it has no argument, or clauses that only aggregates over rows have.
 pub(super) fn measure_name(call: &Function) -> Result<&Ast> {
     let plain = call.over.is_none()
         && call.filter.is_none()
@@ -70,7 +71,7 @@ pub(super) fn measure_name(call: &Function) -> Result<&Ast> {
     Err(Error::invalid(format!("`{call}`: `MEASURE` takes the name of a measure and nothing else: MEASURE(\"count\")")))
 }
 
-/// A measure where a value of a row is wanted.
+/// The error for a measure where a value of a single row is needed.
 pub(super) fn bare_measure(member: &ModelMember) -> Error {
     let ModelMember { model, member } = member;
     Error::invalid(format!("`{member}` is a measure of `{model}`: it stands in MEASURE(\"{member}\") alone"))

@@ -25,7 +25,7 @@ use crate::names::{alias_of, normal, parts};
 use crate::walk::walk_mut;
 
 impl<'w> Walk<'w> {
-    /// The model that stands in a `FROM`.
+    /// The model that a table of a `FROM` names.
     pub(super) fn model(&self, factor: &TableFactor) -> Option<&'w TableEntry> {
         let TableFactor::Table { name, args: None, .. } = factor else { return None };
         let named = crate::names::named(name)?;
@@ -35,7 +35,7 @@ impl<'w> Walk<'w> {
         self.finder.catalog.find(&named).filter(|entry| entry.schema == OLAP_SCHEMA)
     }
 
-    /// Puts tables in the place of the models of a SELECT.
+    /// Replaces the models of a SELECT by tables.
     pub(super) fn select(&mut self, select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
         let (mut models, mut others) = (0, 0);
         factors(&select.from, &mut |factor| match self.model(factor) {
@@ -88,7 +88,7 @@ impl<'w> Walk<'w> {
         let mut marker = Marker::new(&columns);
         broken(walk_mut(select, &mut marker))?;
         for key in keys(order.as_deref_mut()) {
-            // A bare name is an output's before it is a column's.
+            // A bare name refers to an output first, then to a column.
             if !matches!(key, Ast::Identifier(ident) if outputs.contains(&normal(ident))) {
                 broken(walk_mut(key, &mut marker))?;
             }
@@ -136,7 +136,7 @@ impl<'w> Walk<'w> {
         Ok(())
     }
 
-    /// A condition of the `WHERE`, and whether it is the compiler's.
+    /// Resolves a condition of the `WHERE`; returns whether the compiler of models can apply it.
     fn condition(&self, mut condition: Ast, columns: &Columns<'_>, is_grouped: bool) -> Result<(Ast, bool)> {
         let mut marker = Marker::new(columns);
         broken(walk_mut(&mut condition, &mut marker))?;
@@ -156,7 +156,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Expressions that rows are grouped by.
+    /// The grouping keys.
     fn groups(&self, group_by: GroupByExpr, select: &Select, columns: &Columns<'_>) -> Result<Vec<Ast>> {
         let value = |item: &SelectItem| match item {
             SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) => Some(expr.clone()),
@@ -212,7 +212,7 @@ impl<'w> Walk<'w> {
     }
 }
 
-/// Refuses what a model in a `FROM` cannot have.
+/// Refuses clauses that a model in a `FROM` cannot have.
 fn bare(factor: &TableFactor) -> Result<()> {
     let TableFactor::Table {
         name,
@@ -250,7 +250,7 @@ fn broken(flow: ControlFlow<Box<Error>>) -> Result<()> {
     }
 }
 
-/// The expressions of an order.
+/// The sort keys.
 fn keys(order: Option<&mut OrderBy>) -> impl Iterator<Item = &mut Ast> {
     let keys = order.map(|order| match &mut order.kind {
         OrderByKind::Expressions(keys) => keys.as_mut_slice(),
@@ -260,7 +260,7 @@ fn keys(order: Option<&mut OrderBy>) -> impl Iterator<Item = &mut Ast> {
 }
 
 fn and(left: Ast, right: Ast) -> Ast {
-    // Each keeps together what belongs to it.
+    // Parentheses keep each operand together.
     let nested = |expr| Box::new(Ast::Nested(Box::new(expr)));
     Ast::BinaryOp { left: nested(left), op: BinaryOperator::And, right: nested(right) }
 }
@@ -272,7 +272,7 @@ fn unnested(expr: Ast) -> Ast {
     }
 }
 
-/// Conditions all of which must hold.
+/// Splits a condition at its `AND`s.
 fn conjuncts(expr: Ast) -> Vec<Ast> {
     match unnested(expr) {
         Ast::BinaryOp { left, op: BinaryOperator::And, right } => {
@@ -294,8 +294,8 @@ fn ordinal(expr: &Ast) -> Option<usize> {
     }
 }
 
-/// Gives each output its name, for what it is made of is put elsewhere; `*` stands for the dimensions that are listed. Says
-/// whether there was one.
+/// Names each output, because its expression is about to be replaced, and expands `*` to the listed dimensions.
+/// Returns whether there was a `*`.
 fn name_outputs(select: &mut Select, columns: &Columns<'_>) -> Result<bool> {
     let mut items = Vec::new();
     let mut has_wildcard = false;
@@ -331,7 +331,7 @@ fn name_outputs(select: &mut Select, columns: &Columns<'_>) -> Result<bool> {
     Ok(has_wildcard)
 }
 
-/// Puts outputs in the place of their names in a `HAVING`, which becomes a condition below them.
+/// Replaces names of outputs in a `HAVING` by the outputs, since it becomes a condition below them.
 fn with_outputs(select: &mut Select) -> Result<()> {
     struct Names<'n>(&'n [SelectItem]);
     impl VisitorMut for Names<'_> {
@@ -354,7 +354,7 @@ fn with_outputs(select: &mut Select) -> Result<()> {
     }
 }
 
-/// Orders by outputs where their expressions are named: rows without their like have no other columns.
+/// With `DISTINCT`, sort keys that equal outputs refer to them by name: there are no other columns.
 fn orders_by_outputs(select: &Select, order: Option<&mut OrderBy>) {
     if matches!(select.distinct, Some(Distinct::On(_))) {
         return;
@@ -382,7 +382,7 @@ fn has_measure(expr: &mut Ast) -> bool {
     walk_mut(expr, &mut Any).is_break()
 }
 
-/// Refuses aggregates and windows where a value of one row is wanted.
+/// Refuses aggregates and window functions where a value of a single row is needed.
 struct NoCalls<'n> {
     aggregates: &'n dyn Fn(&str) -> bool,
     depth: usize,
@@ -416,7 +416,7 @@ fn is_aggregate(call: &datafusion::sql::sqlparser::ast::Function, aggregates: &d
     parts(&call.name).last().is_some_and(|name| aggregates(name))
 }
 
-/// What a SELECT reads of its table.
+/// The columns that a SELECT reads of its table.
 struct Reads {
     asked: Asked,
 }
@@ -426,7 +426,7 @@ impl Reads {
         Ast::CompoundIdentifier(vec![quoted(&self.asked.table), quoted(name)])
     }
 
-    /// A name for a member: its own, unless another one has it.
+    /// A unique column name for a member: its own, if that is free.
     fn free(&self, member: &ModelMember) -> String {
         let columns = self.asked.columns.iter().map(|(name, _)| name);
         let mut taken = columns.chain(self.asked.measures.iter().map(|(name, _)| name));
@@ -466,10 +466,10 @@ impl Reads {
     }
 }
 
-/// Puts columns of the table in the place of groups, measures and dimensions.
+/// Replaces groups, measures and dimensions by columns of the table.
 struct Placer<'p> {
     reads: &'p mut Reads,
-    /// Groups with their columns; none: rows are not grouped.
+    /// Groups with their columns; `None` if rows are not grouped.
     groups: Option<Vec<(Ast, Ast)>>,
     aggregates: &'p dyn Fn(&str) -> bool,
     depth: usize,

@@ -1,17 +1,17 @@
-//! Operators that stand behind their operand and are words: `x IS NULL`, `x AT TIME ZONE 'UTC'`. The parser goes no deeper for
-//! them, but each holds all before it, and whoever plans them calls himself.
+//! Limits postfix operators that are words: `x IS NULL`, `x AT TIME ZONE 'UTC'`. The parser does not recurse for
+//! them, but each contains all before it, so planning recurses.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use quiver_types::{Error, ErrorKind, Result};
 
-/// Most of them behind one operand.
+/// The most of them behind one operand.
 const BEHIND_MAX: usize = 50;
-/// Most of them in one expression, however it goes on: names may be words of the language, so that it is not known of each
-/// word whether it ends an expression.
+/// The most of them in one expression, across operands: names may be key words, so it is not always clear where an
+/// operand ends.
 const CHAIN_MAX: usize = 1_000;
 
-/// Refuses a statement that has more of them.
+/// Refuses a statement with more of them.
 pub(super) fn few(tokens: &[Token]) -> Result<()> {
     let (most, chain) = (most(tokens), chain(tokens));
     let (found, allowed) = if most > BEHIND_MAX { (most, BEHIND_MAX) } else { (chain, CHAIN_MAX) };
@@ -44,10 +44,10 @@ fn stands_behind(word: Keyword) -> bool {
     )
 }
 
-/// Counts operators behind operands in one expression, and in what stands in its brackets: the most there are.
+/// The most postfix operators in any one expression, those in parentheses counted separately.
 fn chain(tokens: &[Token]) -> usize {
     let (mut place, mut longest) = (Place::default(), 0);
-    // Those of the expression that is read, and the most since the bracket that is open.
+    // Those of the current expression, and the most since the last open parenthesis.
     let (mut length, mut most) = (0, 0);
     let mut open = Vec::new();
     for token in tokens {
@@ -70,7 +70,7 @@ fn chain(tokens: &[Token]) -> usize {
     longest
 }
 
-/// Where a word stands: where the parser looks for a value, it takes nearly every word for a name.
+/// Tracks whether the parser expects a value: if so, it takes nearly every word for a name.
 #[derive(Debug)]
 struct Place {
     is_value: bool,
@@ -83,7 +83,7 @@ impl Default for Place {
 }
 
 impl Place {
-    /// Goes past a token. Says whether it is a word that ends an expression, and is no name.
+    /// Advances past a token; returns whether it is a key word that ends an expression.
     fn ends(&mut self, token: &Token) -> bool {
         use Keyword::{AND, ELSE, END, FALSE, NULL, NoKeyword, OR, SELECT, THEN, TRUE, UNION, WHEN, WHERE};
         let was_value = self.is_value;
@@ -99,7 +99,7 @@ impl Place {
                 self.is_value = match word.keyword {
                     NoKeyword | NULL | TRUE | FALSE => false,
                     END if !was_value => false,
-                    // A name, unless a value follows it.
+                    // It is a name, unless a value follows.
                     other if was_value => is_before_value(other),
                     _ => true,
                 };
@@ -111,7 +111,7 @@ impl Place {
     }
 }
 
-/// Whether a value, or more words before one, stands behind a word where there is one looked for.
+/// Whether a value, or more words before one, must follow a word that stands where a value is expected.
 fn is_before_value(word: Keyword) -> bool {
     use Keyword::{
         ALL, ANY, ASYMMETRIC, BY, CASE, CONNECT_BY_ROOT, DISTINCT, ELSE, FROM, INTERVAL, NOT, ON, OVER, PRIOR, SELECT,
@@ -122,28 +122,28 @@ fn is_before_value(word: Keyword) -> bool {
         || matches!(word, NOT | ON | OVER | PRIOR | SELECT | SOME | SYMMETRIC | THEN | TO | WHEN | WHERE | ZONE)
 }
 
-/// A `CASE` that is open.
+/// An open `CASE`.
 struct Case {
     /// Operators outside of it.
     outside: usize,
-    /// Those of its longest arm.
+    /// Operators of its longest arm.
     longest: usize,
-    /// Brackets around it: within others a word of its arms is a name (`(SELECT 1 when)`).
+    /// Depth of parentheses around it: deeper inside, its key words are names (`(SELECT 1 when)`).
     brackets: usize,
 }
 
 impl Case {
-    /// Ends it behind the last arm.
+    /// Operators in total, given those of its last arm.
     fn end(self, last: usize) -> usize {
         self.outside + self.longest.max(last)
     }
 }
 
-/// Counts operators in a row: those of a statement, but for the arms of a `CASE`, which stand beside each other, those of the
-/// longest arm.
+/// Counts the operators of a statement. Of the arms of a `CASE`, which do not nest in each other, only the longest
+/// counts.
 pub(super) fn operators(tokens: &[Token], is_operator: impl Fn(&Token) -> bool) -> usize {
     let mut place = Place::default();
-    // Operators since the last `CASE` or arm, and brackets that are open.
+    // Operators since the last `CASE` or arm, and the depth of parentheses.
     let (mut found, mut brackets) = (0, 0_usize);
     let mut open: Vec<Case> = Vec::new();
     for token in tokens {
@@ -152,7 +152,7 @@ pub(super) fn operators(tokens: &[Token], is_operator: impl Fn(&Token) -> bool) 
             Token::LParen | Token::LBracket => brackets += 1,
             Token::RParen | Token::RBracket => {
                 brackets = brackets.saturating_sub(1);
-                // One that was not ended within its brackets is a name.
+                // A `CASE` that does not end within its parentheses was a name.
                 while let Some(case) = open.pop_if(|case| case.brackets > brackets) {
                     found = case.end(found);
                 }
@@ -179,9 +179,9 @@ pub(super) fn operators(tokens: &[Token], is_operator: impl Fn(&Token) -> bool) 
     open.into_iter().rev().fold(found, |found, case| case.end(found))
 }
 
-/// Counts those behind one operand, and behind what stands in its brackets: the most there are.
+/// The most postfix operators behind one operand, those in parentheses counted separately.
 fn most(tokens: &[Token]) -> usize {
-    // Behind the operand that is read, and the most since the bracket that is open.
+    // Those behind the current operand, and the most since the last open parenthesis.
     let (mut behind, mut most) = (0, 0);
     let mut open = Vec::new();
     for token in tokens {
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn words_may_be_names() {
-        // Of these, none begins anew behind a name that is a word of the language.
+        // A key word that is used as a name does not restart the count.
         for (one, count) in [
             ("like name ", 1),
             ("like then ", 1),
@@ -265,7 +265,7 @@ mod tests {
             let found = super::chain(&tokens(&format!("select a {}", one.repeat(2_000))));
             assert_eq!(found, 2_000 * count, "{one}");
         }
-        // What stands beside each other does.
+        // Parts beside each other do.
         for (text, count) in [
             ("select a is null, name like value, ".repeat(1_000), 1),
             (format!("select case {} end", "when name like 'a' then 1 ".repeat(2_000)), 1),
@@ -291,7 +291,7 @@ mod tests {
             ("case a + b when 1 then 2 end", 1),
             ("case when a then case when b + c then 1 end + 1 when d + e then 1 end", 2),
             ("case when a + b then 1 end + case when c + d then 1 end", 3),
-            // Names, and what is never ended.
+            // Names, and a `CASE` that never ends.
             ("case when then + then + then + then then 1 end", 3),
             ("case when t.then + t.else + 1 then 1 end", 2),
             ("case when a + (select 1 when) + (select b + c then) + d then 1 end", 4),

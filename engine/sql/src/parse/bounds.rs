@@ -1,4 +1,4 @@
-//! Bounds of a statement: what would nest too deeply is refused before anything is built of it.
+//! Bounds on statements: those that would nest too deeply are refused before a tree is built.
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -8,16 +8,16 @@ use quiver_types::{Error, ErrorKind, Result};
 use super::{behind, texts};
 use crate::error::unreadable;
 
-/// Longest text of a statement, in bytes.
+/// The most bytes of a statement.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
-/// Most operators of a statement: a chain of them nests as deeply as it is long, and whoever plans it calls himself.
+/// The most operators of a statement: a chain of operators nests as deeply as it is long, and planning recurses.
 pub(crate) const OPERATORS_MAX: usize = 1_000;
-/// Most tables that a statement names.
+/// The most tables that a statement names.
 pub(super) const TABLES_MAX: usize = 100;
-/// `CASE` within `CASE`, as deep as the parser goes.
+/// The deepest nesting of `CASE`, which is what the parser supports.
 const CASES_MAX: usize = 45;
 
-/// Refuses what would nest too deeply before anything is built of it; gives how many words there are.
+/// Refuses statements that exceed the bounds; returns the number of tokens.
 pub(super) fn bounded(text: &str) -> Result<usize> {
     let refused = |text: String| Err(Error::new(ErrorKind::LimitExceeded, text));
     if text.len() > TEXT_BYTES_MAX {
@@ -60,7 +60,7 @@ pub(super) fn bounded(text: &str) -> Result<usize> {
     }
     behind::few(&tokens)?;
     texts::readable_names(&tokens)?;
-    // The parser takes back what it tried where it gives up for want of levels, and then tells of a word that is well there.
+    // Beyond its depth limit the parser backtracks, and then reports a misleading error at a valid word.
     let (mut cases, mut deepest) = (0_usize, 0);
     for token in &tokens {
         match token {
@@ -94,7 +94,7 @@ mod tests {
             assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
             assert!(error.message.contains(&format!("{deep} deep")), "{error}");
         }
-        // One behind the other is not deep.
+        // Consecutive `CASE`s do not nest.
         let wide = "case when true then 1 end, ".repeat(100);
         parse(&format!("select {wide} 1"), &Params::default()).unwrap();
     }

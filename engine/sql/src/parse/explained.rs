@@ -1,4 +1,4 @@
-//! `EXPLAIN (option [value], …)`, as PostgreSQL has it.
+//! Parses `EXPLAIN (option [value], …)` of PostgreSQL.
 
 use datafusion::sql::sqlparser::ast::{Expr, Ident, UtilityOption, Value};
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -11,19 +11,20 @@ use crate::error::{of_parser, unreadable};
 /// How a statement is to be explained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Explained {
-    /// Whether it runs.
+    /// Whether the statement is run (`ANALYZE`).
     pub(crate) analyze: bool,
-    /// Whether clients that read lines get one document of JSON.
+    /// Whether clients that read lines get one JSON document.
     pub(crate) as_json: bool,
 }
 
-/// Options that say how much of a plan is shown. Here it is always all that is known.
+/// Options for the level of detail. They are accepted without effect: everything known is always shown.
 const DETAILS: [&str; 7] = ["verbose", "costs", "settings", "buffers", "wal", "timing", "summary"];
 
-/// Reads `EXPLAIN` with its options, if that is what comes next; the statement stands behind it.
+/// Parses `EXPLAIN` with its options, if it comes next; the statement follows.
 ///
 /// # Errors
-/// Invalid: there is no such option, or it has no such value.
+///
+/// Invalid: an unknown option, or a value that it does not take.
 pub(super) fn options(parser: &mut Parser<'_>) -> Result<Option<Explained>> {
     let begins_query = |token: &Token| match token {
         Token::Word(word) => {
@@ -72,7 +73,7 @@ fn word(value: &Expr) -> Option<String> {
     }
 }
 
-/// Without a value it is meant.
+/// An option without a value is on.
 fn flag(option: &UtilityOption) -> Result<bool> {
     let Some(value) = &option.arg else { return Ok(true) };
     match word(value).as_deref() {

@@ -1,4 +1,4 @@
-//! Parameters of a statement: how they are given, how many there are, and how their values take their places.
+//! Parameters of a statement: their values, their number, and their substitution.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -23,11 +23,11 @@ pub enum Param {
     Number(String),
     /// A text.
     Text(String),
-    /// A value of a type, as text; none: NULL.
+    /// A typed value as text; `None` for NULL.
     Typed(Option<String>, &'static PgType),
     /// A list of values.
     List(Vec<Param>),
-    /// None yet: the statement is planned to find of what type it is.
+    /// No value yet: the statement is planned to infer its type.
     Open,
 }
 
@@ -39,7 +39,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// Values by place.
+    /// Values by position.
     pub fn positional(values: Vec<Param>) -> Self {
         Self { positional: values, named: HashMap::new() }
     }
@@ -67,7 +67,7 @@ impl Params {
         }
     }
 
-    /// Refuses values for which a statement of `count` parameters has no place.
+    /// Refuses more values than the `count` parameters of a statement.
     pub(super) fn fit(&self, count: usize) -> Result<()> {
         let given = self.positional.len();
         if given <= count {
@@ -86,7 +86,7 @@ impl Params {
     }
 }
 
-/// Counts the parameters `$1`, `$2`, … of a query: the largest number.
+/// The number of parameters `$1`, `$2`, … of a query: the largest index.
 pub(crate) fn params_of(query: &Query) -> usize {
     struct Counter(usize);
     impl Visitor for Counter {
@@ -106,10 +106,10 @@ pub(crate) fn params_of(query: &Query) -> usize {
     counter.0
 }
 
-/// Puts values in place of `$1` and `$name`.
+/// Substitutes values for `$1` and `$name`.
 struct Filler<'p>(&'p Params);
 
-/// A value as an expression, where it is more than a literal.
+/// The expression for a value that is more than a literal.
 fn expression(param: &Param) -> Result<Option<Expr>> {
     let literal = |value: Value| Expr::Value(value.into());
     Ok(match param {
@@ -131,7 +131,7 @@ fn expression(param: &Param) -> Result<Option<Expr>> {
     })
 }
 
-/// A value as a literal; none: it has none.
+/// The literal for a value; `None` if it has none.
 fn plain(param: &Param) -> Option<Value> {
     Some(match param {
         Param::Null | Param::Typed(None, _) => Value::Null,
@@ -142,7 +142,7 @@ fn plain(param: &Param) -> Option<Value> {
     })
 }
 
-/// The type that a value is cast to; none: it stays a text.
+/// The type that a value is cast to; `None` if it stays a text.
 fn sql_type(oid: u32) -> Option<SqlType> {
     Some(match oid {
         16 => SqlType::Boolean,
@@ -182,7 +182,7 @@ impl VisitorMut for Filler<'_> {
         match self.0.get(name) {
             Err(error) => return ControlFlow::Break(Box::new(error)),
             Ok(param) => {
-                // It is no constant that is written there.
+                // It gets no location, which marks constants of the statement's text.
                 if let Some(found) = plain(param) {
                     *value = found.into();
                 }
@@ -192,10 +192,11 @@ impl VisitorMut for Filler<'_> {
     }
 }
 
-/// Puts values in place of parameters.
+/// Substitutes values for parameters.
 ///
 /// # Errors
-/// Invalid: one lacks.
+///
+/// Invalid: a parameter has no value.
 pub(crate) fn put_params(query: &mut Query, params: &Params) -> Result<()> {
     match walk_mut(query, &mut Filler(params)) {
         ControlFlow::Continue(()) => Ok(()),

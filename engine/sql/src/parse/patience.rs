@@ -1,7 +1,7 @@
-//! PostgreSQL's dialect with an end to how often the parser begins again. A word such as `CAST`, `SUBSTRING` or `NOT` that
-//! cannot be read as an operator is read once more as the name of a function, with all that stands in its brackets; so is a
-//! bracket that is no subquery. Thirty of them around one slip, or fifty around nothing that is wrong, were read a billion
-//! times, out of a kilobyte of text; and so was what stands in thirty calls of functions, well as it was.
+//! PostgreSQL's dialect with a limit on backtracking. A word such as `CAST`, `SUBSTRING` or `NOT` that cannot be
+//! parsed as an operator is parsed again as a function name, with everything in its parentheses; so is a parenthesis
+//! that contains no subquery. Thirty of them nested around one mistake, or fifty around valid text, were parsed a
+//! billion times, from a kilobyte of text; so were the arguments of thirty nested function calls.
 
 use std::any::TypeId;
 use std::cell::Cell;
@@ -12,36 +12,36 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use quiver_types::watch;
 
-/// Operands that a statement may have in any case, those that are read again included.
+/// Operands that a statement may always have, repeated ones included.
 const OPERANDS_MIN: usize = 10_000;
-/// How often a word of a statement is read on average before no word is read again, and before reading ends.
+/// How often a word may be parsed on average before backtracking stops, and before parsing ends.
 const AGAIN_MAX: usize = 2;
 const ENDS: usize = 4;
-/// What reading one operand takes, in steps of some nanoseconds.
+/// The cost of parsing one operand, in steps of some nanoseconds.
 const STEPS: usize = 1_000;
 
 /// The dialect for one statement.
 #[derive(Debug)]
 pub(crate) struct Patience {
-    /// Operands that the statement has at most: each is a word.
+    /// The most operands that the statement can have: each is a word.
     words: usize,
-    /// Those that were read so far.
+    /// Operands parsed so far.
     read: Cell<usize>,
 }
 
 impl Patience {
-    /// That for a statement of so many words.
+    /// The dialect for a statement of this number of words.
     pub(crate) fn for_words(words: usize) -> Self {
         Self { words, read: Cell::new(0) }
     }
 
-    /// Whether more was read than so many times the statement.
+    /// Whether more than `times` the words of the statement have been parsed.
     fn is_over(&self, times: usize) -> bool {
         self.read.get() > OPERANDS_MIN + self.words * times
     }
 }
 
-/// Says what PostgreSQL's dialect says.
+/// Delegates methods to PostgreSQL's dialect.
 macro_rules! as_postgres {
     ($($asked:ident)+) => {
         $(fn $asked(&self) -> bool {
@@ -53,7 +53,7 @@ macro_rules! as_postgres {
 impl Dialect for Patience {
     fn parse_prefix(&self, _: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         self.read.set(self.read.get() + 1);
-        // Of all errors this one alone is not taken for a reason to read something again.
+        // This is the only error after which the parser does not backtrack.
         (self.is_over(ENDS) || !watch::goes_on(STEPS)).then_some(Err(ParserError::RecursionLimitExceeded))
     }
 
@@ -61,18 +61,18 @@ impl Dialect for Patience {
         self.is_over(AGAIN_MAX) || PostgreSqlDialect {}.is_reserved_for_identifier(word)
     }
 
-    /// No: arguments would be read as a name first and once more as a value, each of those within them twice as often. The
-    /// names that there are (`days => 1`) are words.
+    /// Disabled: arguments would be parsed first as a name and again as a value, and nested ones exponentially often.
+    /// The names that exist (`days => 1`) are plain words.
     fn supports_named_fn_args_with_expr_name(&self) -> bool {
         false
     }
 
-    /// Texts with the end of a line between them are one, which the dialect does not say of PostgreSQL.
+    /// Text literals on consecutive lines are one text, which sqlparser's PostgreSQL dialect lacks.
     fn supports_string_literal_concatenation_with_newline(&self) -> bool {
         true
     }
 
-    // The rest is all that PostgreSQL's dialect has of its own.
+    // All else is as in PostgreSQL's dialect.
 
     fn dialect(&self) -> TypeId {
         TypeId::of::<PostgreSqlDialect>()
@@ -146,13 +146,13 @@ mod tests {
     use super::*;
     use crate::parse::{DEPTH_MAX, Params, parse};
 
-    /// Does something with as much stack as the threads that read statements have.
+    /// Runs something with the stack size of the threads that parse statements.
     fn deeply(work: impl FnOnce() + Send + 'static) {
         let thread = std::thread::Builder::new().stack_size(32 << 20).spawn(work).expect("a thread");
         thread.join().expect("it holds");
     }
 
-    /// Something in so many brackets of one kind.
+    /// Nests something in a number of brackets.
     fn nested(open: &str, within: &str, close: &str, deep: usize) -> String {
         format!("select {}{within}{}", open.repeat(deep), close.repeat(deep))
     }

@@ -1,4 +1,4 @@
-//! Which statements read, and that no part of them writes.
+//! Accepts statements that read, and refuses those of which a part writes.
 
 use std::ops::ControlFlow;
 
@@ -25,22 +25,23 @@ pub(crate) enum Parsed {
     Describe(Vec<String>),
 }
 
-/// The error of a statement that does more than read.
+/// The error for a statement that does not only read.
 pub(super) fn not_reading(what: &str) -> Error {
     Error::invalid(format!(
         "`{what}` is not allowed: {READS_ONLY}; write `SELECT`, `WITH`, `VALUES`, `EXPLAIN`, `SHOW TABLES` or `DESCRIBE`"
     ))
 }
 
-/// The first two words of a statement, as its name.
+/// The first two words of a statement, to name it in errors.
 fn name_of(text: &str) -> String {
     text.split_whitespace().take(2).collect::<Vec<_>>().join(" ").to_uppercase()
 }
 
-/// Takes a statement that reads.
+/// Converts a statement that reads.
 ///
 /// # Errors
-/// Invalid: it is another one.
+///
+/// Invalid: it is another statement.
 pub(super) fn reading(statement: DfStatement) -> Result<Parsed> {
     let statement = match statement {
         DfStatement::Statement(statement) => *statement,
@@ -58,7 +59,7 @@ pub(super) fn reading(statement: DfStatement) -> Result<Parsed> {
     }
 }
 
-/// Looks for parts of a query that write, and counts the tables: those that have a name, and those that are written out.
+/// Finds parts of a query that write, and counts its tables: named ones, and `VALUES`.
 #[derive(Default)]
 struct Writes {
     named: usize,
@@ -101,7 +102,7 @@ impl Visitor for Writes {
     }
 }
 
-/// Goes on while a statement has few tables.
+/// Continues while a statement has few tables.
 fn few(tables: usize, how: &str) -> ControlFlow<Box<Error>> {
     if tables <= TABLES_MAX {
         return ControlFlow::Continue(());

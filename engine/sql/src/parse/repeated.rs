@@ -1,7 +1,7 @@
-//! How many tables a statement comes to when each name of a `WITH` stands for what its query names. Plans hold that query
-//! once for each use: thirty names that each use the one before twice are a billion tables, out of two kilobytes of text.
-//! Sets of groups are counted, too: `CUBE` of sixteen keys has 65,536, and each row is held under all of them. So are outputs
-//! that groups and orders name again: plans hold the whole of one in the place of each of its names.
+//! Limits the tables of a statement after each name of a `WITH` is replaced by its query. Plans contain that query
+//! once per use: thirty names that each use the previous one twice are a billion tables, from two kilobytes of text.
+//! Grouping sets are limited, too: `CUBE` of sixteen keys has 65,536, and each row belongs to all of them. So are
+//! outputs that grouping and sort keys name: plans contain the whole expression for each name.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -16,14 +16,15 @@ use crate::walk::walk;
 
 mod outputs;
 
-/// Most tables, with those of each use of a name.
+/// The most tables, counting each use of a name.
 const TABLES_MAX: usize = 500;
-/// Most sets of groups of a select.
+/// The most grouping sets of a select.
 const SETS_MAX: usize = 256;
 
-/// Refuses a query that is too many tables.
+/// Refuses a query with too many tables.
 ///
 /// # Errors
+///
 /// LimitExceeded.
 pub(super) fn few_tables(query: &Query) -> Result<()> {
     match walk(query, &mut Counter::default()) {
@@ -50,7 +51,7 @@ pub(super) fn few_tables(query: &Query) -> Result<()> {
     }
 }
 
-/// What there is too much of.
+/// What there are too many of.
 #[derive(Debug, Clone, Copy)]
 enum Many {
     Tables,
@@ -58,7 +59,7 @@ enum Many {
     Outputs,
 }
 
-/// The sets of groups that an expression of `GROUP BY` stands for.
+/// The number of grouping sets that an expression of `GROUP BY` stands for.
 fn sets(expr: &Expr) -> usize {
     let of_all = |exprs: &Vec<Expr>| exprs.iter().map(sets).fold(1, usize::saturating_mul);
     match expr {
@@ -66,7 +67,7 @@ fn sets(expr: &Expr) -> usize {
         Expr::Rollup(keys) => keys.len().saturating_add(1),
         Expr::GroupingSets(each) => each.iter().map(of_all).fold(0, usize::saturating_add),
         Expr::Nested(inner) => sets(inner),
-        // Within `GROUPING SETS` the parser takes these for functions.
+        // Within `GROUPING SETS` the parser takes these for function calls.
         Expr::Function(call) => match (parts(&call.name).as_slice(), &call.args) {
             ([name], FunctionArguments::List(list)) if name == "cube" => cubed(list.args.len()),
             ([name], FunctionArguments::List(list)) if name == "rollup" => list.args.len().saturating_add(1),
@@ -80,20 +81,20 @@ fn cubed(keys: usize) -> usize {
     u32::try_from(keys).ok().and_then(|keys| 2_usize.checked_pow(keys)).unwrap_or(usize::MAX)
 }
 
-/// A query that is being looked at.
+/// A query that is being visited.
 #[derive(Debug, Default)]
 struct Level {
-    /// Its name, where it is one of a `WITH`.
+    /// Its name, if it is one of a `WITH`.
     name: Option<String>,
     tables: usize,
-    /// Tables of the names of its `WITH` so far.
+    /// The numbers of tables of the names in its `WITH` so far.
     known: HashMap<String, usize>,
 }
 
 #[derive(Debug, Default)]
 struct Counter {
     levels: Vec<Level>,
-    /// Names of queries that come, by where these lie.
+    /// Names of queries that are yet to be visited, by their addresses.
     named: HashMap<usize, String>,
 }
 
@@ -128,7 +129,7 @@ impl Visitor for Counter {
         let Some(level) = self.levels.pop() else { return ControlFlow::Continue(()) };
         let Some(name) = level.name else { return self.add(level.tables) };
         if let Some(around) = self.levels.last_mut() {
-            // One without tables takes room, too.
+            // A query without tables counts as one, since it takes room as well.
             around.known.insert(name, level.tables.max(1));
         }
         ControlFlow::Continue(())
@@ -183,7 +184,7 @@ mod tests {
         check(&format!("grouping sets (rollup({}), rollup(a, b))", keys(255)), false);
     }
 
-    /// Each name uses the one before twice.
+    /// A `WITH` in which each name uses the previous one twice.
     fn doubled(names: usize, query: &str) -> String {
         let first = "a0 as (select 1 x)".to_owned();
         let others = (1..names).map(|n| format!("a{n} as (select b.x from a{} b, A{0} c)", n - 1));
@@ -210,7 +211,7 @@ mod tests {
                      select c.x from c, c d, c e, c f";
         check(&doubled(5, &inner.replace("NAMED", "with NAMES")), true);
         check(&doubled(9, &inner.replace("NAMED", "with NAMES")), false);
-        // A name of one query is no name of another.
+        // A name in one query is independent of the same name in another.
         let apart = "select * from (with NAMES select x from LAST) t, (select x from LAST) u, (select x from LAST) v";
         check(&doubled(8, apart), true);
         check("with recursive r as (select 1 n union all select n + 1 from r where n < 5) select n from r, r s", true);

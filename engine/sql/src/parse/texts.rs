@@ -1,7 +1,6 @@
-//! Texts of a statement. Parts of it are printed and read again where they are put in other words, and the printer takes two
-//! quotes one behind the other, and one behind a backslash, for quotes that are escaped already: what is read again is
-//! another text, or one that ends early and has the rest of it for SQL. A text of that kind is held as one with escapes
-//! (`E'…'`), of which all are printed.
+//! Makes texts survive being printed and parsed again, which rewritten parts of a statement are. The printer takes
+//! two consecutive quotes, and a quote behind a backslash, for escaped quotes, so the text would change, or end early
+//! and have its rest read as SQL. Such texts are held as escape strings (`E'…'`), which are printed correctly.
 
 use std::ops::ControlFlow;
 
@@ -11,19 +10,20 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::walk::walk_mut;
 
-/// A text as a literal that is read again as the same.
+/// A literal that is read back as the same text.
 pub(crate) fn literal(text: String) -> Value {
     if is_taken_for_escaped(&text, '\'') { Value::EscapedStringLiteral(text) } else { Value::SingleQuotedString(text) }
 }
 
-/// Puts all texts of a part of a statement, in whatever quotes they are written, as such literals.
+/// Converts all text literals of a part of a statement, however they are quoted.
 pub(crate) fn keep(part: &mut impl VisitMut) {
     let _ = walk_mut(part, &mut Kept);
 }
 
-/// Refuses names that would not be read again as they are: there is no other way to write one.
+/// Refuses quoted names that would not be read back unchanged, since they cannot be written otherwise.
 ///
 /// # Errors
+///
 /// Unsupported: there is such a name.
 pub(super) fn readable_names(tokens: &[Token]) -> Result<()> {
     let is_other = |token: &&Token| match token {
@@ -37,7 +37,7 @@ pub(super) fn readable_names(tokens: &[Token]) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, text))
 }
 
-/// Whether a printer finds quotes in a text that it takes for escaped ones.
+/// Whether the printer would take quotes in a text for escaped ones.
 fn is_taken_for_escaped(text: &str, quote: char) -> bool {
     let mut before = '\0';
     text.chars().any(|letter| {

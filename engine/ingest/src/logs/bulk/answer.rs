@@ -1,5 +1,5 @@
-//! The answer to a bulk request, made piece by piece while it is sent: a hundred bytes for each action, of which there may
-//! be millions, are never in memory at once.
+//! The response to a bulk request, generated in pieces while it is sent: a hundred bytes for each of perhaps millions
+//! of actions are never in memory at once.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use super::{Action, Dropped, Outcome};
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Outcomes of each action.
+/// Possible results of each action.
 const OUTCOMES: u8 = Dropped::ALL.len() as u8 + 2;
 
-/// Action and outcome, in a byte.
+/// Action and result, in one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Item(u8);
 
@@ -32,11 +32,12 @@ impl Item {
         self.0 % OUTCOMES == 2 + Dropped::Service as u8
     }
 
-    /// The text of each item that there can be.
+    /// The text of each possible item.
     fn texts() -> Vec<String> {
         let mut texts = Vec::new();
         for (word, _) in Action::ALL {
-            // What was taken is a new document, whichever of the two actions brought it; the reference says so too.
+            // Every stored row is a new document, whichever of the two actions was used; the reference implementation
+            // says so, too.
             texts.push("{\"create\":{\"status\":201}}".to_owned());
             let unsupported = format!("`{word}` is not supported: logs are only added");
             texts.push(failed(word, 400, "illegal_argument_exception", &unsupported));
@@ -53,12 +54,12 @@ fn failed(word: &str, status: u16, kind: &str, reason: &str) -> String {
     format!("{{\"{word}\":{{\"status\":{status},\"error\":{{\"type\":\"{kind}\",\"reason\":\"{reason}\"}}}}}}")
 }
 
-/// The pieces of an answer.
+/// An iterator over the pieces of a response.
 #[derive(Debug)]
 pub struct BulkAnswer {
     items: Vec<Item>,
     texts: Vec<String>,
-    /// How many of the items are written; one more than there are: all, and the end.
+    /// How many items have been written; one more than there are means that the end has been written, too.
     written: usize,
     took_ms: u64,
 }
@@ -68,7 +69,7 @@ impl BulkAnswer {
         Self { items, texts: Item::texts(), written: 0, took_ms }
     }
 
-    /// How many bytes the whole has at most.
+    /// An upper bound on the bytes of the response.
     pub fn bytes_max(&self) -> usize {
         let text = |item: &Item| self.texts[usize::from(item.0)].len() + 1;
         PIECE_BYTES + self.items.iter().map(text).sum::<usize>()

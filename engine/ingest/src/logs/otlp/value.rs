@@ -15,19 +15,19 @@ use crate::error::Result;
 use crate::otlp::any::{Any, read};
 use crate::wire::{DEPTH_MAX, Reader, WireError};
 
-/// Most fields of a map that are kept; a row has a thousand, and an entry of two bytes takes fifty here.
+/// The most fields of a map that are kept. A row has at most a thousand, and an entry of two bytes takes fifty here.
 const FIELDS_MAX: usize = 16 << 10;
-/// Bytes of a list or map, as text, beyond which the rest of it is not read: a row has half of them.
+/// The most bytes of a list or map as text, beyond which the rest is not read: a row has at most half of that.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
-/// Names and values that were flattened, with their memory.
+/// Flattened names and values; the memory is reused.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pairs: Vec<(String, String)>,
     text: String,
     /// Bytes of the values.
     bytes: usize,
-    /// Why a row with these fields is not taken.
+    /// Why a row with these fields is dropped.
     fault: Option<Dropped>,
 }
 
@@ -37,7 +37,7 @@ impl Fields {
         (self.bytes, self.fault) = (0, None);
     }
 
-    /// Why a row with these fields is not taken, if they are more than any row has.
+    /// Why a row with these fields is dropped, if they exceed what any row may have.
     pub(super) fn fault(&self) -> Option<Dropped> {
         self.fault
     }
@@ -65,7 +65,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Says whether all names were short enough.
+    /// Returns whether all names were short enough.
     fn value(&mut self, name: String, value: Any<'_>, depth: usize) -> Result<bool, WireError> {
         let Any::Map(message) = value else {
             let mut text = String::new();
@@ -75,7 +75,7 @@ impl Fields {
         };
         let mark = self.pairs.len();
         if !self.members(&name, message, depth)? {
-            // A name below would be too long: the map stays JSON.
+            // A nested name would be too long, so the map stays JSON.
             self.pairs.truncate(mark);
             let mut text = String::new();
             push_json(value, &mut text, depth)?;
@@ -128,7 +128,7 @@ pub(super) fn add(rows: &mut Rows, scratch: &mut Fields, key: &[u8], value: &[u8
     Ok(())
 }
 
-/// Adds the body: the message, or fields when it is a map.
+/// Adds the body: the message, or fields if it is a map.
 pub(super) fn add_body(rows: &mut Rows, scratch: &mut Fields, value: &[u8]) -> Result<()> {
     match read(value)? {
         Any::Text(text) => rows.add(MSG_NAME, &lossy(text)),
@@ -188,7 +188,7 @@ fn push_json(value: Any<'_>, out: &mut String, depth: usize) -> Result<(), WireE
             push_double(v, out);
             return Ok(());
         }
-        // JSON has no words for what is not finite.
+        // JSON cannot express numbers that are not finite.
         Any::Empty | Any::Double(_) => {
             out.push_str("null");
             return Ok(());

@@ -1,4 +1,4 @@
-//! Batches of rows: whole rows go into one with their stream and service, until it is full.
+//! Batches of rows: complete rows are added to a batch with their stream and service until it is full.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::Rows;
 use crate::decoding;
 use crate::error::{Error, Result};
 
-/// Rows after which a batch is full, whatever its bytes.
+/// A batch is full at this number of rows, whatever its bytes.
 const BATCH_ROWS_MAX: usize = 65_536;
 
 impl Rows {
@@ -26,7 +26,7 @@ impl Rows {
         }
     }
 
-    /// Writes the row into the batch.
+    /// Adds the row to the batch.
     #[inline]
     pub(super) fn commit(&mut self, time: i64, marks: RecordMarks) {
         let mut service = (NONE, 0, 0);
@@ -55,13 +55,13 @@ impl Rows {
         self.batch.end_row(time, stream, service, marks);
     }
 
-    /// Gives the number of the row's stream.
+    /// The number of the row's stream.
     fn stream(&mut self) -> u32 {
         self.scratch.clear();
         if let Some(names) = &self.options.stream {
             for (name, (start, end)) in names.iter().zip(&self.slots) {
                 if start < end {
-                    // Values are UTF-8: decoders write nothing else.
+                    // Decoders write valid UTF-8.
                     let value = std::str::from_utf8(&self.batch.values[*start as usize..*end as usize]).unwrap_or("");
                     push_pair(&mut self.scratch, name, value);
                 }
@@ -82,7 +82,7 @@ impl Rows {
         self.streams.find(&self.scratch, &mut self.batch)
     }
 
-    /// Ends the batch if it is full, or has as many names as it may have. Only between rows.
+    /// Ends the batch if it is full, or has too many names. Only to be called between rows.
     #[inline]
     pub(crate) fn bound_batch(&mut self) {
         let field_bytes = self.batch.value_ends.len() * FIELD_BYTES;
@@ -118,21 +118,21 @@ impl Rows {
         self.take_full()
     }
 
-    /// About how many bytes the rows take that no full batch holds, and the names of all.
+    /// Approximate bytes of the rows that are not in a full batch, and of all names.
     pub fn open_bytes(&self) -> usize {
         self.batch.memory_bytes() + self.names.bytes()
     }
 
-    /// Says whether there are rows that no full batch holds.
+    /// Whether there are rows that are not in a full batch.
     pub fn has_rows(&self) -> bool {
         !self.batch.is_empty() || !self.full.is_empty()
     }
 
-    /// Holds the request to its limit of memory: a few bytes on the wire can stand for many.
+    /// Checks the request's memory limit: a few bytes of input can become many.
     pub(crate) fn check_memory(&self) -> Result<()> {
         let limit_bytes = self.limits.total_bytes_max;
         let bytes = self.held_bytes + self.batch.memory_bytes();
-        // Rows that are dropped, and fields without a value, cost the same to write.
+        // Dropped rows, and fields without a value, are as cheap to send.
         if bytes.max(self.shared) > limit_bytes {
             return Err(Error::TooLarge { what: "body, its rows written out,", limit_bytes });
         }
@@ -140,7 +140,7 @@ impl Rows {
     }
 }
 
-/// Makes a batch with room for as much as another holds: what comes next is likely to be alike.
+/// An empty batch with the capacity that another uses, since the next rows are likely to be similar.
 fn room_of(batch: &LogsBatch) -> LogsBatch {
     let fields = batch.field_names.len() + batch.field_names.len() / 16;
     let rows = batch.len() + batch.len() / 16;

@@ -1,4 +1,4 @@
-//! Whether a row is its sender's to write.
+//! Checks whether the sender may write a row.
 
 use super::super::names::NONE;
 use super::super::report::Dropped;
@@ -6,7 +6,7 @@ use super::{RowField, Rows};
 use crate::sender::Verdict;
 
 impl Rows {
-    /// Says whether the row is the sender's to write; gives it the service that it lacks, where that can be one only.
+    /// Whether the sender may write the row; sets its missing service if the sender may write only one.
     pub(super) fn judge(&mut self) -> Result<(), Dropped> {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let (mut best, mut place, mut start) = (NONE, 0..0, self.row_start);
@@ -17,7 +17,7 @@ impl Rows {
             }
             start = field.end as usize;
         }
-        // Values are UTF-8: decoders write nothing else.
+        // Decoders write valid UTF-8.
         let service = std::str::from_utf8(&self.batch.values[place]).unwrap_or("");
         match gate.judge(service) {
             Verdict::Take => Ok(()),

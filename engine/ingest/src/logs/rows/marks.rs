@@ -1,10 +1,10 @@
-//! Taking fields of the row at hand back: of an object that stays JSON after all, of a line that is none.
+//! Rolls back fields of the current row: of an object that stays JSON after all, or of an invalid line.
 
 use super::super::report::Dropped;
 use super::super::time::Stamp;
 use super::Rows;
 
-/// How far a row was, so that it can be taken back to there.
+/// A state of the row that can be restored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     fields: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Mark {
 }
 
 impl Rows {
-    /// A mark to which the row can be taken back.
+    /// The current state of the row.
     pub(crate) fn mark(&self) -> Mark {
         Mark {
             fields: self.row.len(),
@@ -32,7 +32,7 @@ impl Rows {
         }
     }
 
-    /// Takes the fields since a mark back. Fields from before it that they replaced stand again.
+    /// Removes the fields since a mark, and restores those that they replaced.
     pub(crate) fn take_back(&mut self, mark: Mark) {
         let Self { row, replaced, names, row_number, .. } = self;
         row.truncate(mark.fields);

@@ -1,4 +1,5 @@
-//! The end of a row: which fields are its time and its message, what is added, and what is taken out again.
+//! The end of a row: determines its time and message, adds fields of the request, and removes those that are not
+//! stored.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use super::super::time::{Stamp, parse, parse_or_date};
 use super::{DEAD, RowField, Rows};
 
 impl Rows {
-    /// Finds time and message, and takes out what is not stored.
+    /// Determines time and message, and removes what is not stored.
     #[inline]
     pub(super) fn settle(&mut self, given: Stamp) -> Result<i64, Dropped> {
         if let Some(fault) = self.fault {
@@ -41,7 +42,7 @@ impl Rows {
                 }
                 self.row[place as usize].name = MSG_NAME;
             }
-            // The message, too, goes by the name that it has in the end.
+            // The message, too, is dropped by the name that it has in the end.
             if self.names.list[MSG_NAME as usize].ignored {
                 self.kill(place);
             }
@@ -59,7 +60,7 @@ impl Rows {
         Ok(time)
     }
 
-    /// Says whether a field still stands at a place and has a role.
+    /// Whether a field is still there and has a role.
     fn role_of(&self, place: u32, role: impl Fn(&Name) -> u16) -> bool {
         let name = self.row.get(place as usize).and_then(|f| self.names.list.get(f.name as usize));
         name.is_some_and(|name| role(name) != NONE)
@@ -77,7 +78,7 @@ impl Rows {
         self.live -= 1;
     }
 
-    /// Adds the fields that the request gives to all rows.
+    /// Adds the fields that the request sets for all rows.
     pub(super) fn add_extra(&mut self) {
         if self.options.extra.is_empty() {
             return;
@@ -101,7 +102,7 @@ impl Rows {
         }
     }
 
-    /// Where the row has a field. A field that became the message stands where it stood by its own name.
+    /// The index of a field in the row. A field that became the message is found at its original index.
     fn place_of(&self, number: u32) -> Option<u32> {
         if number == MSG_NAME {
             return self.row.iter().position(|f| f.name == number).map(|place| place as u32);
@@ -121,7 +122,7 @@ impl Rows {
         self.live += 1;
     }
 
-    /// Takes out the values of fields that are gone, and colors.
+    /// Removes the values of dropped fields, and escape sequences.
     pub(super) fn close_gaps(&mut self) {
         self.scratch.clear();
         let (mut start, mut kept) = (self.row_start, self.row_start as u32);
@@ -131,14 +132,14 @@ impl Rows {
                 let value = &self.batch.values[start..end];
                 let colored = self.names.list[field.name as usize].colored;
                 if colored {
-                    // Values are UTF-8: decoders write nothing else.
+                    // Decoders write valid UTF-8.
                     let text = std::str::from_utf8(value).unwrap_or("");
                     without_colors(text).for_each(|piece| self.scratch.extend_from_slice(piece.as_bytes()));
                 } else {
                     self.scratch.extend_from_slice(value);
                 }
                 let end = (self.row_start + self.scratch.len()) as u32;
-                // A value of nothing but sequences is none.
+                // A value that consists only of escape sequences is empty.
                 field.name = if colored && end == kept { DEAD } else { field.name };
                 (field.end, kept) = (end, end);
             }

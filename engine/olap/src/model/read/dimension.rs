@@ -1,4 +1,4 @@
-//! Dimensions as a file says them, with their cases and granularities.
+//! Reads dimensions with their cases and granularities.
 
 use quiver_yaml::Node;
 use quiver_yaml::problem::{Code, Problems};
@@ -48,7 +48,7 @@ pub(super) fn dimension(node: &Node, problems: &mut Problems) -> Option<Dimensio
     ty.map(|_| dimension)
 }
 
-/// What depends on conditions: of dimensions and of measures.
+/// Values that depend on conditions, for dimensions and measures.
 pub(super) fn case(node: &Node, problems: &mut Problems) -> Option<Case> {
     let mut r = Reader::new(node, "", problems)?;
     let mut when = Vec::new();

@@ -1,4 +1,4 @@
-//! Measures as a file says them, with their windows, shifts and stages.
+//! Reads measures with their windows, shifts and stages.
 
 use quiver_yaml::Node;
 use quiver_yaml::problem::{Code, Problems};
@@ -63,7 +63,7 @@ pub(super) fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option
     Some(measure)
 }
 
-/// What says how a measure is made of inner results is told of where nothing would come of it.
+/// Reports multi-stage settings that would have no effect.
 fn stages(measure: &Measure, r: &mut Reader<'_, '_>) {
     if measure.multi_stage {
         if measure.rolling_window.is_some() {
@@ -78,7 +78,7 @@ fn stages(measure: &Measure, r: &mut Reader<'_, '_>) {
     }
 }
 
-/// A filter of a measure. One that cannot be read is told of: without it the measure would count all rows.
+/// A filter of a measure. One that cannot be read is reported: without it the measure would count all rows.
 fn condition(node: &Node, problems: &mut Problems) -> Option<Template> {
     let mut r = Reader::new(node, "", problems)?;
     let sql = r.sql("sql");
@@ -148,7 +148,7 @@ fn time_shift(node: &Node, own: &str, problems: &mut Problems) -> Option<TimeShi
     Some(TimeShift { time_dimension, interval, ranges: if is_range { sign } else { 0 } })
 }
 
-/// A member, perhaps with a granularity behind its name.
+/// A member, optionally followed by a granularity.
 fn added(text: &str, own: &str) -> AddedGroup {
     let plain = text.trim().replace(['$', '{', '}'], "");
     match plain.rsplit_once('.') {

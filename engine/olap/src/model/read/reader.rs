@@ -1,4 +1,4 @@
-//! A mapping of a file, field by field, and names of members in it.
+//! Reads a mapping of a file field by field, and names of members in it.
 
 use quiver_types::meant::did_you_mean;
 use quiver_yaml::problem::{Code, Problems};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::model::owner::near_field;
 use crate::model::{Common, MemberId, Template, is_name};
 
-/// Turns YAML into JSON, for what is passed on as it is.
+/// Converts YAML to JSON, for values that are passed on unchanged.
 pub(super) fn json(node: &Node) -> Value {
     match &node.kind {
         Kind::Null => Value::Null,
@@ -55,7 +55,7 @@ impl<'a, 'p> Reader<'a, 'p> {
         self.fields.texts(name, self.problems).unwrap_or_default()
     }
 
-    /// Tells of a wrong value.
+    /// Reports a wrong value.
     pub(super) fn bad(&mut self, name: &str, message: impl Into<String>) {
         self.fields.problem(name, Code::InvalidValue, message, self.problems);
     }
@@ -65,7 +65,7 @@ impl<'a, 'p> Reader<'a, 'p> {
         self.text(name).map(|text| Template::parse(&text, place))
     }
 
-    /// One of listed words.
+    /// A value out of a list of words.
     pub(super) fn word<T: Copy>(&mut self, name: &'static str, words: &[(&str, T)]) -> Option<T> {
         let text = self.text(name)?;
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
@@ -76,7 +76,7 @@ impl<'a, 'p> Reader<'a, 'p> {
         found
     }
 
-    /// What all members and models have.
+    /// The properties that all members and models have.
     pub(super) fn common(&mut self) -> Option<Common> {
         let place = self.fields.node().place;
         let name = self.text("name");
@@ -109,7 +109,7 @@ impl<'a, 'p> Reader<'a, 'p> {
     }
 }
 
-/// A member by its name, with or without that of its model, with or without braces.
+/// A member by name, with or without its model's name or braces.
 pub(super) fn member(text: &str, own: &str) -> MemberId {
     let plain = text.trim().replace(['$', '{', '}'], "");
     match plain.split_once('.') {

@@ -1,4 +1,4 @@
-//! Rollups as a file declares them.
+//! Reads declarations of rollups.
 
 use quiver_yaml::Node;
 use quiver_yaml::problem::{Code, Problems};
@@ -37,7 +37,7 @@ pub(super) fn rollup(node: &Node, own: &str, problems: &mut Problems) -> Option<
         segments: r.members("segments", own),
         time: time.map(|t| member(&t, own)).zip(granularity),
     };
-    // When and how a rollup is built is up to the store here; the keys are read so that models stay portable.
+    // The store decides when and how rollups are built. These keys are accepted, so that models are portable.
     for key in [
         "external",
         "refresh_key",

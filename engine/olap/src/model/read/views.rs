@@ -1,4 +1,4 @@
-//! Views as a file says them.
+//! Reads views.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Conditions of a WHERE that a query has words for: bounds of times, and members compared with constants. They mean what
-//! they mean in SQL: NULL fulfils none but `IS NULL`.
+//! Conditions of a WHERE that a query can express: bounds of times, and comparisons of members with constants. They
+//! have SQL's meaning: NULL satisfies only `IS NULL`.
 
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::expr::InList;
@@ -13,17 +13,17 @@ use crate::functions::instant_type;
 use crate::model::{DimensionType, MemberId};
 use crate::query::filter::{Comparison, Leaf, Literal, Test};
 
-/// Bounds of a time: from the first instant to before the second.
+/// Bounds of a time; the upper one is excluded.
 #[derive(Debug, Default)]
 pub(super) struct Bounds {
     low: Option<i64>,
     high: Option<i64>,
-    /// As they are written.
+    /// The conditions as written.
     pub(super) conditions: Vec<Expr>,
 }
 
 impl Bounds {
-    /// Reads a bound; `is_time` says of which members.
+    /// Parses a bound; `is_time` tells which members are times.
     pub(super) fn of(condition: &Expr, is_time: &dyn Fn(&MemberId) -> bool) -> Option<(MemberId, Self)> {
         let (id, low, high) = match condition {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (member(left), member(right)) {
@@ -44,21 +44,21 @@ impl Bounds {
         (is_whole && is_time(&id)).then_some((id, Self { low, high, conditions: Vec::new() }))
     }
 
-    /// Adds another one of the same time.
+    /// Adds another bound of the same time.
     pub(super) fn and(&mut self, other: Self, condition: Expr) {
         self.low = self.low.into_iter().chain(other.low).max();
         self.high = self.high.into_iter().chain(other.high).min();
         self.conditions.push(condition);
     }
 
-    /// The range of both bounds.
+    /// The range, if both bounds are known.
     pub(super) fn range(&self) -> Option<WallRange> {
         let (start_ns, end_ns) = (self.low?, self.high?);
         Some(WallRange { start_ns, end_ns: end_ns.max(start_ns) })
     }
 }
 
-/// The first instant that a comparison lets be.
+/// The first instant that a comparison accepts.
 fn lower(op: Operator, value: &Expr) -> Option<i64> {
     match op {
         Operator::GtEq => instant(value),
@@ -67,7 +67,7 @@ fn lower(op: Operator, value: &Expr) -> Option<i64> {
     }
 }
 
-/// The instant before which all are that a comparison lets be.
+/// The instant before which all accepted ones lie.
 fn upper(op: Operator, value: &Expr) -> Option<i64> {
     match op {
         Operator::Lt => instant(value),
@@ -76,7 +76,7 @@ fn upper(op: Operator, value: &Expr) -> Option<i64> {
     }
 }
 
-/// A constant, computed.
+/// The value of a constant expression.
 fn constant(expr: &Expr) -> Option<ScalarValue> {
     if let Expr::Literal(value, _) = expr {
         return Some(value.clone());
@@ -90,7 +90,7 @@ fn constant(expr: &Expr) -> Option<ScalarValue> {
     }
 }
 
-/// A constant time in nanoseconds. With NULL nothing is compared: a range that ends where it begins holds no row, either.
+/// A constant time in nanoseconds. NULL gives an empty range, since no comparison with it is true.
 fn instant(expr: &Expr) -> Option<i64> {
     match constant(expr)?.cast_to(&instant_type()).ok()? {
         ScalarValue::TimestampNanosecond(Some(ns), _) => Some(ns),
@@ -99,7 +99,7 @@ fn instant(expr: &Expr) -> Option<i64> {
     }
 }
 
-/// A condition on a member as a filter; `kind` is the type of a dimension. None: a query has no words for it.
+/// A condition on a member as a filter; `kind` returns the type of a dimension. `None` if a query cannot express it.
 pub(super) fn filter_of(condition: &Expr, kind: &dyn Fn(&MemberId) -> Option<DimensionType>) -> Option<Leaf> {
     let (id, test) = match condition {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (member(left), member(right)) {
@@ -115,7 +115,7 @@ pub(super) fn filter_of(condition: &Expr, kind: &dyn Fn(&MemberId) -> Option<Dim
         Expr::IsNotNull(inner) => (member(inner)?, Test::Set(true)),
         _ => return None,
     };
-    // A filter compares a member with values of its own type; where SQL would convert one of both, SQL does.
+    // A filter compares values of the member's own type; conditions that need a conversion stay in SQL.
     let fits = |value: &Literal, ty: DimensionType| match value {
         Literal::Text(_) => matches!(ty, DimensionType::String | DimensionType::Geo | DimensionType::Switch),
         Literal::Integer(_) | Literal::Double(_) => ty == DimensionType::Number,

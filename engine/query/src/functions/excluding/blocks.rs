@@ -1,5 +1,5 @@
-//! Rows of a partition, with what an aggregate says of blocks of them: a long frame takes blocks as a whole, and rows at its
-//! ends alone. Nothing is ever taken out of an aggregate again, which would cost digits of a fraction.
+//! Rows of a partition with precomputed aggregates of blocks: a long frame merges whole blocks, and adds only rows at
+//! its ends. Values are never removed from an aggregate, which would lose digits.
 
 use std::ops::Range;
 
@@ -11,24 +11,25 @@ use datafusion::logical_expr::Accumulator;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use quiver_types::watch;
 
-/// Rows of a block, and blocks of one of the next level.
+/// Rows of a block, and blocks of a block of the next level.
 const WIDTH: usize = 32;
-/// Steps that an accumulator takes for a piece of rows, however few these are.
+/// Steps that adding a piece of rows takes at least.
 const PIECE: usize = 64;
 
-/// The rows are the lowest level, above which stand states of whole blocks.
+/// The lowest level is the rows; each level above holds the states of whole blocks.
 #[derive(Debug)]
 pub(super) struct Blocks(Vec<Vec<ArrayRef>>);
 
 impl Blocks {
-    /// Takes the arguments of all rows.
+    /// Prepares the arguments of all rows.
     ///
     /// # Errors
+    ///
     /// Those of the aggregate; the query has ended.
     pub(super) fn new(aggregate: &AggregateFunctionExpr, rows: Vec<ArrayRef>) -> Result<Self> {
         let mut blocks = Self(vec![rows]);
         if is_short(aggregate)? {
-            // A sum of a block that no frame has as a whole may be beyond its type.
+            // The sum of a block may overflow although no frame contains all of it, so errors are ignored here.
             while let Ok(Some(next)) = blocks.next_level(aggregate) {
                 blocks.0.push(next);
             }
@@ -36,7 +37,7 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// States of the blocks of the highest level; none: these are less than one.
+    /// The states of the next level's blocks; `None` if there is no whole block.
     fn next_level(&self, aggregate: &AggregateFunctionExpr) -> Result<Option<Vec<ArrayRef>>> {
         let level = self.0.len() - 1;
         let blocks = self.0[level].first().map_or(0, Array::len) / WIDTH;
@@ -54,9 +55,10 @@ impl Blocks {
         columns.into_iter().map(ScalarValue::iter_to_array).collect::<Result<_>>().map(Some)
     }
 
-    /// Adds rows to what an accumulator has, in their order.
+    /// Adds a range of rows to an accumulator, in order.
     ///
     /// # Errors
+    ///
     /// Those of the aggregate; the query has ended.
     pub(super) fn add(&self, rows: Range<usize>, to: &mut dyn Accumulator) -> Result<()> {
         self.add_of(0, rows, to)
@@ -84,7 +86,7 @@ impl Blocks {
     }
 }
 
-/// Whether states of an aggregate are no longer than a value: those of others grow with their rows.
+/// Whether the states of an aggregate are small; those of others grow with their rows.
 fn is_short(aggregate: &AggregateFunctionExpr) -> Result<bool> {
     if aggregate.is_distinct() {
         return Ok(false);

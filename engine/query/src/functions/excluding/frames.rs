@@ -1,4 +1,4 @@
-//! Frames without the rows that are left out of them, for one row after the other.
+//! Evaluates frames with an exclusion, one row after another.
 
 use std::ops::Range;
 
@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 
 use super::blocks::Blocks;
 
-/// Rows that frames leave out.
+/// The rows that a frame excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Exclusion {
-    /// The row at hand.
+    /// The current row.
     CurrentRow,
-    /// The rows that are equal to it in order, and itself.
+    /// The current row and its peers.
     Group,
-    /// The same but for itself.
+    /// The peers of the current row, but not itself.
     Ties,
 }
 
 impl Exclusion {
-    /// What is left of a frame, in its order.
+    /// The remaining ranges of a frame, in order.
     fn left(self, frame: &Range<usize>, group: &Range<usize>, row: usize) -> [Range<usize>; 3] {
         let within = |from: usize, to: usize| {
             let (from, to) = (from.max(frame.start), to.min(frame.end));
@@ -42,15 +42,16 @@ impl Exclusion {
 #[derive(Debug)]
 struct Partition {
     blocks: Blocks,
-    /// How many rows before each one count, and how many of all; none: all do.
+    /// For each row how many rows before it satisfy the filter, and the total at the end; `None` if there is no
+    /// filter.
     before: Option<Vec<usize>>,
-    /// Rows that are equal in order, from the group of the row at hand on.
+    /// Groups of peers, from that of the current row on.
     groups: Vec<Range<usize>>,
     group: usize,
 }
 
 impl Partition {
-    /// The rows that are equal to one that comes no sooner than the last that was asked for.
+    /// The peers of a row. Rows must be asked for in order.
     fn group_of(&mut self, row: usize) -> Range<usize> {
         while self.groups.get(self.group).is_some_and(|group| group.end <= row) {
             self.group += 1;
@@ -58,7 +59,7 @@ impl Partition {
         self.groups.get(self.group).cloned().unwrap_or(row..row + 1)
     }
 
-    /// Where those of some rows are that count.
+    /// The range of those rows that satisfy the filter.
     fn counting(&self, rows: Range<usize>) -> Range<usize> {
         match &self.before {
             Some(before) => before[rows.start]..before[rows.end],
@@ -67,27 +68,27 @@ impl Partition {
     }
 }
 
-/// An aggregate over what is left of frames.
+/// An aggregate over the remaining rows of frames.
 #[derive(Debug)]
 pub(super) struct Frames {
     pub(super) aggregate: AggregateFunctionExpr,
     pub(super) exclusion: Exclusion,
-    /// How many arguments there are; behind them come the keys of the order.
+    /// The number of arguments; sort keys follow them.
     pub(super) args: usize,
-    /// Whether the first one is the condition of rows.
+    /// Whether the first argument is the filter.
     pub(super) is_filtered: bool,
-    /// Whether rows count alone whose value is there.
+    /// Whether rows with a NULL value are ignored.
     pub(super) ignores_nulls: bool,
     pub(super) state: State,
 }
 
-/// How far a partition has been gone through.
+/// The progress within a partition.
 #[derive(Debug, Default)]
 pub(super) struct State {
     rows: Option<Partition>,
-    /// The row at hand.
+    /// The current row.
     at: usize,
-    /// What the last frame had, and what was given for it: rows that are equal often have one.
+    /// The last frame and its result: peers often have the same one.
     last: Option<([Range<usize>; 3], ScalarValue)>,
 }
 
@@ -96,7 +97,7 @@ impl Frames {
         let Some((args, keys)) = values.split_at_checked(self.args) else {
             return internal_err!("a window lacks arguments");
         };
-        // Without an order all rows are equal.
+        // Without an order all rows are peers.
         let all = args.first().map_or(0, Array::len);
         let groups = if keys.is_empty() { std::iter::once(0..all).collect() } else { partition(keys)?.ranges() };
         let (condition, args) = args.split_at(usize::from(self.is_filtered));
@@ -123,7 +124,7 @@ impl Frames {
     }
 }
 
-/// How many rows before each one a condition holds for, and for how many of all.
+/// For each row how many rows before it satisfy a condition, and the total at the end.
 fn before(condition: &BooleanArray) -> Vec<usize> {
     let mut count = 0;
     let behind = condition.iter().map(|holds| {
@@ -134,7 +135,7 @@ fn before(condition: &BooleanArray) -> Vec<usize> {
 }
 
 impl PartitionEvaluator for Frames {
-    /// Called for one row of a partition after the other.
+    /// Called for the rows of a partition in order.
     fn evaluate(&mut self, values: &[ArrayRef], frame: &Range<usize>) -> Result<ScalarValue> {
         if self.state.rows.is_none() {
             self.state.rows = Some(self.rows(values)?);
@@ -183,7 +184,7 @@ mod tests {
             (Exclusion::Group, 7..9, vec![7, 8]),
             (Exclusion::Group, 3..6, vec![]),
             (Exclusion::Ties, 2..8, vec![2, 4, 6, 7]),
-            // The row at hand is not in the frame.
+            // The current row is not in its frame.
             (Exclusion::Ties, 1..4, vec![1, 2]),
             (Exclusion::Ties, 5..8, vec![6, 7]),
             (Exclusion::Ties, 4..5, vec![4]),

@@ -9,7 +9,7 @@ use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
-/// See the module.
+/// A single accumulator that serves as a [`GroupsAccumulator`] of one group.
 pub(super) struct Alone(pub(super) Box<dyn Accumulator>);
 
 impl GroupsAccumulator for Alone {

@@ -1,4 +1,4 @@
-//! What an aggregation computes.
+//! The keys, filters and aggregates of an aggregation, moved below the projections and filters in between.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Says the same over the rows that `columns` are made of.
+    /// Rewrites the expressions over the input of a projection, whose expressions are `columns`.
     pub(super) fn over(&mut self, columns: &[Arc<dyn PhysicalExpr>]) -> Result<()> {
         let each = self.groups.iter_mut().chain(self.args.iter_mut().flatten());
         let each = each.chain(self.filters.iter_mut().flatten()).chain(&mut self.predicate);
@@ -32,7 +32,7 @@ impl Asked {
     }
 }
 
-/// Puts expressions in the place of columns.
+/// Replaces each column of an expression by the expression at its index.
 pub(super) fn with_columns(
     expr: &Arc<dyn PhysicalExpr>,
     columns: &[Arc<dyn PhysicalExpr>],

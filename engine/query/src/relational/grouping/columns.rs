@@ -1,4 +1,5 @@
-//! Expressions over columns some of which are texts by codes: what depends on one such text alone is found once per text.
+//! Expressions over columns of which some are dictionary codes of texts: an expression that depends on one such
+//! column alone is evaluated once per text.
 
 use std::sync::Arc;
 
@@ -18,19 +19,19 @@ use datafusion::physical_expr::utils::collect_columns;
 use crate::tables::cells::hex_ids;
 use crate::tables::convert::HEX;
 
-/// Values of rows.
+/// The values of an expression for each row.
 #[derive(Debug, Clone)]
 pub(super) enum Found {
-    /// Texts by codes.
+    /// Texts as dictionary codes.
     Coded(Int32DictionaryArray),
-    /// Ids that stand for their hex.
+    /// Ids in bytes, which stand for their hexadecimal texts.
     Ids(FixedSizeBinaryArray),
-    /// As they are.
+    /// Values of the expression's own type.
     Plain(ArrayRef),
 }
 
 impl Found {
-    /// As the expression gives them.
+    /// The values in the expression's own type.
     pub(super) fn plain(self) -> Result<ArrayRef> {
         Ok(match self {
             Self::Coded(coded) => take(coded.values(), coded.keys(), None)?,
@@ -39,7 +40,7 @@ impl Found {
         })
     }
 
-    /// As they are held; equal where the values are equal.
+    /// The values as they are stored: two are equal if and only if the expression's values are.
     pub(super) fn held(self) -> ArrayRef {
         match self {
             Self::Coded(coded) => Arc::new(coded),
@@ -49,12 +50,12 @@ impl Found {
     }
 }
 
-/// What an expression reads of a row.
+/// Where an expression reads an input from.
 #[derive(Debug, Clone)]
 enum Source {
-    /// The column with this number, as it is.
+    /// The column at this index, unchanged.
     Column(usize),
-    /// Something that depends on one text by code.
+    /// An expression that depends on one column of codes.
     OfText(OfText),
 }
 
@@ -68,31 +69,31 @@ impl PartialEq for Source {
     }
 }
 
-/// An expression over one text by code.
+/// An expression over one column of codes.
 #[derive(Debug, Clone)]
 struct OfText {
     column: usize,
-    /// Over a batch of that column alone.
+    /// The expression over a batch that has only that column.
     expr: Arc<dyn PhysicalExpr>,
     schema: SchemaRef,
 }
 
-/// An expression as it is evaluated.
+/// An expression in the form in which it is evaluated.
 #[derive(Debug, Clone)]
 pub(super) enum Prepared {
-    /// The column with this number, as it is.
+    /// The column at this index, unchanged.
     Column(usize),
-    /// An expression that depends on one text by code alone: evaluated once for each text.
+    /// An expression that depends on one column of codes alone: evaluated once per text.
     OfText(OneText),
-    /// Any other expression, evaluated for each row of what it reads.
+    /// Any other expression: evaluated once per row.
     Rows(OfRows),
 }
 
-/// An expression that is evaluated once for each text of a column of texts by codes.
+/// An expression that is evaluated once per text of a column of codes.
 #[derive(Debug, Clone)]
 pub(super) struct OneText(OfText);
 
-/// An expression that is evaluated for each row, over what it reads of the row.
+/// An expression that is evaluated once per row, and the inputs that it reads.
 #[derive(Debug, Clone)]
 pub(super) struct OfRows {
     expr: Arc<dyn PhysicalExpr>,
@@ -104,7 +105,7 @@ fn is_coded(schema: &Schema, column: usize) -> bool {
     matches!(schema.field(column).data_type(), DataType::Dictionary(..))
 }
 
-/// The one text by code that an expression depends on.
+/// The index of the only column of codes that an expression depends on.
 fn one_text(expr: &Arc<dyn PhysicalExpr>, coded: &Schema) -> Option<usize> {
     let columns = collect_columns(expr);
     let mut columns = columns.iter();
@@ -124,7 +125,7 @@ fn of_text(expr: &Arc<dyn PhysicalExpr>, column: usize, plain: &Schema) -> Resul
 }
 
 impl Prepared {
-    /// Prepares an expression; `plain` and `coded`: the columns as the expression knows them and as they come.
+    /// Prepares an expression. `plain` is the schema that the expression was made for, `coded` that of the batches.
     pub(super) fn new(expr: &Arc<dyn PhysicalExpr>, plain: &Schema, coded: &Schema) -> Result<Self> {
         if let Some(column) = expr.downcast_ref::<Column>() {
             return Ok(Self::Column(column.index()));
@@ -154,7 +155,7 @@ impl Prepared {
         Ok(Self::Rows(OfRows { expr, sources, schema: Arc::new(Schema::new(fields)) }))
     }
 
-    /// The columns that are read.
+    /// The indexes of the columns that it reads.
     pub(super) fn reads(&self) -> Vec<usize> {
         match self {
             Self::Column(at) => vec![*at],
@@ -163,13 +164,13 @@ impl Prepared {
         }
     }
 
-    /// Says whether it is a constant other than NULL.
+    /// Whether it is a constant other than NULL.
     pub(super) fn is_constant(&self) -> bool {
         let Self::Rows(of) = self else { return false };
         of.expr.downcast_ref::<Literal>().is_some_and(|constant| !constant.value().is_null())
     }
 
-    /// Evaluates it over a batch of columns as they come.
+    /// Evaluates it over a batch with the coded schema.
     pub(super) fn evaluate(&self, batch: &RecordBatch) -> Result<Found> {
         match self {
             Self::Column(at) => Ok(column(batch, *at)),
@@ -208,7 +209,7 @@ fn column(batch: &RecordBatch, at: usize) -> Found {
     }
 }
 
-/// Of few rows with codes of many texts only the texts that they have.
+/// If there are fewer rows than texts, keeps only the texts that occur.
 fn compact(coded: &Int32DictionaryArray) -> Int32DictionaryArray {
     if coded.values().len() <= coded.len() * 2 {
         return coded.clone();
@@ -222,7 +223,7 @@ fn compact(coded: &Int32DictionaryArray) -> Int32DictionaryArray {
     }
 }
 
-/// Whether a condition holds for each text.
+/// Whether a condition is true for each text.
 fn is_all(given: &BooleanArray) -> bool {
     given.null_count() == 0 && given.true_count() == given.len()
 }
@@ -240,11 +241,11 @@ impl OfText {
         };
         let (keys, values) = (coded.keys(), coded.values());
         let count = values.len();
-        // What NULL gives stands behind what the texts give.
+        // The result for NULL comes behind those of the texts.
         let nulls = keys.null_count() > 0;
         let texts =
             if nulls { concat(&[&**values, &*new_null_array(values.data_type(), 1)])? } else { Arc::clone(values) };
-        // A text that no row has any longer must not fail the rows that are there.
+        // A text that does not occur in the rows must not make the query fail.
         let Ok(given) = self.over(texts) else {
             return Ok(Found::Plain(self.over(Found::Coded(coded).plain()?)?));
         };
@@ -255,7 +256,7 @@ impl OfText {
         };
         Ok(match given.data_type() {
             DataType::Utf8View | DataType::Utf8 => Found::Coded(Int32DictionaryArray::try_new(keys, given)?),
-            // What the store has sifted passes as a whole: nobody looks up each row.
+            // If the store has filtered the texts already, all rows pass, and none need be looked up.
             DataType::Boolean if keys.null_count() == 0 && is_all(given.as_boolean()) => {
                 Found::Plain(Arc::new(BooleanArray::new(BooleanBuffer::new_set(keys.len()), None)))
             }

@@ -1,4 +1,4 @@
-//! Keys of groups: each column's values by small numbers, groups by the numbers of their values.
+//! Grouping keys: the values of each column are numbered, and groups are combinations of these numbers.
 
 use std::hash::BuildHasher as _;
 use std::mem::size_of;
@@ -18,11 +18,11 @@ use super::columns::Found;
 use crate::numbered::{Texts, make_room, spread};
 use crate::tables::cells::hex_ids;
 
-/// Numbers of values in the order in which they came.
+/// Numbers the distinct values of a column in order of first occurrence.
 #[derive(Debug)]
 pub(super) struct Values {
     kind: DataType,
-    /// NULL has a number like any value; what stands there among the values is nothing.
+    /// The number of NULL, if it has occurred; the stored value at that number is a placeholder.
     null: Option<u32>,
     of: Of,
 }
@@ -34,19 +34,19 @@ enum Of {
     Numbers(Plain<i64>),
 }
 
-/// Values by numbers.
+/// Storage of values by number.
 trait Store {
     fn len(&self) -> u32;
-    /// Leaves a number out.
+    /// Adds a placeholder, so that a number is skipped.
     fn skip(&mut self);
 }
 
-/// Values that are copied.
+/// Values of fixed size, which are copied.
 #[derive(Debug, Default)]
 struct Plain<T> {
     values: Vec<T>,
-    /// Numbers, each with the hash of its value: a table of ids themselves would be four times as large, and grow by hashing
-    /// each anew.
+    /// Numbers, each with the hash of its value: a table of the values themselves would be four times as large for
+    /// ids, and would hash each again when it grows.
     table: HashTable<(u32, u32)>,
     hasher: DefaultHashBuilder,
 }
@@ -92,7 +92,7 @@ impl Store for Texts {
     }
 }
 
-/// The number of NULL.
+/// The number of NULL, which is assigned at its first occurrence.
 fn null_of(null: &mut Option<u32>, store: &mut impl Store) -> u32 {
     *null.get_or_insert_with(|| {
         store.skip();
@@ -100,7 +100,7 @@ fn null_of(null: &mut Option<u32>, store: &mut impl Store) -> u32 {
     })
 }
 
-/// Says whether values of a type can be keys.
+/// Whether values of a type can be keys.
 pub(super) fn is_key(kind: &DataType) -> bool {
     use DataType::{Boolean, Date32, Int8, Int16, Int32, Int64, Timestamp, UInt8, UInt16, UInt32, Utf8, Utf8View};
     matches!(
@@ -110,7 +110,7 @@ pub(super) fn is_key(kind: &DataType) -> bool {
 }
 
 impl Values {
-    /// For values of a type; `held`: how they come.
+    /// An empty numbering for a type; `held` is the type in which values arrive.
     pub(super) fn new(kind: &DataType, held: &DataType) -> Self {
         let of = match (held, kind) {
             (DataType::FixedSizeBinary(width), DataType::Utf8View) => Of::Ids(Plain::default(), *width),
@@ -120,7 +120,7 @@ impl Values {
         Self { kind: kind.clone(), null: None, of }
     }
 
-    /// How many values there are.
+    /// How many distinct values there are, NULL included.
     pub(super) fn len(&self) -> u32 {
         match &self.of {
             Of::Texts(texts) => texts.len(),
@@ -129,7 +129,7 @@ impl Values {
         }
     }
 
-    /// Appends the numbers of the values of rows.
+    /// Appends the number of each row's value to `out`.
     pub(super) fn add(&mut self, found: Found, out: &mut Vec<u32>) -> Result<()> {
         let Self { kind, null, of } = self;
         match (of, found) {
@@ -164,7 +164,7 @@ impl Values {
         Ok(())
     }
 
-    /// The values of some numbers, as the type has them.
+    /// The values with the given numbers, in the column's type.
     pub(super) fn values(&self, numbers: &[u32]) -> Result<ArrayRef> {
         let there = |number: &u32| Some(*number) != self.null;
         let nulls = self.null.map(|_| numbers.iter().map(there).collect::<NullBuffer>()).filter(|n| n.null_count() > 0);
@@ -204,7 +204,7 @@ impl Values {
         })
     }
 
-    /// Memory that is taken.
+    /// Bytes of memory in use.
     pub(super) fn size(&self) -> usize {
         match &self.of {
             Of::Texts(texts) => texts.size(),
@@ -214,7 +214,7 @@ impl Values {
     }
 }
 
-/// The numbers of values of which neighbours are often equal.
+/// Numbers values of which neighbours are often equal.
 fn neighbours<T: Copy + Default + Eq + std::hash::Hash>(
     store: &mut Plain<T>,
     null: &mut Option<u32>,
@@ -233,7 +233,7 @@ fn neighbours<T: Copy + Default + Eq + std::hash::Hash>(
     }));
 }
 
-/// The same of ids, of which some may be missing.
+/// Numbers ids, of which some may be NULL.
 fn ids_of(
     store: &mut Plain<u128>,
     null: &mut Option<u32>,
@@ -247,7 +247,7 @@ fn ids_of(
     }
 }
 
-/// Each text of a code is looked up once.
+/// Numbers texts by codes: each text of the dictionary is looked up once.
 fn coded_texts(
     texts: &mut Texts,
     null: &mut Option<u32>,
@@ -289,13 +289,14 @@ fn numbers_of(array: &ArrayRef) -> Result<Int64Array> {
     Ok(numbers.as_primitive::<Int64Type>().clone())
 }
 
-/// Turns groups (numbers below `before`) into those that they form with values (below `width`), as `number` numbers them.
+/// Combines group numbers (below `before`) with value numbers (below `width`) in place; `number` returns the number
+/// of a pair.
 fn join(groups: &mut [u32], before: usize, values: &[u32], width: usize, mut number: impl FnMut(u32, u32) -> u32) {
     const OPEN: u32 = u32::MAX;
     let cells = before.saturating_mul(width);
     let rows = groups.iter_mut().zip(values);
     if cells <= values.len() {
-        // Fewer pairs than rows: each is looked up once.
+        // There are fewer pairs than rows, so each is looked up once.
         let mut known = vec![OPEN; cells];
         for (group, value) in rows {
             let cell = &mut known[*group as usize * width + *value as usize];
@@ -317,13 +318,13 @@ fn join(groups: &mut [u32], before: usize, values: &[u32], width: usize, mut num
     }
 }
 
-/// Groups of rows.
+/// Numbers the groups of several columns.
 #[derive(Debug)]
 pub(super) struct Groups {
     columns: Vec<Values>,
-    /// From the number of a group of the columns before, and of a value of the next one, to the number of a group of both.
+    /// For each column after the first: from a group of the earlier columns and a value, to the group of both.
     joined: Vec<HashMap<u64, u32>>,
-    /// Of each level, of each of its groups: the group before and the value.
+    /// For each column after the first and each of its groups: the group of the earlier columns, and the value.
     pairs: Vec<Vec<(u32, u32)>>,
 }
 
@@ -333,7 +334,7 @@ impl Groups {
         Self { columns, joined: vec![HashMap::new(); levels], pairs: vec![Vec::new(); levels] }
     }
 
-    /// How many there are; without columns there is one.
+    /// The number of groups; 1 without columns.
     pub(super) fn len(&self) -> usize {
         match (self.pairs.last(), self.columns.first()) {
             (Some(pairs), _) => pairs.len(),
@@ -342,7 +343,7 @@ impl Groups {
         }
     }
 
-    /// Gives the group of each row.
+    /// Returns the group of each row.
     pub(super) fn of(&mut self, found: Vec<Found>, rows: usize) -> Result<Vec<usize>> {
         let mut found = self.columns.iter_mut().zip(found);
         let Some((column, values)) = found.next() else { return Ok(vec![0; rows]) };
@@ -365,7 +366,7 @@ impl Groups {
         Ok(groups.into_iter().map(|group| group as usize).collect())
     }
 
-    /// The columns of all groups.
+    /// The key columns of all groups, in order of group number.
     pub(super) fn values(&self) -> Result<Vec<ArrayRef>> {
         let mut numbers: Vec<u32> = (0..self.len() as u32).collect();
         let mut out = Vec::with_capacity(self.columns.len());
@@ -385,7 +386,7 @@ impl Groups {
         Ok(out)
     }
 
-    /// Memory that is taken.
+    /// Bytes of memory in use.
     pub(super) fn size(&self) -> usize {
         let joined: usize = self.joined.iter().map(|map| map.capacity() * 13).sum();
         let pairs: usize = self.pairs.iter().map(|pairs| pairs.capacity() * 8).sum();
@@ -420,7 +421,7 @@ mod tests {
             let id = |n: u8| Some((0..width).map(|at| at as u8 * 15 + n).collect::<Vec<_>>());
             for rows in [vec![id(1), id(2), id(1)], vec![id(1), None, id(2), None, id(1)]] {
                 let array = FixedSizeBinaryArray::try_from_sparse_iter_with_size(rows.iter().cloned(), width).unwrap();
-                // A slice, as batches are.
+                // A slice with an offset, as batches have it.
                 let array = array.slice(1, rows.len() - 1);
                 let mut values = Values::new(&DataType::Utf8View, &DataType::FixedSizeBinary(width));
                 let mut numbers = Vec::new();
@@ -437,7 +438,7 @@ mod tests {
     #[test]
     fn ids_keep_their_numbers_as_the_table_grows() {
         let mut ids = Plain::<u128>::default();
-        // Nothing has the number of NULL, though a value looks like what stands there.
+        // NULL's number belongs to NULL alone, although a real value equals its placeholder.
         let mut null = None;
         assert_eq!(null_of(&mut null, &mut ids), 0);
         for _ in 0..2 {

@@ -35,17 +35,17 @@ use crate::functions::COUNT_DISTINCT;
 use crate::heads::{no_expressions, one_input};
 use crate::written::at::{At, damaged, within};
 
-/// Rows of a batch that leaves the node.
+/// Rows of an output batch.
 const BATCH_ROWS: usize = 8192;
 
-/// What is computed, over columns as they come.
+/// What the node computes, over columns as they arrive.
 #[derive(Debug)]
 struct Work {
     predicate: Option<Prepared>,
-    /// The columns that are read beside the predicate's.
+    /// The columns that are read in addition to those of the predicate.
     used: Vec<usize>,
     groups: Vec<Prepared>,
-    /// Types of the groups' columns, and how they come.
+    /// For each grouping column, its type and the type in which it arrives.
     columns: Vec<(DataType, DataType)>,
     aggregates: Vec<Arc<AggregateFunctionExpr>>,
     args: Vec<Vec<Prepared>>,
@@ -53,23 +53,23 @@ struct Work {
     filters: Vec<Option<Prepared>>,
     is_partial: bool,
     schema: SchemaRef,
-    /// What plans show.
+    /// The text for `EXPLAIN`.
     shown: String,
-    /// What all this is prepared of.
+    /// The expressions from which this was prepared, to write plans.
     of: Of,
 }
 
-/// What the work is prepared of.
+/// The expressions from which [`Work`] is prepared.
 #[derive(Debug)]
 struct Of {
     asked: Asked,
-    /// Columns of the table without codes.
+    /// Schema of the table without codes.
     plain: SchemaRef,
-    /// Columns that the aggregates are over.
+    /// Schema that the aggregates' arguments refer to.
     over: SchemaRef,
 }
 
-/// The aggregates, and what becomes of them.
+/// The aggregates, and how their results are emitted.
 struct Folded {
     aggregates: Vec<Arc<AggregateFunctionExpr>>,
     over: SchemaRef,
@@ -77,7 +77,7 @@ struct Folded {
     schema: SchemaRef,
 }
 
-/// What written plans say of a node.
+/// The serialized form of a node.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenGroups {
     groups: Vec<Vec<u8>>,
@@ -91,7 +91,7 @@ pub(crate) struct WrittenGroups {
     is_partial: bool,
 }
 
-/// See the module.
+/// The operator; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct CodedGroupExec {
     work: Arc<Work>,
@@ -105,8 +105,8 @@ fn comma(items: impl Iterator<Item = String>) -> String {
 }
 
 impl CodedGroupExec {
-    /// Makes the node in the place of an aggregation; `plain`: columns of the table without codes. `None`: a key is of a type
-    /// that the node does not know.
+    /// Makes the node for an aggregation. `plain` is the schema of the table without codes. `None` if the node does
+    /// not support the type of a key.
     pub(super) fn of(
         aggregate: &AggregateExec,
         asked: Asked,
@@ -154,7 +154,7 @@ impl CodedGroupExec {
         used.extend(all.flat_map(Prepared::reads));
         used.sort_unstable();
         used.dedup();
-        // Again, over the columns that are left when rows are left out.
+        // Again, over the columns that remain when rows have been filtered.
         let moved = |expr: &Arc<dyn PhysicalExpr>| -> Result<Prepared> {
             let (plain, coded) = (plain.project(&used)?, coded.project(&used)?);
             let at = |at: usize| used.binary_search(&at).unwrap_or(0);
@@ -192,7 +192,7 @@ impl CodedGroupExec {
         Ok(Some(Arc::new(Self { work: Arc::new(work), input, properties, metrics: ExecutionPlanMetricsSet::new() })))
     }
 
-    /// What a written plan says of it.
+    /// The serialized form.
     pub(crate) fn written(&self, at: &At<'_>) -> Result<WrittenGroups> {
         let (work, Of { asked, plain, over }) = (&self.work, &self.work.of);
         let expr = |expr: &Option<Arc<dyn PhysicalExpr>>| expr.as_ref().map(|e| at.forms.write_expr(e)).transpose();
@@ -209,7 +209,7 @@ impl CodedGroupExec {
         })
     }
 
-    /// Reads it over its input.
+    /// Builds the node from its serialized form and its input.
     pub(crate) fn read(
         of: WrittenGroups,
         input: Arc<dyn ExecutionPlan>,
@@ -292,7 +292,7 @@ impl ExecutionPlan for CodedGroupExec {
 
 type Step = Option<(Run, SendableRecordBatchStream, BaselineMetrics)>;
 
-/// Takes rows until there are no more, or memory is short.
+/// Reads input until it ends or memory is short.
 async fn step(state: Step) -> Result<Option<(Option<RecordBatch>, Step)>> {
     let Some((mut run, mut input, baseline)) = state else { return Ok(None) };
     while let Some(batch) = input.next().await {
@@ -312,7 +312,7 @@ async fn step(state: Step) -> Result<Option<(Option<RecordBatch>, Step)>> {
     Ok(Some((Some(last), None)))
 }
 
-/// The groups of one partition while it runs, and what they take.
+/// The groups of one running partition, and the memory that they use.
 struct Run {
     work: Arc<Work>,
     groups: Groups,
@@ -343,7 +343,7 @@ impl Run {
         Groups::new(work.columns.iter().map(|(kind, held)| Values::new(kind, held)).collect())
     }
 
-    /// Puts the rows of a batch into their groups.
+    /// Adds the rows of a batch to their groups.
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let work = Arc::clone(&self.work);
         let mut batch = (batch.clone(), batch.project(&work.used)?);
@@ -367,22 +367,22 @@ impl Run {
     fn aggregate(&mut self, batch: &RecordBatch) -> Result<()> {
         let work = Arc::clone(&self.work);
         let found = work.groups.iter().map(|group| group.evaluate(batch)).collect::<Result<Vec<_>>>()?;
-        // Where all rows are one group, nobody asks for that of a row.
+        // If all rows are one group, no group numbers are needed.
         let groups = if found.is_empty() { Vec::new() } else { self.groups.of(found, batch.num_rows())? };
         let all = work.aggregates.iter().zip(&work.args).zip(&work.filters);
         for (((aggregate, args), filter), state) in all.zip(&mut self.aggregates) {
-            // These count values as they are held.
+            // These aggregates count stored values, so texts need not be decoded.
             let as_held = matches!(aggregate.fun().name(), "count" | COUNT_DISTINCT) && !aggregate.is_distinct();
             let only_counts = aggregate.fun().name() == "count" && !aggregate.is_distinct();
             let value = |arg: &Prepared| -> Result<ArrayRef> {
-                // That there is a value is all that counts: a constant is not written down for each row.
+                // Only whether there is a value matters, so a constant is not expanded to all rows.
                 if only_counts && arg.is_constant() {
                     return Ok(Arc::new(BooleanArray::new(BooleanBuffer::new_unset(batch.num_rows()), None)));
                 }
                 let found = arg.evaluate(batch)?;
                 if as_held { Ok(found.held()) } else { found.plain() }
             };
-            // Which quantiles are asked for is known without rows.
+            // The requested quantiles are constants, which are not evaluated per row.
             let read = if matches!(aggregate.fun().name(), "quantile" | "quantiles") { 1 } else { args.len() };
             let values = args.iter().take(read).map(value).collect::<Result<Vec<_>>>()?;
             let filter = filter.as_ref().map(|f| f.evaluate(batch)?.plain()).transpose()?;
@@ -393,7 +393,7 @@ impl Run {
         Ok(())
     }
 
-    /// Counts what it holds; `false`: it must give that away before it goes on.
+    /// Updates the memory reservation; `false` if the groups must be emitted first.
     fn fits(&mut self) -> Result<bool> {
         let held = self.groups.size() + self.aggregates.iter().map(|a| a.size()).sum::<usize>();
         match self.memory.try_resize(held) {
@@ -403,7 +403,7 @@ impl Run {
         }
     }
 
-    /// Gives the groups and begins again.
+    /// Emits the groups and starts over.
     fn give(&mut self) -> Result<RecordBatch> {
         let mut columns = self.groups.values()?;
         for state in &mut self.aggregates {
@@ -424,13 +424,13 @@ impl Run {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.work.schema), columns, &options)?)
     }
 
-    /// Gives what is left. Without groups that is a row in any case.
+    /// Emits the remaining groups. Without grouping columns there is always one row.
     fn last(&mut self) -> Result<RecordBatch> {
         if !self.has_rows {
             if !self.work.groups.is_empty() {
                 return Ok(RecordBatch::new_empty(Arc::clone(&self.work.schema)));
             }
-            // A row that is left out: some aggregates take a group that they are told of without rows for one with values.
+            // A row that is filtered out: without any rows, some aggregates take a new group for one with values.
             let none = BooleanArray::from(vec![false]);
             for (kinds, state) in self.work.arg_types.iter().zip(&mut self.aggregates) {
                 let nulls: Vec<ArrayRef> = kinds.iter().map(|kind| new_null_array(kind, 1)).collect();

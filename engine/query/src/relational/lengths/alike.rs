@@ -1,5 +1,5 @@
-//! Intervals of one length are one group, and one of the rows of `DISTINCT`: the plan gathers them by their lengths, and shows
-//! of each group the first interval that it saw, as PostgreSQL does.
+//! Intervals of equal length are one group, and one row of `DISTINCT`. The plan groups by length and shows the first
+//! interval of each group, as PostgreSQL does.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Aggregate, Distinct, DistinctOn, Expr, GroupingSe
 
 use super::interval::{in_order, is_interval, length};
 
-/// A node that makes one of equal rows, by lengths; others stay.
+/// Rewrites a node that groups or removes duplicates; other nodes stay.
 pub(super) fn gathered(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     match node {
         LogicalPlan::Aggregate(aggregate) => grouped(aggregate),
@@ -29,7 +29,7 @@ pub(super) fn gathered(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
 }
 
-/// Groups by lengths, with a projection above them that gives back what they were called.
+/// Groups by lengths, with a projection above that restores the column names.
 fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     let schema = Arc::clone(aggregate.input.schema());
     if let [Expr::GroupingSet(sets)] = aggregate.group_expr.as_slice() {
@@ -65,8 +65,8 @@ fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Projection(shown)))
 }
 
-/// The same for several sets of keys; none: there are no intervals among them. A key that is not in the set of a group is
-/// NULL, and so is what is shown of it.
+/// Like [`grouped`] for grouping sets; `None` if no key is an interval. A key that is not in the set of a group must
+/// be shown as NULL.
 fn in_sets(aggregate: &Aggregate, sets: &GroupingSet) -> Result<Option<LogicalPlan>> {
     let schema = aggregate.input.schema();
     let keys: Vec<Expr> = sets.distinct_expr().into_iter().cloned().collect();
@@ -106,7 +106,7 @@ fn in_sets(aggregate: &Aggregate, sets: &GroupingSet) -> Result<Option<LogicalPl
     Ok(Some(LogicalPlan::Projection(shown)))
 }
 
-/// `DISTINCT ON` by lengths; says whether there were intervals.
+/// `DISTINCT ON` by lengths; returns whether there were intervals.
 fn picked(rows: &mut DistinctOn) -> bool {
     let schema = Arc::clone(rows.input.schema());
     let mut is_changed = rows.sort_expr.as_mut().is_some_and(|order| in_order(order, &schema));

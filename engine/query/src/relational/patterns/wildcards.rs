@@ -1,11 +1,11 @@
-//! Patterns of `LIKE` without a regular expression in between: what a text takes ends with its query.
+//! Matches `LIKE` patterns without regular expressions; matching stops when its query ends.
 
 use quiver_types::watch;
 
-/// Steps between two questions.
+/// Steps between two checks whether the query goes on.
 const STEPS: usize = 1 << 16;
 
-/// A pattern that was read.
+/// A parsed pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wildcards {
     pieces: Vec<Piece>,
@@ -22,7 +22,7 @@ enum Piece {
 }
 
 impl Wildcards {
-    /// Reads a pattern; a backslash takes the next character as it is. `folds`: in any case (`ILIKE`).
+    /// Parses a pattern; a backslash escapes the next character. `folds`: ignores case (`ILIKE`).
     pub(super) fn new(pattern: &str, folds: bool) -> Self {
         let mut pieces = Vec::new();
         let mut chars = pattern.chars();
@@ -40,7 +40,7 @@ impl Wildcards {
         Self { pieces, folds }
     }
 
-    /// How often `%` stands within it.
+    /// The number of `%` in the pattern.
     pub(super) fn gaps(&self) -> usize {
         self.pieces.iter().filter(|piece| **piece == Piece::Many).count()
     }
@@ -53,10 +53,11 @@ impl Wildcards {
         }
     }
 
-    /// Says whether a text is as the pattern says; none: nobody waits any more.
+    /// Whether a text matches; `None` if the query has ended.
     pub(super) fn matches(&self, text: &str) -> Option<bool> {
         let (mut at, mut piece, mut steps) = (0, 0, 0usize);
-        // Behind the last `%`, and where what follows was looked for: what stands before it needs no second look.
+        // The position behind the last `%` and where matching was last tried there: no backtracking beyond that is
+        // needed.
         let mut last: Option<(usize, usize)> = None;
         loop {
             steps += 1;
@@ -79,7 +80,7 @@ impl Wildcards {
                     continue;
                 }
                 (None, None) => return Some(true),
-                // Later places leave even less of the text.
+                // Later positions leave even less text.
                 (Some(_), None) => return Some(false),
                 _ => {}
             }
@@ -159,7 +160,7 @@ mod tests {
     #[test]
     fn many_gaps_are_quick() {
         let (text, pattern) = ("a".repeat(1 << 20), "%a".repeat(5000) + "b");
-        // A machine may stand still in one of the tries.
+        // The machine may be busy in one of the attempts.
         let is_quick = (0..4).any(|_| {
             let began = Instant::now();
             assert_eq!(Wildcards::new(&pattern, false).matches(&text), Some(false));

@@ -1,4 +1,4 @@
-//! Rows of `logs` out of stored rows.
+//! Makes rows of `logs` from stored rows.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::tables::convert::{Convert, Converted, ROW_ID, batch, pieces};
 use crate::tables::written::{WrittenConvert, WrittenLogs};
 use crate::written::at::At;
 
-/// How a column is made.
+/// How a column is computed. Numbers are indexes of stored columns.
 #[derive(Debug, Clone)]
 enum Cell {
-    /// As it is stored, in this place.
+    /// The stored column, unchanged.
     Same(usize),
-    /// As text, from this place; a missing or empty field is NULL.
+    /// The stored column as text; a missing or empty field is NULL.
     Text(usize),
-    /// The number of the severity; 0 is none.
+    /// The severity number; 0 becomes NULL.
     Severity(usize),
-    /// A field in the form of the store.
+    /// A field with a stored column of its own.
     Stored { column: usize, name: String, kind: Kind },
-    /// A field out of the map of all fields.
+    /// A field read from the map of all fields.
     OfMap { field: String, name: String, kind: Kind },
     /// The map of all fields that have no fixed column.
     Fields,
-    /// The number of the row, which the node above gives.
+    /// The number of the row, which the node above fills in.
     RowId,
     /// Whether a condition holds.
     When(LogWhen),
@@ -46,13 +46,13 @@ pub(in crate::tables) struct LogRows {
     stored: Vec<LogColumn>,
     cells: Vec<Cell>,
     rest: bool,
-    /// What columns hold that were found by name.
+    /// The kinds of columns that were found by name.
     kinds: Vec<(String, Kind)>,
 }
 
 impl LogRows {
-    /// Plans the columns that are asked for. With the map of fields, single fields are read out of it: a scan gives a
-    /// field either in its column or in the map.
+    /// Plans the requested columns. If the map of fields is requested, single fields are read from it: a scan returns
+    /// a field either as a column or in the map.
     pub(super) fn new(schema: &SchemaRef, projection: &[usize], kinds: &[(String, Kind)]) -> Result<Self> {
         let rest = projection.iter().any(|&at| schema.field(at).name() == "fields");
         let mut stored: Vec<LogColumn> = Vec::new();
@@ -94,7 +94,7 @@ impl LogRows {
         };
         let cells = projection.iter().map(|&at| cell(schema.field(at).name())).collect::<Result<Vec<_>>>()?;
         if stored.is_empty() && !rest {
-            // Rows are counted by their time, which each has.
+            // To count rows, their times are read, which each row has.
             stored.push(LogColumn::text(TIME));
         }
         let schema = schema.project(projection).map_err(|e| Error::internal("no such column").with_source(e))?;
@@ -102,7 +102,7 @@ impl LogRows {
         Ok(Self { schema: Arc::new(schema), stored, cells, rest, kinds })
     }
 
-    /// Reads what [`Convert::written`] says.
+    /// Reads the form that [`Convert::written`] returns, and how many stored columns are needed.
     pub(in crate::tables) fn read(rows: WrittenLogs, at: &At<'_>) -> DataFusionResult<(Arc<dyn Convert>, usize)> {
         let schema = at.forms.read_schema(&rows.schema)?;
         let all: Vec<usize> = (0..schema.fields().len()).collect();
@@ -111,12 +111,12 @@ impl LogRows {
         Ok((Arc::new(read), columns))
     }
 
-    /// The stored columns that are needed.
+    /// The stored columns that must be read.
     pub(super) fn stored(&self) -> &[LogColumn] {
         &self.stored
     }
 
-    /// Whether all fields are needed.
+    /// Whether the map of all fields must be read.
     pub(super) fn rest(&self) -> bool {
         self.rest
     }
@@ -181,7 +181,7 @@ fn map_of(stored: &RecordBatch) -> Result<&MapArray> {
     map.ok_or_else(|| Error::internal("a scan of logs lacks the map of fields"))
 }
 
-/// Shows the entries of each row, in order of their names.
+/// Calls `see` with the entries of each row's map, sorted by name.
 fn walk<'m>(map: &'m MapArray, mut see: impl FnMut(&mut dyn Iterator<Item = (&'m str, &'m str)>)) -> Result<()> {
     let (Some(keys), Some(values)) = (map.keys().as_string_opt::<i32>(), map.values().as_string_opt::<i32>()) else {
         return Err(Error::internal("fields of a scan of logs are of another type"));

@@ -1,4 +1,4 @@
-//! What of a statement's filters the scan of logs does by itself.
+//! Translates the filters of a statement that the scan of logs can apply.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use super::columns::field_of;
 use crate::tables::cells::Kind;
 use crate::tables::lower::{Condition, Lower, Lowered, int_of, nanos_of, range_of, texts_of};
 
-/// Lowers filters over `logs`.
+/// Translates filters over `logs`.
 #[derive(Debug)]
 pub(super) struct LogLower {
     pub(super) kinds: Vec<(String, Kind)>,
 }
 
-/// The value is there.
+/// The field is there.
 #[derive(Debug)]
 struct Present;
 
@@ -29,11 +29,11 @@ struct Present;
 #[derive(Debug)]
 struct OneOf(BTreeSet<String>);
 
-/// The value begins with this.
+/// The value begins with this text.
 #[derive(Debug)]
 struct Begins(String);
 
-/// The value holds this.
+/// The value contains this text.
 #[derive(Debug)]
 struct Holds(String);
 
@@ -133,13 +133,13 @@ impl ValueMatcher for Within {
     }
 }
 
-/// Whose these matchers are.
+/// The namespace of these matchers in serialized plans.
 const OF: &str = "sql";
 
-/// How they are read.
+/// Readers of serialized matchers.
 pub(crate) const MATCHERS: MatcherReaders = MatcherReaders { of: OF, value: read_value, row: |_| Ok(None) };
 
-/// The beginning of what a matcher was made of.
+/// The beginning of a matcher's serialized form.
 fn form(kind: &str) -> MatcherForm {
     MatcherForm::new(OF, kind)
 }
@@ -157,7 +157,7 @@ fn read_value(form: &MatcherForm) -> quiver_types::Result<Option<Arc<dyn ValueMa
     }))
 }
 
-/// The test that a field is there.
+/// A test that a field is there.
 pub(super) fn present() -> Arc<dyn ValueMatcher> {
     Arc::new(Present)
 }
@@ -234,7 +234,7 @@ fn text(field: &str, condition: &Condition<'_>) -> Found {
     }))
 }
 
-/// Conditions on a field that holds numbers: the store compares doubles, the statement maybe whole numbers.
+/// Conditions on a numeric field. The store compares doubles, while the statement may compare integers.
 fn number(field: &str, condition: &Condition<'_>) -> Found {
     let number_of = |value: &ScalarValue| match value {
         ScalarValue::Float64(Some(n)) if n.is_finite() => Some(*n),

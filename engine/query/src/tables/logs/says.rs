@@ -1,4 +1,4 @@
-//! Conditions as columns of log records.
+//! Columns of log records that tell whether a condition holds.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use quiver_types::{Error, Result};
 
 use crate::tables::cells::texts;
 
-/// Fields that stand in for the severity, in this order.
+/// Fields that are read as the severity, in order of preference.
 const SEVERITY: [&str; 3] = ["severity", "severity_text", "level"];
 
-/// A condition, and where the fields stand that it names.
+/// A condition, and where to find the fields that it names.
 #[derive(Debug, Clone)]
 pub(super) struct LogWhen {
     condition: Arc<Condition>,
-    /// Names of fields, and the stored columns that they are in; without one they are in the map of all fields.
+    /// Names of fields with the index of their stored column; `None` if the field is in the map of all fields.
     columns: Vec<(String, Option<usize>)>,
 }
 
-/// The field of a record that a name means.
+/// The field of a record that a name in a condition refers to.
 fn key_of(name: &FieldName) -> &str {
     match name {
         FieldName::Intrinsic("service.name") => SERVICE,
@@ -33,7 +33,7 @@ fn key_of(name: &FieldName) -> &str {
 }
 
 impl LogWhen {
-    /// `place`: the stored column of a field; none where all fields are in a map.
+    /// `place` returns the index of a field's stored column, or `None` if all fields are in a map.
     pub(super) fn new(condition: Arc<Condition>, mut place: impl FnMut(&str) -> Option<usize>) -> Self {
         let mut names: Vec<String> = Vec::new();
         for field in condition.fields() {

@@ -6,20 +6,20 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::tables::cells::{text, text_map};
 
-/// How names of columns begin that are labels.
+/// Prefix of columns that are labels.
 const LABEL_PREFIX: &str = "labels.";
 
-/// Column of samples: how much a counter rose since the sample before.
+/// The column of samples with the increase of a counter since the previous sample.
 pub(super) const INCREASE: &str = "increase";
-/// How old the sample before may be, in ms.
+/// The maximum age of the previous sample, in ms.
 pub(super) const BEFORE_MS: i64 = 3_600_000;
 
-/// The label behind a name of a column.
+/// The label that a column name refers to.
 pub(super) fn label_of(column: &str) -> Option<&str> {
     column.strip_prefix(LABEL_PREFIX).filter(|label| !label.is_empty())
 }
 
-/// Columns that say of which series a row is.
+/// Columns that identify the series of a row.
 pub(super) fn series_columns() -> Vec<Field> {
     vec![text("name"), text("series_id"), text("service_name"), text_map("labels")]
 }

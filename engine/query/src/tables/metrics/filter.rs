@@ -1,4 +1,4 @@
-//! What of a statement's filters the label phase and the scan of samples do by themselves.
+//! Translates the filters of a statement that the label index and the scan of samples can apply.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::columns::label_of;
 use crate::tables::lower::{Condition, Lower, Lowered, nanos_of, range_of, texts_of};
 
-/// Lowers filters over samples and series.
+/// Translates filters over samples and series.
 #[derive(Debug)]
 pub(super) struct MetricLower {
     pub(super) service_labels: Arc<[String]>,
@@ -21,11 +21,11 @@ pub(super) struct MetricLower {
 /// A filter of samples.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(in crate::tables) enum MetricFilter {
-    /// All of these.
+    /// All of these hold.
     And(Vec<MetricFilter>),
-    /// Any of these, none of which is about time.
+    /// Any of these holds; none of them is about time.
     Or(Vec<MetricFilter>),
-    /// A label matches, as in PromQL: a missing one is empty.
+    /// A label matches as in PromQL: a missing label is empty.
     Label(Matcher),
     /// The service matches.
     Service(Matcher),
@@ -33,13 +33,13 @@ pub(in crate::tables) enum MetricFilter {
     Time(MillisRange),
 }
 
-/// Gives the service of a series: the first of some labels that it has.
+/// The service of a series: the value of the first of these labels that it has.
 pub(super) fn service<'t>(table: &'t SeriesTable, row: usize, service_labels: &[String]) -> &'t str {
     service_labels.iter().map(|label| table.value(row, label)).find(|value| !value.is_empty()).unwrap_or("")
 }
 
 impl MetricFilter {
-    /// The matchers that all series must pass.
+    /// The matchers that every accepted series must pass.
     pub(super) fn matchers(&self) -> Vec<Matcher> {
         match self {
             Self::And(all) => all.iter().flat_map(Self::matchers).collect(),
@@ -48,7 +48,7 @@ impl MetricFilter {
         }
     }
 
-    /// A range that holds the times of all samples that match.
+    /// A range that contains the times of all accepted samples.
     pub(super) fn range(&self) -> MillisRange {
         match self {
             Self::Time(range) => *range,
@@ -60,7 +60,7 @@ impl MetricFilter {
         }
     }
 
-    /// Says whether series have to be looked at one by one after [`Self::matchers`].
+    /// Whether series must be tested one by one after [`Self::matchers`].
     pub(super) fn needs_rows(&self) -> bool {
         match self {
             Self::And(all) => all.iter().any(Self::needs_rows),
@@ -69,7 +69,7 @@ impl MetricFilter {
         }
     }
 
-    /// Says whether a series matches; times are not asked.
+    /// Whether a series matches; conditions on time are ignored.
     pub(super) fn takes(&self, table: &SeriesTable, row: usize, service_labels: &[String]) -> bool {
         match self {
             Self::And(all) => all.iter().all(|one| one.takes(table, row, service_labels)),
@@ -80,7 +80,7 @@ impl MetricFilter {
         }
     }
 
-    /// Adds the labels that it looks at.
+    /// Adds the labels that the filter reads to `out`.
     pub(super) fn labels(&self, service_labels: &[String], out: &mut Vec<String>) {
         match self {
             Self::And(some) | Self::Or(some) => some.iter().for_each(|one| one.labels(service_labels, out)),
@@ -150,7 +150,7 @@ const NEVER: MillisRange = MillisRange { min: i64::MAX, max: i64::MIN };
 fn time(condition: &Condition<'_>) -> Found {
     let Condition::Compare(op, value) = condition else { return None };
     let (nanos, _) = nanos_of(value)?;
-    // A sample has whole milliseconds: of a range in nanoseconds those that lie in it.
+    // Times are whole milliseconds: those within the range of nanoseconds.
     let range = range_of(*op, nanos).map_or(NEVER, |(min, max)| {
         let up = |ns: i64| ns.div_euclid(1_000_000) + i64::from(ns.rem_euclid(1_000_000) != 0);
         let min = if min == i64::MIN { i64::MIN } else { up(min) };
@@ -166,7 +166,7 @@ fn matchers(label: &str, condition: &Condition<'_>, filter: fn(Matcher) -> Metri
     let one_of = |values: &[&ScalarValue], (one, many): (MatchOp, MatchOp)| {
         let texts = texts_of(values)?;
         match texts.as_slice() {
-            // No value equals none of none; a value that is there is not empty.
+            // All literals were empty texts, which no value equals.
             [] => Some(None),
             [text] => Some(Some(matcher(one, (*text).to_owned())?)),
             texts => {
@@ -190,11 +190,11 @@ fn matchers(label: &str, condition: &Condition<'_>, filter: fn(Matcher) -> Metri
         Condition::NotNull => Some(there()?),
         Condition::Compare(..) => return None,
     };
-    // What takes nothing takes no time either.
+    // An empty set of values is expressed as an empty time range.
     Some(Lowered::exact(taken.unwrap_or(MetricFilter::Time(NEVER))))
 }
 
-/// Writes a text as a pattern that matches it alone.
+/// A pattern that matches exactly this text.
 fn regex_escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::tables::lower::lower;
 
-    /// An operator, a comparison with a time, and the same of whole numbers.
+    /// An operator, a comparison with a time, and the same comparison of integers.
     type Comparison = (&'static str, Expr, fn(i64, i64) -> bool);
 
     fn lowered(expr: &Expr) -> Option<MetricFilter> {
@@ -231,7 +231,7 @@ mod tests {
         table.finish()
     }
 
-    /// Which series a filter takes.
+    /// For each series, whether a filter accepts it.
     fn taken(filter: &MetricFilter, table: &SeriesTable) -> Vec<bool> {
         let services = ["service_name", "job"].map(str::to_owned);
         (0..table.len()).map(|row| filter.takes(table, row, &services)).collect()

@@ -1,4 +1,4 @@
-//! Columns that say of which series a row is: made once per series, then repeated for its rows.
+//! Columns that describe the series of a row: computed once per series and repeated for its rows.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use super::columns::label_of;
 use super::filter::service;
 use crate::tables::cells::TextMaps;
 
-/// How a column about the series is made.
+/// How a column about the series is computed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LabelCell {
     /// The name of the metric.
     Name,
-    /// Identifier: 32 hex digits.
+    /// The identifier: 32 hex digits.
     Id,
-    /// The service: the first of its labels that name one.
+    /// The service: the first of the service labels that the series has.
     Service,
-    /// All labels but the name.
+    /// All labels except the name.
     Labels,
     /// The value of one label.
     Label(String),
-    /// None: the column is about the sample.
+    /// The column is about the sample, and not computed here.
     Other,
 }
 
@@ -57,7 +57,7 @@ impl LabelCells {
         &self.service_labels
     }
 
-    /// The labels that they need; `None`: all.
+    /// The labels that the columns need; `None` for all.
     pub(super) fn labels(&self) -> Option<Vec<String>> {
         let mut labels = Vec::new();
         for cell in &self.cells {
@@ -72,10 +72,11 @@ impl LabelCells {
         Some(labels)
     }
 
-    /// Makes the columns for some series; those that are not about series are `None`.
+    /// Computes the columns for some series; those that are not about series are `None`.
     ///
     /// # Errors
-    /// Internal: only by a fault of ours.
+    ///
+    /// Internal only.
     pub(super) fn columns(&self, table: &SeriesTable, rows: &[u32]) -> Result<Vec<Option<ArrayRef>>> {
         self.cells.iter().map(|cell| self.column(cell, table, rows)).collect()
     }

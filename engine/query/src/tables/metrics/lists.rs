@@ -1,6 +1,5 @@
-//! Tables that the index answers: `metric_series`, `metric_metadata`, `exemplars`.
-//!
-//! Their rows are there as a whole before the first is given, in the query's memory; limits on series bound them.
+//! Tables that are read from the index: `metric_series`, `metric_metadata`, `exemplars`. All their rows are in the
+//! query's memory before the first is emitted; the limits on series bound them.
 
 use std::sync::Arc;
 
@@ -33,11 +32,11 @@ use crate::tables::lower::{lower_all, supported};
 use crate::tables::written::{List, WrittenList, WrittenRows};
 use crate::written::at::{At, pinned};
 
-/// The table of series: one row each, with its first and last sample.
+/// The table of series: one row each, with the times of its first and last sample.
 #[derive(Debug)]
 pub(in crate::tables) struct SeriesListTable;
 
-/// The table of type, unit and help of metrics.
+/// The table of the type, unit and help of metrics.
 #[derive(Debug)]
 pub(in crate::tables) struct MetadataTable;
 
@@ -129,7 +128,7 @@ impl NamedTable for ExemplarTable {
     }
 }
 
-/// The table of one statement.
+/// The table for one statement.
 #[derive(Debug)]
 struct ListProvider {
     list: List,
@@ -181,7 +180,7 @@ impl ListProvider {
     }
 }
 
-/// What a scan of it reads.
+/// What a scan reads.
 #[derive(Debug)]
 pub(in crate::tables) struct Listing {
     list: List,
@@ -231,7 +230,7 @@ impl ReadAtOnce for Listing {
 type FirstAndLast = (i64, i64);
 
 impl Listing {
-    /// Reads what [`ReadAtOnce::written`] says.
+    /// Reads the form that [`ReadAtOnce::written`] returns.
     pub(in crate::tables) fn read_from(rows: WrittenList, at: &At<'_>) -> DataFusionResult<Self> {
         let (snapshot, access) = (pinned::<dyn SeriesSnapshot>(rows.snapshot)?, rows.access);
         let lower = MetricLower { service_labels: rows.service_labels };
@@ -255,7 +254,7 @@ fn times(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
     Arc::new(values.collect::<TimestampMillisecondArray>().with_timezone("UTC"))
 }
 
-/// Counts the memory of rows until the query ends.
+/// Charges the memory of rows until the query ends.
 fn hold(rows: &RecordBatch, stats: &ReadStats) -> Result<()> {
     stats.take(rows.get_array_memory_size())?;
     stats.check()
@@ -279,7 +278,7 @@ impl Listing {
     async fn series_rows(&self, task: &Arc<TaskContext>, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
         let (schema, filter) = (&self.schema, &self.filter);
         let cells = LabelCells::new(schema, &self.series.lower.service_labels);
-        // A restricted selection may give rows that look alike; all are series.
+        // With some of the labels, series may look the same; each still is a row.
         let selected = self.series.select(filter, filter.range(), &cells, stats).await?;
         let bounds = ["first_time", "last_time"].iter().any(|name| schema.column_with_name(name).is_some());
         let (rows, bounds) = if bounds {
@@ -306,7 +305,7 @@ impl Listing {
         Ok(out)
     }
 
-    /// Reads the first and the last time of each series that has samples.
+    /// The first and the last time of each series that has samples.
     async fn bounds(
         &self,
         selected: &SelectedSeries,
@@ -321,7 +320,8 @@ impl Listing {
             again: false,
         };
         let table = self.samples.samples(selected, &request, stats)?;
-        // Nodes of a run are told apart by where they lie, and this one does not live as long as the run: it has its own.
+        // The nodes of a run are identified by their addresses. This inner plan ends before the run does, so it gets
+        // a state of its own.
         let config = task.session_config().clone().with_extension(Arc::new(RunShared::default()));
         let session = SessionStateBuilder::new().with_config(config.clone()).with_runtime_env(task.runtime_env());
         let session = Box::new(session.build());

@@ -1,4 +1,4 @@
-//! Rows of `metric_samples` out of series with their samples as lists.
+//! Makes rows of `metric_samples` from series whose samples are lists.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(in crate::tables) struct SampleRows {
     cells: LabelCells,
     table: Arc<SeriesTable>,
     filter: String,
-    /// Samples before it, in ms, are read for those behind them alone.
+    /// Samples before this time in ms are read only to compute the increase of later ones.
     from_ms: i64,
 }
 
@@ -41,7 +41,7 @@ impl SampleRows {
         Self { schema, cells, table: Arc::clone(&selected.table), filter, from_ms }
     }
 
-    /// Reads what [`Convert::written`] says.
+    /// Reads the form that [`Convert::written`] returns.
     pub(in crate::tables) fn read(rows: WrittenSamples, at: &At<'_>) -> DataFusionResult<Arc<dyn Convert>> {
         let schema = at.forms.read_schema(&rows.schema)?;
         let cells = LabelCells::new(&schema, &rows.service_labels);
@@ -81,17 +81,17 @@ impl Convert for SampleRows {
     }
 }
 
-/// Samples of one series that lie one behind the other in a column.
+/// Consecutive samples of one series in a column.
 #[derive(Debug, Clone)]
 struct Run {
     /// Row of the stored batch.
     row: usize,
     histograms: bool,
-    /// Where they stand in the values of the list.
+    /// Their range in the values of the list.
     at: Range<usize>,
 }
 
-/// Goes through a stored batch in runs, float samples of a series before its histograms.
+/// Walks through a stored batch in runs: for each series its float samples come before its histograms.
 #[derive(Debug)]
 struct Walk {
     rows: UInt32Array,
@@ -120,7 +120,7 @@ impl Walk {
         })
     }
 
-    /// All samples of a kind of the current row.
+    /// All samples of the current kind in the current row.
     fn all(&self) -> Range<usize> {
         self.all_in(self.row, self.in_histograms)
     }
@@ -142,7 +142,7 @@ impl Walk {
         })
     }
 
-    /// Gives the next runs, which come to [`BATCH_ROWS`] samples at most.
+    /// The next runs, with at most [`BATCH_ROWS`] samples together.
     fn next_runs(&mut self) -> Vec<Run> {
         let (mut runs, mut left) = (Vec::new(), BATCH_ROWS);
         while left > 0 && self.row < self.rows.len() {
@@ -163,7 +163,7 @@ impl Walk {
         runs
     }
 
-    /// Where start times of a row stand against its samples; none known: empty.
+    /// The start time of a sample; `None` if the row has no start times.
     fn start(&self, run: &Run, sample: usize) -> Option<i64> {
         let list = if run.histograms { self.histograms.as_ref()?.2.as_ref()? } else { self.starts.as_ref()? };
         let (from, to) = (list.value_offsets()[run.row] as usize, list.value_offsets()[run.row + 1] as usize);
@@ -178,16 +178,16 @@ impl Walk {
     }
 }
 
-/// The rows of a batch, column by column.
+/// The rows of an output batch, column by column.
 #[derive(Debug, Default)]
 struct Rows {
-    /// Index of the run of each.
+    /// For each row, the index of its run.
     runs: Vec<u32>,
     times: Vec<i64>,
     starts: Vec<Option<i64>>,
     values: Vec<Option<f64>>,
     increases: Vec<Option<f64>>,
-    /// Place of each one's histogram among those of the column.
+    /// For each row, the index of its histogram in the stored column.
     histograms: Vec<Option<u32>>,
 }
 
@@ -195,7 +195,7 @@ impl Rows {
     fn of(walk: &Walk, runs: &[Run], with_starts: bool, increases_from: Option<i64>, from_ms: i64) -> Self {
         let mut rows = Self::default();
         for (n, run) in runs.iter().enumerate() {
-            // Series that were scraped together share their times, so values have places of their own.
+            // Series that were scraped together share their times, so values have offsets of their own.
             let list = if run.histograms {
                 let list = walk.histograms.as_ref();
                 list.map(|(times, values, _)| (times.values(), values.value_offsets()[run.row], values.values()))
@@ -214,7 +214,7 @@ impl Rows {
                 if time < from_ms {
                     continue;
                 }
-                // Of a histogram its sum is the marker.
+                // A histogram is a stale marker if its sum is one.
                 if floats.or(sums).is_some_and(|values| is_stale(values.value(at))) {
                     continue;
                 }
@@ -265,8 +265,8 @@ impl SampleRows {
     }
 }
 
-/// How much a counter rose at the last of the samples of its series since the one before, which is `reach` ms old at most;
-/// from a reset on it rose from 0.
+/// The increase of a counter between the last two of these samples; `None` if the earlier one is more than `reach` ms
+/// older. After a reset the counter starts at 0.
 fn increase(times: &[i64], values: &[f64], reach: i64) -> Option<f64> {
     let (last, before) = values.split_last()?;
     let at = before.iter().rposition(|value| !is_stale(*value))?;
@@ -276,7 +276,7 @@ fn increase(times: &[i64], values: &[f64], reach: i64) -> Option<f64> {
     Some(if *last < before[at] { *last } else { last - before[at] })
 }
 
-/// Gives the histogram of each row, NULL for float samples.
+/// The histogram of each row, NULL for float samples.
 fn histograms(walk: &Walk, rows: &Rows, data_type: &arrow::datatypes::DataType) -> Result<ArrayRef> {
     let failed = |e| Error::internal("cannot gather histograms").with_source(e);
     let Some((_, lists, _)) = walk.histograms.as_ref().filter(|_| rows.histograms.iter().any(Option::is_some)) else {
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(out[0].column(3).as_string_view().iter().collect::<Vec<_>>(), [None, Some("idle")]);
     }
 
-    /// Rows of one series with these samples in one stored row, batch by batch.
+    /// Converts one series with these samples in one stored row, and returns the batches.
     fn of_series(
         columns: Vec<Field>,
         samples: &[(i64, f64)],
@@ -417,7 +417,7 @@ mod tests {
         let out = of_series(vec![value(), rise(), text("name")], &samples, None, i64::MIN);
         assert_eq!(out.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [BATCH_ROWS, 10_000 - BATCH_ROWS]);
         assert_eq!(floats(&out, 0), samples.iter().map(|(_, value)| Some(*value)).collect::<Vec<_>>());
-        // From n - 1 to n it rises by n² - (n - 1)².
+        // The values are squares, so from n - 1 to n it increases by n² - (n - 1)².
         let expected: Vec<Option<f64>> = (0..10_000_i32).map(|n| (n > 0).then_some(f64::from(2 * n - 1))).collect();
         assert_eq!(floats(&out, 1), expected);
         assert!(out.iter().all(|batch| batch.column(2).as_string_view().iter().all(|name| name == Some("a"))));

@@ -1,4 +1,4 @@
-//! Which series tables over metrics are read from.
+//! Resolves the series that a table over metrics reads.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::filter::{MetricFilter, MetricLower};
 use super::labels::LabelCells;
 use crate::tables::ask::Ask;
 
-/// What all tables over series read them from.
+/// The sources that tables over series read from.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) snapshot: Arc<dyn SeriesSnapshot>,
@@ -17,7 +17,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// For what a statement asks.
+    /// The sources for a statement.
     pub(super) fn of(ask: &Ask<'_>) -> Self {
         Self {
             snapshot: Arc::clone(&ask.sources.series),
@@ -26,7 +26,7 @@ impl Series {
         }
     }
 
-    /// Resolves the series of a filter, with the labels that columns and filter look at.
+    /// Resolves the series of a filter, with the labels that the columns and the filter read.
     pub(super) async fn select(
         &self,
         filter: &MetricFilter,

@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::tables::cells::{Kind, text, text_map, time};
 
-/// Names of kinds, by number; the first stands for unknown numbers, too.
+/// Names of span kinds by number; unknown numbers get the first.
 pub(super) const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
-/// Names of states, by number.
+/// Names of span statuses by number.
 pub(super) const STATUSES: [&str; 3] = ["UNSET", "OK", "ERROR"];
 
-/// A struct in a list.
+/// A list of structs.
 fn list(name: &str, fields: Vec<Field>) -> Field {
     let item = Field::new("item", DataType::Struct(Fields::from(fields)), true);
     Field::new(name, DataType::List(Arc::new(item)), true)
 }
 
-/// Members of an event.
+/// Fields of an event.
 pub(super) fn event_fields() -> Vec<Field> {
     vec![time("time", TimeUnit::Nanosecond), Field::new("name", DataType::Utf8, true), text_map("attributes")]
 }
 
-/// Members of a link.
+/// Fields of a link.
 pub(super) fn link_fields() -> Vec<Field> {
     let text = |name: &str| Field::new(name, DataType::Utf8, true);
     vec![text("trace_id"), text("span_id"), text("trace_state"), text_map("attributes")]
@@ -55,7 +55,7 @@ pub(super) fn span_columns() -> Vec<Field> {
     ]
 }
 
-/// What stands before the columns of events and links: ids, service and name of their span, and when it starts.
+/// Columns of events and links that describe their span: ids, service, name and start time.
 pub(super) fn span_prefix() -> Vec<Field> {
     vec![
         text("trace_id"),
@@ -66,7 +66,7 @@ pub(super) fn span_prefix() -> Vec<Field> {
     ]
 }
 
-/// What a row stands for.
+/// What a row represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Each {
     /// A span, with its events and links as lists.
@@ -77,10 +77,10 @@ pub(crate) enum Each {
     Link,
 }
 
-/// Columns that are found by name, and what they hold.
+/// Columns that are found by name, with the kind of their values.
 pub(super) type Kinds = Vec<(String, Kind)>;
 
-/// Where an attribute of a name of a column stands, and its key.
+/// The place (span, resource …) and the key of the attribute that a column name refers to.
 pub(super) fn attribute_of(column: &str) -> Option<(Place, &str)> {
     [("attributes.", Place::Span), ("resource.", Place::Resource)]
         .into_iter()

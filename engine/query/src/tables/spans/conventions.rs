@@ -10,38 +10,38 @@ use quiver_types::spans::Place;
 
 use crate::tables::cells::Kind;
 
-/// Numbers of the kinds of spans that call others.
+/// Numbers of the span kinds that call others.
 const CALLING: &[u8] = &[3, 4];
-/// Numbers of the kinds of spans that are called.
+/// Numbers of the span kinds that are called.
 const CALLED: &[u8] = &[2, 5];
-/// The number of the kind of spans that serve requests.
+/// Number of the span kind that serves requests.
 const SERVER: &[u8] = &[2];
 
-/// How the value of an older attribute becomes that of the newer.
+/// How the value of an older attribute is converted to that of the newer one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// It is the same.
+    /// Unchanged.
     Same,
     /// The host of `host:port`.
     Host,
     /// A path without its query.
     Path,
-    /// Names of database systems changed.
+    /// Renamed database systems.
     System,
     /// `publish` became `send`.
     Send,
-    /// Numbers of gRPC became names.
+    /// gRPC status numbers become names.
     Status,
-    /// Stands behind another attribute and a separator; not where it holds the separator already.
+    /// Appended to the value of another attribute behind a separator, unless it contains the separator already.
     Behind(&'static str, &'static str),
 }
 
-/// An attribute that is read.
+/// An older attribute that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Older {
     pub(super) key: &'static str,
     pub(super) form: Form,
-    /// Kinds of spans that it is read of; none: all.
+    /// Span kinds for which it is read; empty for all.
     pub(super) kinds: &'static [u8],
 }
 
@@ -59,7 +59,8 @@ impl Older {
     }
 }
 
-/// Older names of attributes, in the order in which they are tried; the name itself comes first where it is not listed.
+/// For each attribute its older names in the order in which they are tried. The attribute itself comes first unless
+/// it is listed.
 pub(super) const OLDER: &[(&str, &[Older])] = &[
     ("http.request.method", &[of("http.method")]),
     ("http.response.status_code", &[of("http.status_code")]),
@@ -136,7 +137,7 @@ pub(super) const OLDER: &[(&str, &[Older])] = &[
     ("vcs.change.id", &[of("vcs.repository.change.id")]),
 ];
 
-/// Attributes that the conventions have as whole numbers.
+/// Attributes that are integers by the conventions.
 const INTEGERS: &[&str] = &[
     "code.line.number",
     "db.operation.batch.size",
@@ -154,7 +155,7 @@ const INTEGERS: &[&str] = &[
     "server.port",
 ];
 
-/// Names of database systems that changed, as the conventions' migration guide pairs them.
+/// Renamed database systems, old and new, from the conventions' migration guide.
 const SYSTEMS: &[(&str, &str)] = &[
     ("adabas", "softwareag.adabas"),
     ("cache", "intersystems.cache"),
@@ -174,7 +175,7 @@ const SYSTEMS: &[(&str, &str)] = &[
     ("spanner", "gcp.spanner"),
 ];
 
-/// Names of the numbers of gRPC.
+/// Names of the gRPC status numbers.
 const STATUSES: [&str; 17] = [
     "OK",
     "CANCELLED",
@@ -196,7 +197,7 @@ const STATUSES: [&str; 17] = [
 ];
 
 impl Form {
-    /// Brings a value into the newer form; `before`: that of the attribute that it stands behind.
+    /// Converts a value to the newer form. `before` is the value of the attribute that it is appended to.
     pub(super) fn apply<'v>(self, value: &'v str, before: &str) -> Cow<'v, str> {
         match self {
             Self::Same => value.into(),
@@ -220,13 +221,13 @@ fn host(text: &str) -> &str {
         return inner.split(']').next().unwrap_or(inner);
     }
     match text.split_once(':') {
-        // An address of version 6 holds more than one colon.
+        // An IPv6 address contains more than one colon.
         Some((host, port)) if !port.contains(':') => host,
         _ => text,
     }
 }
 
-/// An attribute that a column reads: where it stands, its key, its form, and kinds of spans that have it.
+/// An attribute that a column reads: its place, key and form, and the span kinds for which it is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) place: Place,
@@ -235,13 +236,13 @@ pub(super) struct Step {
     pub(super) kinds: &'static [u8],
 }
 
-/// The key of a column by the conventions, and whether only the resource has it.
+/// The attribute that a column name refers to, and whether it is read from the resource alone.
 fn key_of(column: &str) -> Option<(&str, bool)> {
     let own = column.strip_prefix('@').map(|key| (key, false));
     own.or_else(|| column.strip_prefix("res@").map(|key| (key, true))).filter(|(key, _)| !key.is_empty())
 }
 
-/// What a column reads, in order; `None`: it is no name by the conventions.
+/// The attributes that a column reads, in order; `None` if the name is none by the conventions.
 pub(super) fn steps(column: &str) -> Option<Vec<Step>> {
     let (key, of_resource) = key_of(column)?;
     let older = OLDER.iter().find(|(name, _)| *name == key).map_or(&[][..], |(_, older)| older);
@@ -253,7 +254,7 @@ pub(super) fn steps(column: &str) -> Option<Vec<Step>> {
     Some(places.iter().flat_map(|place| names.iter().map(move |name| step(*place, *name))).collect())
 }
 
-/// What a column by the conventions holds.
+/// The kind of values in a column by the conventions; `None` if the name is none.
 pub(super) fn kind_of(column: &str) -> Option<Kind> {
     let (key, _) = key_of(column)?;
     Some(if INTEGERS.contains(&key) { Kind::Int } else { Kind::Text })

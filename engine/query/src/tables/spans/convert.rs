@@ -1,4 +1,4 @@
-//! Rows of `spans`, `span_events` and `span_links` out of stored spans.
+//! Makes rows of `spans`, `span_events` and `span_links` from stored spans.
 
 mod cells;
 mod coded;
@@ -32,26 +32,26 @@ pub(in crate::tables) struct SpanRows {
     schema: SchemaRef,
     stored: Vec<SpanColumn>,
     cells: Vec<Cell>,
-    /// Where events or links stand, for tables of them.
+    /// The index of the stored column of events or links, for the tables of these.
     nested: Option<usize>,
-    /// Whether texts are given by codes and ids as bytes.
+    /// Whether texts are returned as dictionary codes and ids as bytes.
     is_coded: bool,
-    /// What it was planned of.
+    /// What it was planned from, to serialize it.
     of: Arc<Planned>,
-    /// Columns of ids that are given as bytes.
+    /// Columns of ids that are returned as bytes.
     as_bytes: Vec<usize>,
 }
 
-/// What a conversion is planned of.
+/// What a conversion is planned from.
 #[derive(Debug)]
 struct Planned {
-    /// Columns that are asked for, before any is given in another form.
+    /// The requested columns, before the form of any is changed.
     schema: SchemaRef,
     kinds: Kinds,
 }
 
 impl Planned {
-    /// Notes it; of what columns hold, that of those that are asked for.
+    /// Keeps the kinds of the requested columns only.
     fn new(schema: &SchemaRef, kinds: &Kinds) -> Self {
         let kinds = kinds.iter().filter(|(name, _)| schema.column_with_name(name).is_some()).cloned().collect();
         Self { schema: Arc::clone(schema), kinds }
@@ -59,7 +59,7 @@ impl Planned {
 }
 
 impl SpanRows {
-    /// Plans the columns of a table that are asked for.
+    /// Plans the requested columns of a table.
     pub(super) fn new(
         each: Each,
         schema: &SchemaRef,
@@ -81,7 +81,7 @@ impl SpanRows {
         Ok(Self { each, schema, stored, cells, nested, is_coded: false, of, as_bytes: Vec::new() })
     }
 
-    /// The stored columns that are needed.
+    /// The stored columns that must be read.
     pub(super) fn stored(&self) -> &[SpanColumn] {
         &self.stored
     }
@@ -94,7 +94,7 @@ fn place(stored: &mut Vec<SpanColumn>, column: SpanColumn) -> usize {
     })
 }
 
-/// A stored column of texts, by codes.
+/// A stored text column, as dictionary codes.
 fn text(column: SpanColumn) -> SpanColumn {
     SpanColumn::Coded(Box::new(column))
 }
@@ -154,7 +154,7 @@ fn cell(
     })
 }
 
-/// A column by the conventions.
+/// A column by the conventions: the first attribute of several.
 fn first(name: &str, at: &mut impl FnMut(SpanColumn) -> usize) -> Result<Cell> {
     if matches!(name, "@service.name" | "res@service.name") {
         return Ok(Cell::Text(at(text(SpanColumn::Context("service")))));
@@ -189,7 +189,7 @@ impl Convert for SpanRows {
         if self.is_coded {
             return Box::new(std::iter::once_with(move || self.piece(&batch)));
         }
-        // What a text becomes is found once for all of its rows.
+        // With dictionary codes, the value for a text is computed once for all of its rows.
         let is_flat =
             |cell: &Cell| !matches!(cell, Cell::Map(_) | Cell::Resource { .. } | Cell::Events(_) | Cell::Links(_));
         if self.nested.is_none() && self.cells.iter().all(is_flat) {
@@ -242,7 +242,7 @@ impl Convert for SpanRows {
 }
 
 impl SpanRows {
-    /// The same with ids among some columns as bytes.
+    /// The same conversion with the ids among these columns as bytes.
     fn of_bytes(&self, columns: &[usize]) -> Self {
         let mut fields: Vec<Field> = self.schema.fields().iter().map(|field| (**field).clone()).collect();
         let mut cells = self.cells.clone();
@@ -281,7 +281,7 @@ impl SpanRows {
                 (Cell::Own(name), Some(nested)) => nested.column(name),
                 (cell, None) if self.is_coded => coded_column(cell, stored),
                 (cell, None) => column(cell, stored),
-                // What is of the span is repeated for each of its events.
+                // Values of the span are repeated for each of its events.
                 (cell, Some(nested)) => take(&column(cell, stored)?, &nested.rows, None)
                     .map_err(|e| Error::internal("cannot repeat a column of a span").with_source(e)),
             }

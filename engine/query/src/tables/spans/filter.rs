@@ -1,4 +1,4 @@
-//! What of a statement's filters the scan of spans does by itself.
+//! Translates the filters of a statement that the scan of spans can apply.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::conventions::{self, Form, Step};
 use crate::tables::cells::Kind;
 use crate::tables::lower::{Condition, Lower, Lowered, int_of, nanos_of, range_of, texts_of};
 
-/// How the store shows spans without a service; a table shows NULL.
+/// The store's name for a missing service; tables show NULL.
 const NO_SERVICE: &str = "unknown_service";
 
-/// Lowers filters over `spans`, `span_events` and `span_links`.
+/// Translates filters over `spans`, `span_events` and `span_links`.
 #[derive(Debug)]
 pub(super) struct SpanLower {
     pub(super) each: Each,
@@ -51,7 +51,8 @@ impl Lower for SpanLower {
                 SpanFilter::Or(statuses.into_iter().map(SpanFilter::Status).collect())
             }),
             "start_time" => times(condition, SpanFilter::Starts),
-            // A span overlaps a range when it ends in it or behind it, and starts in it or before it.
+            // A span overlaps a range if it ends in it or later and starts in it or earlier, so this accepts all spans
+            // that end in the range.
             "end_time" => match times(condition, SpanFilter::Starts)?.filter {
                 SpanFilter::Starts(min, max) => {
                     let both = (min > i64::MIN) && (max < i64::MAX);
@@ -84,7 +85,7 @@ fn trace(condition: &Condition<'_>) -> Found {
         Condition::In(values) => values.clone(),
         _ => return None,
     };
-    // A table shows ids in one form, so any other text equals none.
+    // Tables show ids as lower-case hex, so other texts equal none.
     let written = |text: &&str| text.len() == 32 && !text.bytes().any(|b| b.is_ascii_uppercase());
     let ids = texts_of(&values)?.into_iter().filter(written).filter_map(parse_hex);
     let mut ids: Vec<[u8; 16]> = ids.collect();
@@ -93,7 +94,7 @@ fn trace(condition: &Condition<'_>) -> Found {
     Some(Lowered::exact(if ids.is_empty() { SpanFilter::None } else { SpanFilter::Traces(Arc::new(ids)) }))
 }
 
-/// Conditions on a text. `shown`: how the store shows an absent one; tests that take it are not exact.
+/// Conditions on a text. `shown` is the store's name for a missing one; tests that accept it are not exact.
 fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, shown: Option<&str>) -> Found {
     let one = |test: TextTest| {
         let exact = shown.is_none_or(|shown| !test.matches(shown));
@@ -113,7 +114,7 @@ fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, show
     match condition {
         Condition::Compare(Operator::Eq, value) => Some(any(texts_of(&[value])?)),
         Condition::In(values) => Some(any(texts_of(values)?)),
-        // Rows without a text pass the store's test and not the statement's.
+        // Rows without a text pass the store's test, but not the statement's.
         Condition::NotIn(values) => {
             let taken = any(texts_of(values)?);
             taken.exact.then(|| Lowered::wider(not(taken.filter)))
@@ -124,7 +125,7 @@ fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, show
     }
 }
 
-/// Conditions on a column of few names, none of which is ever NULL.
+/// Conditions on a column with few possible names that is never NULL.
 fn words(condition: &Condition<'_>, names: &[&str], filter: impl Fn(Vec<u8>) -> SpanFilter) -> Found {
     let numbers = |values: &[&ScalarValue]| -> Option<Vec<u8>> {
         let texts = texts_of(values)?;
@@ -169,18 +170,18 @@ impl SpanLower {
         }
         let (place, key) = attribute_of(column)?;
         let filter = |test| SpanFilter::Attribute { place: Some(place), key: key.to_owned(), test };
-        // The store shows a service where there is none, and keeps it apart from the attributes.
+        // The store keeps the service apart from the attributes, with a name where there is none.
         if (place, key) == (Place::Resource, "service.name") {
             return text(condition, SpanFilter::Service, Some(NO_SERVICE)).map(|l| Lowered::wider(l.filter));
         }
         if matches!(condition, Condition::NotNull) {
-            // Empty texts exist, and are NULL.
+            // Empty texts exist in the store, but are NULL in the table.
             return Some(Lowered::wider(filter(AttributeTest::Exists)));
         }
         if *kind == Kind::Text {
             let test = |test: TextTest| filter(AttributeTest::Text(test));
             return match condition {
-                // An absent attribute would pass the store's negation.
+                // A missing attribute would pass the store's negation.
                 Condition::NotIn(values) => {
                     texts_of(values)?;
                     Some(Lowered::wider(filter(AttributeTest::Exists)))
@@ -192,8 +193,8 @@ impl SpanLower {
     }
 }
 
-/// A condition on one of the attributes that a column by the conventions reads: wider than the column's, since an earlier one
-/// may have another value, and older ones are brought into another form.
+/// A condition on one of the attributes that a column by the conventions reads. It is wider than the condition on the
+/// column, since an earlier attribute may decide, and older values are converted.
 fn by_convention(step: &Step, kind: Kind, condition: &Condition<'_>) -> Option<SpanFilter> {
     let filter = |test| SpanFilter::Attribute { place: Some(step.place), key: step.key.clone(), test };
     let exists = || Some(filter(AttributeTest::Exists));
@@ -210,7 +211,7 @@ fn by_convention(step: &Step, kind: Kind, condition: &Condition<'_>) -> Option<S
     }
 }
 
-/// Comparisons of numbers, which texts that are numbers pass too: never exact.
+/// Comparisons of numbers. Texts that contain numbers pass, too, so they are never exact.
 fn number(condition: &Condition<'_>, filter: impl Fn(AttributeTest) -> SpanFilter) -> Found {
     let value_of = |value: &ScalarValue| match value {
         ScalarValue::Float64(Some(n)) if n.is_finite() => Some(*n),

@@ -1,4 +1,4 @@
-//! Columns of spans that follow from configuration.
+//! Columns of spans that depend on the configuration.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::stored::{bytes, other_type};
 use crate::tables::cells::texts;
 use crate::tables::configured::Says;
 
-/// Where the stored columns stand that such a column is made of.
+/// The indexes of the stored columns that such a column reads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
     service: usize,
@@ -93,7 +93,7 @@ impl<'b> Stored<'b> {
         is_entry(has_parent, self.kinds.value(row), self.flags.value(row))
     }
 
-    /// The name that a rule gives a span; rules of pages look at what happened in browsers alone.
+    /// The name that a rule gives a span; rules about pages apply to browser spans only.
     fn name_by(&self, rule: &DetectionRule, row: usize) -> Option<String> {
         let span = self.row(row);
         if rule.is_of_pages() {
@@ -104,13 +104,13 @@ impl<'b> Stored<'b> {
     }
 }
 
-/// What judges a span: spans of browsers are judged as such.
+/// The settings that judge a span: browser spans have their own.
 fn judging<'c>(configured: &'c Configured, span: &SpanRow<'_>) -> &'c Judging {
     let of_page = find_text(span.attributes, BT_KIND).is_some() || PageRow::of(span).is_some();
     if of_page { &configured.pages } else { &configured.services }
 }
 
-/// Makes a column.
+/// Computes a column.
 pub(super) fn column(says: &Says, at: &Places, batch: &RecordBatch) -> Result<ArrayRef> {
     let stored = Stored::read(batch, at)?;
     let rows = 0..batch.num_rows();
@@ -140,7 +140,7 @@ pub(super) fn column(says: &Says, at: &Places, batch: &RecordBatch) -> Result<Ar
         Says::When(condition) => {
             let holds = |row: usize| {
                 let span = stored.row(row);
-                // Fields of pages are known by several names.
+                // Fields of pages have several names.
                 let holds =
                     PageRow::of(&span).map_or_else(|| condition.matches(&span), |page| condition.matches(&page));
                 Some(i64::from(holds))

@@ -1,4 +1,5 @@
-//! What attributes that a statement names hold: numbers where all values that the caller sees are numbers, else text.
+//! Finds the kinds of attributes that a statement names: numbers if all values that the caller sees are numbers, else
+//! text.
 
 use arrow::array::AsArray;
 use futures::TryStreamExt as _;
@@ -14,9 +15,9 @@ use crate::tables::ask::Ask;
 use crate::tables::cells::Kind;
 use crate::tables::configured;
 
-/// Gives the kind of each column that was found by name, text where nothing is known.
+/// The kind of each column that was found by name; text if nothing is known.
 pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
-    // What the conventions say needs no look.
+    // Kinds that the conventions define need no probe.
     let fixed = |name: &str| conventions::kind_of(name).or_else(|| configured::kind_of(name));
     let asked = |name: &&String| fixed(name).is_none();
     let attribute = |name: &String| {
@@ -36,7 +37,7 @@ pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
         }
         let ((place, key), known) = known.next().ok_or_else(|| Error::internal("an attribute without a kind"))?;
         kinds.push(match known {
-            // A service has a column of its own; no sender means a number by it.
+            // The service has a column of its own, and is never a number.
             _ if (*place, key.as_str()) == (Place::Resource, "service.name") => Kind::Text,
             KnownKind::None => Kind::Text,
             KnownKind::All(kind) => kind_of(kind),

@@ -1,5 +1,6 @@
-//! Values that are compared with the rows of a subquery which reads the row at hand: `x NOT IN (SELECT …)`, `x > ALL (…)`. One
-//! value of these rows says the same: true, false, or NULL where it is not known of one and decided by none.
+//! Values compared with the rows of a correlated subquery: `x NOT IN (SELECT …)`, `x > ALL (…)`. They become a
+//! subquery that aggregates the comparisons into one value: true, false, or NULL where no row decides and one is
+//! unknown.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -22,12 +23,12 @@ pub(super) struct Among<'a> {
     left: &'a Expr,
     op: BinaryOperator,
     pub(super) query: &'a Query,
-    /// Whether one row is enough.
+    /// Whether one matching row is enough (`ANY`, `IN`).
     is_any: bool,
 }
 
 impl<'a> Among<'a> {
-    /// Looks at a part of a statement; none: it is no such comparison, or one of rows of values.
+    /// Examines a part of a statement; `None` if it is no such comparison, or compares rows of values.
     pub(super) fn of(part: &'a Expr) -> Option<Self> {
         let (left, op, query, is_any) = match part {
             Expr::InSubquery { expr, subquery, negated: false } => (expr, BinaryOperator::Eq, &**subquery, true),
@@ -39,12 +40,12 @@ impl<'a> Among<'a> {
         (!matches!(**left, Expr::Tuple(_))).then_some(Self { left, op, query, is_any })
     }
 
-    /// Whether it asks for a row that is the same.
+    /// Whether it asks for an equal row.
     pub(super) fn is_in(&self) -> bool {
         self.is_any && self.op == BinaryOperator::Eq
     }
 
-    /// The query of that value; none: the value on the left would be another one in the subquery.
+    /// The query that returns that value; `None` if the left operand would mean something else within the subquery.
     pub(super) fn value(&self, from: &TableWithJoins, making: Making<'_>) -> Result<Option<Query>> {
         let mut left = self.left.clone();
         if !lookups::reads_row(self.query) || has_query(&left) {
@@ -84,7 +85,8 @@ fn subquery_of(set: &Expr) -> Option<&Query> {
     }
 }
 
-/// The one output of a query that gives a row for each that it reads, which a value of these may take the place of.
+/// The only output of a query that gives one row for each that it reads, and a copy of the query in which it may be
+/// replaced.
 fn alone(query: &Query, making: Making<'_>) -> Result<Option<(Expr, Query)>> {
     if exists::counting(query, making.is_aggregate)?.is_none() {
         return Ok(None);
@@ -101,7 +103,7 @@ fn alone(query: &Query, making: Making<'_>) -> Result<Option<(Expr, Query)>> {
     })
 }
 
-/// A query over the rows of another one.
+/// Wraps a query in another select.
 fn around(query: &Query) -> Result<Query> {
     match expr(&format!("(SELECT 1 FROM ({query}) AS \"set\" (\"of set\"))"))? {
         Expr::Subquery(around) => Ok(*around),
@@ -109,7 +111,7 @@ fn around(query: &Query) -> Result<Query> {
     }
 }
 
-/// What tables of a query are called.
+/// The names of the tables of a query.
 fn tables_of(query: &Query) -> HashSet<String> {
     struct Tables(HashSet<String>);
     impl Visitor for Tables {

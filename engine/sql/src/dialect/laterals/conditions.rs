@@ -1,5 +1,5 @@
-//! Conditions of joins with subqueries that read the row at hand: the planner takes these in a `WHERE` alone. That of an inner
-//! join may stand there, and one that keeps the rows on its left is a condition of the table on its right.
+//! Join conditions with correlated subqueries, which the planner takes only in a `WHERE`. The condition of an inner
+//! join moves there. The condition of a left join becomes a filter of the table on its right.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ use super::super::operators::binary;
 use super::super::{empty, lookups, tuples};
 use super::keeps_left;
 
-/// Puts such conditions where the planner, or a look-up, takes them.
+/// Moves such conditions to where the planner, or a look-up, takes them.
 pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
     let mut moved = Vec::new();
     for from in select.from.iter_mut().filter(|from| keeps_left(from)) {
@@ -54,7 +54,7 @@ pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a condition has a subquery that reads the row at hand.
+/// Whether a condition contains a correlated subquery.
 fn asks(condition: &Expr) -> bool {
     let look = |part: &Expr| match part {
         Expr::Subquery(query) | Expr::Exists { subquery: query, .. } | Expr::InSubquery { subquery: query, .. }
@@ -67,7 +67,7 @@ fn asks(condition: &Expr) -> bool {
     visit_expressions(condition, look).is_break()
 }
 
-/// Conditions that hold together.
+/// Splits a condition at its `AND`s.
 fn parts_of(condition: Expr) -> Vec<Expr> {
     let (mut parts, mut open) = (Vec::new(), vec![condition]);
     while let Some(part) = open.pop() {
@@ -82,13 +82,13 @@ fn parts_of(condition: Expr) -> Vec<Expr> {
     parts
 }
 
-/// The condition that all hold.
+/// Joins conditions by `AND`.
 fn all(conditions: Vec<Expr>) -> Expr {
     let nested = conditions.into_iter().map(|condition| Expr::Nested(Box::new(condition)));
     nested.reduce(|before, next| binary(before, BinaryOperator::And, next)).unwrap_or_else(|| boolean(true))
 }
 
-/// The rows of a table of which a condition holds; none: the data may give it more columns than are known.
+/// The rows of a table for which a condition holds; `None` if the table may have more columns than are known.
 fn within(factor: &TableFactor, condition: &Expr, known: Known<'_>) -> Option<TableFactor> {
     let is_whole = match factor {
         TableFactor::Derived { lateral: false, .. } => true,

@@ -1,5 +1,5 @@
-//! Aggregates of all rows that a row at hand has: they give a row also where there are none. So they are gathered below, and
-//! above a row at hand without any has in their place what they are of nothing.
+//! Aggregates over all rows of a correlated subquery: they give a row even where an outer row matches none. The rows
+//! are aggregated below, and outer rows without matches get the aggregates' values of no rows above.
 
 use std::ops::ControlFlow;
 
@@ -11,12 +11,12 @@ use super::KEYS;
 use crate::names::{Names, normal};
 use crate::walk::walk_mut;
 
-/// What the gathered rows are called.
+/// The name of the table of aggregated rows.
 pub(super) const GROUPED: &str = "grouped";
-/// What of them tells whether there are some.
+/// The aggregate that tells whether there were rows.
 const THERE: &str = "count(*)";
 
-/// How many groups a select has where it reads no rows.
+/// How many rows (groups) a select returns if it reads none.
 pub(super) fn groups_of_nothing(select: &Select, is_aggregate: IsAggregate<'_>) -> usize {
     let GroupByExpr::Expressions(keys, _) = &select.group_by else { return 0 };
     if keys.is_empty() {
@@ -36,24 +36,24 @@ pub(super) fn is_one_group(select: &Select, is_aggregate: IsAggregate<'_>) -> bo
     keys.iter().all(is_nothing) && groups_of_nothing(select, is_aggregate) == 1
 }
 
-/// Whether a key of groups is `()`.
+/// Whether a grouping key is the empty set `()`.
 pub(super) fn is_nothing(key: &Expr) -> bool {
     matches!(key, Expr::Tuple(parts) if parts.is_empty())
 }
 
-/// A select in two parts.
+/// A select that is split into aggregation and outputs.
 pub(super) struct Parts {
-    /// Columns of the gathered rows.
+    /// The columns of the aggregated rows.
     pub(super) gathered: Vec<String>,
-    /// What these are grouped by.
+    /// Their grouping keys.
     pub(super) groups: Vec<String>,
-    /// The outputs above them, and the condition of groups.
+    /// The outputs computed from them, and the condition of `HAVING`.
     pub(super) outputs: Vec<SelectItem>,
     pub(super) having: Option<Expr>,
 }
 
 impl Parts {
-    /// Takes a select apart that has `more` outputs; none: one of them reads what is not gathered.
+    /// Splits a select that has `more` outputs; `None` if one of them reads something that is not aggregated.
     pub(super) fn of(select: &Select, more: &[SelectItem], is_aggregate: IsAggregate<'_>) -> Option<Self> {
         let (groups, keys) = groups_of(select)?;
         let mut above = Above { is_aggregate, keys, gathered: Vec::new(), replaced: 0 };
@@ -76,7 +76,7 @@ impl Parts {
     }
 }
 
-/// What a select is grouped by, and the keys of that. Names of outputs are what these are.
+/// The grouping keys of a select as written and as expressions: names of outputs are replaced by the outputs.
 fn groups_of(select: &Select) -> Option<(Vec<String>, Vec<Expr>)> {
     let GroupByExpr::Expressions(groups, _) = &select.group_by else { return None };
     let mut groups: Vec<Expr> = groups.iter().filter(|key| !is_nothing(key)).cloned().collect();
@@ -96,7 +96,7 @@ fn groups_of(select: &Select) -> Option<(Vec<String>, Vec<Expr>)> {
     Some((groups.iter().map(ToString::to_string).collect(), keys))
 }
 
-/// The output that a key names; none: it is no name, or that of a column, which goes before.
+/// The output that a key names; `None` if it is no name, or names a column, which takes precedence.
 fn output_of<'s>(key: &Expr, outputs: &'s [SelectItem]) -> Option<&'s Expr> {
     let Expr::Identifier(name) = key else { return None };
     let name = normal(name);
@@ -111,25 +111,25 @@ fn output_of<'s>(key: &Expr, outputs: &'s [SelectItem]) -> Option<&'s Expr> {
     })
 }
 
-/// What a column of the gathered rows is called.
+/// The name of the column of aggregated rows at an index.
 fn gathered(at: usize) -> String {
     format!("gathered {at}")
 }
 
-/// What is gathered of rows, where there are none.
+/// The value of an aggregated expression where there are no rows.
 #[derive(Clone, Copy)]
 enum OfNothing {
     Null,
     Number(i64),
 }
 
-/// Puts columns of the gathered rows in the place of what is gathered.
+/// Replaces aggregated expressions by columns of the aggregated rows.
 struct Above<'a> {
     is_aggregate: IsAggregate<'a>,
-    /// The keys of groups.
+    /// The grouping keys.
     keys: Vec<Expr>,
     gathered: Vec<String>,
-    /// How many were put into the value that is visited.
+    /// How many replacements were made in the visited value.
     replaced: usize,
 }
 
@@ -158,7 +158,7 @@ impl Above<'_> {
         )
     }
 
-    /// What a part is of nothing; none: it is not gathered.
+    /// The value of an expression of no rows; `None` if it is not aggregated.
     fn stands_for(&self, part: &Expr) -> Option<OfNothing> {
         if self.keys.iter().any(|key| is_same(key, part)) {
             return Some(OfNothing::Null);
@@ -199,7 +199,7 @@ impl VisitorMut for Above<'_> {
     }
 }
 
-/// What an aggregate is of no rows; none: it is another function.
+/// The value of an aggregate over no rows; `None` if it is another function.
 fn of_nothing(call: &Function, is_aggregate: IsAggregate<'_>) -> Option<OfNothing> {
     let name = bare(&call.name)?;
     let is_within = !call.within_group.is_empty();
@@ -218,7 +218,7 @@ fn of_nothing(call: &Function, is_aggregate: IsAggregate<'_>) -> Option<OfNothin
     }
 }
 
-/// Whether a part is a key of groups, of which one may have its table before it.
+/// Whether an expression is a grouping key, where either may be qualified by its table.
 fn is_same(key: &Expr, part: &Expr) -> bool {
     match (key, part) {
         (Expr::Identifier(name), Expr::CompoundIdentifier(names))

@@ -1,4 +1,5 @@
-//! Such subqueries whose rows stand for several: groups, and `DISTINCT`. Rows of one row at hand stand together alone.
+//! Correlated subqueries whose rows each stand for several: groups, and `DISTINCT`. Only rows of the same outer row
+//! may be combined.
 
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, GroupByExpr, OrderBy, OrderByExpr, OrderByKind, Select, SelectItem, Value,
@@ -10,19 +11,19 @@ use super::reading::reads_keys;
 use super::windowed;
 use crate::names::normal;
 
-/// Whether rows of a select stand for several.
+/// Whether a select combines rows by `GROUP BY` or `DISTINCT`.
 pub(super) fn is_one(select: &Select) -> bool {
     !empty::is_ungrouped(select)
         || select.having.is_some()
         || matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_)))
 }
 
-/// Whether its groups may be divided by a value.
+/// Whether the outer values can be added to the grouping keys.
 pub(super) fn is_plain(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     let GroupByExpr::Expressions(keys, sets) = &select.group_by else { return false };
     let is_key = |key: &Expr| match key {
         Expr::Tuple(_) => is_nothing(key),
-        // A value that all groups have is NULL in some of these.
+        // An added key would be NULL in some of the grouping sets.
         Expr::GroupingSets(sets) | Expr::Rollup(sets) | Expr::Cube(sets) => !reads_keys(sets),
         _ => true,
     };
@@ -41,8 +42,8 @@ pub(super) fn is_plain(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     }
 }
 
-/// Whether the planner, which knows other columns of a row at hand by `=`, takes a select for another one: what is no
-/// aggregate is NULL of no rows there, and sets of groups are none.
+/// Whether the planner would misread a select that is correlated by `=`: over no rows it takes outputs that are no
+/// aggregates for NULL, and it has no groups for empty grouping sets.
 pub(super) fn is_misread(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     if matches!(select.distinct, Some(Distinct::On(_))) {
         return true;
@@ -53,7 +54,7 @@ pub(super) fn is_misread(select: &Select, is_aggregate: IsAggregate<'_>) -> bool
     !select.projection.iter().all(|item| empty::has_aggregate(item, is_aggregate))
 }
 
-/// Whether what is distinct is in the order of its outputs, as it has to be.
+/// Whether a `DISTINCT` query orders only by its outputs, as it must.
 pub(super) fn is_ordered(select: &Select, order: Option<&OrderBy>) -> bool {
     let (Some(Distinct::Distinct), Some(order)) = (&select.distinct, order) else { return true };
     let OrderByKind::Expressions(keys) = &order.kind else { return false };
@@ -70,7 +71,8 @@ pub(super) fn is_ordered(select: &Select, order: Option<&OrderBy>) -> bool {
     keys.iter().all(is_output)
 }
 
-/// What stands before the outputs of a select, and its order where that says which rows there are.
+/// What precedes the outputs of a select (`DISTINCT`, `DISTINCT ON`), and its order if that decides which rows
+/// remain.
 pub(super) fn begins(select: &Select, values: &[String], order: &[OrderByExpr]) -> (String, String) {
     match &select.distinct {
         Some(Distinct::Distinct) => ("SELECT DISTINCT".to_owned(), String::new()),
@@ -79,7 +81,7 @@ pub(super) fn begins(select: &Select, values: &[String], order: &[OrderByExpr]) 
     }
 }
 
-/// `DISTINCT ON` of values, too: its expressions have to be those that the order begins with.
+/// Adds the outer values to a `DISTINCT ON`: its expressions must be the ones that the order begins with.
 fn first_of_each(ons: &[Expr], select: &Select, values: &[String], order: &[OrderByExpr]) -> (String, String) {
     let ons = ons.iter().map(|on| output_at(on, &select.projection).unwrap_or(on));
     let ons: Vec<String> = ons.map(|on| within(on).to_string()).collect();
@@ -97,7 +99,7 @@ fn first_of_each(ons: &[Expr], select: &Select, values: &[String], order: &[Orde
     (format!("SELECT DISTINCT ON ({})", first.join(", ")), format!(" ORDER BY {}", ordered.join(", ")))
 }
 
-/// What stands in brackets.
+/// An expression without parentheses around it.
 fn within(value: &Expr) -> &Expr {
     match value {
         Expr::Nested(inner) => within(inner),
@@ -105,7 +107,7 @@ fn within(value: &Expr) -> &Expr {
     }
 }
 
-/// The output that a key of an order names, or whose place it is.
+/// The output that a sort key refers to by name or position.
 pub(super) fn output_at<'s>(key: &Expr, outputs: &'s [SelectItem]) -> Option<&'s Expr> {
     let item = match key {
         Expr::Value(value) => match &value.value {
@@ -124,7 +126,7 @@ pub(super) fn output_at<'s>(key: &Expr, outputs: &'s [SelectItem]) -> Option<&'s
     }
 }
 
-/// The groups of a select, of each of some values; it may have none.
+/// The `GROUP BY` of a select with the outer values added. A select may have none.
 pub(super) fn groups(select: &Select, values: &[String]) -> String {
     let GroupByExpr::Expressions(keys, _) = &select.group_by else { return String::new() };
     if keys.is_empty() {

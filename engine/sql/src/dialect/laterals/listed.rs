@@ -1,5 +1,5 @@
-//! Columns of the row at hand as rows, `LATERAL (VALUES ('a', t.a), ('b', t.b))`: lists of each column of these, which are
-//! taken apart side by side.
+//! Columns of the outer row as rows, `LATERAL (VALUES ('a', t.a), ('b', t.b))`: for each column its values become a
+//! list, and the lists are unnested side by side.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use super::super::expressions::{bare, call};
 use super::super::{empty, queries, rows};
 use crate::walk::walk;
 
-/// Takes such rows of a `FROM` apart.
+/// Rewrites such rows in a `FROM` as unnested lists.
 pub(super) fn translate(select: &mut Select) {
     for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
         let is_taken = match &join.join_operator {
@@ -20,7 +20,7 @@ pub(super) fn translate(select: &mut Select) {
             JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => {
                 matches!(constraint, JoinConstraint::On(_))
             }
-            // There is a row in any case.
+            // There is always a row, so a left join keeps nothing more than an inner one.
             JoinOperator::Left(JoinConstraint::On(condition))
             | JoinOperator::LeftOuter(JoinConstraint::On(condition)) => {
                 matches!(condition, Expr::Value(value) if value.value == Value::Boolean(true))
@@ -33,7 +33,7 @@ pub(super) fn translate(select: &mut Select) {
     }
 }
 
-/// The lists of rows that are written out; none: they are others, or read no row at hand.
+/// The lists for rows that are written out; `None` if the table is another one, or its rows read no outer row.
 fn lists_of(factor: &TableFactor) -> Option<TableFactor> {
     let TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None } = factor else {
         return None;
@@ -64,7 +64,7 @@ fn lists_of(factor: &TableFactor) -> Option<TableFactor> {
     })
 }
 
-/// Gathers the rows of a set; none: some are no written ones.
+/// Collects the rows of a set; `None` if some come from anything but constants and expressions.
 fn rows_of(set: &SetExpr, found: &mut Vec<Vec<Expr>>) -> Option<()> {
     match set {
         SetExpr::Values(values) => found.extend(values.rows.iter().map(|row| row.iter().cloned().collect())),
@@ -84,7 +84,7 @@ fn rows_of(set: &SetExpr, found: &mut Vec<Vec<Expr>>) -> Option<()> {
     Some(())
 }
 
-/// Whether a select gives one row of its outputs.
+/// Whether a select without tables gives exactly one row.
 fn is_row(select: &Select) -> bool {
     select.from.is_empty()
         && select.distinct.is_none()
@@ -94,7 +94,8 @@ fn is_row(select: &Select) -> bool {
         && empty::is_ungrouped(select)
 }
 
-/// Breaks at what is no value of the row at hand by itself: subqueries, windows, functions of rows.
+/// Stops at anything that is no plain value of the outer row: subqueries, window functions, functions that return
+/// rows.
 struct Deeper(usize);
 
 impl Visitor for Deeper {

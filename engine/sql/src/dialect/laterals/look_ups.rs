@@ -1,5 +1,5 @@
-//! Look-ups among outputs and conditions that read the row at hand otherwise than by `=`:
-//! `(SELECT … WHERE r.time < t.time ORDER BY … LIMIT 1)`.
+//! Scalar subqueries in outputs and conditions that are correlated otherwise than by `=`: `(SELECT … WHERE r.time <
+//! t.time ORDER BY … LIMIT 1)`.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -21,8 +21,8 @@ use super::{Lateral, Making, gathered, keeps_left, keys_of, windowed};
 use crate::names::{alias_of, normal};
 use crate::walk::walk_mut;
 
-/// Looks such subqueries up by joins that keep the row; says how many there are. Outputs of groups have a row at hand in
-/// their aggregates alone, but for those of which the groups are made.
+/// Replaces such subqueries by left joins and returns how many there are. In a select with groups, only arguments of
+/// aggregates and expressions that are grouping keys have an outer row.
 pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<usize> {
     if !has_query(&select.projection) && !has_query(&select.selection) {
         return Ok(0);
@@ -58,7 +58,7 @@ pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<usize
     Ok(count)
 }
 
-/// Tables that stand beside each other as a join of them; none: they may be joined in one order alone.
+/// Combines the comma-separated tables of a `FROM` into one join; `None` if they can be joined in one order only.
 fn beside_each_other(from: &[TableWithJoins]) -> Option<TableWithJoins> {
     let (first, others) = from.split_first()?;
     let merges = |join: &Join| {
@@ -76,7 +76,7 @@ fn beside_each_other(from: &[TableWithJoins]) -> Option<TableWithJoins> {
     Some(all)
 }
 
-/// Names outputs with subqueries by their places where groups are made of them.
+/// Replaces grouping keys that are outputs with subqueries by the positions of these outputs.
 fn by_places(select: &mut Select) {
     let Select { projection, group_by: GroupByExpr::Expressions(keys, _), .. } = select else { return };
     for key in keys.iter_mut().filter(|key| has_query(&**key)) {
@@ -92,7 +92,7 @@ fn by_places(select: &mut Select) {
     }
 }
 
-/// Whether groups are made of an output.
+/// Whether an output is a grouping key.
 fn is_key(at: usize, item: &SelectItem, group_by: &GroupByExpr) -> bool {
     let GroupByExpr::Expressions(keys, _) = group_by else { return false };
     keys.iter().any(|key| match key {
@@ -102,11 +102,11 @@ fn is_key(at: usize, item: &SelectItem, group_by: &GroupByExpr) -> bool {
     })
 }
 
-/// Where subqueries stand.
+/// Where in the select a subquery is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Outputs,
-    /// Outputs of groups, and those of which the groups are made.
+    /// Outputs of a select with groups that are no aggregates: those that are grouping keys.
     Groups,
     Keys,
     Conditions,
@@ -116,14 +116,14 @@ struct Finder<'f> {
     from: &'f TableWithJoins,
     making: Making<'f>,
     place: Place,
-    /// Of aggregates, and of windows, around what is visited.
+    /// How many enclosing calls are aggregates, and how many are window functions.
     aggregates: usize,
     windows: usize,
-    /// Of parts around what is visited, and itself, that are more than conditions of which one or all hold.
+    /// How many enclosing expressions, the visited one included, are something other than `AND`, `OR` and parentheses.
     parts: usize,
-    /// Of queries around what is visited: these have outputs of their own.
+    /// How many queries enclose the visited place: they have outputs of their own.
     depth: usize,
-    /// Where subqueries are that stand for a set.
+    /// Subqueries that are read as sets (`IN`, `ANY`), and not as values.
     sets: HashSet<*const Query>,
     found: Vec<Join>,
 }
@@ -135,8 +135,8 @@ impl<'f> Finder<'f> {
         Self { from, making, place: Place::Outputs, aggregates, windows, parts, depth, sets, found }
     }
 
-    /// The join, and the column that has the value; none: the planner takes the subquery, unless it `must` be joined, or
-    /// nobody does.
+    /// The join and the column that holds the value; `None` if the planner takes the subquery as it is and it is not
+    /// a `must`, or if it cannot be joined.
     fn one(&self, query: &Query, must: bool) -> Result<Option<(Join, Expr)>> {
         let is_aggregate = self.making.is_aggregate;
         let mut query = query.clone();
@@ -153,7 +153,7 @@ impl<'f> Finder<'f> {
         let SetExpr::Select(select) = &mut *query.body else { return Ok(None) };
         groupings::translate(select)?;
         let has_one = is_first || is_one_group(select, is_aggregate);
-        // Of one that may have several there must be one at most.
+        // A query that may return several rows becomes a list, which must have one item at most.
         let is_list = !has_one && lookups::translate(&mut query, is_aggregate)? == Some(LookUp::List);
         if !has_one && !is_list {
             return Ok(None);
@@ -163,12 +163,12 @@ impl<'f> Finder<'f> {
         let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else {
             return Ok(None);
         };
-        // No column of a statement is called so.
+        // No column of a statement has such a name.
         let name = Ident::with_quote('"', format!("value {}", self.found.len() + 1));
         *item = SelectItem::ExprWithAlias { expr: take(value), alias: name.clone() };
         let Some(seen) = self.seen(&query) else { return Ok(None) };
         let SetExpr::Select(seen) = &*seen.body else { return Ok(None) };
-        // In aggregates and windows the planner takes none.
+        // The planner takes no subqueries in aggregates and window functions.
         let is_first_of_one = is_first && gathered::is_one(seen);
         let is_planned = matches!(self.place, Place::Outputs | Place::Conditions)
             && self.windows == 0
@@ -188,7 +188,7 @@ impl<'f> Finder<'f> {
         let relation = TableFactor::Derived { lateral: true, subquery: Box::new(query), alias, sample: None };
         let join_operator = JoinOperator::LeftOuter(JoinConstraint::On(boolean(true)));
         let join = Join { relation, global: false, join_operator };
-        // What does not become a join stays as it is, and is told of.
+        // A subquery that cannot become a join stays; it is refused later.
         if Lateral::of(&join, self.from, self.making, false)?.is_none() {
             return Ok(None);
         }
@@ -196,7 +196,7 @@ impl<'f> Finder<'f> {
         Ok(Some((join, if is_list { call("sole", vec![column]) } else { column })))
     }
 
-    /// A query with what it reads of the row at hand; none: it reads nothing of it, or of others, too.
+    /// A query and the outer values that it reads; `None` if it reads none, or also reads tables further out.
     fn seen(&self, query: &Query) -> Option<Query> {
         let outer: HashSet<String> = factors(self.from).filter_map(called).collect();
         let mut seen = query.clone();
@@ -204,15 +204,15 @@ impl<'f> Finder<'f> {
         (!keys.is_empty()).then_some(seen)
     }
 
-    /// Whether the planner makes no join of a condition about a query: parts of it read the row at hand, or it has some of
-    /// the rows alone.
+    /// Whether a condition about a query is one that the planner cannot turn into a join: the outer row is read in
+    /// nested parts, or the query has a limit.
     fn must_be_joined(&self, query: &Query) -> bool {
         let Some(seen) = self.seen(query) else { return false };
         let SetExpr::Select(select) = &*seen.body else { return true };
         seen.limit_clause.is_some() || seen.fetch.is_some() || reads_within(select) || reads_deeper(select)
     }
 
-    /// The same for whether a query has rows.
+    /// Like [`Self::one`] for `EXISTS`.
     fn whether(&self, query: &Query, negated: bool) -> Result<Option<(Join, Expr)>> {
         let query = exists::unlimited(query)?;
         let is_condition = self.place == Place::Conditions;
@@ -231,10 +231,10 @@ impl<'f> Finder<'f> {
         }))
     }
 
-    /// The same for what a value is among the rows of a query.
+    /// Like [`Self::one`] for a value that is compared with the rows of a query.
     fn among(&self, part: &Expr, is_whole: bool) -> Result<Option<(Join, Expr)>> {
         let Some(among) = Among::of(part) else { return Ok(None) };
-        // As a condition by itself the planner makes a join of it.
+        // The planner joins `IN` if it is a condition by itself.
         let is_condition = self.place == Place::Conditions && is_whole && among.is_in();
         if is_condition && !self.must_be_joined(among.query) {
             return Ok(None);
@@ -245,14 +245,14 @@ impl<'f> Finder<'f> {
         }
     }
 
-    /// The same for the list of a query's rows.
+    /// Like [`Self::one`] for `ARRAY(SELECT …)`.
     fn list(&self, query: &Query) -> Result<Option<(Join, Expr)>> {
         if rows::items_of(query).is_some() {
             return Ok(None);
         }
         let mut listed = query.clone();
         arrays::listed(&mut listed, self.making.is_aggregate)?;
-        // Rows that are joined are in no order.
+        // A join does not keep the order of rows.
         let is_around = match (&*query.body, &*listed.body) {
             (SetExpr::Select(own), SetExpr::Select(around)) => own.from != around.from,
             _ => true,
@@ -274,7 +274,7 @@ fn is_window(part: &Expr) -> bool {
     matches!(part, Expr::Function(call) if call.over.is_some())
 }
 
-/// Whether a part is of conditions of which one or all hold.
+/// Whether an expression is an `AND`, an `OR` or in parentheses.
 fn is_logical(part: &Expr) -> bool {
     let is_joint = |op: &BinaryOperator| matches!(op, BinaryOperator::And | BinaryOperator::Or);
     matches!(part, Expr::Nested(_)) || matches!(part, Expr::BinaryOp { op, .. } if is_joint(op))

@@ -9,7 +9,8 @@ use super::super::expressions::take;
 use super::super::naming;
 use super::table_of;
 
-/// Names all outputs of a query, before what they read is put otherwise. The first of several says how all are called.
+/// Names all outputs of a query before its expressions are rewritten. The first query of a set operation names the
+/// columns of all.
 pub(super) fn all(query: &mut Query) {
     let mut open = vec![(&mut *query.body, true)];
     while let Some((body, is_first)) = open.pop() {
@@ -33,7 +34,8 @@ pub(super) fn all(query: &mut Query) {
     }
 }
 
-/// Names outputs that are columns of the row at hand: for the planner `t.x` is called `outer_ref(t.x)` there, and `l.x` is none.
+/// Names outputs that are columns of the outer row: the planner names `t.x` `outer_ref(t.x)` there, so `l.x` would
+/// not exist.
 pub(super) fn of_row(factor: &mut TableFactor) {
     let TableFactor::Derived { lateral: true, subquery, .. } = factor else { return };
     let mut body = &mut *subquery.body;
@@ -41,7 +43,7 @@ pub(super) fn of_row(factor: &mut TableFactor) {
         match body {
             SetExpr::Select(select) => break select,
             SetExpr::Query(inner) => body = &mut *inner.body,
-            // The first of several says how all are named.
+            // The first query of a set operation names the columns of all.
             SetExpr::SetOperation { left, .. } => body = &mut **left,
             _ => return,
         }
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
     use crate::parse::{Params, Parsed, parse};
 
-    /// The first table of a `FROM` once its outputs have names.
+    /// The first table of a `FROM` after its outputs were named.
     fn named(table: &str) -> String {
         let text = format!("select 1 from {table}");
         let Parsed::Query(mut query) = parse(&text, &Params::default()).expect(table).statement else {
@@ -88,7 +90,7 @@ mod tests {
                 "LATERAL (SELECT t.x AS x FROM u UNION ALL SELECT 1) l",
             ),
             ("lateral ((select t.\"X\")) l", "LATERAL ((SELECT t.\"X\" AS \"X\")) l"),
-            // Two columns of one name are told apart.
+            // A second column of the same name gets a number.
             ("lateral (select t.x, v.x) l", "LATERAL (SELECT t.x AS x, v.x AS \"x_2\") l"),
             ("lateral (select u.x, t.x from u) l", "LATERAL (SELECT u.x, t.x AS \"x_2\" FROM u) l"),
             ("lateral (select t.x, u.x from u) l", "LATERAL (SELECT t.x AS x, u.x AS \"x_2\" FROM u) l"),

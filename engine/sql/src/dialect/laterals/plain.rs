@@ -1,4 +1,5 @@
-//! Which of such subqueries become joins: those whose rows are of one row at hand once what tells them apart is divided by it.
+//! Decides which correlated subqueries can become joins: those whose rows depend on one outer row only, once windows,
+//! groups and limits are partitioned by it.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +16,7 @@ use crate::catalog::schemas::INFORMATION_SCHEMA;
 use crate::names::parts;
 use crate::walk::walk;
 
-/// Whether a query is of selects, sets of these and rows that are written out.
+/// Whether a query consists only of selects, set operations and `VALUES`.
 pub(super) fn is_plain(query: &Query, is_aggregate: IsAggregate<'_>) -> bool {
     has_plain_rows(query, is_aggregate) && visit_expressions(query, in_rows).is_continue() && !reads_catalog(query)
 }
@@ -50,7 +51,7 @@ fn is_plain_select(select: &Select, order: Option<&OrderBy>, is_aggregate: IsAgg
         && gathered::is_ordered(select, order)
 }
 
-/// Whether an order is one of columns by their names or places, as that of a set is.
+/// Whether an order consists of column names or positions, as the order of a set operation must.
 fn is_of_columns(order: Option<&OrderBy>) -> bool {
     match order.map(|order| &order.kind) {
         None => true,
@@ -61,9 +62,9 @@ fn is_of_columns(order: Option<&OrderBy>) -> bool {
     }
 }
 
-/// Whether the numbers of rows that are taken are written out.
+/// Whether `LIMIT` and `OFFSET` are constants.
 fn is_limited(clause: Option<&LimitClause>) -> bool {
-    // A parameter is a cast of its value by then.
+    // A parameter has been replaced by a cast of its value.
     let number = |value: &Expr| match value {
         Expr::Value(value) => matches!(value.value, Value::Number(..) | Value::Placeholder(_) | Value::Null),
         Expr::Cast { expr, .. } => matches!(&**expr, Expr::Value(_)),
@@ -80,7 +81,8 @@ fn is_limited(clause: Option<&LimitClause>) -> bool {
     }
 }
 
-/// Whether a query reads the catalog: what clients ask of that is answered otherwise, and much of it has no rows.
+/// Whether a query reads the catalog: queries of clients about it are translated elsewhere, and often known to be
+/// empty.
 fn reads_catalog(query: &Query) -> bool {
     struct Finder;
     impl Visitor for Finder {
@@ -98,7 +100,7 @@ fn reads_catalog(query: &Query) -> bool {
     walk(query, &mut Finder).is_break()
 }
 
-/// Looks for what gives more values of a row than one: functions of rows.
+/// Stops at functions that return several rows for one.
 fn in_rows(part: &Expr) -> ControlFlow<()> {
     match part {
         Expr::Function(call) if bare(&call.name).is_some_and(|name| rows::gives_rows(&name)) => ControlFlow::Break(()),

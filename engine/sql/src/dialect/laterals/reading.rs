@@ -1,4 +1,4 @@
-//! What such subqueries read of the row at hand, once [`KEYS`] stand in its place.
+//! What a correlated subquery reads of the outer row, once that is replaced by columns of [`KEYS`].
 
 use std::ops::ControlFlow;
 
@@ -10,12 +10,12 @@ use super::super::columns::factors;
 use super::KEYS;
 use crate::walk::walk;
 
-/// Whether what a select reads its rows of reads [`KEYS`]: subqueries, lists that are taken apart, conditions of joins.
+/// Whether the `FROM` of a select reads [`KEYS`]: in subqueries, unnested lists or join conditions.
 pub(super) fn reads_within(select: &Select) -> bool {
     reads_keys(&select.from)
 }
 
-/// Says of a subquery that reads [`KEYS`] that these are of a table before it.
+/// Marks a subquery that reads [`KEYS`] as `LATERAL`.
 pub(super) fn of_table_before(factor: &mut TableFactor) {
     if reads_keys(&*factor)
         && let TableFactor::Derived { lateral, .. } = factor
@@ -24,7 +24,7 @@ pub(super) fn of_table_before(factor: &mut TableFactor) {
     }
 }
 
-/// Whether a condition has a part that reads [`KEYS`] otherwise than by `=`.
+/// Whether a condition reads [`KEYS`] otherwise than by `=`.
 pub(super) fn reads_otherwise(condition: Option<&Expr>) -> bool {
     let mut open: Vec<&Expr> = condition.into_iter().collect();
     let mut is_other = false;
@@ -39,15 +39,15 @@ pub(super) fn reads_otherwise(condition: Option<&Expr>) -> bool {
     is_other
 }
 
-/// Whether outputs beside a table, or conditions of groups, read [`KEYS`]: the planner looks for these in the `WHERE` alone,
-/// and a rule of ours takes what has no rows of its own.
+/// Whether the outputs of a select with tables, or its `HAVING`, read [`KEYS`]. The planner finds these only in a
+/// `WHERE`; a select without tables is handled by an optimizer rule.
 pub(super) fn gives_beside_table(select: &Select) -> bool {
     let is_table = |factor: &TableFactor| matches!(factor, TableFactor::Table { args: None, .. });
     let reads = reads_keys(&select.projection) || reads_keys(&select.having);
     select.from.iter().flat_map(factors).any(is_table) && reads
 }
 
-/// Whether a subquery of a select reads [`KEYS`]: of two queries around it the planner knows one.
+/// Whether a subquery of a select reads [`KEYS`]: the planner resolves outer columns only one level up.
 pub(super) fn reads_deeper(select: &Select) -> bool {
     struct Deeper(usize);
     impl Visitor for Deeper {
@@ -70,7 +70,7 @@ pub(super) fn reads_deeper(select: &Select) -> bool {
     walk(select, &mut Deeper(0)).is_break()
 }
 
-/// Whether a part has subqueries in expressions.
+/// Whether an expression contains a subquery.
 pub(super) fn has_query(part: &impl Visit) -> bool {
     let look = |part: &Expr| match part {
         Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
@@ -84,7 +84,7 @@ fn is_key(expr: &Expr) -> bool {
     matches!(expr, Expr::CompoundIdentifier(name) if name.first().is_some_and(|table| table.value == KEYS))
 }
 
-/// Whether a part reads [`KEYS`].
+/// Whether a part of a statement reads [`KEYS`].
 pub(super) fn reads_keys(part: &impl Visit) -> bool {
     struct Reads;
     impl Visitor for Reads {

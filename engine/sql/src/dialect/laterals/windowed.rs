@@ -1,5 +1,5 @@
-//! Windows of such subqueries. Their rows are those of one row at hand, so that they are divided by the values which are read
-//! of it.
+//! Window functions of correlated subqueries: they see the rows of one outer row, so the outer values become keys of
+//! their partitions.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, Ident, OrderByExpr, Query, SelectItem, SetExpr, Visit, WindowType,
@@ -9,14 +9,14 @@ use quiver_types::Result;
 use super::{KEYS, key};
 use crate::walk::{change_outside_subqueries, look_outside_subqueries};
 
-/// Whether a part of a query has windows, those of subqueries left out.
+/// Whether a part of a query has window functions, not counting those of subqueries.
 pub(super) fn has(part: &impl Visit) -> bool {
     let mut found = false;
     look_outside_subqueries(part, |expr| found |= matches!(expr, Expr::Function(call) if call.over.is_some()));
     found
 }
 
-/// Divides the windows of a query by its first `keys` values.
+/// Partitions the window functions of a query by its first `keys` columns.
 pub(super) fn divide(query: &mut Query, keys: usize) -> Result<()> {
     let divided = |place: &mut Expr| {
         if let Expr::Function(Function { over: Some(WindowType::WindowSpec(window)), .. }) = place {
@@ -45,8 +45,8 @@ pub(super) fn divide(query: &mut Query, keys: usize) -> Result<()> {
     Ok(())
 }
 
-/// Gives the keys of an order names that nobody writes, `always` or where windows are among them: a window takes no other one
-/// as a key. These are the outputs of such names.
+/// Replaces sort keys by generated names (`always`, or only if they contain window functions, which cannot be keys of
+/// another window), and returns the outputs that define these names.
 pub(super) fn named(order: &mut [OrderByExpr], always: bool) -> Vec<SelectItem> {
     if !always && !order.iter().any(|key| has(&key.expr)) {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! How the rows of such subqueries are written: each of them of one of the values that are read of the rows at hand, which
-//! stand behind its outputs.
+//! Builds the SQL of the rows of a correlated subquery, for all outer rows at once. Each row has the outer values
+//! that it belongs to behind its outputs.
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, SetQuantifier, Value,
@@ -15,18 +15,18 @@ use super::{KEYS, Lateral, gathered, keeps_left, key, quoted, windowed};
 use crate::error::unsupported;
 use crate::names::left_out;
 
-/// Most bytes of a join that takes the place of a subquery: it has the tables before it once or twice.
+/// The most bytes of a join that replaces a subquery: it repeats the outer tables once or twice.
 const BYTES_MAX: usize = 64 << 10;
-/// The number of a row.
+/// The name of the row number.
 const NTH: &str = "nth row";
-/// What is said of columns that are not known.
+/// Error text for `*` over columns that are not known.
 pub(super) const STARS: &str = "`*` in a `LATERAL` subquery that takes some rows of each stands for columns that are not known \
                                 here: name them";
-/// What is said of an order by all outputs.
+/// Error text for `ORDER BY ALL`.
 const ALL: &str = "`ORDER BY ALL` in a `LATERAL` subquery: name the columns";
 
 impl Lateral<'_> {
-    /// The rows of a query.
+    /// SQL of the rows of a query.
     pub(super) fn of_query(&self, query: &Query, values: &str) -> Result<String> {
         let conditions = taken(query.limit_clause.as_ref());
         if conditions.is_empty() {
@@ -58,7 +58,7 @@ impl Lateral<'_> {
         short(format!("SELECT {shown} FROM ({rows}) AS \"numbered\" WHERE {}", conditions.join(" AND ")))
     }
 
-    /// The rows of what stands in a set.
+    /// SQL of the rows of a query body: a select, a set operation or `VALUES`.
     fn of_set(&self, set: &SetExpr, values: &str) -> Result<String> {
         match set {
             SetExpr::Select(select) => self.of_select(select, &[], &[], values),
@@ -72,7 +72,7 @@ impl Lateral<'_> {
         }
     }
 
-    /// Rows that are written out.
+    /// SQL of the rows of `VALUES`.
     fn of_values(&self, rows: &Values, values: &str) -> Result<String> {
         let keys = self.key_columns().join(", ");
         let mut written = String::new();
@@ -85,7 +85,8 @@ impl Lateral<'_> {
         Ok(written)
     }
 
-    /// The rows of a select, with `more` outputs behind the values, in an order that says which ones a `DISTINCT ON` takes.
+    /// SQL of the rows of a select, with `more` outputs behind the outer values, and the order in which a `DISTINCT
+    /// ON` chooses rows.
     fn of_select(&self, select: &Select, more: &[SelectItem], order: &[OrderByExpr], values: &str) -> Result<String> {
         let keys = self.key_columns();
         let (begin, end) = gathered::begins(select, &keys, order);
@@ -117,13 +118,13 @@ impl Lateral<'_> {
         ))
     }
 
-    /// The values as columns of their table.
+    /// The outer values as columns of their table.
     fn key_columns(&self) -> Vec<String> {
         (1..=self.keys.len()).map(|at| format!("{}.{}", quoted(KEYS), quoted(&key(at)))).collect()
     }
 }
 
-/// Says of words that they are not too many.
+/// Refuses SQL that has become too long.
 fn short(sql: String) -> Result<String> {
     if sql.len() <= BYTES_MAX {
         return Ok(sql);
@@ -132,19 +133,19 @@ fn short(sql: String) -> Result<String> {
     Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
-/// The number of a row among those of some values.
+/// The row number among the rows of the same outer values.
 fn number(keys: &str, order: &[OrderByExpr]) -> String {
     let order = order.iter().map(OrderByExpr::to_string).collect::<Vec<_>>().join(", ");
     let order = if order.is_empty() { order } else { format!(" ORDER BY {order}") };
     format!("row_number() OVER (PARTITION BY {keys}{order})")
 }
 
-/// Rows with their numbers.
+/// SQL of the rows with their numbers.
 fn numbered(rows: &str, shown: &str, keys: &str, order: &[OrderByExpr]) -> String {
     format!("SELECT {shown}, {} AS \"{NTH}\" FROM ({rows}) AS \"windowed\"", number(keys, order))
 }
 
-/// Which rows are taken, by their numbers. NULL takes them all.
+/// Conditions on the row number for `LIMIT` and `OFFSET`. NULL keeps all rows.
 fn taken(clause: Option<&LimitClause>) -> Vec<String> {
     let Some(LimitClause::LimitOffset { limit, offset, .. }) = clause else { return Vec::new() };
     let is_written = |rows: &Expr| matches!(rows, Expr::Value(value) if matches!(value.value, Value::Number(..)));
@@ -160,7 +161,7 @@ fn taken(clause: Option<&LimitClause>) -> Vec<String> {
     conditions
 }
 
-/// The outputs of a select by their names.
+/// The outputs of a select by name.
 fn items(select: &Select) -> Result<Vec<String>> {
     let mut items = Vec::new();
     for item in &select.projection {
@@ -180,7 +181,8 @@ fn items(select: &Select) -> Result<Vec<String>> {
     Ok(items)
 }
 
-/// The tables of a select beside the values, and its condition. What reads the values there is joined with them.
+/// The tables of a select beside the outer values, and its condition. If the `FROM` reads the values, it is joined with
+/// them by `CROSS JOIN`.
 fn tables(select: &Select) -> String {
     let is_joined = reads_within(select) && select.from.iter().all(keeps_left);
     let beside = if is_joined { " CROSS JOIN" } else { "," };
@@ -189,7 +191,7 @@ fn tables(select: &Select) -> String {
     from.concat() + &condition
 }
 
-/// The keys of the order of a select.
+/// The sort keys of a select.
 fn order_of(select: &Select, query: &Query) -> Result<Vec<OrderByExpr>> {
     let Some(order) = &query.order_by else { return Ok(Vec::new()) };
     let OrderByKind::Expressions(keys) = &order.kind else { return Err(unsupported(ALL)) };
@@ -203,7 +205,7 @@ fn order_of(select: &Select, query: &Query) -> Result<Vec<OrderByExpr>> {
     Ok(keys.iter().map(by_value).collect())
 }
 
-/// The keys of the order of a set, which are its columns.
+/// The sort keys of a set operation, which are its columns.
 fn order_by_columns(query: &Query, columns: &[String]) -> Result<Vec<OrderByExpr>> {
     let Some(order) = &query.order_by else { return Ok(Vec::new()) };
     let OrderByKind::Expressions(keys) = &order.kind else { return Err(unsupported(ALL)) };

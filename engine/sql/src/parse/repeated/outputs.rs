@@ -1,5 +1,6 @@
-//! Outputs that a select names again, by place (`GROUP BY 1`) or by name (`ORDER BY round(x, 1), round(x, 2)`). Each time the
-//! planner puts in what the output is: two thousand times `1` for a sum of six hundred values took a gigabyte, and minutes.
+//! Outputs that a select refers to by position (`GROUP BY 1`) or by name (`ORDER BY round(x, 1), round(x, 2)`). The
+//! planner copies the output's expression each time: two thousand times `1` for a sum of six hundred values took a
+//! gigabyte, and minutes.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -12,12 +13,12 @@ use super::Many;
 use crate::names::normal;
 use crate::walk::walk;
 
-/// Most bytes that outputs come to where they are named again; the first time in groups, and in an order, is free.
+/// The most bytes of copied outputs. The first use in groups, and in an order, is free.
 pub(super) const NAMED_AGAIN_MAX: usize = 64 << 10;
-/// What an output takes beside its text.
+/// Bytes that an output counts in addition to its text.
 const OUTPUT_BYTES: usize = 16;
 
-/// Outputs: how long each is, and their names.
+/// The sizes and the names of outputs.
 struct Outputs {
     bytes: Vec<usize>,
     names: HashMap<String, usize>,
@@ -39,7 +40,7 @@ impl Outputs {
         Self { bytes, names }
     }
 
-    /// The output whose place a key is.
+    /// The index of the output whose position a key is.
     fn at(&self, key: &Expr) -> Option<usize> {
         let Expr::Value(value) = key else { return None };
         let Value::Number(place, _) = &value.value else { return None };
@@ -48,7 +49,7 @@ impl Outputs {
     }
 }
 
-/// Counts what is named again.
+/// Counts repeated references.
 struct Again<'o> {
     outputs: &'o Outputs,
     met: HashSet<usize>,
@@ -89,7 +90,7 @@ impl Visitor for Again<'_> {
     }
 }
 
-/// Refuses groups, conditions on them and `DISTINCT ON` that come to too much.
+/// Refuses `GROUP BY`, `HAVING` and `DISTINCT ON` with too many references.
 pub(super) fn in_groups(select: &Select) -> ControlFlow<Many> {
     let has_keys = !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
     let has_conditions = select.having.is_some() || select.qualify.is_some();
@@ -114,7 +115,7 @@ pub(super) fn in_groups(select: &Select) -> ControlFlow<Many> {
     select.having.iter().chain(&select.qualify).try_for_each(|condition| walk(condition, &mut again))
 }
 
-/// Refuses an order that comes to too much.
+/// Refuses an `ORDER BY` with too many references.
 pub(super) fn in_order(select: &Select, order: Option<&OrderBy>) -> ControlFlow<Many> {
     let Some(OrderByKind::Expressions(keys)) = order.map(|order| &order.kind) else {
         return ControlFlow::Continue(());
@@ -155,7 +156,7 @@ mod tests {
         check(&distinct, "1", 50, false);
         check(&having, "x", 10, true);
         check(&having, "x", 50, false);
-        // Names of nothing long may come often, and long outputs once in groups and once in the order.
+        // Short outputs may be repeated often, and long ones may appear once in groups and once in the order.
         check(&ordered, "y", 2000, true);
         let long =
             format!("select case when y in ({}) then 1 end x, count(*) from t", vec!["12345"; 20_000].join(", "));

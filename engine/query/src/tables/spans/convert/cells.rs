@@ -1,4 +1,4 @@
-//! Columns of spans, made of stored ones.
+//! Computes columns of spans from stored ones.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::super::stored::{bytes, other_type};
 use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, uncoded};
 use crate::tables::configured::Says;
 
-/// How a column is made of stored ones, which are named by their places in the request.
+/// How a column is computed. Numbers are indexes of stored columns.
 #[derive(Debug, Clone)]
 pub(super) enum Cell {
     Hex(usize),
@@ -30,34 +30,34 @@ pub(super) enum Cell {
     Kind(usize),
     Status(usize),
     Time(usize),
-    /// A column as it is.
+    /// The stored column, unchanged.
     Same(usize),
     Map(usize),
-    /// Attributes of the resource, and the service that is one of them.
+    /// Attributes of the resource with the service name, which is stored apart.
     Resource {
         attributes: usize,
         service: usize,
     },
     Events(usize),
     Links(usize),
-    /// The first of several attributes.
+    /// The first of several attributes that a row has.
     First {
         steps: Vec<First>,
-        /// Where kinds stand, if a step asks for one.
+        /// The column of span kinds, if a step depends on it.
         kinds: Option<usize>,
         kind: Kind,
     },
     /// A column of the event or link itself.
     Own(&'static str),
-    /// What follows from configuration.
+    /// A column that depends on the configuration.
     Says(Says, Places),
 }
 
-/// One of several attributes that a column may be.
+/// One of the attributes that a column may have its value from.
 #[derive(Debug, Clone)]
 pub(super) struct First {
     pub(super) column: usize,
-    /// The attribute that it stands behind.
+    /// The column of the attribute that it is appended to.
     pub(super) before: Option<usize>,
     pub(super) form: Form,
     pub(super) kinds: &'static [u8],
@@ -76,7 +76,7 @@ fn nanos(values: ScalarBuffer<i64>) -> ArrayRef {
     Arc::new(TimestampNanosecondArray::new(values, None).with_timezone("UTC"))
 }
 
-/// Ids as bytes; `or_none`: those of zeros are absent.
+/// Ids as bytes; with `or_none`, ids of zeros become NULL.
 fn id_bytes(ids: &FixedSizeBinaryArray, or_none: bool) -> Result<ArrayRef> {
     if !or_none {
         return Ok(Arc::new(ids.clone()));
@@ -86,7 +86,7 @@ fn id_bytes(ids: &FixedSizeBinaryArray, or_none: bool) -> Result<ArrayRef> {
     Ok(Arc::new(made.map_err(|e| Error::internal("cannot read ids").with_source(e))?))
 }
 
-/// The column that a cell makes of stored ones.
+/// Computes a column from stored ones.
 pub(super) fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
     let ids = |at: usize| stored.column(at).as_fixed_size_binary_opt().ok_or_else(|| other_type("an id"));
     let times = |at: usize| stored.column(at).as_primitive_opt::<Int64Type>().ok_or_else(|| other_type("a time"));
@@ -129,10 +129,10 @@ pub(super) fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
 
 type FirstColumn<'c> = (&'c First, StringViewArray, Option<StringViewArray>);
 
-/// The first value that each row has, in the form of the newest name; what is no number where one is meant is NULL.
+/// The first value that each row has, in the newest form; a value that should be a number and is not becomes NULL.
 fn first_of(columns: &[FirstColumn<'_>], kinds: Option<&UInt8Array>, kind: Kind, rows: usize) -> ArrayRef {
     let filled = |texts: &StringViewArray| texts.null_count() < rows && texts.views().iter().any(|v| *v as u32 != 0);
-    // Most senders know one of the names.
+    // Most senders use only one of the names.
     let columns: Vec<_> = columns.iter().filter(|(_, texts, _)| filled(texts)).collect();
     let value_at = |texts: &'_ StringViewArray, row: usize| -> Option<usize> {
         (texts.is_valid(row) && !texts.value(row).is_empty()).then_some(row)
@@ -165,7 +165,7 @@ fn first_of(columns: &[FirstColumn<'_>], kinds: Option<&UInt8Array>, kind: Kind,
     }
 }
 
-/// Attributes of resources, the name of the service among them.
+/// Attributes of resources, including the service name.
 fn resource(stored: &RecordBatch, attributes: usize, service: usize) -> Result<ArrayRef> {
     const SERVICE: &str = "service.name";
     let services = uncoded(stored.column(service)).ok_or_else(|| other_type("a service"))?;
@@ -190,9 +190,9 @@ fn resource(stored: &RecordBatch, attributes: usize, service: usize) -> Result<A
     Ok(Arc::new(maps.finish()?))
 }
 
-/// Events or links of some spans, one behind the other.
+/// Events or links of some spans, concatenated.
 pub(super) struct Nested {
-    /// The span of each.
+    /// For each, the row of its span.
     rows: UInt32Array,
     times: Vec<i64>,
     /// Names of events, trace states of links.
@@ -202,7 +202,7 @@ pub(super) struct Nested {
 }
 
 impl Nested {
-    /// Reads those of a column.
+    /// Reads the events or links of a stored column.
     pub(super) fn read(each: Each, column: &ArrayRef) -> Result<NestedColumns> {
         let bytes = bytes(column)?;
         let mut rows: Vec<u32> = Vec::new();
@@ -255,9 +255,9 @@ impl Nested {
     }
 }
 
-/// The same as columns.
+/// Events or links as columns.
 pub(super) struct NestedColumns {
-    /// The span of each.
+    /// For each, the row of its span.
     pub(super) rows: UInt32Array,
     times: ArrayRef,
     texts: StringArray,
@@ -266,7 +266,7 @@ pub(super) struct NestedColumns {
 }
 
 impl NestedColumns {
-    /// One of them.
+    /// A column by name.
     pub(super) fn column(&self, name: &str) -> Result<ArrayRef> {
         let view = |texts: &StringArray| -> ArrayRef {
             let mut views = StringViewBuilder::with_capacity(texts.len());
@@ -283,7 +283,7 @@ impl NestedColumns {
         })
     }
 
-    /// As one list per span.
+    /// A column with one list of events or links per span.
     fn into_list(self, each: Each, spans: usize) -> Result<ArrayRef> {
         let mut ends = vec![0i32; spans + 1];
         self.rows.values().iter().for_each(|row| ends[*row as usize + 1] += 1);

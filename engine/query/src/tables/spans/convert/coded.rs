@@ -1,4 +1,4 @@
-//! Columns of spans with texts by codes and ids as bytes.
+//! Columns of spans with texts as dictionary codes and ids as bytes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::cells::{Cell, First, column};
 use crate::tables::cells::{Kind, coded};
 use crate::tables::convert::HEX;
 
-/// The field of a column with texts by codes and ids as bytes.
+/// The field of a column with texts as codes and ids as bytes.
 pub(super) fn coded_field(field: &Field, cell: &Cell) -> Field {
     match cell {
         Cell::Text(_) | Cell::Kind(_) | Cell::Status(_) | Cell::First { kind: Kind::Text, .. } => {
@@ -32,7 +32,7 @@ pub(super) fn bytes_field(field: &Field) -> Field {
     field.clone().with_data_type(DataType::FixedSizeBinary(size)).with_metadata(marked)
 }
 
-/// The column with texts by codes and ids as bytes.
+/// Computes a column with texts as codes and ids as bytes.
 pub(super) fn coded_column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
     let few = |at: usize, names: &[&str]| -> Result<ArrayRef> {
         let numbers = stored.column(at).as_primitive_opt::<UInt8Type>().ok_or_else(|| other_type("a number"))?;
@@ -55,7 +55,8 @@ pub(super) fn coded_column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef
     })
 }
 
-/// The only attribute of several that any row has, if all kinds of spans have it so; a form is found once for each text.
+/// The column of the only one of several attributes that any row has, if it applies to all span kinds. Its values are
+/// converted once per text.
 fn one_of(steps: &[First], stored: &RecordBatch) -> Option<ArrayRef> {
     let mut found = None;
     for step in steps {

@@ -1,4 +1,5 @@
-//! Conversions of spans as written plans say them, read again: planned of the same, with ids and texts in the same form.
+//! Reads serialized conversions of spans: they are planned anew from the same columns, with ids and texts in the same
+//! form.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::tables::written::WrittenSpans;
 use crate::written::at::{At, damaged, pinned};
 
 impl SpanRows {
-    /// Reads what [`Convert::written`] says; with how many stored columns it needs.
+    /// Reads the form that [`Convert::written`] returns, and how many stored columns are needed.
     pub(in crate::tables) fn read(rows: WrittenSpans, at: &At<'_>) -> Result<(Arc<dyn Convert>, usize)> {
         let schema = at.forms.read_schema(&rows.schema)?;
         let configured = match rows.configured {
@@ -45,7 +46,7 @@ mod tests {
     use crate::tables::convert::ConvertExec;
     use crate::tables::spans::columns::Each;
 
-    /// Puts a conversion over so many stored columns, and writes and reads it.
+    /// Puts a conversion over a number of stored columns, serializes it and reads it back.
     fn check(rows: Arc<dyn Convert>, stored: usize) {
         let columns = (0..stored).map(|at| Field::new(at.to_string(), DataType::Binary, true));
         let input = Arc::new(EmptyExec::new(Arc::new(Schema::new(columns.collect::<Vec<_>>()))));
