@@ -1,9 +1,11 @@
 //! Rejects plans that PostgreSQL rejects but DataFusion's planner accepts: window functions and aggregates in clauses
-//! that are evaluated before them, and window functions in correlated subqueries, which decorrelation would compute
-//! over the rows of all outer rows together.
+//! that are evaluated before them, window functions in correlated subqueries, which decorrelation would compute over the
+//! rows of all outer rows together, and the smallest and largest of records.
 
+use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan};
 use quiver_types::{Error, Result};
 
 use crate::error::unsupported;
@@ -28,6 +30,14 @@ fn refused(node: &LogicalPlan) -> Option<Error> {
         LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.iter().any(|key| holds(key, is_window)) => {
             Some(misplaced("window functions", "`GROUP BY`"))
         }
+        LogicalPlan::Aggregate(aggregate) => {
+            let input = aggregate.input.schema();
+            aggregate.aggr_expr.iter().find_map(|value| extreme_of_record(value, input)).map(|name| {
+                Error::invalid(format!(
+                    "No function matches: `{name}` takes no records, such as `row(a, b)`: order by their fields"
+                ))
+            })
+        }
         LogicalPlan::Join(join) => {
             let keys = join.on.iter().flat_map(|(left, right)| [left, right]);
             let mut conditions = keys.chain(&join.filter);
@@ -43,6 +53,23 @@ fn refused(node: &LogicalPlan) -> Option<Error> {
         )),
         _ => None,
     }
+}
+
+/// The name of `min` or `max` where its argument is a record. PostgreSQL 15 has neither, and DataFusion keeps the buffers
+/// of all earlier records with each group: memory that grows with the square of their number and that no pool counts.
+fn extreme_of_record(value: &Expr, input: &DFSchema) -> Option<String> {
+    let mut found = None;
+    // Looking never fails; what has no type has its error from the planner.
+    let _ = value.apply(|part| {
+        if let Expr::AggregateFunction(call) = part
+            && matches!(call.func.name(), "min" | "max")
+            && call.params.args.iter().any(|arg| matches!(arg.get_type(input), Ok(DataType::Struct(_))))
+        {
+            found = Some(call.func.name().to_owned());
+        }
+        Ok(if found.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found
 }
 
 fn misplaced(what: &str, place: &str) -> Error {

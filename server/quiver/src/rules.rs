@@ -105,7 +105,7 @@ pub struct Tests {
     pub diff: bool,
     /// Whether begin and end of each test are printed, and the samples stored at its end.
     pub debug: bool,
-    /// File for the results as JUnit XML.
+    /// File for the results as `JUnit` XML.
     pub junit: Option<PathBuf>,
     /// How unknown fields are treated.
     pub unknown: UnknownFields,

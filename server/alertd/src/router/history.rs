@@ -165,7 +165,7 @@ impl Router {
                 at: now / MS,
                 labels,
                 starts_at: since / MS,
-                action: action,
+                action,
                 actor: actor.clone(),
                 subject: silence.id.clone(),
                 comment: Arc::clone(&comments[place]),
