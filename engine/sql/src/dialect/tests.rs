@@ -393,7 +393,6 @@ fn look_ups_for_the_row_at_hand_aggregate() {
         "SELECT (SELECT b.n FROM b WHERE b.k = a.k ORDER BY 1 LIMIT 1) FROM a",
         "SELECT (SELECT b.n FROM b WHERE b.k = a.k LIMIT 2) FROM a",
         "SELECT (SELECT count(*) OVER () FROM b WHERE b.k = a.k) FROM a",
-        "SELECT a.k IN (SELECT b.k FROM b WHERE b.n = a.n) FROM a",
         "SELECT 1 FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.n = a.n)",
     ] {
         check(same, same);
