@@ -17,7 +17,8 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, DFSchemaRef, FunctionalDependencies, Result};
 use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
 use datafusion::logical_expr::{Distinct, Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
-use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggregate;
+use datafusion::optimizer::{AnalyzerRule, OptimizerContext, OptimizerRule as _};
 use datafusion::sql::sqlparser::ast::TableFactor;
 
 /// The node: the rows of its input without functional dependencies.
@@ -179,9 +180,10 @@ impl AnalyzerRule for Keys {
 /// The plan with the functional dependencies that hold.
 fn held(plan: LogicalPlan) -> Result<LogicalPlan> {
     let changed = plan.transform_up_with_subqueries(|node| {
+        let Transformed { data: node, transformed, .. } = grouped(node)?;
         // A node's dependencies follow from those of its input, which may have become fewer.
         if !has_keys(&node) && !node.inputs().into_iter().any(has_keys) {
-            return Ok(Transformed::no(node));
+            return Ok(Transformed::new_transformed(node, transformed));
         }
         // DataFusion decorrelates nodes by their kind, so a correlated node must not be wrapped.
         let misleads = node.inputs().into_iter().any(has_keys) && mislead(&node);
@@ -192,6 +194,20 @@ fn held(plan: LogicalPlan) -> Result<LogicalPlan> {
         unkeyed.data.recompute_schema().map(Transformed::yes)
     });
     Ok(changed?.data)
+}
+
+/// A DISTINCT as the GROUP BY that the optimizer will make of it: only that one shows its keys to the nodes above, where
+/// they may mislead. The keys of a DISTINCT ON are hidden. One that reads outer rows stays, since decorrelation
+/// distinguishes nodes by their kind.
+fn grouped(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Distinct(distinct) = &node else { return Ok(Transformed::no(node)) };
+    if node.exists(|part| Ok(part.contains_outer_reference()))? {
+        return Ok(Transformed::no(node));
+    }
+    match distinct {
+        Distinct::All(_) => ReplaceDistinctWithAggregate::new().rewrite(node, &OptimizerContext::new()),
+        Distinct::On(_) => Unkeyed::plan(node).map(Transformed::yes),
+    }
 }
 
 fn has_keys(plan: &LogicalPlan) -> bool {
@@ -284,6 +300,13 @@ mod tests {
                  group by a) as g join (values (1), (1)) as u(a) on g.a = u.a group by g.a"
                     .to_owned(),
                 vec!["1|3|2"],
+            ),
+            (
+                "select o.a, count(*) from (select distinct a from (values (1), (2), (2)) as t(a)) as o join (select \
+                 distinct y, i.a from (select distinct a from (values (1), (2), (2)) as t(a)) as i, (values (1, 'x'), \
+                 (2, 'y'), (1, 'z'), (1, 'z')) as u(n, y) where u.n <= i.a) as q on q.a = o.a group by o.a order by o.a"
+                    .to_owned(),
+                vec!["1|2", "2|3"],
             ),
             (
                 "select q.a, q.y from (select distinct g.a, u.y from (select a, max(b) as c from (values (1, 3)) \
