@@ -121,18 +121,18 @@ fn limits_of_a_row() {
 
 #[test]
 fn batches_are_bounded() {
-    let ctx = LogsContext { limits: LogsLimits { batch_bytes: 10, ..LogsLimits::default() }, ..context(&[]) };
+    let ctx = LogsContext { limits: LogsLimits { batch_bytes: 30, ..LogsLimits::default() }, ..context(&[]) };
     let mut decoder = JsonLines::new(&ctx);
     assert!(!decoder.rows.has_rows());
-    decoder.feed("{\"a\":\"12345\"}\n".repeat(5).as_bytes());
-    // The third row passes ten bytes, and ends its batch.
+    decoder.feed("{\"a\":\"fifteen letters\"}\n".repeat(5).as_bytes());
+    // The third row passes thirty bytes, and ends its batch.
     let full = decoder.rows.take_full();
     assert_eq!(full.iter().map(quiver_types::LogsBatch::len).collect::<Vec<_>>(), [3]);
     assert!(decoder.rows.has_rows());
     let rest = decoder.rows.take_all();
     assert_eq!((rest.len(), rest[0].len(), decoder.rows.has_rows()), (1, 2, false));
     assert!(decoder.rows.take_all().is_empty());
-    assert_eq!(rows_of(&rest)[0], json!({"_time": NOW, "a": "12345"}));
+    assert_eq!(rows_of(&rest)[0], json!({"_time": NOW, "a": "fifteen letters"}));
 }
 
 #[test]
