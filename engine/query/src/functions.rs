@@ -94,7 +94,7 @@ pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::COUNTED as CONSTANT_CALL_MAX;
 pub(crate) use held::Room;
 pub(crate) use json::get as json_get;
-pub use json::{field as json_field, is_document, is_json};
+pub use json::{field as json_field, is_document, is_json, tree_bytes as json_tree_bytes};
 pub use keywords::KEYWORDS;
 pub(crate) use list_texts::function as text_list;
 pub use list_texts::items as list_items;

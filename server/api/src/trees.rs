@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use quiver_ingest::DecodeRoom;
+use quiver_query::functions::json_tree_bytes;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::bodies::BodyBudget;
@@ -16,7 +17,7 @@ const TREE_BYTES_MAX: usize = 192 << 20;
 /// # Errors
 /// TooLarge: more than one body may take. Unavailable: there is not so much at the moment.
 pub(crate) fn hold(bodies: &BodyBudget, text: &[u8]) -> Result<Arc<dyn DecodeRoom>> {
-    let bytes = bytes_of(text);
+    let bytes = json_tree_bytes(text);
     if bytes > TREE_BYTES_MAX {
         let text = format!("the body would take more than {TREE_BYTES_MAX} bytes of memory as JSON");
         return Err(Error::new(ErrorKind::TooLarge, text));
@@ -27,17 +28,6 @@ pub(crate) fn hold(bodies: &BodyBudget, text: &[u8]) -> Result<Arc<dyn DecodeRoo
     }
     let text = "the memory for bodies of requests is used up, try again later";
     Err(Error::new(ErrorKind::Unavailable, text))
-}
-
-/// Bytes of a tree, about and at most: lists double on their way, and so does what marks of JSON within texts count for.
-fn bytes_of(text: &[u8]) -> usize {
-    let taken = |byte: &u8| match byte {
-        b'{' => 704,
-        b'[' => 160,
-        b',' | b':' => 64,
-        _ => 1,
-    };
-    text.iter().map(taken).sum()
 }
 
 #[cfg(test)]
@@ -68,7 +58,7 @@ mod tests {
         {
             let value: serde_json::Value = serde_json::from_str(item).expect("JSON");
             // Each item stands in a list that has doubled, with what comes behind it.
-            let estimated = bytes_of(item.as_bytes()) + 64;
+            let estimated = json_tree_bytes(item.as_bytes()) + 64;
             assert!(taken(&value) + size_of::<serde_json::Value>() <= estimated, "{item}: {estimated}");
         }
     }

@@ -317,6 +317,18 @@ pub fn is_document(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
+/// Upper estimate of the bytes that a JSON text takes as a tree of values: a node of an object has room for eleven members
+/// at once, and lists grow by doubling. Marks within texts count as if they were outside.
+pub fn tree_bytes(text: &[u8]) -> usize {
+    let taken = |byte: &u8| match byte {
+        b'{' => 704,
+        b'[' => 160,
+        b',' | b':' => 64,
+        _ => 1,
+    };
+    text.iter().map(taken).sum()
+}
+
 /// A text that is JSON throughout, without white space around.
 pub(super) fn document_of(text: &str) -> Option<&str> {
     is_document(text).then(|| text.trim_matches([' ', '\t', '\n', '\r']))

@@ -12,14 +12,11 @@ use quiver_types::watch;
 use serde_json::Value;
 
 use super::held::{COUNTED, Room};
-use super::json::{document_of, member, parts, text_of, unquoted};
+use super::json::{document_of, member, parts, text_of, tree_bytes, unquoted};
 use super::making::Making;
 
 /// Bytes of an item of a list beside its text.
 const ITEM: usize = 8;
-/// Bytes of a value of a document that was read, and of an object's first members, for which there is room at once.
-const VALUE: usize = 64;
-const MEMBERS: usize = 704;
 
 /// What is asked of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,7 +105,7 @@ impl JsonParts {
                 out.append_option(has(document, other));
                 continue;
             }
-            let bytes = tree_bytes(document).saturating_add(tree_bytes(other));
+            let bytes = tree_bytes(document.as_bytes()).saturating_add(tree_bytes(other.as_bytes()));
             let _trees = (bytes > COUNTED).then(|| self.room.take(bytes)).transpose()?;
             out.append_option(holds(document, other));
         }
@@ -164,16 +161,6 @@ fn has(text: &str, wanted: &str) -> Option<bool> {
         Some(b'[') => parts(piece, |_, value| is_wanted(value).then_some(())).is_some(),
         _ => is_wanted(piece),
     })
-}
-
-/// Bytes that a document takes once it is read, at most: texts may have the marks of values in them.
-fn tree_bytes(text: &str) -> usize {
-    let of_marks = text.bytes().map(|byte| match byte {
-        b'{' => MEMBERS,
-        b'[' | b',' | b':' => VALUE,
-        _ => 0,
-    });
-    text.len() + of_marks.sum::<usize>()
 }
 
 /// Whether a document has all of another one; none: one of them is no JSON.
