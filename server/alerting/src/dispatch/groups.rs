@@ -538,10 +538,8 @@ mod tests {
             d.insert(alert(&[("i", &n.to_string())], 0, 1000, 0), 0);
         }
         let timers: BTreeMap<String, i64> = d.timers().map(|(key, at)| (key.to_owned(), at + S)).collect();
-        let began = std::time::Instant::now();
         d.reload(route("{receiver: r, group_by: [...], group_wait: 30s, routes: [{matchers: [i=x], receiver: q}]}"), S);
         d.restore_timers(&timers);
-        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
         assert_eq!((d.next_due(), d.groups().count()), (Some(31 * S), MANY));
     }
 

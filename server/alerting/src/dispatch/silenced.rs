@@ -115,12 +115,11 @@ mod tests {
         let texts: Vec<String> = (0..MANY).map(|n| format!("alertname=A,i=\"{n}\",j!=1")).collect();
         let all = silences(texts.iter().enumerate().map(|(n, text)| (format!("s{n:05}"), text.as_str())));
         let silenced = Silenced::new(&all.active(50));
-        let began = std::time::Instant::now();
         for n in 0..MANY {
             let i = n.to_string();
             let labels = LabelSet::from_pairs([("alertname", "A"), ("i", &i)]);
+            assert_eq!(silenced.candidates(&labels).count(), 1, "{n}: of all silences one is matched");
             assert_eq!(silenced.by(&labels).len(), 1, "{n}");
         }
-        assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     }
 }
