@@ -96,6 +96,7 @@ pub(crate) fn translate(
     session: &Session,
     aggregates: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
+    let _ = walk_mut(query, &mut factors::Unqualified);
     let mut names = factors::Names::default();
     let _ = walk(query, &mut names);
     let fixed = |named: &Named| catalog.fixed(named);

@@ -5,11 +5,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, GroupByExpr, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, TableFactor, Value, Values, Visit, Visitor,
+    Expr, Function, GroupByExpr, JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, TableFactor, Value, Values, Visit, Visitor,
 };
 
-use super::expressions::bare;
 use super::naming;
 use crate::catalog::Catalog;
 use crate::names::{Named, normal, parts};
@@ -33,12 +32,6 @@ pub(super) type IsAggregate<'a> = &'a dyn Fn(&str) -> bool;
 fn is_empty_factor(factor: &TableFactor, is_aggregate: IsAggregate<'_>) -> bool {
     match factor {
         TableFactor::Table { name, args: None, .. } => Catalog::is_empty(&named(name)),
-        TableFactor::Table { name, args: Some(args), .. } if bare(name).as_deref() == Some("unnest") => {
-            args.args.iter().all(|arg| match arg {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => is_no_list(expr),
-                _ => false,
-            })
-        }
         TableFactor::UNNEST { array_exprs, .. } => array_exprs.iter().all(is_no_list),
         TableFactor::Derived { subquery, .. } => match &*subquery.body {
             SetExpr::Select(select) => is_void(select, is_aggregate),

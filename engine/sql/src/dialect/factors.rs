@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, TableAlias, TableAliasColumnDef, TableFactor, Visitor,
+    Expr, Ident, ObjectName, Query, TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -39,6 +39,18 @@ impl Visitor for Names {
     }
 }
 
+/// Rewrites `pg_catalog.unnest(…)` as `unnest(…)`, before anything looks for lists.
+pub(super) struct Unqualified;
+
+impl VisitorMut for Unqualified {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        rows::unqualified(factor);
+        ControlFlow::Continue(())
+    }
+}
+
 /// Table functions of DataFusion.
 const SERIES: [&str; 2] = ["generate_series", "range"];
 
@@ -62,7 +74,7 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     let TableFactor::Table { name, alias, args: Some(args), .. } = factor else { return };
     let Some(function) = bare(name) else { return };
     let is_named = |alias: &TableAlias| names.contains(&normal(&alias.name));
-    if SERIES.contains(&function.as_str()) || function == "unnest" {
+    if SERIES.contains(&function.as_str()) {
         rows::step_in(&mut args.args);
         // The planner calls the column `value`; that name stays if the statement uses it.
         let speaks_of_value = names.contains("value") || names.contains(".value");

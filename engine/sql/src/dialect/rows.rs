@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_query::durations::worded;
 use quiver_query::quoted::text as quoted;
 
-use super::expressions::{arguments, bare, call, expr, take};
+use super::expressions::{arguments, bare, call, expr, take, value_of};
 use super::{patterns, series, times};
 use crate::names::normal;
 use crate::walk::change_outside_subqueries;
@@ -227,6 +227,21 @@ pub(super) fn made(lists: &mut [Expr]) {
     }
 }
 
+/// Lists that are unnested side by side in a `FROM`.
+pub(super) fn unnest(alias: Option<TableAlias>, array_exprs: Vec<Expr>, with_ordinality: bool) -> TableFactor {
+    TableFactor::UNNEST { alias, array_exprs, with_offset: false, with_offset_alias: None, with_ordinality }
+}
+
+/// Rewrites `pg_catalog.unnest(…)` in a `FROM` as `unnest(…)`: with a schema, the parser takes it for any function.
+pub(super) fn unqualified(factor: &mut TableFactor) {
+    let TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } = factor else { return };
+    if bare(name).as_deref() != Some("unnest") {
+        return;
+    }
+    let Some(array_exprs) = args.args.iter_mut().map(|arg| value_of(arg).cloned()).collect() else { return };
+    *factor = unnest(alias.take(), array_exprs, *with_ordinality);
+}
+
 /// Removes `LATERAL` before `unnest(…)`: for the planner a list in a `FROM` may always read earlier tables.
 pub(super) fn lateral(factor: &mut TableFactor) {
     let TableFactor::Function { lateral: true, name, args, with_ordinality, alias } = factor else { return };
@@ -261,13 +276,7 @@ pub(super) fn lateral(factor: &mut TableFactor) {
     };
     let name = || Ident::with_quote('"', function.clone());
     let named = || TableAlias { explicit: true, name: name(), columns: Vec::new(), at: None };
-    *factor = TableFactor::UNNEST {
-        alias: Some(alias.unwrap_or_else(named)),
-        array_exprs: lists,
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality,
-    };
+    *factor = unnest(Some(alias.unwrap_or_else(named)), lists, with_ordinality);
 }
 
 /// `generate_series(1, t.n)` in a `FROM` as an unnested list: the table function takes only constants, and cannot
@@ -289,13 +298,8 @@ pub(super) fn series(factor: &mut TableFactor) {
     }
     let word = || Ident::with_quote('"', "generate_series");
     let named = || TableAlias { explicit: true, name: word(), columns: Vec::new(), at: None };
-    *factor = TableFactor::UNNEST {
-        alias: Some(alias.take().unwrap_or_else(named)),
-        array_exprs: vec![fractions.unwrap_or_else(|| call("generate_series", bounds))],
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality: *with_ordinality,
-    };
+    let list = fractions.unwrap_or_else(|| call("generate_series", bounds));
+    *factor = unnest(Some(alias.take().unwrap_or_else(named)), vec![list], *with_ordinality);
 }
 
 pub(super) fn reads_columns(value: &Expr) -> bool {
@@ -378,13 +382,8 @@ pub(super) fn members(factor: &mut TableFactor) -> bool {
     let column = |name: &str| TableAliasColumnDef { name: word(name), data_type: None };
     let given = alias.columns.len();
     alias.columns.extend(["key", "value"].into_iter().skip(given).map(column));
-    *factor = TableFactor::UNNEST {
-        alias: Some(alias),
-        array_exprs: vec![call("json_keys", vec![read.clone()]), call(values, vec![read])],
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality: *with_ordinality,
-    };
+    *factor =
+        unnest(Some(alias), vec![call("json_keys", vec![read.clone()]), call(values, vec![read])], *with_ordinality);
     true
 }
 
@@ -408,12 +407,6 @@ pub(super) fn table(factor: &mut TableFactor, names: &HashSet<String>) -> bool {
         let name = column.map_or_else(|| alias.name.clone(), word);
         alias.columns.push(TableAliasColumnDef { name, data_type: None });
     }
-    *factor = TableFactor::UNNEST {
-        alias: Some(alias),
-        array_exprs: vec![listed(list, in_normal_form(&function, args))],
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality: *with_ordinality,
-    };
+    *factor = unnest(Some(alias), vec![listed(list, in_normal_form(&function, args))], *with_ordinality);
     true
 }

@@ -55,13 +55,7 @@ fn lists_of(factor: &TableFactor) -> Option<TableFactor> {
     let column = |name: Ident| TableAliasColumnDef { name, data_type: None };
     alias.columns.extend(names.iter().skip(given).cloned().map(column));
     let list = |at: usize| call("make_array", found.iter().filter_map(|row| row.get(at).cloned()).collect());
-    Some(TableFactor::UNNEST {
-        alias: Some(alias),
-        array_exprs: (0..names.len()).map(list).collect(),
-        with_offset: false,
-        with_offset_alias: None,
-        with_ordinality: false,
-    })
+    Some(rows::unnest(Some(alias), (0..names.len()).map(list).collect(), false))
 }
 
 /// Collects the rows of a set; `None` if some come from anything but constants and expressions.

@@ -49,6 +49,17 @@ fn texts_become_rows() {
          order by x, p",
             &["1|a", "1|b", "2|c"],
         ),
+        ("select x, n from pg_catalog.unnest(array['a', 'b']) with ordinality u (x, n) order by 1", &["a|1", "b|2"]),
+        (
+            "select array(select 'a' || x from pg_catalog.unnest(v.l) x)::text from (values (array['b'])) v (l)",
+            &["{ab}"],
+        ),
+        // What psql asks for `\\d`.
+        (
+            "select array_to_string(c.reloptions || array(select 'toast.' || x from pg_catalog.unnest(tc.reloptions) x), \
+             ', ') from pg_class c left join pg_class tc on c.reltoastrelid = tc.oid where c.relname = 'pg_class'",
+            &[""],
+        ),
         (
             "select t::date::text from generate_series(date '2024-01-30', date '2024-02-01', interval '1 day') \
          as t order by 1",
