@@ -10,7 +10,7 @@ use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{QueryOptions, QueryOutcome};
 use quiver_query::tables::DomainAccess;
-use quiver_query::{QueryContext, from_datafusion};
+use quiver_query::{QueryContext, Rules, from_datafusion};
 use quiver_sql::{Answer, Explain, Request};
 use quiver_types::{Access, Matcher, MillisRange, SelectedSeries, SeriesSelector, SystemClock};
 use tempfile::TempDir;
@@ -112,7 +112,7 @@ impl World {
                 .expect("a plan");
         let (engine, inner) = (Arc::clone(&self.app.engine), ctx.clone());
         let work = async move {
-            let mut batches = engine.execute(&plan, &inner).await?;
+            let mut batches = engine.execute(&plan, &inner, Rules::Direct).await?;
             let mut rows = 0;
             while let Some(batch) = batches.next().await {
                 rows += batch.map_err(from_datafusion)?.num_rows();
@@ -194,7 +194,7 @@ impl World {
             .expect("a plan");
         let (engine, inner) = (Arc::clone(&self.app.engine), ctx.clone());
         let work = async move {
-            let mut batches = engine.execute(&plan, &inner).await?;
+            let mut batches = engine.execute(&plan, &inner, Rules::Direct).await?;
             let mut samples = 0;
             while let Some(batch) = batches.next().await {
                 let batch = batch.map_err(from_datafusion)?;

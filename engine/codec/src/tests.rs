@@ -20,7 +20,7 @@ use datafusion_proto::protobuf::physical_plan_node::PhysicalPlanType;
 use datafusion_proto::protobuf::{PhysicalExtensionNode, PhysicalPlanNode};
 use futures::StreamExt as _;
 use prost::Message as _;
-use quiver_query::{EngineSettings, Forms as _, Limits, Names, PlanForms, QueryContext};
+use quiver_query::{EngineSettings, Forms as _, Limits, Names, PlanForms, QueryContext, Rules};
 use quiver_types::Access;
 
 use super::*;
@@ -132,7 +132,7 @@ async fn answered(engine: &Arc<QueryEngine>, statement: &str) -> RecordBatch {
     let (own, inner, asked) = (Arc::clone(engine), ctx.clone(), statement.to_owned());
     let work = async move {
         let plan = Names::new(own.relational()).plan(&asked)?;
-        let mut rows = own.execute_relational(&plan, &inner).await?;
+        let mut rows = own.execute(&plan, &inner, Rules::Relational).await?;
         let (schema, mut batches) = (rows.schema(), Vec::new());
         while let Some(batch) = rows.next().await {
             batches.push(batch.map_err(from_datafusion)?);

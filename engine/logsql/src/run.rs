@@ -10,7 +10,7 @@ use arrow::buffer::Buffer;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::StreamExt;
-use quiver_query::{Collected, LogTables, QueryContext, QueryEngine, from_datafusion};
+use quiver_query::{Collected, LogTables, QueryContext, QueryEngine, Rules, from_datafusion};
 use quiver_types::logs::{LogFilter, LogSnapshot, LogSource, MSG, STREAM, STREAM_ID, TIME};
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -178,7 +178,7 @@ impl LogsqlEngine {
             let work = async move {
                 let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
                 let shape = Arc::new(planned.shape);
-                let mut batches = own.query.execute(&planned.plan, &work_ctx).await?;
+                let mut batches = own.query.execute(&planned.plan, &work_ctx, Rules::Direct).await?;
                 loop {
                     // Wait for room first, so that no batch is made before it can be taken.
                     let place = out.reserve().await;
@@ -263,7 +263,7 @@ impl LogsqlEngine {
         let engine = Arc::clone(&self.query);
         let work = async move {
             let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
-            own.query.explain(&planned.plan, &work_ctx, analyze).await
+            own.query.explain(&planned.plan, &work_ctx, Rules::Direct, analyze).await
         };
         engine.run(ctx, work).await
     }
@@ -418,7 +418,7 @@ impl Running<'_> {
     }
 
     async fn each_batch(&self, planned: &Planned, mut each: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
-        let mut batches = self.engine.query.execute(&planned.plan, self.ctx).await?;
+        let mut batches = self.engine.query.execute(&planned.plan, self.ctx, Rules::Direct).await?;
         while let Some(batch) = batches.next().await {
             self.ctx.check("query execution")?;
             each(&batch.map_err(from_datafusion)?)?;

@@ -18,7 +18,7 @@ use futures::StreamExt as _;
 use quiver_query::rows::{Answer, Out, Rows};
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
-use quiver_query::{Collected, Explaining, Keeper, QueryContext, QueryEngine, from_datafusion};
+use quiver_query::{Collected, Explaining, Keeper, QueryContext, QueryEngine, Rules, from_datafusion};
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
 
@@ -368,7 +368,7 @@ impl OlapEngine {
         plan: &LogicalPlan,
         ctx: &QueryContext,
     ) -> quiver_types::Result<SendableRecordBatchStream> {
-        self.engine.execute_relational(plan, ctx).await
+        self.engine.execute(plan, ctx, Rules::Relational).await
     }
 
     /// Prints the plan of each query of a request as SQL text; nothing is executed.
@@ -463,7 +463,7 @@ impl OlapEngine {
                 (Some((_, Ok((plan, _, _)))), _) | (_, Ok((plan, _))) => &plan.rows,
                 _ => &raw,
             };
-            let mut shown = this.engine.explain_relational(plan, &inner, analyze).await?;
+            let mut shown = this.engine.explain(plan, &inner, Rules::Relational, analyze).await?;
             (shown["rollup"], shown["buckets"]) = (rollup, buckets);
             Ok((shown, text))
         };

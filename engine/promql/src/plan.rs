@@ -425,7 +425,7 @@ impl Planner {
 
     /// Runs a plan during planning and gives its blocks.
     pub(crate) async fn evaluate(&self, plan: &LogicalPlan) -> Result<Vec<Block>> {
-        let mut batches = self.engine.execute_shared(plan, &self.run.ctx, &|which| self.run.shared(which)).await?;
+        let mut batches = self.engine.execute(plan, &self.run.ctx, self.run.rules()).await?;
         let memory = self.engine.reservation("answer", &self.run.ctx);
         let mut blocks = Vec::new();
         while let Some(batch) = batches.next().await {

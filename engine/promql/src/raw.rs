@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::{QueryContext, QueryEngine, SampleRequest, SampleTables, from_datafusion};
+use quiver_query::{QueryContext, QueryEngine, Rules, SampleRequest, SampleTables, from_datafusion};
 use quiver_types::{Matcher, MillisRange, Result, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesTable};
 
 use crate::kernel::SeriesSamples;
@@ -76,7 +76,7 @@ impl RawSeries {
     /// # Errors
     /// Those of the visitor; LimitExceeded, Timeout, Cancelled, Internal.
     pub async fn each(&self, mut visit: impl FnMut(u32, &SeriesSamples<'_>) -> Result<()>) -> Result<()> {
-        let mut batches = self.engine.execute(&self.plan, &self.ctx).await?;
+        let mut batches = self.engine.execute(&self.plan, &self.ctx, Rules::Direct).await?;
         let mut buffers = SampleBuffers::default();
         while let Some(batch) = batches.next().await {
             let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;

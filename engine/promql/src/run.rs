@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
-use quiver_query::{Pace, PlanRun, QueryContext, QueryMemory};
+use quiver_query::{Pace, PlanRun, QueryContext, QueryMemory, Rules, SharedState};
 use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind, RunShared};
 
@@ -51,13 +51,9 @@ impl RunState {
         }
     }
 
-    /// Makes the shared state of one run of a plan. A rehearsal gets a state of its own, so that it does not affect
-    /// the query.
-    pub(crate) fn shared(self: &Arc<Self>, which: PlanRun) -> RunShared {
-        RunShared::with(match which {
-            PlanRun::Answer => Arc::clone(self),
-            PlanRun::Rehearsal => Arc::new(self.beside()),
-        })
+    /// Gives the rules of the query's plans: none, since their nodes are written as they are to run, and share this.
+    pub(crate) fn rules(self: &Arc<Self>) -> Rules {
+        Rules::Shared(Arc::clone(self) as _)
     }
 
     fn beside(&self) -> Self {
@@ -152,6 +148,16 @@ impl RunState {
     }
 }
 
+impl SharedState for RunState {
+    /// A rehearsal gets a state of its own, so that it does not affect the query.
+    fn of_run(self: Arc<Self>, run: PlanRun) -> RunShared {
+        RunShared::with(match run {
+            PlanRun::Answer => self,
+            PlanRun::Rehearsal => Arc::new(self.beside()),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use quiver_query::{Limits, from_datafusion};
@@ -199,8 +205,8 @@ mod tests {
     fn a_rehearsal_tells_the_query_nothing() {
         let run = Arc::new(state(Limits::default()));
         run.meet_histograms();
-        let answer: Arc<RunState> = run.shared(PlanRun::Answer).of_query().expect("a query");
-        let rehearsal: Arc<RunState> = run.shared(PlanRun::Rehearsal).of_query().expect("a query");
+        let answer: Arc<RunState> = Arc::clone(&run).of_run(PlanRun::Answer).of_query().expect("a query");
+        let rehearsal: Arc<RunState> = Arc::clone(&run).of_run(PlanRun::Rehearsal).of_query().expect("a query");
         assert!(Arc::ptr_eq(&answer, &run) && !Arc::ptr_eq(&rehearsal, &run));
         let mut annotations = Annotations::default();
         annotations.warn(PosRange::default(), "x");

@@ -3,6 +3,7 @@
 //! PromQL, LogsQL and traces build the `LogicalPlan` that they want, so their session has no optimizer rules (planning
 //! a small query must stay below 0.2 ms, `architecture` 8); `relational` is the session with rules.
 
+mod execute;
 mod lists;
 mod relational;
 
@@ -13,20 +14,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::DefaultPhysicalPlanner;
 use datafusion::prelude::SessionConfig;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use futures::{FutureExt as _, StreamExt as _};
 use quiver_types::watch::Watch;
 use quiver_types::{Error, ErrorKind, MemoryPressure, Result, RunShared};
-use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::coop::unconstrained;
@@ -35,17 +35,16 @@ use tracing::Instrument;
 use crate::context::{Collected, QueryContext};
 use crate::current_query::{Watched, hand_on};
 use crate::error::{from_datafusion, to_datafusion};
+use crate::failpoint;
 use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
 use crate::in_flight::AllUnderway;
-use crate::near::{FAULT, Start, give_way};
-use crate::operator::{OperatorPlanner, planned};
+use crate::near::{FAULT, Start};
+use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
-use crate::rehearsal::{PlanRun, rehearsed};
 use crate::running::{Phase, Running};
 use crate::spill::SpillRoom;
 use crate::used::{Ending, Gauge, QueryUse};
-use crate::{explain, failpoint};
 
 /// How long cancelled work may take to finish its current batch before the caller stops waiting for it.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
@@ -211,7 +210,7 @@ impl QueryEngine {
     }
 
     /// As [`Self::run`], but begins on the caller's thread, which saves two thread switches for short work. Work that
-    /// turns out to be long (reads files or many rows, waits) must call [`give_way`] first, which moves it to the CPU
+    /// turns out to be long (reads files or many rows, waits) must call [`give_way`](crate::give_way) first, which moves it to the CPU
     /// runtime.
     ///
     /// # Errors
@@ -328,60 +327,6 @@ impl QueryEngine {
         Ok(())
     }
 
-    /// Makes the physical plan, with the session that has no optimizer rules.
-    ///
-    /// # Errors
-    /// Those of the planners.
-    pub async fn plan(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        let physical = planned(plan, &self.planner, &self.state).await.map_err(from_datafusion)?;
-        self.passed(physical, &self.state)
-    }
-
-    /// Plans a logical plan and starts it. To be called within [`Self::run`], so that partitions run on the CPU
-    /// runtime.
-    ///
-    /// # Errors
-    /// Those of planning; the stream carries those of running.
-    pub async fn execute(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<SendableRecordBatchStream> {
-        self.execute_shared(plan, ctx, &|_| RunShared::default()).await
-    }
-
-    /// As [`Self::execute`], for a plan whose nodes share state: `shared` creates it anew for each run of the plan.
-    ///
-    /// # Errors
-    /// As [`Self::execute`].
-    pub async fn execute_shared(
-        &self,
-        plan: &LogicalPlan,
-        ctx: &QueryContext,
-        shared: &(dyn Fn(PlanRun) -> RunShared + Sync),
-    ) -> Result<SendableRecordBatchStream> {
-        ctx.check("query planning")?;
-        let mut physical = self.plan(plan).await?;
-        if let Some(no_rows) = ctx.planned(plan, &physical) {
-            return Ok(no_rows);
-        }
-        if ctx.rehearse {
-            let task = || self.task(ctx, shared(PlanRun::Rehearsal));
-            physical = rehearsed(physical, ctx, task).await?;
-        }
-        if physical.properties().output_partitioning().partition_count() > 1 {
-            // Each partition becomes a task on the runtime that starts it, so move to the engine's first.
-            give_way().await;
-        }
-        self.execute_physical(physical, ctx, shared(PlanRun::Answer))
-    }
-
-    pub(crate) fn execute_physical(
-        &self,
-        physical: Arc<dyn ExecutionPlan>,
-        ctx: &QueryContext,
-        shared: RunShared,
-    ) -> Result<SendableRecordBatchStream> {
-        ctx.query().enter(Phase::Execute);
-        execute_stream(physical, self.task(ctx, shared)).map_err(from_datafusion)
-    }
-
     /// Makes the context of one run of a plan: memory, state that its nodes share, counters. It has no functions: plans
     /// hold the ones that they call, and copying the whole registry takes longer than many queries.
     pub(crate) fn task(&self, ctx: &QueryContext, shared: RunShared) -> Arc<TaskContext> {
@@ -436,43 +381,6 @@ impl QueryEngine {
     /// As [`Self::reservation`], for data that grows as it is collected.
     pub fn collected(&self, name: &str, ctx: &QueryContext) -> Collected {
         Collected(self.reservation(name, ctx))
-    }
-
-    /// Gives logical and physical plan as JSON; with `analyze` also runs the plan and shows what each node did. Gives
-    /// no rows in either case.
-    ///
-    /// # Errors
-    /// Those of planning and running.
-    pub async fn explain(&self, plan: &LogicalPlan, ctx: &QueryContext, analyze: bool) -> Result<Value> {
-        self.explain_shared(plan, ctx, RunShared::default(), analyze).await
-    }
-
-    /// As [`Self::explain`], for a plan whose nodes share state.
-    ///
-    /// # Errors
-    /// As [`Self::explain`].
-    pub async fn explain_shared(
-        &self,
-        plan: &LogicalPlan,
-        ctx: &QueryContext,
-        shared: RunShared,
-        analyze: bool,
-    ) -> Result<Value> {
-        let physical = self.plan(plan).await?;
-        let began = Instant::now();
-        if analyze {
-            let mut rows = self.execute_physical(Arc::clone(&physical), ctx, shared)?;
-            while let Some(batch) = rows.next().await {
-                batch.map_err(from_datafusion)?;
-                ctx.check("query execution")?;
-            }
-        }
-        let mut shown = explain::to_json(plan, &physical, analyze, &ctx.stats);
-        if analyze {
-            shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
-        }
-        ctx.put_children(&mut shown);
-        Ok(shown)
     }
 
     /// Adds a query to the list of running ones before it runs, so that time spent parsing or waiting shows too.

@@ -3,6 +3,7 @@
 //! | Module | What |
 //! |---|---|
 //! | `engine`, `near`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · memory pools · spill files |
+//! | `rules` | which rules a plan goes through, and what its nodes share while it runs |
 //! | `context`, `running`, `used` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
 //! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf node of scans · the traits through which languages scan · index look-ups |
 //! | `operator`, `written`, `forms` | plan nodes of the languages · serialized plans |
@@ -46,6 +47,7 @@ pub mod regular;
 mod rehearsal;
 mod relational;
 pub mod rows;
+mod rules;
 mod running;
 mod samples;
 mod sequential_union;
@@ -73,6 +75,7 @@ pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator}
 pub use pace::Pace;
 pub use pool::Keeper;
 pub use rehearsal::PlanRun;
+pub use rules::{Rules, SharedState};
 pub use running::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::{SampleRequest, SampleTables};
 pub use sequential_union::in_turn;

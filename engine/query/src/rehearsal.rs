@@ -86,7 +86,7 @@ mod tests {
     use quiver_types::{Access, ReadStats, RunShared};
 
     use super::*;
-    use crate::{EngineSettings, Limits, QueryEngine};
+    use crate::{EngineSettings, Limits, QueryEngine, Rules, SharedState};
 
     /// Notes when it runs.
     #[derive(Debug)]
@@ -145,6 +145,22 @@ mod tests {
         }
     }
 
+    /// The counters of rehearsals and of the run that answers.
+    #[derive(Debug)]
+    struct ByRun {
+        rehearsed: Arc<AtomicUsize>,
+        answered: Arc<AtomicUsize>,
+    }
+
+    impl SharedState for ByRun {
+        fn of_run(self: Arc<Self>, run: PlanRun) -> RunShared {
+            RunShared::with(Arc::clone(match run {
+                PlanRun::Rehearsal => &self.rehearsed,
+                PlanRun::Answer => &self.answered,
+            }))
+        }
+    }
+
     #[tokio::test]
     async fn what_rehearsals_count_is_none_of_the_querys() {
         let settings = EngineSettings {
@@ -163,13 +179,9 @@ mod tests {
         let ctx = QueryContext::new(Access::full(), Limits::default()).rehearsed(true);
         let [rehearsed, answered] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let (own, inner) = (Arc::clone(&engine), ctx.clone());
-        let noted = (Arc::clone(&rehearsed), Arc::clone(&answered));
+        let noted = Arc::new(ByRun { rehearsed: Arc::clone(&rehearsed), answered: Arc::clone(&answered) });
         let work = async move {
-            let shared = |which| match which {
-                PlanRun::Rehearsal => RunShared::with(Arc::clone(&noted.0)),
-                PlanRun::Answer => RunShared::with(Arc::clone(&noted.1)),
-            };
-            let mut rows = own.execute_shared(&plan, &inner, &shared).await?;
+            let mut rows = own.execute(&plan, &inner, Rules::Shared(noted)).await?;
             while let Some(batch) = rows.next().await {
                 batch.map_err(from_datafusion)?;
             }

@@ -10,7 +10,7 @@ use futures::TryStreamExt as _;
 use quiver_types::{Access, Result};
 
 use crate::names::Names;
-use crate::{EngineSettings, Limits, QueryContext, QueryEngine, from_datafusion};
+use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules, from_datafusion};
 
 /// Rows of a statement under one rule more than DataFusion's, each as its values with `|` between them.
 pub(crate) async fn rows(rule: Arc<dyn AnalyzerRule + Send + Sync>, statement: &str) -> Vec<String> {
@@ -42,7 +42,7 @@ pub(crate) async fn answered(statement: &str) -> Result<Vec<String>> {
     let (own, inner, statement) = (Arc::clone(&ENGINE), ctx.clone(), statement.to_owned());
     let work = async move {
         let plan = Names::new(own.relational()).plan(&statement)?;
-        let stream = own.execute_relational(&plan, &inner).await?;
+        let stream = own.execute(&plan, &inner, Rules::Relational).await?;
         let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(from_datafusion)?;
         Ok(shown(&batches))
     };

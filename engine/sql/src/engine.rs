@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_query::rows::{Answer, Out, Rows};
 use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
-use quiver_query::{Explaining, Names, QueryContext, QueryEngine};
+use quiver_query::{Explaining, Names, QueryContext, QueryEngine, Rules};
 use quiver_types::{Error, Result};
 
 use crate::calls::{self, Languages};
@@ -195,10 +195,11 @@ impl SqlEngine {
         let ctx = &noting(ctx, ready.noted.as_ref());
         let plan = self.plan(ready, limit, seen, None, ctx).await?;
         if let Some(explain) = explain {
-            return out.plan(self.engine.explain_relational(&plan, ctx, explain == Explain::Analyze).await?).await;
+            let analyze = explain == Explain::Analyze;
+            return out.plan(self.engine.explain(&plan, ctx, Rules::Relational, analyze).await?).await;
         }
         ctx.check("query planning")?;
-        let rows = self.engine.execute_relational(&plan, ctx).await?;
+        let rows = self.engine.execute(&plan, ctx, Rules::Relational).await?;
         let schema = shown_names(&in_zone(&rows.schema(), zone.as_ref()));
         let types = Arc::clone(&schema);
         out.rows(rows, schema, move |batch| shown(batch, &types), of_run, ctx).await

@@ -11,7 +11,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::StreamExt;
 use quiver_query::rows::slice_bytes;
-use quiver_query::{Collected, QueryContext, QueryEngine, SpanTables, from_datafusion};
+use quiver_query::{Collected, QueryContext, QueryEngine, Rules, SpanTables, from_datafusion};
 use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
     all_columns, hex, parse_hex, read_spans,
@@ -244,7 +244,7 @@ impl Reader {
 
     /// Starts a plan of groups, order or joins over many partitions.
     pub(crate) async fn grouped(&self, plan: &LogicalPlan) -> Result<SendableRecordBatchStream, TraceError> {
-        Ok(self.traces.engine.execute_grouping(plan, &self.ctx).await?)
+        Ok(self.traces.engine.execute(plan, &self.ctx, Rules::Lists).await?)
     }
 
     /// Runs a request, and hands each batch to a function; it says whether it wants more.
@@ -263,7 +263,7 @@ impl Reader {
         plan: &LogicalPlan,
         mut each: impl FnMut(&RecordBatch) -> Result<bool, TraceError> + Send,
     ) -> Result<(), TraceError> {
-        let mut rows = self.traces.engine.execute(plan, &self.ctx).await?;
+        let mut rows = self.traces.engine.execute(plan, &self.ctx, Rules::Direct).await?;
         while let Some(batch) = rows.next().await {
             self.ctx.check("query execution")?;
             if !each(&batch.map_err(from_datafusion)?)? {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::{PlanRun, from_datafusion};
+use quiver_query::from_datafusion;
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesTable};
 use serde_json::Value;
 
@@ -165,7 +165,7 @@ impl Job {
         smoothed: bool,
     ) -> Result<Vec<SampleSeries>> {
         let run = &self.planner.run;
-        let mut batches = self.planner.engine.execute_shared(plan, &run.ctx, &|which| run.shared(which)).await?;
+        let mut batches = self.planner.engine.execute(plan, &run.ctx, run.rules()).await?;
         let (mut buffers, mut stale) = (SampleBuffers::default(), StaleFree::default());
         let memory = self.planner.engine.reservation("samples", &self.planner.run.ctx);
         let mut out = Vec::new();
@@ -224,7 +224,7 @@ impl Job {
                 .finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None })?,
         };
         let run = &self.planner.run;
-        self.planner.engine.explain_shared(&plan, &run.ctx, run.shared(PlanRun::Answer), analyze).await
+        self.planner.engine.explain(&plan, &run.ctx, run.rules(), analyze).await
     }
 }
 

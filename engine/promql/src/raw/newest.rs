@@ -8,7 +8,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union, ident};
 use futures::StreamExt;
-use quiver_query::{QueryContext, from_datafusion, gathered, operator_plan};
+use quiver_query::{QueryContext, Rules, from_datafusion, gathered, operator_plan};
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Matcher, Millis, MillisRange, Result, SeriesTable};
 
@@ -66,7 +66,7 @@ impl RawReader {
         }
         let plan = in_order(inputs)?;
         let run = Arc::new(RunState::new(self.ctx.clone(), None));
-        let batches = self.engine.execute_shared(&plan, &self.ctx, &|which| run.shared(which)).await?;
+        let batches = self.engine.execute(&plan, &self.ctx, Rules::Shared(run)).await?;
         Ok(NewestSamples { table: Arc::new(table), batches, ctx: self.ctx.clone(), _memory: room.into_memory() })
     }
 }

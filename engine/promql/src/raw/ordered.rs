@@ -8,7 +8,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{LogicalPlanBuilder, ident};
 use futures::StreamExt;
-use quiver_query::{QueryContext, from_datafusion, gathered, operator_plan};
+use quiver_query::{QueryContext, Rules, from_datafusion, gathered, operator_plan};
 use quiver_types::{Matcher, MillisRange, Result, SeriesTable};
 
 use super::RawReader;
@@ -54,7 +54,7 @@ impl RawReader {
         let in_order = LogicalPlanBuilder::from(gathered(chunks)?).sort([ident(PLACE).sort(true, false)]);
         let plan = in_order.and_then(LogicalPlanBuilder::build).map_err(from_datafusion)?;
         let run = Arc::new(RunState::new(self.ctx.clone(), None));
-        let batches = self.engine.execute_shared(&plan, &self.ctx, &|which| run.shared(which)).await?;
+        let batches = self.engine.execute(&plan, &self.ctx, Rules::Shared(run)).await?;
         Ok(OrderedChunks { table, rows, batches, ctx: self.ctx.clone(), _memory: room.into_memory() })
     }
 }

@@ -1,11 +1,10 @@
-//! Plans and runs lists in a [session of their own](crate::lists).
+//! Plans lists in a [session of their own](crate::lists).
 
 use std::sync::Arc;
 
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
-use quiver_types::{Result, RunShared};
+use quiver_types::Result;
 
 use super::QueryEngine;
 use crate::context::QueryContext;
@@ -18,26 +17,13 @@ impl QueryEngine {
     ///
     /// # Errors
     /// Those of the planner.
-    async fn plan_grouping(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<Arc<dyn ExecutionPlan>> {
+    pub(super) async fn plan_list(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<Arc<dyn ExecutionPlan>> {
         // Row counts of tables include rows hidden from the caller, who may see the plan and must not learn them from
         // it.
         let is_few = !ctx.stats.is_hidden() && is_small(plan);
         let state = if is_few { &self.small_lists } else { &self.lists };
         let physical = planned(plan, &self.planner, state).await.map_err(from_datafusion)?;
         self.passed(physical, state)
-    }
-
-    /// Plans and starts a list. To be called within [`Self::run`].
-    ///
-    /// # Errors
-    /// Those of planning; the stream carries those of running.
-    pub async fn execute_grouping(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<SendableRecordBatchStream> {
-        ctx.check("query planning")?;
-        let physical = self.plan_grouping(plan, ctx).await?;
-        match ctx.planned(plan, &physical) {
-            Some(no_rows) => Ok(no_rows),
-            None => self.execute_physical(physical, ctx, RunShared::default()),
-        }
     }
 }
 
@@ -66,6 +52,7 @@ mod tests {
     use super::*;
     use crate::lists::{ROWS_FEW, is_chain};
     use crate::provider::scan_by_plan;
+    use crate::rules::Rules;
     use crate::{EngineSettings, Explaining, Limits};
 
     fn engine(memory_bytes: usize) -> Arc<QueryEngine> {
@@ -137,7 +124,7 @@ mod tests {
     async fn rows(engine: &Arc<QueryEngine>, ctx: &QueryContext, count: i64) -> Result<Vec<(i64, i64)>> {
         let (own, inner, plan) = (Arc::clone(engine), ctx.clone(), numbers(count));
         let work = async move {
-            let mut batches = own.execute_grouping(&plan, &inner).await?;
+            let mut batches = own.execute(&plan, &inner, Rules::Lists).await?;
             let mut out = Vec::new();
             while let Some(batch) = batches.next().await {
                 let batch = batch.map_err(from_datafusion)?;
@@ -162,7 +149,7 @@ mod tests {
         let engine = engine(16 << 20);
         let shown = async |access: Access, about: usize| {
             let ctx = QueryContext::new(access, Limits::default());
-            let physical = engine.plan_grouping(&numbers_of(10, Some(about)), &ctx).await.unwrap();
+            let physical = engine.plan_list(&numbers_of(10, Some(about)), &ctx).await.unwrap();
             displayable(&*physical).indent(false).to_string()
         };
         let one = || Access::services(["one"]);

@@ -1,26 +1,21 @@
-//! Plans and runs relational plans in a [session of their own](crate::relational).
+//! Plans relational plans in a [session of their own](crate::relational).
 
 use std::sync::Arc;
-use std::time::Instant;
 
+use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::PhysicalPlanner as _;
-use futures::StreamExt as _;
 use quiver_types::{Result, RunShared};
-use serde_json::Value;
 
 use super::QueryEngine;
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, of_planning};
-use crate::merged_stream::gathered;
+use crate::functions;
 use crate::relational::slices::batch_rows;
 use crate::relational::streaming::{STRAIGHT_ROWS, is_straight};
 use crate::relational::{bounded, optimized};
-use crate::running::Phase;
-use crate::{explain, functions};
 
 impl QueryEngine {
     /// Gives the session of SQL and analytics, with its rules and functions.
@@ -40,53 +35,8 @@ impl QueryEngine {
         Ok((optimized, self.passed(physical, &self.relational)?))
     }
 
-    /// Plans and starts a plan of SQL or analytics. To be called within [`Self::run`].
-    ///
-    /// # Errors
-    /// Those of planning; the stream carries those of running.
-    pub async fn execute_relational(
-        &self,
-        plan: &LogicalPlan,
-        ctx: &QueryContext,
-    ) -> Result<SendableRecordBatchStream> {
-        ctx.check("query planning")?;
-        let (optimized, physical) = self.plan_relational(plan).await?;
-        if let Some(no_rows) = ctx.planned(&optimized, &physical) {
-            return Ok(no_rows);
-        }
-        ctx.query().enter(Phase::Execute);
-        // Aggregates check their constants only when they start, so errors of starting are reported like those of
-        // planning.
-        let task = self.relational_task(ctx, &optimized, &physical)?;
-        gathered(&physical, &task, self.reservation("rows that wait", ctx)).map_err(of_planning)
-    }
-
-    /// Gives the optimized plans as JSON; with `analyze` also runs them and shows what each node did. Gives no rows in
-    /// either case.
-    ///
-    /// # Errors
-    /// Those of planning and running.
-    pub async fn explain_relational(&self, plan: &LogicalPlan, ctx: &QueryContext, analyze: bool) -> Result<Value> {
-        let (optimized, physical) = self.plan_relational(plan).await?;
-        let began = Instant::now();
-        if analyze {
-            let task = self.relational_task(ctx, &optimized, &physical)?;
-            let mut rows = execute_stream(Arc::clone(&physical), task).map_err(of_planning)?;
-            while let Some(batch) = rows.next().await {
-                batch.map_err(from_datafusion)?;
-                ctx.check("query execution")?;
-            }
-        }
-        let mut shown = explain::to_json(&optimized, &physical, analyze, &ctx.stats);
-        if analyze {
-            shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
-        }
-        ctx.put_children(&mut shown);
-        Ok(shown)
-    }
-
     /// Makes the context of a run, with a batch size that suits the width of the plan.
-    fn relational_task(
+    pub(super) fn relational_task(
         &self,
         ctx: &QueryContext,
         optimized: &LogicalPlan,

@@ -1,8 +1,9 @@
 use datafusion::logical_expr::{LogicalPlanBuilder, lit};
+use futures::StreamExt as _;
 use quiver_types::Access;
 
 use super::*;
-use crate::Limits;
+use crate::{Limits, Rules};
 
 fn engine(concurrent_max: usize) -> Arc<QueryEngine> {
     let settings = EngineSettings {
@@ -29,7 +30,7 @@ async fn runs_and_explains() {
     let (e, p, c) = (Arc::clone(&engine), plan.clone(), ctx.clone());
     let rows = engine
         .run(&ctx, async move {
-            let mut stream = e.execute(&p, &c).await?;
+            let mut stream = e.execute(&p, &c, Rules::Direct).await?;
             let mut rows = 0;
             while let Some(batch) = stream.next().await {
                 rows += batch.map_err(from_datafusion)?.num_rows();
@@ -39,7 +40,7 @@ async fn runs_and_explains() {
         .await
         .unwrap();
     assert_eq!(rows, 2);
-    let shown = engine.explain(&plan, &context(5_000), true).await.unwrap();
+    let shown = engine.explain(&plan, &context(5_000), Rules::Direct, true).await.unwrap();
     assert!(shown["logical"].as_str().unwrap().contains("Values"), "{shown}");
     assert!(shown["nodes"][0]["name"].is_string(), "{shown}");
 }

@@ -10,7 +10,7 @@ use quiver_types::{Access, Result};
 
 use crate::error::from_datafusion;
 use crate::names::Names;
-use crate::{EngineSettings, Limits, QueryContext, QueryEngine};
+use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules};
 
 /// The spans of a trace: `web` calls `cart`, which fails, and a database.
 const SPANS: &str = "with s (id, parent, kind, service, name, st, en, err, mark) as (values \
@@ -37,7 +37,7 @@ async fn answers(engine: &Arc<QueryEngine>, statement: String) -> Result<Vec<Str
     let (own, inner) = (Arc::clone(engine), ctx.clone());
     let work = async move {
         let plan = Names::new(own.relational()).plan(&statement)?;
-        let mut batches = own.execute_relational(&plan, &inner).await?;
+        let mut batches = own.execute(&plan, &inner, Rules::Relational).await?;
         let mut rows = Vec::new();
         while let Some(batch) = batches.next().await {
             let batch = batch.map_err(from_datafusion)?;

@@ -244,7 +244,7 @@ mod tests {
     use quiver_types::Access;
 
     use super::*;
-    use crate::{EngineSettings, Limits, QueryContext, QueryEngine};
+    use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules};
 
     async fn run(plan: LogicalPlan) -> RecordBatch {
         let settings = EngineSettings {
@@ -259,7 +259,7 @@ mod tests {
         let ctx = QueryContext::new(Access::full(), Limits::default());
         let (own, inner) = (Arc::clone(&engine), ctx.clone());
         let work = async move {
-            let rows = own.execute(&plan, &inner).await?;
+            let rows = own.execute(&plan, &inner, Rules::Direct).await?;
             let schema = rows.schema();
             let batches: Vec<RecordBatch> = rows.try_collect().await.map_err(from_datafusion)?;
             Ok(arrow::compute::concat_batches(&schema, &batches).unwrap())

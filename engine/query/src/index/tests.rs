@@ -21,7 +21,7 @@ use quiver_types::{
 };
 
 use super::*;
-use crate::{EngineSettings, Limits, QueryContext, QueryEngine, from_datafusion};
+use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules, from_datafusion};
 
 /// An index that holds all it is asked for in memory.
 #[derive(Debug, Default)]
@@ -142,7 +142,7 @@ async fn rows(plan: Result<LogicalPlan>) -> Vec<String> {
     let ctx = QueryContext::new(Access::full(), Limits::default());
     let (own, inner, plan) = (Arc::clone(&engine), ctx.clone(), plan.unwrap());
     let work = async move {
-        let rows = own.execute(&plan, &inner).await?;
+        let rows = own.execute(&plan, &inner, Rules::Direct).await?;
         rows.try_collect::<Vec<RecordBatch>>().await.map_err(from_datafusion)
     };
     let batches = engine.run(&ctx, work).await.unwrap();

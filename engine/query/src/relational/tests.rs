@@ -7,7 +7,7 @@ use quiver_types::{Access, ErrorKind};
 
 use super::*;
 use crate::names::Names;
-use crate::{EngineSettings, Limits, QueryContext, QueryEngine};
+use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules};
 
 pub(super) fn engine() -> Arc<QueryEngine> {
     let settings = EngineSettings {
@@ -28,7 +28,7 @@ async fn count(engine: &Arc<QueryEngine>, statement: &'static str, timeout_ms: u
     let (own, inner) = (Arc::clone(engine), ctx.clone());
     let work = async move {
         let plan = Names::new(own.relational()).plan(statement)?;
-        let mut rows = own.execute_relational(&plan, &inner).await?;
+        let mut rows = own.execute(&plan, &inner, Rules::Relational).await?;
         let mut count = 0;
         while let Some(batch) = rows.next().await {
             count += batch.map_err(from_datafusion)?.num_rows();

@@ -22,6 +22,7 @@ use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::logs::LogTables;
+use crate::rules::Rules;
 use crate::samples::SampleTables;
 use crate::spans::SpanTables;
 
@@ -85,7 +86,7 @@ impl Ask<'_> {
         let plan = LogicalPlanBuilder::scan("probe", provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)?;
-        let rows = self.sources.engine.execute(&plan, self.ctx).await?;
+        let rows = self.sources.engine.execute(&plan, self.ctx, Rules::Direct).await?;
         let mut left = PROBE_ROWS;
         let bounded = rows.try_take_while(move |batch| {
             let goes_on = left > 0;

@@ -16,7 +16,7 @@ use axum::routing::get;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use quiver_query::index::{Counted, IndexSource, cardinality};
-use quiver_query::{Collected, QueryContext, QueryEngine, from_datafusion};
+use quiver_query::{Collected, QueryContext, QueryEngine, Rules, from_datafusion};
 use quiver_store::snapshot::Visible;
 use quiver_types::tables::metrics;
 use quiver_types::{Error, MillisRange, Result};
@@ -110,7 +110,7 @@ async fn rows(
     ctx: &QueryContext,
     held: &Collected,
 ) -> Result<Vec<RecordBatch>> {
-    let mut batches = engine.execute(plan, ctx).await?;
+    let mut batches = engine.execute(plan, ctx, Rules::Direct).await?;
     let mut out = Vec::new();
     while let Some(batch) = batches.next().await {
         let batch = batch.map_err(from_datafusion)?;

@@ -15,8 +15,8 @@ use futures::StreamExt;
 use http::StatusCode;
 use quiver_promql::query::TREE_BYTES;
 use quiver_promql::selectors::selectors;
-use quiver_query::from_datafusion;
 use quiver_query::index::{self, IndexSource};
+use quiver_query::{Rules, from_datafusion};
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 
 use super::labels::explain;
@@ -61,7 +61,7 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
             }
             let plan = index::exemplars(&source, wanted, range)?;
             let mut answer = Answer::begin(engine.reservation("exemplars", &inner), bytes_max);
-            let mut rows = engine.execute(&plan, &inner).await?;
+            let mut rows = engine.execute(&plan, &inner, Rules::Direct).await?;
             while let Some(batch) = rows.next().await {
                 answer.add(&batch.map_err(from_datafusion)?)?;
             }

@@ -15,7 +15,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use quiver_promql::parser::parse_selectors;
 use quiver_query::index::{self, IndexSource};
-use quiver_query::{Pace, QueryContext, from_datafusion};
+use quiver_query::{Pace, QueryContext, Rules, from_datafusion};
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ async fn answer(
             // Fetches one more than the limit, to find out whether the response was cut.
             let fetch = (1..FETCH_MAX).contains(&limit).then(|| limit + 1);
             let plan = plan(&source, ask, fetch)?;
-            let mut rows = engine.execute(&plan, &inner).await?;
+            let mut rows = engine.execute(&plan, &inner, Rules::Direct).await?;
             let pace = Pace::new(&inner, "series look-up");
             while let Some(batch) = rows.next().await {
                 let batch = batch.map_err(from_datafusion)?;
@@ -235,7 +235,7 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
         let (engine, inner) = (Arc::clone(&state.engine), ctx.clone());
         let memory = state.engine.collected("metadata", &ctx);
         let work = async move {
-            let mut rows = engine.execute(&plan, &inner).await?;
+            let mut rows = engine.execute(&plan, &inner, Rules::Direct).await?;
             let mut by_metric: BTreeMap<String, Vec<Value>> = BTreeMap::new();
             while let Some(batch) = rows.next().await {
                 let batch = batch.map_err(from_datafusion)?;

@@ -9,8 +9,8 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use futures::StreamExt;
 use quiver_logsql::{QueryScope, parse};
-use quiver_query::from_datafusion;
 use quiver_query::index::{self, IndexSource};
+use quiver_query::{Rules, from_datafusion};
 use quiver_traces::{Params, Selection, Trace, TraceError};
 use quiver_types::spans::hex;
 use quiver_types::{Domain, MatchOp, Matcher, MillisRange};
@@ -103,7 +103,7 @@ pub(super) async fn exemplars(
         let plan = index::exemplars_of_trace(&source, wanted, millis, &id, limit)?;
         let (engine, inner) = (Arc::clone(&call.state.engine), ctx.clone());
         let work = async move {
-            let mut batches = engine.execute(&plan, &inner).await?;
+            let mut batches = engine.execute(&plan, &inner, Rules::Direct).await?;
             let mut rows: Vec<Value> = Vec::new();
             while let Some(batch) = batches.next().await {
                 rows.extend(exemplar_rows(&batch.map_err(from_datafusion)?));
