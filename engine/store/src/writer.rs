@@ -110,18 +110,14 @@ pub struct WritePathParts {
     pub settings: WriteSettings,
     /// Wall clock, against which the ages of rows are checked.
     pub clock: Arc<dyn Clock>,
-    /// The registry of live series.
-    pub registry: Arc<Registry>,
     /// What is visible to readers; replayed generations and the open one are added to it.
     pub shared: Arc<Shared>,
     /// Receives each generation that is sealed from now on, in order. Replayed ones are returned by `open` instead.
     pub on_sealed: UnboundedSender<Arc<Generation>>,
     /// Id of this process as a writer, a new UUIDv7.
     pub writer: Uuid,
-    /// Says whether a generation has been flushed (is at or below its writer's floor), so its segments can be deleted.
-    pub flushed: Box<dyn Fn(GenerationId) -> bool>,
-    /// The same for a generation that was set aside.
-    pub held_flushed: Box<dyn Fn(GenerationId) -> bool>,
+    /// The first generation of each writer that has not been flushed; segments of those below it can be deleted.
+    pub floors: HashMap<Uuid, u64>,
 }
 
 impl std::fmt::Debug for WritePathParts {
@@ -158,16 +154,17 @@ impl WritePath {
     /// # Errors
     /// Invalid: segments of a newer version. Internal: the folder cannot be read.
     pub(crate) fn open(parts: WritePathParts) -> Result<(Self, Found)> {
-        let WritePathParts { dir, disk, settings, clock, registry, shared, on_sealed, writer, flushed, held_flushed } =
-            parts;
+        let WritePathParts { dir, disk, settings, clock, shared, on_sealed, writer, floors } = parts;
+        let registry = Arc::<Registry>::default();
+        let flushed = |id: GenerationId| floors.get(&id.writer).is_some_and(|&floor| id.number < floor);
         std::fs::create_dir_all(&dir).map_err(|e| io_error(format!("cannot create `{}`", dir.display()), e))?;
         let held_dir = dir.join(HELD);
         std::fs::create_dir_all(&held_dir)
             .map_err(|e| io_error(format!("cannot create `{}`", held_dir.display()), e))?;
         finish_moves(&*disk, &dir, &held_dir)?;
-        let mut replayed = replay(&*disk, &held_dir, &registry, &*held_flushed)?;
+        let mut replayed = replay(&*disk, &held_dir, &registry, &|id| flushed(held_id(id)))?;
         let held = replayed.len();
-        replayed.extend(replay(&*disk, &dir, &registry, &*flushed)?);
+        replayed.extend(replay(&*disk, &dir, &registry, &flushed)?);
         let mut files = HashMap::new();
         let mut found = Vec::with_capacity(replayed.len());
         for replayed in replayed {

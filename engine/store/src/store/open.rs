@@ -1,6 +1,5 @@
 //! Opens a store: connects write path, catalog, object store and background jobs, and replays the WAL.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -23,7 +22,6 @@ use crate::layout::DataDir;
 use crate::memtable::{Generation, GenerationId};
 use crate::object::Storage;
 use crate::offline::part_io;
-use crate::registry::Registry;
 use crate::requests::KEPT_MS;
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
@@ -154,31 +152,12 @@ async fn replayed(
     on_sealed: mpsc::UnboundedSender<Arc<Generation>>,
     writer: Uuid,
 ) -> Result<(WritePath, Found)> {
-    let floors: HashMap<Uuid, u64> = core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
-    let floors = Arc::new(floors);
-    let below = move |floors: &HashMap<Uuid, u64>, id: GenerationId| {
-        floors.get(&id.writer).is_some_and(|&floor| id.number < floor)
-    };
+    let floors = core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
     let settings = core.settings.write();
     let (clock, shared) = (Arc::clone(&core.clock), Arc::clone(&core.shared));
     failpoint::hit("replay.begin");
-    let replay = move || {
-        WritePath::open(WritePathParts {
-            dir,
-            disk,
-            settings,
-            clock,
-            registry: Arc::new(Registry::default()),
-            shared,
-            on_sealed,
-            writer,
-            flushed: Box::new({
-                let floors = Arc::clone(&floors);
-                move |id| below(&floors, id)
-            }),
-            held_flushed: Box::new(move |id| below(&floors, held_id(id))),
-        })
-    };
+    let replay =
+        move || WritePath::open(WritePathParts { dir, disk, settings, clock, shared, on_sealed, writer, floors });
     let opened = tokio::task::spawn_blocking(replay).await;
     let opened = opened.internal("the replay of the WAL stopped")??;
     failpoint::hit("replay.end");

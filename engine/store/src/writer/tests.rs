@@ -55,20 +55,18 @@ fn settings() -> WriteSettings {
 fn try_open(dir: &Path, disk: Arc<dyn WalDisk>, settings: WriteSettings) -> Result<Rig> {
     let (on_sealed, sealed) = unbounded_channel();
     let shared = Arc::new(Shared::default());
-    let registry = Arc::new(Registry::default());
     let parts = WritePathParts {
         dir: dir.to_owned(),
         disk,
         settings,
         clock: Arc::new(FixedClock(1_700_000_000_000)),
-        registry: Arc::clone(&registry),
         shared: Arc::clone(&shared),
         on_sealed,
         writer: Uuid::now_v7(),
-        flushed: Box::new(|_| false),
-        held_flushed: Box::new(|_| false),
+        floors: HashMap::new(),
     };
     let (path, Found { replayed, aside }) = WritePath::open(parts)?;
+    let registry = Arc::clone(&path.registry);
     Ok(Rig { path, shared, registry, sealed, replayed, aside })
 }
 
