@@ -188,7 +188,7 @@ impl Backup<'_> {
     /// Copies the files of a part, and gives their checksums.
     async fn copy(&self, part: &PartMeta) -> Result<Vec<(String, u32)>> {
         let local = match part.place {
-            Place::Spool => Some(self.core.spool_root.as_path()),
+            Place::Spool => Some(self.core.spool.root.as_path()),
             Place::Store => self.core.storage.local_root(),
         };
         let root = local.unwrap_or(self.stage).to_owned();

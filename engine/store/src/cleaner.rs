@@ -34,7 +34,7 @@ pub(crate) async fn run(core: Arc<Core>) {
         }
         tokio::select! {
             () = core.stop.cancelled() => return,
-            () = core.clean.notified() => {}
+            () = core.wake.clean.notified() => {}
             () = tokio::time::sleep(INTERVAL) => {}
         }
     }
@@ -68,7 +68,7 @@ pub(crate) async fn clean_pending(core: &Core) -> Result<usize> {
     core.may_commit().await?;
     failpoint::hit("cleaner.after-doom");
     // Nothing of them can be in a remote store: uploads begin after the commit, which takes the keys.
-    delete_local(core, core.write_root.clone(), keys.clone()).await?;
+    delete_local(core, core.output.root.clone(), keys.clone()).await?;
     failpoint::hit("cleaner.after-doomed-delete");
     core.catalog.forget_pending(&keys).await?;
     failpoint::hit("cleaner.after-doomed-forget");
@@ -76,7 +76,7 @@ pub(crate) async fn clean_pending(core: &Core) -> Result<usize> {
 }
 
 async fn clean_spool(core: &Core) -> Result<usize> {
-    if core.write_place == Place::Store {
+    if core.output.place == Place::Store {
         return Ok(0);
     }
     let (mut files, mut failed) = (0, None);
@@ -87,7 +87,7 @@ async fn clean_spool(core: &Core) -> Result<usize> {
     let read = core.readable(Some(Place::Spool));
     for part in leftovers.iter().filter(|p| !read.contains(&p.id)) {
         failpoint::hit("spool.before-delete");
-        if let Err(e) = delete_local(core, core.spool_root.clone(), keys(part)).await {
+        if let Err(e) = delete_local(core, core.spool.root.clone(), keys(part)).await {
             failed = failed.or(Some(e));
             continue;
         }
@@ -141,7 +141,7 @@ async fn delete_parts(core: &Core, batch: &[&RemovedPart]) -> Result<usize> {
     }
     let spooled: Vec<String> = batch.iter().filter(|p| p.spooled).flat_map(|p| keys(&p.meta)).collect();
     if !spooled.is_empty() {
-        delete_local(core, core.spool_root.clone(), spooled).await?;
+        delete_local(core, core.spool.root.clone(), spooled).await?;
     }
     failpoint::hit("cleaner.in-delete");
     core.storage.delete(&all).await?;
@@ -159,7 +159,7 @@ fn keys(part: &PartMeta) -> Vec<String> {
 
 async fn delete_local(core: &Core, root: std::path::PathBuf, keys: Vec<String>) -> Result<()> {
     for key in &keys {
-        core.forget_file(key, core.write_place);
+        core.forget_file(key, core.output.place);
     }
     crate::threads::blocking(move || delete_files(&root, &keys)).await.internal("the deletion stopped")?
 }

@@ -275,8 +275,8 @@ async fn replace(
     );
     // These references keep the old files alive.
     drop(inputs);
-    core.upload.notify_one();
-    core.outbox.notify_one();
-    core.clean.notify_one();
+    core.wake.upload.notify_one();
+    core.wake.outbox.notify_one();
+    core.wake.clean.notify_one();
     Ok(())
 }

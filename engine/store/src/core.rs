@@ -1,9 +1,12 @@
 //! What the background jobs of one store share: settings, catalog, object store, what is visible, the running jobs, and
 //! the notifications by which they wake each other.
 
+mod amplification;
+mod backoff;
+mod progress;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -11,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quiver_types::{Clock, Millis};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -26,14 +29,17 @@ use crate::io::{LocalIo, PartIo};
 use crate::layout::DataDir;
 use crate::memtable::GenerationId;
 use crate::metrics::METRICS;
-use crate::object::{Storage, jitter};
+use crate::object::Storage;
 use crate::part::{Part, PartId, PartMeta, Place};
 use crate::retention::clock::TrustedClock;
 use crate::room::Room;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
-use crate::timer::Timer;
 use crate::wal::disk::WalDisk;
+use amplification::Amplification;
+use progress::Progress;
+
+pub(crate) use backoff::Backoff;
 
 /// State that background jobs share.
 pub(crate) struct Core {
@@ -45,28 +51,19 @@ pub(crate) struct Core {
     pub(crate) caches: Arc<Caches>,
     pub(crate) io: Arc<dyn PartIo>,
     local_io: Arc<LocalIo>,
-    /// Where new parts are written: the local store itself, or the spool of a remote one.
-    pub(crate) write_root: PathBuf,
-    /// Whether `write_root` is the store or the spool.
-    pub(crate) write_place: Place,
-    /// Directory of the spool.
-    pub(crate) spool_root: PathBuf,
+    /// Where new parts are written.
+    pub(crate) output: Output,
+    pub(crate) spool: Spool,
     pub(crate) installation: Uuid,
     /// Ends all background work.
     pub(crate) stop: CancellationToken,
-    /// These wake the job that uploads parts, the one that writes commit objects, and the one that deletes files.
-    pub(crate) upload: Notify,
-    pub(crate) outbox: Notify,
-    pub(crate) clean: Notify,
+    pub(crate) wake: Wake,
     pub(crate) progress: Progress,
     pub(crate) amplification: Amplification,
     /// Whether flushes make progress.
     pub(crate) flush_health: FlushHealth,
     /// Free space on the data directory's disk.
     pub(crate) room: Room,
-    /// Damaged parts in the spool. They cannot be uploaded, so nothing waits for that.
-    pub(crate) damaged: Mutex<BTreeMap<PartId, Damage>>,
-    spool_bytes: AtomicU64,
     /// The time by which retention judges ages; locked while days are dropped.
     pub(crate) trusted_clock: tokio::sync::Mutex<Option<TrustedClock>>,
     /// Why that time is not the machine's clock, if it is not.
@@ -95,6 +92,29 @@ impl fmt::Debug for Core {
     }
 }
 
+/// Where new parts are written: the local store itself, or the spool of a remote one.
+pub(crate) struct Output {
+    pub(crate) root: PathBuf,
+    pub(crate) place: Place,
+}
+
+/// The directory of parts that wait for their upload.
+pub(crate) struct Spool {
+    pub(crate) root: PathBuf,
+    /// Damaged parts. They cannot be uploaded, so nothing waits for that.
+    pub(crate) damaged: Mutex<BTreeMap<PartId, Damage>>,
+    /// What the others take.
+    bytes: AtomicU64,
+}
+
+/// Wakes the job that uploads parts, the one that writes commit objects, and the one that deletes files.
+#[derive(Default)]
+pub(crate) struct Wake {
+    pub(crate) upload: Notify,
+    pub(crate) outbox: Notify,
+    pub(crate) clean: Notify,
+}
+
 /// What a [`Core`] is made of.
 pub(crate) struct Parts {
     pub(crate) settings: StoreSettings,
@@ -114,11 +134,11 @@ pub(crate) struct Parts {
 
 impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
-        let (write_root, write_place) = match parts.storage.local_root() {
-            Some(root) => (root.to_owned(), Place::Store),
-            None => (parts.spool_root.clone(), Place::Spool),
+        let output = match parts.storage.local_root() {
+            Some(root) => Output { root: root.to_owned(), place: Place::Store },
+            None => Output { root: parts.spool_root.clone(), place: Place::Spool },
         };
-        let room = Room::new(parts.disk, write_root.clone(), parts.settings.disk_reserve_bytes);
+        let room = Room::new(parts.disk, output.root.clone(), parts.settings.disk_reserve_bytes);
         Self {
             settings: parts.settings,
             clock: parts.clock,
@@ -128,20 +148,15 @@ impl Core {
             caches: parts.caches,
             io: parts.io,
             local_io: parts.local_io,
-            write_root,
-            write_place,
-            spool_root: parts.spool_root,
+            output,
+            spool: Spool { root: parts.spool_root, damaged: Mutex::default(), bytes: AtomicU64::new(0) },
             installation: parts.installation,
             stop: CancellationToken::new(),
-            upload: Notify::new(),
-            outbox: Notify::new(),
-            clean: Notify::new(),
+            wake: Wake::default(),
             progress: Progress::default(),
             amplification: Amplification::default(),
             flush_health: FlushHealth::default(),
             room,
-            damaged: Mutex::default(),
-            spool_bytes: AtomicU64::new(0),
             trusted_clock: tokio::sync::Mutex::default(),
             clock_note: Mutex::default(),
             graces: Graces::default(),
@@ -202,7 +217,7 @@ impl Core {
     /// Updates the gauges about parts.
     pub(crate) fn measure(&self) {
         let visible = self.shared.visible();
-        let damaged = self.damaged.lock();
+        let damaged = self.spool.damaged.lock();
         let spooled =
             visible.parts.iter().filter(|p| p.meta.place == Place::Spool && !damaged.contains_key(&p.meta.id));
         let (mut count, mut spool_bytes) = (0, 0);
@@ -210,7 +225,7 @@ impl Core {
             count += 1;
             spool_bytes += part.meta.bytes;
         }
-        self.spool_bytes.store(spool_bytes, Relaxed);
+        self.spool.bytes.store(spool_bytes, Relaxed);
         METRICS.upload_damaged.set(damaged.len() as u64);
         METRICS.upload_queue.set(count);
         METRICS.spool_bytes.set(spool_bytes);
@@ -220,12 +235,12 @@ impl Core {
 
     /// Gives the bytes of parts that wait for their upload.
     pub(crate) fn spool_bytes(&self) -> u64 {
-        self.spool_bytes.load(Relaxed)
+        self.spool.bytes.load(Relaxed)
     }
 
     /// Says whether the spool is full.
     pub(crate) fn spool_full(&self) -> bool {
-        self.write_place == Place::Spool && self.spool_bytes() >= self.settings.spool_limit_bytes
+        self.output.place == Place::Spool && self.spool_bytes() >= self.settings.spool_limit_bytes
     }
 
     /// Gives the ids of parts that may be read: visible ones (with `place` only those there), and those held by
@@ -272,7 +287,7 @@ impl Core {
     /// would delete files that its own catalog does not name. For a remote store, which a commit does not write to,
     /// this process must merely not know of another master, so that a commit costs no request.
     pub(crate) async fn may_commit(&self) -> Result<()> {
-        match self.write_place {
+        match self.output.place {
             Place::Store => self.hold_store().await.map(|_| ()),
             Place::Spool => self.still_master(),
         }
@@ -310,7 +325,7 @@ impl Core {
 
     /// Gives the damaged parts in the spool.
     pub(crate) fn damaged_ids(&self) -> HashSet<PartId> {
-        self.damaged.lock().keys().copied().collect()
+        self.spool.damaged.lock().keys().copied().collect()
     }
 
     /// Closes a cached local file that is about to be deleted.
@@ -367,94 +382,4 @@ impl Drop for Job {
 pub(crate) struct Damage {
     /// When they were last read.
     pub(crate) looked: Instant,
-}
-
-/// Wakes those who wait for background work whenever some of it is done.
-#[derive(Debug)]
-pub(crate) struct Progress(watch::Sender<u64>);
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self(watch::Sender::new(0))
-    }
-}
-
-impl Progress {
-    /// Wakes all waiters.
-    pub(crate) fn bump(&self) {
-        self.0.send_modify(|n| *n += 1);
-    }
-
-    /// Waits until `done` gives true; it is asked at each [`Self::bump`]. Fails when there was none for `stall`.
-    pub(crate) async fn wait<F, Fut>(&self, what: &str, stall: Duration, mut done: F) -> Result<()>
-    where
-        F: FnMut() -> Fut,
-        Fut: Future<Output = Result<bool>>,
-    {
-        let mut watch = self.0.subscribe();
-        loop {
-            watch.mark_unchanged();
-            if done().await? {
-                return Ok(());
-            }
-            if tokio::time::timeout(stall, watch.changed()).await.is_err() {
-                let text = format!("{what} makes no progress; the log says why");
-                return Err(Error::new(ErrorKind::Unavailable, text));
-            }
-        }
-    }
-}
-
-/// Bytes written by flushes and compactions since the start, to keep write amplification at 4 or less.
-#[derive(Debug, Default)]
-pub(crate) struct Amplification {
-    flushed: AtomicU64,
-    compacted: AtomicU64,
-}
-
-impl Amplification {
-    /// Bytes that may be written beyond the ratio, so that a process that has just started is not held back.
-    const GRACE: u64 = 64 << 20;
-    /// Optional rewriting stops at this ratio, to stay below the promised 4.
-    const OPTIONAL_MAX: f64 = 3.5;
-
-    pub(crate) fn add_flushed(&self, bytes: u64) {
-        self.flushed.fetch_add(bytes, Relaxed);
-    }
-
-    pub(crate) fn add_compacted(&self, bytes: u64) {
-        self.compacted.fetch_add(bytes, Relaxed);
-    }
-
-    /// Bytes that optional compaction (of late data) may still write.
-    pub(crate) fn spare_bytes(&self) -> u64 {
-        let flushed = self.flushed.load(Relaxed) as f64;
-        let spare = flushed * (Self::OPTIONAL_MAX - 1.0) - self.compacted.load(Relaxed) as f64;
-        (spare + Self::GRACE as f64).max(0.0) as u64
-    }
-}
-
-/// Back-off between retries of background work: doubled each time, with jitter.
-#[derive(Debug)]
-pub(crate) struct Backoff {
-    next: Duration,
-    longest: Duration,
-    timer: Timer,
-}
-
-impl Backoff {
-    pub(crate) fn new(core: &Core) -> Self {
-        let timer = core.settings.timer.clone();
-        Self { next: Duration::from_millis(200), longest: Duration::from_secs(20), timer }
-    }
-
-    /// Waits for the next pause; gives false if the store closes meanwhile.
-    pub(crate) async fn pause(&mut self, stop: &CancellationToken) -> bool {
-        let pause = jitter(self.next);
-        self.next = (self.next * 2).min(self.longest);
-        tokio::select! {
-            () = stop.cancelled() => false,
-            () = self.timer.sleep(pause) => true,
-        }
-    }
 }

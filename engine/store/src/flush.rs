@@ -139,8 +139,8 @@ pub(crate) async fn run(
         *flushing.now.lock() = None;
         METRICS.flush_queue.set(sealed.len() as u64 + waiting.len() as u64);
         core.progress.bump();
-        core.upload.notify_one();
-        core.outbox.notify_one();
+        core.wake.upload.notify_one();
+        core.wake.outbox.notify_one();
     }
 }
 
@@ -348,11 +348,11 @@ fn write(
             level: 0,
             id: planned.id,
             origin: Origin::Flushed { writer, generation: number, flush_id, output: i as u32, outputs },
-            place: core.write_place,
+            place: core.output.place,
             window: 0,
             compression: PartCompression::Fresh,
         };
-        let root: &Path = &core.write_root;
+        let root: &Path = &core.output.root;
         let meta = if planned.table == metrics::TABLE.name {
             let mut part = PartWriter::metrics(root, spec);
             for run in generation.runs(planned.day) {

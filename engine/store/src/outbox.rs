@@ -22,7 +22,7 @@ pub(crate) async fn run(core: Arc<Core>) {
                 backoff = Backoff::new(&core);
                 tokio::select! {
                     () = core.stop.cancelled() => return,
-                    () = core.outbox.notified() => {}
+                    () = core.wake.outbox.notified() => {}
                 }
             }
             Err(e) => {
@@ -65,7 +65,7 @@ pub(crate) async fn drain(core: &Core) -> Result<()> {
         failpoint::hit("outbox.after-forget");
         METRICS.outbox_written.inc();
         core.progress.bump();
-        core.clean.notify_one();
+        core.wake.clean.notify_one();
     }
     prune(core).await
 }

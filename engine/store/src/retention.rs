@@ -67,7 +67,7 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
         // Room is what this is about, and no clock has a say in it.
         core.graces.none(over.iter().map(|p| p.meta.id));
         dropped.extend(over);
-        core.clean.notify_one();
+        core.wake.clean.notify_one();
     }
     METRICS.retention_last_success.set_time(core.now());
     Ok(dropped.len())
@@ -117,7 +117,7 @@ async fn drop_all(core: &Core, why: &str, choose: impl Fn(&Visible) -> Vec<Arc<P
         failpoint::hit("retention.after-swap");
         let (first, last) = due::days(&chosen);
         tracing::info!(commit = number, parts = chosen.len(), first, last, "dropped days {why}");
-        core.outbox.notify_one();
+        core.wake.outbox.notify_one();
         return Ok(chosen);
     }
     Err(Error::new(ErrorKind::Conflict, "compactions replace again and again what is due"))

@@ -27,10 +27,10 @@ pub(crate) async fn run(core: Arc<Core>) {
         match drain(&core).await {
             Ok(()) => {
                 backoff = Backoff::new(&core);
-                let rests = !core.damaged.lock().is_empty();
+                let rests = !core.spool.damaged.lock().is_empty();
                 tokio::select! {
                     () = core.stop.cancelled() => return,
-                    () = core.upload.notified() => {}
+                    () = core.wake.upload.notified() => {}
                     () = tokio::time::sleep(LOOK_AGAIN), if rests => {}
                 }
             }
@@ -50,7 +50,7 @@ async fn drain(core: &Core) -> Result<()> {
     loop {
         let mut waiting = core.catalog.spooled_parts().await?;
         {
-            let damaged = core.damaged.lock();
+            let damaged = core.spool.damaged.lock();
             waiting.retain(|p| damaged.get(&p.id).is_none_or(|d| d.looked.elapsed() >= LOOK_AGAIN));
         }
         if waiting.is_empty() {
@@ -90,7 +90,7 @@ async fn sound(core: &Core, part: &PartMeta) -> Result<()> {
 
 /// Leaves a damaged part where it is: others go up, and their commit objects do not wait for it.
 fn set_aside(core: &Core, part: &PartMeta, error: &Error) {
-    let known = core.damaged.lock().insert(part.id, Damage { looked: Instant::now() }).is_some();
+    let known = core.spool.damaged.lock().insert(part.id, Damage { looked: Instant::now() }).is_some();
     if !known {
         let (table, day) = (&part.table, part.day);
         tracing::error!(
@@ -99,13 +99,13 @@ fn set_aside(core: &Core, part: &PartMeta, error: &Error) {
         );
     }
     core.measure();
-    core.outbox.notify_one();
+    core.wake.outbox.notify_one();
     core.progress.bump();
 }
 
 async fn upload(core: &Core, part: &PartMeta) -> Result<()> {
     let one = |file: &FileMeta| {
-        let (file, path) = (file.clone(), core.spool_root.join(&file.key));
+        let (file, path) = (file.clone(), core.spool.root.join(&file.key));
         async move {
             failpoint::hit("upload.before-file");
             let tail = Tail { bytes: file.tail_len, crc: file.tail_crc };
@@ -120,13 +120,13 @@ async fn upload(core: &Core, part: &PartMeta) -> Result<()> {
     let placed = core.catalog.placed(std::slice::from_ref(part)).await?;
     failpoint::hit("upload.after-placed");
     let ids: Vec<_> = placed.iter().map(|p| p.id).collect();
-    core.damaged.lock().remove(&part.id);
+    core.spool.damaged.lock().remove(&part.id);
     core.publish(0, placed, &ids, None);
     failpoint::hit("upload.after-swap");
     METRICS.upload_runs.inc();
     METRICS.upload_bytes.add(part.bytes);
     METRICS.upload_last_success.set_time(core.now());
-    core.outbox.notify_one();
-    core.clean.notify_one();
+    core.wake.outbox.notify_one();
+    core.wake.clean.notify_one();
     Ok(())
 }

@@ -214,7 +214,7 @@ impl<'a> Outputs<'a> {
             let spec = begin_output(self.core, self.job, self.plan, self.inputs, window).await?;
             let Shape { columns, with } = self.shape;
             let plan = LogColumns::clone(columns);
-            let writer = LogPartWriter::new(&self.core.write_root, spec, plan, *with)?;
+            let writer = LogPartWriter::new(&self.core.output.root, spec, plan, *with)?;
             let pieces = vec![Vec::new(); columns.columns.len() + usize::from(with.overflow)];
             let (picks, time, streams) = (Vec::new(), Vec::new(), Vec::new());
             let (severity, observed) = (Vec::new(), Vec::new());

@@ -85,7 +85,7 @@ async fn merge_metadata(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>
         rows = newest_rows(rows);
     }
     let spec = begin_output(core, job, plan, inputs, 0).await?;
-    let meta = write_rows_part(&core.write_root, spec, &metadata_batch(&rows)?)?;
+    let meta = write_rows_part(&core.output.root, spec, &metadata_batch(&rows)?)?;
     failpoint::hit("compact.after-part");
     Ok(meta)
 }
@@ -275,7 +275,7 @@ impl<'a> Outputs<'a> {
     async fn write(&mut self, window: Millis, run: &SeriesRun) -> Result<()> {
         if !self.open.contains_key(&window) {
             let spec = begin_output(self.core, self.job, self.plan, self.inputs, window).await?;
-            self.open.insert(window, PartWriter::metrics(&self.core.write_root, spec));
+            self.open.insert(window, PartWriter::metrics(&self.core.output.root, spec));
         }
         match self.open.get_mut(&window) {
             Some(writer) => writer.push(run),

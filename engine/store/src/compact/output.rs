@@ -33,7 +33,7 @@ pub(super) async fn begin_output(
         level: plan.level,
         id,
         origin: Origin::Compacted { compaction_id: job.id, replaced },
-        place: core.write_place,
+        place: core.output.place,
         window,
         compression: PartCompression::Compacted,
     })

@@ -142,7 +142,7 @@ async fn write(
     }
     own.sort();
     let spec = begin_output(core, job, plan, inputs, 0).await?;
-    let mut writer = SpanPartWriter::create(&core.write_root, spec, own, true)?;
+    let mut writer = SpanPartWriter::create(&core.output.root, spec, own, true)?;
     let (mut rewritten, mut rows) = (Rewritten::default(), 0u64);
     for range in slices(part, &stats).await? {
         let mut batches = part.span_batches(std::slice::from_ref(&range), &stats).await?;

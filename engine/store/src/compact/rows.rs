@@ -25,7 +25,7 @@ pub(super) async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Ar
     let unknown = || Error::internal(format!("unknown table `{}`", plan.table));
     let table = tables::table(&plan.table).ok_or_else(unknown)?;
     let mut merging = Merging::open(table, inputs).await?;
-    let mut out = RowsPartWriter::create(&core.write_root, begin_output(core, job, plan, inputs, 0).await?)?;
+    let mut out = RowsPartWriter::create(&core.output.root, begin_output(core, job, plan, inputs, 0).await?)?;
     while let Some(rows) = merging.next().await? {
         out.push(&rows)?;
     }

@@ -61,7 +61,7 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
             Some((_, writer)) => writer,
             none => {
                 let spec = begin_output(core, job, plan, parts, window).await?;
-                let writer = SpanPartWriter::create(&core.write_root, spec, own.clone(), rollup.is_none())?;
+                let writer = SpanPartWriter::create(&core.output.root, spec, own.clone(), rollup.is_none())?;
                 &mut none.insert((window, writer)).1
             }
         };

@@ -83,8 +83,8 @@ impl Aside {
                 METRICS.flush_held.set(self.all.len() as u64);
                 tracing::info!(generation = %id, "flushed a generation that was set aside");
                 retire.retire(id);
-                core.upload.notify_one();
-                core.outbox.notify_one();
+                core.wake.upload.notify_one();
+                core.wake.outbox.notify_one();
             }
             Err(Failure { error, .. }) => {
                 held.pause = (held.pause * 2).min(LONGEST);

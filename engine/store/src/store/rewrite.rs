@@ -51,7 +51,7 @@ impl Store {
                 let visible = self.core.shared.visible();
                 Ok(visible.parts.iter().find(|p| p.meta.id == id).is_none_or(|p| p.meta.place != Place::Spool))
             };
-            self.core.upload.notify_one();
+            self.core.wake.upload.notify_one();
             self.core.progress.wait("the upload to the object store", STALL, is_uploaded).await?;
             if let Outcome::Done(made, rewritten) = self.compactor.rewrite(id, rewriter).await? {
                 sum.add(rewritten);

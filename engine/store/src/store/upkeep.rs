@@ -45,8 +45,8 @@ impl Store {
     async fn wait_for_store(&self) -> Result<()> {
         let core = &self.core;
         let commit = core.catalog.last_commit().await?;
-        core.upload.notify_one();
-        core.outbox.notify_one();
+        core.wake.upload.notify_one();
+        core.wake.outbox.notify_one();
         let told =
             || async { core.still_master().and(Ok(core.catalog.first_unwritten().await?.is_none_or(|c| c > commit))) };
         core.progress.wait("the upload to the object store", STALL, told).await

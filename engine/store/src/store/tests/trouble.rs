@@ -111,8 +111,8 @@ async fn a_damaged_part_in_the_spool_holds_nothing_up() {
     let store = bench.open().await;
     until("found again", async || !store.core.damaged_ids().is_empty()).await;
     std::fs::write(&file, open).unwrap();
-    store.core.damaged.lock().clear();
-    store.core.upload.notify_one();
+    store.core.spool.damaged.lock().clear();
+    store.core.wake.upload.notify_one();
     let up = async || store.visible().parts.iter().all(|p| p.meta.place == Place::Store);
     until("uploaded", up).await;
     bench.verify(&store).await;
