@@ -18,25 +18,20 @@ use quiver_api::olap_api::waiting::Waiting;
 use quiver_api::state::Places;
 use quiver_api::{AppState, QueryWatch, RequestIds};
 use quiver_ingest::DeltaState;
-use quiver_logsql::LogsqlEngine;
-use quiver_olap::ModelTables;
-use quiver_promql::PromqlEngine;
-use quiver_query::tables::{TableSources, Tables};
-use quiver_query::{Limits, QueryEngine, SampleTables};
+use quiver_query::Limits;
 use quiver_sql::SqlEngine;
-use quiver_store::{CompactionSettings, Store, StoreSettings};
+use quiver_store::{CompactionSettings, StoreSettings};
 use quiver_traces::TracesEngine;
 use quiver_types::configured::{ConfiguredSource, NothingConfigured};
-use quiver_types::{Clock, Result, SeriesSource};
+use quiver_types::{Clock, Result};
 use tokio::runtime::Handle;
 
 use crate::rules::{MemoryPart, ServerBench};
 use crate::settings::Settings;
-use crate::sql_languages::SqlLanguages;
-use crate::{alerting, analytics, identity, memory, process, warm};
-use engines::start_engine;
-use given::{api_settings, promql_settings, span};
-use tables::{StoreSpans, StoreTables};
+use crate::{alerting, identity, process, warm};
+use engines::Engines;
+use given::{api_settings, span};
+use tables::StoreSpans;
 
 pub use given::{admin_token, live_settings, secret_in, store_settings};
 
@@ -65,29 +60,6 @@ pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn 
     assemble(settings, clock, Some(&http.to_string()), Some(http)).await
 }
 
-/// The sources of the tables that SQL statements and analytics models may name.
-fn product_tables(
-    settings: &Settings,
-    store: &Arc<Store>,
-    engine: &Arc<QueryEngine>,
-    configured: Arc<dyn ConfiguredSource>,
-    clock: &Arc<dyn Clock>,
-) -> Arc<TableSources> {
-    Arc::new(TableSources {
-        engine: Arc::clone(engine),
-        series: store.source(),
-        samples: Arc::new(StoreTables),
-        logs: quiver_store::logs_source(store),
-        log_tables: Arc::new(StoreTables),
-        spans: store.span_source(),
-        span_tables: Arc::new(StoreSpans),
-        rows: store.row_source(),
-        service_labels: settings.ingest.service_labels.clone().into(),
-        configured,
-        clock: Arc::clone(clock),
-    })
-}
-
 /// What SQL queries over the data directory of a stopped server need.
 #[derive(Debug)]
 pub struct AtRest {
@@ -105,21 +77,10 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     let store_settings = store_settings(settings);
     let compaction = CompactionSettings { enabled: false, ..store_settings.compaction.clone() };
     let store_settings = StoreSettings { look_only: true, compaction, ..store_settings };
-    let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
-    let limits = live_settings(settings, memory / 4)?.query_limits;
-    memory::keep(memory, &pressure);
-    let store = Store::open(store_settings, Arc::clone(&clock)).await?;
-    let engine = start_engine(settings, memory, pressure)?;
-    let promql =
-        PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&engine), promql_settings(settings, 0));
-    let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
+    let limits = live_settings(settings, store_settings.memory_limit_bytes / 4)?.query_limits;
     // Configuration is kept in a separate database, which only its server opens.
-    let tables = product_tables(settings, &store, &engine, Arc::new(NothingConfigured), &clock);
-    let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
-    let models = ModelTables::new(Arc::clone(&analytics.engine), Arc::clone(&clock));
-    let languages = SqlLanguages { promql: Arc::new(promql), logsql: Arc::new(logsql), clock };
-    let tables = Arc::clone(&analytics.tables) as Arc<dyn Tables>;
-    let sql = SqlEngine::new(engine, tables, Arc::new(models), Arc::new(languages));
+    let configured = Arc::new(NothingConfigured);
+    let Engines { sql, .. } = Engines::open(settings, store_settings, 0, configured, &clock).await?;
     Ok(AtRest { sql, limits })
 }
 
@@ -131,38 +92,24 @@ async fn assemble(
     address: Option<SocketAddr>,
 ) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
-    let live = live_settings(settings, store_settings.memory_limit_bytes / 4)?;
-    let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
-    memory::keep(memory, &pressure);
-    let store = Store::open(store_settings, Arc::clone(&clock)).await?;
-    let engine = start_engine(settings, memory, pressure)?;
-    let (live, metrics) = (Arc::new(ArcSwap::from_pointee(live)), Arc::<ApiMetrics>::default());
-    let source: Arc<dyn SeriesSource> = store.source();
-    let promql_settings = promql_settings(settings, settings.query.result_cache.0.min(memory / 16) as usize);
-    let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);
-    let promql = PromqlEngine::new(Arc::clone(&source), tables, Arc::clone(&engine), promql_settings);
-    let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
+    let memory = store_settings.memory_limit_bytes;
+    let live = Arc::new(ArcSwap::from_pointee(live_settings(settings, memory / 4)?));
+    let results_bytes = settings.query.result_cache.0.min(memory / 16) as usize;
+    let (effects, metrics) = (Arc::<Effects>::default(), Arc::<ApiMetrics>::default());
+    let configured = Arc::clone(&effects) as Arc<dyn ConfiguredSource>;
+    let engines = Engines::open(settings, store_settings, results_bytes, configured, &clock).await?;
+    let Engines { store, engine, promql, logsql, olap, sql } = engines;
     let traces = TracesEngine::new(
         store.span_source(),
         Arc::new(StoreSpans),
         Arc::clone(&engine),
         settings.traces.export_spans_max,
     );
-    let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
     if address.is_some() {
         // Before the observer is set, so that these warm-up queries are not counted as anyone's.
         Box::pin(warm::up(&promql, &logsql, &traces)).await;
     }
     engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
-    let effects = Arc::<Effects>::default();
-    let tables = product_tables(settings, &store, &engine, Arc::clone(&effects) as _, &clock);
-    let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
-    let sql = SqlEngine::new(
-        Arc::clone(&engine),
-        Arc::clone(&analytics.tables) as Arc<dyn Tables>,
-        Arc::new(ModelTables::new(Arc::clone(&analytics.engine), Arc::clone(&clock))),
-        Arc::new(SqlLanguages { promql: Arc::clone(&promql), logsql: Arc::clone(&logsql), clock: Arc::clone(&clock) }),
-    );
     let identities = match listen {
         Some(listen) => Some(identity::open(settings, listen, Arc::clone(&clock)).await?),
         None => None,
@@ -171,10 +118,10 @@ async fn assemble(
         Some(identities) => identities.config.clone(),
         None => identity::open_config(settings, &clock).await?,
     };
-    let engines = alerting::StoreEngines {
+    let rule_engines = alerting::StoreEngines {
         promql: Arc::clone(&promql),
         logsql: Arc::clone(&logsql),
-        olap: Arc::clone(&analytics.engine),
+        olap: Arc::clone(&olap),
         engine: Arc::clone(&engine),
         store: Arc::clone(&store),
         live: Arc::clone(&live),
@@ -185,18 +132,18 @@ async fn assemble(
     };
     let files = alerting::template_reader(settings);
     let stored = stored_policy::policy(&config, &files).await.map_err(identity::fault)?;
-    let alertd = alerting::open(settings, address, (engines, stored), Arc::clone(&clock)).await?;
+    let alertd = alerting::open(settings, address, (rule_engines, stored), Arc::clone(&clock)).await?;
     effects.bind(&alertd, files, &config).await.map_err(identity::fault)?;
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
+        source: store.source(),
         store,
-        source,
         engine,
         traces,
         promql,
         logsql,
         sql: Arc::new(sql),
-        olap: analytics.engine,
+        olap,
         olap_waiting: Waiting::default(),
         started_ms: clock.now_ms(),
         clock,

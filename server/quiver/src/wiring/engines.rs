@@ -1,24 +1,96 @@
-//! Starts the query engine, or PromQL alone over a store of its own.
+//! The store, the query engine above it, and the languages above that; or PromQL alone over a store of its own.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use quiver_logsql::LogsqlEngine;
+use quiver_olap::{ModelTables, OlapEngine};
 use quiver_promql::{PromqlEngine, PromqlSettings};
+use quiver_query::tables::{TableSources, Tables};
 use quiver_query::{EngineSettings, QueryEngine};
-use quiver_store::Store;
+use quiver_sql::SqlEngine;
+use quiver_store::{Store, StoreSettings};
+use quiver_types::configured::ConfiguredSource;
 use quiver_types::{Clock, MemoryPressure, Result};
 
-use super::given::store_settings;
-use super::tables::StoreTables;
+use super::given::{promql_settings, store_settings};
+use super::tables::{StoreSpans, StoreTables};
 use crate::settings::Settings;
-use crate::{memory, process, through};
+use crate::sql_languages::SqlLanguages;
+use crate::{analytics, memory, process, through};
+
+/// The store, and all that answers queries over it alone.
+pub(super) struct Engines {
+    pub(super) store: Arc<Store>,
+    pub(super) engine: Arc<QueryEngine>,
+    pub(super) promql: Arc<PromqlEngine>,
+    pub(super) logsql: Arc<LogsqlEngine>,
+    pub(super) olap: Arc<OlapEngine>,
+    pub(super) sql: SqlEngine,
+}
+
+impl Engines {
+    /// Opens the store and starts the engines. `results_bytes` is the size of PromQL's cache of results; `configured`
+    /// gives the configuration that SQL may read.
+    ///
+    /// # Errors
+    /// Those of the store, of the engine, and of models and tables of analytics.
+    pub(super) async fn open(
+        settings: &Settings,
+        store_settings: StoreSettings,
+        results_bytes: usize,
+        configured: Arc<dyn ConfiguredSource>,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self> {
+        let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
+        memory::keep(memory, &pressure);
+        let store = Box::pin(Store::open(store_settings, Arc::clone(clock))).await?;
+        let engine = start_engine(settings, memory, pressure)?;
+        let promql_settings = promql_settings(settings, results_bytes);
+        let promql = PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&engine), promql_settings);
+        let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
+        let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
+        let tables = product_tables(settings, &store, &engine, configured, clock);
+        let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
+        let sql = SqlEngine::new(
+            Arc::clone(&engine),
+            analytics.tables as Arc<dyn Tables>,
+            Arc::new(ModelTables::new(Arc::clone(&analytics.engine), Arc::clone(clock))),
+            Arc::new(SqlLanguages {
+                promql: Arc::clone(&promql),
+                logsql: Arc::clone(&logsql),
+                clock: Arc::clone(clock),
+            }),
+        );
+        Ok(Self { store, engine, promql, logsql, olap: analytics.engine, sql })
+    }
+}
+
+/// The sources of the tables that SQL statements and analytics models may name.
+fn product_tables(
+    settings: &Settings,
+    store: &Arc<Store>,
+    engine: &Arc<QueryEngine>,
+    configured: Arc<dyn ConfiguredSource>,
+    clock: &Arc<dyn Clock>,
+) -> Arc<TableSources> {
+    Arc::new(TableSources {
+        engine: Arc::clone(engine),
+        series: store.source(),
+        samples: Arc::new(StoreTables),
+        logs: quiver_store::logs_source(store),
+        log_tables: Arc::new(StoreTables),
+        spans: store.span_source(),
+        span_tables: Arc::new(StoreSpans),
+        rows: store.row_source(),
+        service_labels: settings.ingest.service_labels.clone().into(),
+        configured,
+        clock: Arc::clone(clock),
+    })
+}
 
 /// Starts the engine with the threads and directory of the settings, and with this memory.
-pub(super) fn start_engine(
-    settings: &Settings,
-    memory: u64,
-    pressure: Arc<MemoryPressure>,
-) -> Result<Arc<QueryEngine>> {
+fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>) -> Result<Arc<QueryEngine>> {
     let spill_dir = Path::new(&settings.store.data).join("spill");
     quiver_query::spill_folder(&spill_dir)?;
     let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
