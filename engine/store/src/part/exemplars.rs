@@ -5,7 +5,7 @@ use arrow::datatypes::{Float64Type, TimestampMillisecondType};
 use quiver_types::{LabelSet, MillisRange, ReadStats, stats};
 
 use super::SeriesRows;
-use super::fetch::Purpose;
+use super::fetch::{Purpose, Selection};
 use super::footer::damaged;
 use super::hists::{RowsOf, spans};
 use super::reader::Part;
@@ -42,7 +42,8 @@ impl Part {
         };
         let footer = self.footer(file, stats).await?;
         stats::add(&stats.pages_total, footer.pages());
-        let batches = self.read_batches(file, &footer, &spans(wanted), None, BATCH_ROWS, purpose, stats).await?;
+        let batches =
+            self.read_batches(file, &footer, Selection::of(&spans(wanted), BATCH_ROWS), purpose, stats).await?;
         let mut rows = RowsOf::new(wanted);
         let wrong = || damaged(&file.key, "its columns are not those of exemplars");
         for batch in batches {

@@ -34,6 +34,29 @@ pub(super) enum Purpose {
     Job,
 }
 
+/// Which rows of a file to read, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Selection<'a> {
+    /// Ascending and disjoint.
+    pub(super) rows: &'a [Range<u64>],
+    /// Names of columns; `None`: all.
+    pub(super) columns: Option<&'a [&'a str]>,
+    /// Most rows of a batch.
+    pub(super) batch_rows: usize,
+}
+
+impl<'a> Selection<'a> {
+    /// These rows with all columns.
+    pub(super) fn of(rows: &'a [Range<u64>], batch_rows: usize) -> Self {
+        Self { rows, columns: None, batch_rows }
+    }
+
+    /// The same rows with these columns only.
+    pub(super) fn only(self, columns: &'a [&'a str]) -> Self {
+        Self { columns: Some(columns), ..self }
+    }
+}
+
 /// Fetched pieces of a file, with the offset of each, ascending.
 #[derive(Debug, Clone)]
 pub(super) struct Fetched(Arc<Vec<(u64, Bytes)>>);
@@ -211,38 +234,30 @@ impl Part {
         Ok((footer, batches))
     }
 
-    /// Reads rows of a file as batches, fetching only the pages that hold them. `rows` must be ascending and disjoint;
-    /// `columns` are names, `None` means all.
-    #[allow(clippy::too_many_arguments, reason = "what to read, of where, for whom")]
+    /// Reads rows of a file as batches, fetching only the pages that hold them.
     pub(super) async fn read_batches(
         &self,
         file: &FileMeta,
         footer: &Footer,
-        rows: &[Range<u64>],
-        columns: Option<&[&str]>,
-        batch_rows: usize,
+        selection: Selection<'_>,
         purpose: Purpose,
         stats: &ReadStats,
     ) -> Result<Vec<RecordBatch>> {
-        let arrow = footer.arrow(file)?;
-        self.read_batches_as(file, footer, arrow, rows, columns, batch_rows, purpose, stats, Ok).await
+        self.decoded_as(file, footer, footer.arrow(file)?, selection, purpose, stats).await?.collect()
     }
 
-    /// Like `read_batches`, with column types as `arrow` says. Each batch is converted before the next is decoded, so
-    /// that only one is in memory.
-    #[allow(clippy::too_many_arguments, reason = "what to read, of where, as what, for whom")]
-    pub(super) async fn read_batches_as<T>(
+    /// Like `read_batches`, with column types as `arrow` says. A batch is decoded when it is taken, so that the caller
+    /// may have only one in memory.
+    pub(super) async fn decoded_as(
         &self,
         file: &FileMeta,
         footer: &Footer,
         arrow: &ArrowReaderMetadata,
-        rows: &[Range<u64>],
-        columns: Option<&[&str]>,
-        batch_rows: usize,
+        selection: Selection<'_>,
         purpose: Purpose,
         stats: &ReadStats,
-        make: impl Fn(RecordBatch) -> Result<T> + Send,
-    ) -> Result<Vec<T>> {
+    ) -> Result<impl Iterator<Item = Result<RecordBatch>>> {
+        let Selection { rows, columns, batch_rows } = selection;
         let schema = footer.metadata().file_metadata().schema_descr();
         let wanted_column = |c: usize| {
             let column = schema.column(c);
@@ -286,21 +301,21 @@ impl Part {
         if !is_index(&file.kind) {
             stats::add(&stats.pages_read, pages);
         }
-        if groups.is_empty() {
-            return Ok(Vec::new());
-        }
-        let fetched = self.fetch(file, footer, ranges, purpose, stats).await?;
-        let failed = |e: ParquetError| damaged(&file.key, "its rows cannot be decoded").with_source(e);
-        let selection = RowSelection::from_consecutive_ranges(selected.into_iter(), base as usize);
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, arrow.clone())
-            .with_row_groups(groups)
-            .with_projection(ProjectionMask::leaves(schema, leaves))
-            .with_row_selection(selection)
-            .with_row_selection_policy(RowSelectionPolicy::Selectors)
-            .with_batch_size(batch_rows)
-            .build()
-            .map_err(failed)?;
-        reader.map(|b| b.map_err(|e| failed(e.into())).and_then(&make)).collect()
+        let failed = move |e: ParquetError| damaged(&file.key, "its rows cannot be decoded").with_source(e);
+        let reader = if groups.is_empty() {
+            None
+        } else {
+            let fetched = self.fetch(file, footer, ranges, purpose, stats).await?;
+            let selection = RowSelection::from_consecutive_ranges(selected.into_iter(), base as usize);
+            let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, arrow.clone())
+                .with_row_groups(groups)
+                .with_projection(ProjectionMask::leaves(schema, leaves))
+                .with_row_selection(selection)
+                .with_row_selection_policy(RowSelectionPolicy::Selectors)
+                .with_batch_size(batch_rows);
+            Some(reader.build().map_err(failed)?)
+        };
+        Ok(reader.into_iter().flatten().map(move |batch| batch.map_err(|e| failed(e.into()))))
     }
 }
 
@@ -403,7 +418,8 @@ mod tests {
         let footer = block_on(part.footer(file, &stats)).unwrap();
         let read = |rows: &[Range<u64>], batch_rows: usize, stats: &ReadStats| {
             let columns = Some(&["series", "ts"][..]);
-            block_on(part.read_batches(file, &footer, rows, columns, batch_rows, Purpose::Query, stats)).unwrap()
+            block_on(part.read_batches(file, &footer, Selection { rows, columns, batch_rows }, Purpose::Query, stats))
+                .unwrap()
         };
         let lists: [&[Range<u64>]; 8] = [
             &[],
@@ -444,7 +460,8 @@ mod tests {
             assert_eq!(stats::get(bytes_counter(&file.kind, &stats)), file.bytes);
             let all = 0..footer.rows();
             let all = std::slice::from_ref(&all);
-            let pieces = block_on(part.read_batches(file, &footer, all, None, 7, Purpose::Job, &stats)).unwrap();
+            let pieces =
+                block_on(part.read_batches(file, &footer, Selection::of(all, 7), Purpose::Job, &stats)).unwrap();
             let pieces = arrow::compute::concat_batches(&whole[0].schema(), &pieces).unwrap();
             assert_eq!((whole.len(), &whole[0]), (1, &pieces), "{}", file.kind);
         }

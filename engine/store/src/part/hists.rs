@@ -7,7 +7,7 @@ use arrow::datatypes::TimestampMillisecondType;
 use quiver_types::histogram::{histogram_fields, read_histogram};
 use quiver_types::{MillisRange, ReadStats, stats};
 
-use super::fetch::Purpose;
+use super::fetch::{Purpose, Selection};
 use super::footer::damaged;
 use super::reader::Part;
 use super::{FileMeta, SeriesRows};
@@ -46,7 +46,8 @@ impl Part {
         };
         let footer = self.footer(file, stats).await?;
         stats::add(&stats.pages_total, footer.pages());
-        let batches = self.read_batches(file, &footer, &spans(wanted), None, BATCH_ROWS, purpose, stats).await?;
+        let batches =
+            self.read_batches(file, &footer, Selection::of(&spans(wanted), BATCH_ROWS), purpose, stats).await?;
         let mut rows = RowsOf::new(wanted);
         for batch in batches {
             let columns = HistColumns::of(file, &batch)?;

@@ -18,7 +18,7 @@ use roaring::RoaringBitmap;
 
 use super::FileMeta;
 use super::directory::Directory;
-use super::fetch::Purpose;
+use super::fetch::{Purpose, Selection};
 use super::footer::{Footer, damaged};
 use super::reader::Part;
 use super::series::split;
@@ -427,7 +427,7 @@ impl FileIndex<'_> {
 
     async fn read(&self, rows: &[Range<u64>], column: &'static str, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
         let (part, file, footer) = (self.part, self.file, &*self.footer);
-        part.read_batches(file, footer, rows, Some(&[column]), 8192, Purpose::Query, stats).await
+        part.read_batches(file, footer, Selection::of(rows, 8192).only(&[column]), Purpose::Query, stats).await
     }
 
     /// Reads the serialized bitmaps of some rows.

@@ -13,7 +13,7 @@ use quiver_types::label::{METRIC_NAME, push_pair};
 use quiver_types::{LabelSet, ReadStats, stats};
 
 use super::FileMeta;
-use super::fetch::Purpose;
+use super::fetch::{Purpose, Selection};
 use super::file::keys;
 use super::footer::{Footer, damaged};
 use super::index::LabelIndex;
@@ -234,8 +234,9 @@ impl Part {
                 stats.check()?;
                 let pages = numbers.chunk_by(|a, b| a / PAGE_SERIES == b / PAGE_SERIES);
                 stats::add(&stats.index_pages_read, pages.count() as u64);
-                let batches =
-                    self.read_batches(file, &footer, &runs, Some(&columns), 8192, Purpose::Query, stats).await?;
+                let batches = self
+                    .read_batches(file, &footer, Selection::of(&runs, 8192).only(&columns), Purpose::Query, stats)
+                    .await?;
                 let mut walk = Walk::new(&runs, numbers);
                 for batch in &batches {
                     let rows = walk.pick(batch.num_rows());
@@ -280,8 +281,13 @@ impl Part {
     ) -> Result<Vec<LabelSet>> {
         let (file, footer) = self.series_footer(stats).await?;
         let rows = u64::from(numbers.start)..u64::from(numbers.end);
-        let batches =
-            self.read_batches(file, &footer, std::slice::from_ref(&rows), Some(&["labels"]), 4096, purpose, stats);
+        let batches = self.read_batches(
+            file,
+            &footer,
+            Selection::of(std::slice::from_ref(&rows), 4096).only(&["labels"]),
+            purpose,
+            stats,
+        );
         let mut out = Vec::with_capacity(numbers.len());
         let mut bytes = Vec::with_capacity(512);
         for batch in batches.await? {
@@ -315,8 +321,9 @@ impl Part {
             let before = table.memory_bytes();
             stats.check()?;
             let ranges = std::slice::from_ref(&rows);
-            let batches =
-                self.read_batches(file, &footer, ranges, Some(&["labels"]), 8192, Purpose::Query, stats).await?;
+            let batches = self
+                .read_batches(file, &footer, Selection::of(ranges, 8192).only(&["labels"]), Purpose::Query, stats)
+                .await?;
             for batch in &batches {
                 let read = each_set(batch, |pairs| table.push(pairs));
                 read.ok_or_else(|| damaged(&file.key, "its columns are not those of series"))?;

@@ -11,7 +11,7 @@ use parquet::file::properties::EnabledStatistics;
 use quiver_types::tables::{self, TableDef};
 use quiver_types::{Millis, ReadStats, stats};
 
-use super::fetch::Purpose;
+use super::fetch::{Purpose, Selection};
 use super::file::{PartFile, Unfinished, codec, column, properties};
 use super::{FileMeta, Footer, NameFilter, Part, PartMeta, PartSpec, SERVICES_MAX};
 use crate::error::{Error, Result};
@@ -157,7 +157,8 @@ impl Part {
         let footer = self.footer(file, stats).await?;
         stats::add(&stats.pages_total, footer.pages());
         let all = 0..footer.rows();
-        self.read_batches(file, &footer, std::slice::from_ref(&all), None, BATCH_ROWS, Purpose::Query, stats).await
+        self.read_batches(file, &footer, Selection::of(std::slice::from_ref(&all), BATCH_ROWS), Purpose::Query, stats)
+            .await
     }
 }
 
@@ -206,8 +207,8 @@ impl<'a> RowPieces<'a> {
         if piece.is_empty() {
             return Ok(Vec::new());
         }
-        let (file, footer, piece) = (self.file, &self.footer, std::slice::from_ref(&piece));
-        self.part.read_batches(file, footer, piece, columns, BATCH_ROWS, Purpose::Query, stats).await
+        let selection = Selection { columns, ..Selection::of(std::slice::from_ref(&piece), BATCH_ROWS) };
+        self.part.read_batches(self.file, &self.footer, selection, Purpose::Query, stats).await
     }
 }
 

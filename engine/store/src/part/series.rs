@@ -13,7 +13,7 @@ use arrow::array::RecordBatch;
 use quiver_types::{MillisRange, ReadStats, stats};
 
 use super::FileMeta;
-use super::fetch::Purpose;
+use super::fetch::{Purpose, Selection};
 use super::footer::damaged;
 use super::reader::Part;
 use crate::cache::{Held, Piece};
@@ -158,7 +158,8 @@ impl Part {
         stats::add(&stats.index_pages_read, missing.len() as u64);
         let ranges = rows_of_pages(missing, footer.rows());
         let size = PAGE_SERIES as usize;
-        let batches = self.read_batches(file, &footer, &ranges, Some(&columns), size, purpose, stats).await?;
+        let batches =
+            self.read_batches(file, &footer, Selection::of(&ranges, size).only(&columns), purpose, stats).await?;
         let lens = missing.iter().map(|&page| {
             let start = u64::from(page) * u64::from(PAGE_SERIES);
             (footer.rows().saturating_sub(start)).min(u64::from(PAGE_SERIES)) as usize

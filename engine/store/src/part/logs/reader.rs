@@ -14,7 +14,7 @@ use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER};
 use quiver_types::tables::logs as table;
 use quiver_types::{LabelSet, ReadStats, SeriesId, stats};
 
-use super::super::fetch::{Fetched, Purpose};
+use super::super::fetch::{Fetched, Purpose, Selection};
 use super::super::footer::{Footer, damaged};
 use super::super::{FileMeta, Part};
 use super::columns::{COLUMNS_KEY, LogColumns, Optional};
@@ -86,7 +86,8 @@ impl Part {
         let file = file.ok_or_else(|| Error::internal(format!("part `{}` has no streams", self.meta.id)))?;
         let footer = self.footer(file, stats).await?;
         let all = 0..footer.rows();
-        let read = self.read_batches(file, &footer, std::slice::from_ref(&all), None, 8192, purpose, stats).await?;
+        let read =
+            self.read_batches(file, &footer, Selection::of(std::slice::from_ref(&all), 8192), purpose, stats).await?;
         let mut out = Vec::with_capacity(footer.rows() as usize);
         for batch in &read {
             streams_of(batch, &mut out).ok_or_else(|| damaged(&file.key, "its columns have other types"))?;
@@ -142,10 +143,8 @@ impl Part {
         }
         stats::add(&stats.pages_read, pages);
         let fetched = self.fetch(file, footer, wanted, purpose, stats).await?;
-        let group_len = (logs.group_rows(group).end - logs.group_rows(group).start) as usize;
-        let selected: usize = rows.iter().map(ExactSizeIterator::len).sum();
-        stats::add(&stats.values, selected as u64);
-        decode(file, footer, group, leaves, fetched, rows, group_len, selected)
+        stats::add(&stats.values, count(rows) as u64);
+        decode(file, logs, group, leaves, fetched, rows)
             .map_err(|e| damaged(&file.key, "its rows cannot be decoded").with_source(e))?
             .ok_or_else(missing)
     }
@@ -168,9 +167,7 @@ impl Part {
             .read_batches(
                 file,
                 &footer,
-                &rows,
-                Some(&["column", "first_row", "rows", "payload"]),
-                1024,
+                Selection::of(&rows, 1024).only(&["column", "first_row", "rows", "payload"]),
                 Purpose::Query,
                 stats,
             )
@@ -185,18 +182,22 @@ impl Part {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "what to decode, of where")]
+fn count(rows: &[Range<u32>]) -> usize {
+    rows.iter().map(ExactSizeIterator::len).sum()
+}
+
+/// Decodes rows of a row group out of the pages that hold them.
 fn decode(
     file: &FileMeta,
-    footer: &Footer,
+    logs: &PartLogs,
     group: usize,
     leaves: Vec<usize>,
     fetched: Fetched,
     rows: &[Range<u32>],
-    group_len: usize,
-    selected: usize,
 ) -> std::result::Result<Option<ArrayRef>, ParquetError> {
     let external = |e: Error| ParquetError::External(Box::new(e));
+    let (footer, selected) = (&logs.footer, count(rows));
+    let group_len = (logs.group_rows(group).end - logs.group_rows(group).start) as usize;
     let schema = footer.metadata().file_metadata().schema_descr();
     let ranges = rows.iter().map(|r| r.start as usize..r.end as usize);
     let mut builder =

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, RecordBatch};
 use quiver_types::{ReadStats, SeriesId, stats};
 
-use super::super::fetch::Purpose;
+use super::super::fetch::{Purpose, Selection};
 use super::super::footer::{Footer, damaged};
 use super::super::label_rows::{LabelDirectory, pages_of, pages_with};
 use super::super::{FileMeta, Part};
@@ -93,8 +93,8 @@ impl Part {
         if !missing.is_empty() {
             stats.check()?;
             stats::add(&stats.stream_blocks_read, missing.len() as u64);
-            let (size, names) = (blocks.size as usize, Some(columns.names()));
-            let read = self.read_batches(file, &blocks.footer, &rows, names, size, Purpose::Query, stats).await?;
+            let selection = Selection::of(&rows, blocks.size as usize).only(columns.names());
+            let read = self.read_batches(file, &blocks.footer, selection, Purpose::Query, stats).await?;
             let fits = read.iter().map(|b| b.num_rows() as u64).eq(rows.iter().map(|r| r.end - r.start));
             if !fits {
                 return Err(damaged(&file.key, "its blocks have other sizes"));
@@ -133,9 +133,9 @@ impl Part {
         }
         let file = file(self, "labels")?;
         stats::add(&stats.stream_blocks_read, 1);
-        let (len, columns) = ((rows.end - rows.start) as usize, Some(&["value", "streams"][..]));
-        let wanted = std::slice::from_ref(&rows);
-        let read = self.read_batches(file, footer, wanted, columns, len, Purpose::Query, stats).await?;
+        let len = (rows.end - rows.start) as usize;
+        let selection = Selection::of(std::slice::from_ref(&rows), len).only(&["value", "streams"]);
+        let read = self.read_batches(file, footer, selection, Purpose::Query, stats).await?;
         let batch = read.into_iter().next().filter(|batch| batch.num_rows() == len);
         let batch = batch.ok_or_else(|| damaged(&file.key, "its pages have other sizes"))?;
         self.keep(piece, KeptPiece::Rows(batch.clone()), batch.get_array_memory_size() as u64);

@@ -19,7 +19,7 @@ use super::rows::SpanRows;
 use super::slowest::{SLOWEST, Slowest};
 use crate::error::{Error, Result};
 use crate::part::FileMeta;
-use crate::part::fetch::Purpose;
+use crate::part::fetch::{Purpose, Selection};
 use crate::part::footer::{Footer, damaged};
 use crate::part::reader::Part;
 
@@ -105,7 +105,9 @@ impl Part {
         let wanted = pages_of(&index_footer, &hashes);
         // As in `span_rows_made`: yield before files are read.
         tokio::task::yield_now().await;
-        for batch in &self.read_batches(file, &index_footer, &wanted, None, BATCH_ROWS, Purpose::Query, stats).await? {
+        for batch in
+            &self.read_batches(file, &index_footer, Selection::of(&wanted, BATCH_ROWS), Purpose::Query, stats).await?
+        {
             index.push(batch, |hash| hashes.binary_search(&hash).is_ok()).ok_or_else(|| other_types(file))?;
         }
         Ok(Arc::new(index))
@@ -192,8 +194,9 @@ impl Part {
             Texts::Viewed => footer.viewed(file)?,
         };
         let batch_rows = if let Texts::AllCoded(rows) = texts { rows } else { BATCH_ROWS };
-        let make = move |batch| make(SpanRows(batch));
-        self.read_batches_as(file, &footer, arrow, rows, Some(columns), batch_rows, purpose, stats, make).await
+        let selection = Selection::of(rows, batch_rows).only(columns);
+        let batches = self.decoded_as(file, &footer, arrow, selection, purpose, stats).await?;
+        batches.map(|batch| make(SpanRows(batch?))).collect()
     }
 }
 

@@ -10,7 +10,7 @@ use quiver_types::scan::ScanMemory;
 use quiver_types::spans::{RollupKind, RollupRequest, RollupRow, rollup_batch, rollup_schema};
 
 use crate::error::{Context, Error, Result};
-use crate::part::fetch::Purpose;
+use crate::part::fetch::{Purpose, Selection};
 use crate::part::file::{Choices, PartFile, Unfinished, codec, properties};
 use crate::part::footer::damaged;
 use crate::part::reader::Part;
@@ -87,7 +87,8 @@ impl Part {
         let file = self.meta.file(FILE).ok_or_else(|| Error::internal("a part of spans lacks its roll-up"))?;
         let footer = self.footer(file, stats).await?;
         let all = 0..footer.rows();
-        self.read_batches(file, &footer, std::slice::from_ref(&all), None, CHUNK_ROWS, Purpose::Job, stats).await
+        self.read_batches(file, &footer, Selection::of(std::slice::from_ref(&all), CHUNK_ROWS), Purpose::Job, stats)
+            .await
     }
 
     /// Reads at least the rows of the roll-up that a request needs. Their estimated memory is reserved before they are
@@ -116,7 +117,7 @@ impl Part {
         }
         let rows: u64 = ranges.iter().map(|range| range.end - range.start).sum();
         memory.try_resize(rows as usize * READ_ROW_BYTES)?;
-        self.read_batches(file, &footer, &ranges, None, CHUNK_ROWS, Purpose::Query, stats).await
+        self.read_batches(file, &footer, Selection::of(&ranges, CHUNK_ROWS), Purpose::Query, stats).await
     }
 }
 
