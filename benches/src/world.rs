@@ -8,7 +8,7 @@ use futures::StreamExt;
 use quiver::settings::Loaded;
 use quiver::wiring;
 use quiver_api::AppState;
-use quiver_promql::{QueryOptions, QueryOutcome};
+use quiver_promql::{QueryOptions, QueryOutcome, QueryTimes};
 use quiver_query::tables::DomainAccess;
 use quiver_query::{QueryContext, Rules, from_datafusion};
 use quiver_sql::{Answer, Explain, Request};
@@ -161,7 +161,8 @@ impl World {
     /// Plans the same, without running it.
     pub fn plan_last_hour(&self, query: &str) {
         let (ctx, options, end) = (self.context(), QueryOptions::default(), last_ms());
-        let plan = self.app.promql.explain_range(query, end - 3_600_000, end, 15_000, &options, false, &ctx);
+        let times = QueryTimes::range(end - 3_600_000, end, 15_000).expect("a range");
+        let plan = self.app.promql.explain(query, times, &options, false, &ctx);
         self.runtime.block_on(plan).expect(query);
     }
 

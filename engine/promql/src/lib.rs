@@ -40,6 +40,7 @@ mod sorting;
 pub use cache::{ResultCache, ResultCacheStats};
 pub use error::PromqlError;
 pub use nodes::written::PlanForms;
+pub use plan::QueryTimes;
 pub use query::{PromqlEngine, PromqlSettings, QueryOptions, QueryOutcome, QueryTimings};
 pub use raw::{NewestSamples, NewestValue, OrderedChunks, RawReader, RawSeries};
 pub use result::{QueryValue, SampleResult, SampleSeries, StepResult, StepRow};

@@ -56,8 +56,8 @@ const NODE_UNITS: usize = 4096;
 
 /// Times of the query as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(clippy::struct_field_names, reason = "all are times, and the unit ends the name")]
-pub(crate) struct QueryTimes {
+#[allow(clippy::struct_field_names, reason = "all are times, and the unit ends the name")]
+pub struct QueryTimes {
     /// Time of the first step; for an instant query the only one.
     pub(crate) start_ms: i64,
     /// Requested end; the last step may be before it.
@@ -67,6 +67,26 @@ pub(crate) struct QueryTimes {
 }
 
 impl QueryTimes {
+    /// The time of an instant query.
+    pub fn instant(time_ms: i64) -> Self {
+        Self { start_ms: time_ms, end_ms: time_ms, step_ms: 0 }
+    }
+
+    /// The times of a range query.
+    ///
+    /// # Errors
+    /// Invalid: the end is before the start, or the step not positive.
+    pub fn range(start_ms: i64, end_ms: i64, step_ms: i64) -> Result<Self> {
+        if end_ms < start_ms {
+            return Err(Error::invalid("end timestamp must not be before start time"));
+        }
+        if step_ms <= 0 {
+            let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";
+            return Err(Error::invalid(text));
+        }
+        Ok(Self { start_ms, end_ms, step_ms })
+    }
+
     /// Gives a range or a step in milliseconds.
     fn positive(&self, duration: &DurationExpr) -> Result<i64> {
         evaluate_positive(duration, self.step_ms, self.end_ms - self.start_ms)

@@ -146,8 +146,7 @@ impl PromqlEngine {
         options: &QueryOptions,
         ctx: &QueryContext,
     ) -> Result<QueryOutcome, PromqlError> {
-        let times = QueryTimes { start_ms: time_ms, end_ms: time_ms, step_ms: 0 };
-        self.evaluate(query, times, options, ctx).await
+        self.evaluate(query, QueryTimes::instant(time_ms), options, ctx).await
     }
 
     /// Evaluates at `start`, `start + step` … up to `end`.
@@ -163,43 +162,7 @@ impl PromqlEngine {
         options: &QueryOptions,
         ctx: &QueryContext,
     ) -> Result<QueryOutcome, PromqlError> {
-        let times = range_times(start_ms, end_ms, step_ms)?;
-        self.evaluate(query, times, options, ctx).await
-    }
-
-    /// Shows the plan of an instant query; with `analyze` runs it first.
-    ///
-    /// # Errors
-    /// As [`Self::instant`].
-    pub async fn explain_instant(
-        &self,
-        query: &str,
-        time_ms: Millis,
-        options: &QueryOptions,
-        analyze: bool,
-        ctx: &QueryContext,
-    ) -> Result<Value, PromqlError> {
-        let times = QueryTimes { start_ms: time_ms, end_ms: time_ms, step_ms: 0 };
-        self.explain(query, times, options, analyze, ctx).await
-    }
-
-    /// Shows the plan of a range query; with `analyze` runs it first.
-    ///
-    /// # Errors
-    /// As [`Self::range`].
-    #[allow(clippy::too_many_arguments, reason = "the parameters of the request")]
-    pub async fn explain_range(
-        &self,
-        query: &str,
-        start_ms: Millis,
-        end_ms: Millis,
-        step_ms: i64,
-        options: &QueryOptions,
-        analyze: bool,
-        ctx: &QueryContext,
-    ) -> Result<Value, PromqlError> {
-        let times = range_times(start_ms, end_ms, step_ms)?;
-        self.explain(query, times, options, analyze, ctx).await
+        self.evaluate(query, QueryTimes::range(start_ms, end_ms, step_ms)?, options, ctx).await
     }
 
     async fn evaluate(
@@ -293,7 +256,11 @@ impl PromqlEngine {
         Ok(self.query.run(ctx, Box::pin(work)).await??)
     }
 
-    async fn explain(
+    /// Shows the plan of a query; with `analyze` runs it first.
+    ///
+    /// # Errors
+    /// As [`Self::instant`] and [`Self::range`].
+    pub async fn explain(
         &self,
         query: &str,
         times: QueryTimes,
@@ -418,17 +385,6 @@ fn grid(times: QueryTimes) -> Grid {
     Grid { start: times.start_ms, step_ms: times.step_ms.max(1), steps: steps as usize }
 }
 
-fn range_times(start_ms: Millis, end_ms: Millis, step_ms: i64) -> Result<QueryTimes> {
-    if end_ms < start_ms {
-        return Err(Error::invalid("end timestamp must not be before start time"));
-    }
-    if step_ms <= 0 {
-        let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";
-        return Err(Error::invalid(text));
-    }
-    Ok(QueryTimes { start_ms, end_ms, step_ms })
-}
-
 #[cfg(test)]
 mod tests {
     use quiver_types::ErrorKind;
@@ -445,14 +401,14 @@ mod tests {
             ((-15, 15, 10), 4),
             ((5, 1005, 1), 1001),
         ] {
-            let times = range_times(start_ms, end_ms, step_ms).expect("a range");
+            let times = QueryTimes::range(start_ms, end_ms, step_ms).expect("a range");
             let grid = grid(times);
             assert_eq!((grid.start, grid.step_ms, grid.steps), (start_ms, step_ms, steps), "{times:?}");
             assert!(grid.end() <= end_ms && grid.end() + step_ms > end_ms, "{times:?}");
         }
-        let instant = grid(QueryTimes { start_ms: 7, end_ms: 7, step_ms: 0 });
+        let instant = grid(QueryTimes::instant(7));
         assert_eq!((instant.start, instant.step_ms, instant.steps), (7, 1, 1));
-        let fault = |start, end, step| range_times(start, end, step).map_err(|e| (e.kind, e.message)).err();
+        let fault = |start, end, step| QueryTimes::range(start, end, step).map_err(|e| (e.kind, e.message)).err();
         let before = Some((ErrorKind::Invalid, "end timestamp must not be before start time".to_owned()));
         assert_eq!((fault(5, 4, 1), fault(5, 4, 0)), (before.clone(), before));
         let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";

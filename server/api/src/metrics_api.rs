@@ -27,7 +27,7 @@ use http::StatusCode;
 use quiver_promql::ast::Expr;
 use quiver_promql::print::pretty;
 use quiver_promql::tree::to_json;
-use quiver_promql::{PromqlError, QueryOptions, QueryOutcome};
+use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryTimes};
 use quiver_query::QueryContext;
 use quiver_types::{Error, ErrorKind, Millis, Result};
 use serde_json::{Value, json};
@@ -209,13 +209,11 @@ async fn answer(state: &Arc<AppState>, asked: Result<(Ask, Times)>, route: &str)
 
 async fn explain(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
     let analyze = ask.explain == Explain::Analyze;
-    let shown = match times {
-        Times::At(at) => state.promql.explain_instant(&ask.query, at, &ask.options, analyze, &ask.ctx).await,
-        Times::Range { start, end, step_ms } => {
-            state.promql.explain_range(&ask.query, start, end, step_ms, &ask.options, analyze, &ask.ctx).await
-        }
+    let times = match times {
+        Times::At(at) => QueryTimes::instant(at),
+        Times::Range { start, end, step_ms } => QueryTimes::range(start, end, step_ms)?,
     };
-    let shown = shown.map_err(query_error)?;
+    let shown = state.promql.explain(&ask.query, times, &ask.options, analyze, &ask.ctx).await.map_err(query_error)?;
     Ok(success(&Envelope::default(), shown.to_string().as_bytes()))
 }
 
