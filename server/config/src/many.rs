@@ -44,6 +44,17 @@ pub enum ImportMode {
     Replace,
 }
 
+/// How items are taken in.
+#[derive(Debug, Clone, Copy)]
+struct Import<'a> {
+    mode: ImportMode,
+    reading: Reading,
+    /// What [`ImportMode::Replace`] may delete; `None`: all.
+    within: Option<&'a ListQuery>,
+    /// Whether only to say what would change.
+    dry_run: bool,
+}
+
 /// What an import did.
 #[derive(Debug, Clone, Default)]
 pub struct Imported {
@@ -106,7 +117,8 @@ impl Config {
     /// # Errors
     /// Those of the first item that cannot be, below `/items/<n>`.
     pub async fn put_many(&self, place: &Place, caller: &Caller, items: Vec<Value>, dry_run: bool) -> Result<Imported> {
-        self.import(place, caller, items, ImportMode::Upsert, Reading::Strict, None, dry_run).await
+        let import = Import { mode: ImportMode::Upsert, reading: Reading::Strict, within: None, dry_run };
+        self.import(place, caller, items, import).await
     }
 
     /// Takes in what an export gave.
@@ -122,38 +134,24 @@ impl Config {
         within: Option<&ListQuery>,
         dry_run: bool,
     ) -> Result<Imported> {
-        self.import(place, caller, items, mode, Reading::Lenient, within, dry_run).await
+        self.import(place, caller, items, Import { mode, reading: Reading::Lenient, within, dry_run }).await
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one call with two faces")]
-    async fn import(
-        &self,
-        place: &Place,
-        caller: &Caller,
-        items: Vec<Value>,
-        mode: ImportMode,
-        reading: Reading,
-        within: Option<&ListQuery>,
-        dry_run: bool,
-    ) -> Result<Imported> {
+    async fn import(&self, place: &Place, caller: &Caller, items: Vec<Value>, import: Import<'_>) -> Result<Imported> {
         bounded(items.len(), "items")?;
-        let mut result = self.try_import(place, caller, items, mode, reading, within, dry_run).await;
-        if let (Err(problem), false) = (&mut result, dry_run) {
+        let mut result = self.try_import(place, caller, items, import).await;
+        if let (Err(problem), false) = (&mut result, import.dry_run) {
             self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
         }
         result
     }
 
-    #[allow(clippy::too_many_arguments, reason = "one call with two faces")]
     async fn try_import(
         &self,
         place: &Place,
         caller: &Caller,
         items: Vec<Value>,
-        mode: ImportMode,
-        reading: Reading,
-        within: Option<&ListQuery>,
-        dry_run: bool,
+        Import { mode, reading, within, dry_run }: Import<'_>,
     ) -> Result<Imported> {
         // Secrets are hashed before the transaction: the lock is not held meanwhile.
         let mut prepared = Vec::with_capacity(items.len());
