@@ -91,6 +91,15 @@ impl Keeper for OlapEngine {
     }
 }
 
+/// What a query is planned over, for whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) tables: &'a Arc<dyn TableSnapshot>,
+    pub(crate) access: &'a DomainAccess,
+    pub(crate) ctx: &'a QueryContext,
+}
+
 impl OlapEngine {
     /// Makes an engine over tables, with models. `keeps`: whether groups of closed time buckets and whole results are
     /// cached.
@@ -140,36 +149,21 @@ impl OlapEngine {
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> OlapResult<Planned> {
-        self.plan_as(catalog, query, tables, access, ctx, false).await
-    }
-
-    async fn plan_as(
-        &self,
-        catalog: &Catalog,
-        query: &Query,
-        tables: &Arc<dyn TableSnapshot>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-        marks_values: bool,
-    ) -> OlapResult<Planned> {
-        self.planned(catalog, query, &Given::new(), tables, access, ctx, marks_values).await
+        self.planned(Scope { catalog, tables, access, ctx }, query, &Given::new(), false).await
     }
 
     /// Plans a query, some of whose members are expressions.
     ///
     /// # Errors
     /// As [`Self::plan`].
-    #[allow(clippy::too_many_arguments, reason = "a query, and all that it is planned by")]
     pub(crate) async fn planned(
         &self,
-        catalog: &Catalog,
+        scope: Scope<'_>,
         query: &Query,
         given: &Given,
-        tables: &Arc<dyn TableSnapshot>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
         marks_values: bool,
     ) -> OlapResult<Planned> {
+        let Scope { catalog, tables, access, ctx } = scope;
         // Between the queries of a request is the only place where it can be cancelled or time out, since nothing else
         // here waits.
         tokio::task::yield_now().await;
@@ -385,7 +379,8 @@ impl OlapEngine {
         let tables = self.snapshot();
         let mut planned = Vec::new();
         for query in &request.queries {
-            planned.push((query.clone(), self.plan_as(catalog, query, &tables, access, ctx, true).await?));
+            let scope = Scope { catalog, tables: &tables, access, ctx };
+            planned.push((query.clone(), self.planned(scope, query, &Given::new(), true).await?));
         }
         let catalog = Arc::clone(catalog);
         // On the engine's threads, whose stacks are large enough for nested plans.
@@ -422,7 +417,8 @@ impl OlapEngine {
     ) -> OlapResult<Value> {
         let tables = self.snapshot();
         let planned = self.plan(catalog, query, &tables, access, ctx).await?;
-        let printed = self.plan_as(catalog, query, &tables, access, ctx, true).await?;
+        let scope = Scope { catalog, tables: &tables, access, ctx };
+        let printed = self.planned(scope, query, &Given::new(), true).await?;
         // Plans that read rollups and buckets are shown as children.
         let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
         let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));

@@ -17,7 +17,7 @@ use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect, Models, OL
 use quiver_query::tables::{DomainAccess, TableEntry, TableSnapshot};
 use quiver_types::{Clock, Error, Result};
 
-use crate::engine::OlapEngine;
+use crate::engine::{OlapEngine, Scope};
 use crate::error::{OlapError, OlapResult};
 use crate::functions::instant_type;
 use crate::model::catalog::{Catalog, Kind};
@@ -69,8 +69,8 @@ impl ModelTables {
         ctx: &QueryContext,
     ) -> OlapResult<ModelPlan> {
         let made = Made::of(self.olap.catalog(), select, access, self.now_ns())?;
-        let (catalog, query, given) = (&made.catalog, &made.query, &made.given);
-        let planned = self.olap.planned(catalog, query, given, tables, access, ctx, select.marks_values).await?;
+        let scope = Scope { catalog: &made.catalog, tables, access, ctx };
+        let planned = self.olap.planned(scope, &made.query, &made.given, select.marks_values).await?;
         let out = made.outputs.iter().map(|output| {
             let value = column(output.column.clone());
             // Wall time of UTC is the instant.

@@ -12,8 +12,8 @@ use super::OlapEngine;
 use super::parted::Parted;
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
+use crate::plan::Planned;
 use crate::plan::sources::version;
-use crate::plan::{Given, Planned};
 use crate::query::Query;
 use crate::rollup::{Bucketed, Held, Kept, Parts, Used, bytes_of, candidates, key};
 
@@ -153,8 +153,7 @@ impl OlapEngine {
     async fn made(&self, chosen: &Whole, ctx: &QueryContext) -> OlapResult<(Kept, bool)> {
         let held = &chosen.held;
         let catalog = Catalog::alone(&held.model, chosen.catalog.version);
-        let (tables, access) = (&chosen.tables, &chosen.access);
-        let planned = self.planned(&catalog, &held.query, &Given::new(), tables, access, ctx, false).await?;
+        let planned = self.plan(&catalog, &held.query, &chosen.tables, &chosen.access, ctx).await?;
         let memory = self.engine.collected("rows of a rollup", ctx);
         let (schema, batches) = self.collect(&planned.rows, ctx, &memory).await?;
         self.rollups.check(&batches)?;
