@@ -81,17 +81,8 @@ impl Clock {
     fn units(&self, unit: &str, shift: i64, count: i64) -> Option<WallRange> {
         let buckets = Granularity::standard(unit)?.buckets;
         let start = buckets.floor(self.moved(unit, shift, buckets.floor(self.wall()))?);
-        let end = self.end_of(unit, &buckets, start, count)?;
+        let end = end_of(unit, &buckets, start, count)?;
         Some(WallRange { start_ns: start, end_ns: end })
-    }
-
-    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
-    fn end_of(&self, unit: &str, buckets: &Buckets, start: i64, count: i64) -> Option<i64> {
-        let length = Interval::unit(unit)?;
-        let months = i32::try_from(i64::from(length.months).checked_mul(count)?).ok()?;
-        let end = Interval { months, nanos: length.nanos.checked_mul(count)? }.add_to(start);
-        // A time beyond the range of nanoseconds is not rounded.
-        Some(if end == i64::MAX { end } else { buckets.floor(end) })
     }
 
     /// Shifts the start of the current unit. Units below a day are shifted as instants, so hours keep their length
@@ -224,6 +215,15 @@ impl Clock {
             _ => today.checked_sub_days(Days::new(u64::from(7 - ahead))),
         }
     }
+}
+
+/// The end of `count` units that start then.
+fn end_of(unit: &str, buckets: &Buckets, start: i64, count: i64) -> Option<i64> {
+    let length = Interval::unit(unit)?;
+    let months = i32::try_from(i64::from(length.months).checked_mul(count)?).ok()?;
+    let end = Interval { months, nanos: length.nanos.checked_mul(count)? }.add_to(start);
+    // A time beyond the range of nanoseconds is not rounded.
+    Some(if end == i64::MAX { end } else { buckets.floor(end) })
 }
 
 fn midnight(day: NaiveDate) -> i64 {

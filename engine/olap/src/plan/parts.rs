@@ -205,7 +205,7 @@ impl Planner<'_> {
         }
         let mut parts = Vec::new();
         if !plain.is_empty() {
-            parts.push((self.aggregated(rows.clone(), groups.to_vec(), &plain)?, plain));
+            parts.push((aggregated(rows.clone(), groups.to_vec(), &plain)?, plain));
         }
         for (name, leaves) in multiplied {
             let model = self.catalog.model(&name);
@@ -222,44 +222,42 @@ impl Planner<'_> {
             keys.extend(arguments.iter().enumerate().map(|(i, e)| e.clone().alias(format!("__argument_{i}"))));
             let distinct = LogicalPlanBuilder::from(rows.clone()).aggregate(keys, Vec::<Expr>::new())?.build()?;
             let names = stage.groups.iter().map(|g| column(g.column.clone())).collect();
-            parts.push((self.aggregated(distinct, names, &leaves)?, leaves));
+            parts.push((aggregated(distinct, names, &leaves)?, leaves));
         }
         Ok(parts)
     }
+}
 
-    /// Groups rows: columns of the groups, then one column per measure.
-    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
-    pub(super) fn aggregated(&self, rows: LogicalPlan, groups: Vec<Expr>, leaves: &[Leaf]) -> OlapResult<LogicalPlan> {
-        let mut calls: Vec<Expr> = Vec::new();
-        let mut out: Vec<Expr> = Vec::new();
-        for group in &groups {
-            out.push(column(group.qualified_name().1));
-        }
-        for leaf in leaves {
-            let expr = leaf.expr.clone().transform_down(|e| {
-                if !matches!(e, Expr::AggregateFunction(_)) {
-                    return Ok(Transformed::no(e));
-                }
-                let at = calls.iter().position(|c| *c == e).unwrap_or_else(|| {
-                    calls.push(e);
-                    calls.len() - 1
-                });
-                Ok(Transformed::new(column(format!("__aggregate_{at}")), true, TreeNodeRecursion::Jump))
-            })?;
-            out.push(expr.data.alias(leaf.id.to_string()));
-        }
-        let calls: Vec<Expr> =
-            calls.into_iter().enumerate().map(|(i, c)| c.alias(format!("__aggregate_{i}"))).collect();
-        if groups.is_empty() && calls.is_empty() {
-            return Err(model_error("a query without groups and aggregates has no rows"));
-        }
-        let types = Arc::clone(rows.schema());
-        let made = LogicalPlanBuilder::from(rows).aggregate(groups, calls).and_then(|made| made.project(out)?.build());
-        made.map_err(|error| match leaves.iter().find(|leaf| leaf.expr.get_type(&types).is_err()) {
-            Some(leaf) => unfit(&leaf.id, &leaf.expr, &types),
-            None => error.into(),
-        })
+/// Groups rows: columns of the groups, then one column per measure.
+pub(super) fn aggregated(rows: LogicalPlan, groups: Vec<Expr>, leaves: &[Leaf]) -> OlapResult<LogicalPlan> {
+    let mut calls: Vec<Expr> = Vec::new();
+    let mut out: Vec<Expr> = Vec::new();
+    for group in &groups {
+        out.push(column(group.qualified_name().1));
     }
+    for leaf in leaves {
+        let expr = leaf.expr.clone().transform_down(|e| {
+            if !matches!(e, Expr::AggregateFunction(_)) {
+                return Ok(Transformed::no(e));
+            }
+            let at = calls.iter().position(|c| *c == e).unwrap_or_else(|| {
+                calls.push(e);
+                calls.len() - 1
+            });
+            Ok(Transformed::new(column(format!("__aggregate_{at}")), true, TreeNodeRecursion::Jump))
+        })?;
+        out.push(expr.data.alias(leaf.id.to_string()));
+    }
+    let calls: Vec<Expr> = calls.into_iter().enumerate().map(|(i, c)| c.alias(format!("__aggregate_{i}"))).collect();
+    if groups.is_empty() && calls.is_empty() {
+        return Err(model_error("a query without groups and aggregates has no rows"));
+    }
+    let types = Arc::clone(rows.schema());
+    let made = LogicalPlanBuilder::from(rows).aggregate(groups, calls).and_then(|made| made.project(out)?.build());
+    made.map_err(|error| match leaves.iter().find(|leaf| leaf.expr.get_type(&types).is_err()) {
+        Some(leaf) => unfit(&leaf.id, &leaf.expr, &types),
+        None => error.into(),
+    })
 }
 
 /// The error for a measure whose aggregate does not accept the type of its text.

@@ -9,6 +9,7 @@ use datafusion::logical_expr::{
 };
 
 use super::apart::Apart;
+use super::parts::{Leaf, aggregated, with_digits};
 use super::ranges::{Over, time_of};
 use super::results::{full_join, left_join, measure_column};
 use super::{Group, Planner, Stage, Tree, column, model_error};
@@ -23,7 +24,7 @@ use crate::model::{AddedGroup, Measure, MeasureType, MemberId, RollingWindow, Ti
 const BEFORE_ALL: WallRange = WallRange { start_ns: i64::MIN / 2, end_ns: i64::MIN / 2 };
 
 /// A plan of groups, and the measures that it has.
-type Part = (LogicalPlan, Vec<super::parts::Leaf>);
+type Part = (LogicalPlan, Vec<Leaf>);
 
 /// The deepest nesting of stages.
 const DEPTH_MAX: usize = 32;
@@ -221,7 +222,7 @@ impl Planner<'_> {
     /// The groups alone, without measures.
     fn groups_only(&self, stage: &Stage, tree: &Tree) -> OlapResult<Part> {
         let rows = self.rows(stage, tree, &[], &[])?;
-        Ok((self.aggregated(rows, self.group_exprs(stage)?, &[])?, Vec::new()))
+        Ok((aggregated(rows, self.group_exprs(stage)?, &[])?, Vec::new()))
     }
 
     /// Joins the result of an inner stage by the shared groups.
@@ -238,10 +239,10 @@ impl Planner<'_> {
         let shared: Vec<&Group> = inner.groups.iter().filter(is_shared).collect();
         let value = self.over_result(stage, &result, measure)?;
         let names: Vec<Expr> = shared.iter().map(|g| column(g.column.clone())).collect();
-        let leaf = super::parts::Leaf { id: id.clone(), expr: value, is_count: false };
+        let leaf = Leaf { id: id.clone(), expr: value, is_count: false };
         let is_aggregate = leaf.expr.exists(|e| Ok(matches!(e, Expr::AggregateFunction(_))))?;
         let result = if is_aggregate {
-            self.aggregated(result, names, std::slice::from_ref(&leaf))?
+            aggregated(result, names, std::slice::from_ref(&leaf))?
         } else if shared.len() == inner.groups.len() {
             let out = names.into_iter().chain([leaf.expr.clone().alias(id.to_string())]);
             LogicalPlanBuilder::from(result).project(out)?.build()?
@@ -353,7 +354,7 @@ impl Planner<'_> {
             MeasureType::Sum | MeasureType::RunningTotal => "sum",
             MeasureType::Avg => {
                 let ty = expr.get_type(result.schema())?;
-                return self.aggregate("avg", vec![super::parts::with_digits(expr, &ty)]);
+                return self.aggregate("avg", vec![with_digits(expr, &ty)]);
             }
             MeasureType::Min => "min",
             MeasureType::Max => "max",

@@ -17,7 +17,7 @@ use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 
 use super::filters::instant;
-use super::parts::Leaf;
+use super::parts::{Leaf, aggregated};
 use super::results::coalesce;
 use super::{Group, Planner, Stage, Tree, column, model_error};
 use crate::dates::granularity::{Buckets, Interval};
@@ -141,10 +141,10 @@ impl Planner<'_> {
             let leaf = |id| self.leaf(stage, id, self.measure(id)?.0.common.name != tree.root, None);
             let leaves = measures.iter().map(leaf).collect::<OlapResult<Vec<_>>>()?;
             of_rows.push(cells.of(&time)?.alias("__cell"));
-            let rows = self.aggregated(rows, of_rows, &leaves)?;
+            let rows = aggregated(rows, of_rows, &leaves)?;
             let leaves = leaves.iter().map(|leaf| self.of_parts(&rows, leaf)).collect::<OlapResult<Vec<_>>>()?;
             let rows = in_windows(rows, &column("__cell"))?;
-            return Ok(vec![(self.aggregated(rows, groups, &leaves)?, leaves)]);
+            return Ok(vec![(aggregated(rows, groups, &leaves)?, leaves)]);
         }
         let columns = rows.schema().columns().into_iter().map(Expr::Column);
         let out: Vec<Expr> = columns.chain(of_rows).collect();

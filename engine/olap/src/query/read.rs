@@ -210,11 +210,6 @@ impl<'a> Reader<'a> {
         Ok(hints)
     }
 
-    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
-    fn text_at(&self, value: &'a Value, at: &str) -> Read<&'a str> {
-        value.as_str().map_or_else(|| err(Reason::BadType, at, "a member is named by a text"), Ok)
-    }
-
     fn find(&self, text: &str, at: &str) -> Read<(MemberId, Found<'a>)> {
         self.names.find(text, at)
     }
@@ -223,7 +218,7 @@ impl<'a> Reader<'a> {
         let mut members = Vec::new();
         for (i, value) in self.list(key)?.iter().enumerate() {
             let at = format!("{}/{key}/{i}", self.at);
-            let (id, found) = self.find(self.text_at(value, &at)?, &at)?;
+            let (id, found) = self.find(text_at(value, &at)?, &at)?;
             if !fits(found.kind) {
                 return err(Reason::WrongKind, at, format!("`{id}` is not {what}"));
             }
@@ -238,11 +233,11 @@ impl<'a> Reader<'a> {
         let (mut plain, mut times) = (Vec::new(), Vec::new());
         for (i, value) in self.list("dimensions")?.iter().enumerate() {
             let at = format!("{}/dimensions/{i}", self.at);
-            let text = self.text_at(value, &at)?;
+            let text = text_at(value, &at)?;
             let parts: Vec<&str> = text.split('.').collect();
             if let [model, member, granularity] = parts[..] {
                 let (id, dimension) = self.time_member(&format!("{model}.{member}"), &at)?;
-                let granularity = Some(self.granularity(granularity, &id, dimension, &at)?);
+                let granularity = Some(granularity_of(granularity, &id, dimension, &at)?);
                 let entry = TimeEntry { member: id, granularity, range: None, compare: Vec::new() };
                 if !times.contains(&entry) {
                     times.push(entry);
@@ -268,22 +263,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
-    fn granularity(
-        &self,
-        name: &str,
-        id: &MemberId,
-        dimension: &crate::model::Dimension,
-        at: &str,
-    ) -> Read<Granularity> {
-        let unknown = || {
-            let own = dimension.granularities.iter().map(|g| g.name.as_str());
-            let hint = did_you_mean(name, own.chain(STANDARD));
-            err(Reason::UnknownGranularity, at, format!("`{id}` has no granularity `{name}`{hint}"))
-        };
-        dimension.granularity(name).map_or_else(unknown, Ok)
-    }
-
     fn time(&self, value: &'a Value, at: &str) -> Read<TimeEntry> {
         const KNOWN: [&str; 4] = ["dimension", "granularity", "dateRange", "compareDateRange"];
         let Value::Object(map) = value else { return err(Reason::BadType, at, "a time dimension is an object") };
@@ -297,9 +276,7 @@ impl<'a> Reader<'a> {
         let (member, dimension) = self.time_member(name, &format!("{at}/dimension"))?;
         let granularity = match get("granularity") {
             None => None,
-            Some(Value::String(name)) => {
-                Some(self.granularity(name, &member, dimension, &format!("{at}/granularity"))?)
-            }
+            Some(Value::String(name)) => Some(granularity_of(name, &member, dimension, &format!("{at}/granularity"))?),
             Some(_) => return err(Reason::BadType, format!("{at}/granularity"), "`granularity` is a text"),
         };
         let range = get("dateRange").map(|v| self.clock.range(v, &format!("{at}/dateRange"))).transpose()?;
@@ -460,7 +437,7 @@ impl<'a> Reader<'a> {
         }
         let name = match (map.get("member"), map.get("dimension")) {
             (Some(_), Some(_)) => return err(Reason::BadValue, at, "a filter has `member` or `dimension`, not both"),
-            (Some(name), None) | (None, Some(name)) => self.text_at(name, &format!("{at}/member"))?,
+            (Some(name), None) | (None, Some(name)) => text_at(name, &format!("{at}/member"))?,
             (None, None) => return err(Reason::BadType, at, "a filter needs a `member`"),
         };
         let (member, found) = self.find(name, &format!("{at}/member"))?;
@@ -511,4 +488,17 @@ impl<'a> Reader<'a> {
         let [start, end] = self.clock.range(&Value::Array(vec![phrase.clone()]), &format!("{at}/values"))?.written();
         Ok(Some(if is_end { end } else { start }))
     }
+}
+
+fn text_at<'a>(value: &'a Value, at: &str) -> Read<&'a str> {
+    value.as_str().map_or_else(|| err(Reason::BadType, at, "a member is named by a text"), Ok)
+}
+
+fn granularity_of(name: &str, id: &MemberId, dimension: &crate::model::Dimension, at: &str) -> Read<Granularity> {
+    let unknown = || {
+        let own = dimension.granularities.iter().map(|g| g.name.as_str());
+        let hint = did_you_mean(name, own.chain(STANDARD));
+        err(Reason::UnknownGranularity, at, format!("`{id}` has no granularity `{name}`{hint}"))
+    };
+    dimension.granularity(name).map_or_else(unknown, Ok)
 }

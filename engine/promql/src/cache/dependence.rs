@@ -25,6 +25,15 @@ enum Origin {
 }
 
 impl Origin {
+    /// The origin below a modifier `@`.
+    fn at(self, at: Option<At>) -> Option<Self> {
+        match at {
+            None => Some(self),
+            Some(At::Time(t)) => Some(Self::Fixed(t, t)),
+            Some(At::Start | At::End) => None,
+        }
+    }
+
     fn moved(self, before: i64, after: i64) -> Self {
         match self {
             Self::Step(first, last) => Self::Step(first.saturating_sub(before), last.saturating_add(after)),
@@ -49,7 +58,7 @@ pub(crate) fn dependence(expr: &Expr, step_ms: i64, lookback_ms: i64) -> Option<
                 if let Some(step) = &subquery.step {
                     walk.positive(step)?;
                 }
-                let origin = walk.at(subquery.at, origin)?;
+                let origin = origin.at(subquery.at)?;
                 let offset = walk.offset(subquery.offset.as_ref())?;
                 waiting.push((&subquery.expr, origin.moved(range.saturating_add(offset), -offset)));
             }
@@ -100,15 +109,6 @@ impl Walk {
         duration.map_or(Some(0), |d| if uses_range(d) { None } else { evaluate(d, self.step_ms, 0).ok() })
     }
 
-    #[allow(clippy::unused_self, reason = "one of three that read a modifier")]
-    fn at(&self, at: Option<At>, origin: Origin) -> Option<Origin> {
-        match at {
-            None => Some(origin),
-            Some(At::Time(t)) => Some(Origin::Fixed(t, t)),
-            Some(At::Start | At::End) => None,
-        }
-    }
-
     fn selector(&mut self, selector: &VectorSelector, range: Option<&DurationExpr>, origin: Origin) -> Option<()> {
         let window = range.map_or(Some(self.lookback_ms), |range| self.positive(range))?;
         let extended = selector.anchored || selector.smoothed;
@@ -116,7 +116,7 @@ impl Walk {
         let after = if selector.smoothed { self.lookback_ms } else { 0 };
         // `timestamp(m offset 5m @ 10)` ignores its offset: consider both times.
         let offset = self.offset(selector.offset.as_ref())?;
-        let origin = self.at(selector.at, origin)?;
+        let origin = origin.at(selector.at)?;
         let behind = window.saturating_add(before);
         for offset in if selector.at.is_some() { [offset, 0] } else { [offset; 2] } {
             match origin.moved(behind.saturating_add(offset), after.saturating_sub(offset)) {
