@@ -326,7 +326,6 @@ impl Planner<'_> {
     }
 
     /// Plans a SQL text of a model, with references replaced by the members' expressions.
-    #[allow(clippy::too_many_arguments, reason = "one text, and all that may stand in it")]
     pub(super) fn text(
         &self,
         stage: &Stage,

@@ -8,6 +8,13 @@ use super::frame::{At, Frame, fail, set, variable};
 use super::{Call, Evaluated, Exec};
 use crate::text::quote;
 
+/// What a field is called with: arguments, and the value that was piped into it.
+#[derive(Default)]
+struct Given<'o> {
+    args: &'o [Arg],
+    last: Option<Value>,
+}
+
 impl<'o> Exec<'o> {
     /// Evaluates a pipeline, and sets the variables that it declares.
     pub(super) fn pipe(&mut self, frame: &mut Frame<'o>, dot: &Value, pipe: &'o Pipe) -> Evaluated {
@@ -114,16 +121,15 @@ impl<'o> Exec<'o> {
         };
         let Some((end, path)) = names.split_last() else { return Ok(value) };
         for (name, next) in path.iter().zip(&names[1..]) {
-            let inner = self.field(frame, dot, node, &value, name, &[], None)?;
+            let inner = self.field(frame, dot, node, &value, name, Given::default())?;
             if inner == Value::Nil && value != Value::Nil {
                 return Err(fail(frame, format!("nil pointer evaluating interface {{}}.{next}")));
             }
             value = inner;
         }
-        self.field(frame, dot, node, &value, end, args, last)
+        self.field(frame, dot, node, &value, end, Given { args, last })
     }
 
-    #[allow(clippy::too_many_arguments, reason = "as in Go's: who asks, of what, for what, with which arguments")]
     fn field(
         &mut self,
         frame: &mut Frame<'o>,
@@ -131,8 +137,7 @@ impl<'o> Exec<'o> {
         node: &'o Arg,
         value: &Value,
         name: &str,
-        args: &'o [Arg],
-        last: Option<Value>,
+        Given { args, last }: Given<'o>,
     ) -> Evaluated {
         let strict = self.options.missing_key == MissingKey::Error;
         if *value == Value::Nil {
