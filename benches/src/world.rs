@@ -12,7 +12,7 @@ use quiver_promql::{QueryOptions, QueryOutcome, QueryTimes};
 use quiver_query::tables::DomainAccess;
 use quiver_query::{QueryContext, Rules, from_datafusion};
 use quiver_sql::{Answer, Explain, Request};
-use quiver_types::{Access, Matcher, MillisRange, SelectedSeries, SeriesSelector, SystemClock};
+use quiver_types::{Access, Matcher, MillisRange, SampleRequest, SelectedSeries, SeriesSelector, SystemClock};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -186,7 +186,7 @@ impl World {
     pub fn scan(&self, selected: &SelectedSeries, range: MillisRange) -> usize {
         use datafusion::arrow::array::AsArray;
         let ctx = self.context();
-        let request = quiver_store::SampleRequest { range, ..quiver_store::SampleRequest::default() };
+        let request = SampleRequest { range, ..SampleRequest::default() };
         let table = quiver_store::samples_table(selected, request, &ctx.stats).expect("a table");
         let table = quiver_query::scan_table(table);
         let source = datafusion::datasource::provider_as_source(table);

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::{QueryContext, QueryEngine, Rules, SampleRequest, SampleTables, from_datafusion};
-use quiver_types::{Matcher, MillisRange, Result, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesTable};
+use quiver_query::{QueryContext, QueryEngine, Rules, SampleTables, from_datafusion};
+use quiver_types::{
+    Matcher, MillisRange, Result, SampleRequest, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesTable,
+};
 
 use crate::kernel::SeriesSamples;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};

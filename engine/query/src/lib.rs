@@ -77,7 +77,7 @@ pub use pool::Keeper;
 pub use rehearsal::PlanRun;
 pub use rules::{Rules, SharedState};
 pub use running::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
-pub use samples::{SampleRequest, SampleTables};
+pub use samples::SampleTables;
 pub use sequential_union::in_turn;
 pub use spans::SpanTables;
 pub use spill::spill_folder;

@@ -4,23 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use quiver_types::{MillisRange, ReadStats, Result, SelectedSeries};
-
-/// What a scan of selected series must deliver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(clippy::struct_excessive_bools, reason = "columns that are wanted or not")]
-pub struct SampleRequest {
-    /// Times, both ends included.
-    pub range: MillisRange,
-    /// Whether float samples are wanted: columns `ts`, `v`.
-    pub floats: bool,
-    /// Whether native histograms are wanted: columns `h_ts`, `h_start_ts`, `h`.
-    pub histograms: bool,
-    /// Whether start times of float samples are wanted: column `start_ts`.
-    pub start_times: bool,
-    /// Whether the same query reads the same series more than once, so that keeping them decoded pays.
-    pub again: bool,
-}
+use quiver_types::{ReadStats, Result, SampleRequest, SelectedSeries};
 
 /// Gives tables over selected series. Implemented by the binary over the store.
 ///

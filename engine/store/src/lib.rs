@@ -66,7 +66,7 @@ pub use forms::PlanForms;
 pub use logs::{logs_source, logs_table};
 pub use rebuild::{RebuildReport, rebuild};
 pub use requests::{Answer, AnsweredRequest, Once, RequestId};
-pub use scan::{SampleRequest, samples_table};
+pub use scan::samples_table;
 pub use settings::{CompactionSettings, StoreSettings, WalLevel, WriteSettings};
 pub use spans::{SpanSnapshots, attribute_kinds, rollups_table, spans_table, tags_table};
 pub use store::{Store, StoreOverrides};

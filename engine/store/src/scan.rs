@@ -24,34 +24,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use quiver_types::scan::{PlannedScan, ScanShape, ScanSource};
-use quiver_types::{Error, MillisRange, ReadStats, Result, SelectedSeries};
-use serde::{Deserialize, Serialize};
+use quiver_types::{Error, ReadStats, Result, SampleRequest, SelectedSeries};
 
 pub(crate) use planned::{SamplesForm, SamplesScan};
 
 use crate::select::Selection;
-
-/// What a scan of samples gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(clippy::struct_excessive_bools, reason = "columns that are wanted or not")]
-pub struct SampleRequest {
-    /// Samples inside this range, both ends included.
-    pub range: MillisRange,
-    /// Whether float samples are given.
-    pub floats: bool,
-    /// Whether native histograms are given.
-    pub histograms: bool,
-    /// Whether start times of float samples are given (those of histograms always come with them).
-    pub start_times: bool,
-    /// The same query reads the same samples once more: keep them decoded, if there is room.
-    pub again: bool,
-}
-
-impl Default for SampleRequest {
-    fn default() -> Self {
-        Self { range: MillisRange::ALL, floats: true, histograms: false, start_times: false, again: false }
-    }
-}
 
 /// Makes a table of the samples of selected series. What its scans read counts in the `ReadStats` of their task;
 /// `stats` say whether series are hidden from whoever asks.

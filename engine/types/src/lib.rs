@@ -57,7 +57,7 @@ pub use rights::{Domain, Right, Rights, Triple};
 pub use run_shared::RunShared;
 pub use series::SeriesTable;
 pub use services::Services;
-pub use source::{SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version};
+pub use source::{SampleRequest, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version};
 pub use spans::SpansBatch;
 pub use stats::ReadStats;
 pub use time::{Clock, Millis, MillisRange, SystemClock};

@@ -59,6 +59,28 @@ impl fmt::Debug for SelectedSeries {
     }
 }
 
+/// What a scan of selected series must deliver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "columns that are wanted or not")]
+pub struct SampleRequest {
+    /// Times, both ends included.
+    pub range: MillisRange,
+    /// Whether float samples are wanted: columns `ts`, `v`.
+    pub floats: bool,
+    /// Whether native histograms are wanted: columns `h_ts`, `h_start_ts`, `h`.
+    pub histograms: bool,
+    /// Whether start times of float samples are wanted: column `start_ts`.
+    pub start_times: bool,
+    /// Whether the same query reads the same series more than once, so that keeping them decoded pays.
+    pub again: bool,
+}
+
+impl Default for SampleRequest {
+    fn default() -> Self {
+        Self { range: MillisRange::ALL, floats: true, histograms: false, start_times: false, again: false }
+    }
+}
+
 /// Gives snapshots of the series and samples in a store.
 pub trait SeriesSource: Send + Sync + fmt::Debug {
     /// Pins what is visible now. All selectors of one query read from one snapshot.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use quiver_query::{SampleRequest, SampleTables, from_datafusion};
-use quiver_types::{ReadStats, Result, SelectedSeries};
+use quiver_query::{SampleTables, from_datafusion};
+use quiver_types::{ReadStats, Result, SampleRequest, SelectedSeries};
 
 /// A scan of a selector, with what it was created from. A table in a plan cannot be changed, so to scan fewer series it
 /// is replaced by a new one.

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
-use quiver_query::SampleRequest;
-use quiver_types::{Error, ErrorKind, Millis, MillisRange, Result, SelectedSeries, SeriesSelector, SeriesTable};
+use quiver_types::{
+    Error, ErrorKind, Millis, MillisRange, Result, SampleRequest, SelectedSeries, SeriesSelector, SeriesTable,
+};
 
 use super::narrow::Narrow;
 use super::scan::{Scanned, scan_of};

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::histogram::histogram_fields;
-use quiver_types::{Domain, MillisRange, ReadStats, Result};
+use quiver_types::{Domain, MillisRange, ReadStats, Result, SampleRequest};
 
 use self::columns::{BEFORE_MS, INCREASE, label_of, series_columns, with_found};
 use self::filter::MetricFilter;
@@ -29,7 +29,7 @@ use super::convert::ConvertExec;
 use super::lower::{lower_all, supported};
 use crate::error::to_datafusion;
 use crate::provider::scan_by_plan;
-use crate::samples::{SampleRequest, SampleTables};
+use crate::samples::SampleTables;
 
 /// The table of samples. Stale markers are left out.
 #[derive(Debug)]

@@ -11,13 +11,11 @@ use quiver_types::spans::{
     AttributeKind, ContextFields, Place, RollupRequest, SpanColumn, SpanFields, SpanFilter, SpanRequest, SpansBuilder,
     TagRequest, TextTest, Value, all_columns,
 };
-use quiver_types::{Access, Clock, LabelSet, LogsBatch, MillisRange, ReadStats, RunShared, SpansBatch};
+use quiver_types::{Access, Clock, LabelSet, LogsBatch, MillisRange, ReadStats, RunShared, SampleRequest, SpansBatch};
 
 use super::*;
 use crate::select::testing::{Item, World, labels, select};
-use crate::{
-    SampleRequest, Store, StoreSettings, logs_source, logs_table, rollups_table, samples_table, spans_table, tags_table,
-};
+use crate::{Store, StoreSettings, logs_source, logs_table, rollups_table, samples_table, spans_table, tags_table};
 
 /// 2023-11-14 22:00 UTC.
 const T0: i64 = 1_700_000_000_000_000_000 / 3_600_000_000_000 * 3_600_000_000_000;

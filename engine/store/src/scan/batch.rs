@@ -8,11 +8,10 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use arrow::array::{ArrayRef, Float64Array, Int64Array, ListArray, ListViewArray, RecordBatch, UInt32Array};
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
-use quiver_types::Millis;
 use quiver_types::histogram::{HistogramBuilder, histogram_fields};
+use quiver_types::{Millis, SampleRequest};
 use smallvec::SmallVec;
 
-use super::SampleRequest;
 use crate::run::{FloatRun, HistRun, better_float};
 use crate::sample_blocks::{Place, SampleBlock};
 

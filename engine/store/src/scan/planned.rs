@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use quiver_types::scan::{PlannedScan, ScanBatches, ScanOrder, ScanShape, ScanTask, ScanText};
-use quiver_types::{Pins, Result};
+use quiver_types::{Pins, Result, SampleRequest};
 use serde::{Deserialize, Serialize};
 
+use super::batch;
 use super::stream::{SampleStream, ScanRun, ScanShared};
-use super::{SampleRequest, batch};
 use crate::error::Context;
 use crate::explained;
 use crate::select::Selection;

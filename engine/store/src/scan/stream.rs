@@ -11,9 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanShape, ScanTask, ScanTimer};
-use quiver_types::{ReadStats, Result, stats};
+use quiver_types::{ReadStats, Result, SampleRequest, stats};
 
-use super::SampleRequest;
 use super::batch::{self, BatchBuilder, FloatView, FloatViews};
 use super::plan::{HIST_WEIGHT, LIVE_WEIGHT, Weights, floats_in};
 use crate::error::{Context, leave_out};

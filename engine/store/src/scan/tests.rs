@@ -15,11 +15,10 @@ use quiver_types::histogram::read_histogram;
 use quiver_types::source::SeriesSource;
 use quiver_types::stats::get;
 use quiver_types::{
-    Access, Histogram, LabelSet, MatchOp, Matcher, Millis, MillisRange, ReadStats, SelectedSeries, SeriesSelector,
-    stale_nan,
+    Access, Histogram, LabelSet, MatchOp, Matcher, Millis, MillisRange, ReadStats, SampleRequest, SelectedSeries,
+    SeriesSelector, stale_nan,
 };
 
-use super::SampleRequest;
 use crate::run::{SeriesRun, cmp_float, cmp_histogram};
 use crate::select::testing::{Item, World, labels, scan, select, service_labels, wait};
 

@@ -8,8 +8,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_query::scan_table;
 use quiver_types::source::SeriesSource;
 use quiver_types::{
-    Access, Histogram, LabelSet, Matcher, Millis, MillisRange, ReadStats, RunShared, SelectedSeries, SeriesSelector,
-    SeriesSnapshot,
+    Access, Histogram, LabelSet, Matcher, Millis, MillisRange, ReadStats, RunShared, SampleRequest, SelectedSeries,
+    SeriesSelector, SeriesSnapshot,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -21,7 +21,7 @@ use crate::memtable::{Generation, GenerationId, HistogramRow, SampleRows};
 use crate::part::{Origin, Part, PartCompression, PartSpec, PartWriter, Place};
 use crate::registry::{Attached, Registry};
 use crate::run::{RunExemplar, SeriesRun};
-use crate::scan::{SampleRequest, samples_table};
+use crate::scan::samples_table;
 use crate::snapshot::{Shared, Visible};
 
 /// A data point of a series at one time.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use quiver_query::{LogTables, SampleRequest, SampleTables, SpanTables, scan_table};
+use quiver_query::{LogTables, SampleTables, SpanTables, scan_table};
 use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
-use quiver_types::{Access, ReadStats, Result, SelectedSeries};
+use quiver_types::{Access, ReadStats, Result, SampleRequest, SelectedSeries};
 
 /// Samples and logs of the store as tables.
 pub(super) struct StoreTables;
@@ -26,14 +26,7 @@ impl SampleTables for StoreTables {
         request: &SampleRequest,
         stats: &ReadStats,
     ) -> Result<Arc<dyn TableProvider>> {
-        let request = quiver_store::SampleRequest {
-            range: request.range,
-            floats: request.floats,
-            histograms: request.histograms,
-            start_times: request.start_times,
-            again: request.again,
-        };
-        Ok(scan_table(quiver_store::samples_table(series, request, stats)?))
+        Ok(scan_table(quiver_store::samples_table(series, *request, stats)?))
     }
 }
 

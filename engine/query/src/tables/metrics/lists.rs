@@ -15,7 +15,7 @@ use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
 use quiver_types::series::SeriesTableBuilder;
 use quiver_types::source::SeriesExemplars;
-use quiver_types::{Domain, Error, Pins, ReadStats, Result, RunShared, SelectedSeries, SeriesSnapshot};
+use quiver_types::{Domain, Error, Pins, ReadStats, Result, RunShared, SampleRequest, SelectedSeries, SeriesSnapshot};
 
 use super::columns::{label_of, series_columns, with_found};
 use super::filter::{MetricFilter, MetricLower};
@@ -23,7 +23,7 @@ use super::labels::LabelCells;
 use super::series::Series;
 use crate::error::from_datafusion;
 use crate::provider::scan_by_plan;
-use crate::samples::{SampleRequest, SampleTables};
+use crate::samples::SampleTables;
 use crate::tables::ask::{Ask, NamedTable};
 use crate::tables::at_once::{ReadAtOnce, at_once};
 use crate::tables::cells::{text, text_map, time};
