@@ -10,8 +10,8 @@ use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{QueryOptions, QueryOutcome, QueryTimes};
 use quiver_query::tables::DomainAccess;
-use quiver_query::{QueryContext, Rules, from_datafusion};
-use quiver_sql::{Answer, Explain, Request};
+use quiver_query::{Explain, QueryContext, Rules, from_datafusion};
+use quiver_sql::{Answer, Request};
 use quiver_types::{Access, Matcher, MillisRange, SampleRequest, SelectedSeries, SeriesSelector, SystemClock};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -162,7 +162,7 @@ impl World {
     pub fn plan_last_hour(&self, query: &str) {
         let (ctx, options, end) = (self.context(), QueryOptions::default(), last_ms());
         let times = QueryTimes::range(end - 3_600_000, end, 15_000).expect("a range");
-        let plan = self.app.promql.explain(query, times, &options, false, &ctx);
+        let plan = self.app.promql.explain(query, times, &options, Explain::Plan, &ctx);
         self.runtime.block_on(plan).expect(query);
     }
 

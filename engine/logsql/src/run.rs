@@ -10,7 +10,7 @@ use arrow::buffer::Buffer;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::StreamExt;
-use quiver_query::{Collected, LogTables, QueryContext, QueryEngine, Rules, from_datafusion};
+use quiver_query::{Collected, Explain, LogTables, QueryContext, QueryEngine, Rules, from_datafusion};
 use quiver_types::logs::{LogFilter, LogSnapshot, LogSource, MSG, STREAM, STREAM_ID, TIME};
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -254,16 +254,22 @@ impl LogsqlEngine {
         self.query.collected(name, ctx)
     }
 
-    /// Gives the plans as JSON; with `analyze` runs them.
+    /// Gives the plans as JSON.
     ///
     /// # Errors
     /// Those of planning and running.
-    pub async fn explain(&self, query: &Query, scope: &QueryScope, ctx: &QueryContext, analyze: bool) -> Result<Value> {
+    pub async fn explain(
+        &self,
+        query: &Query,
+        scope: &QueryScope,
+        ctx: &QueryContext,
+        explain: Explain,
+    ) -> Result<Value> {
         let (own, query, scope, work_ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
         let engine = Arc::clone(&self.query);
         let work = async move {
             let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
-            own.query.explain(&planned.plan, &work_ctx, Rules::Direct, analyze).await
+            own.query.explain(&planned.plan, &work_ctx, Rules::Direct, explain).await
         };
         engine.run(ctx, work).await
     }

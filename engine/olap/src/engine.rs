@@ -18,7 +18,7 @@ use futures::StreamExt as _;
 use quiver_query::rows::{Answer, Out, Rows};
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
-use quiver_query::{Collected, Explaining, Keeper, QueryContext, QueryEngine, Rules, from_datafusion};
+use quiver_query::{Collected, Explain, Explaining, Keeper, QueryContext, QueryEngine, Rules, from_datafusion};
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
 
@@ -403,7 +403,7 @@ impl OlapEngine {
         Box::pin(self.engine.run(ctx, work)).await?
     }
 
-    /// Shows how a query runs; with `analyze` runs it.
+    /// Shows how a query runs.
     ///
     /// # Errors
     /// Those of planning and running.
@@ -413,14 +413,14 @@ impl OlapEngine {
         query: &Query,
         access: &DomainAccess,
         ctx: &QueryContext,
-        analyze: bool,
+        explain: Explain,
     ) -> OlapResult<Value> {
         let tables = self.snapshot();
         let planned = self.plan(catalog, query, &tables, access, ctx).await?;
         let scope = Scope { catalog, tables: &tables, access, ctx };
         let printed = self.planned(scope, query, &Given::new(), true).await?;
         // Plans that read rollups and buckets are shown as children.
-        let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
+        let inner = ctx.clone().explaining(Some(Explaining::new(explain))).planning();
         let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
         let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
         // A plan over cached buckets reveals which ones are cached. A caller from whom rows are hidden is shown the
@@ -459,7 +459,7 @@ impl OlapEngine {
                 (Some((_, Ok((plan, _, _)))), _) | (_, Ok((plan, _))) => &plan.rows,
                 _ => &raw,
             };
-            let mut shown = this.engine.explain(plan, &inner, Rules::Relational, analyze).await?;
+            let mut shown = this.engine.explain(plan, &inner, Rules::Relational, explain).await?;
             (shown["rollup"], shown["buckets"]) = (rollup, buckets);
             Ok((shown, text))
         };

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
-use quiver_query::{Explaining, Pace, Phase, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
+use quiver_query::{
+    Explain, Explaining, Pace, Phase, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion,
+};
 use quiver_types::{Error, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
 
@@ -256,7 +258,7 @@ impl PromqlEngine {
         Ok(self.query.run(ctx, Box::pin(work)).await??)
     }
 
-    /// Shows the plan of a query; with `analyze` runs it first.
+    /// Shows the plan of a query.
     ///
     /// # Errors
     /// As [`Self::instant`] and [`Self::range`].
@@ -265,21 +267,21 @@ impl PromqlEngine {
         query: &str,
         times: QueryTimes,
         options: &QueryOptions,
-        analyze: bool,
+        explain: Explain,
         ctx: &QueryContext,
     ) -> Result<Value, PromqlError> {
         let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
         // The plans that `count_values` and `info` need during planning must run, and are shown as children.
-        let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
+        let inner = ctx.clone().explaining(Some(Explaining::new(explain))).planning();
         let (engine, options) = (self.clone(), *options);
         let work = async move {
             let expr = engine.parse_at(&text, times, &inner)?;
             let snapshot = engine.source.snapshot();
             // Not shown if rows are hidden from the caller: which cached steps are still valid tells when hidden
             // samples were written.
-            let is_told = analyze && !inner.stats.is_hidden();
+            let is_told = explain == Explain::Analyze && !inner.stats.is_hidden();
             let kept = is_told.then(|| engine.shown_cache(&expr, times, &options, &inner, &*snapshot));
-            let mut shown = engine.job(expr, times, &options, &inner, snapshot).explain(analyze).await?;
+            let mut shown = engine.job(expr, times, &options, &inner, snapshot).explain(explain).await?;
             // Adds what the cache would have provided; the nodes above show the work without it.
             if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {
                 shown.insert("result_cache".to_owned(), kept);

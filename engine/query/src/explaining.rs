@@ -17,10 +17,19 @@ use crate::explain;
 /// Most plans that are shown for one request; more are only counted.
 const PLANS_MAX: usize = 100;
 
+/// How plans are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explain {
+    /// As they would run.
+    Plan,
+    /// As they ran, with rows and time of each node.
+    Analyze,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct Explaining {
-    analyze: bool,
+    explain: Explain,
     began: Instant,
     planned: Mutex<Planned>,
 }
@@ -42,14 +51,14 @@ pub(crate) struct Plan {
 }
 
 impl Explaining {
-    /// Makes an empty record; with `analyze` the plans are also run.
-    pub fn new(analyze: bool) -> Arc<Self> {
-        Arc::new(Self { analyze, began: Instant::now(), planned: Mutex::default() })
+    /// Makes an empty record.
+    pub fn new(explain: Explain) -> Arc<Self> {
+        Arc::new(Self { explain, began: Instant::now(), planned: Mutex::default() })
     }
 
     /// Says whether plans are also run.
     pub(crate) fn analyzes(&self) -> bool {
-        self.analyze
+        self.explain == Explain::Analyze
     }
 
     /// Records a plan.
@@ -68,7 +77,7 @@ impl Explaining {
         let planned = self.planned.lock().expect("nothing fails while it is locked");
         let (root, before) = planned.plans.split_last()?;
         let mut out = self.plan(root);
-        if self.analyze {
+        if self.analyzes() {
             let mut totals: Vec<&Arc<ReadStats>> = Vec::new();
             for plan in &planned.plans {
                 if !totals.iter().any(|known| Arc::ptr_eq(known, &plan.stats)) {
@@ -94,7 +103,7 @@ impl Explaining {
 
     fn plan(&self, plan: &Plan) -> Value {
         let mut out = explain::to_json(&plan.logical, &plan.physical, plan.ran, &plan.stats);
-        if !self.analyze && plan.ran {
+        if !self.analyzes() && plan.ran {
             // It ran because planning needed its rows.
             out["executed"] = true.into();
         }

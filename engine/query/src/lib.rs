@@ -63,7 +63,7 @@ mod written;
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, THREAD_KEEP_ALIVE, ThroughCodec};
 pub use error::{BY_ZERO, from_datafusion, no_moment, own_error, to_datafusion};
-pub use explaining::Explaining;
+pub use explaining::{Explain, Explaining};
 pub use forms::PlanForms;
 pub use functions::around::{Around, aggregate_within, over_aggregate};
 pub use in_flight::{Held, Underway};

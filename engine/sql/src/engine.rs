@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_query::rows::{Answer, Out, Rows};
 use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
-use quiver_query::{Explaining, Names, QueryContext, QueryEngine, Rules};
+use quiver_query::{Explain, Explaining, Names, QueryContext, QueryEngine, Rules};
 use quiver_types::{Error, Result};
 
 use crate::calls::{self, Languages};
@@ -61,15 +61,6 @@ pub struct Request {
     pub explain: Option<Explain>,
     /// What it may ask about its connection.
     pub session: Session,
-}
-
-/// How a plan is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Explain {
-    /// The plan as it would run.
-    Plan,
-    /// The plan as it ran, with rows and time of each node.
-    Analyze,
 }
 
 /// Plans and runs statements over the tables, models and languages of the product.
@@ -168,7 +159,7 @@ impl SqlEngine {
             Ok((query, explain, found))
         };
         let (query, explain, found) = self.engine.run(&reading, work).await?;
-        let noted = explain.map(|explain| Explaining::new(explain == Explain::Analyze));
+        let noted = explain.map(Explaining::new);
         let ctx = &noting(ctx, noted.as_ref());
         let mut calls = Vec::new();
         for found in found {
@@ -195,8 +186,7 @@ impl SqlEngine {
         let ctx = &noting(ctx, ready.noted.as_ref());
         let plan = self.plan(ready, limit, seen, None, ctx).await?;
         if let Some(explain) = explain {
-            let analyze = explain == Explain::Analyze;
-            return out.plan(self.engine.explain(&plan, ctx, Rules::Relational, analyze).await?).await;
+            return out.plan(self.engine.explain(&plan, ctx, Rules::Relational, explain).await?).await;
         }
         ctx.check("query planning")?;
         let rows = self.engine.execute(&plan, ctx, Rules::Relational).await?;

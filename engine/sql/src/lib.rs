@@ -39,7 +39,7 @@ mod wording;
 pub use calls::{CALLS, Call, Languages};
 pub use catalog::type_name;
 pub use catalog::types::{PG_TYPES, PgType, field_oid, pg_type, type_named, type_oid};
-pub use engine::{Described, Explain, Request, SqlEngine, output_name, plan_columns};
+pub use engine::{Described, Request, SqlEngine, output_name, plan_columns};
 pub use error::{Fault, place_of};
 pub use parse::{Param, Params, TEXT_BYTES_MAX};
 pub use quiver_query::rows::{Answer, Rows};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
-use quiver_query::{Explaining, QueryContext};
+use quiver_query::{Explain, Explaining, QueryContext};
 use serde_json::Value;
 
 use crate::encode::json::json_answer;
@@ -21,24 +21,24 @@ tokio::task_local! {
     static ASKED: RefCell<Option<Arc<Explaining>>>;
 }
 
-/// Reads the parameter: `None` without `explain`, else whether to analyze.
+/// Reads the parameter.
 ///
 /// # Errors
 /// It has another value.
-pub(crate) fn read(value: &str) -> Result<Option<bool>, ()> {
+pub(crate) fn read(value: &str) -> Result<Option<Explain>, ()> {
     match value {
-        "true" | "1" => Ok(Some(false)),
-        "analyze" => Ok(Some(true)),
+        "true" | "1" => Ok(Some(Explain::Plan)),
+        "analyze" => Ok(Some(Explain::Analyze)),
         "false" | "0" | "" => Ok(None),
         _ => Err(()),
     }
 }
 
-/// Has the plans of the current request recorded; with `analyze` they are also run.
-pub(crate) fn ask(analyze: bool) {
+/// Has the plans of the current request recorded.
+pub(crate) fn ask(explain: Explain) {
     // Outside of a request there is no response to replace.
     let _ = ASKED.try_with(|asked| {
-        asked.borrow_mut().get_or_insert_with(|| Explaining::new(analyze));
+        asked.borrow_mut().get_or_insert_with(|| Explaining::new(explain));
     });
 }
 
@@ -51,8 +51,8 @@ pub(crate) fn noting(ctx: QueryContext) -> QueryContext {
 async fn shown(request: Request, next: Next, wrap: fn(&Value) -> Response) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let value = url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "explain");
-    let analyze = value.and_then(|(_, value)| read(&value).ok().flatten());
-    let asked = RefCell::new(analyze.map(Explaining::new));
+    let explain = value.and_then(|(_, value)| read(&value).ok().flatten());
+    let asked = RefCell::new(explain.map(Explaining::new));
     let (response, asked) = ASKED
         .scope(asked, async move {
             let response = next.run(request).await;
@@ -80,26 +80,29 @@ mod tests {
     #[test]
     fn values() {
         let read = ["true", "1", "analyze", "false", "0", "", "yes"].map(read);
-        assert_eq!(read, [Ok(Some(false)), Ok(Some(false)), Ok(Some(true)), Ok(None), Ok(None), Ok(None), Err(())]);
+        let (plan, analyze) = (Ok(Some(Explain::Plan)), Ok(Some(Explain::Analyze)));
+        assert_eq!(read, [plan, plan, analyze, Ok(None), Ok(None), Ok(None), Err(())]);
     }
 
     #[tokio::test]
     async fn who_does_not_ask_is_not_shown() {
         let ctx = || QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
-        ask(false);
+        ask(Explain::Plan);
         assert!(!noting(ctx()).is_only_planned(), "outside of a request");
         ASKED
             .scope(RefCell::default(), async {
                 assert!(!noting(ctx()).is_only_planned());
-                ask(false);
+                ask(Explain::Plan);
                 assert!(noting(ctx()).is_only_planned());
                 assert!(!noting(ctx()).planning().is_only_planned(), "planning needs rows");
-                ask(true);
+                ask(Explain::Analyze);
                 assert!(noting(ctx()).is_only_planned(), "the first one counts");
             })
             .await;
         ASKED
-            .scope(RefCell::new(Some(Explaining::new(true))), async { assert!(!noting(ctx()).is_only_planned()) })
+            .scope(RefCell::new(Some(Explaining::new(Explain::Analyze))), async {
+                assert!(!noting(ctx()).is_only_planned());
+            })
             .await;
     }
 }

@@ -18,7 +18,7 @@ use http::{HeaderValue, StatusCode, header};
 use quiver_logsql::ast::Query;
 use quiver_logsql::request::{duration_param, extra_filter, extra_stream_filter, last_moment, time_param};
 use quiver_logsql::{QueryScope, parse};
-use quiver_query::{Collected, QueryContext};
+use quiver_query::{Collected, Explain, QueryContext};
 use quiver_types::{Error, Result};
 
 use crate::admin;
@@ -178,13 +178,13 @@ impl Ask {
 
     /// Answers with the plans instead of rows, if the caller asks for them.
     async fn explained(&self, state: &AppState, query: &Query) -> Result<Option<Response>> {
-        let analyze = match self.params.get("explain") {
+        let explain = match self.params.get("explain") {
             None | Some("false" | "0") => return Ok(None),
-            Some("true" | "1") => false,
-            Some("analyze") => true,
+            Some("true" | "1") => Explain::Plan,
+            Some("analyze") => Explain::Analyze,
             Some(other) => return Err(invalid("explain", &format!("`{other}` is not one of true, analyze, false"))),
         };
-        let plans = state.logsql.explain(query, &self.scope, &self.ctx, analyze).await?;
+        let plans = state.logsql.explain(query, &self.scope, &self.ctx, explain).await?;
         Ok(Some(json(plans.to_string())))
     }
 }

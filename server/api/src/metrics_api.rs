@@ -28,7 +28,7 @@ use quiver_promql::ast::Expr;
 use quiver_promql::print::pretty;
 use quiver_promql::tree::to_json;
 use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryTimes};
-use quiver_query::QueryContext;
+use quiver_query::{Explain, QueryContext};
 use quiver_types::{Error, ErrorKind, Millis, Result};
 use serde_json::{Value, json};
 
@@ -96,15 +96,8 @@ struct Ask {
     limit: usize,
     options: QueryOptions,
     ctx: QueryContext,
-    explain: Explain,
+    explain: Option<Explain>,
     stats: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Explain {
-    No,
-    Plan,
-    Analyze,
 }
 
 /// The times of a query: one, or a range with its step.
@@ -170,9 +163,9 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<
         Some(other) => return Err(invalid("nocache", &format!("{other:?} is not one of 0, 1"))),
     };
     let explain = match params.get("explain") {
-        None | Some("false" | "0") => Explain::No,
-        Some("true" | "1") => Explain::Plan,
-        Some("analyze") => Explain::Analyze,
+        None | Some("false" | "0") => None,
+        Some("true" | "1") => Some(Explain::Plan),
+        Some("analyze") => Some(Explain::Analyze),
         Some(other) => return Err(invalid("explain", &format!("{other:?} is not one of true, analyze, false"))),
     };
     let query = params.get("query").unwrap_or_default();
@@ -202,18 +195,19 @@ async fn answer(state: &Arc<AppState>, asked: Result<(Ask, Times)>, route: &str)
         Ok(asked) => asked,
         Err(e) => return error_response(&e, route),
     };
-    let response =
-        if ask.explain == Explain::No { run(state, &ask, times).await } else { explain(state, &ask, times).await };
+    let response = match ask.explain {
+        None => run(state, &ask, times).await,
+        Some(how) => explain(state, &ask, times, how).await,
+    };
     response.unwrap_or_else(|e| error_response(&e, route))
 }
 
-async fn explain(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
-    let analyze = ask.explain == Explain::Analyze;
+async fn explain(state: &AppState, ask: &Ask, times: Times, how: Explain) -> Result<Response> {
     let times = match times {
         Times::At(at) => QueryTimes::instant(at),
         Times::Range { start, end, step_ms } => QueryTimes::range(start, end, step_ms)?,
     };
-    let shown = state.promql.explain(&ask.query, times, &ask.options, analyze, &ask.ctx).await.map_err(query_error)?;
+    let shown = state.promql.explain(&ask.query, times, &ask.options, how, &ask.ctx).await.map_err(query_error)?;
     Ok(success(&Envelope::default(), shown.to_string().as_bytes()))
 }
 

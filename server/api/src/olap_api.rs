@@ -28,8 +28,8 @@ use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::CacheMode;
 use quiver_olap::query::request::Request as Asked;
 use quiver_olap::{Basis, OlapError, QueryError, Reason, engine};
-use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
+use quiver_query::{Explain, QueryContext};
 use quiver_types::{Domain, Error, ErrorKind, Result, Right, Services, Triple};
 use serde_json::{Value, json};
 
@@ -432,15 +432,15 @@ async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Respon
         let access = access(&state);
         let asked = Asked::of_caller(&query, &catalog, &access, state.clock.now_ms() * 1_000_000)?;
         asked.check(false)?;
-        let analyze = match given.body.get("analyze") {
-            None | Some(Value::Null) => false,
-            Some(Value::Bool(is)) => *is,
+        let explain = match given.body.get("analyze") {
+            None | Some(Value::Null | Value::Bool(false)) => Explain::Plan,
+            Some(Value::Bool(true)) => Explain::Analyze,
             Some(_) => {
                 return Err(QueryError::new(Reason::BadType, "/analyze", "`analyze` is true or false").into());
             }
         };
         let ctx = begin(&state, &given, &query)?;
-        let shown = state.olap.explain(&catalog, &asked.queries[0], &access, &ctx, analyze).await?;
+        let shown = state.olap.explain(&catalog, &asked.queries[0], &access, &ctx, explain).await?;
         Ok::<_, OlapError>(json_answer(&shown))
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/explain"))

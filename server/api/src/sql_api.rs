@@ -13,9 +13,10 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::{HeaderValue, Method, StatusCode, header};
+use quiver_query::Explain;
 use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::is_measure;
-use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Session, type_name};
+use quiver_sql::{Answer, Params as SqlParams, Request as SqlRequest, Session, type_name};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 

@@ -195,8 +195,8 @@ impl Call {
 fn explain(params: &Params) -> Result<(), TraceError> {
     let Some(value) = params.one("explain")? else { return Ok(()) };
     let wrong = || ParamError::new("explain", format!("`{value}` is neither `true` nor `analyze`"));
-    if let Some(analyze) = explained::read(value).map_err(|()| wrong())? {
-        explained::ask(analyze);
+    if let Some(explain) = explained::read(value).map_err(|()| wrong())? {
+        explained::ask(explain);
     }
     Ok(())
 }

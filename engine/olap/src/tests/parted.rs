@@ -8,7 +8,7 @@ use datafusion::datasource::{MemTable, TableProvider};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_query::tables::{DomainAccess, Moment, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
-use quiver_query::{EngineSettings, QueryContext, QueryEngine};
+use quiver_query::{EngineSettings, Explain, QueryContext, QueryEngine};
 use quiver_types::configured::Configured;
 use quiver_types::{Access, MillisRange, Result, Version};
 use serde_json::{Value, json};
@@ -301,7 +301,7 @@ fn answers_are_those_of_raw_rows() {
         let catalog = olap.catalog();
         let request = Request::parse(&served[0], &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
         let ctx = QueryContext::new(Access::full(), limits());
-        let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, false).await.unwrap();
+        let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, Explain::Plan).await.unwrap();
         assert_eq!(
             (&shown["buckets"]["unit"], &shown["buckets"]["read"]),
             (&json!("hour"), &json!(2)),
@@ -312,18 +312,18 @@ fn answers_are_those_of_raw_rows() {
         let request = Request::parse(&raw[5], &catalog, 0).unwrap();
         // A context ends with its run.
         let ctx = QueryContext::new(Access::full(), limits());
-        let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, false).await.unwrap();
+        let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, Explain::Plan).await.unwrap();
         assert_eq!(shown["buckets"]["reason"], "it has no time dimension");
         // Which are kept tells when rows were written, those of others, too.
         let services = DomainAccess::of(|_| Access::services(["a"]));
         let request = Request::parse(&served[0], &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
         let ctx = QueryContext::new(Access::services(["a"]), limits());
-        let shown = olap.explain(&catalog, &request.queries[0], &services, &ctx, false).await.unwrap();
+        let shown = olap.explain(&catalog, &request.queries[0], &services, &ctx, Explain::Plan).await.unwrap();
         assert_eq!(shown["buckets"], json!({"reason": HIDDEN}));
         assert!(shown["children"].as_array().is_none_or(Vec::is_empty), "none of them is read for that: {shown}");
         let request = Request::parse(&raw[5], &catalog, 0).unwrap();
         let ctx = QueryContext::new(Access::services(["a"]), limits());
-        let shown = olap.explain(&catalog, &request.queries[0], &services, &ctx, false).await.unwrap();
+        let shown = olap.explain(&catalog, &request.queries[0], &services, &ctx, Explain::Plan).await.unwrap();
         assert_eq!(shown["buckets"]["reason"], "it has no time dimension");
     });
 }
@@ -346,7 +346,7 @@ async fn explained(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess)
     let catalog = olap.catalog();
     let request = Request::parse(query, &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
     let ctx = QueryContext::new(Access::full(), limits());
-    olap.explain(&catalog, &request.queries[0], access, &ctx, false).await.unwrap()
+    olap.explain(&catalog, &request.queries[0], access, &ctx, Explain::Plan).await.unwrap()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use quiver_query::tables::DomainAccess;
-use quiver_query::{EngineSettings, QueryContext, QueryEngine};
+use quiver_query::{EngineSettings, Explain, QueryContext, QueryEngine};
 use quiver_types::Access;
 use serde_json::{Value, json};
 
@@ -124,7 +124,7 @@ async fn explained(olap: &Arc<OlapEngine>, query: &Value) -> Value {
     let catalog = olap.catalog();
     let request = Request::parse(query, &catalog, 0).unwrap();
     let (access, ctx) = (DomainAccess::full(), QueryContext::new(Access::full(), limits()));
-    let shown = olap.explain(&catalog, &request.queries[0], &access, &ctx, false).await.unwrap();
+    let shown = olap.explain(&catalog, &request.queries[0], &access, &ctx, Explain::Plan).await.unwrap();
     shown["rollup"].clone()
 }
 

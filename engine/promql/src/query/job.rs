@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::from_datafusion;
+use quiver_query::{Explain, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesTable};
 use serde_json::Value;
 
@@ -213,7 +213,7 @@ impl Job {
         Ok(out)
     }
 
-    pub(super) async fn explain(self, analyze: bool) -> Result<Value> {
+    pub(super) async fn explain(self, explain: Explain) -> Result<Value> {
         let plan = match self.planner.root(&self.expr, self.scope).await? {
             Planned::String(text) => self.planner.row(format!("{text:?}"), vec![0.0])?,
             Planned::Scalar(scalar) => self.planner.scalar_plan(scalar, self.scope)?,
@@ -224,7 +224,7 @@ impl Job {
                 .finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None })?,
         };
         let run = &self.planner.run;
-        self.planner.engine.explain(&plan, &run.ctx, run.rules(), analyze).await
+        self.planner.engine.explain(&plan, &run.ctx, run.rules(), explain).await
     }
 }
 

@@ -16,6 +16,7 @@ use super::QueryEngine;
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, of_planning};
 use crate::explain;
+use crate::explaining::Explain;
 use crate::merged_stream::gathered;
 use crate::near::give_way;
 use crate::operator::planned;
@@ -68,12 +69,19 @@ impl QueryEngine {
         started.map_err(|e| not_started(&rules, e))
     }
 
-    /// Gives logical and physical plan as JSON; with `analyze` also runs the plan and shows what each node did. Gives
-    /// no rows in either case.
+    /// Gives logical and physical plan as JSON; [`Explain::Analyze`] also runs the plan and shows what each node did.
+    /// Gives no rows in either case.
     ///
     /// # Errors
     /// Those of planning and running.
-    pub async fn explain(&self, plan: &LogicalPlan, ctx: &QueryContext, rules: Rules, analyze: bool) -> Result<Value> {
+    pub async fn explain(
+        &self,
+        plan: &LogicalPlan,
+        ctx: &QueryContext,
+        rules: Rules,
+        explain: Explain,
+    ) -> Result<Value> {
+        let analyze = explain == Explain::Analyze;
         let (logical, physical) = self.plan_with(&rules, plan, ctx).await?;
         let began = Instant::now();
         if analyze {

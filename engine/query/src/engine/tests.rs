@@ -3,7 +3,7 @@ use futures::StreamExt as _;
 use quiver_types::Access;
 
 use super::*;
-use crate::{Limits, Rules};
+use crate::{Explain, Limits, Rules};
 
 fn engine(concurrent_max: usize) -> Arc<QueryEngine> {
     let settings = EngineSettings {
@@ -40,7 +40,7 @@ async fn runs_and_explains() {
         .await
         .unwrap();
     assert_eq!(rows, 2);
-    let shown = engine.explain(&plan, &context(5_000), Rules::Direct, true).await.unwrap();
+    let shown = engine.explain(&plan, &context(5_000), Rules::Direct, Explain::Analyze).await.unwrap();
     assert!(shown["logical"].as_str().unwrap().contains("Values"), "{shown}");
     assert!(shown["nodes"][0]["name"].is_string(), "{shown}");
 }

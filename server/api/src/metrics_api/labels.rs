@@ -79,8 +79,8 @@ impl Ask {
 
 /// Turns on `explain` if a form asks for it.
 pub(crate) fn explain(params: &Params) {
-    if let Some(analyze) = params.get("explain").and_then(|value| explained::read(value).ok().flatten()) {
-        explained::ask(analyze);
+    if let Some(explain) = params.get("explain").and_then(|value| explained::read(value).ok().flatten()) {
+        explained::ask(explain);
     }
 }
 

@@ -2,12 +2,12 @@
 
 use quiver_query::rows::Answer;
 use quiver_query::tables::DomainAccess;
-use quiver_query::{Limits, QueryContext};
+use quiver_query::{Explain, Limits, QueryContext};
 use quiver_types::Access;
 use serde_json::{Value, json};
 
 use super::{asked, check, is_refused, language, refuses, rows, shown};
-use crate::engine::{Explain, Request};
+use crate::engine::Request;
 use crate::parse::Params;
 
 fn to_owned(texts: &[&str]) -> Vec<String> {
