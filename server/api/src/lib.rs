@@ -3,7 +3,7 @@
 //! | Module | What |
 //! |---|---|
 //! | `router`, `rights` | one line per family of endpoints · the rights that each endpoint needs |
-//! | `around`, `request`, `guard`, `metrics`, `access_log` | what happens around every request: id and span, refusals, counting, the access log |
+//! | `middleware`, `request`, `guard`, `metrics`, `access_log` | what happens around every request: id and span, refusals, counting, the access log |
 //! | `serve`, `bodies`, `answers`, `sending` | listeners with limits on connections, heads and pace · memory of request bodies and of responses · streamed responses |
 //! | `state`, `live`, `starting` | what all handlers share · settings that may change while the server runs · responses before the store is open |
 //! | `params`, `parameters`, `encode`, `error` | reading parameters · refusing unknown ones · encoding results · error kinds → HTTP statuses |
@@ -17,7 +17,6 @@ mod access_log;
 pub mod admin;
 pub mod alerting;
 pub mod answers;
-mod around;
 pub mod bodies;
 mod config_api;
 pub mod discovery;
@@ -39,6 +38,7 @@ mod logs_api;
 pub mod logs_ingest;
 pub mod metrics;
 mod metrics_api;
+mod middleware;
 pub mod olap_api;
 mod openapi;
 mod otlp_grpc;
@@ -73,7 +73,7 @@ pub mod usage;
 mod watch;
 pub mod withdrawn;
 
-pub use around::Proxies;
+pub use middleware::Proxies;
 pub use postgres::{PostgresListener, serve_postgres};
 pub use request::RequestIds;
 pub use router::{grpc_router, main_router, otlp_router, zipkin_router};

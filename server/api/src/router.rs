@@ -17,8 +17,8 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
 use crate::answers::AnswerBudget;
-use crate::around::around;
 use crate::error::plain;
+use crate::middleware::around;
 use crate::state::AppState;
 use crate::unrouted::{not_allowed, not_found};
 use crate::{

@@ -21,7 +21,6 @@ use tokio::sync::Semaphore;
 
 use crate::alerting::rule_bench::RuleBench;
 use crate::answers::AnswerBudget;
-use crate::around::proxy::Proxies;
 use crate::bodies::BodyBudget;
 use crate::effects::Effects;
 use crate::explained::noting;
@@ -32,6 +31,7 @@ use crate::live::{LiveSettings, Reloader};
 use crate::logs_ingest::settings::LogsSettings;
 use crate::metrics::ApiMetrics;
 use crate::metrics::phases::Language;
+use crate::middleware::proxy::Proxies;
 use crate::olap_api::waiting::Waiting;
 use crate::request::{RequestIds, RequestInfo};
 use crate::segments::in_force::narrow;

@@ -40,9 +40,9 @@ use super::stream::{Begun, NO_TLS, Stream, Transport};
 use super::tls::Tls;
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
 use super::{ServeSettings, refuse};
-use crate::around::safety::guard;
 use crate::bodies::{BodyBudget, Share};
 use crate::error::plain;
+use crate::middleware::safety::guard;
 
 /// The connection preface with which a client of HTTP/2 begins (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
