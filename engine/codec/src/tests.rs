@@ -104,14 +104,8 @@ const STATEMENTS: &[&str] = &[
 ];
 
 fn engine() -> Arc<QueryEngine> {
-    let settings = EngineSettings {
-        memory_bytes: 256 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 16 << 20,
-        threads: 3,
-        concurrent_max: 4,
-        pressure: Arc::default(),
-    };
+    let settings =
+        EngineSettings { spill_bytes: 16 << 20, threads: 3, concurrent_max: 4, ..EngineSettings::small(256 << 20) };
     QueryEngine::with_functions(&settings, quiver_olap::session_functions()).expect("an engine")
 }
 

@@ -81,6 +81,20 @@ pub struct EngineSettings {
     pub pressure: Arc<MemoryPressure>,
 }
 
+impl EngineSettings {
+    /// Gives the settings of a small engine, as tests need it: one thread, one query at a time, few spilled bytes.
+    pub fn small(memory_bytes: usize) -> Self {
+        Self {
+            memory_bytes,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 1 << 20,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: Arc::default(),
+        }
+    }
+}
+
 /// Serializes plans and deserializes them for another engine, which then runs them (tests of contract P6). Implemented
 /// by crate `codec`; a trait, so that a product without that feature does not link it.
 pub trait ThroughCodec: fmt::Debug + Send + Sync {

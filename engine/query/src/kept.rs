@@ -43,15 +43,7 @@ mod tests {
 
     #[test]
     fn queries_come_before_what_is_kept() {
-        let settings = EngineSettings {
-            memory_bytes: 1 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: std::sync::Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings).unwrap();
+        let engine = QueryEngine::new(&EngineSettings::small(1 << 20)).unwrap();
         let held = engine.keep("a result", 400 << 10).unwrap();
         assert_eq!(engine.memory_reserved(), 400 << 10);
         assert!(engine.keep("another", 200 << 10).is_none(), "half of the pool is for queries");

@@ -59,15 +59,7 @@ mod tests {
 
     #[tokio::test]
     async fn short_work_stays_on_the_thread_until_it_gives_way() {
-        let settings = EngineSettings {
-            memory_bytes: 1 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: std::sync::Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings).unwrap();
+        let engine = QueryEngine::new(&EngineSettings::small(1 << 20)).unwrap();
         let context = || QueryContext::new(Access::full(), Limits::default());
         let here = thread::current().id();
         let at = || async { Ok(thread::current().id()) };

@@ -163,15 +163,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_rehearsals_count_is_none_of_the_querys() {
-        let settings = EngineSettings {
-            memory_bytes: 16 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings).unwrap();
+        let engine = QueryEngine::new(&EngineSettings::small(16 << 20)).unwrap();
         let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
         let partition = || Arc::new(Counted(Arc::clone(&schema))) as Arc<dyn PartitionStream>;
         let table = StreamingTable::try_new(Arc::clone(&schema), vec![partition(), partition()]).unwrap();

@@ -276,7 +276,7 @@ mod tests {
     use arrow::datatypes::{DataType, Field};
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
     use futures::stream::BoxStream;
-    use quiver_types::{Access, MemoryPressure};
+    use quiver_types::Access;
 
     use super::*;
     use crate::context::Limits;
@@ -284,15 +284,7 @@ mod tests {
     use crate::error::to_datafusion;
 
     fn engine() -> Arc<QueryEngine> {
-        let settings = EngineSettings {
-            memory_bytes: 1 << 24,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: Arc::new(MemoryPressure::default()),
-        };
-        QueryEngine::new(&settings).unwrap()
+        QueryEngine::new(&EngineSettings::small(1 << 24)).unwrap()
     }
 
     /// A stream of batches of one row; after `good` of them it fails, or never gives another.

@@ -22,14 +22,7 @@ pub(crate) async fn rows(rule: Arc<dyn AnalyzerRule + Send + Sync>, statement: &
 
 /// An engine of 64 MiB.
 pub(crate) fn engine() -> Arc<QueryEngine> {
-    let settings = EngineSettings {
-        memory_bytes: 64 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 20,
-        threads: 2,
-        concurrent_max: 8,
-        pressure: Arc::default(),
-    };
+    let settings = EngineSettings { threads: 2, concurrent_max: 8, ..EngineSettings::small(64 << 20) };
     QueryEngine::new(&settings).unwrap()
 }
 

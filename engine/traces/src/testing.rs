@@ -1,22 +1,12 @@
 //! What tests share: a naive evaluation of span filters, against which scans are compared; and a query's memory.
 
-use std::sync::Arc;
-
 use quiver_query::{Collected, EngineSettings, Limits, QueryContext, QueryEngine};
 use quiver_types::Access;
 use quiver_types::spans::{Place, Span, SpanFilter, Value};
 
 /// The memory of a query, out of a pool of so many bytes.
 pub(crate) fn memory(bytes: usize) -> Collected {
-    let settings = EngineSettings {
-        memory_bytes: bytes,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 0,
-        threads: 1,
-        concurrent_max: 1,
-        pressure: Arc::default(),
-    };
-    let engine = QueryEngine::new(&settings).expect("an engine");
+    let engine = QueryEngine::new(&EngineSettings::small(bytes)).expect("an engine");
     engine.collected("numbers", &QueryContext::new(Access::full(), Limits::default()))
 }
 

@@ -32,14 +32,8 @@ pub(crate) struct Memory {
 
 /// A small engine.
 pub(crate) fn engine() -> Arc<QueryEngine> {
-    let settings = EngineSettings {
-        memory_bytes: 256 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 30,
-        threads: 2,
-        concurrent_max: 4,
-        pressure: Arc::default(),
-    };
+    let settings =
+        EngineSettings { spill_bytes: 1 << 30, threads: 2, concurrent_max: 4, ..EngineSettings::small(256 << 20) };
     let start = || QueryEngine::new(&settings).expect("an engine");
     let engine = start();
     if quiver_tests::through_codec() {

@@ -85,14 +85,7 @@ fn written(mut row: Vec<(String, String)>) -> String {
 pub(crate) fn engine() -> &'static (tokio::runtime::Runtime, LogsqlEngine) {
     static ENGINE: OnceLock<(tokio::runtime::Runtime, LogsqlEngine)> = OnceLock::new();
     ENGINE.get_or_init(|| {
-        let settings = EngineSettings {
-            memory_bytes: 64 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 2,
-            concurrent_max: 8,
-            pressure: Arc::default(),
-        };
+        let settings = EngineSettings { threads: 2, concurrent_max: 8, ..EngineSettings::small(64 << 20) };
         let engine = QueryEngine::new(&settings).expect("an engine");
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         (runtime, LogsqlEngine::new(Arc::new(Nothing), Arc::new(Nothing), engine))

@@ -40,14 +40,8 @@ pub(super) fn olap(folder: &Path) -> Arc<OlapEngine> {
     }
     let folders = FolderTables::read(std::slice::from_ref(&scratch)).unwrap();
     std::fs::remove_dir_all(&scratch).unwrap();
-    let settings = EngineSettings {
-        memory_bytes: 256 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 30,
-        threads: 2,
-        concurrent_max: 8,
-        pressure: Arc::default(),
-    };
+    let settings =
+        EngineSettings { spill_bytes: 1 << 30, threads: 2, concurrent_max: 8, ..EngineSettings::small(256 << 20) };
     let tables = LayeredTables { folders: Arc::new(ArcSwap::from_pointee(folders)), product: None };
     OlapEngine::new(
         QueryEngine::with_functions(&settings, crate::session_functions()).unwrap(),

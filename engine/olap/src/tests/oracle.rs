@@ -34,14 +34,8 @@ const WORLDS: u64 = 25;
 const WORLDS_LONG: u64 = 250;
 
 fn engine() -> Arc<QueryEngine> {
-    let settings = EngineSettings {
-        memory_bytes: 256 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 30,
-        threads: 2,
-        concurrent_max: 8,
-        pressure: Arc::default(),
-    };
+    let settings =
+        EngineSettings { spill_bytes: 1 << 30, threads: 2, concurrent_max: 8, ..EngineSettings::small(256 << 20) };
     QueryEngine::with_functions(&settings, crate::session_functions()).unwrap()
 }
 

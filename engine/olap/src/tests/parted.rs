@@ -147,14 +147,8 @@ fn olap() -> (Arc<OlapEngine>, Arc<Written>) {
 }
 
 fn that_keeps(keeps: bool) -> (Arc<OlapEngine>, Arc<Written>) {
-    let settings = EngineSettings {
-        memory_bytes: 256 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 30,
-        threads: 2,
-        concurrent_max: 8,
-        pressure: Arc::default(),
-    };
+    let settings =
+        EngineSettings { spill_bytes: 1 << 30, threads: 2, concurrent_max: 8, ..EngineSettings::small(256 << 20) };
     let engine = QueryEngine::with_functions(&settings, crate::session_functions()).unwrap();
     let written = Arc::new(Written::default());
     for minute in 0..48 * 60 {

@@ -78,14 +78,8 @@ fn tables(rows: &str, name: &str) -> FolderTables {
 }
 
 pub(super) fn olap(name: &str) -> (Arc<OlapEngine>, Arc<ArcSwap<FolderTables>>) {
-    let settings = EngineSettings {
-        memory_bytes: 256 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 30,
-        threads: 2,
-        concurrent_max: 8,
-        pressure: Arc::default(),
-    };
+    let settings =
+        EngineSettings { spill_bytes: 1 << 30, threads: 2, concurrent_max: 8, ..EngineSettings::small(256 << 20) };
     let engine = QueryEngine::with_functions(&settings, crate::session_functions()).unwrap();
     let folders = Arc::new(ArcSwap::from_pointee(tables(ROWS, name)));
     let layered = LayeredTables { folders: Arc::clone(&folders), product: None };

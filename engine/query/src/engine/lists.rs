@@ -56,14 +56,7 @@ mod tests {
     use crate::{EngineSettings, Explain, Explaining, Limits};
 
     fn engine(memory_bytes: usize) -> Arc<QueryEngine> {
-        let settings = EngineSettings {
-            memory_bytes,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 64 << 20,
-            threads: 2,
-            concurrent_max: 1,
-            pressure: Arc::default(),
-        };
+        let settings = EngineSettings { spill_bytes: 64 << 20, threads: 2, ..EngineSettings::small(memory_bytes) };
         QueryEngine::new(&settings).unwrap()
     }
 

@@ -6,14 +6,7 @@ use super::*;
 use crate::{Explain, Limits, Rules};
 
 fn engine(concurrent_max: usize) -> Arc<QueryEngine> {
-    let settings = EngineSettings {
-        memory_bytes: 1 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 20,
-        threads: 2,
-        concurrent_max,
-        pressure: Arc::default(),
-    };
+    let settings = EngineSettings { threads: 2, concurrent_max, ..EngineSettings::small(1 << 20) };
     QueryEngine::new(&settings).unwrap()
 }
 

@@ -20,14 +20,7 @@ const SPANS: &str = "with s (id, parent, kind, service, name, st, en, err, mark)
     ('0000000000000004', '0000000000000001', 'CLIENT', 'web', 'db', 50, 90, false, 'database')) ";
 
 fn engine() -> Arc<QueryEngine> {
-    let settings = EngineSettings {
-        memory_bytes: 64 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 20,
-        threads: 2,
-        concurrent_max: 2,
-        pressure: Arc::default(),
-    };
+    let settings = EngineSettings { threads: 2, concurrent_max: 2, ..EngineSettings::small(64 << 20) };
     QueryEngine::new(&settings).unwrap()
 }
 

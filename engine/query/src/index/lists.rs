@@ -247,14 +247,7 @@ mod tests {
     use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules};
 
     async fn run(plan: LogicalPlan) -> RecordBatch {
-        let settings = EngineSettings {
-            memory_bytes: 1 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 2,
-            concurrent_max: 1,
-            pressure: Arc::default(),
-        };
+        let settings = EngineSettings { threads: 2, ..EngineSettings::small(1 << 20) };
         let engine = QueryEngine::new(&settings).unwrap();
         let ctx = QueryContext::new(Access::full(), Limits::default());
         let (own, inner) = (Arc::clone(&engine), ctx.clone());

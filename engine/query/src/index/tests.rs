@@ -130,15 +130,7 @@ fn source(known: Known) -> IndexSource {
 
 /// Runs a plan, and gives the rows as their values with `|` between them.
 async fn rows(plan: Result<LogicalPlan>) -> Vec<String> {
-    let settings = EngineSettings {
-        memory_bytes: 16 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 20,
-        threads: 1,
-        concurrent_max: 1,
-        pressure: Arc::default(),
-    };
-    let engine = QueryEngine::new(&settings).unwrap();
+    let engine = QueryEngine::new(&EngineSettings::small(16 << 20)).unwrap();
     let ctx = QueryContext::new(Access::full(), Limits::default());
     let (own, inner, plan) = (Arc::clone(&engine), ctx.clone(), plan.unwrap());
     let work = async move {

@@ -10,14 +10,7 @@ use crate::names::Names;
 use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules};
 
 pub(super) fn engine() -> Arc<QueryEngine> {
-    let settings = EngineSettings {
-        memory_bytes: 64 << 20,
-        spill_dir: std::env::temp_dir(),
-        spill_bytes: 1 << 20,
-        threads: 1,
-        concurrent_max: 2,
-        pressure: Arc::default(),
-    };
+    let settings = EngineSettings { concurrent_max: 2, ..EngineSettings::small(64 << 20) };
     QueryEngine::new(&settings).unwrap()
 }
 

@@ -42,14 +42,7 @@ const LITTLE: Product = Product {
 fn language() -> &'static (Runtime, SqlEngine) {
     static LANGUAGE: OnceLock<(Runtime, SqlEngine)> = OnceLock::new();
     LANGUAGE.get_or_init(|| {
-        let settings = EngineSettings {
-            memory_bytes: 64 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 2,
-            concurrent_max: 8,
-            pressure: Arc::default(),
-        };
+        let settings = EngineSettings { threads: 2, concurrent_max: 8, ..EngineSettings::small(64 << 20) };
         let engine = QueryEngine::new(&settings).expect("an engine");
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         (runtime, SqlEngine::new(engine, Arc::new(LITTLE), Arc::new(LITTLE), Arc::new(LITTLE)))

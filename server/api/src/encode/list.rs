@@ -96,15 +96,7 @@ mod tests {
 
     #[tokio::test]
     async fn pieces_make_a_whole() {
-        let settings = quiver_query::EngineSettings {
-            memory_bytes: 64 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 0,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: std::sync::Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings).expect("an engine");
+        let engine = QueryEngine::new(&quiver_query::EngineSettings::small(64 << 20)).expect("an engine");
         let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
         for count in [0, 1, 3, 300_000] {
             let mut list = TextList::new(&engine, &ctx, 16 << 20);
@@ -123,14 +115,7 @@ mod tests {
     }
 
     fn engine(memory_bytes: usize) -> (std::sync::Arc<QueryEngine>, QueryContext) {
-        let settings = quiver_query::EngineSettings {
-            memory_bytes,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 0,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: std::sync::Arc::default(),
-        };
+        let settings = quiver_query::EngineSettings::small(memory_bytes);
         let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
         (QueryEngine::new(&settings).expect("an engine"), ctx)
     }

@@ -124,14 +124,7 @@ mod tests {
     use super::*;
 
     fn engine(memory_bytes: usize) -> (std::sync::Arc<QueryEngine>, QueryContext) {
-        let settings = quiver_query::EngineSettings {
-            memory_bytes,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 0,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: std::sync::Arc::default(),
-        };
+        let settings = quiver_query::EngineSettings::small(memory_bytes);
         let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
         (QueryEngine::new(&settings).expect("an engine"), ctx)
     }

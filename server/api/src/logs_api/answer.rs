@@ -70,15 +70,7 @@ mod tests {
     /// Lists of any length are complete, and their memory is released at the end.
     #[tokio::test]
     async fn lists_are_made_as_they_are_sent() {
-        let settings = EngineSettings {
-            memory_bytes: 8 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 0,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: std::sync::Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings).expect("an engine");
+        let engine = QueryEngine::new(&EngineSettings::small(8 << 20)).expect("an engine");
         let ctx = QueryContext::new(quiver_types::Access::full(), Limits::default());
         for count in [0, 1, 2, 30_000] {
             let memory = engine.collected("values", &ctx);

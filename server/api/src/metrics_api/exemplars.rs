@@ -152,15 +152,8 @@ mod tests {
     }
 
     fn answer(memory_bytes: usize, bytes_max: usize) -> Answer {
-        let settings = quiver_query::EngineSettings {
-            memory_bytes,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 0,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: Arc::default(),
-        };
-        let engine = quiver_query::QueryEngine::new(&settings).expect("an engine");
+        let engine =
+            quiver_query::QueryEngine::new(&quiver_query::EngineSettings::small(memory_bytes)).expect("an engine");
         let ctx = quiver_query::QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
         Answer::begin(engine.reservation("exemplars", &ctx), bytes_max)
     }
