@@ -39,12 +39,12 @@ use crate::failpoint;
 use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
 use crate::in_flight::AllUnderway;
-use crate::near::{FAULT, Start};
 use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
 use crate::running::{Phase, Running};
+use crate::short_work::{FAULT, Start};
 use crate::spill::SpillRoom;
-use crate::used::{Ending, Gauge, QueryUse};
+use crate::usage::{Ending, Gauge, QueryUse};
 
 /// How long cancelled work may take to finish its current batch before the caller stops waiting for it.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);

@@ -2,9 +2,9 @@
 //!
 //! | Module | What |
 //! |---|---|
-//! | `engine`, `near`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · memory pools · spill files |
+//! | `engine`, `short_work`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · memory pools · spill files |
 //! | `rules` | which rules a plan goes through, and what its nodes share while it runs |
-//! | `context`, `running`, `used` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
+//! | `context`, `running`, `usage` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
 //! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf node of scans · the traits through which languages scan · index look-ups |
 //! | `operator`, `written`, `forms` | plan nodes of the languages · serialized plans |
 //! | `lists` | the session for lists (labels, values, services, …) |
@@ -26,7 +26,6 @@ pub mod failpoint;
 mod forms;
 pub mod functions;
 mod gate;
-mod heads;
 mod in_flight;
 pub mod index;
 mod kept;
@@ -36,7 +35,7 @@ mod logs;
 mod merged_stream;
 pub mod moments;
 mod names;
-mod near;
+mod node_defaults;
 mod numbered;
 mod operator;
 mod pace;
@@ -51,13 +50,14 @@ mod rules;
 mod running;
 mod samples;
 mod sequential_union;
+mod short_work;
 mod spans;
 mod spill;
 pub mod tables;
 #[cfg(test)]
 mod testing;
 mod unpinned;
-mod used;
+mod usage;
 mod written;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
@@ -70,7 +70,6 @@ pub use in_flight::{Held, Underway};
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;
 pub use names::Names;
-pub use near::give_way;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
 pub use pace::Pace;
 pub use pool::Keeper;
@@ -79,8 +78,9 @@ pub use rules::{Rules, SharedState};
 pub use running::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::SampleTables;
 pub use sequential_union::in_turn;
+pub use short_work::give_way;
 pub use spans::SpanTables;
 pub use spill::spill_folder;
 pub use unpinned::unpinned;
-pub use used::QueryUse;
+pub use usage::QueryUse;
 pub use written::{Forms, Written};

@@ -21,7 +21,7 @@ use datafusion::physical_plan::{
 };
 use futures::{TryStreamExt as _, stream};
 
-use crate::heads::{no_expressions, one_input};
+use crate::node_defaults::{no_expressions, one_input};
 use crate::operator::{Operator, operator_plan};
 
 /// Makes a union run its inputs in turn. The order of its rows is not defined.

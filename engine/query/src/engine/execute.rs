@@ -18,11 +18,11 @@ use crate::error::{from_datafusion, of_planning};
 use crate::explain;
 use crate::explaining::Explain;
 use crate::merged_stream::gathered;
-use crate::near::give_way;
 use crate::operator::planned;
 use crate::rehearsal::{PlanRun, rehearsed};
 use crate::rules::Rules;
 use crate::running::Phase;
+use crate::short_work::give_way;
 
 impl QueryEngine {
     /// Makes the physical plan, without any rules.

@@ -22,7 +22,7 @@ use quiver_types::{Access, ReadStats, SeriesSnapshot};
 
 use super::look_up::{IndexSource, LookUp};
 use super::rows;
-use crate::heads::{no_expressions, no_input};
+use crate::node_defaults::{no_expressions, no_input};
 use crate::provider::scan_by_plan;
 
 /// A look-up as a table.

@@ -17,7 +17,7 @@ use quiver_types::scan::{PlannedScan, ScanBatches, ScanOrder, ScanText};
 
 use super::task::task_of;
 use crate::error::to_datafusion;
-use crate::heads::{no_expressions, no_input};
+use crate::node_defaults::{no_expressions, no_input};
 
 /// Runs a scan of the store. Which partition reads what was decided when it was planned.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use quiver_types::{Error, ErrorKind};
 
 use crate::error::to_datafusion;
 use crate::functions;
-use crate::heads::{no_expressions, one_input};
+use crate::node_defaults::{no_expressions, one_input};
 
 /// The most bytes that the unnested rows of one group of pieces may take.
 const BATCH_BYTES: usize = 16 << 20;

@@ -25,7 +25,7 @@ use quiver_types::{Error, ErrorKind};
 
 use crate::error::to_datafusion;
 use crate::functions::{CONSTANT_CALL_MAX, is_long};
-use crate::heads::{no_expressions, one_input};
+use crate::node_defaults::{no_expressions, one_input};
 
 /// The most bytes of constants that one batch may hold.
 const BATCH_BYTES: usize = 16 << 20;

@@ -25,7 +25,7 @@ use futures::{TryStreamExt as _, stream};
 
 use super::slices::constants_in;
 use crate::functions;
-use crate::heads::one_input;
+use crate::node_defaults::one_input;
 
 /// Small partitions are emitted together up to this number of rows.
 const BATCH_ROWS: usize = 8192;

@@ -21,7 +21,7 @@ use quiver_types::{ReadStats, Result};
 
 use super::written::WrittenRows;
 use crate::error::to_datafusion;
-use crate::heads::{no_expressions, no_input};
+use crate::node_defaults::{no_expressions, no_input};
 use crate::written::at::At;
 
 /// A source of rows that are read all at once.

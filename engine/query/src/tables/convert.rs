@@ -23,7 +23,7 @@ use quiver_types::Error;
 
 use super::written::WrittenConvert;
 use crate::error::to_datafusion;
-use crate::heads::{no_expressions, one_input};
+use crate::node_defaults::{no_expressions, one_input};
 use crate::unpinned::unpinned;
 use crate::written::at::At;
 

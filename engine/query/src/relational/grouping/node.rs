@@ -32,7 +32,7 @@ use super::asked::{Asked, with_columns};
 use super::columns::Prepared;
 use super::keys::{Groups, Values, is_key};
 use crate::functions::COUNT_DISTINCT;
-use crate::heads::{no_expressions, one_input};
+use crate::node_defaults::{no_expressions, one_input};
 use crate::written::at::{At, damaged, within};
 
 /// Rows of an output batch.
