@@ -23,13 +23,13 @@ use crate::cleaner;
 use crate::core::{Backoff, Core};
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::failpoint;
+use crate::idempotency::AnsweredRequest;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, GenerationId};
 use crate::metadata_rows::{MetadataRow, metadata_batch, newest_rows};
 use crate::metrics::METRICS;
 use crate::part::spans::{OwnColumn, SpanPartWriter, own_columns, sorted};
 use crate::part::{Origin, PartCompression, PartId, PartMeta, PartSpec, PartWriter, planned_keys, write_rows_part};
-use crate::requests::AnsweredRequest;
 
 mod aside;
 

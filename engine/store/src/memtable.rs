@@ -35,6 +35,7 @@ use quiver_types::{Access, Histogram, LabelSet, Matcher, Millis, MillisRange, Se
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
+use crate::idempotency::AnsweredRequest;
 use crate::memtable::logs::{LiveLogs, LogsView};
 use crate::memtable::order::Order;
 use crate::memtable::rows::LiveRows;
@@ -42,7 +43,6 @@ use crate::memtable::series::SeriesData;
 use crate::memtable::spans::{LiveSpans, SpanChunk};
 use crate::registry::Registry;
 use crate::registry::paged::Paged;
-use crate::requests::AnsweredRequest;
 use crate::run::{FloatRun, HistRun, RunExemplar, SeriesRun};
 
 /// Number of shards of a generation. [`BLOCK`] consecutive slots are in the same shard: the series of a request mostly

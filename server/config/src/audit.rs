@@ -387,7 +387,7 @@ impl Config {
         let now_ms = self.clock.now_ms();
         let mut tx = db::begin(&self.pool).await?;
         statement("DELETE FROM audit WHERE at_ms < ?").bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
-        crate::answered::forget_old(&mut tx, now_ms).await?;
+        crate::idempotency::forget_old(&mut tx, now_ms).await?;
         tx.commit().await?;
         Ok(())
     }

@@ -8,13 +8,12 @@
 //! | `ordered`, `grouped`, `narrowed`, `values`, `words`, `texts`, `times`, `held` | lists that use indexes, or texts held in memory, instead of reading the whole family |
 //! | `change`, `many`, `staged`, `merge` | one change in a transaction with references, history and audit row · many changes · edits that wait for a deploy |
 //! | `asked`, `access`, `outside`, `sealing` | what a change asks of the rest of the server · who may see and change an entity |
-//! | `answered`, `audit`, `jobs`, `saved` | idempotent requests · the audit log · long operations · backups |
+//! | `idempotency`, `audit`, `jobs`, `saved` | idempotent requests · the audit log · long operations · backups |
 //!
 //! Invariants: no HTTP (the API maps a [`Problem`]); one request is one transaction; a secret never appears in a
 //! response, a history or an audit row.
 
 mod access;
-mod answered;
 mod area;
 mod asked;
 mod audit;
@@ -34,6 +33,7 @@ mod filter;
 pub mod graph;
 mod grouped;
 mod held;
+mod idempotency;
 mod jobs;
 pub mod json;
 mod many;
@@ -58,7 +58,6 @@ mod values;
 mod words;
 
 pub use access::must_have;
-pub use answered::{Begun, Named};
 pub use area::Area;
 pub use asked::{Checks, Part, Sealer};
 pub use audit::{AuditEvent, AuditQuery, Verified};
@@ -68,6 +67,7 @@ pub use db::migrate;
 pub use entity::{Drafted, Entity, diff};
 pub use family::{Caller, Family, Hook, KEPT, KeyBounds, Link, Making, OnDelete, Prepare, Rows};
 pub use fields::{Field, Kind, Mode, duration_ms};
+pub use idempotency::{Begun, Named};
 pub use jobs::{Job, NewJob};
 pub use many::{Failed, ImportMode, Imported};
 pub use outside::Outside;

@@ -7,11 +7,11 @@ use quiver_database::Database;
 use quiver_types::{Clock, Random, Vault};
 use tokio::sync::watch;
 
-use crate::answered::forget_lost;
 use crate::asked::{NoChecks, Sealer};
 use crate::config::{Config, next_revision, numbers};
 use crate::db;
 use crate::families::FAMILIES;
+use crate::idempotency::forget_lost;
 use crate::problem::Result;
 
 impl Config {

@@ -9,7 +9,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::{Catalog, Db, Writing};
 use crate::error::{Context, Result};
-use crate::requests::{Answer, AnsweredRequest, KEPT_MS, RequestId};
+use crate::idempotency::{Answer, AnsweredRequest, KEPT_MS, RequestId};
 
 impl Catalog {
     /// Inserts requests, and deletes those that are too old.

@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::{Catalog, Db, FULL_LIST_EVERY, WriterFloor, Writing};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::failpoint;
+use crate::idempotency::AnsweredRequest;
 use crate::metrics::METRICS;
 use crate::part::{Origin, PartId, PartMeta, Place};
-use crate::requests::AnsweredRequest;
 
 /// The changes of a commit.
 #[derive(Debug, Default, Clone)]

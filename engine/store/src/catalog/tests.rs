@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use quiver_types::SystemClock;
 
 use super::*;
+use crate::idempotency::{Answer, AnsweredRequest, KEPT_MS, RequestId};
 use crate::part::{FileMeta, NameFilter, Origin, Place};
-use crate::requests::{Answer, AnsweredRequest, KEPT_MS, RequestId};
 
 async fn catalog(dir: &tempfile::TempDir) -> Catalog {
     let catalog = Catalog::open(&dir.path().join("quiver.db"), Arc::new(SystemClock)).await.unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
 use super::Generation;
-use crate::requests::AnsweredRequest;
+use crate::idempotency::AnsweredRequest;
 
 impl Generation {
     /// The requests with a key, with their responses.

@@ -6,9 +6,9 @@ use quiver_types::{Access, Histogram, LabelSet, MatchOp, Matcher, MillisRange};
 use roaring::RoaringBitmap;
 
 use super::testing::{batch, generation};
+use crate::idempotency::{Answer, AnsweredRequest, RequestId};
 use crate::memtable::{Generation, HistogramRow, LiveSeries, SampleRows};
 use crate::registry::Registry;
-use crate::requests::{Answer, AnsweredRequest, RequestId};
 use crate::run::RunExemplar;
 
 const ALL: MillisRange = MillisRange::ALL;

@@ -23,10 +23,10 @@ use quiver_types::tables::history::TableRows;
 use quiver_types::tables::{TableDef, kept, logs, metric_metadata, metrics, spans};
 use quiver_types::{Millis, SeriesId, SpansBatch};
 
+use crate::idempotency::{Answer, AnsweredRequest, RequestId};
 use crate::memtable::HistogramRow;
 use crate::memtable::logs::LogRows;
 use crate::memtable::series::exemplar;
-use crate::requests::{Answer, AnsweredRequest, RequestId};
 use crate::run::RunExemplar;
 use crate::wal::record::{OPTIONAL, OPTIONAL_2};
 

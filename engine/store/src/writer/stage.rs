@@ -18,12 +18,12 @@ use super::described::Described;
 use super::hints::HintTracker;
 use super::limits::retain;
 use super::quota::SeriesQuota;
+use crate::idempotency::{AnsweredRequest, Claim};
 use crate::memtable::logs::{LogRows, PreparedLogs};
 use crate::memtable::series::exemplar;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, HistogramRow};
 use crate::registry::Attached;
-use crate::requests::{AnsweredRequest, Claim};
 use crate::wal::codec::{Definition, Encoder, ExemplarRow, Kind, MetadataRow, SampleColumns};
 use crate::wal::record;
 

@@ -1,9 +1,9 @@
 //! Converts a batch of logs to rows of a generation and records of the WAL: definitions of new streams, then names of
 //! fields and rows, then the request if it has an idempotency key.
 
+use crate::idempotency::AnsweredRequest;
 use crate::memtable::Generation;
 use crate::memtable::logs::{LogRows, PreparedLogs};
-use crate::requests::AnsweredRequest;
 use crate::wal::codec::{Definition, Encoder, Kind};
 use crate::wal::record;
 

@@ -8,9 +8,9 @@ use quiver_types::{Histogram, LabelSet, LogsBatch, ResetHint};
 use uuid::Uuid;
 
 use super::*;
+use crate::idempotency::{Answer, RequestId};
 use crate::memtable::GenerationId;
 use crate::registry::Registry;
-use crate::requests::{Answer, RequestId};
 use crate::wal::codec::decode;
 use crate::wal::record::{Found, LAST, OPTIONAL};
 
@@ -242,7 +242,7 @@ fn streams_are_defined_and_rows_refer_to_them() {
 #[tokio::test]
 async fn a_request_is_the_last_record_of_its_write() {
     let mut bench = Bench::new();
-    let requests = crate::requests::Requests::new(1 << 20);
+    let requests = crate::idempotency::Requests::new(1 << 20);
     for (seq, apps, expected) in [
         (
             1,
@@ -258,7 +258,7 @@ async fn a_request_is_the_last_record_of_its_write() {
     ] {
         let id = RequestId { caller: String::new(), path: "/p".to_owned(), key: format!("k{seq}") };
         let claimed = requests.claim(&id, 1, || 0).await.unwrap();
-        let crate::requests::Claimed::New(claim) = claimed else { panic!("nobody has it") };
+        let crate::idempotency::Claimed::New(claim) = claimed else { panic!("nobody has it") };
         let answer = Answer { status: 200, content_type: String::new(), body: Vec::new() };
         let request = Arc::new(AnsweredRequest { id, body_hash: 1, at: 0, answer });
         let named = Some(Box::new(Named { request, claim }));

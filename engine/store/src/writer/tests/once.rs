@@ -3,7 +3,7 @@
 use quiver_types::LogsBatch;
 
 use super::*;
-use crate::requests::{Answer, KEPT_MS, Once, RequestId};
+use crate::idempotency::{Answer, KEPT_MS, Once, RequestId};
 
 /// The time of the clock.
 const NOW: i64 = 1_700_000_000_000_000_000;
