@@ -181,7 +181,7 @@ async fn compact(core: &Arc<Core>, force: bool, resting: &mut Resting) -> Result
         drop(visible);
         // Outputs are rarely larger than their inputs, which are deleted only after the commit.
         let wanted = inputs.iter().map(|p| p.meta.bytes).sum();
-        let room = core.room.for_compaction(wanted, core.settings.generation_bytes());
+        let room = core.disk_space.for_compaction(wanted, core.settings.generation_bytes());
         let begins = room.is_ok();
         let done = match room {
             Ok(()) => run_plan(core, &next, inputs).await,

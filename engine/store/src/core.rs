@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use crate::cache::Caches;
 use crate::catalog::{Catalog, Change};
+use crate::disk_space::DiskSpace;
 use crate::epoch::{self, Mastership};
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::graces::Graces;
@@ -32,7 +33,6 @@ use crate::metrics::METRICS;
 use crate::object::Storage;
 use crate::part::{Part, PartId, PartMeta, Place};
 use crate::retention::clock::TrustedClock;
-use crate::room::Room;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
 use crate::wal::disk::WalDisk;
@@ -63,7 +63,7 @@ pub(crate) struct Core {
     /// Whether flushes make progress.
     pub(crate) flush_health: FlushHealth,
     /// Free space on the data directory's disk.
-    pub(crate) room: Room,
+    pub(crate) disk_space: DiskSpace,
     /// The time by which retention judges ages; locked while days are dropped.
     pub(crate) trusted_clock: tokio::sync::Mutex<Option<TrustedClock>>,
     /// Why that time is not the machine's clock, if it is not.
@@ -138,7 +138,7 @@ impl Core {
             Some(root) => Output { root: root.to_owned(), place: Place::Store },
             None => Output { root: parts.spool_root.clone(), place: Place::Spool },
         };
-        let room = Room::new(parts.disk, output.root.clone(), parts.settings.disk_reserve_bytes);
+        let disk_space = DiskSpace::new(parts.disk, output.root.clone(), parts.settings.disk_reserve_bytes);
         Self {
             settings: parts.settings,
             clock: parts.clock,
@@ -156,7 +156,7 @@ impl Core {
             progress: Progress::default(),
             amplification: Amplification::default(),
             flush_health: FlushHealth::default(),
-            room,
+            disk_space,
             trusted_clock: tokio::sync::Mutex::default(),
             clock_note: Mutex::default(),
             graces: Graces::default(),
@@ -320,7 +320,7 @@ impl Core {
     /// [`ErrorKind::Cancelled`] when the store is closing, [`ErrorKind::Unavailable`] when the disk is too full.
     pub(crate) fn may_compact(&self) -> Result<()> {
         self.still_open()?;
-        self.room.while_compacting()
+        self.disk_space.while_compacting()
     }
 
     /// Gives the damaged parts in the spool.

@@ -241,7 +241,7 @@ struct SpanOutput {
 /// Flushes a generation under an id: its own, or the one used for generations that were set aside.
 async fn flush(core: &Arc<Core>, generation: &Arc<Generation>, id: GenerationId) -> Result<(), Failure> {
     let started = Instant::now();
-    core.room.for_flush(generation.bytes() as u64 / PACKED)?;
+    core.disk_space.for_flush(generation.bytes() as u64 / PACKED)?;
     let job = core.begin_job();
     failpoint::hit("flush.before-pending");
     let planned = {

@@ -78,7 +78,7 @@ pub(super) async fn rewrite(core: &Arc<Core>, id: PartId, rewriter: &dyn SpanRew
     if !changes(core, &part, rewriter, &mut seen).await? {
         return Ok(Outcome::Done(Vec::new(), seen));
     }
-    core.room.for_compaction(part.meta.bytes, core.settings.generation_bytes())?;
+    core.disk_space.for_compaction(part.meta.bytes, core.settings.generation_bytes())?;
     let plan = Plan {
         table: spans::TABLE.name.to_owned(),
         day: part.meta.day,

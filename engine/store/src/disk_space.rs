@@ -16,7 +16,7 @@ const FLUSH_LEAVES: u64 = 4;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct DiskSpace {
     disk: Arc<dyn WalDisk>,
     /// A folder of the disk.
     dir: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Room {
     looked: AtomicU64,
 }
 
-impl Room {
+impl DiskSpace {
     /// Watches the disk of a folder, of which `reserve` bytes are kept free.
     pub(crate) fn new(disk: Arc<dyn WalDisk>, dir: PathBuf, reserve: u64) -> Self {
         Self { disk, dir, reserve, start: Instant::now(), looked: AtomicU64::new(0) }
@@ -143,9 +143,9 @@ mod tests {
         }
     }
 
-    fn room(free: Option<u64>, reserve: u64) -> (Arc<Free>, Room) {
+    fn room(free: Option<u64>, reserve: u64) -> (Arc<Free>, DiskSpace) {
         let disk = Arc::new(Free { bytes: free, ..Free::default() });
-        (Arc::clone(&disk), Room::new(disk, PathBuf::from("/nowhere"), reserve))
+        (Arc::clone(&disk), DiskSpace::new(disk, PathBuf::from("/nowhere"), reserve))
     }
 
     #[test]
