@@ -268,12 +268,7 @@ impl Planner {
         self.run.tallies.as_ref().map_or(0, |t| t.child(parent, grid, merge))
     }
 
-    /// Plans the root of a query.
-    pub(crate) async fn root(&self, expr: &Expr, scope: Scope) -> Result<Planned> {
-        self.operand(expr, scope).await
-    }
-
-    /// Plans an operand. If it does not depend on the step, it is evaluated once and repeated.
+    /// Plans a query, or an operand in it. If it does not depend on the step, it is evaluated once and repeated.
     pub(crate) fn operand<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<Planned>> {
         async move {
             if scope.single || !evaluates_once(expr) {

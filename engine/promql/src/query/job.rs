@@ -38,7 +38,7 @@ impl Job {
     pub(super) async fn evaluate(self) -> Result<Evaluated> {
         let mut timings = QueryTimings::default();
         let began = Instant::now();
-        let planned = self.planner.root(&self.expr, self.scope).await?;
+        let planned = self.planner.operand(&self.expr, self.scope).await?;
         timings.plan = began.elapsed();
         let value = match planned {
             Planned::String(text) => QueryValue::String { time_ms: self.scope.grid.start, text },
@@ -214,7 +214,7 @@ impl Job {
     }
 
     pub(super) async fn explain(self, explain: Explain) -> Result<Value> {
-        let plan = match self.planner.root(&self.expr, self.scope).await? {
+        let plan = match self.planner.operand(&self.expr, self.scope).await? {
             Planned::String(text) => self.planner.row(format!("{text:?}"), vec![0.0])?,
             Planned::Scalar(scalar) => self.planner.scalar_plan(scalar, self.scope)?,
             Planned::Vector(vector) => self.planner.finish(vector, self.scope)?,
