@@ -24,21 +24,26 @@ pub(super) enum Message {
         types: Vec<u32>,
     },
     Bind(Bind),
-    /// A statement (`true`) or a portal.
-    Describe(bool, String),
+    Describe(Target),
     Execute {
         portal: String,
         /// Maximum number of rows; 0: all.
         rows: u32,
     },
-    /// A statement (`true`) or a portal.
-    Close(bool, String),
+    Close(Target),
     Flush,
     Sync,
     Terminate,
     Password(String),
     /// `COPY` data and function calls, which are never expected.
     Unasked(u8),
+}
+
+/// What a client asks about or closes, by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Target {
+    Statement(String),
+    Portal(String),
 }
 
 /// Parameter values for a statement.
@@ -141,13 +146,12 @@ impl Body {
     }
 
     /// Reads `S` or `P` and a name.
-    fn target(&mut self) -> Option<(bool, String)> {
-        let is_statement = match self.u8()? {
-            b'S' => true,
-            b'P' => false,
-            _ => return None,
-        };
-        Some((is_statement, self.text()?))
+    fn target(&mut self) -> Option<Target> {
+        match self.u8()? {
+            b'S' => Some(Target::Statement(self.text()?)),
+            b'P' => Some(Target::Portal(self.text()?)),
+            _ => None,
+        }
     }
 
     fn message(&mut self, kind: u8) -> Option<Message> {
@@ -160,8 +164,8 @@ impl Body {
                 Message::Parse { name, query, types }
             }
             b'B' => Message::Bind(self.bind()?),
-            b'D' => self.target().map(|(is_statement, name)| Message::Describe(is_statement, name))?,
-            b'C' => self.target().map(|(is_statement, name)| Message::Close(is_statement, name))?,
+            b'D' => Message::Describe(self.target()?),
+            b'C' => Message::Close(self.target()?),
             b'E' => Message::Execute { portal: self.text()?, rows: u32::try_from(self.i32()?).unwrap_or(0) },
             b'H' => Message::Flush,
             b'S' => Message::Sync,
@@ -256,10 +260,10 @@ mod tests {
     #[test]
     fn messages_of_every_type() {
         for (kind, body, expected) in [
-            (b'D', &b"Ss1\0"[..], Message::Describe(true, "s1".into())),
-            (b'D', b"P\0", Message::Describe(false, String::new())),
-            (b'C', b"Sx\0", Message::Close(true, "x".into())),
-            (b'C', b"P\xc3\xa9\0", Message::Close(false, "é".into())),
+            (b'D', &b"Ss1\0"[..], Message::Describe(Target::Statement("s1".into()))),
+            (b'D', b"P\0", Message::Describe(Target::Portal(String::new()))),
+            (b'C', b"Sx\0", Message::Close(Target::Statement("x".into()))),
+            (b'C', b"P\xc3\xa9\0", Message::Close(Target::Portal("é".into()))),
             (b'E', b"\0\0\0\0\x07", Message::Execute { portal: String::new(), rows: 7 }),
             (b'E', b"p\0\0\0\0\0", Message::Execute { portal: "p".into(), rows: 0 }),
             // A negative number means all.

@@ -19,7 +19,7 @@ use super::With;
 use super::cancel::Cancellable;
 use super::command::{self, Command, Settings};
 use super::fault::Fault;
-use super::frame::{self, AHEAD_BYTES_MAX, Bind, FRAME_BYTES_MAX, Message};
+use super::frame::{self, AHEAD_BYTES_MAX, Bind, FRAME_BYTES_MAX, Message, Target};
 use super::portal::Portal;
 use super::statements::{Kept, Prepared};
 use crate::bodies::Share;
@@ -262,8 +262,8 @@ impl Connection {
             _ if self.skipping => return Ok(()),
             Message::Parse { name, query, types } => self.parse(name, query, types)?,
             Message::Bind(bind) => self.bind(bind).await?,
-            Message::Describe(true, name) => self.describe_statement(&name).await?,
-            Message::Describe(false, name) => {
+            Message::Describe(Target::Statement(name)) => self.describe_statement(&name).await?,
+            Message::Describe(Target::Portal(name)) => {
                 let mut portal = self.kept.take(&name)?;
                 let described = self.describe_portal(&mut portal).await;
                 self.kept.put(&name, portal);
@@ -278,8 +278,12 @@ impl Connection {
                 }
                 executed?;
             }
-            Message::Close(is_statement, name) => {
-                self.kept.close(is_statement, &name);
+            Message::Close(target) => {
+                // A name that nothing has is no error here.
+                match target {
+                    Target::Statement(name) => self.kept.close_statement(&name),
+                    Target::Portal(name) => self.kept.close_portal(&name),
+                };
                 self.say(b'3');
             }
             Message::Flush => self.flush().await?,
@@ -309,7 +313,7 @@ impl Connection {
     }
 
     async fn each(&mut self, text: &str) -> Result<(), Trouble> {
-        self.kept.close(false, "");
+        self.kept.close_portal("");
         let statements = command::split(text)?;
         if statements.is_empty() {
             self.say(b'I');

@@ -136,9 +136,14 @@ impl Kept {
         self.portals.insert(name.to_owned(), portal);
     }
 
-    /// Removes a statement (`true`) or portal, if it exists.
-    pub(super) fn close(&mut self, is_statement: bool, name: &str) -> bool {
-        if is_statement { self.statements.remove(name).is_some() } else { self.portals.remove(name).is_some() }
+    /// Removes a statement; gives false if there is none.
+    pub(super) fn close_statement(&mut self, name: &str) -> bool {
+        self.statements.remove(name).is_some()
+    }
+
+    /// Removes a portal; gives false if there is none.
+    pub(super) fn close_portal(&mut self, name: &str) -> bool {
+        self.portals.remove(name).is_some()
     }
 
     /// Removes all statements.
@@ -204,7 +209,7 @@ mod tests {
             kept.open(n.to_string(), Portal::new(String::new(), Command::Query)).unwrap();
         }
         assert_eq!(kept.open("more".into(), Portal::new(String::new(), Command::Query)).unwrap_err().code, "53400");
-        assert!(kept.close(false, "0") && !kept.close(false, "0"));
+        assert!(kept.close_portal("0") && !kept.close_portal("0"));
         kept.end_portals();
         assert_eq!(kept.take("1").map(|_| ()).unwrap_err().code, "34000");
     }
@@ -235,7 +240,7 @@ mod tests {
         let full = kept.prepare("more".into(), prepared(1)).unwrap_err();
         assert_eq!((full.code, full.is_fatal()), ("53400", false));
         assert_eq!(kept.prepare(String::new(), prepared(1)).unwrap_err().code, "53400");
-        assert!(kept.close(true, "0") && !kept.close(true, "0"));
+        assert!(kept.close_statement("0") && !kept.close_statement("0"));
         kept.prepare(String::new(), prepared(1)).unwrap();
         // The unnamed one is replaced, even if there is no room for another.
         kept.prepare(String::new(), prepared(2)).unwrap();
@@ -261,7 +266,7 @@ mod tests {
         kept.put("p", taken);
         assert_eq!(kept.bytes(), 10 + BYTES_MAX / 2);
         // There is only one unnamed portal.
-        kept.close(false, "p");
+        kept.close_portal("p");
         for bytes in [1, 2, 3] {
             kept.open(String::new(), portal(bytes)).unwrap();
             assert_eq!(kept.bytes(), 10 + bytes);

@@ -83,7 +83,7 @@ impl Connection {
         self.kept.prepare(name.clone(), statement)?;
         // Reports errors of the statement at once.
         if let Err(trouble) = self.described(&name).await {
-            self.kept.close(true, &name);
+            self.kept.close_statement(&name);
             return Err(trouble);
         }
         self.complete("PREPARE");
@@ -246,7 +246,7 @@ impl Connection {
             }
             Command::Deallocate(Some(name)) => {
                 self.kept.statement(&name)?;
-                self.kept.close(true, &name);
+                self.kept.close_statement(&name);
                 self.complete("DEALLOCATE");
             }
             Command::Close(None) => {
@@ -254,7 +254,7 @@ impl Connection {
                 self.complete("CLOSE CURSOR ALL");
             }
             Command::Close(Some(name)) => {
-                if !self.kept.close(false, &name) {
+                if !self.kept.close_portal(&name) {
                     return Err(Fault::new("34000", format!("there is no cursor `{}`", name.escape_debug())).into());
                 }
                 self.complete("CLOSE CURSOR");
