@@ -40,20 +40,29 @@ pub(super) mod keys {
     pub(crate) const META_CRC: &str = "quiver.meta_crc";
 }
 
-/// Files of a part being written; deleted on drop unless the part is finished.
-#[derive(Debug, Default)]
-pub(super) struct Unfinished(Vec<PathBuf>);
+/// A part being written: where, as what, and its files so far, which are deleted on drop unless the part is finished.
+#[derive(Debug)]
+pub(super) struct Draft {
+    root: PathBuf,
+    pub(super) spec: PartSpec,
+    files: Vec<PathBuf>,
+}
 
-impl Unfinished {
+impl Draft {
+    /// Begins a part; its files will be `root/<key>`.
+    pub(super) fn new(root: &Path, spec: PartSpec) -> Self {
+        Self { root: root.to_owned(), spec, files: Vec::new() }
+    }
+
     /// Marks the part as finished, so that its files stay.
     pub(super) fn keep(&mut self) {
-        self.0.clear();
+        self.files.clear();
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for Draft {
     fn drop(&mut self) {
-        for path in &self.0 {
+        for path in &self.files {
             // The catalog lists these keys as pending, so a file that cannot be deleted now is deleted by a later run.
             if let Err(error) = std::fs::remove_file(path) {
                 tracing::debug!(path = %path.display(), %error, "cannot delete the file of an unfinished part");
@@ -72,35 +81,32 @@ pub(super) struct PartFile {
 }
 
 impl PartFile {
-    /// Creates the file `root/<key>`, with its directories.
+    /// Creates a file of a part, with its directories.
     pub(super) fn create(
-        root: &Path,
-        spec: &PartSpec,
+        draft: &mut Draft,
         kind: &'static str,
         schema: SchemaRef,
         properties: WriterProperties,
-        unfinished: &mut Unfinished,
     ) -> Result<Self> {
-        Self::create_as(root, spec, kind, &schema, &schema, properties, unfinished)
+        Self::create_as(draft, kind, &schema, &schema, properties)
     }
 
     /// Like `create`, with a separate Arrow schema for the footer (with dictionary types where columns are written as
     /// plain text).
     pub(super) fn create_as(
-        root: &Path,
-        spec: &PartSpec,
+        draft: &mut Draft,
         kind: &'static str,
         schema: &SchemaRef,
         shown: &SchemaRef,
         properties: WriterProperties,
-        unfinished: &mut Unfinished,
     ) -> Result<Self> {
+        let Draft { root, spec, .. } = &*draft;
         let key = part_key(&spec.table, spec.day, spec.id, kind);
         let path = root.join(&key);
         let failed = |e| io_error(format!("cannot create `{key}`"), e);
         create_dir_synced(path.parent().unwrap_or(root))?;
         let file = File::options().write(true).create_new(true).open(&path).map_err(failed)?;
-        unfinished.0.push(path.clone());
+        draft.files.push(path.clone());
         let mut writer = GroupWriter::create(SummedFile::new(file), Arc::clone(schema), properties)
             .internal(format!("cannot begin `{key}`"))?;
         writer.put(KeyValue::new(ARROW_SCHEMA_META_KEY.to_owned(), encode_arrow_schema(shown)));
@@ -267,31 +273,31 @@ mod tests {
         RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from_iter_values(0..5)) as ArrayRef)]).unwrap()
     }
 
-    fn create(root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<PartFile> {
-        PartFile::create(root, spec, "rows", numbers().schema(), properties().build(), unfinished)
+    fn create(draft: &mut Draft) -> Result<PartFile> {
+        PartFile::create(draft, "rows", numbers().schema(), properties().build())
     }
 
     #[test]
     fn files_go_unless_the_part_is_finished() {
         let (dir, spec) = (tempfile::tempdir().unwrap(), spec(0));
-        let mut unfinished = Unfinished::default();
-        let file = create(dir.path(), &spec, &mut unfinished).unwrap();
+        let mut draft = Draft::new(dir.path(), spec.clone());
+        let file = create(&mut draft).unwrap();
         let path = file.path().to_owned();
         assert!(path.exists() && path == dir.path().join(part_key("metrics", spec.day, spec.id, "rows")));
-        drop((file, unfinished));
+        drop((file, draft));
         assert!(!path.exists());
 
-        let mut unfinished = Unfinished::default();
-        create(dir.path(), &spec, &mut unfinished).unwrap();
-        unfinished.keep();
-        drop(unfinished);
+        let mut draft = Draft::new(dir.path(), spec.clone());
+        create(&mut draft).unwrap();
+        draft.keep();
+        drop(draft);
         assert!(path.exists());
 
         // What another one wrote is neither written over nor deleted.
         std::fs::write(&path, b"theirs").unwrap();
-        let mut unfinished = Unfinished::default();
-        let error = create(dir.path(), &spec, &mut unfinished).err().unwrap();
-        drop(unfinished);
+        let mut draft = Draft::new(dir.path(), spec.clone());
+        let error = create(&mut draft).err().unwrap();
+        drop(draft);
         let key = part_key("metrics", spec.day, spec.id, "rows");
         assert_eq!((error.kind(), error.message), (ErrorKind::Internal, format!("cannot create `{key}`")));
         assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
@@ -300,8 +306,8 @@ mod tests {
     #[test]
     fn a_footer_tells_what_its_file_is() {
         let (dir, spec) = (tempfile::tempdir().unwrap(), spec(1));
-        let mut unfinished = Unfinished::default();
-        let mut file = create(dir.path(), &spec, &mut unfinished).unwrap();
+        let mut draft = Draft::new(dir.path(), spec.clone());
+        let mut file = create(&mut draft).unwrap();
         file.write(&numbers()).unwrap();
         file.end_group().unwrap();
         file.write(&numbers().slice(1, 3)).unwrap();

@@ -12,7 +12,7 @@ use quiver_types::tables::{self, TableDef};
 use quiver_types::{Millis, ReadStats, stats};
 
 use super::fetch::{Purpose, Selection};
-use super::file::{PartFile, Unfinished, codec, column, properties};
+use super::file::{Draft, PartFile, codec, column, properties};
 use super::{FileMeta, Footer, NameFilter, Part, PartMeta, PartSpec, SERVICES_MAX};
 use crate::error::{Error, Result};
 
@@ -25,9 +25,8 @@ const BATCH_ROWS: usize = 8192;
 /// milliseconds, and its service column, if it has one, is called `__q_service`.
 pub(crate) struct RowsPartWriter {
     table: &'static TableDef,
-    spec: PartSpec,
     file: PartFile,
-    unfinished: Unfinished,
+    draft: Draft,
     times: Option<(Millis, Millis)>,
     services: BTreeSet<String>,
     names: BTreeSet<String>,
@@ -40,16 +39,16 @@ impl RowsPartWriter {
     /// Invalid: unknown table. Otherwise I/O errors.
     pub(crate) fn create(root: &Path, spec: PartSpec) -> Result<Self> {
         let table = table_of(&spec)?;
-        let mut unfinished = Unfinished::default();
+        let mut draft = Draft::new(root, spec);
         let p = properties()
-            .set_compression(codec(spec.compression))
+            .set_compression(codec(draft.spec.compression))
             .set_max_row_group_row_count(Some(GROUP_ROWS))
             .set_column_statistics_enabled(column(&[table.sort_key[0]]), EnabledStatistics::Page)
             .set_column_statistics_enabled(column(&[table.time_column]), EnabledStatistics::Page);
         let kind = table.files[0].kind;
-        let file = PartFile::create(root, &spec, kind, table.columns(), p.build(), &mut unfinished)?;
+        let file = PartFile::create(&mut draft, kind, table.columns(), p.build())?;
         let (services, names) = (BTreeSet::new(), BTreeSet::new());
-        Ok(Self { table, spec, file, unfinished, times: None, services, names })
+        Ok(Self { table, file, draft, times: None, services, names })
     }
 
     /// Appends rows.
@@ -79,7 +78,7 @@ impl RowsPartWriter {
         let (min_ts, max_ts) = self.times.ok_or_else(|| Error::invalid(no_rows_of(self.table)))?;
         let services_all = self.services.len() > SERVICES_MAX;
         let services = if services_all { Vec::new() } else { self.services.into_iter().collect() };
-        let spec = self.spec;
+        let spec = &self.draft.spec;
         let mut meta = PartMeta {
             id: spec.id,
             table: spec.table.clone(),
@@ -100,9 +99,9 @@ impl RowsPartWriter {
             files: Vec::new(),
         };
         self.file.put_meta(&meta)?;
-        meta.files.push(self.file.finish(&spec, (min_ts, max_ts), self.table.sort_key)?);
+        meta.files.push(self.file.finish(spec, (min_ts, max_ts), self.table.sort_key)?);
         meta.bytes = meta.files[0].bytes;
-        self.unfinished.keep();
+        self.draft.keep();
         Ok(meta)
     }
 }

@@ -1,6 +1,5 @@
 //! Writes `.samples`: one row per float sample, sorted by series and time, with values stored as decimals per series.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -14,8 +13,8 @@ use parquet::file::properties::WriterProperties;
 use quiver_types::tables::metrics;
 
 use super::decimal::Decimals;
-use super::file::{Choices, PAGE_ROWS, PartFile, Unfinished, codec, column, properties};
-use super::{FileMeta, PartCompression, PartSpec};
+use super::file::{Choices, Draft, PAGE_ROWS, PartFile, codec, column, properties};
+use super::{FileMeta, PartCompression};
 use crate::error::{Context, Result, io_error};
 use crate::run::FloatRun;
 
@@ -50,16 +49,9 @@ pub(super) struct SamplesFile {
 
 impl SamplesFile {
     /// Appends the samples of a series.
-    pub(super) fn push(
-        &mut self,
-        root: &Path,
-        spec: &PartSpec,
-        unfinished: &mut Unfinished,
-        series: u32,
-        run: &FloatRun,
-    ) -> Result<()> {
+    pub(super) fn push(&mut self, draft: &mut Draft, series: u32, run: &FloatRun) -> Result<()> {
         if !run.start_ts.is_empty() && !self.with_starts {
-            self.begin_starts(root, spec, unfinished)?;
+            self.begin_starts(draft)?;
         }
         self.decimals.decompose(&run.values, self.last);
         let mut doubles = std::mem::take(&mut self.decimals.doubles);
@@ -67,7 +59,7 @@ impl SamplesFile {
         let mut from = 0;
         let open = self.open_rows();
         if open >= PAGE_ROWS_ENOUGH && open + run.len() > PAGE_ROWS {
-            self.end_page(root, spec, unfinished)?;
+            self.end_page(draft)?;
         }
         while from < run.len() {
             let rows = (run.len() - from).min(PAGE_ROWS - self.open_rows());
@@ -88,7 +80,7 @@ impl SamplesFile {
             }
             from = to;
             if self.open_rows() == PAGE_ROWS {
-                self.end_page(root, spec, unfinished)?;
+                self.end_page(draft)?;
             }
         }
         self.last = self.decimals.numerators.last().copied().unwrap_or(self.last);
@@ -103,9 +95,9 @@ impl SamplesFile {
         self.ts.len() - self.pages.last().copied().unwrap_or(0)
     }
 
-    fn end_page(&mut self, root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<()> {
+    fn end_page(&mut self, draft: &mut Draft) -> Result<()> {
         self.pages.push(self.ts.len());
-        if self.ts.len() + PAGE_ROWS > BATCH_ROWS { self.write(root, spec, unfinished) } else { Ok(()) }
+        if self.ts.len() + PAGE_ROWS > BATCH_ROWS { self.write(draft) } else { Ok(()) }
     }
 
     /// Rows so far.
@@ -114,25 +106,19 @@ impl SamplesFile {
     }
 
     /// Writes the rest and finishes the file; `None` if there were no rows.
-    pub(super) fn finish(
-        mut self,
-        root: &Path,
-        spec: &PartSpec,
-        range: (i64, i64),
-        unfinished: &mut Unfinished,
-    ) -> Result<Option<FileMeta>> {
-        self.write(root, spec, unfinished)?;
-        self.file.map(|f| f.finish(spec, range, &["series", "ts"])).transpose()
+    pub(super) fn finish(mut self, draft: &mut Draft, range: (i64, i64)) -> Result<Option<FileMeta>> {
+        self.write(draft)?;
+        self.file.map(|f| f.finish(&draft.spec, range, &["series", "ts"])).transpose()
     }
 
-    fn write(&mut self, root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<()> {
+    fn write(&mut self, draft: &mut Draft) -> Result<()> {
         if self.ts.is_empty() {
             return Ok(());
         }
         let batch = self.take_batch()?;
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(create(root, spec, self.with_starts, unfinished)?),
+            none => none.insert(create(draft, self.with_starts)?),
         };
         // Each call writes one page (see [`sample_properties`]).
         let mut from = 0;
@@ -178,20 +164,20 @@ impl SamplesFile {
 
     /// Adds the column of start times. Rows already in the file are copied to a new one; this happens at most once per
     /// part, and never if either some of the first 64 k samples have a start time or none has.
-    fn begin_starts(&mut self, root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<()> {
+    fn begin_starts(&mut self, draft: &mut Draft) -> Result<()> {
         self.with_starts = true;
         self.starts.resize(self.ts.len(), 0);
         let Some(file) = self.file.take() else { return Ok(()) };
         let path = file.path().to_owned();
         let aside = path.with_extension("without-starts");
-        file.finish(spec, (0, 0), &[])?;
+        file.finish(&draft.spec, (0, 0), &[])?;
         let failed = |e| io_error("cannot rewrite samples with start times", e);
         std::fs::rename(&path, &aside).map_err(failed)?;
         let old = std::fs::File::open(&aside).map_err(failed)?;
         // Only the open handle is needed from now on; so nothing is left behind if something fails.
         std::fs::remove_file(&aside).map_err(failed)?;
         let damaged = "cannot read back samples to rewrite";
-        let mut copy = create(root, spec, true, unfinished)?;
+        let mut copy = create(draft, true)?;
         let reader = ParquetRecordBatchReaderBuilder::try_new(old).internal(damaged)?.with_batch_size(BATCH_ROWS);
         for batch in reader.build().internal(damaged)? {
             let batch = batch.internal(damaged)?;
@@ -212,9 +198,9 @@ fn schema(with_starts: bool) -> SchemaRef {
     Arc::new(Schema::new(all.fields().iter().filter(|f| f.name() != "start_ts").cloned().collect::<Vec<_>>()))
 }
 
-fn create(root: &Path, spec: &PartSpec, with_starts: bool, unfinished: &mut Unfinished) -> Result<PartFile> {
-    let properties = sample_properties(with_starts, spec.compression);
-    PartFile::create(root, spec, "samples", schema(with_starts), properties, unfinished)
+fn create(draft: &mut Draft, with_starts: bool) -> Result<PartFile> {
+    let properties = sample_properties(with_starts, draft.spec.compression);
+    PartFile::create(draft, "samples", schema(with_starts), properties)
 }
 
 /// Numerators are packed so tightly that compression saves little, so they get the fastest codec. The other columns are

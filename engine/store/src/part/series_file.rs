@@ -3,7 +3,6 @@
 //! The table is held in memory until the part is complete, because only then is it known which labels are the most
 //! common. It takes about 80 bytes per series, plus 4 per label of a series.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -17,9 +16,9 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::tables::metrics::{self, LABEL_COLUMNS};
 use roaring::RoaringBitmap;
 
-use super::file::{Choices, PartFile, Unfinished, codec, column, keys, properties};
+use super::file::{Choices, Draft, PartFile, codec, column, keys, properties};
 use super::pairs::{PairTable, Texts};
-use super::{FileMeta, PartMeta, PartSpec};
+use super::{FileMeta, PartMeta};
 use crate::error::{Context, Result};
 use crate::run::SeriesRun;
 
@@ -102,14 +101,7 @@ impl SeriesTableWriter {
     }
 
     /// Writes `.series`. Its footer gets `meta`, the description of the part without this file.
-    pub(super) fn write(
-        &self,
-        root: &Path,
-        spec: &PartSpec,
-        range: (i64, i64),
-        meta: &PartMeta,
-        unfinished: &mut Unfinished,
-    ) -> Result<FileMeta> {
+    pub(super) fn write(&self, draft: &mut Draft, range: (i64, i64), meta: &PartMeta) -> Result<FileMeta> {
         let own = self.commonest();
         let column_name = |label: u32| format!("label.{}", self.labels.names.list[label as usize]);
         let fields = |kind: &DataType| {
@@ -134,7 +126,7 @@ impl SeriesTableWriter {
         for sibling in ["samples", "histograms", "exemplars"] {
             p = p.delta(&[&format!("{sibling}_first")]).delta(&[&format!("{sibling}_rows")]);
         }
-        let mut file = PartFile::create_as(root, spec, "series", &schema, &shown, p.build(), unfinished)?;
+        let mut file = PartFile::create_as(draft, "series", &schema, &shown, p.build())?;
         let names: Vec<&str> =
             self.labels.names.sorted().iter().map(|&l| &*self.labels.names.list[l as usize]).collect();
         file.put(keys::LABELS, serde_json::to_string(&names).internal("cannot write label names")?);
@@ -150,7 +142,7 @@ impl SeriesTableWriter {
                 &RecordBatch::try_new(Arc::clone(&schema), columns).internal("cannot build a batch of series")?,
             )?;
         }
-        file.finish(spec, range, &["metric", "labels"])
+        file.finish(&draft.spec, range, &["metric", "labels"])
     }
 
     fn label_columns(&self, rows: std::ops::Range<usize>, places: &[usize], columns: usize) -> Vec<ArrayRef> {
@@ -203,13 +195,7 @@ impl SeriesTableWriter {
     }
 
     /// Writes `.index`; `None` if no series has a label.
-    pub(super) fn write_index(
-        &self,
-        root: &Path,
-        spec: &PartSpec,
-        range: (i64, i64),
-        unfinished: &mut Unfinished,
-    ) -> Result<Option<FileMeta>> {
+    pub(super) fn write_index(&self, draft: &mut Draft, range: (i64, i64)) -> Result<Option<FileMeta>> {
         let sorted = self.labels.sorted();
         if sorted.is_empty() {
             return Ok(None);
@@ -225,7 +211,7 @@ impl SeriesTableWriter {
             .set_column_dictionary_enabled(column(&["series"]), false)
             .page_statistics(&["label"])
             .page_statistics(&["value"]);
-        let mut file = PartFile::create(root, spec, "index", metrics::index(), p.build(), unfinished)?;
+        let mut file = PartFile::create(draft, "index", metrics::index(), p.build())?;
         let (mut batch, postings) = (IndexBatch::default(), self.labels.postings());
         let mut directory: Vec<(&str, u64, u64)> = Vec::new();
         for (row, pair) in (0..).zip(sorted) {
@@ -242,7 +228,7 @@ impl SeriesTableWriter {
         }
         batch.write(&mut file)?;
         file.put(keys::LABEL_ROWS, serde_json::to_string(&directory).internal("cannot write the rows of labels")?);
-        file.finish(spec, range, &["label", "value"]).map(Some)
+        file.finish(&draft.spec, range, &["label", "value"]).map(Some)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Writes a part of metrics: series in series order, streamed into the files. A part is finished completely or deleted.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringBuilder, TimestampMillisecondArray, UInt32Array};
@@ -9,7 +9,7 @@ use quiver_types::LabelSet;
 use quiver_types::histogram::HistogramBuilder;
 use quiver_types::tables::metrics;
 
-use super::file::{Choices, PartFile, Unfinished, codec, column, properties};
+use super::file::{Choices, Draft, PartFile, codec, column, properties};
 use super::samples_file::SamplesFile;
 use super::series_file::{SeriesTableWriter, map_of};
 use super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
@@ -23,21 +23,19 @@ const BATCH_ROWS: usize = 1024;
 ///
 /// Memory: one encoded row group of each file, plus the series table (see `series_file`).
 pub struct PartWriter {
-    root: PathBuf,
-    spec: PartSpec,
     samples: SamplesFile,
     hists: HistsFile,
     exemplars: ExemplarsFile,
     series: SeriesTableWriter,
     last: Option<LabelSet>,
     range: Option<(i64, i64)>,
-    unfinished: Unfinished,
+    draft: Draft,
 }
 
 impl std::fmt::Debug for PartWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PartWriter")
-            .field("spec", &self.spec)
+            .field("spec", &self.draft.spec)
             .field("series", &self.series.len())
             .finish_non_exhaustive()
     }
@@ -48,15 +46,13 @@ impl PartWriter {
     pub fn metrics(root: &Path, spec: PartSpec) -> Self {
         assert_eq!(spec.table, metrics::TABLE.name, "a part of metrics");
         Self {
-            root: root.to_owned(),
-            spec,
             samples: SamplesFile::default(),
             hists: HistsFile::default(),
             exemplars: ExemplarsFile::default(),
             series: SeriesTableWriter::default(),
             last: None,
             range: None,
-            unfinished: Unfinished::default(),
+            draft: Draft::new(root, spec),
         }
     }
 
@@ -78,18 +74,18 @@ impl PartWriter {
         let first = [self.samples.rows(), self.hists.rows, self.exemplars.rows];
         self.series.push(run, first, (range.min, range.max));
         if !run.samples.is_empty() {
-            self.samples.push(&self.root, &self.spec, &mut self.unfinished, number, &run.samples)?;
+            self.samples.push(&mut self.draft, number, &run.samples)?;
         }
         for i in 0..run.hists.len() {
             self.hists.push(number, &run.hists, i);
             if self.hists.hists.len() >= BATCH_ROWS {
-                self.hists.write(&self.root, &self.spec, &mut self.unfinished)?;
+                self.hists.write(&mut self.draft)?;
             }
         }
         for exemplar in &run.exemplars {
             self.exemplars.push(number, exemplar);
             if self.exemplars.series.len() >= BATCH_ROWS {
-                self.exemplars.write(&self.root, &self.spec, &mut self.unfinished)?;
+                self.exemplars.write(&mut self.draft)?;
             }
         }
         let (min, max) = self.range.unwrap_or((range.min, range.max));
@@ -111,19 +107,20 @@ impl PartWriter {
         let Some(range) = self.range else {
             return Err(crate::Error::invalid("a part without rows"));
         };
-        let (root, spec, unfinished) = (&self.root, &self.spec, &mut self.unfinished);
+        let draft = &mut self.draft;
         let rows = self.samples.rows() + self.hists.rows + self.exemplars.rows;
         let has_histograms = self.hists.rows > 0;
         let mut files = Vec::with_capacity(5);
-        files.extend(std::mem::take(&mut self.samples).finish(root, spec, range, unfinished)?);
-        files.extend(std::mem::take(&mut self.hists).finish(root, spec, range, unfinished)?);
-        files.extend(std::mem::take(&mut self.exemplars).finish(root, spec, range, unfinished)?);
-        files.extend(self.series.write_index(root, spec, range, unfinished)?);
+        files.extend(std::mem::take(&mut self.samples).finish(draft, range)?);
+        files.extend(std::mem::take(&mut self.hists).finish(draft, range)?);
+        files.extend(std::mem::take(&mut self.exemplars).finish(draft, range)?);
+        files.extend(self.series.write_index(draft, range)?);
         let mut services = self.series.services();
         let services_all = services.len() > SERVICES_MAX;
         if services_all {
             services = Vec::new();
         }
+        let spec = &draft.spec;
         let mut meta = PartMeta {
             id: spec.id,
             table: spec.table.clone(),
@@ -143,10 +140,10 @@ impl PartWriter {
             origin: spec.origin.clone(),
             files,
         };
-        let main = self.series.write(root, spec, range, &meta, unfinished)?;
+        let main = self.series.write(draft, range, &meta)?;
         meta.files.insert(0, main);
         meta.bytes = meta.files.iter().map(|f| f.bytes).sum();
-        self.unfinished.keep();
+        draft.keep();
         Ok(meta)
     }
 }
@@ -171,7 +168,7 @@ impl HistsFile {
         self.hists.push(&run.hists[i]);
     }
 
-    fn write(&mut self, root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<()> {
+    fn write(&mut self, draft: &mut Draft) -> Result<()> {
         if self.hists.is_empty() {
             return Ok(());
         }
@@ -189,21 +186,16 @@ impl HistsFile {
             Some(file) => file,
             none => {
                 let schema = metrics::histograms();
-                none.insert(PartFile::create(root, spec, "histograms", schema, hist_properties(spec), unfinished)?)
+                let properties = hist_properties(&draft.spec);
+                none.insert(PartFile::create(draft, "histograms", schema, properties)?)
             }
         };
         file.write(&batch)
     }
 
-    fn finish(
-        mut self,
-        root: &Path,
-        spec: &PartSpec,
-        range: (i64, i64),
-        unfinished: &mut Unfinished,
-    ) -> Result<Option<FileMeta>> {
-        self.write(root, spec, unfinished)?;
-        self.file.map(|f| f.finish(spec, range, &["series", "ts"])).transpose()
+    fn finish(mut self, draft: &mut Draft, range: (i64, i64)) -> Result<Option<FileMeta>> {
+        self.write(draft)?;
+        self.file.map(|f| f.finish(&draft.spec, range, &["series", "ts"])).transpose()
     }
 }
 
@@ -254,7 +246,7 @@ impl ExemplarsFile {
         self.offsets.push(arrow::array::ArrayBuilder::len(&self.names) as i32);
     }
 
-    fn write(&mut self, root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<()> {
+    fn write(&mut self, draft: &mut Draft) -> Result<()> {
         if self.series.is_empty() {
             return Ok(());
         }
@@ -271,21 +263,16 @@ impl ExemplarsFile {
             Some(file) => file,
             none => {
                 let schema = metrics::exemplars();
-                none.insert(PartFile::create(root, spec, "exemplars", schema, exemplar_properties(spec), unfinished)?)
+                let properties = exemplar_properties(&draft.spec);
+                none.insert(PartFile::create(draft, "exemplars", schema, properties)?)
             }
         };
         file.write(&batch)
     }
 
-    fn finish(
-        mut self,
-        root: &Path,
-        spec: &PartSpec,
-        range: (i64, i64),
-        unfinished: &mut Unfinished,
-    ) -> Result<Option<FileMeta>> {
-        self.write(root, spec, unfinished)?;
-        self.file.map(|f| f.finish(spec, range, &["series", "ts"])).transpose()
+    fn finish(mut self, draft: &mut Draft, range: (i64, i64)) -> Result<Option<FileMeta>> {
+        self.write(draft)?;
+        self.file.map(|f| f.finish(&draft.spec, range, &["series", "ts"])).transpose()
     }
 }
 

@@ -2,7 +2,6 @@
 //! identifier is.
 
 use std::hash::BuildHasher;
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BinaryBuilder, RecordBatch, StringBuilder, UInt8Array};
@@ -11,9 +10,9 @@ use hashbrown::HashTable;
 use quiver_types::SeriesId;
 use quiver_types::tables::logs as table;
 
-use super::super::file::{Choices, PartFile, Unfinished, codec, properties};
+use super::super::FileMeta;
+use super::super::file::{Choices, Draft, PartFile, codec, properties};
 use super::super::label_rows::{LabelDirectory, label_pages};
-use super::super::{FileMeta, PartSpec};
 use super::set::push_runs;
 use super::streams_file::BLOCK_STREAMS;
 use crate::error::{Context, Result};
@@ -31,19 +30,14 @@ const BATCH_ROWS: usize = 8192;
 const HASHER: FixedState = FixedState::with_seed(0x1a);
 
 /// Writes the file if there are too many streams to read all of them at once; else `None`.
-pub(super) fn write(
-    streams: &[Arc<LiveStream>],
-    root: &Path,
-    spec: &PartSpec,
-    range: (i64, i64),
-    unfinished: &mut Unfinished,
-) -> Result<Option<FileMeta>> {
+pub(super) fn write(draft: &mut Draft, streams: &[Arc<LiveStream>], range: (i64, i64)) -> Result<Option<FileMeta>> {
     if streams.len() <= BLOCK_STREAMS {
         return Ok(None);
     }
-    let p = label_pages(properties().set_compression(codec(spec.compression)).delta(&["kind"]), "value", "streams");
+    let p =
+        label_pages(properties().set_compression(codec(draft.spec.compression)).delta(&["kind"]), "value", "streams");
     let mut rows = Rows {
-        file: PartFile::create(root, spec, "labels", table::labels(), p.build(), unfinished)?,
+        file: PartFile::create(draft, "labels", table::labels(), p.build())?,
         kind: KIND_LABEL,
         label: String::new(),
         values: StringBuilder::new(),
@@ -65,7 +59,7 @@ pub(super) fn write(
     directory.push(KIND_ID, "", write_ids(streams, &mut rows)?);
     let mut file = rows.file;
     directory.put(&mut file)?;
-    file.finish(spec, range, &["kind", "label", "value"]).map(Some)
+    file.finish(&draft.spec, range, &["kind", "label", "value"]).map(Some)
 }
 
 /// Buffers rows for the file.

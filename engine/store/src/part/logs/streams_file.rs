@@ -1,7 +1,6 @@
 //! Writes `.streams`: the streams of a part by number. If there are many, they are written in blocks that can be read
 //! separately.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -14,8 +13,8 @@ use parquet::basic::Compression;
 use quiver_types::tables::{columns, logs as table};
 use serde::{Deserialize, Serialize};
 
-use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
-use super::super::{FileMeta, PartCompression, PartSpec};
+use super::super::file::{Choices, Draft, PartFile, codec, column, properties};
+use super::super::{FileMeta, PartCompression};
 use crate::error::{Context, Error, Result};
 use crate::memtable::log_streams::LiveStream;
 
@@ -69,13 +68,7 @@ impl Streams {
     }
 
     /// Writes the file.
-    pub(super) fn write(
-        &self,
-        root: &Path,
-        spec: &PartSpec,
-        range: (i64, i64),
-        unfinished: &mut Unfinished,
-    ) -> Result<FileMeta> {
+    pub(super) fn write(&self, draft: &mut Draft, range: (i64, i64)) -> Result<FileMeta> {
         let mut ids = FixedSizeBinaryBuilder::with_capacity(self.list.len(), 16);
         let (mut names, mut values) = (StringBuilder::new(), StringBuilder::new());
         let mut offsets = vec![0i32];
@@ -105,7 +98,7 @@ impl Streams {
         let in_blocks = self.list.len() > BLOCK_STREAMS;
         // The first query to a part opens every column of a few kilobytes, and zstd contexts would cost more than they
         // save.
-        let compression = if in_blocks { spec.compression } else { PartCompression::Fresh };
+        let compression = if in_blocks { draft.spec.compression } else { PartCompression::Fresh };
         let mut p = properties()
             .set_compression(codec(compression))
             .set_column_dictionary_enabled(column(&["stream_id"]), false)
@@ -123,14 +116,14 @@ impl Streams {
                 .set_dictionary_page_size_limit(DICTIONARY_BYTES)
                 .set_column_compression(column(&["stream_id"]), Compression::UNCOMPRESSED);
         }
-        let mut file = PartFile::create(root, spec, "streams", table::streams(), p.build(), unfinished)?;
+        let mut file = PartFile::create(draft, "streams", table::streams(), p.build())?;
         file.write(&batch)?;
         if in_blocks {
             let first_rows = self.first.iter().step_by(BLOCK_STREAMS).copied().collect();
             let blocks = Blocks { streams: BLOCK_STREAMS as u32, first_rows };
             file.put(BLOCKS_KEY, serde_json::to_string(&blocks).internal("cannot write the blocks of streams")?);
         }
-        file.finish(spec, range, &["stream"])
+        file.finish(&draft.spec, range, &["stream"])
     }
 }
 
@@ -151,7 +144,7 @@ mod tests {
     use quiver_types::LabelSet;
     use uuid::Uuid;
 
-    use super::super::super::{Origin, Place};
+    use super::super::super::{Origin, PartSpec, Place};
     use super::*;
 
     /// Says whether columns of a compacted part with so many streams are packed with zstd.
@@ -179,8 +172,8 @@ mod tests {
             let labels = LabelSet::from_pairs([("pod", pod.as_str())]);
             all.add(&Arc::new(LiveStream { id: labels.id(), labels, service: "web".into() }), i as u64, &[1]);
         }
-        let mut unfinished = Unfinished::default();
-        let file = all.write(dir.path(), &spec, (1, 1), &mut unfinished).unwrap();
+        let mut draft = Draft::new(dir.path(), spec);
+        let file = all.write(&mut draft, (1, 1)).unwrap();
         let reader = SerializedFileReader::new(File::open(dir.path().join(file.key)).unwrap()).unwrap();
         let columns = reader.metadata().row_group(0).columns();
         columns.iter().any(|c| matches!(c.compression(), Compression::ZSTD(_)))

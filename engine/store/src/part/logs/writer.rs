@@ -2,7 +2,7 @@
 //! everything.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -20,7 +20,7 @@ use quiver_types::tables::logs as table;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::bloom::{Words, hash};
-use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
+use super::super::file::{Choices, Draft, PartFile, codec, column, properties};
 use super::super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
 use super::columns::{COLUMNS_KEY, ColumnKind, LogColumns, Optional};
 use super::labels_file;
@@ -56,8 +56,6 @@ pub(crate) struct GroupColumns {
 
 /// Writes a log part. If dropped before [`LogPartWriter::finish`], it deletes its files.
 pub(crate) struct LogPartWriter {
-    root: PathBuf,
-    spec: PartSpec,
     plan: LogColumns,
     schema: SchemaRef,
     rows: PartFile,
@@ -67,29 +65,30 @@ pub(crate) struct LogPartWriter {
     range: (i64, i64),
     /// Names of all fields; `None` if there are too many to list.
     names: Option<BTreeSet<String>>,
-    unfinished: Unfinished,
+    draft: Draft,
 }
 
 impl std::fmt::Debug for LogPartWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LogPartWriter").field("spec", &self.spec).field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("LogPartWriter")
+            .field("spec", &self.draft.spec)
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
     }
 }
 
 impl LogPartWriter {
     /// Starts a part.
     pub(crate) fn new(root: &Path, spec: PartSpec, plan: LogColumns, with: Optional) -> Result<Self> {
-        let mut unfinished = Unfinished::default();
+        let mut draft = Draft::new(root, spec);
         let written = schema(&plan, with, true);
         let schema = schema(&plan, with, false);
-        let properties = rows_properties(&spec, &plan);
-        let rows = PartFile::create_as(root, &spec, "rows", &schema, &written, properties, &mut unfinished)?;
+        let properties = rows_properties(&draft.spec, &plan);
+        let rows = PartFile::create_as(&mut draft, "rows", &schema, &written, properties)?;
         let index = Index::new(&plan);
         let names = plan.columns.iter().map(|c| c.name.clone()).chain(plan.constants.keys().cloned());
         let names = names.collect::<Vec<_>>().into_iter();
         Ok(Self {
-            root: root.to_owned(),
-            spec,
             schema,
             rows,
             index,
@@ -97,7 +96,7 @@ impl LogPartWriter {
             with,
             range: (i64::MAX, i64::MIN),
             names: Some(names.collect()),
-            unfinished,
+            draft,
             plan,
         })
     }
@@ -180,11 +179,11 @@ impl LogPartWriter {
         if self.rows.rows() == 0 {
             return Err(Error::invalid("a part without rows"));
         }
-        let (root, spec, unfinished) = (&self.root, &self.spec, &mut self.unfinished);
+        let draft = &mut self.draft;
         let range = (table::millis_of(self.range.0), table::millis_of(self.range.1));
-        let mut files = vec![self.streams.write(root, spec, range, unfinished)?];
-        files.extend(self.index.write(root, spec, range, unfinished)?);
-        files.extend(labels_file::write(self.streams.all(), root, spec, range, unfinished)?);
+        let mut files = vec![self.streams.write(draft, range)?];
+        files.extend(self.index.write(draft, range)?);
+        files.extend(labels_file::write(draft, self.streams.all(), range)?);
         let mut services: BTreeSet<String> = BTreeSet::new();
         for stream in self.streams.all() {
             if services.len() <= SERVICES_MAX {
@@ -195,6 +194,7 @@ impl LogPartWriter {
         let names = self.names.take().map_or(NameFilter::Bloom(Vec::new()), |names| {
             NameFilter::of(&names.iter().map(String::as_str).collect::<Vec<_>>())
         });
+        let spec = &draft.spec;
         let mut meta = PartMeta {
             id: spec.id,
             table: spec.table.clone(),
@@ -219,7 +219,7 @@ impl LogPartWriter {
         self.rows.put_meta(&meta)?;
         meta.files.insert(0, self.rows.finish(spec, range, table::TABLE.sort_key)?);
         meta.bytes = meta.files.iter().map(|f| f.bytes).sum();
-        self.unfinished.keep();
+        draft.keep();
         Ok(meta)
     }
 }
@@ -365,13 +365,7 @@ impl Index {
         Ok(())
     }
 
-    fn write(
-        &self,
-        root: &Path,
-        spec: &PartSpec,
-        range: (i64, i64),
-        unfinished: &mut Unfinished,
-    ) -> Result<Option<FileMeta>> {
+    fn write(&self, draft: &mut Draft, range: (i64, i64)) -> Result<Option<FileMeta>> {
         if self.columns.iter().all(|c| c.2.is_empty()) {
             return Ok(None);
         }
@@ -383,7 +377,7 @@ impl Index {
             .set_data_page_size_limit(256 * 1024)
             .set_column_dictionary_enabled(column(&["payload"]), false)
             .page_statistics(&["column"]);
-        let mut file = PartFile::create(root, spec, "index", table::index(), p.build(), unfinished)?;
+        let mut file = PartFile::create(draft, "index", table::index(), p.build())?;
         for (name, _, filters) in self.columns.iter().filter(|c| !c.2.is_empty()) {
             let mut payloads = BinaryBuilder::new();
             for f in filters {
@@ -398,6 +392,6 @@ impl Index {
             ];
             file.write(&RecordBatch::try_new(table::index(), columns).internal("cannot build a batch of the index")?)?;
         }
-        file.finish(spec, range, &["column", "kind", "first_row"]).map(Some)
+        file.finish(&draft.spec, range, &["column", "kind", "first_row"]).map(Some)
     }
 }

@@ -2,7 +2,6 @@
 //! the rows.
 
 use std::ops::Range;
-use std::path::Path;
 
 use arrow::array::RecordBatch;
 use quiver_types::ReadStats;
@@ -10,11 +9,11 @@ use quiver_types::scan::ScanMemory;
 use quiver_types::spans::{RollupKind, RollupRequest, RollupRow, rollup_batch, rollup_schema};
 
 use crate::error::{Context, Error, Result};
+use crate::part::FileMeta;
 use crate::part::fetch::{Purpose, Selection};
-use crate::part::file::{Choices, PartFile, Unfinished, codec, properties};
+use crate::part::file::{Choices, Draft, PartFile, codec, properties};
 use crate::part::footer::damaged;
 use crate::part::reader::Part;
-use crate::part::{FileMeta, PartSpec};
 
 /// Kind of the file, and its extension.
 pub(super) const FILE: &str = "rollup";
@@ -39,13 +38,7 @@ fn group(kind: RollupKind) -> u8 {
 }
 
 /// Writes the file; `rows` must be sorted as by [`quiver_types::spans::RollupBuilder::rows`].
-pub(super) fn write(
-    root: &Path,
-    spec: &PartSpec,
-    rows: &[RollupRow],
-    range: (i64, i64),
-    unfinished: &mut Unfinished,
-) -> Result<FileMeta> {
+pub(super) fn write(draft: &mut Draft, rows: &[RollupRow], range: (i64, i64)) -> Result<FileMeta> {
     let p = properties()
         .set_compression(codec(crate::part::PartCompression::Compacted))
         .set_data_page_row_count_limit(PAGE_ROWS)
@@ -55,7 +48,7 @@ pub(super) fn write(
         .delta(&["errors"])
         .delta(&["first"])
         .delta(&["last"]);
-    let mut file = PartFile::create(root, spec, FILE, rollup_schema(), p.build(), unfinished)?;
+    let mut file = PartFile::create(draft, FILE, rollup_schema(), p.build())?;
     let mut hours: Vec<(u8, i64, u64)> = Vec::new();
     for of_group in rows.chunk_by(|a, b| group(a.kind) == group(b.kind)) {
         for chunk in of_group.chunks(CHUNK_ROWS) {
@@ -70,7 +63,7 @@ pub(super) fn write(
         file.end_group()?;
     }
     file.put(HOURS, serde_json::to_string(&hours).internal("cannot write the hours of a roll-up")?);
-    file.finish(spec, range, &["what", "minute", "service", "peer"])
+    file.finish(&draft.spec, range, &["what", "minute", "service", "peer"])
 }
 
 /// The rows of a kind whose hours lie in a closed range.

@@ -1,7 +1,6 @@
 //! A filter of the traces in a part, in a file of its own, so that a lookup over all time reads little of the parts
 //! that do not have its trace.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch};
@@ -12,9 +11,9 @@ use quiver_types::{ReadStats, stats};
 use super::trace_filter::{TraceFilter, spread};
 use crate::error::{Context, Result};
 use crate::part::bloom::Words;
-use crate::part::file::{PartFile, Unfinished, column, properties};
+use crate::part::file::{Draft, PartFile, column, properties};
 use crate::part::footer::damaged;
-use crate::part::{FileMeta, Part, PartSpec};
+use crate::part::{FileMeta, Part};
 
 /// An index with fewer entries is read as fast as a filter.
 const ENTRIES_MIN: usize = 4096;
@@ -22,13 +21,7 @@ const ENTRIES_MIN: usize = 4096;
 const BITS: usize = 12;
 
 /// Writes the filter of the traces of an index, if it is worthwhile; entries must be sorted by hash.
-pub(super) fn write(
-    root: &Path,
-    spec: &PartSpec,
-    entries: &[(u32, u32, u32)],
-    range: (i64, i64),
-    unfinished: &mut Unfinished,
-) -> Result<Option<FileMeta>> {
+pub(super) fn write(draft: &mut Draft, entries: &[(u32, u32, u32)], range: (i64, i64)) -> Result<Option<FileMeta>> {
     if entries.len() < ENTRIES_MIN {
         return Ok(None);
     }
@@ -39,9 +32,9 @@ pub(super) fn write(
         .set_compression(Compression::UNCOMPRESSED)
         .set_column_dictionary_enabled(column(&["filter"]), false)
         .build();
-    let mut file = PartFile::create(root, spec, "traces", table::traces(), p, unfinished)?;
+    let mut file = PartFile::create(draft, "traces", table::traces(), p)?;
     file.write(&RecordBatch::try_new(table::traces(), vec![filter]).internal("cannot build a filter of traces")?)?;
-    file.finish(spec, range, &[]).map(Some)
+    file.finish(&draft.spec, range, &[]).map(Some)
 }
 
 impl Part {
@@ -75,21 +68,22 @@ impl Part {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use quiver_types::tables::spans::trace_hash;
 
     use super::super::super::tests::{block_on, open, spec, write as metrics};
     use super::*;
-    use crate::part::PartMeta;
+    use crate::part::{PartMeta, PartSpec};
 
     /// A part that has a filter of traces, if their index is large.
     fn filtered(root: &Path, ids: &[[u8; 16]]) -> PartMeta {
         let mut meta = metrics(root, 0, &super::super::super::tests::small());
         let mut entries: Vec<(u32, u32, u32)> = (0..).zip(ids).map(|(n, id)| (trace_hash(id), n, 1)).collect();
         entries.sort_unstable();
-        let mut unfinished = Unfinished::default();
-        let spec = PartSpec { table: "spans".to_owned(), ..spec(0) };
-        meta.files.extend(write(root, &spec, &entries, (0, 1), &mut unfinished).unwrap());
-        unfinished.keep();
+        let mut draft = Draft::new(root, PartSpec { table: "spans".to_owned(), ..spec(0) });
+        meta.files.extend(write(&mut draft, &entries, (0, 1)).unwrap());
+        draft.keep();
         meta
     }
 

@@ -22,7 +22,7 @@ use super::own::OwnColumn;
 use super::slowest::{SLOWEST, SlowestWriter};
 use super::{MINUTES, SpanGroup, rollup, traces};
 use crate::error::{Context, Result};
-use crate::part::file::{Choices, PartFile, Unfinished, codec, column, properties};
+use crate::part::file::{Choices, Draft, PartFile, codec, column, properties};
 use crate::part::{NameFilter, Part, PartCompression, PartMeta, PartSpec, SERVICES_MAX};
 
 /// Rows per page.
@@ -191,11 +191,9 @@ pub(crate) fn roll_up(batches: &[SpansBatch]) -> Result<Vec<RollupRow>> {
 
 /// Writes one part; rows must come in the order of the table.
 pub(crate) struct SpanPartWriter {
-    spec: PartSpec,
-    root: std::path::PathBuf,
     own: Vec<OwnColumn>,
     file: PartFile,
-    unfinished: Unfinished,
+    draft: Draft,
     group_rows: usize,
     starts: (i64, i64),
     services: BTreeSet<String>,
@@ -213,7 +211,7 @@ pub(crate) struct SpanPartWriter {
 impl SpanPartWriter {
     /// Starts a part. With `roll_up`, its roll-up is built from the rows pushed; otherwise it is given at the end.
     pub(crate) fn create(root: &Path, spec: PartSpec, own: Vec<OwnColumn>, roll_up: bool) -> Result<Self> {
-        let mut unfinished = Unfinished::default();
+        let mut draft = Draft::new(root, spec);
         let schema = Builder::new(&own).schema();
         let mut p = properties()
             // A lookup opens every column for a few rows, and zstd contexts would cost more than they save here.
@@ -242,12 +240,11 @@ impl SpanPartWriter {
         for list in ["events", "links"] {
             p = p.set_column_statistics_enabled(column(&[list]), EnabledStatistics::None);
         }
-        let file = PartFile::create(root, &spec, "rows", schema, p.build(), &mut unfinished)?;
+        let file = PartFile::create(&mut draft, "rows", schema, p.build())?;
         Ok(Self {
-            root: root.to_owned(),
             own,
             file,
-            unfinished,
+            draft,
             group_rows: 0,
             starts: (i64::MAX, i64::MIN),
             services: BTreeSet::new(),
@@ -259,7 +256,6 @@ impl SpanPartWriter {
             filters: FilterWriter::default(),
             slowest: SlowestWriter::default(),
             services_all: false,
-            spec,
         })
     }
 
@@ -363,16 +359,17 @@ impl SpanPartWriter {
         let range = (self.starts.0.div_euclid(1_000_000), self.starts.1.div_euclid(1_000_000));
         self.services.extend(self.slowest.services().iter().cloned());
         let index = self.write_index(range)?;
-        let rollup = rollup::write(&self.root, &self.spec, rollup, range, &mut self.unfinished)?;
-        let traces = traces::write(&self.root, &self.spec, &self.traces, range, &mut self.unfinished)?;
+        let rollup = rollup::write(&mut self.draft, rollup, range)?;
+        let traces = traces::write(&mut self.draft, &self.traces, range)?;
         let services_all = self.services_all || self.services.len() > SERVICES_MAX;
         let services = if services_all { Vec::new() } else { self.services.into_iter().collect() };
+        let spec = &self.draft.spec;
         let mut meta = PartMeta {
-            id: self.spec.id,
-            table: self.spec.table.clone(),
-            day: self.spec.day,
-            level: self.spec.level,
-            place: self.spec.place,
+            id: spec.id,
+            table: spec.table.clone(),
+            day: spec.day,
+            level: spec.level,
+            place: spec.place,
             min_ts: range.0,
             max_ts: range.1,
             rows: self.file.rows(),
@@ -382,24 +379,24 @@ impl SpanPartWriter {
             services_all,
             names: NameFilter::default(),
             has_histograms: false,
-            window: self.spec.window,
-            origin: self.spec.origin.clone(),
+            window: spec.window,
+            origin: spec.origin.clone(),
             files: [Some(index), Some(rollup), traces].into_iter().flatten().collect(),
         };
         let minutes = serde_json::to_string(&self.minutes).internal("cannot write the minutes of a part")?;
         self.file.put(MINUTES, minutes);
         self.file.put(KEYS, serde_json::to_string(&self.keys).internal("cannot write the keys of a part")?);
         self.file.put_meta(&meta)?;
-        meta.files.insert(0, self.file.finish(&self.spec, range, table::TABLE.sort_key)?);
+        meta.files.insert(0, self.file.finish(spec, range, table::TABLE.sort_key)?);
         meta.bytes = meta.files.iter().map(|f| f.bytes).sum();
-        self.unfinished.keep();
+        self.draft.keep();
         Ok(Some(meta))
     }
 
     fn write_index(&mut self, range: (i64, i64)) -> Result<crate::part::FileMeta> {
         self.traces.sort_unstable();
         let p = properties()
-            .set_compression(codec(self.spec.compression))
+            .set_compression(codec(self.draft.spec.compression))
             .delta(&["trace"])
             .delta(&["row"])
             .delta(&["rows"])
@@ -407,7 +404,7 @@ impl SpanPartWriter {
             .set_data_page_row_count_limit(INDEX_PAGE_ROWS)
             .set_write_batch_size(INDEX_PAGE_ROWS)
             .build();
-        let mut file = PartFile::create(&self.root, &self.spec, "index", table::index(), p, &mut self.unfinished)?;
+        let mut file = PartFile::create(&mut self.draft, "index", table::index(), p)?;
         let numbers = |get: fn(&(u32, u32, u32)) -> u32| -> ArrayRef {
             Arc::new(UInt32Array::from_iter_values(self.traces.iter().map(get)))
         };
@@ -415,6 +412,6 @@ impl SpanPartWriter {
         file.write(&RecordBatch::try_new(table::index(), columns).internal("cannot build an index of traces")?)?;
         file.put(FILTERS, std::mem::take(&mut self.filters).finish()?);
         file.put(SLOWEST, std::mem::take(&mut self.slowest).finish()?);
-        file.finish(&self.spec, range, &["trace", "row"])
+        file.finish(&self.draft.spec, range, &["trace", "row"])
     }
 }
