@@ -224,8 +224,8 @@ impl QueryEngine {
     }
 
     /// As [`Self::run`], but begins on the caller's thread, which saves two thread switches for short work. Work that
-    /// turns out to be long (reads files or many rows, waits) must call [`give_way`](crate::give_way) first, which moves it to the CPU
-    /// runtime.
+    /// turns out to be long (reads files or many rows, waits) must call [`give_way`](crate::give_way) first, which
+    /// moves it to the CPU runtime.
     ///
     /// # Errors
     /// As [`Self::run`].
