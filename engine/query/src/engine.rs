@@ -41,6 +41,7 @@ use crate::in_flight::AllUnderway;
 use crate::near::{FAULT, Start, give_way};
 use crate::operator::{OperatorPlanner, planned};
 use crate::pool::{QueryPool, SharedPool};
+use crate::reader::taken;
 use crate::rehearsal::{PlanRun, rehearsed};
 use crate::running::{Phase, Running};
 use crate::spill::SpillRoom;
@@ -110,7 +111,7 @@ pub struct QueryEngine {
     /// Shut down in the background on drop, since a runtime must not be dropped within another one.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
-    used: Arc<QueryUse>,
+    pub(crate) used: Arc<QueryUse>,
     running: Arc<Running>,
     underway: Arc<AllUnderway>,
     pub(crate) through: OnceLock<Arc<dyn ThroughCodec>>,
@@ -314,6 +315,14 @@ impl QueryEngine {
             },
             error = left_behind => Err(error),
         }
+    }
+
+    /// Waits until the reader of a query's rows takes some.
+    ///
+    /// # Errors
+    /// Unavailable: it took none for long, and other queries wait for the place.
+    pub async fn taken<T>(&self, reader: impl Future<Output = T>) -> Result<T> {
+        taken(&self.used, reader).await
     }
 
     /// Waits while the process is short of memory and other queries run, whose end will free some.
