@@ -377,20 +377,24 @@ async fn attended<T>(
     work: impl Future<Output = T>,
 ) -> Result<T, Trouble> {
     let mut work = std::pin::pin!(work);
-    loop {
-        if read.len() < AHEAD_BYTES_MAX {
-            read.reserve(4 << 10);
-        }
+    let cancelled = || Fault::new("57014", "the statement was cancelled, as its client asked");
+    while read.len() < AHEAD_BYTES_MAX {
+        read.reserve(4 << 10);
         tokio::select! {
             biased;
             done = &mut work => return Ok(done),
-            () = running.cancelled() => {
-                return Err(Fault::new("57014", "the statement was cancelled, as its client asked").into());
-            }
-            more = stream.read_buf(read), if read.len() < AHEAD_BYTES_MAX => match more {
+            () = running.cancelled() => return Err(cancelled().into()),
+            more = stream.read_buf(read) => match more {
                 Ok(0) | Err(_) => return Err(Ended::Gone.into()),
                 Ok(_) => {}
             },
         }
+    }
+    // No more is kept, but a client that goes away is still to be seen.
+    tokio::select! {
+        biased;
+        done = &mut work => Ok(done),
+        () = running.cancelled() => Err(cancelled().into()),
+        () = stream.closed() => Err(Ended::Gone.into()),
     }
 }
