@@ -1,7 +1,7 @@
 //! The byte stream of a connection, with or without TLS.
 
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -66,17 +66,29 @@ impl Stream {
         Transport { encrypted: true, client: certificate.and_then(name_of) }
     }
 
-    /// Waits until the client has closed its side, as the system tells without reading what was sent before.
-    pub(crate) async fn closed(&mut self) {
-        let socket = match self {
-            Self::Plain(stream) => &*stream,
+    /// The socket below TLS.
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_ref().0.socket(),
-        };
-        while let Ok(ready) = socket.ready(Interest::READABLE).await {
-            if ready.is_read_closed() {
-                return;
-            }
-            // What was sent keeps it ready.
+        }
+    }
+
+    /// Whether the client has closed its side, as the system tells without reading what was sent before. If not, the
+    /// task is woken when there is something to read, or an end.
+    pub(super) fn is_closed(&self, cx: &mut Context<'_>) -> bool {
+        let socket = self.socket();
+        if socket.poll_read_ready(cx).is_pending() {
+            return false;
+        }
+        let mut ready = pin!(socket.ready(Interest::READABLE));
+        matches!(ready.as_mut().poll(cx), Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+
+    /// Waits until the client has closed its side.
+    pub(crate) async fn closed(&mut self) {
+        // What was sent keeps the socket ready, so that nothing would wake the task.
+        while !self.is_closed(&mut Context::from_waker(Waker::noop())) {
             tokio::time::sleep(CLOSED_LOOK).await;
         }
     }
