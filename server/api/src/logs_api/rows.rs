@@ -1,5 +1,6 @@
 //! `query` and `tail`: rows as JSON lines, sent as they are found.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use quiver_logsql::request::{duration_param, followed, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
 use quiver_query::{Collected, Phase, QueryContext, WITHDRAWN};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
+use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use super::{Ask, TEXT_FACTOR, Texts};
@@ -123,7 +125,7 @@ const OFFSET: &str = "5s";
 const START_OFFSET: &str = "5s";
 /// Shortest time between two looks of a tail.
 const REFRESH_MIN: Duration = Duration::from_millis(100);
-/// How often a tail that waits for its next look sees whether it may still go on.
+/// How often a tail that waits sees whether it may still go on.
 const WATCH: Duration = Duration::from_millis(500);
 /// Keeps a connection alive.
 const NOTHING: Bytes = Bytes::from_static(b"\n");
@@ -237,15 +239,29 @@ impl Tail {
             let Some(look) = self.look()? else { return Ok(NOTHING) };
             look
         };
-        let Some(piece) = look.pieces.next().await? else {
+        let next = {
+            let mut next = pin!(look.pieces.next());
+            loop {
+                let came = timeout(WATCH, next.as_mut()).await;
+                if let Ok(Ok(None)) = came {
+                    break None;
+                }
+                // Rows take long where there are many, or where they are read slowly: rights may be others by now.
+                if self.state.access_by_now(&self.identity, Domain::Logs)? != look.access {
+                    // What none was sent of is looked for again.
+                    return if self.begun { Err(Error::new(ErrorKind::Cancelled, WITHDRAWN)) } else { Ok(NOTHING) };
+                }
+                match came {
+                    Ok(piece) => break piece?,
+                    Err(_) if self.stops() => return Ok(NOTHING),
+                    Err(_) => {}
+                }
+            }
+        };
+        let Some(piece) = next else {
             self.next_ns = look.end_ns.saturating_add(1);
             return Ok(NOTHING);
         };
-        // Rows take long where there are many, or where they are read slowly: rights may be others by now.
-        if self.state.access_by_now(&self.identity, Domain::Logs)? != look.access {
-            // What none was sent of is looked for again.
-            return if self.begun { Err(Error::new(ErrorKind::Cancelled, WITHDRAWN)) } else { Ok(NOTHING) };
-        }
         self.begun = true;
         self.look = Some(look);
         Ok(piece)
