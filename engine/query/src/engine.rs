@@ -41,7 +41,7 @@ use crate::in_flight::AllUnderway;
 use crate::near::{FAULT, Start, give_way};
 use crate::operator::{OperatorPlanner, planned};
 use crate::pool::{QueryPool, SharedPool};
-use crate::reader::taken;
+use crate::reader::Beside;
 use crate::rehearsal::{PlanRun, rehearsed};
 use crate::running::{Phase, Running};
 use crate::spill::SpillRoom;
@@ -320,9 +320,9 @@ impl QueryEngine {
     /// Waits until the reader of a query's rows takes some.
     ///
     /// # Errors
-    /// Unavailable: it took none for long, and other queries wait for the place.
-    pub async fn taken<T>(&self, reader: impl Future<Output = T>) -> Result<T> {
-        taken(&self.used, reader).await
+    /// Unavailable: it took none for long, and other queries need what this one holds.
+    pub async fn taken<T>(&self, ctx: &QueryContext, reader: impl Future<Output = T>) -> Result<T> {
+        Beside::new(ctx.query(), &self.used, &self.memory).taken(reader).await
     }
 
     /// Waits while the process is short of memory and other queries run, whose end will free some.

@@ -1,7 +1,7 @@
 //! The rows of a query, for endpoints that send them on batch by batch.
 //!
 //! The query keeps its place and its memory until the last row is taken; it is cancelled if the client disconnects
-//! before, or takes nothing for long while others wait for a place. Rows that wait for a slow client are charged to the query and handed out a few at a time, since what is made
+//! before, or takes nothing for long while others need what it holds. Rows that wait for a slow client are charged to the query and handed out a few at a time, since what is made
 //! of them (mostly text) is several times as large.
 
 pub(crate) mod parts;
@@ -25,8 +25,7 @@ use tracing::Instrument as _;
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
-use crate::reader::taken;
-use crate::used::QueryUse;
+use crate::reader::Beside;
 pub use parts::slice_bytes;
 use parts::{GIVEN_BYTES, held_bytes, parts, written_bytes};
 
@@ -108,8 +107,8 @@ enum Piece {
 pub struct Out {
     to: mpsc::Sender<Result<Piece>>,
     memory: Arc<MemoryReservation>,
-    /// Says whether other queries wait.
-    used: Arc<QueryUse>,
+    /// Says whether others need what the query holds.
+    beside: Beside,
 }
 
 impl Rows {
@@ -128,7 +127,8 @@ impl Rows {
     {
         let (send, batches) = mpsc::channel(WAITING_MAX);
         let memory = Arc::new(engine.reservation("rows", ctx));
-        let work = work(Out { to: send.clone(), memory, used: Arc::clone(&engine.used) });
+        let beside = Beside::new(ctx.query(), &engine.used, &engine.memory);
+        let work = work(Out { to: send.clone(), memory, beside });
         let (engine, ctx) = (Arc::clone(engine), ctx.clone());
         let run = async move {
             if let Err(error) = engine.run(&ctx, work).await {
@@ -179,7 +179,7 @@ impl Drop for Rows {
 
 impl Out {
     async fn put(&self, piece: Piece) -> Result<()> {
-        let sent = taken(&self.used, self.to.send(Ok(piece))).await?;
+        let sent = self.beside.taken(self.to.send(Ok(piece))).await?;
         sent.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))
     }
 
