@@ -41,6 +41,7 @@ use crate::gate::QueryGate;
 use crate::in_flight::AllUnderway;
 use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
+use crate::reader::Beside;
 use crate::running::{Phase, Running};
 use crate::short_work::{FAULT, Start};
 use crate::spill::SpillRoom;
@@ -123,7 +124,7 @@ pub struct QueryEngine {
     /// Shut down in the background on drop, since a runtime must not be dropped within another one.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
-    used: Arc<QueryUse>,
+    pub(crate) used: Arc<QueryUse>,
     running: Arc<Running>,
     underway: Arc<AllUnderway>,
     pub(crate) through: OnceLock<Arc<dyn ThroughCodec>>,
@@ -327,6 +328,14 @@ impl QueryEngine {
             },
             error = left_behind => Err(error),
         }
+    }
+
+    /// Waits until the reader of a query's rows takes some.
+    ///
+    /// # Errors
+    /// Unavailable: it took none for long, and other queries need what this one holds.
+    pub async fn taken<T>(&self, ctx: &QueryContext, reader: impl Future<Output = T>) -> Result<T> {
+        Beside::new(ctx.query(), &self.used, &self.memory).taken(reader).await
     }
 
     /// Waits while the process is short of memory and other queries run, whose end will free some.
