@@ -264,16 +264,6 @@ impl Config {
         let id = |map: &Map<String, Value>| map.get("id").and_then(Value::as_str).map(str::to_owned);
         Ok(page.items.iter().filter_map(id).collect())
     }
-
-    /// Gives all entities that match, as an import takes them.
-    ///
-    /// # Errors
-    /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn export(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Value> {
-        let query = ListQuery { limit: usize::MAX - 1, count: false, ..query.clone() };
-        let page = self.list(place, &query, caller).await?;
-        Ok(json!({"format": "quiver/1", "family": place.family.name, "items": page.items}))
-    }
 }
 
 impl Work<'_> {

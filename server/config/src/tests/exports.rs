@@ -1,0 +1,64 @@
+//! Exports: in the order of lists, and small while they wait for their client.
+
+use super::*;
+
+async fn view(fx: &Fixture, description: &str, query: &str) {
+    let body = json!({"path": "/logs", "description": description, "query": query});
+    fx.create(&SAVED_VIEWS, body).await.unwrap();
+}
+
+fn asked(parameters: &[(&str, &str)]) -> ListQuery {
+    let parameters: Vec<(String, String)> =
+        parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    ListQuery::parse(&SAVED_VIEWS, &parameters, &[]).unwrap()
+}
+
+/// An export has all that the pages of a list have, in their order, whichever index the list uses.
+#[tokio::test]
+async fn exports_have_the_order_of_lists() {
+    let fx = fixture().await;
+    for n in 0..17 {
+        view(&fx, &format!("d{}", n * 7 % 17), &"q".repeat(1 + n * 100)).await;
+    }
+    for parameters in [
+        &[][..],
+        &[("sort", "-createdAt")],
+        &[("sort", "id")],
+        &[("sort", "description")],
+        &[("sort", "path,-description")],
+        &[("sort", "-query")],
+        &[("filter", "description sw \"d1\"")],
+        &[("q", "d1"), ("sort", "-description")],
+        &[("filter", "query co \"qqqqqqqqqq\""), ("fields", "description")],
+        &[("filter", "description eq \"none\"")],
+    ] {
+        let query = asked(parameters);
+        let exported = fx.exported(&Place::of(&SAVED_VIEWS), &query, &Caller::system()).await;
+        let page = fx.config.list(&Place::of(&SAVED_VIEWS), &query, &Caller::system()).await.unwrap();
+        let listed: Vec<Value> = page.items.into_iter().map(Value::Object).collect();
+        assert_eq!(exported, listed, "{parameters:?}");
+    }
+}
+
+/// Would fail if an export held the trees or the plain texts of its entities.
+#[tokio::test]
+async fn exports_are_small_until_they_are_sent() {
+    let fx = fixture().await;
+    for n in 0..20 {
+        view(&fx, &format!("d{n}"), &"q".repeat(50_000)).await;
+    }
+    let place = Place::of(&SAVED_VIEWS);
+    let export = async |parameters: &[(&str, &str)], room| {
+        let mut form = Lines { room, ..Lines::default() };
+        let exported = fx.config.export(&place, &asked(parameters), &Caller::system(), &mut form).await;
+        let items = exported.map(|exported| items_of(&exported).len()).map_err(|problem| problem.code);
+        (items, form.most)
+    };
+    let (items, most) = export(&[], usize::MAX).await;
+    assert!(items == Ok(20) && most < 100_000, "{items:?}, {most} bytes of a million");
+    // What they are ordered by is held, and counted.
+    let (items, most) = export(&[("sort", "query")], usize::MAX).await;
+    assert!(items == Ok(20) && most > 1_000_000, "{items:?}, {most} bytes");
+    assert_eq!(export(&[("sort", "query")], 500_000).await.0, Err("STORE_BUSY"));
+    assert_eq!(export(&[], 1000).await.0, Err("STORE_BUSY"));
+}
