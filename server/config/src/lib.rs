@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `family`, `families`, `fields` | a family as data: fields, rules, references, right; one file each |
 //! | `entity`, `config`, `db`, `open` | an entity · what all modules share · the tables |
-//! | `document`, `query`, `filter`, `place`, `beside`, `exported` | reading, listing, exports |
+//! | `document`, `query`, `filter`, `place`, `beside`, `kept`, `exported` | reading, listing, exports |
 //! | `ordered`, `grouped`, `narrowed`, `values`, `words`, `texts`, `times`, `held` | lists that use indexes, or texts held in memory, instead of reading the whole family |
 //! | `change`, `many`, `staged`, `merge` | one change in a transaction with references, history and audit row · many changes · edits that wait for a deploy |
 //! | `asked`, `access`, `outside`, `sealing` | what a change asks of the rest of the server · who may see and change an entity |
@@ -37,6 +37,7 @@ mod grouped;
 mod held;
 mod jobs;
 pub mod json;
+mod kept;
 mod many;
 mod merge;
 mod narrowed;

@@ -14,8 +14,8 @@ use crate::families::{
 use crate::*;
 
 mod contract;
-mod exports;
 mod jobs;
+mod large;
 mod many;
 mod merge;
 mod model;

@@ -1,4 +1,4 @@
-//! Exports: in the order of lists, and small while they wait for their client.
+//! Exports and pages of large entities: all of them, in order, and little of it in memory.
 
 use super::*;
 
@@ -61,4 +61,41 @@ async fn exports_are_small_until_they_are_sent() {
     assert!(items == Ok(20) && most > 1_000_000, "{items:?}, {most} bytes");
     assert_eq!(export(&[("sort", "query")], 500_000).await.0, Err("STORE_BUSY"));
     assert_eq!(export(&[], 1000).await.0, Err("STORE_BUSY"));
+}
+
+/// Whichever index a list uses, pages of large entities end before they have as many as they may, and leave none out.
+#[tokio::test]
+async fn pages_of_large_entities_end_early() {
+    let fx = fixture().await;
+    let large = |n: usize| json!({"path": "/logs", "description": format!("d{}", n * 7 % 300), "query": "q".repeat(65_000 - n)});
+    let items = (0..300).map(large).collect();
+    let place = Place::of(&SAVED_VIEWS);
+    fx.config.put_many(&place, &Caller::system(), items, false).await.unwrap();
+    for parameters in [
+        &[][..],
+        &[("sort", "-createdAt")],
+        &[("sort", "id")],
+        &[("sort", "description")],
+        &[("sort", "path,-description")],
+        &[("sort", "-query")],
+        &[("filter", "description sw \"d\""), ("sort", "-description")],
+        &[("q", "d"), ("count", "true")],
+    ] {
+        let mut query = asked(parameters);
+        let due = fx.exported(&place, &query, &Caller::system()).await;
+        query.limit = 1000;
+        let (mut found, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = fx.config.list(&place, &query, &Caller::system()).await.unwrap();
+            let bytes: usize = page.items.iter().map(|item| Value::Object(item.clone()).to_string().len()).sum();
+            assert!(bytes < 17 << 20, "{parameters:?}: {bytes} bytes");
+            found.extend(page.items.into_iter().map(Value::Object));
+            pages += 1;
+            let Some(cursor) = page.next_cursor else { break };
+            query.go_on(&cursor).unwrap();
+        }
+        assert!(pages == 2 && found == due, "{parameters:?}: {pages} pages of {} entities", found.len());
+    }
+    let ids = fx.config.ids_of(&place, &asked(&[("q", "d")]), &Caller::system()).await.unwrap();
+    assert_eq!(ids.len(), 300, "what is named by a filter is not cut");
 }
