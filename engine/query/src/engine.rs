@@ -38,7 +38,7 @@ use crate::error::{from_datafusion, to_datafusion};
 use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
 use crate::in_flight::AllUnderway;
-use crate::near::{FAULT, Start, give_way};
+use crate::near::{Start, give_way, of_panic};
 use crate::operator::{OperatorPlanner, planned};
 use crate::pool::{QueryPool, SharedPool};
 use crate::rehearsal::{PlanRun, rehearsed};
@@ -310,7 +310,7 @@ impl QueryEngine {
             ended = &mut task.0 => match ended {
                 Ok(answer) => answer,
                 Err(e) if e.is_cancelled() => Err(ctx.query().cancelled("query execution")),
-                Err(e) => Err(Error::internal(FAULT).with_source(e)),
+                Err(e) => Err(of_panic(&e.to_string()).with_source(e)),
             },
             error = left_behind => Err(error),
         }
