@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::query::ListQuery;
 
 /// Most bytes of the entities of a page, unless it has only one.
-const PAGE_BYTES_MAX: usize = 16 << 20;
+pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
 
 /// About the memory of a value, without the value itself.
 pub(crate) fn bytes_of(value: &Value) -> usize {

@@ -99,3 +99,35 @@ async fn pages_of_large_entities_end_early() {
     let ids = fx.config.ids_of(&place, &asked(&[("q", "d")]), &Caller::system()).await.unwrap();
     assert_eq!(ids.len(), 300, "what is named by a filter is not cut");
 }
+
+/// The audit log has each entity twice in a row: its pages end early as well, and those of its export earlier.
+#[tokio::test]
+async fn pages_of_the_audit_log_end_early() {
+    let fx = fixture().await;
+    let place = Place::of(&SAVED_VIEWS);
+    let large = |n: usize| json!({"path": "/logs", "description": format!("d{n}"), "query": "q".repeat(60_000)});
+    fx.config.put_many(&place, &Caller::system(), (0..50).map(large).collect(), false).await.unwrap();
+    for sort in ["at", "-at"] {
+        let all = |more: &[(&str, &str)]| {
+            let own = [("limit", "1000"), ("sort", sort), ("family", SAVED_VIEWS.name)];
+            let parameters = own.iter().chain(more).map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            AuditQuery::parse(&parameters.collect::<Vec<_>>()).unwrap()
+        };
+        let whole = fx.config.audit_rows(&all(&[])).await.unwrap();
+        assert_eq!((whole.items.len(), whole.next_cursor), (50, None));
+        let (mut found, mut pages, mut cursor) = (Vec::new(), 0, None::<String>);
+        loop {
+            let more = cursor.iter().map(|cursor| ("cursor", cursor.as_str())).collect::<Vec<_>>();
+            let page = fx.config.audit_rows(&all(&more).in_pieces()).await.unwrap();
+            let bytes: usize = page.items.iter().map(|row| Value::Object(row.clone()).to_string().len()).sum();
+            assert!(bytes < 5 << 18, "{bytes} bytes");
+            found.extend(page.items);
+            pages += 1;
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                break;
+            }
+        }
+        assert!(pages == 3 && found == whole.items, "{pages} pages of {} rows", found.len());
+    }
+}
