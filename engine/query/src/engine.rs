@@ -43,7 +43,7 @@ use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
 use crate::reader::Beside;
 use crate::running::{Phase, Running};
-use crate::short_work::{FAULT, Start};
+use crate::short_work::{Start, of_panic};
 use crate::spill::SpillRoom;
 use crate::usage::{Ending, Gauge, QueryUse};
 
@@ -324,7 +324,7 @@ impl QueryEngine {
             ended = &mut task.0 => match ended {
                 Ok(answer) => answer,
                 Err(e) if e.is_cancelled() => Err(ctx.query().cancelled("query execution")),
-                Err(e) => Err(Error::internal(FAULT).with_source(e)),
+                Err(e) => Err(of_panic(&e.to_string()).with_source(e)),
             },
             error = left_behind => Err(error),
         }

@@ -7,12 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::ask::Ask;
+use super::exported::{FORMAT, Form, Writer};
 use super::ids::uuid_of;
 use super::members::only_members;
 use super::{csv, old_matchers, yaml};
-
-/// The format that an export states.
-const FORMAT: &str = "quiver/1";
 
 /// The ids in a member of a body; `None` if it is missing.
 pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<Vec<String>>> {
@@ -146,14 +144,17 @@ impl Ask {
     }
 
     pub(super) async fn export(&self) -> Result<Answer> {
-        let format = self.parameter("format")?.unwrap_or("json");
-        if !matches!(format, "json" | "yaml") {
-            return Err(Problem::parameter("`format` must be json or yaml"));
-        }
+        let form = match self.parameter("format")?.unwrap_or("json") {
+            "json" => Form::Json,
+            "yaml" => Form::Yaml,
+            _ => return Err(Problem::parameter("`format` must be json or yaml")),
+        };
         let query = ListQuery::parse(self.place.family, &self.parameters, &["format"])?;
-        let exported = self.config.export(&self.place, &query, &self.caller).await?;
-        let yaml = (format == "yaml").then(|| yaml::write(&exported));
-        Ok(Answer { yaml, ..Answer::ok(exported) })
+        let _place = self.state.places.exports.acquire().await.map_err(Problem::internal)?;
+        let mut writer = Writer::new(form, self.state.bodies.decoding());
+        let exported = self.config.export(&self.place, &query, &self.caller, &mut writer).await?;
+        let sent = Some(writer.end(self.place.family.name, exported));
+        Ok(Answer { sent, ..Answer::ok(Value::Null) })
     }
 
     /// PUT of the order: must list exactly the ids that exist.

@@ -227,8 +227,8 @@ async fn saved_views_are_read_by_id() {
             parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let query = ListQuery::parse(&SAVED_VIEWS, &parameters, &[]).unwrap();
         let page = fx.config.list(&place, &query, who).await.unwrap();
-        let exported = fx.config.export(&place, &query, who).await.unwrap();
-        assert_eq!(exported["items"].as_array().unwrap().len(), page.items.len(), "{parameters:?}");
+        let exported = fx.exported(&place, &query, who).await;
+        assert_eq!(exported.len(), page.items.len(), "{parameters:?}");
         page.items.len()
     };
     let by_id = [("id", view.id.as_str())];
