@@ -57,8 +57,6 @@ struct State {
     dispatcher: Dispatcher,
     silences: Silences,
     log: NotificationLog,
-    /// Timers as last stored, to see which have changed.
-    timers: BTreeMap<String, i64>,
     /// Firing alerts posted by others, by their labels, with the time since when.
     posted: BTreeMap<Vec<u8>, (Alert, i64)>,
     /// Alerts found inhibited at the last notification, with the time since when they fire.
@@ -132,7 +130,6 @@ impl Router {
             dispatcher: Dispatcher::new(policy.config.routes()),
             silences: Silences::default(),
             log: NotificationLog::default(),
-            timers: BTreeMap::new(),
             posted: BTreeMap::new(),
             inhibited: BTreeMap::new(),
         };
@@ -142,11 +139,10 @@ impl Router {
                 state.dispatcher.insert(alert, now);
             }
         }
-        for (key, value) in kept.load(Kind::Timer).await? {
-            let (Ok(key), Some(at)) = (String::from_utf8(key), value.as_i64()) else { continue };
-            state.timers.insert(key, at);
-        }
-        state.dispatcher.restore_timers(&state.timers);
+        let timers = kept.load(Kind::Timer).await?.into_iter();
+        let timers: BTreeMap<String, i64> =
+            timers.filter_map(|(key, at)| String::from_utf8(key).ok().zip(at.as_i64())).collect();
+        state.dispatcher.restore_timers(&timers, now);
         for (_, value) in kept.load(Kind::Silence).await? {
             if let Some(silence) = records::read_silence(&value) {
                 state.silences.load(silence);
@@ -353,13 +349,15 @@ impl Router {
 
     fn keep_timers(&self) {
         let mut state = self.state.lock();
-        let now: BTreeMap<String, i64> = state.dispatcher.timers().map(|(key, at)| (key.to_owned(), at)).collect();
-        let set = now.iter().filter(|(key, at)| state.timers.get(*key) != Some(at));
-        let mut changes: Vec<Change> =
-            set.map(|(key, at)| Change::set(Kind::Timer, key.as_bytes(), &(*at).into())).collect();
-        let gone = state.timers.keys().filter(|key| !now.contains_key(*key));
-        changes.extend(gone.map(|key| Change::remove(Kind::Timer, key.as_bytes())));
-        state.timers = now;
+        let changes: Vec<Change> = state
+            .dispatcher
+            .take_changed()
+            .into_iter()
+            .map(|(key, at)| match at {
+                Some(at) => Change::set(Kind::Timer, key, &at.into()),
+                None => Change::remove(Kind::Timer, key),
+            })
+            .collect();
         if !changes.is_empty() {
             drop(self.kept.put(changes));
         }
