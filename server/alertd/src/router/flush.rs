@@ -26,12 +26,13 @@ impl Router {
     pub(super) fn flush_due(self: &Arc<Self>) {
         let (seen, flushes) = {
             let mut state = self.state.lock();
+            self.heed_leap(&mut state);
             let (policy, now) = (self.policy(), self.now());
             let flushes = state.dispatcher.take_due(now);
             if flushes.is_empty() {
                 return;
             }
-            (Seen::of(&state, policy, now), flushes)
+            (Seen::of_flush(&state, policy, now), flushes)
         };
         seen.muting(|muting| {
             for flush in flushes {

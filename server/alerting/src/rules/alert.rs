@@ -58,6 +58,19 @@ pub struct ActiveAlert {
 }
 
 impl ActiveAlert {
+    /// Shifts its times by a clock jump.
+    pub(super) fn shift(&mut self, by_ms: Millis) {
+        self.active_at = self.active_at.saturating_add(by_ms);
+        let times = [
+            &mut self.fired_at,
+            &mut self.resolved_at,
+            &mut self.keep_firing_since,
+            &mut self.last_sent_at,
+            &mut self.valid_until,
+        ];
+        times.into_iter().flatten().for_each(|time| *time = time.saturating_add(by_ms));
+    }
+
     /// Says whether it is to be sent now: when it starts to fire or is resolved, and then again after each delay.
     pub fn needs_sending(&self, now: Millis, resend_delay_ms: Millis) -> bool {
         match (self.state, self.last_sent_at) {

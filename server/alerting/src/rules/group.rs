@@ -234,16 +234,9 @@ impl Group {
 impl Group {
     /// Shifts all times by a clock jump, so that it neither makes alerts fire nor resolves them.
     pub fn shift(&mut self, by_ms: Millis) {
-        for alert in self.rules.iter_mut().flat_map(|status| status.active.values_mut()) {
-            alert.active_at += by_ms;
-            let times = [
-                &mut alert.fired_at,
-                &mut alert.resolved_at,
-                &mut alert.keep_firing_since,
-                &mut alert.last_sent_at,
-                &mut alert.valid_until,
-            ];
-            times.into_iter().flatten().for_each(|time| *time += by_ms);
+        for status in &mut self.rules {
+            status.active.values_mut().for_each(|alert| alert.shift(by_ms));
+            status.failing_since = status.failing_since.map(|since| since.saturating_add(by_ms));
         }
     }
 }

@@ -362,6 +362,55 @@ fn a_leap_of_the_clock_lets_nothing_fire() {
     assert_eq!(group.rules[0].remembered()[0].active_at, leap);
 }
 
+/// A clock that was set back while the server was down: what fires goes on firing, what is pending has waited as before.
+#[test]
+fn restored_alerts_of_a_future() {
+    const DAYS: Millis = 40 * 24 * 60 * MINUTE;
+    let (now, last) = (DAYS, 2 * DAYS);
+    let remembered = |i: &str, firing: bool, active_at: Millis| Remembered {
+        labels: LabelSet::from_pairs([("alertname", "A"), ("i", i), ("sev", &format!("{i}-x"))]),
+        annotations: BTreeMap::new(),
+        value: 2.0,
+        firing,
+        active_at,
+        fired_at: firing.then_some(active_at + 20 * MINUTE),
+        period: None,
+        keep_firing_since: None,
+        last_sent_at: None,
+    };
+    let mut group = group(20, 0);
+    let alerts = vec![remembered("1", true, last - 30 * MINUTE), remembered("2", false, last - 5 * MINUTE)];
+    group.restore(0, alerts, last, now);
+    let script = Script { hits: [(now, vec![("1", 2.0), ("2", 2.0)])].into(), ..Script::default() };
+    group.evaluate(now, &Setting::default(), &script);
+    let shown: Vec<_> =
+        group.rules[0].alerts().map(|a| (a.state, now - a.active_at, a.fired_at.map(|at| now - at))).collect();
+    let fires = (AlertState::Firing, 30 * MINUTE, Some(10 * MINUTE));
+    assert_eq!(shown, [fires, (AlertState::Pending, 5 * MINUTE, None)]);
+    let period = group.rules[0].alerts().next().and_then(|alert| alert.period);
+    assert_eq!(period, Some(last - 10 * MINUTE), "it is called as before");
+}
+
+/// How long a rule has failed does not change with the clock: its alerts neither end nor fire for ever.
+#[test]
+fn a_leap_of_the_clock_lets_nothing_fail_for_longer() {
+    for leap in [100_000 * MINUTE, -100_000 * MINUTE] {
+        let mut group = group(0, 0);
+        let start = 200_000 * MINUTE;
+        let fails = [start + MINUTE, start + leap + 2 * MINUTE, start + leap + 5 * MINUTE];
+        let script = Script { hits: [(start, vec![("1", 2.0)])].into(), fails: fails.into(), ..Script::default() };
+        group.evaluate(start, &Setting::default(), &script);
+        group.evaluate(fails[0], &Setting::default(), &script);
+        group.shift(leap);
+        let mut sent = Vec::new();
+        for at in &fails[1..] {
+            group.evaluate(*at, &Setting::default(), &script);
+            sent.push(group.send(*at, 0, 3 * MINUTE).len());
+        }
+        assert_eq!(sent, [1, 0], "{leap}");
+    }
+}
+
 #[test]
 fn templates_are_for_each_element() {
     let mut group = group(0, 0);
