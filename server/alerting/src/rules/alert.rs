@@ -6,6 +6,9 @@ use quiver_types::{LabelSet, Millis};
 
 use super::engine::ElementValue;
 
+/// Bytes that an annotation takes besides its texts.
+const TEXT_BYTES: usize = 64;
+
 /// State of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlertState {
@@ -58,6 +61,12 @@ pub struct ActiveAlert {
 }
 
 impl ActiveAlert {
+    /// Its approximate memory in bytes.
+    pub fn bytes(&self) -> usize {
+        let texts = self.annotations.iter().map(|(name, value)| name.len() + value.len() + TEXT_BYTES);
+        size_of::<Self>() + 2 * self.labels.canonical().len() + texts.sum::<usize>()
+    }
+
     /// Shifts its times by a clock jump.
     pub(super) fn shift(&mut self, by_ms: Millis) {
         self.active_at = self.active_at.saturating_add(by_ms);
