@@ -1,13 +1,12 @@
 //! One alert of a rule: a label set and what is known of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quiver_types::{LabelSet, Millis};
 
 use super::engine::ElementValue;
-
-/// Bytes that an annotation takes besides its texts.
-const TEXT_BYTES: usize = 64;
+use super::room;
 
 /// State of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +36,7 @@ pub struct ActiveAlert {
     /// Identity: labels with `alertname`.
     pub labels: LabelSet,
     /// Annotations of the last evaluation that had it.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Arc<BTreeMap<String, String>>,
     /// Value of that evaluation.
     pub value: ElementValue,
     /// Whether it is pending, firing, or over.
@@ -63,8 +62,7 @@ pub struct ActiveAlert {
 impl ActiveAlert {
     /// Its approximate memory in bytes.
     pub fn bytes(&self) -> usize {
-        let texts = self.annotations.iter().map(|(name, value)| name.len() + value.len() + TEXT_BYTES);
-        size_of::<Self>() + 2 * self.labels.canonical().len() + texts.sum::<usize>()
+        room::of_alert(&self.labels) + room::of_texts(&self.annotations)
     }
 
     /// Shifts its times by a clock jump.
@@ -99,7 +97,7 @@ mod tests {
     fn alert(state: AlertState, resolved_at: Option<Millis>, last_sent_at: Option<Millis>) -> ActiveAlert {
         ActiveAlert {
             labels: LabelSet::default(),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             value: ElementValue::Float(1.0),
             state,
             active_at: 0,

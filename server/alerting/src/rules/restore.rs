@@ -1,6 +1,7 @@
 //! Restores alerts after a restart.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quiver_types::{LabelSet, Millis};
 
@@ -15,7 +16,7 @@ pub struct Remembered {
     /// Its labels including `alertname`, which identify it.
     pub labels: LabelSet,
     /// Its expanded annotations.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Arc<BTreeMap<String, String>>,
     /// Its last value; NaN if that was a histogram.
     pub value: f64,
     /// Whether it was firing.
@@ -38,7 +39,7 @@ impl RuleStatus {
         let live = self.alerts().filter(|a| a.state != AlertState::Inactive);
         live.map(|alert| Remembered {
             labels: alert.labels.clone(),
-            annotations: alert.annotations.clone(),
+            annotations: Arc::clone(&alert.annotations),
             value: match alert.value {
                 ElementValue::Float(value) => value,
                 ElementValue::Histogram(..) => f64::NAN,
@@ -110,7 +111,7 @@ mod tests {
     fn remembered(firing: bool, active_at: Millis) -> Remembered {
         Remembered {
             labels: LabelSet::from_pairs([("a", "1")]),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             value: 1.0,
             firing,
             active_at,

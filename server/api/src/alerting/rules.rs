@@ -178,7 +178,7 @@ fn alert(alert: &ActiveAlert) -> Value {
         ElementValue::Histogram(..) => exponent(0.0),
     };
     let mut out = json!({
-        "labels": labels(&alert.labels), "annotations": alert.annotations, "state": alert.state.as_str(),
+        "labels": labels(&alert.labels), "annotations": *alert.annotations, "state": alert.state.as_str(),
         "activeAt": time(Some(alert.active_at)), "value": value,
     });
     if let Some(since) = alert.keep_firing_since {

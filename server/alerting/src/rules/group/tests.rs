@@ -3,7 +3,7 @@ use std::cell::RefCell;
 use quiver_types::Matcher;
 use quiver_yaml::problem::Place;
 
-use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, NewestSample, Remembered};
+use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, NewestSample, Remembered, Room};
 use super::*;
 
 /// Answers with the elements that a script says for each time, and keeps what is written.
@@ -248,7 +248,7 @@ fn restored() {
         let mut group = group(for_, 0);
         let alert = Remembered {
             labels: labels.clone(),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             value: 1.0,
             firing,
             active_at: active * MINUTE,
@@ -369,7 +369,7 @@ fn restored_alerts_of_a_future() {
     let (now, last) = (DAYS, 2 * DAYS);
     let remembered = |i: &str, firing: bool, active_at: Millis| Remembered {
         labels: LabelSet::from_pairs([("alertname", "A"), ("i", i), ("sev", &format!("{i}-x"))]),
-        annotations: BTreeMap::new(),
+        annotations: Arc::default(),
         value: 2.0,
         firing,
         active_at,
@@ -409,6 +409,78 @@ fn a_leap_of_the_clock_lets_nothing_fail_for_longer() {
         }
         assert_eq!(sent, [1, 0], "{leap}");
     }
+}
+
+/// As many results as wanted. A second passes whenever somebody asks for the time.
+struct Many {
+    results: usize,
+    passed: std::cell::Cell<u64>,
+}
+
+impl Many {
+    fn of(results: usize) -> Self {
+        Self { results, passed: std::cell::Cell::new(0) }
+    }
+}
+
+impl Engine for Many {
+    fn query(&self, _: usize, _: Language, _: &str, _: Millis) -> Result<Vec<Element>, String> {
+        let labels = |n: usize| LabelSet::from_pairs([("i", n.to_string().as_str())]);
+        Ok((0..self.results).map(|n| Element { labels: labels(n), value: ElementValue::Float(1.0) }).collect())
+    }
+
+    fn write(&self, _: &[Written]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.passed.set(self.passed.get() + 1);
+        Duration::from_secs(self.passed.get())
+    }
+}
+
+/// A template is bounded, but not how many results it is run for: with 100,000 it could run for hours, and nobody else.
+#[test]
+fn texts_take_no_longer_than_the_interval() {
+    let (mut group, setting) = (group(0, 0), Setting::default());
+    let mut evaluate = |results: usize, at: Millis| {
+        group.evaluate(at, &setting, &Many::of(results));
+        let told = match &group.rules[0].health {
+            Health::Err(error) => error.clone(),
+            _ => String::new(),
+        };
+        (group.rules[0].alerts().count(), told)
+    };
+    assert_eq!(evaluate(5, 0), (5, String::new()));
+    let (left, told) = evaluate(100, MINUTE);
+    assert!(told.contains("takes longer than the interval") && left == 5, "{left} {told}");
+    // Labels are made in time, annotations are not: nothing changes all the same.
+    let (left, told) = evaluate(40, 2 * MINUTE);
+    assert!(told.contains("takes longer than the interval") && left == 5, "{left} {told}");
+}
+
+/// Nor how much memory all their texts take.
+#[test]
+fn texts_take_no_more_memory_than_there_is() {
+    const RESULTS: usize = 10;
+    let setting = Setting { room: Room::new(120_000), ..Setting::default() };
+    let evaluate = |group: &mut Group, length: usize| {
+        group.rules[0].rule.annotations = [("v".to_owned(), "x".repeat(length))].into();
+        group.evaluate(0, &setting, &Many::of(RESULTS));
+        (group.rules[0].health.clone(), group.rules[0].alerts().count())
+    };
+    let is_refused = |(health, alerts): (Health, usize)| {
+        matches!(health, Health::Err(told) if told.contains("too much memory")) && alerts == RESULTS
+    };
+    let (mut first, mut second) = (group(0, 0), group(0, 0));
+    assert_eq!(evaluate(&mut first, 1000), (Health::Ok, RESULTS));
+    assert!(is_refused(evaluate(&mut first, 20_000)), "the former ones stay");
+    assert_eq!(evaluate(&mut first, 6000), (Health::Ok, RESULTS));
+    let copy = first.clone();
+    assert_eq!(evaluate(&mut second, 2000), (Health::Ok, RESULTS), "a copy takes nothing");
+    assert!(is_refused(evaluate(&mut second, 6000)), "there is one room for all rules");
+    drop((first, copy));
+    assert_eq!(evaluate(&mut second, 6000), (Health::Ok, RESULTS), "what is gone is given back");
 }
 
 #[test]
