@@ -22,6 +22,16 @@ pub(super) fn only_own(caller: &Caller, given: &[Triple]) -> Result<()> {
     }
 }
 
+/// Refuses an account under the id of one of the other kind: groups name their members by the id alone, so it would have the
+/// rights of both.
+pub(super) async fn id_is_its_own(db: &mut Connection, others: &str, id: &str) -> Result<()> {
+    if body(db, others, id).await?.is_some() {
+        let text = "there is an account with this id";
+        return Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text));
+    }
+    Ok(())
+}
+
 /// Parses `rbac/users/<id>`, the owner of a key.
 pub(super) fn owner_of(owner: &str) -> Result<(&'static str, &str)> {
     let kinds = [("rbac/users/", "user"), ("rbac/service-accounts/", "serviceAccount")];

@@ -61,6 +61,28 @@ async fn nobody_gives_what_they_lack() {
     assert_eq!(fx.config.change(&keys, &some, op, System::default(), false).await.unwrap_err().code, "FORBIDDEN");
 }
 
+/// Whoever makes accounts may choose their ids: that of an administrator would give an account of the other kind his rights.
+#[tokio::test]
+async fn no_account_takes_the_id_of_another() {
+    let fx = fixture().await;
+    let admin = fx.admin().await;
+    let some = caller(&["{admin, rbac, *}"]);
+    let change = async |family: &'static Family, op| {
+        fx.config.change(&Place::of(family), &some, op, System::default(), false).await
+    };
+    let under = |id: &str, body| Op::Create { id: Some(id.to_owned()), body: map(body) };
+    let twin = change(&SERVICE_ACCOUNTS, under(&admin.id, json!({"clientId": "twin"}))).await.unwrap_err();
+    assert_eq!((twin.kind, twin.code), (ProblemKind::Precondition, "VERSION_CONFLICT"));
+    let agent = fx.create(&SERVICE_ACCOUNTS, json!({"clientId": "agent"})).await.unwrap();
+    let twin = change(&USERS, under(&agent.id, json!({"username": "twin"}))).await.unwrap_err();
+    assert_eq!(twin.code, "VERSION_CONFLICT");
+    // Nor is one brought back to an id that another one has by now.
+    fx.op(&SERVICE_ACCOUNTS, delete(&agent.id)).await.unwrap();
+    change(&USERS, under(&agent.id, json!({"username": "twin"}))).await.unwrap();
+    let back = change(&SERVICE_ACCOUNTS, Op::Restore { id: agent.id, version: 1 }).await.unwrap_err();
+    assert_eq!(back.code, "VERSION_CONFLICT");
+}
+
 #[tokio::test]
 async fn references() {
     let fx = fixture().await;
