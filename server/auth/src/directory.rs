@@ -222,6 +222,17 @@ impl Directory {
         let each = |g: &Grant| g.rights.triples().iter().map(|t| (t.clone(), g.role.clone())).collect::<Vec<_>>();
         self.grants_of(kind, id, now_ms).flat_map(each).collect()
     }
+
+    /// Ids of users whose sessions end between this directory and a later one: they are gone or disabled, or have another
+    /// password.
+    pub fn ended_by(&self, later: &Self) -> Vec<String> {
+        let ends = |user: &Account| match later.account(AccountKind::User, &user.id) {
+            None => true,
+            Some(now) => (user.enabled && !now.enabled) || user.hash != now.hash,
+        };
+        let users = self.accounts.values().filter(|account| account.kind == AccountKind::User);
+        users.filter(|user| ends(user)).map(|user| user.id.clone()).collect()
+    }
 }
 
 #[cfg(test)]
@@ -232,6 +243,49 @@ mod tests {
 
     fn rights(text: &str) -> Rights {
         [Triple::of_json(&json!(text)).unwrap()].into_iter().collect()
+    }
+
+    /// Sessions end with what the user loses, and with nothing else that changes.
+    #[test]
+    fn users_that_are_let_in_no_longer() {
+        let user = |id: &str, enabled, password: Option<&str>| Account {
+            kind: AccountKind::User,
+            id: id.to_owned(),
+            name: id.to_owned(),
+            email: None,
+            display_name: String::new(),
+            enabled,
+            must_change: false,
+            hash: password.map(Secret::new),
+            old_hash: None,
+        };
+        let program = |id: &str, secret| Account { kind: AccountKind::Service, ..user(id, true, Some(secret)) };
+        let directory = |accounts| Directory::new(Accounts { accounts, ..Accounts::default() });
+        let before = directory(vec![
+            user("as it was", true, Some("a")),
+            user("renamed", true, Some("a")),
+            user("let in again", false, Some("a")),
+            user("disabled", true, Some("a")),
+            user("another password", true, Some("a")),
+            user("no password", true, Some("a")),
+            user("gone", true, None),
+            program("program", "a"),
+            program("gone program", "a"),
+        ]);
+        let after = directory(vec![
+            user("as it was", true, Some("a")),
+            Account { name: "other".to_owned(), must_change: true, ..user("renamed", true, Some("a")) },
+            user("let in again", true, Some("a")),
+            user("disabled", false, Some("a")),
+            user("another password", true, Some("b")),
+            user("no password", true, None),
+            user("new", true, Some("a")),
+            program("program", "b"),
+        ]);
+        let mut ended = before.ended_by(&after);
+        ended.sort_unstable();
+        assert_eq!(ended, ["another password", "disabled", "gone", "no password"]);
+        assert!(before.ended_by(&before).is_empty());
     }
 
     #[test]
