@@ -83,6 +83,52 @@ async fn no_account_takes_the_id_of_another() {
     assert_eq!(back.code, "VERSION_CONFLICT");
 }
 
+/// What needs no right is bounded: else anybody who is let in could leave no room for others.
+#[tokio::test]
+async fn nobody_fills_a_family_with_what_is_his_own() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let user = fx.create(&USERS, json!({"username": "ann"})).await.unwrap();
+    let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", user.id) };
+    let mut ann = caller(&[]);
+    ann.subject = format!("user:{}", user.id);
+    for (place, item) in [
+        (keys, json!({})),
+        (Place::of(&SEGMENTS), json!({"conditions": {"logs": {"field": "a", "op": "eq", "value": "x"}}})),
+        (Place::of(&SAVED_VIEWS), json!({"path": "/logs", "query": "*"})),
+    ] {
+        let items = |from: usize, to: usize| -> Vec<Value> {
+            let named = |n: usize| {
+                let mut item = item.clone();
+                for (name, text) in [("name", format!("n {n}")), ("key", format!("n-{n}"))] {
+                    if place.family.all_fields().any(|field| field.name == name) {
+                        item[name] = json!(text);
+                    }
+                }
+                item
+            };
+            (from..to).map(named).collect()
+        };
+        let put = async |who: &Caller, items| fx.config.put_many(&place, who, items, false).await;
+        let name = place.family.name;
+        put(&ann, items(0, 999)).await.unwrap();
+        let one = put(&ann, items(999, 1000)).await.unwrap().items[0]["id"].as_str().unwrap().to_owned();
+        let full = put(&ann, items(1000, 1001)).await.unwrap_err();
+        assert_eq!(full.errors[0].code, "LIMIT_EXCEEDED", "{name}");
+        // What is there may be changed, and what goes makes room.
+        let op = patch(&one, json!({"description": "x"}));
+        fx.config.change(&place, &ann, op, System::default(), false).await.unwrap();
+        fx.config.change(&place, &ann, delete(&one), System::default(), false).await.unwrap();
+        put(&ann, items(1000, 1001)).await.unwrap();
+        // Others have room, and so has whoever has the right.
+        put(&caller(&["{admin, *, *}"]), items(2000, 2001)).await.unwrap();
+    }
+    let mut other = caller(&[]);
+    other.subject = "user:other".to_owned();
+    let one = Op::Create { id: None, body: map(json!({"path": "/logs", "query": "*"})) };
+    fx.config.change(&Place::of(&SAVED_VIEWS), &other, one, System::default(), false).await.unwrap();
+}
+
 #[tokio::test]
 async fn references() {
     let fx = fixture().await;
