@@ -61,6 +61,68 @@ async fn nobody_gives_what_they_lack() {
     assert_eq!(fx.config.change(&keys, &some, op, System::default(), false).await.unwrap_err().code, "FORBIDDEN");
 }
 
+/// What an account holds counts whichever way it comes: by several bindings, of its own and of its groups, while they last.
+#[tokio::test]
+async fn rights_come_in_several_ways() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let user = fx.create(&USERS, json!({"username": "ann"})).await.unwrap();
+    let bob = fx.create(&USERS, json!({"username": "bob"})).await.unwrap();
+    let (of_user, of_bob) = (json!({"type": "user", "id": user.id}), json!({"type": "user", "id": bob.id}));
+    let mut groups = Vec::new();
+    for (name, members) in [("a", json!([user.id])), ("b", json!([user.id])), ("c", json!([]))] {
+        let group = fx.create(&GROUPS, json!({"name": name, "members": members})).await.unwrap();
+        groups.push(json!({"type": "group", "id": group.id}));
+    }
+    let over = json!("2020-01-01T00:00:00Z");
+    for (n, (subject, end)) in [
+        (&of_user, Value::Null),
+        (&of_user, over.clone()),
+        (&of_bob, Value::Null),
+        (&groups[0], Value::Null),
+        (&groups[1], over),
+        (&groups[2], Value::Null),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let body = json!({"name": format!("r{n}"), "permissions": [format!("{{view, logs, s{n}}}")]});
+        let role = fx.create(&ROLES, body).await.unwrap();
+        fx.create(&BINDINGS, json!({"subject": subject, "roleId": role.id, "expiresAt": end})).await.unwrap();
+    }
+    // Whoever changes the account must hold as much.
+    let change = async |triples: &[&str], text: &str| {
+        let op = patch(&user.id, json!({"description": text}));
+        fx.config.change(&Place::of(&USERS), &caller(triples), op, System::default(), false).await
+    };
+    let rbac = "{admin, rbac, *}";
+    change(&[rbac, "{view, logs, s0}", "{view, logs, s3}"], "enough").await.unwrap();
+    for (held, lacks) in [("{view, logs, s0}", "{view, logs, s3}"), ("{view, logs, s3}", "{view, logs, s0}")] {
+        let problem = change(&[rbac, held], "too little").await.unwrap_err();
+        assert_eq!(problem.more["required"], lacks);
+    }
+}
+
+/// An administrator by a role of one's own, or by a group, is one, too.
+#[tokio::test]
+async fn administrators_by_other_roles_stay() {
+    let fx = fixture().await;
+    let admin = fx.admin().await;
+    let role = fx.create(&ROLES, json!({"name": "all", "permissions": ["{admin, *, *}"]})).await.unwrap();
+    let other = fx.create(&SERVICE_ACCOUNTS, json!({"clientId": "other"})).await.unwrap();
+    let subject = json!({"type": "serviceAccount", "id": other.id});
+    let binding = fx.create(&BINDINGS, json!({"subject": subject, "roleId": role.id})).await.unwrap();
+    fx.op(&USERS, patch(&admin.id, json!({"enabled": false}))).await.unwrap();
+    for (family, op) in [
+        (&SERVICE_ACCOUNTS, delete(&other.id)),
+        (&SERVICE_ACCOUNTS, patch(&other.id, json!({"enabled": false}))),
+        (&BINDINGS, delete(&binding.id)),
+        (&ROLES, patch(&role.id, json!({"permissions": ["{edit, *, *}"]}))),
+    ] {
+        assert_eq!(fx.op(family, op).await.unwrap_err().code, "LAST_ADMIN", "{}", family.name);
+    }
+}
+
 /// Whoever makes accounts may choose their ids: that of an administrator would give an account of the other kind his rights.
 #[tokio::test]
 async fn no_account_takes_the_id_of_another() {
