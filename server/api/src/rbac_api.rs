@@ -336,7 +336,7 @@ async fn check(State(state): State<Arc<AppState>>, request: Request) -> Response
         let held: Vec<(Triple, Option<String>)> = match subject_of(&body)? {
             None => {
                 let by = match &state.identity().subject {
-                    Subject::Account(_, id) => directory.triples_by_role(id, now_ms),
+                    Subject::Account(kind, id) => directory.triples_by_role(*kind, id, now_ms),
                     _ => Vec::new(),
                 };
                 // A key may hold less than its owner; roles only say by what the rest is held.
@@ -349,7 +349,7 @@ async fn check(State(state): State<Arc<AppState>>, request: Request) -> Response
                     return Err(Problem::forbidden(&needed.to_string()));
                 }
                 directory.account(kind, &id).ok_or_else(|| Problem::not_found(&id))?;
-                directory.triples_by_role(&id, now_ms).into_iter().map(|(t, role)| (t, Some(role))).collect()
+                directory.triples_by_role(kind, &id, now_ms).into_iter().map(|(t, role)| (t, Some(role))).collect()
             }
         };
         let mut results = Vec::with_capacity(asked.len());
@@ -389,7 +389,8 @@ async fn effective_of(state: Arc<AppState>, kind: AccountKind, Ids(ids): Ids, re
         shown["by"] = json!(role);
         shown
     };
-    let triples: Vec<Value> = directory.triples_by_role(&id, state.clock.now_ms()).into_iter().map(one).collect();
+    let triples = directory.triples_by_role(kind, &id, state.clock.now_ms());
+    let triples: Vec<Value> = triples.into_iter().map(one).collect();
     Ok(Answer::ok(json!({"triples": triples})))
 }
 

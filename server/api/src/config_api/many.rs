@@ -10,7 +10,7 @@ use super::ask::Ask;
 use super::exported::{FORMAT, Form, Writer};
 use super::ids::uuid_of;
 use super::members::only_members;
-use super::{csv, old_matchers, yaml};
+use super::{csv, old_matchers, special, yaml};
 
 /// The ids in a member of a body; `None` if it is missing.
 pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<Vec<String>>> {
@@ -67,9 +67,9 @@ impl Ask {
             if let Some(other) = body.keys().find(|key| *key != "items") {
                 return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
             }
-            let config = &self.config;
+            let (config, before) = (&self.config, special::accounts(self));
             let done = config.put_many(&self.place, &self.caller, items.clone(), self.dry_run).await?;
-            self.acts().await;
+            special::after_many(self, before).await;
             return Ok(Answer::ok(json!({
                 "created": done.created, "updated": done.updated, "unchanged": done.unchanged, "items": done.items,
             })));
@@ -95,8 +95,9 @@ impl Ask {
     }
 
     async fn deleted(&self, ids: Vec<String>) -> Result<Answer> {
+        let before = special::accounts(self);
         let (done, not) = self.config.delete_many(&self.place, &self.caller, ids, self.dry_run).await?;
-        self.acts().await;
+        special::after_many(self, before).await;
         Ok(Answer::ok(json!({"deleted": done, "failed": failed(&not)})))
     }
 
@@ -137,9 +138,9 @@ impl Ask {
         if found_none(&body, &ids) {
             return Ok(Answer::ok(json!({"updated": [], "failed": []})));
         }
-        let config = &self.config;
+        let (config, before) = (&self.config, special::accounts(self));
         let (done, not) = config.update_many(&self.place, &self.caller, ids, patch.clone(), self.dry_run).await?;
-        self.acts().await;
+        special::after_many(self, before).await;
         Ok(Answer::ok(json!({"updated": done, "failed": failed(&not)})))
     }
 
@@ -245,9 +246,9 @@ impl Ask {
             self.with_keys(&mut items).await?;
         }
         old_matchers::rewrite(&mut items, self.place.family)?;
-        let config = &self.config;
+        let (config, before) = (&self.config, special::accounts(self));
         let done = config.import_many(&self.place, &self.caller, items, mode, Some(within), self.dry_run).await?;
-        self.acts().await;
+        special::after_many(self, before).await;
         let summary = json!({
             "created": done.created, "updated": done.updated, "deleted": done.deleted, "unchanged": done.unchanged,
         });
