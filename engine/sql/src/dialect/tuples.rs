@@ -30,6 +30,15 @@ fn parts_of(row: &Expr) -> Option<Vec<Expr>> {
     }
 }
 
+/// Whether an expression is a row constructor.
+pub(super) fn is_row(value: &Expr) -> bool {
+    match value {
+        Expr::Tuple(_) => true,
+        Expr::Function(row) => bare(&row.name).as_deref() == Some("row"),
+        _ => false,
+    }
+}
+
 fn unlike(left: usize, right: usize) -> Error {
     Error::invalid(format!("rows of {left} and of {right} parts cannot be compared"))
 }
@@ -37,7 +46,7 @@ fn unlike(left: usize, right: usize) -> Error {
 /// `(a, b) < (c, d)` as comparisons of the parts: the first that differ decide. `None` if it is no comparison of two
 /// rows.
 pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
-    let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return Ok(None) };
+    let (Some(left), Some(right)) = (parts_of(left), parts_of(right)) else { return Ok(None) };
     let outer = match op {
         BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
         BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
@@ -54,7 +63,7 @@ pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result
         Ok(binary(nested(left.clone()), op.clone(), nested(right.clone())))
     };
     let mut whole: Option<Expr> = None;
-    for (left, right) in left.iter().zip(right).rev() {
+    for (left, right) in left.iter().zip(&right).rev() {
         whole = Some(match (whole, &outer) {
             (None, _) => compared(left, op, right)?,
             (Some(rest), BinaryOperator::And | BinaryOperator::Or) => {
@@ -104,7 +113,7 @@ fn is_looked_up(row: &Expr, list: &[Expr]) -> bool {
 
 /// `(a, b) IN ((c, d), …)` as comparisons with each row; `None` if the left side is no row.
 pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
-    if !matches!(row, Expr::Tuple(_)) {
+    if !is_row(row) {
         return Ok(None);
     }
     copied(row, list.len())?;

@@ -14,6 +14,10 @@ fn rows_are_compared_part_by_part() {
         "SELECT 1 FROM t WHERE ((a = 1 AND b = (-2)) OR (a = 3 AND b = 4)) AND (a = 1 AND b = 2)",
     );
     check("select (a, b) not in ((1, -2)) from t", "SELECT (a <> 1 OR b <> (-2)) FROM t");
+    check(
+        "select row(a, null) = row(1, b), (a, b) < row(1, 2), row(a, b) in ((1, 2)) from t",
+        "SELECT (a = 1 AND NULL = b), (a < 1 OR (a = 1 AND (b < 2))), (a = 1 AND b = 2) FROM t",
+    );
     for wrong in
         ["(1, 2) < (1, 2, 3)", "(1, 2) = (select 1)", "(1, 2) in (select 1, 2, 3)", "(1, 2) in ((1, 2), (1, 2, 3))"]
     {
