@@ -287,6 +287,8 @@ impl VisitorMut for Translator<'_> {
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
         let done = windows::none_in_where(select).and_then(|()| outputs::no_texts(select));
         let done = done.and_then(|()| records::translate(select));
+        // What rows are searched in may read the row at hand, which becomes a join.
+        let done = done.and_then(|()| tuples::in_conditions(select, self.columns(), self.aggregates));
         let done = done.and_then(|()| laterals::translate(select, making));
         if let Err(error) = done.and_then(|()| groupings::translate(select)) {
             return refused(error);
@@ -296,7 +298,7 @@ impl VisitorMut for Translator<'_> {
             return refused(error);
         }
         documents::rows_in(select, &self.columns());
-        tuples::in_conditions(select, self.columns()).map_or_else(refused, ControlFlow::Continue)
+        ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {

@@ -271,7 +271,7 @@ fn clauses_that_the_planner_reads_otherwise() {
          (\"of row 1\", \"of row 2\") WHERE \"among rows\".\"of row 1\" = (\"t\".a) AND \"among rows\".\"of row 2\" = (\"t\".b))",
     );
     for wrong in [
-        "select (a, b) not in (select c, d from u) from t",
+        "select (a, b) not in (select c, d from u) from t group by a, b",
         "select * from t except all select b from u",
         "select * from t with ordinality",
         "select * from t tablesample bernoulli (10)",
