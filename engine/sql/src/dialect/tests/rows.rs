@@ -211,3 +211,25 @@ fn rows_with_ties_are_ranked() {
         assert!(error.message.contains(said), "{text}: {error}");
     }
 }
+
+#[test]
+fn tables_are_rows_of_their_columns() {
+    check(
+        "select l, l is null from logs l order by l desc, l.time",
+        "SELECT json_row('time', \"l\".\"time\") AS l, (\"l\".\"time\" IS NULL) FROM logs l \
+         ORDER BY \"l\".\"time\" DESC, l.time",
+    );
+    check(
+        "select l as r, row_to_json(h) from logs l left join hosts h on true where h is not null order by r",
+        "SELECT json_outer_row('time', \"l\".\"time\") AS r, json_outer_row('time', \"h\".\"time\") FROM logs l \
+         LEFT JOIN hosts h ON true WHERE (\"h\".\"time\" IS NOT NULL) ORDER BY \"l\".\"time\"",
+    );
+    // Columns, outputs and tables of unknown columns are what they were.
+    for same in [
+        "SELECT x FROM (SELECT 1 AS x) x ORDER BY x",
+        "SELECT time AS l FROM logs l ORDER BY l",
+        "SELECT t, t IS NULL FROM t ORDER BY t",
+    ] {
+        check(same, same);
+    }
+}
