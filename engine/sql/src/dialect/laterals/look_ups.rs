@@ -251,13 +251,8 @@ impl<'f> Finder<'f> {
             return Ok(None);
         }
         let mut listed = query.clone();
-        arrays::listed(&mut listed, self.making.is_aggregate)?;
         // A join does not keep the order of rows.
-        let is_around = match (&*query.body, &*listed.body) {
-            (SetExpr::Select(own), SetExpr::Select(around)) => own.from != around.from,
-            _ => true,
-        };
-        if is_around && query.order_by.is_some() {
+        if !arrays::listed(&mut listed, self.making.is_aggregate)? {
             return Ok(None);
         }
         let found = self.one(&listed, false)?;
