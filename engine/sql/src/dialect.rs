@@ -25,6 +25,7 @@ mod formats;
 mod functions;
 mod gathered;
 mod groupings;
+mod inlined;
 mod json;
 mod keywords;
 mod kinds;
@@ -103,6 +104,7 @@ pub(crate) fn translate(
     ambiguous::none(query, &fixed)?;
     stars::translate(query, &fixed);
     outer::translate(query, &fixed);
+    inlined::translate(query);
     let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
     let left = names.expressions + ADDED_MAX;
     let (names, common) = (names.columns, Vec::new());
