@@ -302,6 +302,10 @@ fn laterals_take_some_rows_of_each() {
     assert!(ties.contains("rank() OVER (PARTITION BY \"of rows\".\"key 1\" ORDER BY u.c) AS \"rank of\""), "{ties}");
     let all = join("lateral (select u.b from u where u.n < t.n limit null::int offset 1) l");
     assert!(all.contains(" IS NOT FALSE AND \"nth row\" > 1) AS l ("), "{all}");
+    let bounded = join("lateral (select u.b from u order by u.c limit t.n + 1 offset t.m) l");
+    for part in ["(\"nth row\" <= CAST(\"numbered\".\"key 1\" + 1 AS BIGINT) + ", " AND \"nth row\" > coalesce("] {
+        assert!(bounded.contains(part), "{bounded}");
+    }
     let joined = join("lateral (select u.b from u join v on v.k = t.k where u.n < t.n) l");
     assert!(joined.contains("AS \"of rows\" CROSS JOIN u JOIN v ON v.k = \"of rows\".\"key 1\" WHERE "), "{joined}");
     assert_eq!(
