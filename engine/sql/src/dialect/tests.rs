@@ -335,7 +335,7 @@ fn joins_that_keep_the_right_side_have_its_columns() {
     for wrong in [
         "select y from a natural right join b",
         "select x from a join b using (y) full join c using (x)",
-        "select x from a full join b using (x) join c using (x)",
+        "select x from a full join b using (x) join c using (y, x)",
         "select x from a full join (select 1 as x) using (x)",
         "select x from a join (b full join c using (x)) on true",
     ] {

@@ -233,3 +233,31 @@ fn tables_are_rows_of_their_columns() {
         check(same, same);
     }
 }
+
+#[test]
+fn columns_that_several_joins_merge_have_one_value() {
+    check(
+        "select x, max(y) from a left join b using (x) join c using (x) where x > 1 group by x order by x",
+        "SELECT \"a\".\"x\" AS x, max(y) FROM a LEFT JOIN b USING(x) JOIN c USING(x) WHERE \"a\".\"x\" > 1 \
+         GROUP BY \"a\".\"x\" ORDER BY x",
+    );
+    let both = "coalesce(\"a\".\"x\", \"b\".\"x\")";
+    check(
+        "select x from a full join b using (x) left join c using (x)",
+        &format!("SELECT {both} AS x FROM a FULL JOIN b USING(x) LEFT JOIN c ON {both} = \"c\".\"x\""),
+    );
+    check(
+        "select * from a full join b using (x) full join c using (x)",
+        &format!(
+            "SELECT coalesce({both}, \"c\".\"x\") AS \"x\", \"a\".* EXCLUDE (\"x\"), \"b\".* EXCLUDE (\"x\"), \
+             \"c\".* EXCLUDE (\"x\") FROM a FULL JOIN b USING(x) FULL JOIN c ON {both} = \"c\".\"x\""
+        ),
+    );
+    check(
+        "select x from a join b using (x) right join c using (x)",
+        "SELECT \"c\".\"x\" AS x FROM a JOIN b USING(x) RIGHT JOIN c USING(x)",
+    );
+    check("select * from a join b using (x) join c using (x), d", "SELECT * FROM a JOIN b USING(x) JOIN c USING(x), d");
+    let hidden = translated("select * from a full join b using (x) join c using (x) join d on true").unwrap_err();
+    assert_eq!(hidden.kind, ErrorKind::Unsupported, "{hidden}");
+}
