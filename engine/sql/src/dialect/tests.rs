@@ -62,7 +62,7 @@ fn relations_are_numbers() {
     check("select 'quiver.logs'::pg_catalog.regclass::oid", &format!("SELECT CAST('{logs}' AS BIGINT)"));
     assert!(translated("select 'lgos'::regclass").unwrap_err().message.contains("did you mean `logs`"));
     assert!(translated("select oid::regclass from pg_class").unwrap().contains(&format!("WHEN {logs} THEN 'logs'")));
-    check("select 'int4'::regtype", "SELECT 23");
+    check("select 'int4'::regtype, 'pg_catalog.trigger'::regtype", "SELECT 23, 2279");
 }
 
 #[test]
