@@ -283,6 +283,8 @@ impl VisitorMut for Translator<'_> {
         let done = done.and_then(|()| values::translate(query));
         let done = done.and_then(|()| queries::translate(query)).and_then(|()| bounds::translate(query));
         let done = done.and_then(|()| merged::translate(query));
+        let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
+        let done = done.and_then(|()| laterals::translate_groups(query, making));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 

@@ -93,7 +93,7 @@ fn by_places(select: &mut Select) {
 }
 
 /// Whether an output is a grouping key.
-fn is_key(at: usize, item: &SelectItem, group_by: &GroupByExpr) -> bool {
+pub(super) fn is_key(at: usize, item: &SelectItem, group_by: &GroupByExpr) -> bool {
     let GroupByExpr::Expressions(keys, _) = group_by else { return false };
     keys.iter().any(|key| match key {
         Expr::Value(value) => matches!(&value.value, Value::Number(place, _) if *place == at.to_string()),

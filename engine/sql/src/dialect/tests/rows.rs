@@ -261,3 +261,27 @@ fn columns_that_several_joins_merge_have_one_value() {
     let hidden = translated("select * from a full join b using (x) join c using (x) join d on true").unwrap_err();
     assert_eq!(hidden.kind, ErrorKind::Unsupported, "{hidden}");
 }
+
+#[test]
+fn groups_that_subqueries_read_are_a_table() {
+    check(
+        "select k, count(*) as n from t group by 1 having (select max(w) from r where r.k = max(t.v)) > 5 \
+         order by count(*), k",
+        "SELECT \"groups of rows\".\"group 1\" AS k, \"groups of rows\".\"group 2\" AS n FROM (SELECT k AS \"group 1\", \
+         count(*) AS \"group 2\", max(t.v) AS \"group 3\" FROM t GROUP BY k) AS \"groups of rows\" WHERE (SELECT max(w) \
+         FROM r WHERE r.k = \"groups of rows\".\"group 3\") > 5 ORDER BY \"groups of rows\".\"group 2\", k",
+    );
+    for text in [
+        "select t.k, (select max(w) from r where r.w < max(t.v)) from t group by t.k",
+        "select t.k from t group by t.k having (select max(w) from r where r.w < t.k) > 5",
+        "select max(t.v), t.k not in (select r.k from r where r.w > count(t.v)) from t group by t.k",
+    ] {
+        let found = translated(text).unwrap();
+        assert!(found.contains("GROUP BY t.k) AS \"groups of rows\"") && found.contains("\"of rows\""), "{found}");
+    }
+    // The planner joins by the groups themselves, and says what is no part of them.
+    let same = "SELECT k FROM t GROUP BY k HAVING (SELECT max(w) FROM r WHERE r.k = t.k) > 5";
+    check(same, same);
+    let other = translated("select v from t group by k having (select max(w) from r where r.w < t.k) > 5").unwrap();
+    assert!(!other.contains("groups of rows"), "{other}");
+}
