@@ -64,7 +64,7 @@ mod windows;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-pub(crate) use columns::{Common, Known};
+pub(crate) use columns::{Common, Known, constraint};
 pub(crate) use common::tell_apart;
 pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use expressions::{arguments, bare};
