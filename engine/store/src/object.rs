@@ -83,7 +83,7 @@ impl Storage {
     pub fn open(settings: &StoreSettings, default_root: &Path) -> Result<Self> {
         let Some(text) = &settings.store_url else { return Ok(Self::local(default_root, settings)) };
         let invalid = |why: &str| Error::invalid(format!("store URL `{text}`: {why}"));
-        let url = Url::parse(text).map_err(|e| invalid("is not a URL").with_source(e))?;
+        let url = Url::parse(text).map_err(|e| invalid("is not a URL such as `file:///srv/quiver` or `s3://bucket/prefix`").with_source(e))?;
         match url.scheme() {
             "file" => {
                 let path = url.to_file_path().map_err(|()| invalid("names no absolute path"))?;

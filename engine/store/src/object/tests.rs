@@ -148,7 +148,8 @@ fn urls() {
     check("file:///var/x", Ok(Some("/var/x")));
     check("s3://bucket/some/prefix", Ok(None));
     check("gs://bucket", Err("`gs` is not supported"));
-    check("no url", Err("is not a URL"));
+    check("no url", Err("is not a URL such as `file:///"));
+    check("/var/x", Err("is not a URL such as `file:///"));
     let default = Storage::open(&StoreSettings::default(), Path::new("/default")).unwrap();
     assert_eq!(default.local_root(), Some(Path::new("/default")));
 }
