@@ -146,6 +146,12 @@ async fn psql_lists_and_asks() {
     assert!(functions.iter().any(|line| line.starts_with("quiver|promql_range|SETOF record|")), "{functions:?}");
     for command in [
         "\\d+ logs",
+        "\\d+ pg_class",
+        "\\dconfig+",
+        "\\dD+",
+        "\\dfn",
+        "\\dft",
+        "\\dP+",
         "\\di",
         "\\dv",
         "\\dT",

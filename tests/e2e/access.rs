@@ -4,6 +4,7 @@ mod hidden;
 mod hostile;
 mod ingest_rights;
 mod later;
+mod many;
 mod rates;
 mod unlearnt;
 mod walk;

@@ -149,7 +149,8 @@ async fn refused_by_name() {
         (&json[..], "{}", 400, "missing field `to`"),
         (&json[..], "{\"to\":\"\"}", 400, "name a folder or URL"),
         (&json[..], "{\"to\":\"gs://x/y\"}", 400, "`gs` is not supported"),
-        (&json[..], "{\"to\":\"x\",\"keep\":0}", 400, "keep at least itself"),
+        (&json[..], "{\"to\":\"/x\",\"keep\":0}", 400, "keep at least itself"),
+        (&json[..], "{\"to\":\"backups\"}", 400, "`to` is `backups`; a folder of the server's machine"),
     ] {
         let answer = server.post("/admin/backup", headers, body.as_bytes().to_vec()).await;
         assert_eq!(answer.status, status, "{body}: {}", answer.text());

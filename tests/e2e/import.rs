@@ -39,6 +39,13 @@ async fn text_is_taken_and_bad_lines_are_named() {
     let now = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs_f64();
     assert_eq!(server.query("now", now + 1.0).await["result"][0]["value"][1], "1");
     assert_eq!(post(&server, "", &[], b"").await.status, 200, "nothing is no fault");
+    // It can be that of the request, for samples that have none.
+    let text = b"then 2\nthen{own=\"yes\"} 3 1700000000000\n";
+    assert_eq!(post(&server, "?timestamp=1690000000000", &[], text).await.status, 200);
+    for (time, expected) in [(1_690_000_000.0, "2"), (1_700_000_000.0, "3")] {
+        let found = server.query("then", time).await["result"].clone();
+        assert_eq!((found.as_array().map(Vec::len), &found[0]["value"][1]), (Some(1), &json!(expected)), "{found}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,6 +59,7 @@ async fn what_cannot_be_read_is_refused() {
     };
     check("", &[], b"only bad\n", 400, "1 bad lines skipped, first line 1").await;
     check("?extra_label=x", &[], b"a 1\n", 400, "expected name=value").await;
+    check("?timestamp=now", &[], b"a 1\n", 400, "expected Unix milliseconds").await;
     check("?extra_label=a=1&extra_label=a=2", &[], b"a 1\n", 400, "repeated label name").await;
     check("", &[("content-type", "application/json")], b"a 1\n", 415, "application/json").await;
     check("", &[("content-encoding", "br")], b"a 1\n", 415, "br").await;

@@ -1,5 +1,7 @@
 //! PostgreSQL's wire protocol: rights, portals, cancelling, faults; as its Rust client speaks it, and byte by byte.
 
+mod leaving;
+
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt as _;

@@ -23,7 +23,10 @@ pub enum Error {
         known: String,
     },
     /// The `Content-Encoding` is unknown, nested, or not one of the format's.
-    #[error("unsupported content encoding `{0}`")]
+    #[error(
+        "unsupported content encoding `{0}`; formats accept gzip, deflate and zstd, logs also snappy, remote write \
+         snappy and zstd"
+    )]
     UnsupportedEncoding(String),
     /// The body, or what it would become, is larger than allowed.
     #[error("{what} is larger than {limit_bytes} bytes")]

@@ -154,7 +154,8 @@ pub fn without_pipes(mut query: Query) -> Query {
     query
 }
 
-/// The query as a live tail runs it: its rows in the order of time.
+/// The query as a live tail runs it: its rows in the order of time. Its range is what makes it a tail: one that ignored
+/// it would show all rows again at each look.
 ///
 /// # Errors
 /// Invalid: a pipe orders, counts or limits rows.
@@ -164,6 +165,7 @@ pub fn followed(mut query: Query) -> Result<Query> {
             return Err(Error::invalid(format!("a query with `{pipe}` cannot be followed")));
         }
     }
+    query.options.ignore_global_time_filter = None;
     // A join has an order of its own.
     let ordered_at = query.pipes.iter().rposition(Pipe::is::<Join>).map_or(0, |at| at + 1);
     query.pipes.insert(ordered_at, Sort::by_time(false).into());
@@ -233,6 +235,18 @@ pub fn by_stream_labels(label: Option<&str>, to: &str, count: &str) -> Vec<Pipe>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::parse;
+    use crate::scope::QueryScope;
+
+    #[test]
+    fn a_tail_keeps_to_its_range() {
+        let text = "options(ignore_global_time_filter=true) a b:in(c | fields d)";
+        let scope = QueryScope { start_ns: Some(5), end_ns: Some(9), ..QueryScope::default() };
+        let mut query = followed(parse(text).expect("a query")).expect("it can be followed");
+        scope.bind(&mut query).expect("it is bound");
+        let bound = query.to_string();
+        assert!(bound.starts_with("_time:[5,9] a b:in("), "{bound}");
+    }
 
     #[test]
     fn last_moments() {

@@ -181,7 +181,7 @@ impl LogsqlEngine {
                 let mut batches = own.query.execute(&planned.plan, &work_ctx, Rules::Direct).await?;
                 loop {
                     // Wait for room first, so that no batch is made before it can be taken.
-                    let place = out.reserve().await;
+                    let place = own.query.taken(&work_ctx, out.reserve()).await?;
                     let place = place.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))?;
                     let Some(batch) = batches.next().await else { return Ok(()) };
                     work_ctx.check("query execution")?;

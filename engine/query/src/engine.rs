@@ -41,8 +41,9 @@ use crate::gate::QueryGate;
 use crate::in_flight::AllUnderway;
 use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
+use crate::reader::Beside;
 use crate::running::{Phase, Running};
-use crate::short_work::{FAULT, Start};
+use crate::short_work::{Start, of_panic};
 use crate::spill::SpillRoom;
 use crate::usage::{Ending, Gauge, QueryUse};
 
@@ -123,7 +124,7 @@ pub struct QueryEngine {
     /// Shut down in the background on drop, since a runtime must not be dropped within another one.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
-    used: Arc<QueryUse>,
+    pub(crate) used: Arc<QueryUse>,
     running: Arc<Running>,
     underway: Arc<AllUnderway>,
     pub(crate) through: OnceLock<Arc<dyn ThroughCodec>>,
@@ -323,10 +324,18 @@ impl QueryEngine {
             ended = &mut task.0 => match ended {
                 Ok(answer) => answer,
                 Err(e) if e.is_cancelled() => Err(ctx.query().cancelled("query execution")),
-                Err(e) => Err(Error::internal(FAULT).with_source(e)),
+                Err(e) => Err(of_panic(&e.to_string()).with_source(e)),
             },
             error = left_behind => Err(error),
         }
+    }
+
+    /// Waits until the reader of a query's rows takes some.
+    ///
+    /// # Errors
+    /// Unavailable: it took none for long, and other queries need what this one holds.
+    pub async fn taken<T>(&self, ctx: &QueryContext, reader: impl Future<Output = T>) -> Result<T> {
+        Beside::new(ctx.query(), &self.used, &self.memory).taken(reader).await
     }
 
     /// Waits while the process is short of memory and other queries run, whose end will free some.

@@ -180,7 +180,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
         "jsonb_concat(text, other)",
         "members of two objects, or items of two arrays: `text::jsonb || other`; `text::jsonb - key` and `#- path` leave some out",
     ),
-    ("jsonb_strip_nulls(text)", "JSON without members that are null"),
+    ("jsonb_strip_nulls(text)", "JSON without members that are null; `json_strip_nulls` keeps it as written otherwise"),
     ("jsonb_pretty(text)", "JSON in lines, four blanks before each for every level"),
     ("json_has(text, key)", "whether a JSON object has a member, an array a text: `text::jsonb ? key`"),
     ("json_contains(text, other)", "whether a JSON document has all of another one: `text::jsonb @> other`"),

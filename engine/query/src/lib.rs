@@ -10,7 +10,7 @@
 //! | `lists` | the session for lists (labels, values, services, …) |
 //! | `relational`, `functions`, `tables` | the session of SQL and analytics · its functions · the tables that statements may name |
 //! | `explain`, `explaining` | plans as JSON · collecting the plans of a request that is explained |
-//! | `rows` | the rows of a result, batch by batch |
+//! | `rows`, `reader` | the rows of a result, batch by batch · how long they wait for their reader |
 //! | `durations`, `moments`, `quoted`, `regular` | intervals and times as people write them · quoted names and strings · PostgreSQL's regular expressions |
 //!
 //! Invariant: knows no query language and no store.
@@ -42,6 +42,7 @@ mod pace;
 mod pool;
 mod provider;
 pub mod quoted;
+mod reader;
 pub mod regular;
 mod rehearsal;
 mod relational;

@@ -46,11 +46,13 @@ pub(crate) struct SharedPool {
     kept: AtomicUsize,
     /// The caches of these results.
     pub(crate) keepers: Mutex<Vec<Weak<dyn Keeper>>>,
+    /// How often a query was refused what others held.
+    refused: AtomicU64,
 }
 
 impl fmt::Debug for SharedPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pool, size, pressure, lent, kept, keepers: _ } = self;
+        let Self { pool, size, pressure, lent, kept, keepers: _, refused: _ } = self;
         let mut shown = f.debug_struct("SharedPool");
         shown.field("pool", pool).field("size", size).field("pressure", pressure);
         shown.field("lent", lent).field("kept", kept).finish_non_exhaustive()
@@ -60,8 +62,13 @@ impl fmt::Debug for SharedPool {
 impl SharedPool {
     /// Shares a pool of `size` bytes.
     pub(crate) fn new(pool: Arc<dyn MemoryPool>, size: usize, pressure: Arc<MemoryPressure>) -> Arc<Self> {
-        let (lent, kept, keepers) = Default::default();
-        Arc::new(Self { pool, size, pressure, lent, kept, keepers })
+        let (lent, kept, keepers, refused) = Default::default();
+        Arc::new(Self { pool, size, pressure, lent, kept, keepers, refused })
+    }
+
+    /// How often a query was refused what others held.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
     }
 
     /// Evicts a cached result; says whether there was one. A query that reads it keeps it alive.
@@ -286,6 +293,7 @@ impl MemoryPool for QueryPool {
             return Ok(());
         };
         let crowded = self.is_crowded_out(reservation, additional, used, short);
+        self.shared.refused.fetch_add(u64::from(crowded), Relaxed);
         self.sub(reservation, additional);
         Err(if crowded { DataFusionError::ResourcesExhausted(format!("{CROWDED}: {refused}")) } else { refused })
     }

@@ -1,7 +1,7 @@
 //! The rows of a query, for endpoints that send them on batch by batch.
 //!
 //! The query keeps its place and its memory until the last row is taken; it is cancelled if the client disconnects
-//! before. Rows that wait for a slow client are charged to the query and handed out a few at a time, since what is made
+//! before, or takes nothing for long while others need what it holds. Rows that wait for a slow client are charged to the query and handed out a few at a time, since what is made
 //! of them (mostly text) is several times as large.
 
 pub(crate) mod parts;
@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
+use crate::reader::Beside;
 pub use parts::slice_bytes;
 use parts::{GIVEN_BYTES, held_bytes, parts, written_bytes};
 
@@ -106,6 +107,8 @@ enum Piece {
 pub struct Out {
     to: mpsc::Sender<Result<Piece>>,
     memory: Arc<MemoryReservation>,
+    /// Says whether others need what the query holds.
+    beside: Beside,
 }
 
 impl Rows {
@@ -124,7 +127,8 @@ impl Rows {
     {
         let (send, batches) = mpsc::channel(WAITING_MAX);
         let memory = Arc::new(engine.reservation("rows", ctx));
-        let work = work(Out { to: send.clone(), memory });
+        let beside = Beside::new(ctx.query(), &engine.used, &engine.memory);
+        let work = work(Out { to: send.clone(), memory, beside });
         let (engine, ctx) = (Arc::clone(engine), ctx.clone());
         let run = async move {
             if let Err(error) = engine.run(&ctx, work).await {
@@ -175,7 +179,8 @@ impl Drop for Rows {
 
 impl Out {
     async fn put(&self, piece: Piece) -> Result<()> {
-        self.to.send(Ok(piece)).await.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))
+        let sent = self.beside.taken(self.to.send(Ok(piece))).await?;
+        sent.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))
     }
 
     /// Gives plans instead of rows.
@@ -352,6 +357,22 @@ mod tests {
         drop(first);
         let third = tokio::time::timeout(Duration::from_mins(1), rows(&engine, 1, false)).await;
         assert!(third.is_ok_and(|answer| answer.is_ok()));
+    }
+
+    /// A reader that takes nothing keeps its place only while nobody else waits for it.
+    #[tokio::test]
+    async fn who_takes_nothing_gives_way() {
+        let engine = engine();
+        let Answer::Rows(mut first) = rows(&engine, 5000, false).await.unwrap() else { panic!("rows") };
+        let second = tokio::time::timeout(Duration::from_mins(1), rows(&engine, 1, false)).await;
+        assert!(second.is_ok_and(|answer| answer.is_ok()), "long before the time limit of the first");
+        let ended = loop {
+            match first.next().await {
+                Ok(Some(_)) => {}
+                ended => break ended,
+            }
+        };
+        assert_eq!(ended.unwrap_err().kind, ErrorKind::Unavailable);
     }
 
     /// A reader that takes its time holds what counts, and gets large batches in parts.

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use quiver_types::{Error, Result, failpoint};
+use quiver_types::{Error, ErrorKind, Result, failpoint};
 
 /// Where the work of a query begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,7 +33,11 @@ impl Start {
             Poll::Ready(match polled {
                 Ok(Poll::Ready(answer)) => Some(answer),
                 Ok(Poll::Pending) => None,
-                Err(_) => Some(Err(Error::internal(FAULT))),
+                Err(panic) => {
+                    let text = panic.downcast_ref::<&str>().copied();
+                    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+                    Some(Err(of_panic(text.unwrap_or_default())))
+                }
             })
         })
         .await
@@ -47,7 +51,20 @@ pub async fn give_way() {
 }
 
 /// Message of the error that a panic becomes.
-pub(crate) const FAULT: &str = "the query met a fault of ours; the log has it";
+const FAULT: &str = "the query met a fault of ours; the log has it";
+
+/// What Arrow panics with if the texts or lists of a batch take more than offsets of 32 bits can express. Joins copy a
+/// long text once per row before anything counts it.
+const OVERFLOW: &str = "offset overflow";
+
+/// The error that a panic becomes, by what it says.
+pub(crate) fn of_panic(text: &str) -> Error {
+    if text.contains(OVERFLOW) {
+        let text = "texts or lists in a batch of rows take more than 2 GiB: make them shorter, or join fewer rows";
+        return Error::new(ErrorKind::LimitExceeded, text);
+    }
+    Error::internal(FAULT)
+}
 
 #[cfg(test)]
 mod tests {
@@ -83,5 +100,10 @@ mod tests {
         let fault = engine.run_short(&context(), async { panic!("boom") as quiver_types::Result<()> }).await;
         assert_eq!(fault.unwrap_err().kind, ErrorKind::Internal);
         assert!(engine.run_short(&context(), at()).await.is_ok(), "the place is free again");
+        // Arrow has no error for it.
+        let too_long = || async { panic!("offset overflow") as quiver_types::Result<()> };
+        for refused in [engine.run_short(&context(), too_long()).await, engine.run(&context(), too_long()).await] {
+            assert_eq!(refused.unwrap_err().kind, ErrorKind::LimitExceeded);
+        }
     }
 }

@@ -25,6 +25,7 @@ mod formats;
 mod functions;
 mod gathered;
 mod groupings;
+mod inlined;
 mod json;
 mod keywords;
 mod kinds;
@@ -63,7 +64,7 @@ mod windows;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-pub(crate) use columns::{Common, Known};
+pub(crate) use columns::{Common, Known, constraint};
 pub(crate) use common::tell_apart;
 pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use expressions::{arguments, bare};
@@ -103,6 +104,7 @@ pub(crate) fn translate(
     ambiguous::none(query, &fixed)?;
     stars::translate(query, &fixed);
     outer::translate(query, &fixed);
+    inlined::translate(query);
     let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
     let left = names.expressions + ADDED_MAX;
     let (names, common) = (names.columns, Vec::new());
@@ -276,10 +278,13 @@ impl VisitorMut for Translator<'_> {
         let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
         natural::translate(query, &self.columns());
+        documents::rows_in_order(query, &self.columns());
         let done = cast.and_then(|()| windows::written_out(query)).and_then(|()| ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
         let done = done.and_then(|()| queries::translate(query)).and_then(|()| bounds::translate(query));
         let done = done.and_then(|()| merged::translate(query));
+        let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
+        let done = done.and_then(|()| laterals::translate_groups(query, making));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 
@@ -287,6 +292,8 @@ impl VisitorMut for Translator<'_> {
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
         let done = windows::none_in_where(select).and_then(|()| outputs::no_texts(select));
         let done = done.and_then(|()| records::translate(select));
+        // What rows are searched in may read the row at hand, which becomes a join.
+        let done = done.and_then(|()| tuples::in_conditions(select, self.columns(), self.aggregates));
         let done = done.and_then(|()| laterals::translate(select, making));
         if let Err(error) = done.and_then(|()| groupings::translate(select)) {
             return refused(error);
@@ -296,7 +303,7 @@ impl VisitorMut for Translator<'_> {
             return refused(error);
         }
         documents::rows_in(select, &self.columns());
-        tuples::in_conditions(select, self.columns()).map_or_else(refused, ControlFlow::Continue)
+        ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {

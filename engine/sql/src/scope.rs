@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
-    TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
+    Expr, Ident, JoinConstraint, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    TableFactor, TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
-use crate::dialect::{AGAIN, Common, Known, output_name};
+use crate::dialect::{AGAIN, Common, Known, constraint, output_name};
 use crate::names::{Fixed, Named, Names, alias_of, left_out, named, normal, parts, table_of_prefix};
 use crate::walk::{walk, walk_mut};
 
@@ -72,6 +72,7 @@ impl Visitor for Finder<'_> {
         names.read(&select.selection);
         names.read(&select.distinct);
         self.add(&relations, names.found);
+        select.from.iter().for_each(|from| self.of_using(from));
         self.of_outputs(select, &select.group_by);
         self.of_outputs(select, &select.having);
         self.of_outputs(select, &select.qualify);
@@ -99,6 +100,28 @@ impl Finder<'_> {
         names.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));
         let relations = relations(select, self.known());
         self.add(&relations, names.found);
+    }
+
+    /// Columns that `USING` names: both sides have them.
+    fn of_using(&mut self, from: &TableWithJoins) {
+        let mut left = Vec::new();
+        of_factor(&from.relation, self.known(), &mut left);
+        for join in &from.joins {
+            let mut right = Vec::new();
+            of_factor(&join.relation, self.known(), &mut right);
+            if let Some(JoinConstraint::Using(columns)) = constraint(&join.join_operator) {
+                for column in columns.iter().filter_map(|column| parts(column).pop()) {
+                    self.unqualified(&left, &column);
+                    self.unqualified(&right, &column);
+                }
+            }
+            left.append(&mut right);
+        }
+        for factor in std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)) {
+            if let TableFactor::NestedJoin { table_with_joins, .. } = factor {
+                self.of_using(table_with_joins);
+            }
+        }
     }
 
     fn add(&mut self, relations: &[Relation], names: BTreeSet<Vec<String>>) {
@@ -372,6 +395,11 @@ mod tests {
         check(
             "select message from logs where trace_id in (select trace_id from spans where duration > 5)",
             &[("logs", &[]), ("spans", &[])],
+        );
+        check("select 1 from logs a join logs b using (level, trace_id, host)", &[("logs", &["host", "level"])]);
+        check(
+            "select 1 from (logs a left join logs b using (level)) join spans using (trace_id)",
+            &[("logs", &["level"]), ("spans", &[])],
         );
         check("select 1 from quiver.logs order by logs.host", &[("logs", &["host"])]);
         check("select * from nothing where x = 1", &[]);

@@ -27,10 +27,10 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
     let is = |at: usize, keywords: &[Keyword]| keywords.iter().any(|keyword| is_word(&tokens, at, *keyword));
     let mut others: Vec<Other> = Vec::new();
-    if is(0, &[Keyword::TABLE]) {
-        others.push((0, "table", "SELECT * FROM"));
-    }
     for at in 0..tokens.len() {
+        if is(at, &[Keyword::TABLE]) && begins_query(&tokens, at) {
+            others.push((at, "table", "SELECT * FROM"));
+        }
         let opens = tokens.get(at + 1).is_some_and(|token| token.token == Token::LParen);
         if is(at, &[Keyword::BETWEEN]) && is(at + 1, &[Keyword::SYMMETRIC]) {
             // Nobody negates a condition three times, so that this marks the lower end.
@@ -136,6 +136,30 @@ fn is_word(tokens: &[TokenWithSpan], at: usize, keyword: Keyword) -> bool {
     }
 }
 
+/// Whether a query begins at a word before a name: the word stands first, in parentheses, behind the list of a `WITH`,
+/// behind a `UNION` and the like, or behind `EXPLAIN`.
+fn begins_query(tokens: &[TokenWithSpan], at: usize) -> bool {
+    if !matches!(tokens.get(at + 1).map(|token| &token.token), Some(Token::Word(_))) {
+        return false;
+    }
+    let Some(before) = at.checked_sub(1).and_then(|before| tokens.get(before)) else { return true };
+    let words = [
+        Keyword::ALL,
+        Keyword::ANALYZE,
+        Keyword::DISTINCT,
+        Keyword::EXCEPT,
+        Keyword::EXPLAIN,
+        Keyword::INTERSECT,
+        Keyword::UNION,
+        Keyword::VERBOSE,
+    ];
+    match &before.token {
+        Token::LParen | Token::RParen => true,
+        Token::Word(word) => word.quote_style.is_none() && words.contains(&word.keyword),
+        _ => false,
+    }
+}
+
 /// The order by an operator.
 fn order_of(operator: &Token) -> Option<&'static str> {
     match operator {
@@ -204,6 +228,16 @@ mod tests {
         check("table a.b order by 1", "SELECT * FROM a.b order by 1");
         check("/* all */ TABLE \"T\"", "/* all */ SELECT * FROM \"T\"");
         check("select * from \"table\"", "select * from \"table\"");
+        check(
+            "with t as (table a) table t union all table b except (table c)",
+            "with t as (SELECT * FROM a) SELECT * FROM t union all SELECT * FROM b except (SELECT * FROM c)",
+        );
+        check("explain (analyze) table t limit 1", "explain (analyze) SELECT * FROM t limit 1");
+        check("explain verbose table t", "explain verbose SELECT * FROM t");
+        check("select x in (table t), array(table u)", "select x in (SELECT * FROM t), array(SELECT * FROM u)");
+        // What is refused is named as it was written.
+        check("drop table t", "drop table t");
+        check("select 1 as table", "select 1 as table");
         check("select a between SYMMETRIC 2 and 1", "select a between NOT NOT NOT 2 and 1");
         check("select a between asymmetric 2 and 1", "select a between            2 and 1");
         check("select symmetric from t", "select symmetric from t");

@@ -83,7 +83,12 @@ impl Storage {
     pub fn open(settings: &StoreSettings, default_root: &Path) -> Result<Self> {
         let Some(text) = &settings.store_url else { return Ok(Self::local(default_root, settings)) };
         let invalid = |why: &str| Error::invalid(format!("store URL `{text}`: {why}"));
-        let url = Url::parse(text).map_err(|e| invalid("is not a URL").with_source(e))?;
+        let no_url = |e| invalid("is not a URL such as `file:///srv/quiver` or `s3://bucket/prefix`").with_source(e);
+        let url = Url::parse(text).map_err(no_url)?;
+        if url.query().or(url.fragment()).is_some() || !url.username().is_empty() || url.port().is_some() {
+            // Others take region and keys so; dropped here, they would be missed only when the first part is written.
+            return Err(invalid("holds more than place and prefix; keys, region and endpoint are variables `AWS_…`"));
+        }
         match url.scheme() {
             "file" => {
                 let path = url.to_file_path().map_err(|()| invalid("names no absolute path"))?;

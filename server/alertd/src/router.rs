@@ -57,12 +57,31 @@ struct State {
     dispatcher: Dispatcher,
     silences: Silences,
     log: NotificationLog,
-    /// Timers as last stored, to see which have changed.
-    timers: BTreeMap<String, i64>,
     /// Firing alerts posted by others, by their labels, with the time since when.
     posted: BTreeMap<Vec<u8>, (Alert, i64)>,
     /// Alerts found inhibited at the last notification, with the time since when they fire.
     inhibited: BTreeMap<Vec<u8>, i64>,
+    /// The clocks by which everything here counts.
+    clocks: Clocks,
+}
+
+/// The wall clock and the one that nobody sets, read together.
+#[derive(Debug, Clone, Copy)]
+struct Clocks {
+    wall_ms: i64,
+    passed: Duration,
+}
+
+impl Clocks {
+    fn read(clock: &dyn Clock) -> Self {
+        Self { wall_ms: clock.now_ms(), passed: clock.elapsed() }
+    }
+
+    /// Gives the milliseconds by which the wall clock was set since `former`.
+    fn leap_since(self, former: Self) -> i64 {
+        let spent = self.passed.saturating_sub(former.passed).as_millis();
+        (self.wall_ms - former.wall_ms).saturating_sub(i64::try_from(spent).unwrap_or(i64::MAX))
+    }
 }
 
 /// The policies by their origin.
@@ -110,6 +129,8 @@ const FORGET_EVERY: Duration = Duration::from_mins(1);
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 /// If the clock differs by more milliseconds than this from the elapsed time, it has jumped.
 pub(crate) const LEAP_MS: i64 = 10_000;
+/// Longest rest between flushes.
+const REST_MAX: Duration = Duration::from_secs(1);
 /// Longest sleep of the loop, so that a clock jump is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 
@@ -132,9 +153,9 @@ impl Router {
             dispatcher: Dispatcher::new(policy.config.routes()),
             silences: Silences::default(),
             log: NotificationLog::default(),
-            timers: BTreeMap::new(),
             posted: BTreeMap::new(),
             inhibited: BTreeMap::new(),
+            clocks: Clocks::read(&*clock),
         };
         for (_, value) in kept.load(Kind::Alert).await? {
             if let Some(alert) = records::read_alert(&value) {
@@ -142,18 +163,19 @@ impl Router {
                 state.dispatcher.insert(alert, now);
             }
         }
-        for (key, value) in kept.load(Kind::Timer).await? {
-            let (Ok(key), Some(at)) = (String::from_utf8(key), value.as_i64()) else { continue };
-            state.timers.insert(key, at);
-        }
-        state.dispatcher.restore_timers(&state.timers);
+        let timers = kept.load(Kind::Timer).await?.into_iter();
+        let timers: BTreeMap<String, i64> =
+            timers.filter_map(|(key, at)| String::from_utf8(key).ok().zip(at.as_i64())).collect();
+        state.dispatcher.restore_timers(&timers, now);
         for (_, value) in kept.load(Kind::Silence).await? {
             if let Some(silence) = records::read_silence(&value) {
                 state.silences.load(silence);
             }
         }
         for (key, value) in kept.load(Kind::Told).await? {
-            if let Some((key, entry)) = records::read_told(&key, &value) {
+            if let Some((key, mut entry)) = records::read_told(&key, &value) {
+                // Of a clock that was set back while the server was down: it would not be repeated for as long.
+                entry.at = entry.at.min(now);
                 state.log.set(key, entry);
             }
         }
@@ -219,9 +241,9 @@ impl Router {
     }
 
     fn go_on_with(&self, policy: Policy) {
-        let now = self.now();
         let mut state = self.state.lock();
-        state.dispatcher.reload(policy.config.routes(), now);
+        self.heed_leap(&mut state);
+        state.dispatcher.reload(policy.config.routes(), self.now());
         self.policy.store(Arc::new(policy));
         drop(state);
         self.wake.notify_one();
@@ -257,11 +279,12 @@ impl Router {
         if alerts.is_empty() {
             return Ok(());
         }
-        let now = self.now();
         let bytes_max = if posted { self.settings.alert_bytes_max } else { self.settings.alert_bytes_max * 2 };
         let (mut refused, mut too_large) = (0, 0);
         let writing = {
             let mut state = self.state.lock();
+            self.heed_leap(&mut state);
+            let now = self.now();
             let mut changes = Vec::with_capacity(alerts.len());
             for alert in alerts {
                 let known = state.dispatcher.alert(&alert.labels).map(Alert::bytes);
@@ -305,21 +328,21 @@ impl Router {
     }
 
     async fn run(self: Arc<Self>, stop: CancellationToken) {
-        let (mut wall, mut passed) = (self.clock.now_ms(), self.clock.elapsed());
+        let next_due = || {
+            let mut state = self.state.lock();
+            self.heed_leap(&mut state);
+            state.dispatcher.next_due()
+        };
         loop {
-            let (wall_now, passed_now) = (self.clock.now_ms(), self.clock.elapsed());
-            let leap =
-                (wall_now - wall) - i64::try_from(passed_now.saturating_sub(passed).as_millis()).unwrap_or(i64::MAX);
-            if leap.abs() > LEAP_MS {
-                tracing::warn!(leap_ms = leap, "the clock has leapt: alerts and timers move with it");
-                self.state.lock().dispatcher.shift((wall_now - leap).saturating_mul(MS), leap.saturating_mul(MS));
-            }
-            (wall, passed) = (wall_now, passed_now);
-            let next_due = || self.state.lock().dispatcher.next_due();
             if next_due().is_some_and(|at| at <= self.now()) {
-                let router = Arc::clone(&self);
+                let (router, began) = (Arc::clone(&self), tokio::time::Instant::now());
                 if let Err(error) = tokio::task::spawn_blocking(move || router.flush_due()).await {
                     tracing::error!(%error, "groups that were due were not told");
+                }
+                // What mutes is found anew each time: of many groups those that fall due meanwhile are judged together.
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(began.elapsed().min(REST_MAX)) => {}
                 }
             }
             let next = next_due();
@@ -331,6 +354,25 @@ impl Router {
                 () = tokio::time::sleep(wait) => {}
             }
         }
+    }
+
+    /// Moves what lies ahead with the wall clock where that was set. Whoever enters something by the new time calls it
+    /// before, or that would move, too.
+    fn heed_leap(&self, state: &mut State) {
+        let clocks = Clocks::read(&*self.clock);
+        let leap = clocks.leap_since(std::mem::replace(&mut state.clocks, clocks));
+        if leap.unsigned_abs() <= LEAP_MS.unsigned_abs() {
+            return;
+        }
+        tracing::warn!(leap_ms = leap, "the clock has leapt: alerts and timers move with it");
+        let by = leap.saturating_mul(MS);
+        state.dispatcher.shift(clocks.wall_ms.saturating_sub(leap).saturating_mul(MS), by);
+        state.log.shift(by);
+        let told = state.log.entries();
+        let told = told.map(|(key, entry)| Change::set(Kind::Told, records::told_key(key), &records::told(entry)));
+        let alerts = state.dispatcher.alerts();
+        let alerts = alerts.map(|alert| Change::set(Kind::Alert, alert.labels.canonical(), &state.row(alert)));
+        drop(self.kept.put(told.chain(alerts).collect()));
     }
 
     /// Stores timers, and removes old state.
@@ -353,13 +395,15 @@ impl Router {
 
     fn keep_timers(&self) {
         let mut state = self.state.lock();
-        let now: BTreeMap<String, i64> = state.dispatcher.timers().map(|(key, at)| (key.to_owned(), at)).collect();
-        let set = now.iter().filter(|(key, at)| state.timers.get(*key) != Some(at));
-        let mut changes: Vec<Change> =
-            set.map(|(key, at)| Change::set(Kind::Timer, key.as_bytes(), &(*at).into())).collect();
-        let gone = state.timers.keys().filter(|key| !now.contains_key(*key));
-        changes.extend(gone.map(|key| Change::remove(Kind::Timer, key.as_bytes())));
-        state.timers = now;
+        let changes: Vec<Change> = state
+            .dispatcher
+            .take_changed()
+            .into_iter()
+            .map(|(key, at)| match at {
+                Some(at) => Change::set(Kind::Timer, key, &at.into()),
+                None => Change::remove(Kind::Timer, key),
+            })
+            .collect();
         if !changes.is_empty() {
             drop(self.kept.put(changes));
         }

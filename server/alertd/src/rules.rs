@@ -217,6 +217,11 @@ impl Rules {
         }
     }
 
+    /// Finds a group by its file and name.
+    pub fn view(&self, file: &str, name: &str) -> Option<Arc<GroupView>> {
+        self.slots.lock().get(&(file.to_owned(), name.to_owned())).map(|slot| slot.view.load_full())
+    }
+
     /// Gives all groups by file and name.
     pub fn views(&self) -> Vec<Arc<GroupView>> {
         self.slots.lock().values().map(|slot| slot.view.load_full()).collect()

@@ -12,7 +12,7 @@ mod silenced;
 mod stages;
 
 pub use alert::Alert;
-pub use groups::{Dispatcher, Flush, GroupView};
+pub use groups::{Dispatcher, Flush, GroupView, Timers};
 pub use log::{Decision, Entry, LogKey, NotificationLog, Reason, Said};
 pub use message::message;
 pub use silenced::Silenced;

@@ -13,6 +13,7 @@ mod group;
 mod model;
 mod read;
 mod restore;
+mod room;
 mod variables;
 
 pub use alert::{ActiveAlert, AlertState};
@@ -25,3 +26,4 @@ pub use group::{Cycle, Group, Health, RuleStatus, Sending};
 pub use model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
 pub use read::{OWN_FIELDS, read, read_own, read_with};
 pub use restore::Remembered;
+pub use room::Room;

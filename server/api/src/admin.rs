@@ -109,6 +109,12 @@ async fn backup(State(state): State<Arc<AppState>>, headers: HeaderMap, body: By
         Ok(request) => request,
         Err(e) => return plain_error(&Error::invalid(format!("a body like {{\"to\":\"…\"}} is needed: {e}")), ROUTE),
     };
+    let is_relative = !request.to.contains("://") && !std::path::Path::new(&request.to).is_absolute();
+    if is_relative && !request.to.is_empty() {
+        // Below which folder this server runs is nothing that its callers know.
+        let text = format!("`to` is `{}`; a folder of the server's machine is named by its whole path", request.to);
+        return plain_error(&Error::invalid(text), ROUTE);
+    }
     let configuration = SavedConfiguration { config: state.config.clone(), version: state.settings.version };
     let request = BackupRequest { to: request.to, keep: request.keep };
     match Box::pin(state.store.backup_with(&request, Some(&configuration))).await {

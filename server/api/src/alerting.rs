@@ -1,6 +1,7 @@
 //! Alerting over HTTP. `alerts` receives alerts and speaks Alertmanager's API, `rules` shows rules as Prometheus does.
 //! `policy`, `rule_test` and `unit_tests` (on a `rule_bench`) try out what a request sends. `stored_rules` and
-//! `stored_policy` turn stored entities into what runs, `stored_checks` validates them; `history` reads past events.
+//! `stored_policy` turn stored entities into what runs, `stored_checks` validates them; `history` reads past events, `lists`
+//! makes long answers.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::state::AppState;
 
 pub(crate) mod alerts;
 pub(crate) mod history;
+mod lists;
 pub(crate) mod policy;
 pub mod rule_bench;
 mod rule_test;

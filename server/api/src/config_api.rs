@@ -1,8 +1,8 @@
 //! Configuration over HTTP: one set of handlers for every family (`config-api` section 1). Operations that only one
 //! family has are in a module of their own.
 //!
-//! `ask` is a parsed request with its `conditions`; `entities` and `many` carry it out, `answer` encodes the result,
-//! `refusals` records refused requests; `operation` makes the routes of a family's own operations.
+//! `ask` is a parsed request with its `conditions`; `entities` and `many` carry it out, `answer` encodes the result
+//! (`exported`: that of exports), `refusals` records refused requests; `operation` makes the routes of a family's own operations.
 
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ mod csv;
 pub(crate) mod deploy;
 mod detection;
 mod entities;
+mod exported;
 mod extraction;
 pub(crate) mod ids;
 mod many;

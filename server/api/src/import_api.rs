@@ -56,10 +56,11 @@ async fn import(State(state): State<Arc<AppState>>, request: Request) -> Respons
 async fn run(state: &Arc<AppState>, request: Request) -> Result<Done> {
     let (head, body) = request.into_parts();
     let text = |name: header::HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok());
+    let params = Params::read(&head.method, &head.headers, head.uri.query(), b"")?;
     let options = ExpositionOptions {
         open_metrics: open_metrics(text(header::CONTENT_TYPE).unwrap_or_default())?,
-        now_ms: state.clock.now_ms(),
-        extra_labels: extra_labels(&Params::read(&head.method, &head.headers, head.uri.query(), b"")?)?,
+        now_ms: timestamp_ms(&params)?.unwrap_or_else(|| state.clock.now_ms()),
+        extra_labels: extra_labels(&params)?,
         sender: metrics_sender(state),
     };
     let encoding = Encoding::from_header(text(header::CONTENT_ENCODING))?;
@@ -100,6 +101,14 @@ fn open_metrics(content_type: &str) -> Result<bool> {
             Err(Error::new(ErrorKind::Unsupported, text))
         }
     }
+}
+
+/// The time of samples that come without one, as VictoriaMetrics takes it; `None`: that of the request.
+fn timestamp_ms(params: &Params) -> Result<Option<i64>> {
+    let Some(text) = params.get("timestamp") else { return Ok(None) };
+    // No sample is older or younger than a number of milliseconds that a double holds.
+    let given = text.parse::<i64>().ok().filter(|ms| ms.unsigned_abs() <= 1 << 53);
+    given.map(Some).ok_or_else(|| invalid("timestamp", "expected Unix milliseconds"))
 }
 
 fn extra_labels(params: &Params) -> Result<Vec<(String, String)>> {
@@ -278,6 +287,19 @@ mod tests {
         assert!(read("extra_label=a").is_err());
         assert!(read("extra_label=%3D1").is_err());
         assert!(read("extra_label=a=1&extra_label=a=2").is_err());
+    }
+
+    #[test]
+    fn the_time_of_samples_without_one() {
+        let read = |query: &str| {
+            let params = Params::read(&http::Method::POST, &http::HeaderMap::new(), Some(query), b"").unwrap();
+            timestamp_ms(&params)
+        };
+        assert_eq!(read("").unwrap(), None);
+        assert_eq!(read("timestamp=1700000000000").unwrap(), Some(1_700_000_000_000));
+        for bad in ["timestamp=now", "timestamp=1.5", "timestamp=99999999999999999"] {
+            assert_eq!(read(bad).unwrap_err().kind, ErrorKind::Invalid, "{bad}");
+        }
     }
 
     #[test]

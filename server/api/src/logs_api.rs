@@ -15,7 +15,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
-use quiver_logsql::ast::Query;
+use quiver_logsql::ast::{Filter, Query};
 use quiver_logsql::request::{duration_param, extra_filter, extra_stream_filter, last_moment, time_param};
 use quiver_logsql::{QueryScope, parse};
 use quiver_query::{Collected, Explain, QueryContext};
@@ -71,10 +71,69 @@ fn queries() -> Router<Arc<AppState>> {
         .route("/stats_query_range", get(prometheus::stats_query_range).post(prometheus::stats_query_range))
 }
 
+/// The texts of a query and of the filters that are added to it: all that a query keeps which is run again and again,
+/// since what is made of them takes many times as much.
+#[derive(Debug)]
+struct Texts {
+    query: String,
+    filters: Vec<(Added, String)>,
+}
+
+/// How a filter is written that is added to a query.
+#[derive(Debug, Clone, Copy)]
+enum Added {
+    /// As `extra_filters`.
+    Rows,
+    /// As `extra_stream_filters`.
+    Streams,
+}
+
+impl Texts {
+    /// Takes them from the parameters of a request.
+    ///
+    /// # Errors
+    /// Invalid: there is no query; those of segments.
+    fn of(state: &AppState, params: &Params) -> Result<Self> {
+        let query = params.get("query").ok_or_else(|| Error::invalid("missing parameter `query`"))?.to_owned();
+        let given = |name, added| params.all(name).map(move |text| (added, text.to_owned()));
+        let mut filters: Vec<_> = given("extra_filters", Added::Rows).collect();
+        filters.extend(given("extra_stream_filters", Added::Streams));
+        for segment in segments::of_request(state, params.pairs(), "logs")? {
+            let text = match &segment {
+                Narrowed::To(condition) => segments::text_of(condition),
+                Narrowed::ToNothing => "!*".to_owned(),
+            };
+            filters.push((Added::Rows, text));
+        }
+        Ok(Self { query, filters })
+    }
+
+    fn bytes(&self) -> usize {
+        self.query.len() + self.filters.iter().map(|(_, text)| text.len()).sum::<usize>()
+    }
+
+    /// Reads them: the query, and the filters that are added.
+    ///
+    /// # Errors
+    /// Invalid.
+    fn read(&self) -> Result<(Query, Vec<Filter>)> {
+        let query = parse(&self.query)?;
+        let mut extra = Vec::new();
+        for (added, text) in &self.filters {
+            extra.extend(match added {
+                Added::Rows => extra_filter(text)?,
+                Added::Streams => extra_stream_filter(text)?,
+            });
+        }
+        Ok((query, extra))
+    }
+}
+
 /// What all endpoints read of a request.
 #[derive(Debug)]
 struct Ask {
     params: Params,
+    texts: Texts,
     query: Query,
     scope: QueryScope,
     ctx: QueryContext,
@@ -92,7 +151,7 @@ impl Ask {
     /// Reads a request; `is_standing`: of a query that goes on until its reader leaves.
     async fn read(state: &AppState, request: Request, is_standing: bool) -> Result<Self> {
         let params = Params::with_segments(state, request).await?;
-        let text = params.get("query").ok_or_else(|| Error::invalid("missing parameter `query`"))?;
+        let texts = Texts::of(state, &params)?;
         if params.get("hidden_fields_filters").is_some() {
             // Who passes requests on hides fields with it: without it they would be shown.
             return Err(invalid("hidden_fields_filters", "is not supported"));
@@ -103,7 +162,7 @@ impl Ask {
         if let Some(ns) = params.get("timeout").and_then(duration_param).filter(|ns| *ns > 0) {
             limits.timeout = limits.timeout.min(Duration::from_nanos(ns as u64));
         }
-        let mut asked = state.asked(Language::Logsql, text);
+        let mut asked = state.asked(Language::Logsql, &texts.query);
         let range = [("start", params.get("start")), ("end", params.get("end")), ("time", params.get("time"))];
         asked.times =
             range.iter().filter_map(|(name, t)| t.map(|t| format!("{name}={t}"))).collect::<Vec<_>>().join(" ");
@@ -114,9 +173,8 @@ impl Ask {
         }
         let ctx = query_context(state, asked, limits);
         let memory = state.logsql.collected("query text", &ctx);
-        let filters = params.all("extra_filters").chain(params.all("extra_stream_filters"));
-        memory.add(filters.chain([text]).map(|text| TEXT_FACTOR * text.len()).sum())?;
-        let query = parse(text)?;
+        memory.add(TEXT_FACTOR * texts.bytes())?;
+        let (query, extra) = texts.read()?;
         let clock_ns = state.clock.now_ms() * 1_000_000;
         let time = |name: &str| {
             let read =
@@ -125,24 +183,9 @@ impl Ask {
         };
         let (start_ns, end_ns) = (time("start")?, time("end")?);
         let time_ns = time("time")?.or(end_ns).unwrap_or(clock_ns);
-        let mut extra = Vec::new();
-        for text in params.all("extra_filters") {
-            extra.extend(extra_filter(text)?);
-        }
-        for text in params.all("extra_stream_filters") {
-            extra.extend(extra_stream_filter(text)?);
-        }
-        for segment in segments::of_request(state, params.pairs(), "logs")? {
-            let text = match &segment {
-                Narrowed::To(condition) => segments::text_of(condition),
-                Narrowed::ToNothing => "!*".to_owned(),
-            };
-            memory.add(TEXT_FACTOR * text.len())?;
-            extra.extend(extra_filter(&text)?);
-        }
         let end_ns = end_ns.map(last_moment);
         let scope = QueryScope { now_ns: time_ns.saturating_sub(1), start_ns, end_ns, extra };
-        Ok(Self { params, query, scope, ctx, time_ns, _memory: memory })
+        Ok(Self { params, texts, query, scope, ctx, time_ns, _memory: memory })
     }
 
     /// A count that must be a number; 0 when absent.

@@ -161,8 +161,8 @@ impl Given {
 }
 
 /// The response to a parameter that a path does not know.
-pub(crate) fn unknown_parameter(name: &str, path: &str) -> Response {
-    let text = format!("unknown parameter `{name}`");
+pub(crate) fn unknown_parameter(name: &str, known: &str, path: &str) -> Response {
+    let text = format!("unknown parameter `{name}`{known}");
     problem(&QueryError::new(Reason::UnknownKey, format!("/{name}"), text).into(), path)
 }
 

@@ -65,10 +65,25 @@ pub(crate) fn unknown<N: AsRef<str>>(route: &str, mut names: impl Iterator<Item 
     })
 }
 
+/// What a route does know, to follow the name of what it does not; empty of a route whose names are looked at elsewhere.
+pub(crate) fn known(route: &str) -> String {
+    let Some(names) = KNOWN.get(route) else { return String::new() };
+    // A route of several methods lists some more than once.
+    let mut told: Vec<&str> = Vec::with_capacity(names.len());
+    for name in names {
+        if !told.contains(name) {
+            told.push(name);
+        }
+    }
+    if told.is_empty() { "; there are none here".to_owned() } else { format!("; known are {}", told.join(", ")) }
+}
+
 /// What is wrong with a name, as routes of traces tell it.
-pub(crate) fn error(name: &str) -> ParamError {
-    let why = if is_segment(name) { "segments do not act on this path" } else { "unknown on this path" };
-    ParamError::new(name, why)
+pub(crate) fn error(route: &str, name: &str) -> ParamError {
+    if is_segment(name) {
+        return ParamError::new(name, "segments do not act on this path");
+    }
+    ParamError::new(name, format!("unknown on this path{}", known(route)))
 }
 
 #[cfg(test)]
@@ -102,6 +117,44 @@ mod tests {
         ] {
             assert_eq!(first(route, names), expected, "{route} {names:?}");
         }
+    }
+
+    /// What documents promise of other products' queries is in the description, from which clients are made.
+    #[test]
+    fn the_description_lists_what_is_read() {
+        let described = openapi::parameters();
+        for (route, names) in [
+            ("/metrics-api/api/v1/query", &["explain", "lookback_delta"][..]),
+            ("/metrics-api/api/v1/label/{name}/values", &["match[]", "explain"]),
+            ("/metrics-api/api/v1/rules", &["exclude_alerts", "group_next_token", "match[]"]),
+            (
+                "/select/logsql/query",
+                &["extra_filters", "extra_stream_filters", "time", "timeout", "explain", "offset"],
+            ),
+            ("/logs-api/select/logsql/tail", &["refresh_interval", "offset", "start_offset"]),
+            ("/select/logsql/hits", &["fields_limit", "offset", "segment", "timeout"]),
+            ("/select/logsql/field_names", &["filter", "limit"]),
+            ("/select/logsql/facets", &["max_values_per_field", "max_value_len", "keep_const_fields"]),
+            ("/select/logsql/stats_query", &["time"]),
+            ("/select/logsql/stats_query_range", &["step", "offset"]),
+        ] {
+            for name in names {
+                assert!(described[route].contains(name), "{route}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_known_is_told_once() {
+        assert_eq!(known("/admin/compact"), "; known are force");
+        assert_eq!(known("/admin/reload"), "; there are none here");
+        assert_eq!(known("/metrics-api/api/v1/query"), "");
+        let of_traces = known("/traces");
+        assert!(of_traces.starts_with("; known are ") && of_traces.contains("minDuration, "), "{of_traces}");
+        assert_eq!(of_traces.split(", ").filter(|name| *name == "limit").count(), 1, "{of_traces}");
+        let told = error("/admin/compact", "forc").reason;
+        assert_eq!(told, "unknown on this path; known are force");
+        assert_eq!(error("/traces/compare", "segment.x").reason, "segments do not act on this path");
     }
 
     /// Grafana, amtool, the clients of Cube, probes: what these send has to be passed over.

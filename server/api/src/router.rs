@@ -20,7 +20,7 @@ use crate::answers::AnswerBudget;
 use crate::error::plain;
 use crate::middleware::around;
 use crate::state::AppState;
-use crate::unrouted::{not_allowed, not_found};
+use crate::unrouted::{not_allowed, not_found, not_on_this_port};
 use crate::{
     admin, alerting, config_api, explained, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest, metrics_api,
     olap_api, openapi, otlp_grpc, rbac_api, segments, sql_api, token_api, traces_api, traces_compat, traces_ingest,
@@ -65,7 +65,7 @@ fn main_routes() -> Router<Arc<AppState>> {
 
 /// The router of the OTLP/HTTP port.
 pub fn otlp_router(state: Arc<AppState>) -> Router {
-    finish(otlp_routes().fallback(not_found), state)
+    finish(otlp_routes().fallback(not_on_this_port), state)
 }
 
 fn otlp_routes() -> Router<Arc<AppState>> {
@@ -82,7 +82,7 @@ pub fn grpc_router(state: Arc<AppState>) -> Router {
 
 /// The router of Zipkin's own port: its API and nothing else.
 pub fn zipkin_router(state: Arc<AppState>) -> Router {
-    finish(zipkin_routes().fallback(not_found), state)
+    finish(zipkin_routes().fallback(not_on_this_port), state)
 }
 
 fn zipkin_routes() -> Router<Arc<AppState>> {

@@ -74,6 +74,8 @@ pub struct Places {
     pub(crate) tests: Arc<Semaphore>,
     /// Lists of alerts; each has a thread, and an answer that nothing else counts until it is whole.
     pub(crate) alerts: Arc<Semaphore>,
+    /// Exports of configuration while they are read; each holds a connection to the database.
+    pub(crate) exports: Semaphore,
 }
 
 /// Most long traces that are streamed at once; see [`Places`].
@@ -89,6 +91,7 @@ impl Places {
             writers: places(WRITERS),
             tests: places(1),
             alerts: places(2),
+            exports: Semaphore::new(2),
         }
     }
 }

@@ -78,7 +78,7 @@ impl Call {
                 drop(tree);
                 let route = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
                 if let Some(name) = parameters::unknown(route, given.pairs().map(|(name, _)| name)) {
-                    return Err(parameters::error(name).into());
+                    return Err(parameters::error(route, name).into());
                 }
                 params.extend(given);
                 explain(&params)?;

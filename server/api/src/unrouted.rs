@@ -10,10 +10,20 @@ use crate::config_api::answer::Answer;
 use crate::error::plain;
 use crate::refused;
 
+mod elsewhere;
+
 /// Nothing is at this path.
 pub(crate) async fn not_found(uri: Uri) -> Response {
     let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", "nothing is at this path");
-    answer(uri.path(), StatusCode::NOT_FOUND, &problem, "404 page not found")
+    let hint = elsewhere::hint(uri.path()).map(|hint| format!(": {hint}")).unwrap_or_default();
+    answer(uri.path(), StatusCode::NOT_FOUND, &problem, &format!("404 page not found{hint}"))
+}
+
+/// Nothing is at this path of a port with one protocol.
+pub(crate) async fn not_on_this_port(uri: Uri) -> Response {
+    let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", "nothing is at this path of this port");
+    let text = "404 page not found: this port is for one protocol; everything else is on the main one (`http.listen`)";
+    answer(uri.path(), StatusCode::NOT_FOUND, &problem, text)
 }
 
 /// Something is, but not for this method; the router says for which.
@@ -94,7 +104,14 @@ mod tests {
     async fn clients_read_what_they_know() {
         let at = |path: &'static str| Uri::from_static(path);
         let (text, json) = ("text/plain; charset=utf-8".to_owned(), "application/json".to_owned());
-        assert_eq!(read(not_found(at("/")).await).await, (404, text.clone(), "404 page not found\n".to_owned()));
+        assert_eq!(read(not_found(at("/none")).await).await, (404, text.clone(), "404 page not found\n".to_owned()));
+        // Who asks for what another server has there is told where it is here.
+        let (status, kind, body) = read(not_found(at("/api/v1/query")).await).await;
+        let expected = "404 page not found: Prometheus' API is below `/metrics-api`\n";
+        assert_eq!((status, &kind, body.as_str()), (404, &text, expected));
+        // The places of other APIs are on the main port.
+        let (status, _, body) = read(not_on_this_port(at("/api/v1/query")).await).await;
+        assert_eq!((status, body.contains("`http.listen`"), body.contains("/metrics-api")), (404, true, false));
         let method = read(not_allowed(at("/metrics-api/api/v1/write")).await).await;
         assert_eq!(method, (405, text, "Method Not Allowed\n".to_owned()));
         let (status, kind, body) = read(not_found(at("/realms/other")).await).await;

@@ -118,10 +118,10 @@ pub struct Directory {
     accounts: HashMap<(AccountKind, String), Arc<Account>>,
     names: HashMap<(AccountKind, String), String>,
     keys: HashMap<String, Arc<Key>>,
-    of_account: HashMap<String, Vec<usize>>,
+    of_account: HashMap<(AccountKind, String), Vec<usize>>,
     of_role: HashMap<String, Vec<usize>>,
     grants: Vec<Grant>,
-    held: RwLock<HashMap<String, Held>>,
+    held: RwLock<HashMap<(AccountKind, String), Held>>,
 }
 
 /// Most subjects whose rights are cached.
@@ -141,10 +141,10 @@ impl Directory {
         }
         for (i, grant) in directory.grants.iter().enumerate() {
             match &grant.to {
-                BoundTo::Account(_, id) => directory.of_account.entry(id.clone()).or_default().push(i),
+                BoundTo::Account(kind, id) => directory.of_account.entry((*kind, id.clone())).or_default().push(i),
                 BoundTo::Members(ids) => {
-                    for id in ids {
-                        directory.of_account.entry(id.clone()).or_default().push(i);
+                    for (id, kind) in ids.iter().flat_map(|id| [(id, AccountKind::User), (id, AccountKind::Service)]) {
+                        directory.of_account.entry((kind, id.clone())).or_default().push(i);
                     }
                 }
                 BoundTo::ExternalRole(name) => directory.of_role.entry(name.clone()).or_default().push(i),
@@ -173,24 +173,25 @@ impl Directory {
         self.keys.get(key_id)
     }
 
-    fn grants_of<'a>(&'a self, id: &str, now_ms: i64) -> impl Iterator<Item = &'a Grant> {
-        let places = self.of_account.get(id).into_iter().flatten();
+    fn grants_of(&self, kind: AccountKind, id: &str, now_ms: i64) -> impl Iterator<Item = &Grant> {
+        let places = self.of_account.get(&(kind, id.to_owned())).into_iter().flatten();
         places.map(|i| &self.grants[*i]).filter(move |g| g.expires_ms.is_none_or(|end| end > now_ms))
     }
 
     /// The rights of an account.
-    pub fn rights(&self, id: &str, now_ms: i64) -> Arc<Rights> {
-        if let Some(held) = self.held.read().get(id).filter(|h| now_ms < h.until_ms) {
+    pub fn rights(&self, kind: AccountKind, id: &str, now_ms: i64) -> Arc<Rights> {
+        let account = (kind, id.to_owned());
+        if let Some(held) = self.held.read().get(&account).filter(|h| now_ms < h.until_ms) {
             return Arc::clone(&held.rights);
         }
         let rights: Arc<Rights> =
-            Arc::new(self.grants_of(id, now_ms).flat_map(|g| g.rights.triples().to_vec()).collect());
-        let until_ms = self.grants_of(id, now_ms).filter_map(|g| g.expires_ms).min().unwrap_or(i64::MAX);
+            Arc::new(self.grants_of(kind, id, now_ms).flat_map(|g| g.rights.triples().to_vec()).collect());
+        let until_ms = self.grants_of(kind, id, now_ms).filter_map(|g| g.expires_ms).min().unwrap_or(i64::MAX);
         let mut held = self.held.write();
         if held.len() >= HELD_MAX {
             held.clear();
         }
-        held.insert(id.to_owned(), Held { rights: Arc::clone(&rights), until_ms });
+        held.insert(account, Held { rights: Arc::clone(&rights), until_ms });
         rights
     }
 
@@ -209,17 +210,28 @@ impl Directory {
     }
 
     /// Names of the roles of an account.
-    pub fn roles(&self, id: &str, now_ms: i64) -> Vec<String> {
-        let mut roles: Vec<String> = self.grants_of(id, now_ms).map(|g| g.role.clone()).collect();
+    pub fn roles(&self, kind: AccountKind, id: &str, now_ms: i64) -> Vec<String> {
+        let mut roles: Vec<String> = self.grants_of(kind, id, now_ms).map(|g| g.role.clone()).collect();
         roles.sort_unstable();
         roles.dedup();
         roles
     }
 
     /// Each triple of an account, with the role that gives it.
-    pub fn triples_by_role(&self, id: &str, now_ms: i64) -> Vec<(Triple, String)> {
+    pub fn triples_by_role(&self, kind: AccountKind, id: &str, now_ms: i64) -> Vec<(Triple, String)> {
         let each = |g: &Grant| g.rights.triples().iter().map(|t| (t.clone(), g.role.clone())).collect::<Vec<_>>();
-        self.grants_of(id, now_ms).flat_map(each).collect()
+        self.grants_of(kind, id, now_ms).flat_map(each).collect()
+    }
+
+    /// Ids of users whose sessions end between this directory and a later one: they are gone or disabled, or have another
+    /// password.
+    pub fn ended_by(&self, later: &Self) -> Vec<String> {
+        let ends = |user: &Account| match later.account(AccountKind::User, &user.id) {
+            None => true,
+            Some(now) => (user.enabled && !now.enabled) || user.hash != now.hash,
+        };
+        let users = self.accounts.values().filter(|account| account.kind == AccountKind::User);
+        users.filter(|user| ends(user)).map(|user| user.id.clone()).collect()
     }
 }
 
@@ -231,6 +243,49 @@ mod tests {
 
     fn rights(text: &str) -> Rights {
         [Triple::of_json(&json!(text)).unwrap()].into_iter().collect()
+    }
+
+    /// Sessions end with what the user loses, and with nothing else that changes.
+    #[test]
+    fn users_that_are_let_in_no_longer() {
+        let user = |id: &str, enabled, password: Option<&str>| Account {
+            kind: AccountKind::User,
+            id: id.to_owned(),
+            name: id.to_owned(),
+            email: None,
+            display_name: String::new(),
+            enabled,
+            must_change: false,
+            hash: password.map(Secret::new),
+            old_hash: None,
+        };
+        let program = |id: &str, secret| Account { kind: AccountKind::Service, ..user(id, true, Some(secret)) };
+        let directory = |accounts| Directory::new(Accounts { accounts, ..Accounts::default() });
+        let before = directory(vec![
+            user("as it was", true, Some("a")),
+            user("renamed", true, Some("a")),
+            user("let in again", false, Some("a")),
+            user("disabled", true, Some("a")),
+            user("another password", true, Some("a")),
+            user("no password", true, Some("a")),
+            user("gone", true, None),
+            program("program", "a"),
+            program("gone program", "a"),
+        ]);
+        let after = directory(vec![
+            user("as it was", true, Some("a")),
+            Account { name: "other".to_owned(), must_change: true, ..user("renamed", true, Some("a")) },
+            user("let in again", true, Some("a")),
+            user("disabled", false, Some("a")),
+            user("another password", true, Some("b")),
+            user("no password", true, None),
+            user("new", true, Some("a")),
+            program("program", "b"),
+        ]);
+        let mut ended = before.ended_by(&after);
+        ended.sort_unstable();
+        assert_eq!(ended, ["another password", "disabled", "gone", "no password"]);
+        assert!(before.ended_by(&before).is_empty());
     }
 
     #[test]
@@ -246,10 +301,13 @@ mod tests {
             ],
             ..Accounts::default()
         });
-        let services = |id: &str, now| {
-            directory.rights(id, now).access(quiver_types::Right::View, quiver_types::Domain::Logs).patterns()
+        let services_of = |kind, id: &str, now| {
+            directory.rights(kind, id, now).access(quiver_types::Right::View, quiver_types::Domain::Logs).patterns()
         };
+        let services = |id: &str, now| services_of(AccountKind::User, id, now);
         assert_eq!(services("u", 50), ["a", "b", "c"]);
+        // What is bound to a person is not bound to a program of the same id.
+        assert_eq!(services_of(AccountKind::Service, "u", 50), ["c"], "as a member");
         assert_eq!(services("u", 100), ["a", "c"]);
         assert_eq!(services("v", 50), ["c"]);
         assert!(services("w", 50).is_empty());

@@ -57,7 +57,7 @@ struct External {
     issuer: ExternalIssuer,
     known: Mutex<Known>,
     /// Held while keys are fetched, which takes as long as the issuer takes.
-    fetching: tokio::sync::Mutex<()>,
+    fetching: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What is known of a key at a moment.
@@ -71,7 +71,7 @@ struct Found {
 
 /// See the module.
 pub(crate) struct Externals {
-    all: Vec<External>,
+    all: Vec<Arc<External>>,
     fetch: Option<Arc<dyn Fetch>>,
 }
 
@@ -99,11 +99,11 @@ impl External {
 
 impl Externals {
     pub(crate) fn new(issuers: Vec<ExternalIssuer>, fetch: Option<Arc<dyn Fetch>>) -> Self {
-        let external = |issuer| External { issuer, known: Mutex::default(), fetching: tokio::sync::Mutex::default() };
+        let external = |issuer| Arc::new(External { issuer, known: Mutex::default(), fetching: Arc::default() });
         Self { all: issuers.into_iter().map(external).collect(), fetch }
     }
 
-    fn of(&self, issuer: &str) -> Option<&External> {
+    fn of(&self, issuer: &str) -> Option<&Arc<External>> {
         self.all.iter().find(|e| e.issuer.issuer == issuer)
     }
 
@@ -117,8 +117,8 @@ impl Externals {
 
     /// Finds a key; asks the issuer when those that are known are old, and at most once a minute for one that is not known.
     /// While somebody asks, known keys serve everybody else: an issuer that does not answer holds up one request, not all.
-    async fn key(&self, external: &External, kid: &str, now_ms: i64) -> Option<PublicKey> {
-        let Ok(asking) = external.fetching.try_lock() else {
+    async fn key(&self, external: &Arc<External>, kid: &str, now_ms: i64) -> Option<PublicKey> {
+        let Ok(asking) = Arc::clone(&external.fetching).try_lock_owned() else {
             let known = external.find(kid, now_ms).key;
             if known.is_some() {
                 return known;
@@ -138,26 +138,20 @@ impl Externals {
                 known.unknown_ms = Some(now_ms);
             }
         }
-        if let Some(keys) = self.fetch_keys(&external.issuer).await {
-            let mut known = external.known.lock();
-            (known.keys, known.fetched_ms) = (keys, Some(now_ms));
+        if let Some(fetch) = self.fetch.clone() {
+            let of = Arc::clone(external);
+            // In a task of its own: nobody asks again for a minute, so strangers who send a token and hang up at once would
+            // keep everybody out.
+            let fetching = tokio::spawn(async move {
+                if let Some(keys) = fetch_keys(&*fetch, &of.issuer).await {
+                    let mut known = of.known.lock();
+                    (known.keys, known.fetched_ms) = (keys, Some(now_ms));
+                }
+                drop(asking);
+            });
+            fetching.await.ok();
         }
-        drop(asking);
         external.find(kid, now_ms).key
-    }
-
-    async fn fetch_keys(&self, issuer: &ExternalIssuer) -> Option<HashMap<String, PublicKey>> {
-        let fetch = self.fetch.as_ref()?;
-        let base = issuer.issuer.trim_end_matches('/');
-        let discovery = fetch.get(&format!("{base}/.well-known/openid-configuration")).await?;
-        let discovery: Value = serde_json::from_slice(&discovery).ok()?;
-        // The issuer is pinned: a document that speaks for another one is none.
-        if discovery.get("issuer").and_then(Value::as_str) != Some(issuer.issuer.as_str()) {
-            return None;
-        }
-        let jwks = fetch.get(discovery.get("jwks_uri")?.as_str()?).await?;
-        let jwks: Value = serde_json::from_slice(&jwks).ok()?;
-        Some(keys_of(&jwks))
     }
 
     /// The name and the roles in a token of another issuer.
@@ -174,6 +168,20 @@ impl Externals {
         let roles = at.and_then(Value::as_array).into_iter().flatten().take(ROLES_MAX);
         Some((name, roles.filter_map(|r| r.as_str().map(str::to_owned)).collect()))
     }
+}
+
+/// The keys of an issuer as it publishes them now.
+async fn fetch_keys(fetch: &dyn Fetch, issuer: &ExternalIssuer) -> Option<HashMap<String, PublicKey>> {
+    let base = issuer.issuer.trim_end_matches('/');
+    let discovery = fetch.get(&format!("{base}/.well-known/openid-configuration")).await?;
+    let discovery: Value = serde_json::from_slice(&discovery).ok()?;
+    // The issuer is pinned: a document that speaks for another one is none.
+    if discovery.get("issuer").and_then(Value::as_str) != Some(issuer.issuer.as_str()) {
+        return None;
+    }
+    let jwks = fetch.get(discovery.get("jwks_uri")?.as_str()?).await?;
+    let jwks: Value = serde_json::from_slice(&jwks).ok()?;
+    Some(keys_of(&jwks))
 }
 
 /// Keys of a set that can sign by RS256.

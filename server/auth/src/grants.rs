@@ -231,7 +231,7 @@ impl Auth {
 
     fn claims_of(&self, account: &Account, scope: &str, issuer: &str, client: &str) -> Map<String, Value> {
         let now_s = self.clock.now_ms().div_euclid(1000);
-        let roles = self.directory.load().roles(&account.id, self.clock.now_ms());
+        let roles = self.directory.load().roles(account.kind, &account.id, self.clock.now_ms());
         let jti = quiver_types::hex(&quiver_types::random_bytes::<16>(&*self.random));
         let mut claims = Map::new();
         let mut put = |key: &str, value: Value| claims.insert(key.to_owned(), value);

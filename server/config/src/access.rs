@@ -92,6 +92,12 @@ impl Family {
         Ok(())
     }
 
+    /// Says whether a caller needs no right to make entities, since he makes them for himself alone.
+    pub(crate) fn is_for_oneself(&self, caller: &Caller) -> bool {
+        let own = !self.owners.is_empty() || matches!(self.rows, Rows::Private | Rows::ById);
+        own && !caller.rights.covers(&self.triple(self.write, "*"))
+    }
+
     /// Says whether a caller may write what another manager owns.
     pub(crate) fn may_override(&self, caller: &Caller, entity: &Entity) -> bool {
         let services = self.services_of(&entity.body, Some(&entity.sealed));
@@ -121,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::families::{GROUPS, PROCESSES, SAVED_VIEWS, SEGMENTS, TRANSACTIONS};
+    use crate::families::{GROUPS, KEYS, PROCESSES, SAVED_VIEWS, SEGMENTS, TRANSACTIONS};
 
     #[test]
     fn patterns() {
@@ -212,6 +218,17 @@ mod tests {
         assert!(SAVED_VIEWS.may_write(&nobody, &mine, &Map::new()).is_ok());
         assert_eq!(SAVED_VIEWS.may_write(&nobody, &yours, &Map::new()).expect_err("not mine").code, "FORBIDDEN");
         assert!(GROUPS.shows_all(&nobody) && GROUPS.shows(&nobody, &mine, None), "the table of rights has asked");
+        for (family, without, with) in [
+            (&SEGMENTS, true, false),
+            (&SAVED_VIEWS, true, true),
+            (&KEYS, true, true),
+            (&GROUPS, false, false),
+            (&TRANSACTIONS, false, false),
+        ] {
+            let bounded = (family.is_for_oneself(&nobody), family.is_for_oneself(&editor));
+            assert_eq!(bounded, (without, with), "{}", family.name);
+            assert!(!family.is_for_oneself(&caller(&["{admin, *, *}"])), "{}", family.name);
+        }
     }
 
     #[test]

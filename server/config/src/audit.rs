@@ -12,12 +12,15 @@ use crate::family::{Caller, Family};
 use crate::fields::SECRET;
 use crate::filter::{self, Class, Filter};
 use crate::json::{time_of, time_text};
+use crate::kept::{PAGE_BYTES_MAX, map_bytes};
 use crate::problem::{Problem, ProblemKind, Result, shown};
 use crate::query::{Page, any_of, bound_to, cursor_mismatch, cut, flag};
 use crate::{db, failpoint};
 
 /// Most rows of a page.
 const LIMIT_MAX: usize = 1000;
+/// Bytes of rows behind which a piece of an export ends.
+const PIECE_BYTES: usize = 1 << 20;
 /// Parameters that stand once.
 const ONCE: [&str; 9] = ["start", "end", "sort", "count", "fields", "filter", "q", "limit", "cursor"];
 /// How long rows are kept.
@@ -76,6 +79,8 @@ pub struct AuditQuery {
     count: bool,
     oldest_first: bool,
     limit: usize,
+    /// Bytes of rows behind which a page ends.
+    bytes_max: usize,
     /// The number of the last row that was given.
     cursor: Option<i64>,
     /// What a cursor is bound to. Times are not: those that count from now are others with each page.
@@ -97,7 +102,7 @@ impl AuditQuery {
     /// # Errors
     /// `INVALID_PARAMETER`, `CURSOR_MISMATCH`.
     pub fn parse(parameters: &[(String, String)]) -> Result<Self> {
-        let mut query = Self { limit: 100, ..Self::default() };
+        let mut query = Self { limit: 100, bytes_max: PAGE_BYTES_MAX, ..Self::default() };
         let time = |key: &str, text: &str| {
             time_of(text)
                 .ok_or_else(|| Problem::parameter(format!("`{key}` must be a time like `2026-01-31T12:00:00Z`")))
@@ -151,6 +156,12 @@ impl AuditQuery {
         query.bound = bound_to(&format!("audit {:?} {:?} {}", query.filters, query.contains, query.oldest_first));
         query.cursor = cursor.map(|text| query.read_cursor(text)).transpose()?;
         Ok(query)
+    }
+
+    /// The same with pages that are small enough to be held for clients that read slowly.
+    #[must_use]
+    pub fn in_pieces(self) -> Self {
+        Self { bytes_max: PIECE_BYTES, ..self }
     }
 
     fn read_cursor(&self, text: &str) -> Result<i64> {
@@ -305,7 +316,7 @@ impl Config {
         append(db, self.new_id(), self.clock.now_ms(), row).await
     }
 
-    /// Lists rows, newest first unless the query says otherwise.
+    /// Lists rows, newest first unless the query says otherwise. A row holds an entity twice, so a page may end early.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
@@ -325,6 +336,7 @@ impl Config {
         // All rows count, those of pages before this one, too.
         let mut rows = rows.bind(if query.count { open } else { behind }).fetch(&self.pool);
         let (mut items, mut last, mut next_cursor, mut total) = (Vec::new(), 0_i64, None, 0_usize);
+        let mut bytes = 0;
         while let Some(row) = rows.try_next().await? {
             let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
             let mut map: Map<String, Value> = serde_json::from_str(&text).map_err(Problem::internal)?;
@@ -337,7 +349,7 @@ impl Config {
             if next_cursor.is_some() || !is_behind(number) {
                 continue;
             }
-            if items.len() == query.limit {
+            if items.len() == query.limit || bytes > query.bytes_max {
                 next_cursor = Some(format!("{}.{last}", query.bound));
                 if !query.count {
                     break;
@@ -345,10 +357,12 @@ impl Config {
                 continue;
             }
             last = number;
-            items.push(match &query.fields {
+            let item = match &query.fields {
                 Some(fields) => cut(&map, fields),
                 None => map,
-            });
+            };
+            bytes += map_bytes(&item);
+            items.push(item);
         }
         Ok(Page { items, next_cursor, total: query.count.then_some(total) })
     }

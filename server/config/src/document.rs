@@ -1,6 +1,5 @@
 //! Entities: reading and listing.
 
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
@@ -11,38 +10,11 @@ use crate::config::Config;
 use crate::entity::{Entity, diff};
 use crate::family::{Caller, Rows};
 use crate::json::time_text;
+use crate::kept::{First, Kept};
 use crate::narrowed::{Narrowed, Share};
 use crate::place::{Place, is_listed, is_visible};
 use crate::problem::{Problem, Result};
 use crate::query::{ListQuery, Page};
-
-/// An entry of a page, greatest last, so that a heap gives up the last one first.
-pub(crate) struct Ranked {
-    pub(crate) query: Arc<ListQuery>,
-    pub(crate) keys: Vec<Value>,
-    pub(crate) id: String,
-    pub(crate) entity: Map<String, Value>,
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.query.order((&self.keys, &self.id), (&other.keys, &other.id))
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Ranked {}
 
 impl Config {
     /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so are the entities that
@@ -87,7 +59,9 @@ impl Config {
         let select = statement(sql).bind(place.family.name).bind(&place.owner);
         let mut rows = values.into_iter().fold(select, Statement::bind).fetch(&self.pool);
         let query = Arc::new(query.clone());
-        let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
+        let mut kept = Kept::default();
+        // One more than the page tells that there is a next one.
+        let mut first = First::behind(&kept, &query, query.limit + 1);
         let mut total = 0;
         while let Some(row) = rows.try_next().await? {
             let mut entity = Entity::read(&row)?;
@@ -102,19 +76,11 @@ impl Config {
             total += 1;
             let keys = query.keys(&map);
             if query.is_behind(&keys, &entity.id) {
-                kept.push(Ranked { query: Arc::clone(&query), keys, id: entity.id, entity: map });
-            }
-            // One more than the page tells that there is a next one.
-            if kept.len() > query.limit + 1 {
-                kept.pop();
+                first.take(keys, entity.id, map);
             }
         }
-        let mut sorted = kept.into_sorted_vec();
-        let more = sorted.len() > query.limit;
-        sorted.truncate(query.limit);
-        let next_cursor = sorted.last().filter(|_| more).map(|last| query.cursor(&last.keys, &last.id));
-        let items = sorted.into_iter().map(|ranked| query.cut(ranked.entity)).collect();
-        Ok(Page { items, next_cursor, total: query.count.then_some(total) })
+        first.add_to(&mut kept);
+        Ok(query.page_of(kept, query.count.then_some(total)))
     }
 
     /// The versions of an entity, newest first, with what each changed.

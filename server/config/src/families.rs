@@ -51,13 +51,14 @@ pub use resource_kinds::ResourceKind;
 pub use resource_types::{RESOURCE_TYPES, SERVICE_TYPE_ID};
 pub use resources::{RESOURCES, joined_key, key_by_type};
 pub(crate) use resources::{forget_key, identity};
-pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
+pub use roles::{INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
 pub(crate) use rules::of_group;
 pub use rules::{RULE_GROUPS, RULES, RUN_AS, RUN_BY};
 pub use saved_views::SAVED_VIEWS;
 pub use segments::{SEGMENTS, SIGNALS, is_of_type};
 pub use service_accounts::SERVICE_ACCOUNTS;
 pub use silences::SILENCES;
+pub use standing::ADMIN_ROLE_ID;
 pub use transactions::{RUM_TRANSACTIONS, TRANSACTIONS};
 pub use users::USERS;
 

@@ -3,20 +3,18 @@
 //!
 //! So only the entities of the page, and those that no index covers, are read, and not the whole family.
 
-use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
 use quiver_database::{Argument, Connection, Holds, Row, Statement, statement};
-use serde_json::{Map, Value};
 
 use crate::beside::Beside;
 use crate::column::Column;
 use crate::config::Config;
-use crate::document::Ranked;
 use crate::encoded::CHARS_MAX;
 use crate::entity::Entity;
 use crate::family::{Caller, Family};
+use crate::kept::{First, Kept};
 use crate::narrowed::Narrowed;
 use crate::ordered::TRIED;
 use crate::place::{Place, is_listed};
@@ -53,7 +51,7 @@ struct Walk<'a> {
     cursor: Vec<Option<Argument>>,
     wanted: usize,
     rows: usize,
-    kept: Vec<(String, Map<String, Value>)>,
+    kept: Kept,
     read: usize,
 }
 
@@ -118,7 +116,7 @@ impl<'a> Walk<'a> {
             wanted,
             // The last group is cut, so one that is full takes some more.
             rows: wanted.saturating_add(wanted / 8).clamp(ROWS.0, ROWS.1),
-            kept: Vec::new(),
+            kept: Kept::default(),
             read: 0,
         })
     }
@@ -161,7 +159,7 @@ impl<'a> Walk<'a> {
     async fn go(&mut self, db: &mut Connection, narrowed: Option<Narrowed>, most: usize) -> Result<bool> {
         let mut levels = vec![self.first_level(db, narrowed).await?];
         while let Some(level) = levels.pop() {
-            if self.kept.len() >= self.wanted {
+            if self.kept.is_full(self.wanted) {
                 break;
             }
             if self.read > most {
@@ -193,7 +191,7 @@ impl<'a> Walk<'a> {
             levels.push(Level { from: Some((last.clone(), false)), ..level });
             levels.push(below);
         }
-        Ok(self.kept.len() >= self.wanted || self.read <= most)
+        Ok(self.kept.is_full(self.wanted) || self.read <= most)
     }
 
     /// The next rows of an index: values and ids.
@@ -231,12 +229,12 @@ impl<'a> Walk<'a> {
 
     /// Reads whole groups until the page is full.
     async fn take_groups(&mut self, db: &mut Connection, mut rows: &[(Argument, String)], most: usize) -> Result<()> {
-        while !rows.is_empty() && self.kept.len() < self.wanted && self.read <= most {
+        while !rows.is_empty() && !self.kept.is_full(self.wanted) && self.read <= most {
             let lacking = self.wanted - self.kept.len();
             let some = lacking.max(ENTITIES_AT_ONCE).min(rows.len());
             let last = &rows[some - 1].0;
             let end = some + rows[some..].iter().take_while(|(value, _)| value == last).count();
-            let mut found = BinaryHeap::new();
+            let mut found = self.first();
             for some in rows[..end].chunks(ENTITIES_AT_ONCE) {
                 let places = vec!["?"; some.len()].join(", ");
                 let select = self.entities(&format!(" AND id IN ({places})"));
@@ -245,7 +243,7 @@ impl<'a> Walk<'a> {
                     self.take(&row, &mut found)?;
                 }
             }
-            self.keep(found);
+            found.add_to(&mut self.kept);
             rows = &rows[end..];
         }
         Ok(())
@@ -255,13 +253,13 @@ impl<'a> Walk<'a> {
     async fn take_all(&mut self, db: &mut Connection, within: Option<&Narrowed>) -> Result<()> {
         let (within, values) = within.map(Narrowed::condition).unwrap_or_default();
         let select = values.into_iter().fold(self.entities(&within), Statement::bind);
-        let mut found = BinaryHeap::new();
+        let mut found = self.first();
         let mut rows = select.fetch_on(db);
         while let Some(row) = rows.try_next().await? {
             self.take(&row, &mut found)?;
         }
         drop(rows);
-        self.keep(found);
+        found.add_to(&mut self.kept);
         Ok(())
     }
 
@@ -271,7 +269,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes an entity, if it is asked for and among the first of those that are lacking.
-    fn take(&mut self, row: &Row, found: &mut BinaryHeap<Ranked>) -> Result<()> {
+    fn take(&mut self, row: &Row, found: &mut First) -> Result<()> {
         self.read += 1;
         let mut entity = Entity::read(row)?;
         if !is_listed(self.place, &entity, self.caller) {
@@ -281,16 +279,14 @@ impl<'a> Walk<'a> {
         self.beside.add(&entity, &mut map);
         let keys = self.query.keys(&map);
         if self.query.wants(self.place.family, &map) && self.query.is_behind(&keys, &entity.id) {
-            found.push(Ranked { query: Arc::clone(&self.query), keys, id: entity.id, entity: map });
-            if found.len() > self.wanted - self.kept.len() {
-                found.pop();
-            }
+            found.take(keys, entity.id, map);
         }
         Ok(())
     }
 
-    fn keep(&mut self, found: BinaryHeap<Ranked>) {
-        self.kept.extend(found.into_sorted_vec().into_iter().map(|ranked| (ranked.id, ranked.entity)));
+    /// Begins with none of those that are lacking.
+    fn first(&self) -> First {
+        First::behind(&self.kept, &self.query, self.wanted)
     }
 }
 

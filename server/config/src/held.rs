@@ -182,7 +182,7 @@ impl Config {
         let ids: Vec<String> = held.having(&part, held.behind(&ordered)).take(wanted).map(str::to_owned).collect();
         let kept = read_in_order(&ids, place, query, caller, beside, &mut db).await?;
         drop(db);
-        if kept.len() < wanted && ids.len() == wanted {
+        if !kept.is_full(wanted) && ids.len() == wanted {
             return Ok(None);
         }
         let total = query.count.then(|| held.having(&part, &held.rows).count());

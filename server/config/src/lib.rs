@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `family`, `families`, `fields` | a family as data: fields, rules, references, right; one file each |
 //! | `entity`, `config`, `db`, `open` | an entity · what all modules share · the tables |
-//! | `document`, `query`, `filter`, `place`, `beside` | reading and listing |
+//! | `document`, `query`, `filter`, `place`, `beside`, `kept`, `exported` | reading, listing, exports |
 //! | `ordered`, `grouped`, `narrowed`, `values`, `words`, `texts`, `times`, `held` | lists that use indexes, or texts held in memory, instead of reading the whole family |
 //! | `change`, `many`, `staged`, `merge` | one change in a transaction with references, history and audit row · many changes · edits that wait for a deploy |
 //! | `asked`, `access`, `outside`, `sealing` | what a change asks of the rest of the server · who may see and change an entity |
@@ -25,6 +25,7 @@ mod db;
 mod document;
 mod encoded;
 mod entity;
+mod exported;
 pub mod failpoint;
 pub mod families;
 mod family;
@@ -36,6 +37,7 @@ mod held;
 mod idempotency;
 mod jobs;
 pub mod json;
+mod kept;
 mod many;
 mod merge;
 mod narrowed;
@@ -65,6 +67,7 @@ pub use change::{Condition, Done, Op, System};
 pub use config::Config;
 pub use db::migrate;
 pub use entity::{Drafted, Entity, diff};
+pub use exported::{Exported, Exporting};
 pub use family::{Caller, Family, Hook, KEPT, KeyBounds, Link, Making, OnDelete, Prepare, Rows};
 pub use fields::{Field, Kind, Mode, duration_ms};
 pub use idempotency::{Begun, Named};

@@ -256,21 +256,17 @@ impl Config {
     /// # Errors
     /// `LIMIT_EXCEEDED` when they are too many.
     pub async fn ids_of(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Vec<String>> {
-        let query = ListQuery { limit: ITEMS_MAX, fields: Some(Vec::new()), ..query.clone() };
-        let page = self.list(place, &query, caller).await?;
-        bounded(page.items.len() + usize::from(page.next_cursor.is_some()), "filter")?;
-        let id = |map: &Map<String, Value>| map.get("id").and_then(Value::as_str).map(str::to_owned);
-        Ok(page.items.iter().filter_map(id).collect())
-    }
-
-    /// Gives all entities that match, as an import takes them.
-    ///
-    /// # Errors
-    /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn export(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Value> {
-        let query = ListQuery { limit: usize::MAX - 1, count: false, ..query.clone() };
-        let page = self.list(place, &query, caller).await?;
-        Ok(json!({"format": "quiver/1", "family": place.family.name, "items": page.items}))
+        let mut query = ListQuery { limit: ITEMS_MAX, fields: Some(Vec::new()), ..query.clone() };
+        let mut ids = Vec::new();
+        loop {
+            let page = self.list(place, &query, caller).await?;
+            let id = |map: &Map<String, Value>| map.get("id").and_then(Value::as_str).map(str::to_owned);
+            ids.extend(page.items.iter().filter_map(id));
+            bounded(ids.len() + usize::from(page.next_cursor.is_some()), "filter")?;
+            // A page of large entities has fewer than it might.
+            let Some(cursor) = page.next_cursor else { return Ok(ids) };
+            query.go_on(&cursor)?;
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! (`document`).
 
 use std::collections::HashMap;
+use std::iter::once;
 
 use quiver_database::{Argument, Connection, Row, Statement, statement};
 use serde_json::{Map, Value};
@@ -14,6 +15,7 @@ use crate::db;
 use crate::entity::Entity;
 use crate::families::family;
 use crate::family::{Caller, Family};
+use crate::kept::Kept;
 use crate::narrowed::Narrowed;
 use crate::place::{Place, is_listed};
 use crate::problem::{Problem, Result};
@@ -27,7 +29,8 @@ use steps::Steps;
 const PAGE_MAX: usize = 10_000;
 /// Rows that are looked at for a page of which rights or a filter leave something out.
 pub(crate) const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
-/// Entities that are read with one statement, fewest and most: they come as one row, so that all are held for a moment.
+/// Entities that are read with one statement, fewest and most: they come as one row, so that all are held for a moment. If
+/// a page has more, the first are few, since they tell how large the others may be.
 const PIECE: (usize, usize) = if cfg!(test) { (3, 7) } else { (100, 250) };
 /// Values of a filter that the database looks up.
 const LOOKED_UP_MAX: usize = 500;
@@ -121,9 +124,8 @@ impl ListQuery {
     }
 
     /// The page of some entities in their order; one more than it holds tells that there is a next one.
-    pub(crate) fn page_of(&self, mut kept: Vec<(String, Map<String, Value>)>, total: Option<usize>) -> Page {
-        let more = kept.len() > self.limit;
-        kept.truncate(self.limit);
+    pub(crate) fn page_of(&self, kept: Kept, total: Option<usize>) -> Page {
+        let (kept, more) = kept.into_page(self.limit);
         let next_cursor = kept.last().filter(|_| more).map(|(id, map)| self.cursor(&self.keys(map), id));
         let items = kept.into_iter().map(|(_, map)| self.cut(map)).collect();
         Page { items, next_cursor, total }
@@ -143,6 +145,11 @@ impl ListQuery {
         };
         by(Column::Id.name(), "id").or_else(by_text)
     }
+}
+
+/// How many entities are read first, of so many.
+fn first_piece(wanted: usize) -> usize {
+    if wanted > PIECE.1 { PIECE.0 } else { wanted.max(PIECE.0) }
 }
 
 /// Reads entities by their ids, in that order.
@@ -169,19 +176,20 @@ pub(crate) async fn read_in_order(
     caller: &Caller,
     beside: &Beside,
     db: &mut Connection,
-) -> Result<Vec<(String, Map<String, Value>)>> {
-    let mut kept = Vec::new();
-    for some in ids.chunks(PIECE.1) {
+) -> Result<Kept> {
+    let mut kept = Kept::default();
+    let (first, others) = ids.split_at(first_piece(ids.len()).min(ids.len()));
+    for some in once(first).chain(others.chunks(PIECE.1)) {
         for row in rows_of(some, place, db).await? {
             let mut entity = Entity::read(&row)?;
             let is_listed = is_listed(place, &entity, caller);
             let mut map = entity.take_shown();
             beside.add(&entity, &mut map);
             if is_listed && query.wants(place.family, &map) {
-                kept.push((entity.id, map));
+                kept.push(entity.id, map);
             }
         }
-        if kept.len() > query.limit {
+        if kept.is_full(query.limit + 1) {
             break;
         }
     }
@@ -213,7 +221,7 @@ impl Config {
         let ids: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
         let kept = read_in_order(&ids, place, query, caller, beside, &mut db).await?;
         drop(db);
-        if kept.len() < wanted && ids.len() == most {
+        if !kept.is_full(wanted) && ids.len() == most {
             return Ok(None);
         }
         let total = self.total(place, query, Some(within)).await?;
@@ -243,8 +251,8 @@ impl Config {
             Some(_) => TRIED.max(4 * wanted),
             None => TRIED.max(8 * wanted),
         };
-        let (mut read, mut kept) = (0, Vec::new());
-        let (piece, mut steps) = (wanted.clamp(PIECE.0, PIECE.1), Steps::new(ordered));
+        let (mut read, mut kept) = (0, Kept::default());
+        let (mut piece, mut steps) = (first_piece(wanted), Steps::new(ordered));
         // Several statements see one state: what is moved meanwhile is not found at both places, or at none.
         let is_one = most <= piece && !steps.ordered.descending;
         let mut db = if is_one { self.pool.acquire().await? } else { self.pool.snapshot().await? };
@@ -262,15 +270,16 @@ impl Config {
                     last = Some((query.keys(&map), entity.id.clone()));
                 }
                 if is_listed && query.wants(place.family, &map) {
-                    kept.push((entity.id, map));
+                    kept.push(entity.id, map);
                 }
-                if kept.len() == wanted {
+                if kept.is_full(wanted) {
                     break;
                 }
             }
-            if kept.len() == wanted || steps.is_end() {
+            if kept.is_full(wanted) || steps.is_end() {
                 break;
             }
+            piece = PIECE.1;
             let after = last.and_then(|(keys, id)| Some((steps.ordered.column.value(&keys)?, id)));
             // At this rate it would come too far: the database finds what passes sooner.
             let is_late = narrowed.is_some() && read * wanted / kept.len().max(1) > most;

@@ -157,6 +157,12 @@ impl ListQuery {
         URL_SAFE_NO_PAD.encode(json!([self.bound, keys, id]).to_string())
     }
 
+    /// Asks for what follows the page that gave a cursor.
+    pub(crate) fn go_on(&mut self, cursor: &str) -> Result<()> {
+        self.after = Some(self.read_cursor(cursor)?);
+        Ok(())
+    }
+
     /// Gives the page of rows that are made of entities instead of being some: id and fields of each.
     pub fn page(&self, family: &Family, rows: Vec<(String, Map<String, Value>)>) -> Page {
         let mut wanted: Vec<_> = rows.into_iter().filter(|(_, row)| self.wants(family, row)).collect();

@@ -15,6 +15,7 @@ use crate::*;
 
 mod contract;
 mod jobs;
+mod large;
 mod many;
 mod merge;
 mod model;
@@ -129,6 +130,15 @@ impl Fixture {
         page.items.iter().map(|i| i[family.title].as_str().unwrap().to_owned()).collect()
     }
 
+    /// The items of an export.
+    async fn exported(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Vec<Value> {
+        let mut form = Lines::default();
+        let exported = self.config.export(place, query, caller, &mut form).await.unwrap();
+        let items = items_of(&exported);
+        assert_eq!(exported.entities(), items.len());
+        items
+    }
+
     /// An administrator, so that there is one that may stay.
     async fn admin(&self) -> Entity {
         let user = self.create(&USERS, json!({"username": "admin", "password": "secret"})).await.unwrap();
@@ -136,6 +146,38 @@ impl Fixture {
         self.create(&BINDINGS, json!({"subject": subject, "roleId": ADMIN_ROLE_ID})).await.unwrap();
         user
     }
+}
+
+/// Writes exports as lines of JSON.
+struct Lines {
+    /// Bytes that may be held, and most that were.
+    room: usize,
+    most: usize,
+}
+
+impl Default for Lines {
+    fn default() -> Self {
+        Self { room: usize::MAX, most: 0 }
+    }
+}
+
+impl Exporting for Lines {
+    fn write(&mut self, entity: Map<String, Value>, out: &mut String) {
+        out.push_str(&Value::Object(entity).to_string());
+        out.push('\n');
+    }
+
+    fn hold(&mut self, bytes: usize) -> Result<()> {
+        self.most = self.most.max(bytes);
+        if bytes > self.room { Err(Problem::new(ProblemKind::Busy, "STORE_BUSY", "no room")) } else { Ok(()) }
+    }
+}
+
+/// The items that [`Lines`] wrote.
+fn items_of(exported: &Exported) -> Vec<Value> {
+    let texts = (0..exported.pieces()).flat_map(|at| exported.piece(at).unwrap());
+    let text = String::from_utf8(texts.collect()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn delete(id: &str) -> Op {

@@ -16,7 +16,7 @@ use quiver_alertd::router::{Given, RouterSettings};
 use quiver_alertd::rules::{RuleSettings, Source};
 use quiver_alertd::{Alertd, Settings as AlertdSettings};
 use quiver_alerting::config::is_pattern;
-use quiver_alerting::rules::{Language, Setting, read};
+use quiver_alerting::rules::{Language, Room, Setting, read};
 use quiver_api::alerting::stored_policy::TemplateFiles;
 use quiver_api::languages::Languages;
 use quiver_types::{Clock, Error, Network, Result};
@@ -181,7 +181,11 @@ pub async fn open(
             resend_delay_ms: millis(s.resend_delay),
             error_hold_ms: millis(s.error_hold),
             concurrent_max: s.concurrent_max,
-            setting: Setting { external_labels: external_labels(settings)?, external_url: url.clone() },
+            setting: Setting {
+                external_labels: external_labels(settings)?,
+                external_url: url.clone(),
+                room: Room::new((memory_limit_bytes(settings) / 5) as usize),
+            },
         },
         router: RouterSettings {
             external_url: url,

@@ -68,6 +68,16 @@ impl Folders {
         }
     }
 
+    /// Says which folder is not there, and which setting names it.
+    fn exist(&self) -> Result<()> {
+        for (setting, folders) in [("olap.model_dirs", &self.models), ("olap.table_dirs", &self.tables)] {
+            if let Some(folder) = folders.iter().find(|folder| !folder.is_dir()) {
+                return Err(Error::invalid(format!("`{}` (`{setting}`) is no folder", folder.display())));
+            }
+        }
+        Ok(())
+    }
+
     /// Parses all models; also returns which parts of built-in ones are left out.
     fn read(&self) -> Result<(Catalog, Vec<ModelProblem>), Vec<ModelProblem>> {
         let mut files = read_folders(&self.models)?;
@@ -127,6 +137,7 @@ pub struct Analytics {
 /// Invalid: models or tables that are not valid, each with file and line.
 pub fn open(settings: &Settings, engine: Arc<QueryEngine>, product: Arc<dyn Tables>) -> Result<Analytics> {
     let folders = Folders::of(settings);
+    folders.exist()?;
     let own = FolderTables::read(&folders.tables).map_err(|p| folder_error(&p))?;
     let own = Arc::new(ArcSwap::from_pointee(own));
     let tables = Arc::new(LayeredTables { folders: Arc::clone(&own), product: Some(product) });
@@ -164,6 +175,18 @@ fn watch(folders: &Folders, engine: &Weak<OlapEngine>, tables: &Weak<ArcSwap<Fol
             Err(error) => tracing::error!(%error, "changed models or tables are refused; the former ones stay"),
         }
     }
+}
+
+/// Reads models and tables as a start does, and forgets them.
+///
+/// # Errors
+/// Invalid: a folder that is not there, models or tables that are not valid.
+pub fn check_folders(settings: &Settings) -> Result<()> {
+    let folders = Folders::of(settings);
+    folders.exist()?;
+    FolderTables::read(&folders.tables).map_err(|p| folder_error(&p))?;
+    folders.read().map_err(|p| told(&p))?;
+    Ok(())
 }
 
 /// Checks the models of a folder together with the built-in ones. Returns the number of models and views, and which
@@ -247,7 +270,7 @@ mod tests {
         assert_eq!(folders.seen().len(), 1);
         std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.yml")).unwrap();
         let problems = check(folder.path()).unwrap_err();
-        assert!(problems[0].ends_with("zero.yml:0:0: cannot be read: it is no regular file"), "{problems:?}");
+        assert!(problems[0].ends_with("zero.yml: cannot be read: it is no regular file"), "{problems:?}");
         std::fs::remove_file(folder.path().join("zero.yml")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.csv")).unwrap();
         let problems = FolderTables::read(&folders.tables).unwrap_err();

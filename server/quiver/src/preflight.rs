@@ -7,7 +7,7 @@ use quiver_store::object::Storage;
 use quiver_types::Result;
 
 use crate::settings::Loaded;
-use crate::{alerting, server, telemetry, wiring};
+use crate::{alerting, analytics, server, telemetry, wiring};
 
 /// Checks whether a server would start with these settings, as far as that can be told without data directory,
 /// network and other processes.
@@ -20,6 +20,7 @@ pub fn check(loaded: &Loaded) -> Result<()> {
     server::check(loaded)?;
     wiring::admin_token(settings)?;
     alerting::check(settings)?;
+    analytics::check_folders(settings)?;
     Storage::open(&wiring::store_settings(settings), Path::new(&settings.store.data)).map(|_| ())
 }
 
@@ -49,5 +50,23 @@ mod tests {
         check(&[("alerting.external_labels", "[\"x\"]")], "name=value");
         check(&[("egress.deny", "[\"10.0.0.0/99\"]")], "egress.deny");
         check(&[("tls.certificate_file", "/nothing"), ("tls.key_file", "/nothing")], "/nothing");
+        check(&[("olap.model_dirs", "[\"/nothing\"]")], "`/nothing` (`olap.model_dirs`) is no folder");
+        check(&[("olap.table_dirs", "[\"/nothing\"]")], "`/nothing` (`olap.table_dirs`) is no folder");
+    }
+
+    /// What the files say is read, too: a server would not start with it.
+    #[test]
+    fn models_and_tables_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = format!("[\"{}\"]", folder.path().display());
+        let told = |setting: &'static str| {
+            let loaded = Loaded::load(None, std::iter::empty(), &[(setting, list.clone())]).unwrap();
+            check(&loaded).map_err(|e| e.message)
+        };
+        assert_eq!((told("olap.model_dirs"), told("olap.table_dirs")), (Ok(()), Ok(())));
+        std::fs::write(folder.path().join("m.yml"), "cubes: [{name: A, sql_tabel: t}]\n").unwrap();
+        assert!(told("olap.model_dirs").unwrap_err().contains("did you mean `sql_table`?"));
+        std::fs::write(folder.path().join("Prices.csv"), "a\n1\n").unwrap();
+        assert!(told("olap.table_dirs").unwrap_err().contains("`Prices` cannot name a table"));
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::{Table, Value};
 
+mod bounds;
 mod checks;
 mod environment;
 mod live;
@@ -497,11 +498,10 @@ impl Loaded {
             match (all.get_mut(section), values) {
                 (Some(Value::Table(into)), Value::Table(values)) => into.extend(values.clone()),
                 (Some(_), _) => return Err(SettingsError::Invalid(format!("`{section}` is a section"))),
-                (None, _) => return Err(SettingsError::Invalid(format!("unknown section `{section}`"))),
+                (None, _) => return Err(unknown_section(section)),
             }
         }
-        // TOML says in a line of its own in which section it is.
-        let wrong = |e: toml::de::Error| SettingsError::Invalid(e.to_string().trim_end().replace('\n', " "));
+        let wrong = |e: toml::de::Error| SettingsError::Invalid(values::in_words(&e.to_string()));
         let settings = Settings::deserialize(Value::Table(all)).map_err(wrong)?;
         let loaded = Self { settings, given };
         checks::check(&loaded.settings)?;
@@ -512,6 +512,12 @@ impl Loaded {
     pub fn is_given(&self, section: &str, key: &str) -> bool {
         self.given.get(section).and_then(|s| s.get(key)).is_some()
     }
+}
+
+/// A setting without its section gets here, too, so what is a section is said.
+fn unknown_section(name: &str) -> SettingsError {
+    let known = SECTIONS.iter().map(|(section, _)| format!("`{section}`")).collect::<Vec<_>>().join(", ");
+    SettingsError::Invalid(format!("unknown section `{name}`; sections are {known}"))
 }
 
 fn put(table: &mut Table, section: &str, key: &str, value: Value) {

@@ -97,6 +97,16 @@ async fn live_tails_end_with_their_rights() {
         goes_on(rows).await
     })
     .await;
+    within("a tail that waits long for its next look ends", ACTS_WITHIN, async || {
+        let (name, _, binding) = viewer().await;
+        let url = server.url("/logs-api/select/logsql/tail?query=*&refresh_interval=1h");
+        let asked = reqwest::Client::new().get(url).header("authorization", signed_in(&server, &name).await);
+        let rows = asked.send().await.expect("answered");
+        assert_eq!(rows.status(), 200);
+        assert_eq!(call(&server, &admin, "DELETE", &format!("bindings/{binding}"), Value::Null).await.status, 204);
+        goes_on(rows).await
+    })
+    .await;
     // An account that is disabled, a session that is ended, a key that is revoked.
     within("a session that was ended ends", ACTS_WITHIN, async || {
         let (name, id, _) = viewer().await;

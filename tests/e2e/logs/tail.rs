@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Options, Server};
+use quiver_tests::within::until;
 use quiver_types::{Clock, SystemClock};
 use serde_json::Value;
 
@@ -158,16 +159,56 @@ async fn a_tail_begins_a_moment_before_itself() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopping_server_ends_tails() {
+    // One that waits long for its next look does not wait until what runs is cut.
+    for refresh in ["100ms", "1h"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let options = Options::default().env("QUIVER_HTTP__DRAIN_TIMEOUT", "2m");
+        let server = Server::start(dir.path(), &options).await;
+        let target = format!("{API}/tail?query=*&refresh_interval={refresh}");
+        let mut reader = BufReader::new(open(&server, &target));
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a head");
+        assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+        let began = Instant::now();
+        assert_eq!(server.stop(), Some(0));
+        assert!(began.elapsed() < Duration::from_secs(30), "{refresh}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_text_of_a_tail_counts_and_is_all_that_it_keeps() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;
-    let target = format!("{API}/tail?query=*&refresh_interval=100ms");
-    let mut reader = BufReader::new(open(&server, &target));
-    let mut line = String::new();
-    reader.read_line(&mut line).expect("a head");
-    assert!(line.starts_with("HTTP/1.1 200"), "{line}");
-    let began = Instant::now();
-    assert_eq!(server.stop(), Some(0));
-    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let terms: Vec<String> = (0..10_000).map(|n| format!("term{n}")).collect();
+    let form = format!("refresh_interval=1h&query={}", terms.join("+or+"));
+    let bytes = terms.join(" or ").len() as u64;
+    let client = reqwest::Client::new();
+    let asked = client.post(server.url(&format!("{API}/tail"))).body(form);
+    let answer = asked.header("content-type", "application/x-www-form-urlencoded").send().await.expect("an answer");
+    assert_eq!(answer.status(), 200);
+    // While a look is under way it holds more.
+    until("it keeps its text", async || {
+        let listed = server.get("/admin/queries").await.json();
+        let query = &listed["queries"][0];
+        assert_eq!(query["standing"], true, "{listed}");
+        let held = query["memoryBytes"].as_u64().expect("a number");
+        assert!(held >= bytes, "{held} of {bytes} bytes count");
+        held < 2 * bytes
+    })
+    .await;
+    drop(answer);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_does_not_look_all_the_time() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let mut answer = reqwest::get(server.url(&format!("{API}/tail?query=*&refresh_interval=1ns"))).await.expect("one");
+    let (began, mut looks) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(1) {
+        looks += answer.chunk().await.expect("an open connection").expect("it goes on").len();
+    }
+    assert!((2..=20).contains(&looks), "{looks} looks in {:?}", began.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,6 +69,11 @@ async fn ids_of_the_platform_api() {
         problem(&get("").await, 400, "INVALID_TRACE_ID", format);
         problem(&get(&unknown).await, 404, "TRACE_NOT_FOUND", format);
     }
+    let answer = server.get(&format!("/platform-api/traces/{ID}/jaeger")).await;
+    assert_eq!(answer.status, 404);
+    assert_eq!(answer.headers["content-type"], "application/problem+json");
+    let told = "there is no format `jaeger`; there are `otlp`, `spanarray`, `traceobject`";
+    assert_eq!(answer.json()["detail"], json!(told));
     for call in ["", "/summary", "/statistics", "/critical-path", "/similar", "/logs", "/exemplars"] {
         for id in bad {
             problem(&server.get(&format!("/traces/{id}{call}")).await, 400, "INVALID_TRACE_ID", call);

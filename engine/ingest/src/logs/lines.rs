@@ -146,11 +146,13 @@ fn read_line(rows: &mut Rows, number: u64, line: Line<'_>) {
             if json.at_end() {
                 return;
             }
+            let is_list = json.peek() == b'[';
             match document(rows, &mut json) {
                 Ok(outcome) => outcome.err().map(|why| why.text().to_owned()),
                 Err(fault) => {
                     rows.report.drop_row(Dropped::Unreadable);
-                    Some(fault)
+                    // Senders whose format is JSON, and not JSON lines, send one list of all records.
+                    Some(if is_list { format!("{fault}; send each of a list on a line of its own") } else { fault })
                 }
             }
         }

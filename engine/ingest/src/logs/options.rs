@@ -26,6 +26,9 @@ pub const PARAMETERS: [Parameter; 7] = [
 pub const KEEP_MESSAGES: Parameter =
     ("disable_message_parsing", ["logs-disable-message-parsing", "vl-loki-disable-message-parsing"]);
 
+/// What VictoriaLogs reads and does not store. Refused, as storing is what its sender does not want.
+const DEBUG: Parameter = ("debug", ["logs-debug", "vl-debug"]);
+
 /// Most entries of a list: each is held against each name, and many against each row.
 const ENTRIES_MAX: usize = 256;
 
@@ -59,7 +62,7 @@ impl FieldOptions {
     ///
     /// # Errors
     /// Invalid: an entry of `extra_fields` without `=`, name or value, or with a name that rows cannot have; a list of too
-    /// many entries; `disable_message_parsing` that is neither true nor false.
+    /// many entries; `disable_message_parsing` that is neither true nor false; `debug`.
     pub fn read<'a>(
         query: impl Fn(&str) -> Option<&'a str>,
         header: impl Fn(&str) -> Option<&'a str>,
@@ -69,6 +72,12 @@ impl FieldOptions {
             let own = query(parameter).filter(|v| !v.is_empty());
             own.or_else(|| names.into_iter().find_map(&header)).filter(|v| !v.trim().is_empty())
         };
+        if let Some(asked) = value(DEBUG)
+            && switch(DEBUG.0, asked)?
+        {
+            let what = "rows are stored, not only shown; leave it out";
+            return Err(Error::Parameter { name: DEBUG.0, what, value: crate::codec::cut(asked) });
+        }
         let list = |i: usize| value(PARAMETERS[i]).map(|text| list(PARAMETERS[i].0, text)).transpose();
         let mut stream = list(2)?;
         if let Some(stream) = &mut stream {
@@ -82,7 +91,7 @@ impl FieldOptions {
             ignore: list(3)?.unwrap_or_default(),
             extra: value(PARAMETERS[4]).map(extra).transpose()?.unwrap_or_default(),
             service: Arc::clone(service),
-            keep_messages: value(KEEP_MESSAGES).map_or(Ok(false), switch)?,
+            keep_messages: value(KEEP_MESSAGES).map_or(Ok(false), |text| switch(KEEP_MESSAGES.0, text))?,
             decolorize: list(5)?.unwrap_or_default(),
             preserve: list(6)?.unwrap_or_default(),
             default_msg: Arc::default(),
@@ -117,15 +126,11 @@ fn is_listed(list: &[String], name: &str) -> bool {
     })
 }
 
-fn switch(text: &str) -> Result<bool> {
+fn switch(name: &'static str, text: &str) -> Result<bool> {
     match text.trim() {
         "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
         "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(false),
-        other => Err(Error::Parameter {
-            name: KEEP_MESSAGES.0,
-            what: "expected true or false",
-            value: crate::codec::cut(other),
-        }),
+        other => Err(Error::Parameter { name, what: "expected true or false", value: crate::codec::cut(other) }),
     }
 }
 
@@ -244,6 +249,22 @@ mod tests {
         }
         let all = FieldOptions { ignore: texts(&[""]), decolorize: texts(&["*"]), ..FieldOptions::default() };
         assert!(all.ignores(MSG) && !all.ignores("a") && all.decolorizes("a") && all.decolorizes(""));
+    }
+
+    /// Who asks for it expects that nothing is stored.
+    #[test]
+    fn trying_without_storing_is_refused() {
+        for (query, header) in
+            [(&[("debug", "1")][..], &[][..]), (&[("debug", "true")], &[]), (&[], &[("vl-debug", "1")])]
+        {
+            let error = read(query, header).unwrap_err();
+            assert_eq!(error.kind(), quiver_types::ErrorKind::Invalid);
+            assert!(error.to_string().starts_with("invalid parameter `debug`: rows are stored"), "{error}");
+        }
+        for value in ["0", "false", ""] {
+            assert!(read(&[("debug", value)], &[]).is_ok(), "{value}");
+        }
+        assert!(read(&[("debug", "yes")], &[]).is_err());
     }
 
     /// Thousands of them fit in a head, and would be gone through for each name or row.

@@ -8,16 +8,21 @@ use super::Model;
 
 /// What is wrong with a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{place}: {}{message}", member.as_ref().map(|m| format!("`{m}`: ")).unwrap_or_default())]
+#[error("{file}:{} {}{message}", behind_file(*place), member.as_ref().map(|m| format!("`{m}`: ")).unwrap_or_default())]
 pub struct ModelProblem {
     /// Path of the file, or the name of a built-in one.
     pub file: String,
-    /// Line and column in it.
+    /// Line and column in it; of a file or folder that cannot be read: zero.
     pub place: Place,
     /// `Model.member`, or the model.
     pub member: Option<String>,
     /// The problem, with a suggestion if there is a similar name.
     pub message: String,
+}
+
+/// The place in a file; nothing where all of it is meant.
+fn behind_file(place: Place) -> String {
+    if place == Place::default() { String::new() } else { format!("{place}:") }
 }
 
 impl ModelProblem {

@@ -1,5 +1,5 @@
 //! JSON that is put together of others, or changed within: `||`, `-`, `#-`, `jsonb_set` and the like. What is given is in the
-//! form of `jsonb`, and NULL where a text is no JSON.
+//! form of `jsonb`, but for `json_strip_nulls`, and NULL where a text is no JSON.
 
 use std::sync::Arc;
 
@@ -31,18 +31,21 @@ enum Change {
     Insert,
     /// Members that are null are left out.
     Strip,
+    /// The same in the order and with the names that were written, as `json` has it.
+    StripWritten,
     /// Lines with blanks before them.
     Pretty,
 }
 
 /// Names of the functions.
-const FUNCTIONS: [(&str, Change); 7] = [
+const FUNCTIONS: [(&str, Change); 8] = [
     ("jsonb_concat", Change::Concat),
     ("jsonb_less", Change::Less),
     ("jsonb_less_path", Change::LessPath),
     ("jsonb_set", Change::Set),
     ("jsonb_insert", Change::Insert),
     ("jsonb_strip_nulls", Change::Strip),
+    ("json_strip_nulls", Change::StripWritten),
     ("jsonb_pretty", Change::Pretty),
 ];
 
@@ -91,7 +94,7 @@ impl ScalarUDFImpl for JsonChanged {
             (Change::Set | Change::Insert, [document, at, value, flag]) if *flag == DataType::Boolean => {
                 Ok(vec![text(document)?, place(at)?, text(value)?, DataType::Boolean])
             }
-            (Change::Strip | Change::Pretty, [document]) => Ok(vec![text(document)?]),
+            (Change::Strip | Change::StripWritten | Change::Pretty, [document]) => Ok(vec![text(document)?]),
             _ => plan_err!("`{}` does not take {types:?}", self.name),
         }
     }
@@ -227,6 +230,11 @@ impl JsonChanged {
                 at_path(&document, &path, &put, &mut changed)?;
             }
             (Change::Strip, []) => strip(&document, &mut changed),
+            (Change::StripWritten, []) => {
+                // It is a document, as its normal form above says.
+                strip(first.text(row).and_then(document_of).unwrap_or(&document), out);
+                return Ok(true);
+            }
             (Change::Pretty, []) => {
                 pretty(&document, 0, out, making)?;
                 return Ok(true);

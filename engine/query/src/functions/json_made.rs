@@ -30,6 +30,8 @@ enum Made {
     Alike,
     /// An object of names and values, without blanks.
     Row,
+    /// The same, NULL where all values are: an outer join has no row of the table there.
+    OuterRow,
     /// The same as `json_build_object` has it.
     Object,
     Array,
@@ -63,6 +65,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
         ("json_normal", Made::Normal),
         ("json_alike", Made::Alike),
         ("json_row", Made::Row),
+        ("json_outer_row", Made::OuterRow),
         ("json_build_object", Made::Object),
         ("json_build_array", Made::Array),
         ("json_member", Made::Member),
@@ -81,7 +84,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
 /// How members or items are parted: before the first, between two, behind a name, behind the last.
 const fn marks(made: Made) -> (&'static str, &'static str, &'static str, &'static str) {
     match made {
-        Made::Row => ("{", ",", ":", "}"),
+        Made::Row | Made::OuterRow => ("{", ",", ":", "}"),
         Made::Object | Made::Pairs => ("{", ", ", " : ", "}"),
         Made::Member => ("", "", " : ", ""),
         Made::Rows => ("[", ", \n ", "", "]"),
@@ -103,10 +106,10 @@ impl ScalarUDFImpl for JsonMade {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let list = || DataType::new_list(DataType::Utf8, true);
         match (self.made, types) {
-            (Made::Row | Made::Object, types) if !types.len().is_multiple_of(2) => {
+            (Made::Row | Made::OuterRow | Made::Object, types) if !types.len().is_multiple_of(2) => {
                 plan_err!("`{}` takes names and values: argument list must have even number of elements", self.name)
             }
-            (Made::Row | Made::Object, types) | (Made::Member, types @ [_, _]) => {
+            (Made::Row | Made::OuterRow | Made::Object, types) | (Made::Member, types @ [_, _]) => {
                 let each = types.iter().enumerate();
                 Ok(each
                     .map(|(at, kind)| if at.is_multiple_of(2) { DataType::Utf8View } else { kind.clone() })
@@ -141,7 +144,7 @@ impl ScalarUDFImpl for JsonMade {
             Made::Read => read(&columns, rows, &mut making)?,
             Made::Normal => normal(Numbers::AsTheyAre, &columns, rows, &mut making)?,
             Made::Alike => normal(Numbers::BySize, &columns, rows, &mut making)?,
-            Made::Row | Made::Object | Made::Member => self.named(&columns, rows, &mut making)?,
+            Made::Row | Made::OuterRow | Made::Object | Made::Member => self.named(&columns, rows, &mut making)?,
             Made::Array => self.array(&columns, rows, &mut making)?,
             Made::List | Made::Rows | Made::Dense | Made::Members => self.joined(&columns, rows, &mut making)?,
             Made::Pairs => self.pairs(&columns, rows, &mut making)?,
@@ -218,7 +221,12 @@ impl JsonMade {
             members.push((texts(names)?, Values::of(array, field)?));
         }
         let (mut out, mut text) = (StringBuilder::new(), String::new());
+        let is_outer = self.made == Made::OuterRow;
         for row in 0..rows {
+            if is_outer && members.iter().all(|(_, values)| values.is_null(row)) {
+                out.append_null();
+                continue;
+            }
             text.clear();
             text.push_str(open);
             for (at, (names, values)) in members.iter().enumerate() {
@@ -315,7 +323,10 @@ impl JsonMade {
             text.clear();
             text.push_str(open);
             for at in ends[row]..ends[row + 1] {
-                let item = if items.is_valid(at as usize) { items.value(at as usize) } else { "null" };
+                let is_there = items.is_valid(at as usize);
+                let item = if is_there { items.value(at as usize) } else { "null" };
+                // PostgreSQL begins a line for a row, but not for a NULL.
+                let between = if is_there || self.made != Made::Rows { between } else { ", " };
                 making.add(between.len() + item.len())?;
                 text.push_str(if at > ends[row] { between } else { "" });
                 text.push_str(item);
@@ -380,7 +391,12 @@ mod tests {
             Arc::new(ListArray::new(item, offsets, items, None))
         };
         check("json_list", vec![list(vec![Some("1"), None])], Some("[1, null]"));
-        check("json_rows", vec![list(vec![Some("{}"), Some("{}")])], Some("[{}, \n {}]"));
+        check("json_rows", vec![list(vec![Some("{}"), Some("{}"), None])], Some("[{}, \n {}, null]"));
+        check("json_dense", vec![list(vec![Some("1"), None])], Some("[1,null]"));
+        check("json_outer_row", pairs(), Some(r#"{"a":5,"b":"x"}"#));
+        let none = || -> ArrayRef { Arc::new(Int64Array::from(vec![None::<i64>])) };
+        check("json_outer_row", vec![text("a"), none(), text("b"), none()], None);
+        check("json_row", vec![text("a"), none()], Some(r#"{"a":null}"#));
         check("json_members", vec![list(vec![Some("\"a\" : 1")])], Some("{ \"a\" : 1 }"));
         let members = || list(vec![Some("a"), Some("1"), Some("b"), None]);
         check("json_object", vec![members()], Some(r#"{"a" : "1", "b" : null}"#));

@@ -41,7 +41,7 @@ pub(super) const FILLED: [Shape; 20] = [
          typispreferred:b=false typisdefined:b=true typdelim:t=, typrelid:l=0 typsubscript:l=0 typelem:l=0 typarray:l=0 \
          typinput:t typoutput:t typreceive:l typsend:t typmodin:t typmodout:t typanalyze:t typalign:t=i typstorage:t=p \
          typnotnull:b=false typbasetype:l=0 typtypmod:i=-1 typndims:i=0 typcollation:l=0 typdefaultbin:t typdefault:t \
-         typacl:T",
+         typacl:T tableoid:l=1247",
     ),
     shape(
         "pg_database",
@@ -110,7 +110,7 @@ pub(super) const FILLED: [Shape; 20] = [
 ];
 
 /// Tables about objects that Quiver does not have.
-pub(super) const EMPTY: [Shape; 64] = [
+pub(super) const EMPTY: [Shape; 65] = [
     shape("pg_attrdef", "oid:l adrelid:l adnum:h adbin:t"),
     shape(
         "pg_index",
@@ -222,6 +222,7 @@ pub(super) const EMPTY: [Shape; 64] = [
     ),
     shape("pg_cast", "oid:l castsource:l casttarget:l castfunc:l castcontext:t castmethod:t"),
     shape("pg_stat_user_tables", "relid:l schemaname:t relname:t seq_scan:l idx_scan:l n_live_tup:l n_dead_tup:l"),
+    shape("pg_parameter_acl", "oid:l parname:t paracl:T"),
     shape("pg_policies", "schemaname:t tablename:t policyname:t permissive:t roles:T cmd:t qual:t with_check:t"),
     shape("pg_rules", "schemaname:t tablename:t rulename:t definition:t"),
     shape("pg_group", "groname:t grosysid:l grolist:T"),

@@ -4,23 +4,20 @@ use std::ops::ControlFlow;
 
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, DataType as SqlType, Expr, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Subscript,
-    TableFactor, UnaryOperator, Value, visit_expressions,
+    AccessExpr, DataType as SqlType, Distinct, Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem,
+    SetExpr, Subscript, TableFactor, UnaryOperator, Value, visit_expressions,
 };
 use quiver_types::{Error, Result};
 
-use super::empty;
 use super::expressions::{arguments, bare, expr, number};
+use super::{empty, lookups, naming};
 use crate::catalog::Catalog;
 use crate::names::normal;
 
-/// A query that makes a list of the rows of another query.
-const OVER: &str = "(SELECT array_agg(items.item) FROM (SELECT 1) AS items (item))";
-
-/// Turns a query into one that gives the list of its rows. A query that gives one row for each that it reads is made
-/// an aggregate itself, since the planner can turn such correlated queries into joins; any other is wrapped in an
-/// aggregating query.
-pub(super) fn listed(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+/// Turns a query into one that gives the list of its rows, and returns whether the aggregate itself puts them in their
+/// order, if they have one. A query that gives one row for each that it reads is made an aggregate itself, since the
+/// planner can turn such correlated queries into joins; any other is wrapped in an aggregating query.
+pub(super) fn listed(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<bool> {
     let is_whole = query.limit_clause.is_none() && query.fetch.is_none();
     if let SetExpr::Select(select) = &mut *query.body
         && is_whole
@@ -40,17 +37,83 @@ pub(super) fn listed(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> 
             let list = expr(&format!("array_agg({value}{keys})"))?;
             select.projection = vec![SelectItem::UnnamedExpr(list)];
             query.order_by = None;
-            return Ok(());
+            return Ok(true);
         }
     }
-    let Expr::Subquery(mut list) = expr(OVER)? else { return Err(Error::internal("no subquery of ours")) };
+    // Correlated queries become joins, which keep no order.
+    let order = if lookups::reads_row(query) { order_of_items(query) } else { None };
+    let is_ordered = query.order_by.is_none() || order.is_some();
+    let Order { keys, columns } = order.unwrap_or_default();
+    let list = expr(&format!("(SELECT array_agg(items.item{keys}) FROM (SELECT 1) AS items (item{columns}))"))?;
+    let Expr::Subquery(mut list) = list else { return Err(Error::internal("no subquery of ours")) };
     if let SetExpr::Select(select) = &mut *list.body
         && let Some(TableFactor::Derived { subquery, .. }) = select.from.first_mut().map(|from| &mut from.relation)
     {
         std::mem::swap(&mut **subquery, query);
     }
     *query = *list;
-    Ok(())
+    Ok(is_ordered)
+}
+
+/// The order of the rows of a query, for an aggregate around it.
+#[derive(Default)]
+struct Order {
+    /// The `ORDER BY` of the aggregate.
+    keys: String,
+    /// The names of the outputs that were added to the query to sort by.
+    columns: String,
+}
+
+/// Adds the sort keys of a query to its outputs, unless they are its only output; `None` if it has none, or they cannot
+/// be added.
+fn order_of_items(query: &mut Query) -> Option<Order> {
+    let Query { body, order_by: Some(order), .. } = query else { return None };
+    let OrderByKind::Expressions(sorted) = &order.kind else { return None };
+    let (mut keys, mut added) = (Vec::new(), Vec::new());
+    for key in sorted {
+        let mut key = key.clone();
+        let is_item = match &**body {
+            SetExpr::Select(select) => is_output(&key.expr, &select.projection),
+            // The rows of several selects are sorted by their outputs, of which there is one.
+            _ => true,
+        };
+        key.expr = if is_item {
+            expr("items.item").ok()?
+        } else {
+            let name = Ident::with_quote('"', format!("order {}", added.len() + 1));
+            added.push(SelectItem::ExprWithAlias { expr: key.expr, alias: name.clone() });
+            Expr::CompoundIdentifier(vec![Ident::new("items"), name])
+        };
+        keys.push(key.to_string());
+    }
+    let names = added.iter().filter_map(|item| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(format!(", {alias}")),
+        _ => None,
+    });
+    let columns = names.collect();
+    if let SetExpr::Select(select) = &mut **body
+        && !added.is_empty()
+    {
+        if matches!(select.distinct, Some(Distinct::Distinct)) || select.projection.len() != 1 {
+            return None;
+        }
+        select.projection.extend(added);
+    }
+    Some(Order { keys: format!(" ORDER BY {}", keys.join(", ")), columns })
+}
+
+/// Whether a sort key is the only output: by its place, by its name, or as it is written.
+fn is_output(key: &Expr, outputs: &[SelectItem]) -> bool {
+    let (value, name) = match outputs {
+        [SelectItem::UnnamedExpr(value)] => (value, naming::name(value)),
+        [SelectItem::ExprWithAlias { expr: value, alias }] => (value, alias.clone()),
+        _ => return false,
+    };
+    match key {
+        Expr::Identifier(key) => normal(key) == normal(&name),
+        Expr::Value(place) => matches!(&place.value, Value::Number(place, _) if place == "1"),
+        key => key == value,
+    }
 }
 
 /// The upper bound of a slice that has none: the largest index.

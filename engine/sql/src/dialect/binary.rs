@@ -30,7 +30,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         BinaryOperator::PGOverlap => call("array_has_any", vec![take(left), take(right)]),
         BinaryOperator::PGStartsWith => call("starts_with", vec![take(left), take(right)]),
         BinaryOperator::Overlaps => operators::overlaps(left, right)?,
-        _ if matches!(**left, Expr::Tuple(_)) => match tuples::compared(left, op, right)? {
+        _ if tuples::is_row(left) => match tuples::compared(left, op, right)? {
             Some(found) => found,
             None => return Ok(()),
         },

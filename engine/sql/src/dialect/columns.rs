@@ -137,7 +137,7 @@ macro_rules! constraint_of {
 }
 
 /// The `ON` or `USING` condition of a join, if it has one.
-pub(super) fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
+pub(crate) fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
     constraint_of!(operator)
 }
 

@@ -1,17 +1,20 @@
 //! Functions that make JSON. Aggregates become a list of the gathered rows that is converted to JSON, functions of
-//! `jsonb` become those of `json`, and tables used as rows (`json_agg(t)`, `(t).x`) are replaced by their columns.
+//! `jsonb` become those of `json`, and tables used as rows (`json_agg(t)`, `(t).x`, `SELECT t`) are replaced by their
+//! columns.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
-    JoinOperator, ObjectName, Query, Select, VisitorMut,
+    JoinOperator, ObjectName, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor,
+    VisitorMut,
 };
 
 use super::columns::{Known, called, factors};
+use super::empty;
 use super::expressions::{arguments, bare, boolean, call, items_of_text, literal, take, text};
 use super::naming::AGAIN;
-use crate::names::{normal, parts};
+use crate::names::{alias_of, normal, parts};
 use crate::walk::walk_mut;
 
 /// Functions whose one argument may be a row.
@@ -27,8 +30,9 @@ const OF_VALUES: [&str; 6] = [
 ];
 /// The function that takes lists of texts.
 const OF_TEXTS: &str = "json_object";
-/// The function that makes a row.
+/// The function that makes a row, and the one that makes a row that an outer join may lack.
 const ROW: &str = "json_row";
+const OUTER_ROW: &str = "json_outer_row";
 
 /// Whether a function aggregates all rows into one document.
 pub(crate) fn is_aggregate(name: &str) -> bool {
@@ -99,20 +103,63 @@ fn gathers_documents(value: &Expr) -> bool {
 }
 
 fn is_row(value: &Expr) -> bool {
-    matches!(value, Expr::Function(call) if bare(&call.name).as_deref() == Some(ROW))
+    matches!(value, Expr::Function(call) if matches!(bare(&call.name).as_deref(), Some(ROW | OUTER_ROW)))
 }
 
 /// Replaces tables that are used as rows by their columns, and marks texts that are cast to JSON as such.
 pub(super) fn rows_in(select: &mut Select, known: &Known<'_>) {
-    let tables: Vec<Table> = select
-        .from
-        .iter()
-        .flat_map(factors)
-        .filter_map(|factor| Some(Table { name: called(factor)?, columns: known.of_factor(factor) }))
-        .collect();
-    let joins = select.from.iter().flat_map(|from| &from.joins);
-    let is_outer = joins.map(|join| &join.join_operator).any(leaves_out);
-    let _ = walk_mut(select, &mut Rows { tables, is_outer, depth: 0 });
+    let mut rows = Rows::of(select, known);
+    let _ = walk_mut(select, &mut rows);
+    for item in &mut select.projection {
+        match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => {
+                if let Some(expr) = rows.of_table(&normal(name)) {
+                    *item = SelectItem::ExprWithAlias { expr, alias: name.clone() };
+                }
+            }
+            SelectItem::ExprWithAlias { expr: value, .. } => {
+                if let Expr::Identifier(name) = &*value
+                    && let Some(row) = rows.of_table(&normal(name))
+                {
+                    *value = row;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Replaces a table that rows are sorted by by its columns: as a document it would be sorted by its text.
+pub(super) fn rows_in_order(query: &mut Query, known: &Known<'_>) {
+    let Query { body, order_by: Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }), .. } = query else {
+        return;
+    };
+    let SetExpr::Select(select) = &**body else { return };
+    if select.distinct.is_some() || !empty::is_ungrouped(select) {
+        return;
+    }
+    let rows = Rows::of(select, known);
+    // An output of that name takes precedence.
+    let meant = |key: &Ident| {
+        let named = select.projection.iter().find(|item| alias_of(item) == Some(normal(key)));
+        match named {
+            Some(SelectItem::ExprWithAlias { expr: Expr::Identifier(name), .. }) => Some(normal(name)),
+            Some(_) => None,
+            None => Some(normal(key)),
+        }
+    };
+    for key in std::mem::take(keys) {
+        let columns = match &key.expr {
+            Expr::Identifier(name) => meant(name).and_then(|name| rows.columns_of(&name)),
+            _ => None,
+        };
+        match columns {
+            Some(columns) => {
+                keys.extend(columns.into_iter().map(|(_, expr)| OrderByExpr { expr, ..key.clone() }));
+            }
+            None => keys.push(key),
+        }
+    }
 }
 
 /// Whether a join can give rows in which one of the tables has none (an outer join).
@@ -142,8 +189,17 @@ struct Rows {
 }
 
 impl Rows {
-    /// The row of the table of that name; `None` if there is none.
-    fn of_table(&self, name: &str) -> Option<Expr> {
+    /// The tables of a select.
+    fn of(select: &Select, known: &Known<'_>) -> Self {
+        let table = |factor: &TableFactor| Some(Table { name: called(factor)?, columns: known.of_factor(factor) });
+        let tables = select.from.iter().flat_map(factors).filter_map(table).collect();
+        let mut joins = select.from.iter().flat_map(|from| &from.joins);
+        let is_outer = joins.any(|join| leaves_out(&join.join_operator));
+        Self { tables, is_outer, depth: 0 }
+    }
+
+    /// The columns of the table of that name, and how each is called; `None` if there is none.
+    fn columns_of(&self, name: &str) -> Option<Vec<(&str, Expr)>> {
         let has = |table: &Table| table.columns.as_ref().is_some_and(|columns| columns.iter().any(|c| c == name));
         // A column of that name takes precedence.
         if self.tables.iter().any(has) {
@@ -151,11 +207,18 @@ impl Rows {
         }
         let table = self.tables.iter().find(|table| table.name == name)?;
         let quoted = |name: &str| Ident::with_quote('"', name);
-        let member = |column: &String| {
+        let mut columns = Vec::new();
+        for column in table.columns.as_ref()? {
             let shown = column.split_once(AGAIN).map_or(column.as_str(), |(name, _)| name);
-            [text(shown), Expr::CompoundIdentifier(vec![quoted(&table.name), quoted(column)])]
-        };
-        Some(call(ROW, table.columns.as_ref()?.iter().flat_map(member).collect()))
+            columns.push((shown, Expr::CompoundIdentifier(vec![quoted(&table.name), quoted(column)])));
+        }
+        Some(columns)
+    }
+
+    /// The row of the table of that name; `None` if there is none.
+    fn of_table(&self, name: &str) -> Option<Expr> {
+        let members = self.columns_of(name)?.into_iter().flat_map(|(name, value)| [text(name), value]);
+        Some(call(if self.is_outer { OUTER_ROW } else { ROW }, members.collect()))
     }
 
     /// The argument in the place of `t` in `count(t)`: all rows, or those in which the table has one.
@@ -227,6 +290,14 @@ impl VisitorMut for Rows {
             && let Some(column) = self.column(place)
         {
             *place = column;
+            return ControlFlow::Continue(());
+        }
+        if let Expr::IsNull(row) | Expr::IsNotNull(row) = &mut *place
+            && self.depth == 0
+            && let Expr::Identifier(name) = &**row
+            && let Some(columns) = self.columns_of(&normal(name)).filter(|columns| !columns.is_empty())
+        {
+            **row = Expr::Tuple(columns.into_iter().map(|(_, column)| column).collect());
             return ControlFlow::Continue(());
         }
         let Expr::Function(function) = place else { return ControlFlow::Continue(()) };

@@ -96,6 +96,12 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     let about = match function.as_str() {
         "pg_get_keywords" if args.args.is_empty() => Some(keywords::query()),
         "pg_show_all_settings" if args.args.is_empty() => Some("SELECT * FROM pg_catalog.pg_settings".to_owned()),
+        // No table has partitions of its own.
+        "pg_partition_tree" => Some(
+            "SELECT CAST(NULL AS BIGINT) AS relid, CAST(NULL AS BIGINT) AS parentrelid, CAST(NULL AS BOOLEAN) AS isleaf, \
+             CAST(NULL AS INT) AS level WHERE false"
+                .to_owned(),
+        ),
         _ => None,
     };
     if let Some(sql) = about {

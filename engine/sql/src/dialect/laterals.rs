@@ -7,6 +7,7 @@ mod among;
 mod conditions;
 mod emptied;
 mod gathered;
+mod groups;
 mod listed;
 mod look_ups;
 mod names;
@@ -32,6 +33,7 @@ use super::{groupings, lookups, queries, ties, windows};
 use crate::error::unsupported;
 use crate::names::normal;
 use crate::walk::{walk, walk_mut};
+pub(super) use groups::translate as translate_groups;
 use reading::{gives_beside_table, reads_deeper, reads_otherwise, reads_within};
 
 /// The name of the table of distinct outer values.

@@ -7,6 +7,7 @@ use quiver_types::{Error, Result};
 
 use super::expressions::{call, text};
 use super::{data_types, times};
+use crate::error::unsupported;
 use crate::names::parts;
 
 /// Normalizes a literal that is cast to such a type.
@@ -38,13 +39,16 @@ pub(super) fn formed(data_type: &DataType, place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a numeric literal that is too large for a double, which the planner would take for infinity.
+/// Refuses a numeric literal that is too large for a double, which the planner would take for infinity, and a bit string.
 ///
 /// # Errors
 ///
-/// Invalid.
+/// Invalid, Unsupported.
 pub(super) fn finite(value: &Value) -> Result<()> {
     match value {
+        Value::SingleQuotedByteStringLiteral(written) => Err(unsupported(format!(
+            "bit strings are not supported: write a number, or bytes such as `'\\x0a'::bytea`, instead of `B'{written}'`"
+        ))),
         Value::Number(written, _) if written.parse::<f64>().is_ok_and(f64::is_infinite) => {
             Err(beyond(written, "double precision"))
         }
@@ -180,6 +184,8 @@ mod tests {
             "\"1e400\" is out of range for type double precision"
         );
         assert!(finite(&number("1e308")).is_ok() && finite(&number("1e-400")).is_ok());
+        let refused = finite(&Value::SingleQuotedByteStringLiteral("1010".to_owned())).unwrap_err();
+        assert_eq!(refused.kind, quiver_types::ErrorKind::Unsupported, "{refused}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Columns that `USING` merges. In right and full joins the planner reads such a column from the left side alone,
-//! which is NULL for rows of the right side. `*` lists them first in PostgreSQL; the planner leaves them in the order
-//! of the left side.
+//! which is NULL for rows of the right side; behind several joins by one column it does not know which one a name means.
+//! `*` lists them first in PostgreSQL; the planner leaves them in the order of the left side.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,43 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::expressions::expr;
+use super::columns::constraint_mut;
+use super::expressions::{call, expr};
 use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::walk::{change_outside_subqueries, selects};
 
-/// Merged columns and the expressions of their values.
-type Merged = BTreeMap<String, Expr>;
+/// The value of a merged column.
+struct Value {
+    expr: Expr,
+    /// Whether a right or full join merges it.
+    is_outer: bool,
+}
 
-/// Replaces each merged column by the value of both sides.
+/// Merged columns that the planner would misread or not know, and their values.
+type Merged = BTreeMap<String, Value>;
+
+/// Replaces each merged column by its value.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
     selects(query, of_select)
 }
 
 fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
     let mut merged = Merged::new();
-    for from in &select.from {
-        merge(from, &mut merged)?;
+    let mut behind = Vec::new();
+    for (nth, from) in select.from.iter().enumerate() {
+        let joins = merge(from, &mut merged)?;
+        behind.extend(joins.into_iter().map(|(at, on)| (nth, at, on)));
     }
     put_in_order(select, &merged);
+    if !behind.is_empty() && select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_))) {
+        return Err(unsupported("`*` of tables behind a right or full join by other columns: name the columns"));
+    }
+    for (nth, at, on) in behind {
+        if let Some(using) = constraint_mut(&mut select.from[nth].joins[at].join_operator) {
+            *using = JoinConstraint::On(on);
+        }
+    }
     if merged.is_empty() {
         return Ok(());
     }
@@ -43,7 +61,7 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
                 *item = SelectItem::ExprWithAlias { expr: Expr::Identifier(name.clone()), alias: name };
             }
             SelectItem::ExprWithAlias { alias, .. } => outputs.push(normal(alias)),
-            SelectItem::Wildcard(options) => {
+            SelectItem::Wildcard(options) if merged.values().any(|value| value.is_outer) => {
                 outputs.extend(merged.keys().cloned());
                 options.opt_replace = Some(values(&merged));
             }
@@ -127,42 +145,95 @@ fn joined(from: &TableWithJoins) -> Option<(Vec<String>, Vec<Ident>)> {
     Some((columns?, tables))
 }
 
-/// Adds the columns that the joins of a `FROM` item merge.
-fn merge(from: &TableWithJoins, merged: &mut Merged) -> Result<()> {
+/// The rows that a join keeps where they match none of the other side.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeps {
+    /// Those of the left side, or none.
+    Left,
+    Right,
+    Both,
+}
+
+/// The condition of a join, and what it keeps.
+fn kept(operator: &JoinOperator) -> (&JoinConstraint, Keeps) {
+    match operator {
+        JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint) => (constraint, Keeps::Right),
+        JoinOperator::FullOuter(constraint) => (constraint, Keeps::Both),
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint) => (constraint, Keeps::Left),
+        _ => (&JoinConstraint::None, Keeps::Left),
+    }
+}
+
+/// Adds the columns that the joins of a `FROM` item merge. Returns conditions for the joins behind a right or full join
+/// by the same columns, which compare the merged values.
+fn merge(from: &TableWithJoins, merged: &mut Merged) -> Result<Vec<(usize, Expr)>> {
     nested(&from.relation)?;
-    let mut left = vec![&from.relation];
-    for join in &from.joins {
+    let mut left = vec![name(&from.relation)];
+    // The values of all merged columns; `None` if it is not known which table has the column.
+    let mut used: BTreeMap<String, Option<Expr>> = BTreeMap::new();
+    let mut behind = Vec::new();
+    for (at, join) in from.joins.iter().enumerate() {
         nested(&join.relation)?;
-        let (constraint, is_outer) = match &join.join_operator {
-            JoinOperator::Right(constraint)
-            | JoinOperator::RightOuter(constraint)
-            | JoinOperator::FullOuter(constraint) => (constraint, true),
-            JoinOperator::Join(constraint)
-            | JoinOperator::Inner(constraint)
-            | JoinOperator::Left(constraint)
-            | JoinOperator::LeftOuter(constraint) => (constraint, false),
-            _ => (&JoinConstraint::None, false),
-        };
+        let right = name(&join.relation);
+        let (constraint, keeps) = kept(&join.join_operator);
         match constraint {
             JoinConstraint::Using(columns) => {
-                for column in columns.iter().filter_map(|column| parts(column).pop()) {
-                    if merged.contains_key(&column) {
-                        let text = format!("`USING ({column})` behind a right or full join by it is not supported");
-                        return Err(unsupported(text));
+                let columns: Vec<String> = columns.iter().filter_map(|column| parts(column).pop()).collect();
+                let is_outer = |column: &String| merged.get(column).is_some_and(|value| value.is_outer);
+                let is_behind = columns.iter().any(is_outer);
+                let mut equal = Vec::new();
+                for column in columns {
+                    let one = match left.as_slice() {
+                        [Some(only)] => Some(column_of(only, &column)),
+                        _ => None,
+                    };
+                    let before = used.get(&column).cloned().unwrap_or(one);
+                    let own = right.as_ref().map(|table| column_of(table, &column));
+                    if is_behind {
+                        let (Some(before), Some(own)) = (&before, &own) else { return Err(unknown(&column)) };
+                        equal.push(format!("{before} = {own}"));
                     }
-                    if is_outer {
-                        let own = matches!(join.join_operator, JoinOperator::FullOuter(_));
-                        let value = value(&column, if own { left.as_slice() } else { &[] }, &join.relation)?;
-                        merged.insert(column, value);
+                    let value = match keeps {
+                        Keeps::Left => before,
+                        Keeps::Right => Some(own.ok_or_else(|| unknown(&column))?),
+                        Keeps::Both => {
+                            let (Some(before), Some(own)) = (before, own) else { return Err(unknown(&column)) };
+                            Some(call("coalesce", vec![before, own]))
+                        }
+                    };
+                    let is_outer = keeps != Keeps::Left || merged.get(&column).is_some_and(|value| value.is_outer);
+                    if let Some(expr) = &value
+                        && (is_outer || used.contains_key(&column))
+                    {
+                        merged.insert(column.clone(), Value { expr: expr.clone(), is_outer });
                     }
+                    used.insert(column, value);
+                }
+                if is_behind {
+                    behind.push((at, expr(&equal.join(" AND "))?));
                 }
             }
-            JoinConstraint::Natural if is_outer => return Err(natural()),
+            JoinConstraint::Natural if keeps != Keeps::Left => return Err(natural()),
             _ => {}
         }
-        left.push(&join.relation);
+        left.push(right);
     }
-    Ok(())
+    Ok(behind)
+}
+
+fn column_of(table: &Ident, column: &str) -> Expr {
+    Expr::CompoundIdentifier(vec![table.clone(), Ident::with_quote('"', column)])
+}
+
+/// The error for a column whose tables have no names, or of which it is not known which one has it.
+fn unknown(column: &str) -> Error {
+    unsupported(format!(
+        "`USING ({column})` of, or behind, a right or full join needs a name of each side, and a left side of one table or \
+         joined by that column: use `ON`, and `coalesce`"
+    ))
 }
 
 /// Refuses such joins in parentheses, which have no name to qualify their columns by.
@@ -170,7 +241,7 @@ fn nested(factor: &TableFactor) -> Result<()> {
     let TableFactor::NestedJoin { table_with_joins, .. } = factor else { return Ok(()) };
     let mut merged = Merged::new();
     merge(table_with_joins, &mut merged)?;
-    if merged.is_empty() {
+    if !merged.values().any(|value| value.is_outer) {
         return Ok(());
     }
     Err(unsupported("`USING` of a right or full join in parentheses is not supported: use `ON`"))
@@ -178,23 +249,6 @@ fn nested(factor: &TableFactor) -> Result<()> {
 
 fn natural() -> Error {
     unsupported("`NATURAL` is not supported for right and full joins: name the columns by `USING`")
-}
-
-/// The value of a merged column: that of the right side, or the first that is not NULL.
-fn value(column: &str, left: &[&TableFactor], right: &TableFactor) -> Result<Expr> {
-    let of = |factor: &TableFactor| -> Result<String> {
-        let table = name(factor).ok_or_else(|| {
-            unsupported(format!("`USING ({column})` of a right or full join needs an alias of each side"))
-        })?;
-        Ok(format!("{table}.{}", Ident::with_quote('"', column)))
-    };
-    match left {
-        [] => expr(&of(right)?),
-        [left] => expr(&format!("coalesce({}, {})", of(left)?, of(right)?)),
-        _ => Err(unsupported(format!(
-            "`USING ({column})` of a full join behind other joins is not supported: use `ON`, and `coalesce`"
-        ))),
-    }
 }
 
 /// The name of a table in the statement.
@@ -208,13 +262,14 @@ fn name(factor: &TableFactor) -> Option<Ident> {
     }
 }
 
-/// A `REPLACE` clause for `*` that gives the merged values. PostgreSQL has no such clause, so `*` has none yet.
+/// A `REPLACE` clause for `*` that gives the values of right and full joins. PostgreSQL has no such clause, so `*` has
+/// none yet.
 fn values(merged: &Merged) -> ReplaceSelectItem {
-    let item = |(name, value): (&String, &Expr)| {
+    let item = |(name, value): (&String, &Value)| {
         let column_name = Ident::with_quote('"', name.clone());
-        Box::new(ReplaceSelectElement { expr: value.clone(), column_name, as_keyword: true })
+        Box::new(ReplaceSelectElement { expr: value.expr.clone(), column_name, as_keyword: true })
     };
-    ReplaceSelectItem { items: merged.iter().map(item).collect() }
+    ReplaceSelectItem { items: merged.iter().filter(|(_, value)| value.is_outer).map(item).collect() }
 }
 
 /// Replaces the bare name of a merged column by its value.
@@ -222,6 +277,6 @@ fn put(place: &mut Expr, merged: &Merged) {
     if let Expr::Identifier(name) = place
         && let Some(value) = merged.get(&normal(name))
     {
-        *place = value.clone();
+        *place = value.expr.clone();
     }
 }

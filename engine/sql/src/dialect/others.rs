@@ -6,6 +6,7 @@ use quiver_types::{Error, Result};
 
 use super::expressions::{calculates, call, expr, literal, number, text};
 use super::{bytes, operators};
+use crate::error::unsupported;
 
 /// A call for the planner; `None` if it knows the function, or there is no such function.
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
@@ -15,6 +16,11 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("make_time", [hour, minute, second]) => expr(&format!(
             "CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day({hour}, {minute}, {second}) AS TIME)"
         ))?,
+        ("unistr", [value]) => {
+            let written = literal(value);
+            let written = written.ok_or_else(|| unsupported("`unistr` reads texts that are written out"))?;
+            text(&unescaped(written).ok_or_else(|| Error::invalid(format!("invalid Unicode escape: \"{written}\"")))?)
+        }
         ("trim_array", [list, count]) => {
             let rest = format!("greatest(CAST(cardinality({list}) AS BIGINT) - ({count}), 0)");
             expr(&format!("array_slice({list}, 1, {rest})"))?
@@ -51,6 +57,45 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         _ => return Ok(None),
     }))
+}
+
+/// A text in which `\0061`, `\u0061`, `\+000061` and `\U00000061` are letters, in pairs of surrogates, too; `None` if one of
+/// them is no letter.
+fn unescaped(text: &str) -> Option<String> {
+    let (mut out, mut rest, mut high) = (String::with_capacity(text.len()), text, None);
+    while let Some((before, escaped)) = rest.split_once('\\') {
+        if high.is_some() && !before.is_empty() {
+            return None;
+        }
+        out.push_str(before);
+        if let Some(behind) = escaped.strip_prefix('\\').filter(|_| high.is_none()) {
+            out.push('\\');
+            rest = behind;
+            continue;
+        }
+        let (begin, digits) = match escaped.chars().next()? {
+            'u' => (1, 4),
+            '+' => (1, 6),
+            'U' => (1, 8),
+            _ => (0, 4),
+        };
+        let code = escaped.get(begin..begin + digits)?;
+        rest = escaped.get(begin + digits..)?;
+        let code =
+            if code.bytes().all(|digit| digit.is_ascii_hexdigit()) { u32::from_str_radix(code, 16).ok()? } else { 0 };
+        let code = match high.take() {
+            Some(high) if (0xDC00..0xE000).contains(&code) => 0x10000 + ((high - 0xD800) << 10) + (code - 0xDC00),
+            Some(_) => return None,
+            None if (0xD800..0xDC00).contains(&code) => {
+                high = Some(code);
+                continue;
+            }
+            None => code,
+        };
+        out.push(char::from_u32(code).filter(|letter| *letter != '\0')?);
+    }
+    out.push_str(rest);
+    high.is_none().then_some(out)
 }
 
 /// The groups of the first match of a pattern. The planner's function omits groups that did not match, which shifts
@@ -136,4 +181,29 @@ fn replaced(args: &[Expr]) -> Result<Option<Expr>> {
         within(&flags)
     ))
     .map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_written_by_their_numbers() {
+        for (written, expected) in [
+            (r"d\0061t\+000061", Some("data")),
+            (r"\u0441\U0000043B", Some("сл")),
+            (r"\d83d\de00 \\ ä", Some("😀 \\ ä")),
+            ("", Some("")),
+            (r"\006", None),
+            (r"\0000", None),
+            (r"\00é1", None),
+            (r"\+0000-1", None),
+            (r"\d83d", None),
+            (r"\d83dx\de00", None),
+            (r"\de00", None),
+            (r"a\", None),
+        ] {
+            assert_eq!(unescaped(written).as_deref(), expected, "{written}");
+        }
+    }
 }

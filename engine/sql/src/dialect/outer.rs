@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, TableFactor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, LimitClause, Query, Select, TableFactor, VisitorMut};
 
 use super::around::{self, Scope};
 use super::columns::factors;
@@ -162,6 +162,17 @@ impl VisitorMut for Outer<'_> {
         for table in query.with.iter().flat_map(|with| &with.cte_tables) {
             self.scope.add_common(table);
         }
+        // Bounds may only read the row at hand, and no table of the query itself.
+        if !self.is_noting
+            && let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause
+        {
+            for bound in limit.iter_mut().chain(offset.as_mut().map(|offset| &mut offset.value)) {
+                let _ = change_outside_subqueries(bound, |place| {
+                    self.qualify(&[], place);
+                    Ok(())
+                });
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -239,6 +250,11 @@ mod tests {
         check(
             "select 1 from (select 1 as a) x, lateral (select max(time) from logs where level = a) y",
             "SELECT 1 FROM (SELECT 1 AS a) x, LATERAL (SELECT max(time) FROM logs WHERE level = \"x\".a) y",
+        );
+        check(
+            "select 1 from (select 1 as n) x, lateral (select time from logs order by time limit n + 1 offset x.n) y limit 1",
+            "SELECT 1 FROM (SELECT 1 AS n) x, LATERAL (SELECT time FROM logs ORDER BY time LIMIT \"x\".n + 1 OFFSET x.n) y \
+             LIMIT 1",
         );
         check(
             "select 1 from spans where duration in (select a from (values (1)) v(a) where a > start_time)",

@@ -30,6 +30,15 @@ fn parts_of(row: &Expr) -> Option<Vec<Expr>> {
     }
 }
 
+/// Whether an expression is a row constructor.
+pub(super) fn is_row(value: &Expr) -> bool {
+    match value {
+        Expr::Tuple(_) => true,
+        Expr::Function(row) => bare(&row.name).as_deref() == Some("row"),
+        _ => false,
+    }
+}
+
 fn unlike(left: usize, right: usize) -> Error {
     Error::invalid(format!("rows of {left} and of {right} parts cannot be compared"))
 }
@@ -37,7 +46,7 @@ fn unlike(left: usize, right: usize) -> Error {
 /// `(a, b) < (c, d)` as comparisons of the parts: the first that differ decide. `None` if it is no comparison of two
 /// rows.
 pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
-    let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return Ok(None) };
+    let (Some(left), Some(right)) = (parts_of(left), parts_of(right)) else { return Ok(None) };
     let outer = match op {
         BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
         BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
@@ -54,7 +63,7 @@ pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result
         Ok(binary(nested(left.clone()), op.clone(), nested(right.clone())))
     };
     let mut whole: Option<Expr> = None;
-    for (left, right) in left.iter().zip(right).rev() {
+    for (left, right) in left.iter().zip(&right).rev() {
         whole = Some(match (whole, &outer) {
             (None, _) => compared(left, op, right)?,
             (Some(rest), BinaryOperator::And | BinaryOperator::Or) => {
@@ -104,7 +113,7 @@ fn is_looked_up(row: &Expr, list: &[Expr]) -> bool {
 
 /// `(a, b) IN ((c, d), …)` as comparisons with each row; `None` if the left side is no row.
 pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
-    if !matches!(row, Expr::Tuple(_)) {
+    if !is_row(row) {
         return Ok(None);
     }
     copied(row, list.len())?;
@@ -155,11 +164,18 @@ impl Among {
     }
 
     /// Qualifies columns of the row with their tables: as bare names they might be taken for columns of the subquery.
-    fn of_table(&mut self, tables: Tables<'_>) -> Result<()> {
+    /// Returns whether all could be qualified.
+    fn of_table(&mut self, tables: Tables<'_>) -> Result<bool> {
+        let mut is_whole = true;
         for part in &mut self.parts {
-            with_tables(part, tables.from, tables.known)?;
+            is_whole &= with_tables(part, tables.from, tables.known)?;
         }
-        Ok(())
+        Ok(is_whole)
+    }
+
+    /// Whether neither the row nor the subquery reads a column of the select.
+    fn is_constant(&self) -> bool {
+        !self.parts.iter().any(sets::names_columns) && !lookups::reads_row(&self.query)
     }
 
     /// SQL of the subquery as a table.
@@ -182,6 +198,15 @@ impl Among {
         let equal = if self.is_in == not_known { format!("({equal}) IS NOT FALSE") } else { equal };
         let (exists, of_rows) = if is_output { ("", "count(*) > 0") } else { ("EXISTS ", "1") };
         expr(&format!("{not}{exists}(SELECT {of_rows} FROM {rows} WHERE {equal})"))
+    }
+
+    /// Rewrites as a value, which is NULL where no row is equal and one may be.
+    fn value(&self) -> Result<Expr> {
+        let (rows, equal) = (self.rows(), self.equal());
+        let any = |of: &str| format!("(SELECT count(*) > 0 FROM {rows} WHERE {of})");
+        let (found, maybe) = (any(&equal), any(&format!("({equal}) IS NOT FALSE")));
+        let is_in = self.is_in;
+        expr(&format!("CASE WHEN {found} THEN {is_in} WHEN {maybe} THEN CAST(NULL AS BOOLEAN) ELSE {} END", !is_in))
     }
 }
 
@@ -282,9 +307,10 @@ fn owner<'o>(owners: &'o [Owner], column: &str) -> Option<&'o str> {
 }
 
 /// Rewrites rows that are searched in a subquery as `EXISTS` within conditions: those of a `WHERE`, or of a `CASE`
-/// among the outputs. There an unknown result counts as false, or below a `NOT` as true. Long lists are left to the
-/// planner where NULL makes no difference.
-pub(super) fn in_conditions(select: &mut Select, known: Known<'_>) -> Result<()> {
+/// among the outputs. There an unknown result counts as false, or below a `NOT` as true. Other outputs of a select
+/// without groups become values. Long lists are left to the planner where NULL makes no difference.
+pub(super) fn in_conditions(select: &mut Select, known: Known<'_>, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+    let is_grouped = !empty::is_ungrouped(select) || select.having.is_some() || empty::aggregates(select, is_aggregate);
     let Select { from, selection, projection, .. } = select;
     let tables = Tables { from: from.as_slice(), known };
     if let Some(condition) = selection {
@@ -295,6 +321,18 @@ pub(super) fn in_conditions(select: &mut Select, known: Known<'_>) -> Result<()>
             for when in conditions {
                 of_condition(&mut when.condition, tables, true)?;
             }
+        }
+        Ok(())
+    })?;
+    if is_grouped {
+        return Ok(());
+    }
+    change_outside_subqueries(projection, |place| {
+        if let Some(mut among) = Among::of(place)?
+            && !among.is_constant()
+            && among.of_table(tables)?
+        {
+            *place = among.value()?;
         }
         Ok(())
     })
@@ -329,7 +367,7 @@ fn of_condition(condition: &mut Expr, tables: Tables<'_>, is_output: bool) -> Re
 /// Rewrites a constant row that is searched in an uncorrelated subquery as counts of the subquery's rows.
 pub(super) fn constant(place: &mut Expr) -> Result<()> {
     let Some(among) = Among::of(place)? else { return Ok(()) };
-    if among.parts.iter().any(sets::names_columns) || lookups::reads_row(&among.query) {
+    if !among.is_constant() {
         return Ok(());
     }
     *place = sets::counted(&among.equal(), &among.rows(), among.is_in)?;
@@ -342,8 +380,8 @@ pub(super) fn lone(place: &Expr) -> Result<()> {
         return Ok(());
     }
     Err(unsupported(
-        "`(a, b) IN (SELECT …)` of columns is a condition of `WHERE`, or of a `CASE` among outputs: elsewhere write `CASE \
-         WHEN (a, b) IN (SELECT …) THEN true ELSE false END`",
+        "`(a, b) IN (SELECT …)` of columns is a condition of `WHERE`, or an output of a select without groups: elsewhere write \
+         `CASE WHEN (a, b) IN (SELECT …) THEN true ELSE false END`",
     ))
 }
 

@@ -270,6 +270,25 @@ fn is_apart(schema: &str) -> bool {
     matches!(schema, INFORMATION_SCHEMA | OLAP_SCHEMA)
 }
 
+/// Types that no column has, by which clients look for functions and the like.
+const OTHERS: [(&str, i64); 14] = [
+    ("any", 2276),
+    ("anyarray", 2277),
+    ("anyelement", 2283),
+    ("bit", 1560),
+    ("cstring", 2275),
+    ("event_trigger", 3838),
+    ("inet", 869),
+    ("internal", 2281),
+    ("oidvector", 30),
+    ("regproc", 24),
+    ("trigger", 2279),
+    ("varbit", 1562),
+    ("void", 2278),
+    ("xml", 142),
+];
+
+/// The OID of a type: what `'name'::regtype` becomes.
 pub(super) fn type_of(name: &str) -> Result<i64> {
     if let Ok(oid) = name.parse::<i64>() {
         return Ok(oid);
@@ -280,7 +299,8 @@ pub(super) fn type_of(name: &str) -> Result<i64> {
         Some(item) => type_named(item).map(|known| known.array).filter(|array| *array != 0),
         None => type_named(bare).map(|known| known.oid),
     };
-    found.map(i64::from).ok_or_else(|| Error::invalid(format!("there is no type `{name}`")))
+    let other = || OTHERS.iter().find(|(known, _)| known.eq_ignore_ascii_case(bare)).map(|(_, oid)| *oid);
+    found.map(i64::from).or_else(other).ok_or_else(|| Error::invalid(format!("there is no type `{name}`")))
 }
 
 /// The OID of a function: what `'name'::regproc` becomes.

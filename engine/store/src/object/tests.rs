@@ -148,7 +148,11 @@ fn urls() {
     check("file:///var/x", Ok(Some("/var/x")));
     check("s3://bucket/some/prefix", Ok(None));
     check("gs://bucket", Err("`gs` is not supported"));
-    check("no url", Err("is not a URL"));
+    check("no url", Err("is not a URL such as `file:///"));
+    check("/var/x", Err("is not a URL such as `file:///"));
+    for url in ["s3://bucket/p?region=eu", "s3://bucket/p#x", "s3://key:secret@bucket/p", "s3://bucket:9000/p"] {
+        check(url, Err("holds more than place and prefix"));
+    }
     let default = Storage::open(&StoreSettings::default(), Path::new("/default")).unwrap();
     assert_eq!(default.local_root(), Some(Path::new("/default")));
 }

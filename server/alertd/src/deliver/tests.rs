@@ -177,6 +177,14 @@ async fn what_trying_again_does_not_mend() {
     assert_eq!(seen.lock().unwrap().len(), 1);
 }
 
+/// A receiver that wants to be left alone for longer than a clock holds is not told again in this flush.
+#[tokio::test]
+async fn waits_beyond_all_time() {
+    let (url, seen) = sink(&["429 x\r\nretry-after: 18446744073709551615"]).await;
+    let failure = tell(&sender(&["127.0.0.0/8"]), &format!("{{url: '{url}'}}"), 20_000).await.unwrap_err();
+    assert_eq!((failure.status, failure.again, seen.lock().unwrap().len()), (Some(429), true, 1));
+}
+
 #[tokio::test]
 async fn tokens_of_oauth2() {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();

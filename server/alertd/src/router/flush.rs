@@ -26,12 +26,13 @@ impl Router {
     pub(super) fn flush_due(self: &Arc<Self>) {
         let (seen, flushes) = {
             let mut state = self.state.lock();
+            self.heed_leap(&mut state);
             let (policy, now) = (self.policy(), self.now());
             let flushes = state.dispatcher.take_due(now);
             if flushes.is_empty() {
                 return;
             }
-            (Seen::of(&state, policy, now), flushes)
+            (Seen::of_flush(&state, policy, now), flushes)
         };
         seen.muting(|muting| {
             for flush in flushes {
@@ -43,7 +44,7 @@ impl Router {
                 }
                 drop(state);
                 let (router, policy) = (Arc::clone(self), Arc::clone(&seen.policy));
-                tokio::spawn(async move { router.flush(&policy, flush, passed.alerts).await });
+                tokio::spawn(router.flush(policy, flush, passed.alerts));
             }
         });
     }
@@ -62,15 +63,15 @@ impl Router {
     }
 
     /// Runs one flush to its end, whatever happens in it.
-    async fn flush(self: Arc<Self>, policy: &Policy, flush: Flush, alerts: Vec<Alert>) {
+    async fn flush(self: Arc<Self>, policy: Arc<Policy>, flush: Flush, alerts: Vec<Alert>) {
         self.metrics.queue.fetch_add(1, Relaxed);
-        // Nobody closes them.
-        let place = self.places_of(&flush.options.receiver).acquire_owned().await;
-        let receiver = policy.config.receiver(&flush.options.receiver);
-        let integrations = receiver.map_or(&[][..], |r| &r.integrations);
-        let told = integrations.iter().map(|integration| self.tell(policy, &flush, &alerts, integration));
-        let well = join_all(told).await.into_iter().all(|well| well);
-        drop(place);
+        let flush = Arc::new(flush);
+        // A task of its own: a group whose flush does not end is never told again.
+        let telling = tokio::spawn(Arc::clone(&self).tell_all(policy, Arc::clone(&flush), alerts));
+        let well = telling.await.unwrap_or_else(|error| {
+            tracing::error!(%error, receiver = flush.options.receiver, "a flush met a fault of ours");
+            false
+        });
         self.metrics.queue.fetch_sub(1, Relaxed);
         let mut state = self.state.lock();
         let gone = state.dispatcher.done(&flush, well);
@@ -82,6 +83,16 @@ impl Router {
         self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
         drop(state);
         self.wake.notify_one();
+    }
+
+    /// Tells the integrations of a receiver at once; says whether all went well.
+    async fn tell_all(self: Arc<Self>, policy: Arc<Policy>, flush: Arc<Flush>, alerts: Vec<Alert>) -> bool {
+        // Nobody closes them.
+        let _place = self.places_of(&flush.options.receiver).acquire_owned().await;
+        let receiver = policy.config.receiver(&flush.options.receiver);
+        let integrations = receiver.map_or(&[][..], |r| &r.integrations);
+        let told = integrations.iter().map(|integration| self.tell(&policy, &flush, &alerts, integration));
+        join_all(told).await.into_iter().all(|well| well)
     }
 
     /// Tells one integration, if there is anything to tell; says whether all went well.

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 use futures::future::BoxFuture;
+use quiver_alerting::dispatch::{Entry, LogKey};
 use quiver_alerting::matchers::{Matchers, read};
 use quiver_alerting::silences::Silence;
 use quiver_types::{LabelSet, Network};
@@ -321,6 +322,57 @@ async fn lists_give_way() {
     let gone = Asked { go_on: &|| Err(Error::new(ErrorKind::Cancelled, "gone")), ..all };
     assert_eq!(router.each_alert(&gone, &mut |_| Ok(())).unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(router.each_group(&gone, &mut |_| Ok(())).unwrap_err().kind(), ErrorKind::Cancelled);
+}
+
+/// A clock that was set while nothing else passes.
+#[derive(Debug, Default)]
+struct Leaping(AtomicI64);
+
+impl Clock for Leaping {
+    fn now_ms(&self) -> i64 {
+        self.0.load(SeqCst)
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Of a clock that is set by 40 days what is entered first notices: what is new does not move with what was there.
+#[tokio::test]
+async fn new_alerts_do_not_leap() {
+    const DAYS_MS: i64 = 40 * 86_400_000;
+    let key = |name: &str| LogKey {
+        group_key: name.to_owned(),
+        receiver: "a".to_owned(),
+        integration: "webhook".to_owned(),
+        idx: 0,
+    };
+    for leap in [DAYS_MS, -DAYS_MS] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(Leaping(AtomicI64::new(2 * DAYS_MS)));
+        let mut router = Arc::into_inner(open(dir.path(), POLICY, &Arc::default()).await).unwrap();
+        router.clock = Arc::<Leaping>::clone(&clock);
+        router.state.lock().clocks = Clocks::read(&*clock);
+        let start_s = 2 * DAYS_MS / 1000;
+        router.insert(vec![alert("A", start_s, start_s + 600)]).await.unwrap();
+        router.state.lock().log.set(key("A"), Entry { at: start_s * 1000 * MS, ..Entry::default() });
+        clock.0.fetch_add(leap, SeqCst);
+        let leapt_s = start_s + leap / 1000;
+        router.insert(vec![alert("B", leapt_s, leapt_s + 600)]).await.unwrap();
+        let state = router.state.lock();
+        let due: Vec<i64> = state.dispatcher.timers().map(|(_, at)| at / MS / 1000 - leapt_s).collect();
+        assert_eq!(due, [10, 10], "both are told as soon as if no clock had been set");
+        let ends: Vec<i64> = state.dispatcher.alerts().map(|a| a.ends_at / MS / 1000 - leapt_s).collect();
+        assert_eq!(ends, [600, 600]);
+        assert_eq!(state.log.get(&key("A")).map(|e| e.at), Some(leapt_s * 1000 * MS), "it is not told again");
+        drop(state);
+        router.forget();
+        assert!(router.state.lock().log.get(&key("A")).is_some(), "its end is still to be told");
+        let kept = router.kept.load(Kind::Told).await.unwrap();
+        assert_eq!(kept.len(), 1, "it is kept as it is now");
+        assert_eq!(kept[0].1["at"].as_i64(), Some(leapt_s * 1000 * MS));
+    }
 }
 
 /// Those that cannot be changed cost no more than those that can, and leave the others alone.

@@ -127,6 +127,13 @@ impl Seen {
         Self { policy, at, live: state.dispatcher.live(at), silences: state.silences.active(at) }
     }
 
+    /// Takes it for groups that are told: other alerts count only where they inhibit.
+    pub(super) fn of_flush(state: &State, policy: Arc<Policy>, at: i64) -> Self {
+        let inhibits = !policy.config.inhibit_rules.is_empty();
+        let live = if inhibits { state.dispatcher.live(at) } else { Vec::new() };
+        Self { policy, at, live, silences: state.silences.active(at) }
+    }
+
     /// Calls with all that mutes.
     pub(super) fn muting<T>(&self, call: impl FnOnce(&Muting<'_>) -> T) -> T {
         let config = &self.policy.config;

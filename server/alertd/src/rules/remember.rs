@@ -54,7 +54,7 @@ fn keys(file: &str, group: &Group) -> Vec<Vec<u8>> {
 
 fn shown(alert: &Remembered) -> Value {
     json!({
-        "labels": labels(&alert.labels), "annotations": alert.annotations, "firing": alert.firing,
+        "labels": labels(&alert.labels), "annotations": *alert.annotations, "firing": alert.firing,
         "activeAt": alert.active_at, "firedAt": alert.fired_at, "period": alert.period,
         "keepFiringSince": alert.keep_firing_since,
     })
@@ -64,7 +64,7 @@ fn read(value: &Value) -> Option<Remembered> {
     let time = |name: &str| value[name].as_i64();
     Some(Remembered {
         labels: label_set(&value["labels"])?,
-        annotations: texts(&value["annotations"])?,
+        annotations: texts(&value["annotations"])?.into(),
         value: value["value"].as_f64().unwrap_or(f64::NAN),
         firing: value["firing"].as_bool()?,
         active_at: time("activeAt")?,

@@ -103,7 +103,7 @@ async fn open_over(dir: &std::path::Path, engines: &Arc<Answers>, clock: Arc<dyn
         resend_delay_ms: 60_000,
         error_hold_ms: 3_600_000,
         concurrent_max: 4,
-        setting: Setting { external_labels: [("dc".to_owned(), "x".to_owned())].into(), external_url: String::new() },
+        setting: Setting { external_labels: [("dc".to_owned(), "x".to_owned())].into(), ..Setting::default() },
     };
     let engines: Arc<dyn Engines> = Arc::<Answers>::clone(engines);
     Rules::open(settings, engines, opened.await.unwrap(), kept, clock, metrics).await.unwrap()

@@ -93,6 +93,16 @@ impl NotificationLog {
         self.0.insert(key, entry);
     }
 
+    /// All entries.
+    pub fn entries(&self) -> impl Iterator<Item = (&LogKey, &Entry)> {
+        self.0.iter()
+    }
+
+    /// Shifts all times by a clock jump, so that it neither repeats nor forgets a notification.
+    pub fn shift(&mut self, by: i64) {
+        self.0.values_mut().for_each(|entry| entry.at = entry.at.saturating_add(by));
+    }
+
     /// Removes old entries; returns their keys.
     pub fn forget(&mut self, now: i64) -> Vec<LogKey> {
         let is_old = |entry: &Entry| entry.at.saturating_add(RETENTION_NS) < now;

@@ -1,10 +1,12 @@
 //! One alert of a rule: a label set and what is known of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quiver_types::{LabelSet, Millis};
 
 use super::engine::ElementValue;
+use super::room;
 
 /// State of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +36,7 @@ pub struct ActiveAlert {
     /// Identity: labels with `alertname`.
     pub labels: LabelSet,
     /// Annotations of the last evaluation that had it.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Arc<BTreeMap<String, String>>,
     /// Value of that evaluation.
     pub value: ElementValue,
     /// Whether it is pending, firing, or over.
@@ -58,6 +60,24 @@ pub struct ActiveAlert {
 }
 
 impl ActiveAlert {
+    /// Its approximate memory in bytes.
+    pub fn bytes(&self) -> usize {
+        room::of_alert(&self.labels) + room::of_texts(&self.annotations)
+    }
+
+    /// Shifts its times by a clock jump.
+    pub(super) fn shift(&mut self, by_ms: Millis) {
+        self.active_at = self.active_at.saturating_add(by_ms);
+        let times = [
+            &mut self.fired_at,
+            &mut self.resolved_at,
+            &mut self.keep_firing_since,
+            &mut self.last_sent_at,
+            &mut self.valid_until,
+        ];
+        times.into_iter().flatten().for_each(|time| *time = time.saturating_add(by_ms));
+    }
+
     /// Says whether it is to be sent now: when it starts to fire or is resolved, and then again after each delay.
     pub fn needs_sending(&self, now: Millis, resend_delay_ms: Millis) -> bool {
         match (self.state, self.last_sent_at) {
@@ -77,7 +97,7 @@ mod tests {
     fn alert(state: AlertState, resolved_at: Option<Millis>, last_sent_at: Option<Millis>) -> ActiveAlert {
         ActiveAlert {
             labels: LabelSet::default(),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             value: ElementValue::Float(1.0),
             state,
             active_at: 0,

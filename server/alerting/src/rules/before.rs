@@ -63,6 +63,8 @@ impl Before {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::rules::ElementValue;
 
@@ -96,7 +98,7 @@ mod tests {
     fn alerts_that_go_on_by_their_series() {
         let fresh = ActiveAlert {
             labels: LabelSet::from_pairs([("a", "1")]),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             value: ElementValue::Float(1.0),
             state: AlertState::Pending,
             active_at: 40 * MINUTE,

@@ -4,6 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{LabelSet, Millis};
@@ -12,6 +13,7 @@ use super::alert::{ActiveAlert, AlertState};
 use super::before::Before;
 use super::engine::{Element, ElementValue, Engine, Written};
 use super::model::{Language, Rule};
+use super::room::{self, Room, Share};
 use super::variables::{defined, names_own, own_fields};
 use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};
 
@@ -36,6 +38,8 @@ pub struct Setting {
     pub external_labels: BTreeMap<String, String>,
     /// The external URL of the server.
     pub external_url: String,
+    /// Memory for what rules hold.
+    pub room: Room,
 }
 
 /// Converts the value of an element for templates.
@@ -62,6 +66,16 @@ pub(super) struct Evaluation<'a> {
     pub(super) group_id: u64,
     /// On the first evaluation restored alerts that are missing in the result are kept until the next one.
     pub(super) is_first: bool,
+    /// When the engine's clock says that the texts of alerts have taken too long.
+    pub(super) until: Duration,
+}
+
+/// Shortest time for the texts of alerts.
+const TEXTS_MIN: Duration = Duration::from_secs(1);
+
+/// When the texts of alerts must be made, which begin to be made now.
+pub(super) fn until(engine: &dyn Engine, interval_ms: Millis) -> Duration {
+    engine.elapsed().saturating_add(TEXTS_MIN.max(Duration::from_millis(interval_ms.max(0).unsigned_abs())))
 }
 
 impl Rule {
@@ -120,6 +134,14 @@ impl<'a> Texts<'a> {
 }
 
 impl Evaluation<'_> {
+    /// Each text is bounded, but there may be some for each of very many results, and each may query.
+    fn in_time(&self) -> Result<(), String> {
+        if self.engine.elapsed() <= self.until {
+            return Ok(());
+        }
+        Err("expanding labels and annotations takes longer than the interval of the group".to_owned())
+    }
+
     fn expand<'d>(
         &self,
         template: &str,
@@ -132,6 +154,7 @@ impl Evaluation<'_> {
             Text::Template(parsed) => parsed,
         };
         let query = |expr: &str| {
+            self.in_time()?;
             let elements = self.engine.query(self.number, Language::Promql, expr, self.at)?;
             let sample = |e: Element| QueriedSample { value: value_of(&e.value), labels: e.labels };
             Ok(elements.into_iter().map(sample).collect())
@@ -208,7 +231,7 @@ impl Evaluation<'_> {
     fn alert(&self, labels: LabelSet, element: &Element) -> ActiveAlert {
         ActiveAlert {
             labels,
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             value: element.value.clone(),
             state: AlertState::Pending,
             active_at: self.at,
@@ -231,37 +254,42 @@ impl Evaluation<'_> {
     /// Updates the alerts with a result; returns the samples to write.
     ///
     /// # Errors
-    /// Two alerts with equal labels, or one of a service that the editor may not write: nothing has changed. More
-    /// alerts than the limit: all are removed.
+    /// Two alerts with equal labels, one of a service that the editor may not write, or texts that take too much time or
+    /// memory: nothing has changed. More alerts than the limit: all are removed.
     pub(super) fn alerts(
         &self,
         elements: &[Element],
         before: &Before,
         active: &mut BTreeMap<Vec<u8>, ActiveAlert>,
-        warnings: &RefCell<Vec<String>>,
+        (share, warnings): (&mut Share, &RefCell<Vec<String>>),
     ) -> Result<Vec<Written>, String> {
         let mut hits = BTreeMap::new();
         let made = OnceCell::new();
         let texts = || made.get_or_init(|| Texts::of(self.rule, self.setting));
         for element in elements {
+            self.in_time()?;
             let labels = self.labels(element, texts(), warnings);
             self.must_write(&labels)?;
+            share.grow(room::of_alert(&labels))?;
             if hits.insert(labels.canonical().to_vec(), (labels, element)).is_some() {
                 return Err("vector contains metrics with the same labelset after applying alert labels".to_owned());
             }
         }
+        let mut fresh = Vec::with_capacity(hits.len());
         for (key, (labels, element)) in &hits {
-            let annotations = |since| self.annotations(element, texts(), (labels, since), warnings);
-            if let Some(there) = active.get_mut(key).filter(|there| there.state != AlertState::Inactive) {
-                there.value = element.value.clone();
-                there.annotations = annotations(there.active_at);
-            } else {
+            self.in_time()?;
+            let there = active.get(key).filter(|there| there.state != AlertState::Inactive).cloned();
+            let mut alert = there.unwrap_or_else(|| {
                 let mut alert = self.alert(labels.clone(), element);
                 before.resume(key, &mut alert, self.rule.for_ms);
-                alert.annotations = annotations(alert.active_at);
-                active.insert(key.clone(), alert);
-            }
+                alert
+            });
+            let annotations = self.annotations(element, texts(), (labels, alert.active_at), warnings);
+            share.grow(room::of_texts(&annotations))?;
+            (alert.value, alert.annotations) = (element.value.clone(), Arc::new(annotations));
+            fresh.push((key.clone(), alert));
         }
+        active.extend(fresh);
         let mut written = Vec::new();
         let mut count = 0;
         active.retain(|key, alert| {
@@ -339,7 +367,7 @@ impl Evaluation<'_> {
     ///
     /// # Errors
     /// Two series with equal labels, one of a service that the editor may not write, or more than the limit.
-    pub(super) fn series(&self, elements: Vec<Element>) -> Result<Vec<Written>, String> {
+    pub(super) fn series(&self, elements: Vec<Element>, share: &mut Share) -> Result<Vec<Written>, String> {
         let mut seen = std::collections::HashSet::new();
         let mut written = Vec::with_capacity(elements.len());
         for element in elements {
@@ -349,6 +377,7 @@ impl Evaluation<'_> {
             pairs.extend(own.map(|(n, v)| (n.as_str(), v.as_str())));
             let labels = LabelSet::from_pairs(pairs);
             self.must_write(&labels)?;
+            share.grow(room::of_series(&labels))?;
             if !seen.insert(labels.clone()) {
                 return Err("vector contains metrics with the same labelset after applying rule labels".to_owned());
             }

@@ -12,8 +12,9 @@ use quiver_types::{LabelSet, Millis, stale_nan};
 use super::alert::{ActiveAlert, AlertState};
 use super::before::Before;
 use super::engine::{ElementValue, Engine, Written};
-use super::evaluate::{Evaluation, Setting};
+use super::evaluate::{Evaluation, Setting, until};
 use super::model::{Rule, RuleGroup, RuleKind};
+use super::room::Held;
 
 pub use at_once::Cycle;
 
@@ -51,6 +52,8 @@ pub struct RuleStatus {
     pub(super) active: BTreeMap<Vec<u8>, ActiveAlert>,
     /// Series of the last evaluation; those missing in the next one get a stale marker.
     written: BTreeMap<Vec<u8>, LabelSet>,
+    /// Memory for all that.
+    held: Held,
 }
 
 /// An alert for the router.
@@ -75,6 +78,7 @@ impl RuleStatus {
             warnings: Vec::new(),
             active: BTreeMap::new(),
             written: BTreeMap::new(),
+            held: Held::default(),
         }
     }
 
@@ -144,7 +148,7 @@ impl Group {
         for status in &mut self.rules {
             let Some(at) = gone.iter().position(|(_, f)| f.identity() == status.identity()) else { continue };
             let (_, old) = gone.remove(at);
-            (status.active, status.written) = (old.active, old.written);
+            (status.active, status.written, status.held) = (old.active, old.written, old.held);
             (status.health, status.last_evaluation, status.samples) = (old.health, old.last_evaluation, old.samples);
             (status.evaluation_time, status.scanned_bytes) = (old.evaluation_time, old.scanned_bytes);
             status.failing_since = old.failing_since;
@@ -234,16 +238,9 @@ impl Group {
 impl Group {
     /// Shifts all times by a clock jump, so that it neither makes alerts fire nor resolves them.
     pub fn shift(&mut self, by_ms: Millis) {
-        for alert in self.rules.iter_mut().flat_map(|status| status.active.values_mut()) {
-            alert.active_at += by_ms;
-            let times = [
-                &mut alert.fired_at,
-                &mut alert.resolved_at,
-                &mut alert.keep_firing_since,
-                &mut alert.last_sent_at,
-                &mut alert.valid_until,
-            ];
-            times.into_iter().flatten().for_each(|time| *time += by_ms);
+        for status in &mut self.rules {
+            status.active.values_mut().for_each(|alert| alert.shift(by_ms));
+            status.failing_since = status.failing_since.map(|since| since.saturating_add(by_ms));
         }
     }
 }
@@ -297,22 +294,28 @@ impl RuleStatus {
         engine: &dyn Engine,
     ) -> Result<usize, String> {
         let &Turn { at, offset_ms, limit, interval_ms, group_id, is_first, adopts } = turn;
-        let rule = &self.rule;
+        let (rule, ts) = (&self.rule, at - offset_ms);
+        let elements = engine.query(number, rule.language, &rule.expr, ts)?;
+        let until = until(engine, interval_ms);
         let evaluation =
-            Evaluation { rule, number, setting, engine, at, offset_ms, limit, interval_ms, group_id, is_first };
-        let ts = at - offset_ms;
-        let elements = engine.query(number, self.rule.language, &self.rule.expr, ts)?;
+            Evaluation { rule, number, setting, engine, at, offset_ms, limit, interval_ms, group_id, is_first, until };
         let warnings = RefCell::new(Vec::new());
+        let mut share = setting.room.instead_of(&self.held);
         let written = match self.rule.kind {
             RuleKind::Alert => {
                 let looks = adopts && !elements.is_empty();
                 let before =
                     if looks { Before::read(&self.rule, number, (at, offset_ms), engine) } else { Before::default() };
-                evaluation.alerts(&elements, &before, &mut self.active, &warnings)
+                evaluation.alerts(&elements, &before, &mut self.active, (&mut share, &warnings))
             }
-            RuleKind::Record => evaluation.series(elements),
+            RuleKind::Record => evaluation.series(elements, &mut share),
         };
         self.warnings = warnings.into_inner();
+        if written.is_ok() {
+            self.held = share.into();
+        } else if self.active.is_empty() {
+            self.held = Held::default();
+        }
         let mut written = written?;
         let samples = written.len();
         let now: BTreeMap<Vec<u8>, LabelSet> =

@@ -1,6 +1,7 @@
 //! Restores alerts after a restart.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quiver_types::{LabelSet, Millis};
 
@@ -15,7 +16,7 @@ pub struct Remembered {
     /// Its labels including `alertname`, which identify it.
     pub labels: LabelSet,
     /// Its expanded annotations.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Arc<BTreeMap<String, String>>,
     /// Its last value; NaN if that was a histogram.
     pub value: f64,
     /// Whether it was firing.
@@ -38,7 +39,7 @@ impl RuleStatus {
         let live = self.alerts().filter(|a| a.state != AlertState::Inactive);
         live.map(|alert| Remembered {
             labels: alert.labels.clone(),
-            annotations: alert.annotations.clone(),
+            annotations: Arc::clone(&alert.annotations),
             value: match alert.value {
                 ElementValue::Float(value) => value,
                 ElementValue::Histogram(..) => f64::NAN,
@@ -78,17 +79,21 @@ impl Group {
     /// Restores alerts of a rule whose last evaluation was at `last_cycle`. After too long a gap nothing is restored.
     ///
     /// Firing alerts continue as they were. Pending ones keep their time if `for` is less than ten minutes. Otherwise
-    /// the downtime does not count, and at least ten minutes must still pass, as in Prometheus.
+    /// the downtime does not count, and at least ten minutes must still pass, as in Prometheus. If the clock was set back,
+    /// their times move with it: in the future they would lie for as long as nobody is told.
     pub fn restore(&mut self, rule: usize, remembered: Vec<Remembered>, last_cycle: Millis, now: Millis) {
         let Some(status) = self.rules.get_mut(rule) else { return };
         if now - last_cycle > OUTAGE_MAX_MS {
             return;
         }
         let hold = status.rule.for_ms;
+        let back = (now - last_cycle).min(0);
         for alert in remembered {
-            let active_at =
-                if alert.firing { alert.active_at } else { resumed(hold, alert.active_at, last_cycle, now) };
-            let restored = ActiveAlert { active_at, ..alert.into_alert() };
+            let mut restored = alert.into_alert();
+            restored.shift(back);
+            if restored.state == AlertState::Pending {
+                restored.active_at = resumed(hold, restored.active_at, last_cycle.min(now), now);
+            }
             status.active.insert(restored.labels.canonical().to_vec(), restored);
         }
     }
@@ -106,7 +111,7 @@ mod tests {
     fn remembered(firing: bool, active_at: Millis) -> Remembered {
         Remembered {
             labels: LabelSet::from_pairs([("a", "1")]),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             value: 1.0,
             firing,
             active_at,

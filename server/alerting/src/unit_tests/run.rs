@@ -143,7 +143,11 @@ pub fn run(
     };
     let mut groups: Vec<Group> = rules.iter().map(|g| Group::new(g.clone(), test.interval_ms)).collect();
     groups.sort_by_key(|g| order.iter().position(|name| *name == g.model.name).unwrap_or(0));
-    let setting = Setting { external_labels: test.external_labels.clone(), external_url: test.external_url.clone() };
+    let setting = Setting {
+        external_labels: test.external_labels.clone(),
+        external_url: test.external_url.clone(),
+        ..Setting::default()
+    };
     let engine = InOrder::new(bench);
     let mut elapsed = 0;
     while elapsed <= end {
@@ -201,7 +205,7 @@ fn check_alerts(test: &TestGroup, wanted: &AlertTest, groups: &[Group], outcome:
     let rules = groups.iter().flat_map(|g| &g.rules);
     let named = rules.filter(|r| r.rule.kind == RuleKind::Alert && r.rule.name == wanted.alertname);
     let firing = named.flat_map(RuleStatus::alerts).filter(|a| a.state == AlertState::Firing);
-    let got = sorted(firing.map(|a| (labels_of(a), a.annotations.clone())).collect());
+    let got = sorted(firing.map(|a| (labels_of(a), BTreeMap::clone(&a.annotations))).collect());
     let expected = sorted(wanted.expected.clone());
     let time = duration::format(wanted.eval_time_ms);
     let is_ok = got == expected;

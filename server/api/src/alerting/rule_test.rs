@@ -80,7 +80,7 @@ fn rows_at(group: &Group, trial: &Trial, at: Millis) -> Vec<(LabelSet, Value, Va
         return live
             .map(|a| {
                 let (value, state) = (number(&a.value), a.state.as_str());
-                let row = json!({"value": value, "state": state, "annotations": a.annotations});
+                let row = json!({"value": value, "state": state, "annotations": *a.annotations});
                 (a.labels.clone(), row, json!([seconds, value, state]))
             })
             .collect();

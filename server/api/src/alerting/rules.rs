@@ -12,10 +12,11 @@ use chrono::{DateTime, SecondsFormat};
 use quiver_alertd::rules::GroupView;
 use quiver_alerting::rules::{ActiveAlert, AlertState, ElementValue, Health, Language, Rule, RuleKind, RuleStatus};
 use quiver_promql::{parser, print};
-use quiver_types::{Access, Domain, LabelSet, Matcher, Millis, Result, Rights};
+use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Millis, Result, Rights};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::lists::{GoOn, Text, made};
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::metrics::phases;
 use crate::metrics_api::labels::selectors;
@@ -27,12 +28,17 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/api/v1/rules", get(rules)).route("/api/v1/alerts", get(alerts))
 }
 
-fn answer(data: Result<Value>, route: &str) -> Response {
+fn answer(data: Result<Vec<u8>>, route: &str) -> Response {
     match data {
-        Ok(data) => success(&Envelope::default(), data.to_string().as_bytes()),
+        Ok(data) => success(&Envelope::default(), &data),
         Err(e) => error_response(&e, route),
     }
 }
+
+/// How an answer that is too large gets smaller.
+const FEWER: &str = "leave alerts out by `exclude_alerts=true`, or ask for fewer groups by `group_limit`";
+/// Most bytes of alerts that are shown with a single rule: they are made as a tree of values.
+const STATE_BYTES_MAX: usize = 16 << 20;
 
 /// Formats a time with all its digits; `None` as the year 1, as Go does.
 fn time(ms: Option<Millis>) -> String {
@@ -128,18 +134,19 @@ impl Filter {
 const WITHHELD: &str = "the rule reads more than you may view: whoever may is told why it fails";
 
 /// What a caller may see.
-struct Sight<'a> {
+struct Sight {
     access: Access,
     rights: Arc<Rights>,
-    service_labels: &'a [String],
+    service_labels: Vec<String>,
 }
 
-impl<'a> Sight<'a> {
-    fn of(state: &'a AppState) -> Self {
+impl Sight {
+    /// Takes what the current request may see.
+    fn of(state: &AppState) -> Self {
         Self {
             access: state.access(Domain::Alerting),
             rights: Arc::clone(&state.identity().rights),
-            service_labels: state.alertd.router.service_labels(),
+            service_labels: state.alertd.router.service_labels().to_vec(),
         }
     }
 
@@ -154,13 +161,13 @@ impl<'a> Sight<'a> {
     }
 
     fn alert(&self, alert: &ActiveAlert) -> bool {
-        self.access.is_full() || self.access.allows(alert.labels.service(self.service_labels))
+        self.access.is_full() || self.access.allows(alert.labels.service(&self.service_labels))
     }
 
     /// Whether the caller may see a rule: it belongs to the service in its labels.
     fn rule(&self, rule: &Rule) -> bool {
         let pairs = rule.labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-        self.access.is_full() || self.access.allows(LabelSet::from_pairs(pairs).service(self.service_labels))
+        self.access.is_full() || self.access.allows(LabelSet::from_pairs(pairs).service(&self.service_labels))
     }
 }
 
@@ -171,7 +178,7 @@ fn alert(alert: &ActiveAlert) -> Value {
         ElementValue::Histogram(..) => exponent(0.0),
     };
     let mut out = json!({
-        "labels": labels(&alert.labels), "annotations": alert.annotations, "state": alert.state.as_str(),
+        "labels": labels(&alert.labels), "annotations": *alert.annotations, "state": alert.state.as_str(),
         "activeAt": time(Some(alert.active_at)), "value": value,
     });
     if let Some(since) = alert.keep_firing_since {
@@ -180,12 +187,12 @@ fn alert(alert: &ActiveAlert) -> Value {
     out
 }
 
-fn active<'a>(status: &'a RuleStatus, sight: &'a Sight<'_>) -> impl Iterator<Item = &'a ActiveAlert> {
+fn active<'a>(status: &'a RuleStatus, sight: &'a Sight) -> impl Iterator<Item = &'a ActiveAlert> {
     status.alerts().filter(|a| a.state != AlertState::Inactive && sight.alert(a))
 }
 
-/// A rule as JSON. `rights` are those that its queries run with.
-fn rule(status: &RuleStatus, rights: Option<&Rights>, filter: &Filter, sight: &Sight<'_>) -> Value {
+/// A rule as JSON, without its alerts. `rights` are those that its queries run with.
+fn rule(status: &RuleStatus, rights: Option<&Rights>, sight: &Sight) -> Value {
     let rule = &status.rule;
     let query = match rule.language {
         Language::Promql => parser::parse(&rule.expr).map_or_else(|_| rule.expr.clone(), |tree| print::print(&tree)),
@@ -219,8 +226,29 @@ fn rule(status: &RuleStatus, rights: Option<&Rights>, filter: &Filter, sight: &S
     out["keepFiringFor"] = seconds(rule.keep_firing_for_ms);
     out["annotations"] = json!(rule.annotations);
     // Null if they are not wanted, as in Prometheus.
-    out["alerts"] = if filter.with_alerts { active(status, sight).map(alert).collect() } else { Value::Null };
+    out["alerts"] = Value::Null;
     out
+}
+
+/// Writes a rule, with its alerts if they are wanted.
+fn write_rule<'a>(
+    text: &mut Text,
+    mut shown: Value,
+    alerts: Option<impl Iterator<Item = &'a ActiveAlert>>,
+    go_on: GoOn<'_>,
+) -> Result<()> {
+    let Some(alerts) = alerts else { return text.item(&shown) };
+    if let Some(fields) = shown.as_object_mut() {
+        fields.remove("alerts");
+    }
+    text.item(&shown)?;
+    text.open("alerts");
+    for one in alerts {
+        go_on()?;
+        text.item(&alert(one))?;
+    }
+    text.push("]}");
+    Ok(())
 }
 
 /// Seconds; an integer if there is no fraction.
@@ -233,72 +261,119 @@ fn token(view: &GroupView) -> String {
     format!("{:016x}", xxh3_64(format!("{}\u{0}{}", view.file, view.group.model.name).as_bytes()))
 }
 
-fn group(view: &GroupView, filter: &Filter, sight: &Sight<'_>) -> Option<Value> {
+/// Writes a group, if any rule of it is asked for and may be seen; says whether one is.
+fn write_group(text: &mut Text, view: &GroupView, (filter, sight): (&Filter, &Sight), go_on: GoOn<'_>) -> Result<bool> {
     let all = view.group.rules.iter().enumerate();
-    let shown = all.filter(|(_, s)| filter.wants(&s.rule) && sight.rule(&s.rule));
-    let rules: Vec<Value> = shown.map(|(n, s)| rule(s, view.rights.get(n), filter, sight)).collect();
-    if rules.is_empty() {
-        return None;
+    let mut shown = all.filter(|(_, s)| filter.wants(&s.rule) && sight.rule(&s.rule)).peekable();
+    if shown.peek().is_none() {
+        return Ok(false);
     }
-    Some(json!({
-        "name": view.group.model.name, "file": view.file, "rules": rules, "interval": seconds(view.group.interval_ms),
+    text.item(&json!({
+        "name": view.group.model.name, "file": view.file, "interval": seconds(view.group.interval_ms),
         "limit": view.group.model.limit, "evaluationTime": view.evaluation_time.as_secs_f64(),
         "lastEvaluation": time(view.last_evaluation),
-    }))
+    }))?;
+    text.open("rules");
+    for (n, status) in shown {
+        go_on()?;
+        let is_wanted = filter.with_alerts && status.rule.kind == RuleKind::Alert;
+        let alerts = is_wanted.then(|| active(status, sight));
+        write_rule(text, rule(status, view.rights.get(n), sight), alerts, go_on)?;
+    }
+    text.push("]}");
+    Ok(true)
 }
 
-fn listed(views: &[Arc<GroupView>], filter: &Filter, sight: &Sight<'_>) -> Result<Value> {
+/// Says whether a group has a rule that is asked for and may be seen.
+fn is_shown(view: &GroupView, filter: &Filter, sight: &Sight) -> bool {
+    view.group.rules.iter().any(|s| filter.wants(&s.rule) && sight.rule(&s.rule))
+}
+
+/// Writes the groups that are asked for and may be seen.
+fn listed(text: &mut Text, views: &[Arc<GroupView>], by: (&Filter, &Sight), go_on: GoOn<'_>) -> Result<()> {
+    let (filter, sight) = by;
     let mut waits_for = filter.page.as_ref().and_then(|(_, token)| token.as_deref());
-    let mut out = Vec::new();
+    let (mut count, mut next) = (0, None);
+    text.push("{\"groups\":[");
     for view in views {
+        go_on()?;
         if let Some(wanted) = waits_for {
             if token(view) != wanted {
                 continue;
             }
             waits_for = None;
         }
-        let Some(shown) = Some(view).filter(|v| filter.wants_group(v)).and_then(|v| group(v, filter, sight)) else {
+        if !filter.wants_group(view) {
             continue;
-        };
-        if filter.page.as_ref().is_some_and(|(limit, _)| out.len() == *limit) {
-            return Ok(json!({"groups": out, "groupNextToken": token(view)}));
         }
-        out.push(shown);
+        if filter.page.as_ref().is_some_and(|(limit, _)| count == *limit) {
+            if is_shown(view, filter, sight) {
+                next = Some(token(view));
+                break;
+            }
+        } else if write_group(text, view, by, go_on)? {
+            count += 1;
+        }
     }
     if let Some(wanted) = waits_for {
         let text = format!("invalid group_next_token '{wanted}'. were rule groups changed?");
         return Err(invalid("group_next_token", &text));
     }
-    Ok(json!({"groups": out}))
+    text.push("]");
+    if let Some(token) = next {
+        text.push(&format!(",\"groupNextToken\":\"{token}\""));
+    }
+    text.push("}");
+    Ok(())
 }
 
 async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let listed = async {
         let params = Params::of(&state, request).await?;
         let filter = Filter::read(&state, &params).await?;
-        listed(&state.alertd.rules.views(), &filter, &Sight::of(&state))
+        let sight = Sight::of(&state);
+        made(&state, move |state, go_on| {
+            let mut text = Text::new("", state.settings.answer_bytes_max, FEWER);
+            listed(&mut text, &state.alertd.rules.views(), (&filter, &sight), go_on)?;
+            Ok(text.into_bytes())
+        })
+        .await
     };
     answer(listed.await, "/api/v1/rules")
 }
 
 /// The state of the n-th rule of a group, with those alerts that the caller may see. `None` if it is not running yet.
-pub(crate) fn state_of(app: &AppState, namespace: &str, group: &str, n: usize) -> Option<Value> {
+///
+/// # Errors
+/// LimitExceeded: there are too many alerts to show.
+pub(crate) fn state_of(app: &AppState, namespace: &str, group: &str, n: usize) -> Result<Option<Value>> {
     let sight = Sight::of(app);
-    let views = app.alertd.rules.views();
-    let view = views.iter().find(|v| v.file == namespace && v.group.model.name == group)?;
-    let (status, rights) = (view.group.rules.get(n)?, view.rights.get(n));
-    let mut shown = rule(status, rights, &Filter { with_alerts: true, ..Filter::default() }, &sight);
+    let Some(view) = app.alertd.rules.view(namespace, group) else { return Ok(None) };
+    let Some(status) = view.group.rules.get(n) else { return Ok(None) };
+    let rights = view.rights.get(n);
+    let mut shown = rule(status, rights, &sight);
+    if status.rule.kind == RuleKind::Alert {
+        let (mut alerts, mut bytes) = (Vec::new(), 0);
+        for one in active(status, &sight) {
+            bytes += one.bytes();
+            if bytes > STATE_BYTES_MAX {
+                return Err(Error::new(ErrorKind::LimitExceeded, "the rule has more alerts than can be shown"));
+            }
+            alerts.push(alert(one));
+        }
+        shown["alerts"] = alerts.into();
+    }
     shown["samples"] = json!(sight.shows_what_reads(&status.rule, rights).then_some(status.samples));
     let keys = ["health", "state", "lastError", "lastEvaluation", "evaluationTime", "samples", "alerts"];
     let picked = keys.into_iter().map(|key| (key.to_owned(), shown.get(key).cloned().unwrap_or(Value::Null)));
-    Some(Value::Object(picked.collect()))
+    Ok(Some(Value::Object(picked.collect())))
 }
 
 /// When a group was last evaluated, how long that took, and how many evaluations were missed; nulls while it is not
 /// running.
 pub(crate) fn group_times(app: &AppState, namespace: &str, group: &str) -> Map<String, Value> {
-    let views = app.alertd.rules.views();
-    let view = views.iter().find(|v| v.file == namespace && v.group.model.name == group);
+    let view = app.alertd.rules.view(namespace, group);
+    let view = view.as_deref();
     let last = view.and_then(|v| v.last_evaluation).map(|at| time(Some(at)));
     let spent = view.filter(|v| v.last_evaluation.is_some()).map(|v| v.evaluation_time.as_secs_f64());
     let pairs = [
@@ -311,260 +386,21 @@ pub(crate) fn group_times(app: &AppState, namespace: &str, group: &str) -> Map<S
 
 async fn alerts(State(state): State<Arc<AppState>>) -> Response {
     let sight = Sight::of(&state);
-    let mut out: Vec<Value> = Vec::new();
-    for view in state.alertd.rules.views() {
-        for status in &view.group.rules {
-            out.extend(active(status, &sight).map(alert));
+    let listed = made(&state, move |state, go_on| {
+        let mut text = Text::new("{\"alerts\":[", state.settings.answer_bytes_max, "ask for the rules of some groups");
+        for view in state.alertd.rules.views() {
+            for status in &view.group.rules {
+                for one in active(status, &sight) {
+                    go_on()?;
+                    text.item(&alert(one))?;
+                }
+            }
         }
-    }
-    answer(Ok(json!({"alerts": out})), "/api/v1/alerts")
+        text.push("]}");
+        Ok(text.into_bytes())
+    });
+    answer(listed.await, "/api/v1/alerts")
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use quiver_alerting::rules::{Element, Engine, Group, Setting, Written};
-
-    use super::*;
-
-    #[test]
-    fn numbers_and_times() {
-        let check = |value: f64, expected: &str| assert_eq!(exponent(value), expected);
-        check(1.0, "1e+00");
-        check(0.00125, "1.25e-03");
-        check(-1234.5, "-1.2345e+03");
-        check(1e100, "1e+100");
-        check(f64::NAN, "NaN");
-        check(f64::NEG_INFINITY, "-Inf");
-        assert_eq!(time(None), "0001-01-01T00:00:00Z");
-        assert_eq!(time(Some(1_700_000_000_123)), "2023-11-14T22:13:20.123Z");
-        assert_eq!((seconds(60_000), seconds(1500)), (json!(60), json!(1.5)));
-    }
-
-    /// An engine with the same answer to every query.
-    struct Fixed(Result<Vec<Element>, String>);
-
-    impl Engine for Fixed {
-        fn query(&self, _: usize, _: Language, _: &str, _: Millis) -> Result<Vec<Element>, String> {
-            self.0.clone()
-        }
-
-        fn write(&self, _: &[Written]) -> Result<(), String> {
-            Ok(())
-        }
-    }
-
-    const RULES: &str = r#"
-groups:
-- name: g
-  interval: 30s
-  limit: 7
-  rules:
-  - {alert: Down, expr: "sum( up )==0", for: 90s, keep_firing_for: 1500ms, labels: {service: cart}, annotations: {x: "y"}}
-  - {record: "a:b", expr: "1"}
-- name: h
-  rules:
-  - {alert: Other, expr: "up", labels: {service: pay, severity: page}}
-"#;
-
-    /// The groups above, each evaluated at these times.
-    fn views(outcome: Result<Vec<Element>, String>, times: &[Millis]) -> Vec<Arc<GroupView>> {
-        let engine = Fixed(outcome);
-        let read = quiver_alerting::rules::read(RULES, &crate::languages::Languages).expect("rules");
-        let view = |model| {
-            let mut group = Group::new(model, 60_000);
-            for at in times {
-                group.evaluate(*at, &Setting::default(), &engine);
-            }
-            let rights: Vec<Rights> = group.rules.iter().map(|_| Rights::full()).collect();
-            Arc::new(GroupView {
-                file: "f".to_owned(),
-                group,
-                rights: rights.into(),
-                last_evaluation: times.last().copied(),
-                evaluation_time: Duration::from_millis(1500),
-                missed: 0,
-            })
-        };
-        read.groups.into_iter().map(view).collect()
-    }
-
-    fn elements(services: &[&str]) -> Vec<Element> {
-        let of = |service: &&str| LabelSet::from_pairs([("instance", *service)]);
-        services.iter().map(|one| Element { labels: of(one), value: ElementValue::Float(0.0) }).collect()
-    }
-
-    fn sight(access: Access, service_labels: &[String]) -> Sight<'_> {
-        Sight { access, rights: Arc::new(Rights::full()), service_labels }
-    }
-
-    #[test]
-    fn rules_are_shown_as_they_go() {
-        let names = ["service".to_owned()];
-        let sight = sight(Access::full(), &names);
-        let filter = Filter { with_alerts: true, ..Filter::default() };
-        let show = |outcome: Result<Vec<Element>, String>, times: &[Millis]| {
-            let mut shown = listed(&views(outcome, times), &filter, &sight).expect("a list")["groups"][0].clone();
-            for rule in shown["rules"].as_array_mut().expect("rules") {
-                assert!(rule["evaluationTime"].is_number());
-                rule.as_object_mut().expect("a rule").remove("evaluationTime");
-            }
-            shown
-        };
-        let alert = |state: &str, at: &str, keep: Option<&str>| {
-            let mut alert = json!({
-                "labels": {"alertname": "Down", "instance": "i", "service": "cart"}, "annotations": {"x": "y"},
-                "state": state, "activeAt": at, "value": "0e+00",
-            });
-            if let Some(since) = keep {
-                alert["keepFiringSince"] = json!(since);
-            }
-            alert
-        };
-        let group = |health: &str, last: &str, state: &str, alerts: Value| {
-            json!({
-                "name": "g", "file": "f", "interval": 30, "limit": 7, "evaluationTime": 1.5, "lastEvaluation": last,
-                "rules": [
-                    {
-                        "name": "Down", "query": "sum(up) == 0", "labels": {"service": "cart"}, "health": health,
-                        "lastEvaluation": last, "type": "alerting", "state": state, "duration": 90,
-                        "keepFiringFor": 1.5, "annotations": {"x": "y"}, "alerts": alerts,
-                    },
-                    {
-                        "name": "a:b", "query": "1", "labels": {}, "health": health, "lastEvaluation": last,
-                        "type": "recording",
-                    },
-                ],
-            })
-        };
-        let never = "0001-01-01T00:00:00Z";
-        assert_eq!(show(Ok(Vec::new()), &[]), group("unknown", never, "unknown", json!([])));
-        let (first, second) = ("1970-01-01T00:01:00Z", "1970-01-01T00:02:30.001Z");
-        assert_eq!(show(Ok(Vec::new()), &[60_000]), group("ok", first, "inactive", json!([])));
-        let pending = json!([alert("pending", first, None)]);
-        assert_eq!(show(Ok(elements(&["i"])), &[60_000]), group("ok", first, "pending", pending));
-        let firing = json!([alert("firing", first, None)]);
-        assert_eq!(show(Ok(elements(&["i"])), &[60_000, 150_001]), group("ok", second, "firing", firing));
-        let failed = show(Err("no such thing".to_owned()), &[60_000]);
-        for rule in failed["rules"].as_array().expect("rules") {
-            assert_eq!((&rule["health"], &rule["lastError"]), (&json!("err"), &json!("no such thing")));
-        }
-    }
-
-    /// Errors name series: a caller who may not see what a rule reads learns only that there is an error.
-    #[test]
-    fn errors_are_told_to_who_may_view_what_is_read() {
-        let names = ["service".to_owned()];
-        let views = views(Err("metric secret_total".to_owned()), &[1000]);
-        let told = |rights: Rights| {
-            let sight = Sight { access: Access::full(), rights: Arc::new(rights), service_labels: &names };
-            listed(&views, &Filter::default(), &sight).expect("a list")["groups"][0]["rules"][0]["lastError"].clone()
-        };
-        let view = |domain: Domain, services: &str| {
-            let services = quiver_types::Services::parse(services).expect("services");
-            Rights::narrowed(&[quiver_types::Triple::new(quiver_types::Right::View, Some(domain), services)], None)
-        };
-        assert_eq!(told(Rights::full()), "metric secret_total");
-        assert_eq!(told(view(Domain::Metrics, "*")), "metric secret_total");
-        assert_eq!(told(view(Domain::Metrics, "cart")), WITHHELD);
-        assert_eq!(told(view(Domain::Logs, "*")), WITHHELD);
-    }
-
-    #[test]
-    fn a_caller_sees_rules_and_alerts_of_its_services() {
-        let names = ["service".to_owned()];
-        let views = views(Ok(elements(&["i", "j"])), &[1000]);
-        let filter = Filter { with_alerts: true, ..Filter::default() };
-        let shown = |access: Access| {
-            let all = listed(&views, &filter, &sight(access, &names)).expect("a list");
-            let groups = all["groups"].as_array().expect("groups").clone();
-            let rules = groups.iter().flat_map(|group| group["rules"].as_array().expect("rules"));
-            rules.map(|rule| (rule["name"].clone(), rule["alerts"].as_array().map_or(0, Vec::len))).collect::<Vec<_>>()
-        };
-        let all = [(json!("Down"), 2), (json!("a:b"), 0), (json!("Other"), 2)];
-        assert_eq!(shown(Access::full()), all);
-        // A rule without a service is only visible to callers who see all services.
-        assert_eq!(shown(Access::services(["cart"])), all[..1]);
-        assert_eq!(shown(Access::services(["pay"])), all[2..]);
-        assert!(shown(Access::services(["other"])).is_empty());
-    }
-
-    #[test]
-    fn filters_choose_groups_and_rules() {
-        let names = ["service".to_owned()];
-        let (views, sight) = (views(Ok(Vec::new()), &[1000]), sight(Access::full(), &names));
-        let chosen = |filter: Filter| -> Vec<String> {
-            let all = listed(&views, &filter, &sight).expect("a list");
-            let groups = all["groups"].as_array().expect("groups").clone();
-            let rules = groups.iter().flat_map(|group| group["rules"].as_array().expect("rules"));
-            rules.map(|rule| rule["name"].as_str().expect("a name").to_owned()).collect()
-        };
-        let own = |texts: &[&str]| -> Vec<String> { texts.iter().map(|text| (*text).to_owned()).collect() };
-        let base = Filter::default;
-        let page = Matcher::equal("severity", "page");
-        let other = Matcher::new("service", quiver_types::MatchOp::NotEqual, "pay").expect("a matcher");
-        for (filter, expected) in [
-            (base(), own(&["Down", "a:b", "Other"])),
-            (Filter { kind: Some(RuleKind::Alert), ..base() }, own(&["Down", "Other"])),
-            (Filter { kind: Some(RuleKind::Record), ..base() }, own(&["a:b"])),
-            (Filter { names: own(&["Other", "none"]), ..base() }, own(&["Other"])),
-            (Filter { groups: own(&["g"]), ..base() }, own(&["Down", "a:b"])),
-            (Filter { files: own(&["f"]), groups: own(&["h"]), ..base() }, own(&["Other"])),
-            (Filter { files: own(&["F"]), ..base() }, own(&[])),
-            (Filter { selectors: vec![vec![page.clone()]], ..base() }, own(&["Other"])),
-            // One of the selectors must match, with all of its matchers; a missing label is empty.
-            (Filter { selectors: vec![vec![other.clone()]], ..base() }, own(&["Down", "a:b"])),
-            (Filter { selectors: vec![vec![page.clone(), other.clone()]], ..base() }, own(&[])),
-            (Filter { selectors: vec![vec![page], vec![other]], ..base() }, own(&["Down", "a:b", "Other"])),
-        ] {
-            let shown = format!("{filter:?}");
-            assert_eq!(chosen(filter), expected, "{shown}");
-        }
-    }
-
-    #[test]
-    fn pages_of_groups() {
-        let names = ["service".to_owned()];
-        let (views, sight) = (views(Ok(Vec::new()), &[1000]), sight(Access::full(), &names));
-        let page = |limit: usize, from: Option<String>| {
-            listed(&views, &Filter { page: Some((limit, from)), ..Filter::default() }, &sight)
-        };
-        let names_of = |page: &Value| -> Vec<Value> {
-            page["groups"].as_array().expect("groups").iter().map(|group| group["name"].clone()).collect()
-        };
-        let first = page(1, None).expect("a page");
-        assert_eq!(names_of(&first), ["g"]);
-        let token = first["groupNextToken"].as_str().expect("there is more").to_owned();
-        let second = page(1, Some(token.clone())).expect("a page");
-        assert_eq!((names_of(&second), second.get("groupNextToken")), (vec![json!("h")], None));
-        for limit in [2, 3] {
-            let whole = page(limit, None).expect("a page");
-            assert_eq!((names_of(&whole).len(), whole.get("groupNextToken")), (2, None), "{limit}");
-        }
-        let unknown = page(1, Some("x".to_owned())).expect_err("no such token").message;
-        assert!(unknown.contains("invalid group_next_token 'x'. were rule groups changed?"), "{unknown}");
-        // A token identifies a group by its file, too.
-        let mut moved = GroupView::clone(&views[1]);
-        moved.file = "other".to_owned();
-        assert_ne!(super::token(&moved), token);
-    }
-
-    #[test]
-    fn numbers_have_an_exponent_of_two_digits_at_least() {
-        for (value, expected) in [
-            (0.0, "0e+00"),
-            (-0.0, "-0e+00"),
-            (10.0, "1e+01"),
-            (0.1, "1e-01"),
-            (123_456_789.0, "1.23456789e+08"),
-            (1e-300, "1e-300"),
-            (f64::MAX, "1.7976931348623157e+308"),
-            (f64::INFINITY, "+Inf"),
-        ] {
-            assert_eq!(exponent(value), expected);
-        }
-        assert_eq!(seconds(-500), json!(-0.5));
-        assert_eq!(time(Some(i64::MAX)), time(None), "what is no time");
-    }
-}
+mod tests;

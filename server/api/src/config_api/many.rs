@@ -7,12 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::ask::Ask;
+use super::exported::{FORMAT, Form, Writer};
 use super::ids::uuid_of;
 use super::members::only_members;
-use super::{csv, old_matchers, yaml};
-
-/// The format that an export states.
-const FORMAT: &str = "quiver/1";
+use super::{csv, old_matchers, special, yaml};
 
 /// The ids in a member of a body; `None` if it is missing.
 pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<Vec<String>>> {
@@ -69,9 +67,9 @@ impl Ask {
             if let Some(other) = body.keys().find(|key| *key != "items") {
                 return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
             }
-            let config = &self.config;
+            let (config, before) = (&self.config, special::accounts(self));
             let done = config.put_many(&self.place, &self.caller, items.clone(), self.dry_run).await?;
-            self.acts().await;
+            special::after_many(self, before).await;
             return Ok(Answer::ok(json!({
                 "created": done.created, "updated": done.updated, "unchanged": done.unchanged, "items": done.items,
             })));
@@ -97,8 +95,9 @@ impl Ask {
     }
 
     async fn deleted(&self, ids: Vec<String>) -> Result<Answer> {
+        let before = special::accounts(self);
         let (done, not) = self.config.delete_many(&self.place, &self.caller, ids, self.dry_run).await?;
-        self.acts().await;
+        special::after_many(self, before).await;
         Ok(Answer::ok(json!({"deleted": done, "failed": failed(&not)})))
     }
 
@@ -139,21 +138,24 @@ impl Ask {
         if found_none(&body, &ids) {
             return Ok(Answer::ok(json!({"updated": [], "failed": []})));
         }
-        let config = &self.config;
+        let (config, before) = (&self.config, special::accounts(self));
         let (done, not) = config.update_many(&self.place, &self.caller, ids, patch.clone(), self.dry_run).await?;
-        self.acts().await;
+        special::after_many(self, before).await;
         Ok(Answer::ok(json!({"updated": done, "failed": failed(&not)})))
     }
 
     pub(super) async fn export(&self) -> Result<Answer> {
-        let format = self.parameter("format")?.unwrap_or("json");
-        if !matches!(format, "json" | "yaml") {
-            return Err(Problem::parameter("`format` must be json or yaml"));
-        }
+        let form = match self.parameter("format")?.unwrap_or("json") {
+            "json" => Form::Json,
+            "yaml" => Form::Yaml,
+            _ => return Err(Problem::parameter("`format` must be json or yaml")),
+        };
         let query = ListQuery::parse(self.place.family, &self.parameters, &["format"])?;
-        let exported = self.config.export(&self.place, &query, &self.caller).await?;
-        let yaml = (format == "yaml").then(|| yaml::write(&exported));
-        Ok(Answer { yaml, ..Answer::ok(exported) })
+        let _place = self.state.places.exports.acquire().await.map_err(Problem::internal)?;
+        let mut writer = Writer::new(form, self.state.bodies.decoding());
+        let exported = self.config.export(&self.place, &query, &self.caller, &mut writer).await?;
+        let sent = Some(writer.end(self.place.family.name, exported));
+        Ok(Answer { sent, ..Answer::ok(Value::Null) })
     }
 
     /// PUT of the order: must list exactly the ids that exist.
@@ -244,9 +246,9 @@ impl Ask {
             self.with_keys(&mut items).await?;
         }
         old_matchers::rewrite(&mut items, self.place.family)?;
-        let config = &self.config;
+        let (config, before) = (&self.config, special::accounts(self));
         let done = config.import_many(&self.place, &self.caller, items, mode, Some(within), self.dry_run).await?;
-        self.acts().await;
+        special::after_many(self, before).await;
         let summary = json!({
             "created": done.created, "updated": done.updated, "deleted": done.deleted, "unchanged": done.unchanged,
         });

@@ -1,10 +1,13 @@
 //! Special behaviour of the access families: secrets that are shown once, sessions that end with a password.
 
-use quiver_auth::{AccountKind, OsRandom, Subject, apikey, sha256_hex};
+use std::sync::Arc;
+
+use quiver_auth::{AccountKind, Directory, OsRandom, Subject, apikey, sha256_hex};
 use quiver_config::{Done, System};
 use serde_json::json;
 
 use super::ask::Ask;
+use crate::identity::Identities;
 
 /// Values generated for a new entity, and which of them the response shows this one time.
 #[derive(Debug, Default)]
@@ -46,11 +49,29 @@ pub(super) async fn after(ask: &Ask, done: &Done) {
         password(after) != password(before)
             || (enabled(after) != enabled(before) && enabled(after) == Some(json!(false)))
     });
-    if ended {
-        let subject = Subject::Account(AccountKind::User, before.id.clone());
-        let Ok(identities) = ask.identities() else { return };
-        if let Err(error) = identities.auth.end_sessions(&subject, None).await {
-            tracing::error!(cause = error.source.as_ref().map(ToString::to_string), "{error}");
-        }
+    if ended && let Ok(identities) = ask.identities() {
+        end_sessions(identities, &before.id).await;
+    }
+}
+
+async fn end_sessions(identities: &Identities, user: &str) {
+    let subject = Subject::Account(AccountKind::User, user.to_owned());
+    if let Err(error) = identities.auth.end_sessions(&subject, None).await {
+        tracing::error!(cause = error.source.as_ref().map(ToString::to_string), "{error}");
+    }
+}
+
+/// All accounts before a change of many users; `None` for entities of other families.
+pub(super) fn accounts(ask: &Ask) -> Option<Arc<Directory>> {
+    let identities = ask.identities().ok().filter(|_| ask.place.family.name == "rbac/users")?;
+    Some(identities.auth.directory())
+}
+
+/// Lets a change of many entities take effect, and runs the side effects of each: `before` are the accounts before it.
+pub(super) async fn after_many(ask: &Ask, before: Option<Arc<Directory>>) {
+    ask.acts().await;
+    let (Some(before), Ok(identities)) = (before, ask.identities()) else { return };
+    for user in before.ended_by(&identities.auth.directory()) {
+        end_sessions(identities, &user).await;
     }
 }

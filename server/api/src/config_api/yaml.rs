@@ -116,6 +116,18 @@ pub(crate) fn write(value: &Value) -> String {
     out
 }
 
+/// Writes an entry of a list that stands so deep.
+pub(super) fn entry(item: &Value, depth: usize, out: &mut String) {
+    out.push_str(&"  ".repeat(depth));
+    out.push_str("- ");
+    match item {
+        Value::Object(map) if !map.is_empty() => block(item, depth + 1, out),
+        other => {
+            let _ = writeln!(out, "{}", line(other));
+        }
+    }
+}
+
 fn block(value: &Value, depth: usize, out: &mut String) {
     let indent = "  ".repeat(depth);
     match value {
@@ -132,14 +144,7 @@ fn block(value: &Value, depth: usize, out: &mut String) {
         }
         Value::Array(items) if !items.is_empty() => {
             for item in items {
-                out.push_str(&indent);
-                out.push_str("- ");
-                match item {
-                    Value::Object(map) if !map.is_empty() => block(item, depth + 1, out),
-                    other => {
-                        let _ = writeln!(out, "{}", line(other));
-                    }
-                }
+                entry(item, depth, out);
             }
         }
         other => {

@@ -186,7 +186,8 @@ mod tests {
     /// The triples that an account has at a time, each with its role.
     fn held(bindings: Vec<Entity>, id: &str, now_ms: i64) -> Vec<String> {
         let picture = picture(&Entities { bindings, ..entities() });
-        let all = picture.triples_by_role(id, now_ms).into_iter();
+        let kind = if id == "bot" { AccountKind::Service } else { AccountKind::User };
+        let all = picture.triples_by_role(kind, id, now_ms).into_iter();
         let mut all: Vec<String> = all.map(|(triple, role)| format!("{triple} by {role}")).collect();
         all.sort_unstable();
         all

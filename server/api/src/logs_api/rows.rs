@@ -1,5 +1,6 @@
 //! `query` and `tail`: rows as JSON lines, sent as they are found.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -14,11 +15,12 @@ use http::{HeaderValue, header};
 use quiver_auth::Identity;
 use quiver_logsql::request::{duration_param, followed, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
-use quiver_query::{Phase, QueryContext, WITHDRAWN};
+use quiver_query::{Collected, Phase, QueryContext, WITHDRAWN};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
+use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
-use super::Ask;
+use super::{Ask, TEXT_FACTOR, Texts};
 use crate::encode::ndjson::push_rows;
 use crate::error::{log, plain_error};
 use crate::params::invalid;
@@ -121,24 +123,43 @@ fn lines(chunks: BoxStream<'static, Chunk>) -> Response {
 const OFFSET: &str = "5s";
 /// How far back a tail begins (VictoriaLogs `ProcessLiveTailRequest`).
 const START_OFFSET: &str = "5s";
+/// Shortest time between two looks of a tail.
+const REFRESH_MIN: Duration = Duration::from_millis(100);
+/// How often a tail that waits sees whether it may still go on.
+const WATCH: Duration = Duration::from_millis(500);
+/// Keeps a connection alive.
+const NOTHING: Bytes = Bytes::from_static(b"\n");
 
 pub(super) async fn tail(State(state): State<Arc<AppState>>, request: Request) -> Response {
     follow(&state, request).await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/tail"))
 }
 
-/// A query that is repeated for new rows.
+/// A query that is repeated for new rows. It is read anew for each look, and counts as long as that takes.
 struct Tail {
     state: Arc<AppState>,
-    query: quiver_logsql::ast::Query,
-    scope: QueryScope,
+    texts: Texts,
+    /// Memory of the texts.
+    _memory: Collected,
     ctx: QueryContext,
     identity: Arc<Identity>,
     refresh: Duration,
     offset_ns: i64,
     next_ns: i64,
     wait: bool,
-    /// The rows being read, the end of their time range, and the caller's access when reading began.
-    rows: Option<(Pieces, i64, Access)>,
+    look: Option<Look>,
+    /// Whether rows of the last look were sent.
+    begun: bool,
+}
+
+/// The rows being read.
+struct Look {
+    pieces: Pieces,
+    /// The end of their time range.
+    end_ns: i64,
+    /// The caller's access when reading began.
+    access: Access,
+    /// Memory of the query, read.
+    _memory: Collected,
 }
 
 async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
@@ -158,18 +179,21 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
+    let memory = state.logsql.collected("text of a tail", &ask.ctx);
+    memory.add(ask.texts.bytes())?;
     let now_ns = state.clock.now_ms() * 1_000_000;
     let tail = Tail {
         state: Arc::clone(state),
-        query,
-        scope: ask.scope.clone(),
+        texts: ask.texts,
+        _memory: memory,
         ctx: ask.ctx.clone(),
         identity: state.identity(),
-        refresh: Duration::from_nanos(refresh_ns as u64),
+        refresh: Duration::from_nanos(refresh_ns as u64).max(REFRESH_MIN),
         offset_ns,
         next_ns: now_ns.saturating_sub(back_ns).saturating_sub(offset_ns),
         wait: false,
-        rows: None,
+        look: None,
+        begun: false,
     };
     let span = Span::current();
     let chunks = unfold(Some(tail), move |tail| {
@@ -192,39 +216,97 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
 impl Tail {
     /// Waits for new rows; an empty line keeps the connection alive.
     async fn next(&mut self) -> Result<Bytes> {
-        let (mut pieces, end_ns, access) = match self.rows.take() {
-            // A client may take long to read the rows of one query, so its rights are checked again.
-            Some(rows) if self.state.access_by_now(&self.identity, Domain::Logs)? == rows.2 => rows,
-            Some(_) => return Err(Error::new(ErrorKind::Cancelled, WITHDRAWN)),
-            None => {
-                if std::mem::replace(&mut self.wait, true) {
-                    let ctx = self.ctx.again();
-                    ctx.query().enter(Phase::Queue);
-                    let pause = async {
-                        tokio::time::sleep(self.refresh).await;
-                        Ok::<_, Error>(())
-                    };
-                    ctx.or_cancelled("following", pause).await?;
+        match self.piece().await {
+            // Others hold the memory: the next look is for the same rows, none of which was sent.
+            Err(error) if error.kind == ErrorKind::Unavailable && !self.begun && !self.ctx.query().is_stopped() => {
+                Ok(NOTHING)
+            }
+            piece => piece,
+        }
+    }
+
+    async fn piece(&mut self) -> Result<Bytes> {
+        let mut look = if let Some(look) = self.look.take() {
+            look
+        } else {
+            self.begun = false;
+            if std::mem::replace(&mut self.wait, true) {
+                self.pause().await?;
+            }
+            if self.stops() {
+                return Ok(NOTHING);
+            }
+            let Some(look) = self.look()? else { return Ok(NOTHING) };
+            look
+        };
+        let next = {
+            let mut next = pin!(look.pieces.next());
+            loop {
+                let came = timeout(WATCH, next.as_mut()).await;
+                if let Ok(Ok(None)) = came {
+                    break None;
                 }
-                let now_ns = self.state.clock.now_ms() * 1_000_000;
-                let end_ns = now_ns.saturating_sub(self.offset_ns);
-                if end_ns < self.next_ns {
-                    return Ok(Bytes::from_static(b"\n"));
+                // Rows take long where there are many, or where they are read slowly: rights may be others by now.
+                if self.state.access_by_now(&self.identity, Domain::Logs)? != look.access {
+                    // What none was sent of is looked for again.
+                    return if self.begun { Err(Error::new(ErrorKind::Cancelled, WITHDRAWN)) } else { Ok(NOTHING) };
                 }
-                let (start_ns, extra) = (Some(self.next_ns), self.scope.extra.clone());
-                let scope = QueryScope { now_ns, start_ns, end_ns: Some(end_ns), extra };
-                // Rights that were withdrawn meanwhile take effect here.
-                let access = self.state.access_by_now(&self.identity, Domain::Logs)?;
-                let ctx = self.ctx.again_as(access.clone());
-                (Pieces::of(self.state.logsql.stream(&self.query, &scope, &ctx), ctx), end_ns, access)
+                match came {
+                    Ok(piece) => break piece?,
+                    Err(_) if self.stops() => return Ok(NOTHING),
+                    Err(_) => {}
+                }
             }
         };
-        if let Some(piece) = pieces.next().await? {
-            self.rows = Some((pieces, end_ns, access));
-            return Ok(piece);
+        let Some(piece) = next else {
+            self.next_ns = look.end_ns.saturating_add(1);
+            return Ok(NOTHING);
+        };
+        self.begun = true;
+        self.look = Some(look);
+        Ok(piece)
+    }
+
+    /// Waits until it is time for the next look.
+    ///
+    /// # Errors
+    /// Cancelled; Unauthenticated, Forbidden: the caller may see nothing any longer.
+    async fn pause(&self) -> Result<()> {
+        let ctx = self.ctx.again();
+        ctx.query().enter(Phase::Queue);
+        let began = Instant::now();
+        while !self.stops() {
+            let left = self.refresh.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            let step = async {
+                tokio::time::sleep(left.min(WATCH)).await;
+                Ok::<_, Error>(())
+            };
+            ctx.or_cancelled("following", step).await?;
+            self.state.access_by_now(&self.identity, Domain::Logs)?;
         }
-        self.next_ns = end_ns.saturating_add(1);
-        Ok(Bytes::from_static(b"\n"))
+        Ok(())
+    }
+
+    /// Begins to look for new rows; `None`: there can be none yet.
+    fn look(&self) -> Result<Option<Look>> {
+        let now_ns = self.state.clock.now_ms() * 1_000_000;
+        let end_ns = now_ns.saturating_sub(self.offset_ns);
+        if end_ns < self.next_ns {
+            return Ok(None);
+        }
+        // Rights that were withdrawn meanwhile take effect here.
+        let access = self.state.access_by_now(&self.identity, Domain::Logs)?;
+        let ctx = self.ctx.again_as(access.clone());
+        let memory = self.state.logsql.collected("query text", &ctx);
+        memory.add(TEXT_FACTOR * self.texts.bytes())?;
+        let (query, extra) = self.texts.read()?;
+        let query = followed(query)?;
+        let scope = QueryScope { now_ns, start_ns: Some(self.next_ns), end_ns: Some(end_ns), extra };
+        let pieces = Pieces::of(self.state.logsql.stream(&query, &scope, &ctx), ctx);
+        Ok(Some(Look { pieces, end_ns, access, _memory: memory }))
     }
 
     fn stops(&self) -> bool {

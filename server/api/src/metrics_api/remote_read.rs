@@ -20,7 +20,7 @@ use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::bodies::read_body;
-use crate::encode::remote_read::{ReadRequest, ResponseType, decode, frames, put_series};
+use crate::encode::remote_read::{Frames, ReadRequest, ResponseType, decode, put_series};
 use crate::error::{plain, plain_error};
 use crate::metrics::phases::Language;
 use crate::sending::in_pieces;
@@ -171,11 +171,7 @@ async fn chunked(
 fn streamed((answers, memory): (Vec<Sorted>, MemoryReservation), place: OwnedSemaphorePermit) -> Response {
     let mut series_frames = answers.into_iter().enumerate().flat_map(|(query, answer)| {
         let Sorted { table, series } = answer;
-        series.into_iter().flat_map(move |(row, chunks)| {
-            let mut out: Vec<Bytes> = Vec::new();
-            frames(table.labels(row as usize), &chunks, query, |frame| out.push(frame));
-            out
-        })
+        series.into_iter().flat_map(move |(row, chunks)| Frames::new(table.labels(row as usize), chunks, query))
     });
     let frames = std::iter::from_fn(move || {
         let _held = (&place, &memory);

@@ -50,9 +50,26 @@ impl Admitted {
 /// Why a request is not admitted.
 enum No {
     Token(TokenError),
+    /// The key is above its rate: seconds to wait, and what is told.
+    Rate(u64, &'static str),
     /// The missing right, as a triple.
     Right(String),
 }
+
+impl No {
+    /// The seconds after which the same request may be admitted, if that is all that it takes.
+    fn wait_s(&self) -> Option<u64> {
+        match self {
+            Self::Token(TokenError::TooMany(after_s)) | Self::Rate(after_s, _) => Some(*after_s),
+            _ => None,
+        }
+    }
+}
+
+/// Which settings say how much a key may ask, and how much it may send.
+const ASKS_TOO_OFTEN: &str = "this key asks more often than `rbac.key_requests_per_second` allows";
+const SENDS_TOO_MUCH: &str =
+    "this key sends more than `rbac.key_ingest_bytes_per_second` or `rbac.key_ingest_records_per_second` allows";
 
 impl Coming<'_> {
     /// Identifies and authorizes the caller.
@@ -120,12 +137,12 @@ impl Coming<'_> {
             return Err(No::Right("{admin, system, *}".to_owned()));
         };
         let now_ms = clock.now_ms();
-        let turn = if need.is_ingest() {
-            identities.take_ingest_turn(&identity, clock)
+        let meter = if need.is_ingest() {
+            identities.take_ingest_turn(&identity, clock).map_err(|wait_s| No::Rate(wait_s, SENDS_TOO_MUCH))?
         } else {
-            identities.take_turn(&identity, now_ms).map(|()| None)
+            identities.take_turn(&identity, now_ms).map_err(|wait_s| No::Rate(wait_s, ASKS_TOO_OFTEN))?;
+            None
         };
-        let meter = turn.map_err(|wait_s| No::Token(TokenError::TooMany(wait_s)))?;
         match need.missing(&identity.rights) {
             None => Ok(Admitted { identity: Arc::new(identity), meter }),
             Some(triple) => {
@@ -157,14 +174,15 @@ impl Coming<'_> {
             No::Token(error @ TokenError::TooMany(_)) => {
                 (StatusCode::TOO_MANY_REQUESTS, error.code(), error.to_string())
             }
+            No::Rate(_, text) => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", (*text).to_owned()),
             No::Token(error) => (StatusCode::UNAUTHORIZED, error.code(), error.to_string()),
             No::Right(triple) => (StatusCode::FORBIDDEN, "FORBIDDEN", needs(triple)),
         };
         let path = self.uri.path();
         let mut response = self.body(status, code, &detail, &no);
         let headers = response.headers_mut();
-        if let No::Token(TokenError::TooMany(after_s)) = &no {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(*after_s));
+        if let Some(after_s) = no.wait_s() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(after_s));
             return response;
         }
         if let Some(bearer) = refused::challenge(code) {
@@ -222,7 +240,7 @@ impl Coming<'_> {
 /// that its credentials are the problem: a sender drops data that is refused for that.
 fn grpc_status(no: &No, text: &str) -> Status {
     match no {
-        No::Token(TokenError::TooMany(after_s)) => come_back(text, *after_s),
+        No::Token(TokenError::TooMany(after_s)) | No::Rate(after_s, _) => come_back(text, *after_s),
         No::Token(_) => Status::new(Code::Unauthenticated, text),
         No::Right(_) => Status::new(Code::PermissionDenied, text),
     }
@@ -230,7 +248,7 @@ fn grpc_status(no: &No, text: &str) -> Status {
 
 fn refused_as(no: &No, text: String) -> Error {
     let kind = match no {
-        No::Token(TokenError::TooMany(_)) => ErrorKind::LimitExceeded,
+        No::Token(TokenError::TooMany(_)) | No::Rate(..) => ErrorKind::LimitExceeded,
         No::Token(_) => ErrorKind::Unauthenticated,
         No::Right(_) => ErrorKind::Forbidden,
     };
@@ -371,6 +389,10 @@ mod tests {
             let (status, _, asked, body) = refused(path, &[], No::Token(TokenError::TooMany(7)), None).await;
             let body: serde_json::Value = serde_json::from_str(&body).unwrap();
             assert_eq!((status, body.pointer(at), asked.len()), (429, Some(&json!(code)), 0), "{path}");
+            // Of a key: which setting it is that bounds it, and not attempts, as there are of passwords.
+            let (status, _, asked, body) = refused(path, &[], No::Rate(7, ASKS_TOO_OFTEN), None).await;
+            assert!(body.contains("`rbac.key_requests_per_second`") && body.contains("RATE_LIMITED"), "{path}: {body}");
+            assert_eq!((status, asked.len()), (429, 0), "{path}");
         }
     }
 
@@ -398,6 +420,9 @@ mod tests {
             let response = with(path, headers, |coming| coming.refusal(No::Right("{x}".to_owned()), None));
             assert_eq!(response.headers()["grpc-status"], "7", "{path}");
             let response = with(path, headers, |coming| coming.refusal(No::Token(TokenError::TooMany(3)), None));
+            assert_eq!(response.headers()["grpc-status"], "14", "{path}");
+            assert_eq!(response.headers()["retry-after"], "3", "{path}");
+            let response = with(path, headers, |coming| coming.refusal(No::Rate(3, SENDS_TOO_MUCH), None));
             assert_eq!(response.headers()["grpc-status"], "14", "{path}");
             assert_eq!(response.headers()["retry-after"], "3", "{path}");
         }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use quiver_config::Problem;
 use quiver_traces::TraceError;
 
-use super::{error, unknown};
+use super::{error, known, unknown};
 use crate::unrouted::{answer, is_below};
 use crate::{olap_api, traces_api};
 
@@ -17,12 +17,12 @@ pub(crate) fn refusal(request: &Request) -> Option<Response> {
     let name = unknown(route, url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name))?;
     let path = request.uri().path();
     if ["/traces", "/platform-api/traces"].iter().any(|base| is_below(path, base)) {
-        return Some(traces_api::problem(&TraceError::Param(error(&name)), "/traces"));
+        return Some(traces_api::problem(&TraceError::Param(error(route, &name)), "/traces"));
     }
     if is_below(path, "/olap-api") {
-        return Some(olap_api::unknown_parameter(&name, path));
+        return Some(olap_api::unknown_parameter(&name, &known(route), path));
     }
-    let problem = Problem::parameter(format!("unknown parameter `{name}`"));
+    let problem = Problem::parameter(format!("unknown parameter `{name}`{}", known(route)));
     Some(answer(path, StatusCode::BAD_REQUEST, &problem, &problem.detail))
 }
 
@@ -36,10 +36,10 @@ mod tests {
         use serde_json::json;
 
         for (name, path, expected) in [
-            ("limt", "/traces/services", "parameter `limt`: unknown on this path"),
+            ("limt", "/none", "parameter `limt`: unknown on this path"),
             ("segment", "/traces/compare", "parameter `segment`: segments do not act on this path"),
         ] {
-            let answer = traces_api::problem(&TraceError::Param(error(name)), path);
+            let answer = traces_api::problem(&TraceError::Param(error(path, name)), path);
             assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
             let body = answer.into_body().collect().await.expect("a body").to_bytes();
             let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");

@@ -72,13 +72,13 @@ pub(super) struct Run {
     /// Rows of it that were taken.
     taken: usize,
     /// The context of the query, which holds its memory.
-    _ctx: Option<QueryContext>,
+    ctx: Option<QueryContext>,
 }
 
 impl Run {
     /// The rows of a query.
     pub(super) fn of(rows: Rows, ctx: QueryContext) -> Self {
-        Self { schema: rows.schema(), rows: Some(rows), batch: None, taken: 0, _ctx: Some(ctx) }
+        Self { schema: rows.schema(), rows: Some(rows), batch: None, taken: 0, ctx: Some(ctx) }
     }
 
     /// Lines of text as rows with these columns.
@@ -104,12 +104,12 @@ impl Run {
     fn of_columns(schema: SchemaRef, columns: Vec<ArrayRef>) -> Result<Self> {
         let batch = RecordBatch::try_new(Arc::clone(&schema), columns)
             .map_err(|e| Error::internal("cannot show lines").with_source(e))?;
-        Ok(Self { schema, rows: None, batch: Some(batch), taken: 0, _ctx: None })
+        Ok(Self { schema, rows: None, batch: Some(batch), taken: 0, ctx: None })
     }
 
     /// Frees the query after all rows were taken. The columns can still be described.
     pub(super) fn end(&mut self) {
-        *self = Self { schema: Arc::clone(&self.schema), rows: None, batch: None, taken: 0, _ctx: None };
+        *self = Self { schema: Arc::clone(&self.schema), rows: None, batch: None, taken: 0, ctx: None };
     }
 
     /// The next rows, at most `most`; `None` at the end. Cancel-safe: no rows are lost if the future is dropped.
@@ -117,6 +117,10 @@ impl Run {
     /// # Errors
     /// Those of the query.
     pub(super) async fn next(&mut self, most: usize) -> Result<Option<RecordBatch>> {
+        // A portal may wait for long. What was found meanwhile is not for a caller who may not see it any longer.
+        if let Some(ctx) = self.ctx.as_ref().filter(|ctx| ctx.query().is_stopped()) {
+            ctx.check("query execution")?;
+        }
         loop {
             if let Some(batch) = &self.batch {
                 let left = batch.num_rows() - self.taken;
@@ -142,6 +146,8 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use arrow::array::AsArray as _;
+    use quiver_query::{EngineSettings, Limits, QueryEngine};
+    use quiver_types::{Access, ErrorKind};
 
     use super::*;
 
@@ -187,6 +193,27 @@ mod tests {
         let mut none = Run::of_texts(&[("a", Vec::new())]).unwrap();
         assert!(none.next(1).await.unwrap().is_none());
         assert!(Run::of_texts(&[("a", vec!["x".to_owned()]), ("b", Vec::new())]).is_err());
+    }
+
+    /// Rights that are taken away stop a query, and so do operators: rows that were found before are not given then.
+    #[tokio::test]
+    async fn a_query_that_is_stopped_gives_no_more_rows() {
+        let settings = EngineSettings {
+            memory_bytes: 1 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 0,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: Arc::default(),
+        };
+        let engine = QueryEngine::new(&settings).unwrap();
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        engine.begin(&ctx);
+        let lines = (0..5).map(|n| n.to_string()).collect();
+        let mut run = Run { ctx: Some(ctx.clone()), ..Run::of_texts(&[("line", lines)]).unwrap() };
+        assert_eq!(run.next(1).await.unwrap().map(|piece| piece.num_rows()), Some(1));
+        assert!(engine.running().cancel(ctx.query().id).is_some());
+        assert_eq!(run.next(1).await.unwrap_err().kind, ErrorKind::Cancelled);
     }
 
     #[tokio::test]

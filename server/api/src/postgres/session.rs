@@ -381,20 +381,48 @@ async fn attended<T>(
     work: impl Future<Output = T>,
 ) -> Result<T, Trouble> {
     let mut work = std::pin::pin!(work);
-    loop {
-        if read.len() < AHEAD_BYTES_MAX {
-            read.reserve(4 << 10);
-        }
+    let cancelled = || Fault::new("57014", "the statement was cancelled, as its client asked");
+    // Rows that come as fast as they are sent never wait.
+    if running.is_cancelled() {
+        return Err(cancelled().into());
+    }
+    while read.len() < AHEAD_BYTES_MAX {
+        read.reserve(4 << 10);
         tokio::select! {
             biased;
             done = &mut work => return Ok(done),
-            () = running.cancelled() => {
-                return Err(Fault::new("57014", "the statement was cancelled, as its client asked").into());
-            }
-            more = stream.read_buf(read), if read.len() < AHEAD_BYTES_MAX => match more {
+            () = running.cancelled() => return Err(cancelled().into()),
+            more = stream.read_buf(read) => match more {
                 Ok(0) | Err(_) => return Err(Ended::Gone.into()),
                 Ok(_) => {}
             },
         }
+    }
+    // No more is kept, but a client that goes away is still to be seen.
+    tokio::select! {
+        biased;
+        done = &mut work => Ok(done),
+        () = running.cancelled() => Err(cancelled().into()),
+        () = stream.closed() => Err(Ended::Gone.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_that_never_waits_is_cancelled_too() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut stream = Stream::Plain(listener.accept().await.unwrap().0);
+        let (mut read, running) = (BytesMut::new(), CancellationToken::new());
+        let done = attended(&mut stream, &mut read, &running, std::future::ready(7)).await;
+        assert!(matches!(done, Ok(7)));
+        running.cancel();
+        let done = attended(&mut stream, &mut read, &running, std::future::ready(7)).await;
+        assert!(matches!(done, Err(Trouble::Fault(fault)) if fault.code == "57014"));
     }
 }

@@ -230,7 +230,7 @@ async fn drive<C, E>(
     };
     tracing::debug!(%peer, ?verdict, "connection is closed");
     match verdict {
-        Verdict::Stuck => return,
+        Verdict::Stuck | Verdict::Gone => return,
         // The socket sends the 408 when hyper asks it for more bytes.
         Verdict::NoHead => watch.expire(),
         Verdict::Idle => leave(connection.as_mut()),

@@ -53,6 +53,13 @@ impl Handshake {
     }
 }
 
+impl Shaken {
+    /// The socket below.
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.inner
+    }
+}
+
 impl AsyncRead for Shaken {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();

@@ -175,6 +175,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Hyper, which flushes each time that it runs, sees a disconnect by reading. It does not read while it holds
+        // bytes behind the request that it answers. In HTTP/2 it always reads.
+        if self.frames.is_none() && self.stream.is_closed(cx) {
+            self.watch.gone();
+        }
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 

@@ -1,11 +1,12 @@
 //! The byte stream of a connection, with or without TLS.
 
 use std::io::{self, IoSlice};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
@@ -15,6 +16,8 @@ use crate::bodies::BodyBudget;
 
 /// The first byte of a TLS connection: the record type of the handshake.
 const HANDSHAKE: u8 = 22;
+/// How often a connection that is not read is asked whether it is closed.
+const CLOSED_LOOK: Duration = Duration::from_millis(50);
 /// Sent to a client without TLS on a port that requires it.
 pub(super) const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\
     content-type: text/plain; charset=utf-8\r\ncontent-length: 51\r\n\r\nthis port speaks TLS: use https:// in the address.\n";
@@ -61,6 +64,33 @@ impl Stream {
         let Self::Tls(stream) = self else { return Transport::default() };
         let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
         Transport { encrypted: true, client: certificate.and_then(name_of) }
+    }
+
+    /// The socket below TLS.
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref().0.socket(),
+        }
+    }
+
+    /// Whether the client has closed its side, as the system tells without reading what was sent before. If not, the
+    /// task is woken when there is something to read, or an end.
+    pub(super) fn is_closed(&self, cx: &mut Context<'_>) -> bool {
+        let socket = self.socket();
+        if socket.poll_read_ready(cx).is_pending() {
+            return false;
+        }
+        let mut ready = pin!(socket.ready(Interest::READABLE));
+        matches!(ready.as_mut().poll(cx), Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+
+    /// Waits until the client has closed its side.
+    pub(crate) async fn closed(&mut self) {
+        // What was sent keeps the socket ready, so that nothing would wake the task.
+        while !self.is_closed(&mut Context::from_waker(Waker::noop())) {
+            tokio::time::sleep(CLOSED_LOOK).await;
+        }
     }
 
     /// Sends a last text, as far as the socket takes it without waiting.
@@ -123,7 +153,22 @@ impl AsyncWrite for Stream {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
     use super::*;
+
+    #[tokio::test]
+    async fn who_goes_away_is_seen_behind_what_is_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut stream = Stream::Plain(listener.accept().await.unwrap().0);
+        client.write_all(&[7; 1000]).await.unwrap();
+        assert!(timeout(4 * CLOSED_LOOK, stream.closed()).await.is_err(), "it is there");
+        drop(client);
+        timeout(Duration::from_mins(1), stream.closed()).await.expect("it is gone");
+    }
 
     /// If the stated length were wrong, a client would wait for more or cut the text.
     #[test]

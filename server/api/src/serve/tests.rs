@@ -303,3 +303,15 @@ async fn quotes_in_queries_and_heads_without_bodies() {
     // The connection is still usable.
     assert!(one(&mut socket, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.ends_with("here"));
 }
+
+/// Bytes behind the request that is being answered do not hide that its client leaves.
+#[tokio::test]
+async fn who_goes_away_behind_what_is_not_answered_yet() {
+    let served = served(ServeSettings::default()).await;
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    socket.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\nG").await.expect("sent");
+    tokio::time::sleep(SHORT).await;
+    socket.shutdown().await.expect("it goes");
+    let ended = tokio::time::timeout(LONG, socket.read_to_end(&mut Vec::new())).await;
+    assert!(ended.is_ok(), "its request goes on");
+}

@@ -21,7 +21,12 @@ pub(super) enum Verdict {
     Idle,
     /// The client does not read the response.
     Stuck,
+    /// The client has closed its side, and its requests are not answered.
+    Gone,
 }
+
+/// How long requests may take to be answered once their client has closed its side.
+const GONE_WITHIN: Duration = Duration::from_millis(100);
 
 /// What the next bytes belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +49,8 @@ struct State {
     requests: usize,
     /// Since when a write has been blocked.
     blocked: Option<Instant>,
+    /// Since when the client's side is closed.
+    gone: Option<Instant>,
     /// Whether bytes between requests begin a head. Not so in HTTP/2, where frames may arrive at any time, nor after
     /// a body that was not read to its end.
     heads: bool,
@@ -65,8 +72,16 @@ pub(super) struct Watch {
 impl Watch {
     /// Begins to watch a connection that was accepted at `since`.
     pub(super) fn new(settings: &ServeSettings, since: Instant) -> Arc<Self> {
-        let state =
-            State { phase: Phase::New, since, requests: 0, blocked: None, heads: true, begun: 0, expired: false };
+        let state = State {
+            phase: Phase::New,
+            since,
+            requests: 0,
+            blocked: None,
+            gone: None,
+            heads: true,
+            begun: 0,
+            expired: false,
+        };
         Arc::new(Self {
             state: Mutex::new(state),
             header_timeout: settings.header_timeout,
@@ -107,6 +122,11 @@ impl Watch {
         }
     }
 
+    /// Notes that the client has closed its side.
+    pub(super) fn gone(&self) {
+        self.state.lock().gone.get_or_insert_with(Instant::now);
+    }
+
     /// Notes that a body was left unread: what follows on the connection is not a head.
     pub(super) fn body_left(&self) {
         self.state.lock().heads = false;
@@ -135,7 +155,7 @@ impl Watch {
         let phase = match state.phase {
             Phase::New | Phase::Head => Some((state.since + self.header_timeout, Verdict::NoHead)),
             Phase::Idle => Some((state.since + self.keep_alive, Verdict::Idle)),
-            Phase::Serving => None,
+            Phase::Serving => state.gone.map(|since| (since.max(state.since) + GONE_WITHIN, Verdict::Gone)),
         };
         match state.blocked.map(|since| (since + self.send_timeout, Verdict::Stuck)) {
             // The end of a response is still being sent: the connection is not idle.
@@ -275,6 +295,24 @@ mod tests {
         assert_eq!(watch.due(), stuck);
         watch.sent(true);
         assert_eq!(verdict(&watch), Some(Verdict::Idle));
+    }
+
+    #[test]
+    fn requests_end_with_their_client() {
+        let watch = watch(Instant::now(), HEADER);
+        let request = watch.begin();
+        watch.gone();
+        let gone = watch.due();
+        assert_eq!(gone.map(|(_, verdict)| verdict), Some(Verdict::Gone));
+        watch.gone();
+        assert_eq!(watch.due(), gone, "it counts from the first time that it was seen");
+        drop(request);
+        assert_eq!(verdict(&watch), Some(Verdict::Idle));
+        // The next one, sent before its client closed, has a moment of its own.
+        let _next = watch.begin();
+        let at = |due: Option<(Instant, Verdict)>| due.map(|(at, _)| at);
+        assert!(at(watch.due()) >= at(gone));
+        assert_eq!(verdict(&watch), Some(Verdict::Gone));
     }
 
     #[test]

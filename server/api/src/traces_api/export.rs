@@ -10,7 +10,7 @@ use quiver_traces::{JsonWriter, ParamError, Selection, Trace, TraceError};
 use quiver_types::spans::hex;
 
 use super::{Call, problem};
-use crate::error::plain;
+use crate::refused::problem_of;
 use crate::state::AppState;
 
 pub(super) async fn without_id() -> Response {
@@ -22,12 +22,17 @@ pub(super) async fn handle(
     Path((id, format)): Path<(String, String)>,
     request: Request,
 ) -> Response {
-    let Some(format) = export::find(&format) else { return plain(StatusCode::NOT_FOUND, "404 page not found") };
+    let Some(format) = export::find(&format) else { return no_such(&format) };
     let route = "/platform-api/traces";
     match answer(state, &id, format, request).await {
         Ok(response) => response,
         Err(e) => problem(&e, route),
     }
+}
+
+fn no_such(format: &str) -> Response {
+    let known = export::FORMATS.iter().map(|f| format!("`{}`", f.name)).collect::<Vec<_>>().join(", ");
+    problem_of(StatusCode::NOT_FOUND, "NOT_FOUND", &format!("there is no format `{format}`; there are {known}"))
 }
 
 /// Parses which spans of a trace are wanted; `start_time` and `end_time` are nanoseconds in decimal.

@@ -43,7 +43,7 @@ impl Auth {
         Ok(Identity {
             subject: Subject::Account(kind, id.to_owned()),
             name: account.name.clone(),
-            rights: directory.rights(id, self.clock.now_ms()),
+            rights: directory.rights(kind, id, self.clock.now_ms()),
             way: Way::Token,
             session: None,
             shown_key: None,
@@ -134,7 +134,7 @@ impl Auth {
             None => Ok(by_roles),
             Some(account) if !account.enabled => Err(TokenError::Invalid),
             Some(_) => {
-                let own = directory.rights(id, now_ms);
+                let own = directory.rights(AccountKind::User, id, now_ms);
                 Ok(by_roles.triples().iter().chain(own.triples()).cloned().collect())
             }
         }

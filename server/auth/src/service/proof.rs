@@ -9,16 +9,14 @@ use crate::error::TokenError;
 use crate::{Secret, same, sha256_hex};
 
 impl Auth {
-    /// Checks the secret of a service account.
+    /// Checks the secret of a service account. Nobody can guess one, so whoever knows it need not wait: else strangers could
+    /// keep senders out by wrong secrets under their names, or one sender with an old secret all others of its network.
     ///
     /// # Errors
     /// [`TokenError::Invalid`], [`TokenError::TooMany`].
     pub(crate) fn client(&self, name: &str, secret: &str, ip: Option<IpAddr>) -> Result<Arc<Account>, TokenError> {
         let now_ms = self.clock.now_ms();
         let throttled = format!("client:{}", bounded(name));
-        if let Some(wait_s) = self.throttle.wait_s(&throttled, ip, now_ms) {
-            return Err(TokenError::TooMany(wait_s));
-        }
         let directory = self.directory.load();
         let account = directory.named(AccountKind::Service, name);
         let given = sha256_hex(secret.as_bytes());
@@ -30,6 +28,8 @@ impl Auth {
         if let Some(account) = account.filter(|_| right) {
             self.throttle.succeeded(&throttled, now_ms);
             Ok(Arc::clone(account))
+        } else if let Some(wait_s) = self.throttle.wait_s(&throttled, ip, now_ms) {
+            Err(TokenError::TooMany(wait_s))
         } else {
             // If users may authenticate with Basic as well, the name may be a user's, and the check of its password
             // counts.

@@ -35,9 +35,9 @@ impl Auth {
     pub fn roles_of(&self, identity: &Identity) -> Vec<String> {
         let (directory, now_ms) = (self.directory.load(), self.clock.now_ms());
         let mut roles = match &identity.subject {
-            Subject::Account(_, id) => directory.roles(id, now_ms),
+            Subject::Account(kind, id) => directory.roles(*kind, id, now_ms),
             Subject::External(issuer, subject) => {
-                let own = directory.roles(&external_id(issuer, subject), now_ms);
+                let own = directory.roles(AccountKind::User, &external_id(issuer, subject), now_ms);
                 [own, directory.roles_by_roles(&identity.roles, now_ms)].concat()
             }
             Subject::Anyone => Vec::new(),
@@ -71,6 +71,6 @@ impl Auth {
         if directory.account(kind, id).is_none_or(|account| !account.enabled) {
             return false;
         }
-        directory.rights(id, self.clock.now_ms()).show_all_of(rights, domain)
+        directory.rights(kind, id, self.clock.now_ms()).show_all_of(rights, domain)
     }
 }

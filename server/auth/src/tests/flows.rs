@@ -195,6 +195,27 @@ async fn wrong_passwords_look_alike() {
     fx.token(&form("ann", "correct+horse+battery")).await.unwrap();
 }
 
+/// Wrong secrets of others keep no service account out, whether they come under its name or from its network.
+#[tokio::test]
+async fn service_accounts_are_not_kept_out() {
+    let fx = fixture().await;
+    let right = basic("agent:a:b/c");
+    for (names, guesses) in [(1, 10), (40, 1)] {
+        let mut last = Ok(());
+        for n in 0..names * guesses {
+            let name = if names == 1 { "agent".to_owned() } else { format!("nobody-{n}") };
+            last = fx.identify(&basic(&format!("{name}:wrong"))).await.map(|_| ());
+        }
+        // Those who guess wait all the same.
+        assert!(matches!(last, Err(TokenError::TooMany(_))), "{names}: {last:?}");
+        fx.identify(&right).await.unwrap();
+    }
+    let token = fx.token_with("grant_type=client_credentials", Some(&right)).await.unwrap();
+    fx.bearer(&token["access_token"]).await.unwrap();
+    let wrong = fx.token_with("grant_type=client_credentials", Some(&basic("agent:wrong"))).await.unwrap_err();
+    assert_eq!(wrong.status, 429);
+}
+
 /// Who guesses many times at once gets no further than who guesses time after time.
 #[tokio::test(flavor = "multi_thread")]
 async fn guesses_at_once_are_counted() {

@@ -15,6 +15,7 @@ struct Issuer {
     jwks: parking_lot::Mutex<Value>,
     lies: AtomicBool,
     hangs: AtomicBool,
+    slow: AtomicBool,
     asked: AtomicUsize,
 }
 
@@ -24,6 +25,9 @@ impl Fetch for Issuer {
         self.asked.fetch_add(1, SeqCst);
         if self.hangs.load(SeqCst) {
             std::future::pending::<()>().await;
+        }
+        if self.slow.load(SeqCst) {
+            tokio::task::yield_now().await;
         }
         let issuer = if self.lies.load(SeqCst) { "https://evil.example" } else { OUTSIDE };
         match url {
@@ -36,12 +40,7 @@ impl Fetch for Issuer {
     }
 }
 
-#[tokio::test]
-async fn roles_of_another_issuer() {
-    // Another token service stands in for the issuer: its keys sign.
-    let theirs = fixture().await;
-    let issuer =
-        Arc::new(Issuer { jwks: parking_lot::Mutex::new(theirs.auth.signing_keys().jwks()), ..Issuer::default() });
+fn settings() -> AuthSettings {
     let external = ExternalIssuer {
         issuer: OUTSIDE.to_owned(),
         audiences: vec!["quiver".to_owned()],
@@ -50,8 +49,38 @@ async fn roles_of_another_issuer() {
         username_claim: "preferred_username".to_owned(),
         jwks_refresh_ms: 300_000,
     };
-    let settings = AuthSettings { external: vec![external], ..AuthSettings::default() };
-    let fx = fixture_with(settings, Some(Arc::clone(&issuer) as Arc<dyn Fetch>)).await;
+    AuthSettings { external: vec![external], ..AuthSettings::default() }
+}
+
+/// Whoever makes us ask an issuer and hangs up keeps out nobody else: what was asked for comes all the same.
+#[tokio::test]
+async fn keys_come_although_nobody_waits() {
+    let theirs = fixture().await;
+    let issuer =
+        Arc::new(Issuer { jwks: parking_lot::Mutex::new(theirs.auth.signing_keys().jwks()), ..Issuer::default() });
+    issuer.slow.store(true, SeqCst);
+    let fx = fixture_with(settings(), Some(Arc::clone(&issuer) as Arc<dyn Fetch>)).await;
+    let now = fx.clock.now_ms() / 1000;
+    let claims = json!({"iss": OUTSIDE, "sub": "42", "aud": "quiver", "exp": now + 300, "iat": now});
+    let token = json!(theirs.auth.signing_keys().sign(&claims).unwrap());
+    let mut asking = Box::pin(fx.bearer(&token));
+    let is_pending = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
+    assert!(is_pending);
+    drop(asking);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    fx.bearer(&token).await.unwrap();
+    assert_eq!(issuer.asked.load(SeqCst), 2, "for its discovery, and for its keys");
+}
+
+#[tokio::test]
+async fn roles_of_another_issuer() {
+    // Another token service stands in for the issuer: its keys sign.
+    let theirs = fixture().await;
+    let issuer =
+        Arc::new(Issuer { jwks: parking_lot::Mutex::new(theirs.auth.signing_keys().jwks()), ..Issuer::default() });
+    let fx = fixture_with(settings(), Some(Arc::clone(&issuer) as Arc<dyn Fetch>)).await;
     let token = |roles: Value, aud: &str| {
         let now = fx.clock.now_ms() / 1000;
         json!(

@@ -1,11 +1,12 @@
 //! One change of one entity within a transaction: its validation, its rows, and its consequences.
 
 use quiver_database::{Connection, statement};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{BUILTIN, Done, Draft, Op, Reading, System};
 use crate::audit;
 use crate::config::Config;
+use crate::encoded::encoded;
 use crate::entity::{Drafted, Entity, find};
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Making};
@@ -13,6 +14,9 @@ use crate::fields::Mode;
 use crate::json::merge;
 use crate::place::{Place, is_visible};
 use crate::problem::{Problem, ProblemKind, Result};
+
+/// Most entities of a family that a caller may make for himself without a right to it.
+const OWN_MAX: i64 = 1000;
 
 /// A change within a transaction.
 pub(crate) struct Work<'a> {
@@ -141,6 +145,7 @@ impl Work<'_> {
             let text = format!("there are {} already", place.family.entities_max);
             return Err(Problem::field("", "LIMIT_EXCEEDED", text));
         }
+        self.own_are_few(place).await?;
         let id = id.unwrap_or_else(|| self.config.new_id());
         let sql = "SELECT coalesce(max(version), 0) FROM entity_version WHERE family = ? AND id = ?";
         let last: i64 = statement(sql).bind(place.family.name).bind(&id).fetch_one(&mut *self.db).await?.try_get(0)?;
@@ -157,6 +162,29 @@ impl Work<'_> {
             body,
             sealed,
         })
+    }
+
+    /// Refuses one more of what a caller keeps for himself if he has very many: he would fill the family for everybody.
+    async fn own_are_few(&mut self, place: &Place) -> Result<()> {
+        let family = place.family;
+        if !family.is_for_oneself(self.caller) {
+            return Ok(());
+        }
+        let count = if family.owners.is_empty() {
+            // Each entity is in the index with its owner.
+            let sql = "SELECT count(*) FROM entity_value WHERE family = ? AND owner = ? AND field = ? AND value = ?";
+            let row = statement(sql).bind(family.name).bind(&place.owner).bind("owner");
+            row.bind(encoded(&json!(self.caller.subject)))
+        } else {
+            let sql = "SELECT count(*) FROM entity WHERE family = ? AND owner = ?";
+            statement(sql).bind(family.name).bind(&place.owner)
+        };
+        let count: i64 = count.fetch_one(&mut *self.db).await?.try_get(0)?;
+        if count >= OWN_MAX {
+            let text = format!("there are {OWN_MAX} of your own already");
+            return Err(Problem::field("", "LIMIT_EXCEEDED", text));
+        }
+        Ok(())
     }
 
     async fn delete(&mut self, place: &Place, before: Entity) -> Result<Done> {

@@ -5,14 +5,11 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Value, json};
 
-use super::standing;
+use super::standing::{self, ADMIN_ROLE_ID};
 use crate::entity::Entity;
 use crate::family::{Caller, Family, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
-
-/// The built-in role `admin`.
-pub const ADMIN_ROLE_ID: &str = "00000000-0000-7000-8000-000000000001";
 
 /// The built-in role that views everything.
 pub const VIEWER_ROLE_ID: &str = "00000000-0000-7000-8000-000000000002";

@@ -36,10 +36,15 @@ fn hook<'a>(
     caller: &'a Caller,
     now_ms: i64,
     before: Option<&'a Entity>,
-    _after: Option<&'a Entity>,
+    after: Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
-        let Some(account) = before else { return Ok(()) };
+        let Some(account) = before else {
+            return match after {
+                Some(new) => standing::id_is_its_own(db, "rbac/users", &new.id).await,
+                None => Ok(()),
+            };
+        };
         let held = standing::rights_of(db, now_ms, "serviceAccount", &account.id).await?;
         standing::only_own(caller, held.triples())?;
         standing::an_admin_stays(db, caller).await

@@ -1,12 +1,18 @@
 //! The rights of subjects as seen by the transaction, for rules across several entities.
 
-use quiver_database::{Connection, Row, statement};
+use quiver_database::{Connection, statement};
 use quiver_types::{Rights, Triple};
 use serde_json::{Map, Value};
 
 use crate::family::Caller;
 use crate::json::time_of;
 use crate::problem::{Problem, ProblemKind, Result};
+
+/// The built-in role `admin`.
+pub const ADMIN_ROLE_ID: &str = "00000000-0000-7000-8000-000000000001";
+
+const BINDINGS: &str = "rbac/bindings";
+const GROUPS: &str = "rbac/groups";
 
 /// Parses the permissions in a body.
 pub(crate) fn triples(body: &Map<String, Value>, field: &str) -> Vec<Triple> {
@@ -22,6 +28,16 @@ pub(super) fn only_own(caller: &Caller, given: &[Triple]) -> Result<()> {
     }
 }
 
+/// Refuses an account under the id of one of the other kind: groups name their members by the id alone, so it would have the
+/// rights of both.
+pub(super) async fn id_is_its_own(db: &mut Connection, others: &str, id: &str) -> Result<()> {
+    if body(db, others, id).await?.is_some() {
+        let text = "there is an account with this id";
+        return Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text));
+    }
+    Ok(())
+}
+
 /// Parses `rbac/users/<id>`, the owner of a key.
 pub(super) fn owner_of(owner: &str) -> Result<(&'static str, &str)> {
     let kinds = [("rbac/users/", "user"), ("rbac/service-accounts/", "serviceAccount")];
@@ -29,14 +45,17 @@ pub(super) fn owner_of(owner: &str) -> Result<(&'static str, &str)> {
     found.ok_or_else(|| Problem::internal(format!("a key without owner: `{owner}`")))
 }
 
-async fn bodies(db: &mut Connection, family: &str) -> Result<Vec<(String, Map<String, Value>)>> {
-    let sql = "SELECT id, body FROM entity WHERE family = ?";
-    let rows = statement(sql).bind(family).fetch_all(db).await?;
-    let read = |row: &Row| {
-        let (id, body): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-        Ok((id, serde_json::from_str(&body).map_err(Problem::internal)?))
-    };
-    rows.iter().map(read).collect()
+/// All bindings.
+async fn bindings(db: &mut Connection) -> Result<Vec<Map<String, Value>>> {
+    let rows = statement("SELECT body FROM entity WHERE family = ?").bind(BINDINGS).fetch_all(db).await?;
+    rows.iter().map(|row| serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)).collect()
+}
+
+/// Ids of the entities of a family that name one.
+async fn naming(db: &mut Connection, family: &str, (to_family, to_id): (&str, &str)) -> Result<Vec<String>> {
+    let sql = "SELECT id FROM entity_link WHERE to_family = ? AND to_id = ? AND family = ? ORDER BY id";
+    let rows = statement(sql).bind(to_family).bind(to_id).bind(family).fetch_all(db).await?;
+    rows.iter().map(|row| row.try_get(0).map_err(Problem::from)).collect()
 }
 
 async fn body(db: &mut Connection, family: &str, id: &str) -> Result<Option<Map<String, Value>>> {
@@ -66,19 +85,51 @@ fn subject(binding: &Map<String, Value>) -> (&str, &str) {
 
 /// The rights of a subject, including those through groups.
 pub(super) async fn rights_of(db: &mut Connection, now_ms: i64, kind: &str, id: &str) -> Result<Rights> {
-    let groups = bodies(&mut *db, "rbac/groups").await?;
-    let within = |group: &Map<String, Value>| {
-        group.get("members").and_then(Value::as_array).is_some_and(|m| m.iter().any(|m| m.as_str() == Some(id)))
+    let family = match kind {
+        "user" => "rbac/users",
+        "serviceAccount" => "rbac/service-accounts",
+        _ => GROUPS,
     };
+    // Found by their names: a change of many users asks this for each, and there may be as many bindings.
+    let mut of = naming(&mut *db, BINDINGS, (family, id)).await?;
+    for group in naming(&mut *db, GROUPS, (family, id)).await? {
+        of.extend(naming(&mut *db, BINDINGS, (GROUPS, &group)).await?);
+    }
     let mut held = Vec::new();
-    for (_, binding) in bodies(&mut *db, "rbac/bindings").await? {
-        let (of, named) = subject(&binding);
-        let through = of == "group" && kind != "group" && groups.iter().any(|(g, body)| g == named && within(body));
-        if !is_over(&binding, now_ms) && ((of == kind && named == id) || through) {
+    for id in of {
+        let binding = body(&mut *db, BINDINGS, &id).await?.unwrap_or_default();
+        if !is_over(&binding, now_ms) {
             held.extend(given_by(&mut *db, &binding).await?.triples().iter().cloned());
         }
     }
     Ok(held.into_iter().collect())
+}
+
+/// Says whether a binding gives somebody who can sign in `{admin, *, *}` without a time limit.
+async fn makes_an_admin(db: &mut Connection, binding: &Map<String, Value>) -> Result<bool> {
+    // A binding with an end would leave no administrator one day.
+    let ends = binding.get("expiresAt").is_some_and(|end| !end.is_null());
+    if ends || !given_by(&mut *db, binding).await?.covers(&Triple::admin()) {
+        return Ok(false);
+    }
+    let members = match subject(binding) {
+        ("user" | "serviceAccount", id) => vec![id.to_owned()],
+        ("group", id) => {
+            let group = body(&mut *db, GROUPS, id).await?.unwrap_or_default();
+            let members = group.get("members").and_then(Value::as_array);
+            members.into_iter().flatten().filter_map(|m| m.as_str().map(str::to_owned)).collect()
+        }
+        _ => Vec::new(),
+    };
+    let enabled = |body: &Map<String, Value>| body.get("enabled").and_then(Value::as_bool).unwrap_or(false);
+    for id in members {
+        for family in ["rbac/users", "rbac/service-accounts"] {
+            if body(&mut *db, family, &id).await?.is_some_and(|b| enabled(&b)) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }
 
 /// Refuses a change after which nobody who can sign in has `{admin, *, *}` without a time limit.
@@ -87,34 +138,16 @@ pub(super) async fn an_admin_stays(db: &mut Connection, caller: &Caller) -> Resu
     if caller.subject == Caller::SETUP {
         return Ok(());
     }
-    let all = Triple::admin();
-    let enabled = |body: &Map<String, Value>| body.get("enabled").and_then(Value::as_bool).unwrap_or(false);
-    let mut groups = None;
-    for (_, binding) in bodies(&mut *db, "rbac/bindings").await? {
-        // A binding with an end would leave no administrator one day.
-        if binding.get("expiresAt").is_some_and(|end| !end.is_null())
-            || !given_by(&mut *db, &binding).await?.covers(&all)
-        {
-            continue;
+    // Nearly always somebody has the built-in role; only where nobody has it all bindings are looked through.
+    for id in naming(&mut *db, BINDINGS, ("rbac/roles", ADMIN_ROLE_ID)).await? {
+        let binding = body(&mut *db, BINDINGS, &id).await?.unwrap_or_default();
+        if makes_an_admin(&mut *db, &binding).await? {
+            return Ok(());
         }
-        let members = match subject(&binding) {
-            ("user" | "serviceAccount", id) => vec![id.to_owned()],
-            ("group", id) => {
-                if groups.is_none() {
-                    groups = Some(bodies(&mut *db, "rbac/groups").await?);
-                }
-                let group = groups.iter().flatten().find(|(g, _)| g == id);
-                let members = group.and_then(|(_, body)| body.get("members")).and_then(Value::as_array);
-                members.into_iter().flatten().filter_map(|m| m.as_str().map(str::to_owned)).collect()
-            }
-            _ => Vec::new(),
-        };
-        for id in members {
-            for family in ["rbac/users", "rbac/service-accounts"] {
-                if body(&mut *db, family, &id).await?.is_some_and(|b| enabled(&b)) {
-                    return Ok(());
-                }
-            }
+    }
+    for binding in bindings(&mut *db).await? {
+        if makes_an_admin(&mut *db, &binding).await? {
+            return Ok(());
         }
     }
     let text = "this would leave nobody who holds {admin, *, *}";

@@ -55,7 +55,12 @@ fn hook<'a>(
             let why = "whom another issuer knows has no password here";
             return Err(Problem::field("/password", "INVALID_VALUE", why));
         }
-        let Some(user) = before else { return Ok(()) };
+        let Some(user) = before else {
+            return match after {
+                Some(new) => standing::id_is_its_own(db, "rbac/service-accounts", &new.id).await,
+                None => Ok(()),
+            };
+        };
         // Also for one's own account: an API key with fewer rights than its owner must not become its owner.
         let held = standing::rights_of(db, now_ms, "user", &user.id).await?;
         standing::only_own(caller, held.triples())?;

@@ -283,8 +283,7 @@ async fn many_at_once() {
         let query = ListQuery::parse(family, &[("q".to_owned(), "000".to_owned())], &[]).unwrap();
         let ids = fx.config.ids_of(&place, &query, &Caller::system()).await.unwrap();
         assert_eq!(ids.len(), 5);
-        let export = fx.config.export(&place, &query, &Caller::system()).await.unwrap();
-        let exported = export["items"].as_array().unwrap().clone();
+        let exported = fx.exported(&place, &query, &Caller::system()).await;
         // An import of an export changes nothing; in another installation it makes the same.
         let import = async |items: Vec<Value>, mode, within| {
             fx.config.import_many(&place, &Caller::system(), items, mode, within, false).await
@@ -294,14 +293,14 @@ async fn many_at_once() {
         let (gone, failed) = fx.config.delete_many(&place, &Caller::system(), ids.clone(), false).await.unwrap();
         assert_eq!((gone.len(), failed.len()), (5, 0));
         assert_eq!(import(exported.clone(), ImportMode::Create, None).await.unwrap().created, 5);
-        let again = fx.config.export(&place, &query, &Caller::system()).await.unwrap();
-        let bare = |items: &Value| -> Vec<Map<String, Value>> {
+        let again = fx.exported(&place, &query, &Caller::system()).await;
+        let bare = |items: &[Value]| -> Vec<Map<String, Value>> {
             let strip = |i: &Value| {
                 map(i.clone()).into_iter().filter(|(k, _)| !matches!(k.as_str(), "version" | "updatedAt")).collect()
             };
-            items.as_array().unwrap().iter().map(strip).collect()
+            items.iter().map(strip).collect()
         };
-        assert_eq!(bare(&again["items"]), bare(&export["items"]));
+        assert_eq!(bare(&again), bare(&exported));
         let replaced = import(exported[..2].to_vec(), ImportMode::Replace, Some(&query)).await.unwrap();
         assert_eq!((replaced.unchanged, replaced.deleted), (2, 3));
         let nobody = "00000000-0000-7000-8000-00000000dead".to_owned();
@@ -330,8 +329,7 @@ async fn imports_of_what_names_its_own_kind() {
     let below = fx.create(&CI_CLASSES, below).await.unwrap();
     let filter = ("filter".to_owned(), "key in (\"a\", \"z\")".to_owned());
     let query = ListQuery::parse(&CI_CLASSES, &[filter], &[]).unwrap();
-    let export = fx.config.export(&place, &query, &Caller::system()).await.unwrap();
-    let items = export["items"].as_array().unwrap().clone();
+    let items = fx.exported(&place, &query, &Caller::system()).await;
     let ids = |items: &[Value]| items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
     assert_eq!(ids(&items), [below.id.clone(), above.id.clone()]);
     let import = async |items: Vec<Value>| {
@@ -504,6 +502,23 @@ async fn long_answers_are_kept() {
     assert!(fx.config.end_named(&named, Some(&long)).await.unwrap());
     let Begun::Answered(again) = fx.config.begin_named(&named).await.unwrap() else { panic!("it was answered") };
     assert!(again == long, "{} bytes", again.len());
+}
+
+/// Long answers count by their length: else one caller could fill the disk with 10,000 of them a day.
+#[tokio::test]
+async fn kept_answers_have_so_many_bytes() {
+    let fx = fixture().await;
+    let named = |subject: &str, name: &str| Named::new(subject, "/p", name.as_bytes(), b"body").unwrap();
+    let long = vec![7_u8; 4 << 20];
+    for n in 0..64 {
+        assert_eq!(fx.config.begin_named(&named("user:x", &n.to_string())).await.unwrap(), Begun::Fresh, "{n}");
+        let sql = "UPDATE answered SET answer = ? WHERE name = ?";
+        statement(sql).bind(long.clone()).bind(n.to_string()).execute(&fx.config.pool).await.unwrap();
+    }
+    assert_eq!(fx.config.begin_named(&named("user:x", "more")).await.unwrap_err().code, "RATE_LIMITED");
+    assert_eq!(fx.config.begin_named(&named("user:y", "more")).await.unwrap(), Begun::Fresh);
+    fx.clock.0.fetch_add(25 * 3_600_000, SeqCst);
+    assert_eq!(fx.config.begin_named(&named("user:x", "more")).await.unwrap(), Begun::Fresh);
 }
 
 /// Two changes of one version at once: one wins.

@@ -2,7 +2,7 @@
 
 use quiver_types::Network;
 
-use super::{Settings, SettingsError, oidc};
+use super::{Settings, SettingsError, bounds, oidc};
 
 /// Checks settings that were parsed.
 ///
@@ -75,10 +75,10 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
         ("alerting.resend_delay", s.alerting.resend_delay),
         ("alerting.error_hold", s.alerting.error_hold),
     ];
-    match spans.iter().find(|(_, span)| span.0.is_none_or(|d| d.is_zero())) {
-        Some((name, _)) => refuse(&format!("`{name}` must be a span of time above zero")),
-        None => Ok(()),
+    if let Some((name, _)) = spans.iter().find(|(_, span)| span.0.is_none_or(|d| d.is_zero())) {
+        return refuse(&format!("`{name}` must be a span of time above zero"));
     }
+    bounds::fault(s).map_or(Ok(()), |fault| refuse(&fault))
 }
 
 #[cfg(test)]

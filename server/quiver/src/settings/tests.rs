@@ -115,27 +115,25 @@ fn each_setting_is_there_once_and_has_a_text() {
 fn a_file_below_the_environment() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("quiver.toml");
-    let text =
-        "[http]\nlisten = '127.0.0.1:1'\nbody_max = '1MiB'\ncors_origins = ['a', 'b']\n\n[query]\nsamples_max = 5\n";
+    let text = "[http]\nlisten = '127.0.0.1:1'\nbody_max = '1MiB'\n\n[ingest]\nservice_labels = ['a', 'b']\n\n\
+                [query]\nsamples_max = 5\n";
     std::fs::write(&path, text).unwrap();
-    let variables = [("QUIVER_HTTP__LISTEN", "127.0.0.1:2"), ("QUIVER_HTTP__CORS_ORIGINS", "['c']")];
+    let variables = [("QUIVER_HTTP__LISTEN", "127.0.0.1:2"), ("QUIVER_INGEST__SERVICE_LABELS", "['c']")];
     let load = |flags: &[(&str, &str)]| {
         let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         Loaded::load(Some(&path), variables, &flags).unwrap()
     };
     let loaded = load(&[]);
-    let http = &loaded.settings.http;
-    assert_eq!(
-        (http.listen.as_str(), http.body_max, http.cors_origins.join(" ").as_str()),
-        ("127.0.0.1:2", Size(1 << 20), "c")
-    );
+    let (http, labels) = (&loaded.settings.http, loaded.settings.ingest.service_labels.join(" "));
+    assert_eq!((http.listen.as_str(), http.body_max, labels.as_str()), ("127.0.0.1:2", Size(1 << 20), "c"));
     assert_eq!((loaded.settings.query.samples_max, loaded.is_given("query", "samples_max")), (5, true));
     assert!(!loaded.is_given("query", "series_max") && !loaded.is_given("log", "filter") && !loaded.is_given("x", "y"));
-    let flags = [("http.listen", "127.0.0.1:3"), ("http.cors_origins", "[\"d\", \"e, f\"]"), ("log.access", "true")];
+    let flags =
+        [("http.listen", "127.0.0.1:3"), ("ingest.service_labels", "[\"d\", \"e, f\"]"), ("log.access", "true")];
     let loaded = load(&flags);
     assert_eq!((loaded.settings.http.listen.as_str(), loaded.settings.log.access), ("127.0.0.1:3", true));
-    assert_eq!(loaded.settings.http.cors_origins, ["d", "e, f"]);
+    assert_eq!(loaded.settings.ingest.service_labels, ["d", "e, f"]);
     assert_eq!(loaded.settings.http.body_max, Size(1 << 20), "what nobody names stays");
 }
 

@@ -91,6 +91,21 @@ impl<'de> Deserialize<'de> for OwnSpan {
     }
 }
 
+/// An error of the parser in one line, with the types of values as users know them.
+pub(super) fn in_words(error: &str) -> String {
+    // It says in a line of its own in which section it is.
+    let line = error.trim_end().replace('\n', " ");
+    let words = [
+        ("expected usize", "expected a whole number, zero or more"),
+        ("expected u64", "expected a whole number, zero or more"),
+        ("expected a sequence", "expected a list such as `[\"a\", \"b\"]`"),
+        ("expected a boolean", "expected `true` or `false`"),
+        ("unknown field", "unknown setting"),
+        ("missing field", "missing setting"),
+    ];
+    words.iter().fold(line, |line, (theirs, ours)| line.replace(theirs, ours))
+}
+
 fn text_or_number<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     Ok(match Value::deserialize(d)? {
         Value::String(text) => text,
@@ -262,12 +277,16 @@ mod tests {
             ("[http]\nbody_max = true\n", "`true` is not a size"),
             ("[http]\nkeep_alive = 5\n", "`5` is not a span of time such as `15s`, `30d` or `none`"),
             ("[store]\nretention_logs = 'long'\n", "`long` is not a span of time such as `30d`, `none` or empty"),
-            ("[http]\nconnections_max = 'many'\n", "connections_max"),
+            ("[http]\nconnections_max = 'many'\n", "expected a whole number, zero or more in `http.connections_max`"),
+            ("[query]\nrows_max = -1\n", "expected a whole number, zero or more in `query.rows_max`"),
+            ("[http]\ncors_origins = '*'\n", "expected a list such as `[\"a\", \"b\"]` in `http.cors_origins`"),
+            ("[log]\naccess = 1\n", "expected `true` or `false` in `log.access`"),
             ("[http]\nlisten = 5\n", "listen"),
-            ("[http]\nlistn = 'x'\n", "listn"),
+            ("[http]\nlistn = 'x'\n", "unknown setting `listn`"),
+            ("[[auth.oidc]]\nissuer = 'https://a'\n", "missing setting `audiences`"),
             ("http = 5\n", "`http` is a section"),
             ("[htp]\n", "unknown section `htp`"),
-            ("listen = 'x'\n", "unknown section `listen`"),
+            ("listen = 'x'\n", "unknown section `listen`; sections are `http`, `tls`, "),
         ] {
             let told = load(text).unwrap_err().to_string();
             assert!(told.contains(part), "{text}: {told}");

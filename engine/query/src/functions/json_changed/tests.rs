@@ -43,6 +43,12 @@ fn parts_are_left_out() {
     check("jsonb_less_path", &["[1,[2,3]]", "{1,0}"], "[1, [3]]");
     check("jsonb_less_path", &[r#"{"a":1}"#, "{b,c}"], r#"{"a": 1}"#);
     check("jsonb_strip_nulls", &[r#"[null,{"a":null,"b":{"c":null}}]"#], r#"[null, {"b": {}}]"#);
+    check(
+        "json_strip_nulls",
+        &[r#" {"b" : 1.0, "a": [null, {"c" :null}], "b":2} "#],
+        r#"{"b":1.0,"a":[null,{}],"b":2}"#,
+    );
+    check("json_strip_nulls", &["null"], "null");
     for (name, args) in [
         ("jsonb_less", [r#"{"a":1}"#, "0"]),
         ("jsonb_less", [r#""x""#, "a"]),
@@ -210,6 +216,7 @@ fn what_only_looks_like_json_is_null() {
             ("jsonb_set", vec![text, "{a}", "1"]),
             ("jsonb_set", vec!["{}", "{a}", text]),
             ("jsonb_strip_nulls", vec![text]),
+            ("json_strip_nulls", vec![text]),
             ("jsonb_pretty", vec![text]),
         ] {
             assert_eq!(changed(name, &args).unwrap(), None, "{name} {args:?}");

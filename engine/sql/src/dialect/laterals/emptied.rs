@@ -219,7 +219,7 @@ fn of_nothing(call: &Function, is_aggregate: IsAggregate<'_>) -> Option<OfNothin
 }
 
 /// Whether an expression is a grouping key, where either may be qualified by its table.
-fn is_same(key: &Expr, part: &Expr) -> bool {
+pub(super) fn is_same(key: &Expr, part: &Expr) -> bool {
     match (key, part) {
         (Expr::Identifier(name), Expr::CompoundIdentifier(names))
         | (Expr::CompoundIdentifier(names), Expr::Identifier(name)) => {

@@ -93,7 +93,7 @@ fn by_places(select: &mut Select) {
 }
 
 /// Whether an output is a grouping key.
-fn is_key(at: usize, item: &SelectItem, group_by: &GroupByExpr) -> bool {
+pub(super) fn is_key(at: usize, item: &SelectItem, group_by: &GroupByExpr) -> bool {
     let GroupByExpr::Expressions(keys, _) = group_by else { return false };
     keys.iter().any(|key| match key {
         Expr::Value(value) => matches!(&value.value, Value::Number(place, _) if *place == at.to_string()),
@@ -251,13 +251,8 @@ impl<'f> Finder<'f> {
             return Ok(None);
         }
         let mut listed = query.clone();
-        arrays::listed(&mut listed, self.making.is_aggregate)?;
         // A join does not keep the order of rows.
-        let is_around = match (&*query.body, &*listed.body) {
-            (SetExpr::Select(own), SetExpr::Select(around)) => own.from != around.from,
-            _ => true,
-        };
-        if is_around && query.order_by.is_some() {
+        if !arrays::listed(&mut listed, self.making.is_aggregate)? {
             return Ok(None);
         }
         let found = self.one(&listed, false)?;

@@ -12,6 +12,7 @@ use super::super::empty::IsAggregate;
 use super::super::expressions::bare;
 use super::super::rows;
 use super::gathered;
+use super::reading::reads_only_keys;
 use crate::catalog::schemas::INFORMATION_SCHEMA;
 use crate::names::parts;
 use crate::walk::walk;
@@ -62,13 +63,12 @@ fn is_of_columns(order: Option<&OrderBy>) -> bool {
     }
 }
 
-/// Whether `LIMIT` and `OFFSET` are constants.
+/// Whether `LIMIT` and `OFFSET` are constants, or calculated from the outer row.
 fn is_limited(clause: Option<&LimitClause>) -> bool {
     // A parameter has been replaced by a cast of its value.
     let number = |value: &Expr| match value {
         Expr::Value(value) => matches!(value.value, Value::Number(..) | Value::Placeholder(_) | Value::Null),
-        Expr::Cast { expr, .. } => matches!(&**expr, Expr::Value(_)),
-        _ => false,
+        other => reads_only_keys(other),
     };
     match clause {
         None => true,

@@ -96,3 +96,26 @@ pub(super) fn reads_keys(part: &impl Visit) -> bool {
     }
     walk(part, &mut Reads).is_break()
 }
+
+/// Whether an expression reads nothing but [`KEYS`]: no other column, and no rows.
+pub(super) fn reads_only_keys(part: &Expr) -> bool {
+    struct Others;
+    impl Visitor for Others {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let is_other = match expr {
+                Expr::Identifier(_) => true,
+                Expr::CompoundIdentifier(_) => !is_key(expr),
+                Expr::Function(call) => call.over.is_some(),
+                _ => false,
+            };
+            if is_other { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    walk(part, &mut Others).is_continue()
+}

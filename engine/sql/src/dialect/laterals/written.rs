@@ -10,15 +10,18 @@ use quiver_types::{Error, ErrorKind, Result};
 use super::super::columns::{called, factors};
 use super::super::expressions::expr;
 use super::emptied::{GROUPED, Parts, groups_of_nothing};
-use super::reading::reads_within;
+use super::reading::{reads_keys, reads_within};
 use super::{KEYS, Lateral, gathered, keeps_left, key, quoted, windowed};
 use crate::error::unsupported;
 use crate::names::left_out;
+use crate::walk::change_outside_subqueries;
 
 /// The most bytes of a join that replaces a subquery: it repeats the outer tables once or twice.
 const BYTES_MAX: usize = 64 << 10;
 /// The name of the row number.
 const NTH: &str = "nth row";
+/// The name of the rows with their numbers.
+const NUMBERED: &str = "numbered";
 /// Error text for `*` over columns that are not known.
 pub(super) const STARS: &str = "`*` in a `LATERAL` subquery that takes some rows of each stands for columns that are not known \
                                 here: name them";
@@ -28,7 +31,7 @@ const ALL: &str = "`ORDER BY ALL` in a `LATERAL` subquery: name the columns";
 impl Lateral<'_> {
     /// SQL of the rows of a query.
     pub(super) fn of_query(&self, query: &Query, values: &str) -> Result<String> {
-        let conditions = taken(query.limit_clause.as_ref());
+        let conditions = taken(query.limit_clause.as_ref())?;
         if conditions.is_empty() {
             return match &*query.body {
                 SetExpr::Select(select) => self.of_select(select, &[], &order_of(select, query)?, values),
@@ -55,7 +58,7 @@ impl Lateral<'_> {
             }
             set => numbered(&self.of_set(set, values)?, &shown, &own_keys, &order_by_columns(query, &columns)?),
         };
-        short(format!("SELECT {shown} FROM ({rows}) AS \"numbered\" WHERE {}", conditions.join(" AND ")))
+        short(format!("SELECT {shown} FROM ({rows}) AS {} WHERE {}", quoted(NUMBERED), conditions.join(" AND ")))
     }
 
     /// SQL of the rows of a query body: a select, a set operation or `VALUES`.
@@ -146,19 +149,41 @@ fn numbered(rows: &str, shown: &str, keys: &str, order: &[OrderByExpr]) -> Strin
 }
 
 /// Conditions on the row number for `LIMIT` and `OFFSET`. NULL keeps all rows.
-fn taken(clause: Option<&LimitClause>) -> Vec<String> {
-    let Some(LimitClause::LimitOffset { limit, offset, .. }) = clause else { return Vec::new() };
+fn taken(clause: Option<&LimitClause>) -> Result<Vec<String>> {
+    let Some(LimitClause::LimitOffset { limit, offset, .. }) = clause else { return Ok(Vec::new()) };
     let is_written = |rows: &Expr| matches!(rows, Expr::Value(value) if matches!(value.value, Value::Number(..)));
-    let offset = offset.as_ref().map(|offset| &offset.value);
-    let first = offset.map(|rows| if is_written(rows) { rows.to_string() } else { format!("coalesce({rows}, 0)") });
+    let first = match offset.as_ref().map(|offset| &offset.value) {
+        Some(rows) if is_written(rows) => Some(rows.to_string()),
+        Some(rows) => Some(format!("coalesce({}, 0)", of_numbered(rows)?)),
+        None => None,
+    };
     let mut conditions = Vec::new();
     if let Some(rows) = limit {
-        let last = first.as_ref().map_or_else(|| rows.to_string(), |first| format!("{rows} + {first}"));
+        let limit = of_numbered(rows)?;
+        let last = first.as_ref().map_or_else(|| limit.clone(), |first| format!("{limit} + {first}"));
         let condition = format!("\"{NTH}\" <= {last}");
         conditions.push(if is_written(rows) { condition } else { format!("({condition}) IS NOT FALSE") });
     }
     conditions.extend(first.map(|first| format!("\"{NTH}\" > {first}")));
-    conditions
+    Ok(conditions)
+}
+
+/// A number of rows. If it is calculated from the outer row, that is read from the numbered rows.
+fn of_numbered(rows: &Expr) -> Result<String> {
+    if !reads_keys(rows) {
+        return Ok(rows.to_string());
+    }
+    let mut rows = rows.clone();
+    change_outside_subqueries(&mut rows, |place| {
+        if let Expr::CompoundIdentifier(name) = place
+            && let [table, _] = name.as_mut_slice()
+            && table.value == KEYS
+        {
+            *table = Ident::with_quote('"', NUMBERED);
+        }
+        Ok(())
+    })?;
+    Ok(format!("CAST({rows} AS BIGINT)"))
 }
 
 /// The outputs of a select by name.

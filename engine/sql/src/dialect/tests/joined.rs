@@ -302,6 +302,10 @@ fn laterals_take_some_rows_of_each() {
     assert!(ties.contains("rank() OVER (PARTITION BY \"of rows\".\"key 1\" ORDER BY u.c) AS \"rank of\""), "{ties}");
     let all = join("lateral (select u.b from u where u.n < t.n limit null::int offset 1) l");
     assert!(all.contains(" IS NOT FALSE AND \"nth row\" > 1) AS l ("), "{all}");
+    let bounded = join("lateral (select u.b from u order by u.c limit t.n + 1 offset t.m) l");
+    for part in ["(\"nth row\" <= CAST(\"numbered\".\"key 1\" + 1 AS BIGINT) + ", " AND \"nth row\" > coalesce("] {
+        assert!(bounded.contains(part), "{bounded}");
+    }
     let joined = join("lateral (select u.b from u join v on v.k = t.k where u.n < t.n) l");
     assert!(joined.contains("AS \"of rows\" CROSS JOIN u JOIN v ON v.k = \"of rows\".\"key 1\" WHERE "), "{joined}");
     assert_eq!(
@@ -439,6 +443,18 @@ fn rows_are_looked_for_in_subqueries() {
         "select 1 from t where a = 1 or not (a, b) not in (select c, d from u)",
         &format!("SELECT 1 FROM t WHERE a = 1 OR NOT NOT EXISTS {rows} WHERE {equal})"),
     );
+    let found = translated("select (a, b) not in (select c, d from u) as x from t").unwrap();
+    let begin = format!("SELECT CASE WHEN {} WHERE {equal}) THEN false WHEN ", rows.replacen('1', "count(*) > 0", 1));
+    assert!(
+        found.starts_with(&begin) && found.contains(" THEN CAST(NULL AS BOOLEAN) ELSE true END AS x FROM t"),
+        "{found}"
+    );
+    // What reads the row at hand besides is a join.
+    for correlated in ["u.k = t.k", "u.k > t.k"] {
+        let text = format!("select 1 from t where (a, b) in (select c, d from u where {correlated})");
+        let found = translated(&text).unwrap();
+        assert!(found.contains("\"of rows\".\"key 1\"") && !found.contains("EXISTS"), "{found}");
+    }
     let rows_of = |from: &str, row: &str| {
         let found = translated(&format!("select 1 from {from} where {row} in (select c, d from u)")).unwrap();
         let (_, equal) = found.split_once("\"of row 2\") WHERE ").expect("a comparison");

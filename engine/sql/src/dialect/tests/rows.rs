@@ -14,6 +14,10 @@ fn rows_are_compared_part_by_part() {
         "SELECT 1 FROM t WHERE ((a = 1 AND b = (-2)) OR (a = 3 AND b = 4)) AND (a = 1 AND b = 2)",
     );
     check("select (a, b) not in ((1, -2)) from t", "SELECT (a <> 1 OR b <> (-2)) FROM t");
+    check(
+        "select row(a, null) = row(1, b), (a, b) < row(1, 2), row(a, b) in ((1, 2)) from t",
+        "SELECT (a = 1 AND NULL = b), (a < 1 OR (a = 1 AND (b < 2))), (a = 1 AND b = 2) FROM t",
+    );
     for wrong in
         ["(1, 2) < (1, 2, 3)", "(1, 2) = (select 1)", "(1, 2) in (select 1, 2, 3)", "(1, 2) in ((1, 2), (1, 2, 3))"]
     {
@@ -206,4 +210,78 @@ fn rows_with_ties_are_ranked() {
         let error = translated(text).expect_err(text);
         assert!(error.message.contains(said), "{text}: {error}");
     }
+}
+
+#[test]
+fn tables_are_rows_of_their_columns() {
+    check(
+        "select l, l is null from logs l order by l desc, l.time",
+        "SELECT json_row('time', \"l\".\"time\") AS l, (\"l\".\"time\" IS NULL) FROM logs l \
+         ORDER BY \"l\".\"time\" DESC, l.time",
+    );
+    check(
+        "select l as r, row_to_json(h) from logs l left join hosts h on true where h is not null order by r",
+        "SELECT json_outer_row('time', \"l\".\"time\") AS r, json_outer_row('time', \"h\".\"time\") FROM logs l \
+         LEFT JOIN hosts h ON true WHERE (\"h\".\"time\" IS NOT NULL) ORDER BY \"l\".\"time\"",
+    );
+    // Columns, outputs and tables of unknown columns are what they were.
+    for same in [
+        "SELECT x FROM (SELECT 1 AS x) x ORDER BY x",
+        "SELECT time AS l FROM logs l ORDER BY l",
+        "SELECT t, t IS NULL FROM t ORDER BY t",
+    ] {
+        check(same, same);
+    }
+}
+
+#[test]
+fn columns_that_several_joins_merge_have_one_value() {
+    check(
+        "select x, max(y) from a left join b using (x) join c using (x) where x > 1 group by x order by x",
+        "SELECT \"a\".\"x\" AS x, max(y) FROM a LEFT JOIN b USING(x) JOIN c USING(x) WHERE \"a\".\"x\" > 1 \
+         GROUP BY \"a\".\"x\" ORDER BY x",
+    );
+    let both = "coalesce(\"a\".\"x\", \"b\".\"x\")";
+    check(
+        "select x from a full join b using (x) left join c using (x)",
+        &format!("SELECT {both} AS x FROM a FULL JOIN b USING(x) LEFT JOIN c ON {both} = \"c\".\"x\""),
+    );
+    check(
+        "select * from a full join b using (x) full join c using (x)",
+        &format!(
+            "SELECT coalesce({both}, \"c\".\"x\") AS \"x\", \"a\".* EXCLUDE (\"x\"), \"b\".* EXCLUDE (\"x\"), \
+             \"c\".* EXCLUDE (\"x\") FROM a FULL JOIN b USING(x) FULL JOIN c ON {both} = \"c\".\"x\""
+        ),
+    );
+    check(
+        "select x from a join b using (x) right join c using (x)",
+        "SELECT \"c\".\"x\" AS x FROM a JOIN b USING(x) RIGHT JOIN c USING(x)",
+    );
+    check("select * from a join b using (x) join c using (x), d", "SELECT * FROM a JOIN b USING(x) JOIN c USING(x), d");
+    let hidden = translated("select * from a full join b using (x) join c using (x) join d on true").unwrap_err();
+    assert_eq!(hidden.kind, ErrorKind::Unsupported, "{hidden}");
+}
+
+#[test]
+fn groups_that_subqueries_read_are_a_table() {
+    check(
+        "select k, count(*) as n from t group by 1 having (select max(w) from r where r.k = max(t.v)) > 5 \
+         order by count(*), k",
+        "SELECT \"groups of rows\".\"group 1\" AS k, \"groups of rows\".\"group 2\" AS n FROM (SELECT k AS \"group 1\", \
+         count(*) AS \"group 2\", max(t.v) AS \"group 3\" FROM t GROUP BY k) AS \"groups of rows\" WHERE (SELECT max(w) \
+         FROM r WHERE r.k = \"groups of rows\".\"group 3\") > 5 ORDER BY \"groups of rows\".\"group 2\", k",
+    );
+    for text in [
+        "select t.k, (select max(w) from r where r.w < max(t.v)) from t group by t.k",
+        "select t.k from t group by t.k having (select max(w) from r where r.w < t.k) > 5",
+        "select max(t.v), t.k not in (select r.k from r where r.w > count(t.v)) from t group by t.k",
+    ] {
+        let found = translated(text).unwrap();
+        assert!(found.contains("GROUP BY t.k) AS \"groups of rows\"") && found.contains("\"of rows\""), "{found}");
+    }
+    // The planner joins by the groups themselves, and says what is no part of them.
+    let same = "SELECT k FROM t GROUP BY k HAVING (SELECT max(w) FROM r WHERE r.k = t.k) > 5";
+    check(same, same);
+    let other = translated("select v from t group by k having (select max(w) from r where r.w < t.k) > 5").unwrap();
+    assert!(!other.contains("groups of rows"), "{other}");
 }

@@ -351,6 +351,17 @@ fn lists_are_in_the_order_of_their_query() {
         let list = translated(&format!("select array({inner})")).unwrap();
         assert!(list.starts_with("SELECT or_empty((SELECT array_agg(items.item) FROM (SELECT "), "{list}");
     }
+    // What reads the row at hand becomes a join, and the order a matter of the aggregate.
+    for (inner, keys) in [
+        ("select b from u where u.k > t.k order by c desc limit 2", "items.\"order 1\" DESC"),
+        ("select distinct b from u where u.k = t.k order by b desc nulls last", "items.item DESC NULLS LAST"),
+        ("select b + 1 as n from u where u.k = t.k group by b order by max(c), n", "items.\"order 1\", items.item"),
+        ("select u.b from u where u.k = t.k union select 2 order by 1", "items.item"),
+    ] {
+        let list = translated(&format!("select array({inner}) from t")).unwrap();
+        let gathered = format!("array_agg(items.item ORDER BY {keys})");
+        assert!(list.contains(&gathered) && list.contains("\"of rows\""), "{list}");
+    }
 }
 
 #[test]

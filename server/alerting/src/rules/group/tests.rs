@@ -3,7 +3,7 @@ use std::cell::RefCell;
 use quiver_types::Matcher;
 use quiver_yaml::problem::Place;
 
-use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, NewestSample, Remembered};
+use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, NewestSample, Remembered, Room};
 use super::*;
 
 /// Answers with the elements that a script says for each time, and keeps what is written.
@@ -248,7 +248,7 @@ fn restored() {
         let mut group = group(for_, 0);
         let alert = Remembered {
             labels: labels.clone(),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             value: 1.0,
             firing,
             active_at: active * MINUTE,
@@ -360,6 +360,127 @@ fn a_leap_of_the_clock_lets_nothing_fire() {
     assert_eq!(state(&mut group, MINUTE + leap), AlertState::Pending);
     assert_eq!(state(&mut group, 5 * MINUTE + leap), AlertState::Firing);
     assert_eq!(group.rules[0].remembered()[0].active_at, leap);
+}
+
+/// A clock that was set back while the server was down: what fires goes on firing, what is pending has waited as before.
+#[test]
+fn restored_alerts_of_a_future() {
+    const DAYS: Millis = 40 * 24 * 60 * MINUTE;
+    let (now, last) = (DAYS, 2 * DAYS);
+    let remembered = |i: &str, firing: bool, active_at: Millis| Remembered {
+        labels: LabelSet::from_pairs([("alertname", "A"), ("i", i), ("sev", &format!("{i}-x"))]),
+        annotations: Arc::default(),
+        value: 2.0,
+        firing,
+        active_at,
+        fired_at: firing.then_some(active_at + 20 * MINUTE),
+        period: None,
+        keep_firing_since: None,
+        last_sent_at: None,
+    };
+    let mut group = group(20, 0);
+    let alerts = vec![remembered("1", true, last - 30 * MINUTE), remembered("2", false, last - 5 * MINUTE)];
+    group.restore(0, alerts, last, now);
+    let script = Script { hits: [(now, vec![("1", 2.0), ("2", 2.0)])].into(), ..Script::default() };
+    group.evaluate(now, &Setting::default(), &script);
+    let shown: Vec<_> =
+        group.rules[0].alerts().map(|a| (a.state, now - a.active_at, a.fired_at.map(|at| now - at))).collect();
+    let fires = (AlertState::Firing, 30 * MINUTE, Some(10 * MINUTE));
+    assert_eq!(shown, [fires, (AlertState::Pending, 5 * MINUTE, None)]);
+    let period = group.rules[0].alerts().next().and_then(|alert| alert.period);
+    assert_eq!(period, Some(last - 10 * MINUTE), "it is called as before");
+}
+
+/// How long a rule has failed does not change with the clock: its alerts neither end nor fire for ever.
+#[test]
+fn a_leap_of_the_clock_lets_nothing_fail_for_longer() {
+    for leap in [100_000 * MINUTE, -100_000 * MINUTE] {
+        let mut group = group(0, 0);
+        let start = 200_000 * MINUTE;
+        let fails = [start + MINUTE, start + leap + 2 * MINUTE, start + leap + 5 * MINUTE];
+        let script = Script { hits: [(start, vec![("1", 2.0)])].into(), fails: fails.into(), ..Script::default() };
+        group.evaluate(start, &Setting::default(), &script);
+        group.evaluate(fails[0], &Setting::default(), &script);
+        group.shift(leap);
+        let mut sent = Vec::new();
+        for at in &fails[1..] {
+            group.evaluate(*at, &Setting::default(), &script);
+            sent.push(group.send(*at, 0, 3 * MINUTE).len());
+        }
+        assert_eq!(sent, [1, 0], "{leap}");
+    }
+}
+
+/// As many results as wanted. A second passes whenever somebody asks for the time.
+struct Many {
+    results: usize,
+    passed: std::cell::Cell<u64>,
+}
+
+impl Many {
+    fn of(results: usize) -> Self {
+        Self { results, passed: std::cell::Cell::new(0) }
+    }
+}
+
+impl Engine for Many {
+    fn query(&self, _: usize, _: Language, _: &str, _: Millis) -> Result<Vec<Element>, String> {
+        let labels = |n: usize| LabelSet::from_pairs([("i", n.to_string().as_str())]);
+        Ok((0..self.results).map(|n| Element { labels: labels(n), value: ElementValue::Float(1.0) }).collect())
+    }
+
+    fn write(&self, _: &[Written]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.passed.set(self.passed.get() + 1);
+        Duration::from_secs(self.passed.get())
+    }
+}
+
+/// A template is bounded, but not how many results it is run for: with 100,000 it could run for hours, and nobody else.
+#[test]
+fn texts_take_no_longer_than_the_interval() {
+    let (mut group, setting) = (group(0, 0), Setting::default());
+    let mut evaluate = |results: usize, at: Millis| {
+        group.evaluate(at, &setting, &Many::of(results));
+        let told = match &group.rules[0].health {
+            Health::Err(error) => error.clone(),
+            _ => String::new(),
+        };
+        (group.rules[0].alerts().count(), told)
+    };
+    assert_eq!(evaluate(5, 0), (5, String::new()));
+    let (left, told) = evaluate(100, MINUTE);
+    assert!(told.contains("takes longer than the interval") && left == 5, "{left} {told}");
+    // Labels are made in time, annotations are not: nothing changes all the same.
+    let (left, told) = evaluate(40, 2 * MINUTE);
+    assert!(told.contains("takes longer than the interval") && left == 5, "{left} {told}");
+}
+
+/// Nor how much memory all their texts take.
+#[test]
+fn texts_take_no_more_memory_than_there_is() {
+    const RESULTS: usize = 10;
+    let setting = Setting { room: Room::new(120_000), ..Setting::default() };
+    let evaluate = |group: &mut Group, length: usize| {
+        group.rules[0].rule.annotations = [("v".to_owned(), "x".repeat(length))].into();
+        group.evaluate(0, &setting, &Many::of(RESULTS));
+        (group.rules[0].health.clone(), group.rules[0].alerts().count())
+    };
+    let is_refused = |(health, alerts): (Health, usize)| {
+        matches!(health, Health::Err(told) if told.contains("too much memory")) && alerts == RESULTS
+    };
+    let (mut first, mut second) = (group(0, 0), group(0, 0));
+    assert_eq!(evaluate(&mut first, 1000), (Health::Ok, RESULTS));
+    assert!(is_refused(evaluate(&mut first, 20_000)), "the former ones stay");
+    assert_eq!(evaluate(&mut first, 6000), (Health::Ok, RESULTS));
+    let copy = first.clone();
+    assert_eq!(evaluate(&mut second, 2000), (Health::Ok, RESULTS), "a copy takes nothing");
+    assert!(is_refused(evaluate(&mut second, 6000)), "there is one room for all rules");
+    drop((first, copy));
+    assert_eq!(evaluate(&mut second, 6000), (Health::Ok, RESULTS), "what is gone is given back");
 }
 
 #[test]

@@ -20,6 +20,13 @@ macro_rules! of_trace {
     };
 }
 
+/// Parameters of every query in LogsQL, followed by those of the operation.
+macro_rules! of_logs {
+    ($more:literal) => {
+        concat!("query! start end time timeout extra_filters extra_stream_filters explain segment ", $more)
+    };
+}
+
 /// Formats of SQL results.
 const SQL_FORMS: &str = "application/json, application/x-ndjson, text/csv, application/vnd.apache.arrow.stream, \
     application/vnd.apache.parquet";
@@ -34,29 +41,44 @@ pub(super) const GROUPS: &[Group] = &[
                 By::Form,
                 "/api/v1/query",
                 "Runs PromQL at an instant",
-                "query! time timeout limit lookback_delta stats segment",
+                "query! time timeout limit lookback_delta stats explain segment",
             ),
             row(
                 By::Form,
                 "/api/v1/query_range",
                 "Runs PromQL over a range",
-                "query! start! end! step! timeout limit lookback_delta stats segment",
+                "query! start! end! step! timeout limit lookback_delta stats explain segment",
             ),
             row(By::Form, "/api/v1/format_query", "Formats PromQL", "query!"),
             row(By::Form, "/api/v1/parse_query", "Parses PromQL", "query!"),
-            row(By::Form, "/api/v1/series", "Finds series by selectors", "match[]! start end limit segment"),
-            row(By::Form, "/api/v1/labels", "Lists names of labels", "match[] start end limit segment"),
-            row(By::Get, "/api/v1/label/{name}/values", "Lists values of a label", "match[] start end limit segment"),
-            row(By::Get, "/api/v1/metadata", "Lists type, help and unit of metrics", "metric limit limit_per_metric"),
-            row(By::Form, "/api/v1/query_exemplars", "Finds exemplars", "query! start end segment"),
-            row(By::Get, "/api/v1/rules", "Lists rules as Prometheus does", "type rule_name[] rule_group[] file[]"),
+            row(By::Form, "/api/v1/series", "Finds series by selectors", "match[]! start end limit explain segment"),
+            row(By::Form, "/api/v1/labels", "Lists names of labels", "match[] start end limit explain segment"),
+            row(
+                By::Get,
+                "/api/v1/label/{name}/values",
+                "Lists values of a label",
+                "match[] start end limit explain segment",
+            ),
+            row(
+                By::Get,
+                "/api/v1/metadata",
+                "Lists type, help and unit of metrics",
+                "metric limit limit_per_metric explain",
+            ),
+            row(By::Form, "/api/v1/query_exemplars", "Finds exemplars", "query! start end explain segment"),
+            row(
+                By::Get,
+                "/api/v1/rules",
+                "Lists rules as Prometheus does",
+                "type rule_name[] rule_group[] file[] match[] exclude_alerts group_limit group_next_token",
+            ),
             row(By::Get, "/api/v1/alerts", "Lists alerts as Prometheus does", ""),
             row(By::Get, "/api/v1/status/buildinfo", "Says what was built", ""),
             row(By::Get, "/api/v1/status/config", "Shows settings", ""),
             row(By::Get, "/api/v1/status/flags", "Shows flags", ""),
             row(By::Get, "/api/v1/status/runtimeinfo", "Says how the server runs", ""),
             row(By::Get, "/api/v1/status/walreplay", "Says how far the replay is", ""),
-            row(By::Get, "/api/v1/status/tsdb", "Says what there is most of", "limit"),
+            row(By::Get, "/api/v1/status/tsdb", "Says what there is most of", "limit explain"),
             row(By::Get, "/api/v1/features", "Lists features", ""),
             row(By::Get, "/api/v1/targets", "Lists targets: there are none, nothing is scraped", ""),
             row(By::Get, "/api/v1/targets/metadata", "Lists metadata of targets", ""),
@@ -79,24 +101,30 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/select/logsql", "/logs-api/select/logsql"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Form, "/query", "Runs LogsQL", "query! start end limit offset timeout segment")
-                .gives("200", "application/x-ndjson, application/stream+json"),
-            row(By::Form, "/tail", "Follows records as they come", "query! start_offset segment").gives("200", LINES),
-            row(By::Form, "/hits", "Counts records over time", "query! start end step field"),
-            row(By::Form, "/field_names", "Lists names of fields", "query! start end"),
-            row(By::Form, "/field_values", "Lists values of a field", "query! field! start end limit"),
-            row(By::Form, "/streams", "Lists streams", "query! start end limit"),
-            row(By::Form, "/stream_ids", "Lists ids of streams", "query! start end limit"),
-            row(By::Form, "/stream_field_names", "Lists names of fields of streams", "query! start end"),
+            row(By::Form, "/query", "Runs LogsQL", of_logs!("limit offset"))
+                .gives("200", "application/x-ndjson, application/stream+json, application/json"),
+            row(By::Form, "/tail", "Follows records as they come", of_logs!("refresh_interval offset start_offset"))
+                .gives("200", LINES),
+            row(By::Form, "/hits", "Counts records over time", of_logs!("step offset field fields_limit")),
+            row(By::Form, "/field_names", "Lists names of fields", of_logs!("filter limit")),
+            row(By::Form, "/field_values", "Lists values of a field", of_logs!("field! filter limit")),
+            row(By::Form, "/streams", "Lists streams", of_logs!("filter limit")),
+            row(By::Form, "/stream_ids", "Lists ids of streams", of_logs!("filter limit")),
+            row(By::Form, "/stream_field_names", "Lists names of fields of streams", of_logs!("filter limit")),
             row(
                 By::Form,
                 "/stream_field_values",
                 "Lists values of a field of streams",
-                "query! field! start end limit",
+                of_logs!("field! filter limit"),
             ),
-            row(By::Form, "/facets", "Lists the commonest values of all fields", "query! start end limit"),
-            row(By::Form, "/stats_query", "Runs statistics at an instant", "query! time"),
-            row(By::Form, "/stats_query_range", "Runs statistics over a range", "query! start end step"),
+            row(
+                By::Form,
+                "/facets",
+                "Lists the commonest values of all fields",
+                of_logs!("limit max_values_per_field max_value_len keep_const_fields"),
+            ),
+            row(By::Form, "/stats_query", "Runs statistics at an instant", of_logs!("")),
+            row(By::Form, "/stats_query_range", "Runs statistics over a range", of_logs!("step offset")),
         ],
     },
     Group {
