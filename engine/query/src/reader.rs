@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::pool::SharedPool;
 use crate::running::Query;
-use crate::used::QueryUse;
+use crate::usage::QueryUse;
 
 /// How long a reader may take nothing while others need what its query holds.
 const STALLED_MAX: Duration = Duration::from_secs(10);

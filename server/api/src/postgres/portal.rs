@@ -198,15 +198,7 @@ mod tests {
     /// Rights that are taken away stop a query, and so do operators: rows that were found before are not given then.
     #[tokio::test]
     async fn a_query_that_is_stopped_gives_no_more_rows() {
-        let settings = EngineSettings {
-            memory_bytes: 1 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 0,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings).unwrap();
+        let engine = QueryEngine::new(&EngineSettings::small(1 << 20)).unwrap();
         let ctx = QueryContext::new(Access::full(), Limits::default());
         engine.begin(&ctx);
         let lines = (0..5).map(|n| n.to_string()).collect();
