@@ -32,6 +32,7 @@ use crate::retention::clock::TrustedClock;
 use crate::room::Room;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
+use crate::threads;
 use crate::timer::Timer;
 use crate::wal::disk::WalDisk;
 
@@ -299,11 +300,12 @@ impl Core {
         if self.stop.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "the store closes")) } else { Ok(()) }
     }
 
-    /// Fails if a compaction must stop. To be called between its steps.
+    /// Fails if a compaction must stop. To be called between its steps, on its thread, which rests here on a busy machine.
     ///
     /// # Errors
     /// [`ErrorKind::Cancelled`] when the store is closing, [`ErrorKind::Unavailable`] when the disk is too full.
     pub(crate) fn may_compact(&self) -> Result<()> {
+        threads::rest_if_busy();
         self.still_open()?;
         self.room.while_compacting()
     }
