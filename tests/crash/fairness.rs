@@ -270,8 +270,9 @@ async fn phase(signal: Signal, caller: &Caller, next: u64, (senders, askers): (u
     Arc::into_inner(tally).expect("nobody else has it")
 }
 
+/// Gives what was measured if a side kept less than its part in some phase, or was told too late.
 #[allow(clippy::print_stdout, reason = "the figures are the outcome")]
-async fn both_keep_their_part(signal: Signal, scale: Scale) {
+async fn failures(signal: Signal, scale: Scale) -> Vec<String> {
     let dir = tempfile::tempdir().expect("a folder");
     let options = Options::default().env("QUIVER_LOG__FILTER", "off").env("QUIVER_MEMORY__LIMIT", scale.limit);
     let mut server = Server::spawn(dir.path(), &options).expect("it says where it listens");
@@ -286,24 +287,28 @@ async fn both_keep_their_part(signal: Signal, scale: Scale) {
     );
     let alone = format!("{signal:?}, {scale:?}: alone {writes:?} and {queries:?}");
     println!("{alone}");
+    let mut failed = Vec::new();
     for (what, senders, askers) in phases() {
         let of = phase(signal, &caller, next, (senders, askers), scale).await;
         next = of.next.load(Relaxed);
-        let text = format!("{what}: {of:?}; {alone}");
-        println!("{what}: {of:?}");
         let part = |now: &AtomicU64, alone: &AtomicU64| now.load(Relaxed) as f64 / alone.load(Relaxed) as f64;
         let kept = (part(&of.written, &writes.written), part(&of.answered, &queries.answered));
-        assert!(kept.0 >= scale.kept, "{:.2} of writes are left, {text}", kept.0);
-        assert!(kept.1 >= scale.kept, "{:.2} of answers are left, {text}", kept.1);
         let waited = Duration::from_micros(of.waited.load(Relaxed));
-        assert!(waited <= scale.refused_within, "a refusal came after {waited:?}, {text}");
+        let text = format!("{what}: {:.2} of writes, {:.2} of answers; {of:?}", kept.0, kept.1);
+        println!("{text}");
+        if kept.0.min(kept.1) < scale.kept || waited > scale.refused_within {
+            failed.push(text);
+        }
     }
     assert_eq!(server.stop(), Some(0));
+    if failed.is_empty() { Vec::new() } else { [vec![alone], failed].concat() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn neither_senders_nor_askers_starve_the_others() {
+    let mut failed = Vec::new();
     for signal in Signal::of_run() {
-        both_keep_their_part(*signal, scale()).await;
+        failed.extend(failures(*signal, scale()).await);
     }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

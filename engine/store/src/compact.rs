@@ -39,6 +39,9 @@ const CONFLICTS_MAX: usize = 16;
 /// so that it is never starved.
 const OLDEST_EVERY: usize = 4;
 
+/// Number of live parts of level 0 above which compaction no longer rests on a busy machine: each costs every query.
+const LEVEL0_PARTS_MAX: usize = 128;
+
 /// The handle of the compaction thread.
 #[derive(Debug)]
 pub(crate) struct Compactor {
@@ -123,6 +126,7 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
                     let _ = done.send(compact(&core, force, &mut resting).await);
                 }
                 Some(Request::Rewrite { part, rewriter, done }) => {
+                    threads::rest_from_now(false);
                     let _ = done.send(rewrite::rewrite(&core, part, &*rewriter).await);
                 }
                 None => return,
@@ -176,6 +180,8 @@ async fn compact(core: &Arc<Core>, force: bool, resting: &mut Resting) -> Result
             }
             return first_error.map_or(Ok(()), Err);
         };
+        let behind = visible.parts.iter().filter(|p| p.meta.level == 0).count() > LEVEL0_PARTS_MAX;
+        threads::rest_from_now(!(force || behind));
         let inputs: Vec<_> =
             visible.parts.iter().filter(|p| next.inputs.contains(&p.meta.id)).map(Arc::clone).collect();
         drop(visible);

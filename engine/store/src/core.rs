@@ -35,6 +35,7 @@ use crate::part::{Part, PartId, PartMeta, Place};
 use crate::retention::clock::TrustedClock;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
+use crate::threads;
 use crate::wal::disk::WalDisk;
 use amplification::Amplification;
 use progress::Progress;
@@ -314,11 +315,12 @@ impl Core {
         if self.stop.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "the store closes")) } else { Ok(()) }
     }
 
-    /// Fails if a compaction must stop. To be called between its steps.
+    /// Fails if a compaction must stop. To be called between its steps, on its thread, which rests here on a busy machine.
     ///
     /// # Errors
     /// [`ErrorKind::Cancelled`] when the store is closing, [`ErrorKind::Unavailable`] when the disk is too full.
     pub(crate) fn may_compact(&self) -> Result<()> {
+        threads::rest_if_busy();
         self.still_open()?;
         self.disk_space.while_compacting()
     }

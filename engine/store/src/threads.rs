@@ -5,14 +5,53 @@
 //! low-priority thread asked, flushes and whatever else runs on the new thread would yield to queries from then on.
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use tokio::task::{JoinError, spawn_blocking};
 
-/// How much less than others a thread that gives way gets of a busy processor.
+/// How much less than others a thread that gives way gets of a busy processor: about a tenth.
 const NICENESS: i32 = 10;
+/// How long a thread works before it looks whether it rests.
+const WORK: Duration = Duration::from_millis(5);
+/// How many times as long as it has worked a thread rests on a busy machine.
+const RESTS: u32 = 19;
+/// The longest rest, after which the thread sees whether the store closes.
+const REST_MAX: Duration = Duration::from_millis(200);
 
 thread_local! {
     static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
+    static PACE: Cell<Option<Pace>> = const { Cell::new(None) };
+}
+
+/// What a thread that rests had been given when it last looked.
+#[derive(Debug, Clone, Copy)]
+struct Pace {
+    looked: Instant,
+    had: Scheduled,
+}
+
+/// How long the kernel let a thread run, and let it wait for a processor.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Scheduled {
+    ran: Duration,
+    waited: Duration,
+}
+
+impl Scheduled {
+    /// Of the calling thread; `None` where the system does not say.
+    fn now() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut times = text.split_whitespace().map(|ns| ns.parse().ok().map(Duration::from_nanos));
+        Some(Self { ran: times.next()??, waited: times.next()?? })
+    }
+
+    /// How long to rest after this work: not at all if the thread had a processor half of the time that it wanted one.
+    fn rest(self) -> Duration {
+        if self.waited <= self.ran { Duration::ZERO } else { (self.ran * RESTS).min(REST_MAX) }
+    }
 }
 
 /// Lets the calling thread give way to others.
@@ -20,6 +59,28 @@ pub(crate) fn give_way() {
     // On Linux the niceness of "this process" is that of the calling thread. Refused: it works all the same.
     let _ = rustix::process::setpriority_process(None, NICENESS);
     GIVES_WAY.set(true);
+}
+
+/// Says whether the calling thread rests in [`rest_if_busy`] from now on.
+pub(crate) fn rest_from_now(rests: bool) {
+    let pace = || Some(Pace { looked: Instant::now(), had: Scheduled::now()? });
+    PACE.set(rests.then(pace).flatten());
+}
+
+/// Rests if others want the processors. A low priority alone does not suffice: whenever queries and writes wait for
+/// each other for a moment, the thread takes a tenth of the machine.
+///
+/// To be called between small pieces of work; blocks the thread.
+pub(crate) fn rest_if_busy() {
+    let Some(pace) = PACE.get().filter(|pace| pace.looked.elapsed() >= WORK) else { return };
+    let Some(now) = Scheduled::now() else { return };
+    let since = Scheduled { ran: now.ran - pace.had.ran, waited: now.waited - pace.had.waited };
+    let rest = since.rest();
+    if !rest.is_zero() {
+        std::thread::sleep(rest);
+    }
+    // Waking up on a busy machine takes a wait, which says nothing of the work to come.
+    PACE.set(Some(Pace { looked: Instant::now(), had: Scheduled::now().unwrap_or(now) }));
 }
 
 /// Does blocking work on a thread of the runtime, which no thread that gives way has started.
@@ -64,6 +125,20 @@ mod tests {
             (niceness(), blocking, handle.block_on(at_once(async { niceness() })))
         });
         assert_eq!(seen.join().expect("it ran"), (NICENESS, own, own));
+    }
+
+    #[test]
+    fn a_thread_rests_if_it_waits_for_a_processor() {
+        let ms = Duration::from_millis;
+        let rest = |ran, waited| Scheduled { ran: ms(ran), waited: ms(waited) }.rest();
+        assert_eq!([rest(5, 0), rest(5, 5)], [ms(0); 2]);
+        assert_eq!([rest(1, 2), rest(5, 40), rest(50, 51)], [ms(19), ms(95), ms(200)]);
+        let parsed = Scheduled::parse("5000000 7000000 3\n");
+        assert_eq!(parsed, Some(Scheduled { ran: ms(5), waited: ms(7) }));
+        assert_eq!([Scheduled::parse(""), Scheduled::parse("5"), Scheduled::parse("a b c")], [None; 3]);
+        if cfg!(target_os = "linux") {
+            assert!(Scheduled::now().is_some_and(|now| !now.ran.is_zero()), "a thread that runs has run");
+        }
     }
 
     #[test]
