@@ -265,7 +265,7 @@ mod tests {
     /// Those of one text alone may be too many, and so may those of all.
     #[test]
     fn regular_expressions_of_all_texts_count_together() {
-        let large = vec![r#"a:~"(?i)[\\p{L}]{1,20}""#; 8].join(" or ");
+        let large = [r#"a:~"(?i)[\\p{L}]{1,20}""#; 8].join(" or ");
         let read = |filters: usize| {
             let filters = vec![(Added::Rows, large.clone()); filters];
             Texts { query: "*".to_owned(), filters }.read().map_err(|e| e.message)
