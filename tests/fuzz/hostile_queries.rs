@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use quiver_logsql::request::{extra_filter, extra_stream_filter};
-use quiver_logsql::{QUERY_LEN_MAX, QueryScope, parse};
+use quiver_logsql::{QUERY_LEN_MAX, QueryScope, Regexps, parse};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -147,7 +147,8 @@ fn hostile_queries() {
         if let Ok(mut query) = parse(text) {
             let _ = QueryScope { start_ns: Some(0), ..QueryScope::default() }.bind(&mut query);
         }
-        let _ = (extra_filter(text), extra_stream_filter(text));
+        let regexps = &mut Regexps::default();
+        let _ = (extra_filter(text, regexps), extra_stream_filter(text, regexps));
         let took = cpu().saturating_sub(began);
         assert!(took <= CPU_MAX, "{took:?} of processor time");
     });

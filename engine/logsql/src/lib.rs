@@ -50,8 +50,8 @@ mod visit;
 mod written;
 
 pub use error::Result;
-pub use parser::QUERY_LEN_MAX;
-pub use read::{parse, parse_filter};
+pub use parser::{QUERY_LEN_MAX, Regexps};
+pub use read::{parse, parse_among, parse_filter};
 pub use run::{LogsqlEngine, RowStream, Rows};
 pub use scope::QueryScope;
 pub use series_columns::StatsColumns;

@@ -10,6 +10,7 @@ mod math;
 pub(crate) mod names;
 mod options;
 mod query;
+mod regexps;
 pub(crate) mod stats;
 mod stream;
 pub(crate) mod time;
@@ -22,6 +23,7 @@ use quiver_types::meant::did_you_mean;
 use crate::ast::Pipe;
 use crate::error::{Result, at};
 use crate::lexer::{Token, tokens};
+pub use regexps::Regexps;
 
 /// How deep filters, subqueries and expressions may nest: a bound on the stack, far above what is written by hand.
 const DEPTH_MAX: usize = 64;
@@ -37,9 +39,6 @@ const FIELDS_MAX: usize = 1024;
 
 /// Most cells of the tables that written rows of a query make: each row has all columns.
 const CELLS_MAX: usize = 1 << 20;
-
-/// Most regular expressions of a query: each may take a megabyte when it is compiled.
-const REGEXPS_MAX: usize = 256;
 
 /// Longest query that is read, in bytes.
 pub const QUERY_LEN_MAX: usize = 1 << 20;
@@ -87,7 +86,7 @@ pub(crate) struct Parser<'a> {
     /// Fields that filters, expressions and templates of pipes read, each counted once.
     read: HashSet<String>,
     cells: usize,
-    regexps: usize,
+    pub(crate) regexps: Regexps,
 }
 
 impl<'a> Parser<'a> {
@@ -110,7 +109,7 @@ impl<'a> Parser<'a> {
             fields: 0,
             read: HashSet::new(),
             cells: 0,
-            regexps: 0,
+            regexps: Regexps::default(),
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::ast::{Filter, Query};
 use crate::error::Result;
 use crate::normal;
-use crate::parser::Parser;
+use crate::parser::{Parser, Regexps};
 use crate::pipes::PIPES;
 
 /// Reads a query.
@@ -11,9 +11,19 @@ use crate::pipes::PIPES;
 /// # Errors
 /// `Invalid`, with the position and, for names, what may have been meant.
 pub fn parse(text: &str) -> Result<Query> {
+    parse_among(text, &mut Regexps::default())
+}
+
+/// Reads a query that is one of several texts: their regular expressions count together.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_among(text: &str, regexps: &mut Regexps) -> Result<Query> {
     let mut parser = Parser::new(text, PIPES)?;
+    std::mem::swap(&mut parser.regexps, regexps);
     let query = parser.query()?;
     parser.expect_end()?;
+    std::mem::swap(&mut parser.regexps, regexps);
     Ok(normal::query(query))
 }
 
@@ -22,12 +32,22 @@ pub fn parse(text: &str) -> Result<Query> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_filter(text: &str) -> Result<Option<Filter>> {
+    parse_filter_among(text, &mut Regexps::default())
+}
+
+/// As [`parse_filter`], for one of several texts.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_filter_among(text: &str, regexps: &mut Regexps) -> Result<Option<Filter>> {
     let mut parser = Parser::new(text, PIPES)?;
     if parser.at_end() {
         return Ok(None);
     }
+    std::mem::swap(&mut parser.regexps, regexps);
     let filter = parser.filter_or(None)?;
     parser.skip(";");
     parser.expect_end()?;
+    std::mem::swap(&mut parser.regexps, regexps);
     Ok(Some(normal::filter(filter)))
 }

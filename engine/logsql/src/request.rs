@@ -13,6 +13,7 @@ use crate::ast::{
 };
 use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
+use crate::parser::Regexps;
 use crate::parser::time::moment;
 use crate::pipes::filter::FilterRows;
 use crate::pipes::join::Join;
@@ -24,7 +25,7 @@ use crate::pipes::stats::Stats;
 use crate::pipes::stream_labels::StreamLabels;
 use crate::pipes::unroll::Unroll;
 use crate::pipes::window_stats::{WindowCall, WindowFunc, WindowStats};
-use crate::read::parse_filter;
+use crate::read::parse_filter_among;
 
 /// Reads a time: RFC 3339 or a shorter form (its first moment), Unix time by magnitude, or relative to now.
 pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
@@ -52,12 +53,13 @@ pub fn duration_param(text: &str) -> Option<i64> {
     parse_duration(text).or_else(|| parse_number(text).filter(|s| s.is_finite()).map(|seconds| (seconds * 1e9) as i64))
 }
 
-/// Reads `extra_filters`: a filter, or a JSON object of fields and the texts they must equal.
+/// Reads `extra_filters`: a filter, or a JSON object of fields and the texts they must equal. Regular expressions count
+/// together with those of the other texts of a request.
 ///
 /// # Errors
 /// Invalid.
-pub fn extra_filter(text: &str) -> Result<Option<Filter>> {
-    let Some(fields) = json_object(text)? else { return parse_filter(text) };
+pub fn extra_filter(text: &str, regexps: &mut Regexps) -> Result<Option<Filter>> {
+    let Some(fields) = json_object(text)? else { return parse_filter_among(text, regexps) };
     let all = fields.into_iter().map(|(name, mut values)| {
         let test = if values.len() == 1 { Test::Exact(values.remove(0)) } else { Test::In(Values::List(values)) };
         Filter::Field { field: FieldPattern::Name(name), test }
@@ -65,12 +67,13 @@ pub fn extra_filter(text: &str) -> Result<Option<Filter>> {
     Ok(joined(all.collect()))
 }
 
-/// Reads `extra_stream_filters`: a filter, or a JSON object of stream labels and the texts they must equal.
+/// Reads `extra_stream_filters`: a filter, or a JSON object of stream labels and the texts they must equal. See
+/// [`extra_filter`].
 ///
 /// # Errors
 /// Invalid.
-pub fn extra_stream_filter(text: &str) -> Result<Option<Filter>> {
-    let Some(labels) = json_object(text)? else { return parse_filter(text) };
+pub fn extra_stream_filter(text: &str, regexps: &mut Regexps) -> Result<Option<Filter>> {
+    let Some(labels) = json_object(text)? else { return parse_filter_among(text, regexps) };
     let group: Vec<StreamMatch> = labels
         .into_iter()
         .map(|(label, mut values)| {
@@ -318,17 +321,26 @@ mod tests {
             (r#"{"a":["b"]}"#, Some("a:=b")),
             (r#"{"b":["x","y z"],"a":"\"q"}"#, Some(r#"b:in(x,"y z") a:="\"q""#)),
         ] {
-            assert_eq!(text(extra_filter(given)).expect(given).as_deref(), expected, "{given}");
+            assert_eq!(
+                text(extra_filter(given, &mut Regexps::default())).expect(given).as_deref(),
+                expected,
+                "{given}"
+            );
         }
         for (given, expected) in [
             ("{}", None),
             (r#"{"a":"b","c":["d","e"]}"#, Some(r#"{a="b",c in ("d","e")}"#)),
             (r#"{a="b"}"#, Some(r#"{a="b"}"#)),
         ] {
-            assert_eq!(text(extra_stream_filter(given)).expect(given).as_deref(), expected, "{given}");
+            assert_eq!(
+                text(extra_stream_filter(given, &mut Regexps::default())).expect(given).as_deref(),
+                expected,
+                "{given}"
+            );
         }
         for wrong in [r#"{"a":1}"#, r#"{"a":["b",null]}"#, r#"{"a":{"b":"c"}}"#, "a:(", r#"{"a""#] {
-            assert!(extra_filter(wrong).is_err() && extra_stream_filter(wrong).is_err(), "{wrong}");
+            let regexps = &mut Regexps::default();
+            assert!(extra_filter(wrong, regexps).is_err() && extra_stream_filter(wrong, regexps).is_err(), "{wrong}");
         }
     }
 }

@@ -1,13 +1,14 @@
 //! What a request imposes on a query and all its subqueries: a time range, extra filters.
 
+use quiver_types::matcher::{compiled_bytes, translate};
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::ast::{Filter, Moment, Pipe, Query, TimeFilter};
+use crate::ast::{Filter, Moment, Pipe, Query, StreamFilter, StreamOp, Test, TimeFilter};
 use crate::pipes::stream_context::StreamContext;
 use crate::visit::each_subquery_mut;
 
 /// Most bytes that filters of the request and of `global_filter` may come to, written out in all the queries that they
-/// bind.
+/// bind, with the regular expressions that each of these compiles.
 const COPIED_MAX: usize = 16 << 20;
 
 /// The surroundings of a query.
@@ -30,7 +31,8 @@ impl QueryScope {
     /// LimitExceeded: long filters in very many subqueries.
     pub fn bind(&self, query: &mut Query) -> Result<()> {
         // Subqueries of the request's own filters are bound by its time range, not by these filters again.
-        let mut binding = Binding { scope: self, extra: Vec::new(), extra_len: 0, copied: 0 };
+        let mut binding =
+            Binding { scope: self, extra: Vec::new(), extra_len: 0, compiled: None, first: true, copied: 0 };
         let mut extra = self.extra.clone();
         for filter in &mut extra {
             each_subquery_mut(filter, &mut |inner| binding.query(inner, &[]));
@@ -65,6 +67,10 @@ struct Binding<'a> {
     /// The request's filters, their own subqueries bound.
     extra: Vec<Filter>,
     extra_len: usize,
+    /// Bytes of their regular expressions, compiled; `None`: not known yet.
+    compiled: Option<usize>,
+    /// Whether no query is bound yet. What the first one compiles is no copy.
+    first: bool,
     /// Bytes of filters that were copied so far; beyond the bound nothing more is done.
     copied: usize,
 }
@@ -80,6 +86,11 @@ impl Binding<'_> {
             global.push(own);
         }
         self.copied = self.copied.saturating_add(self.extra_len).saturating_add(len(&global));
+        if !std::mem::take(&mut self.first) {
+            let extra = self.compiled.unwrap_or_else(|| compiled(&self.extra));
+            self.compiled = Some(extra);
+            self.copied = self.copied.saturating_add(extra).saturating_add(compiled(&global));
+        }
         if self.copied > COPIED_MAX {
             return;
         }
@@ -106,6 +117,25 @@ impl Binding<'_> {
         }
         pipe.kind_mut().queries_mut().into_iter().for_each(|inner| self.query(inner, global));
     }
+}
+
+/// Bytes of the regular expressions of filters, compiled.
+fn compiled(filters: &[Filter]) -> usize {
+    let bytes = |pattern: &str| translate(pattern).map_or(0, |text| compiled_bytes(&text));
+    let of_one = |filter: &Filter| match filter {
+        Filter::And(inner) | Filter::Or(inner) => compiled(inner),
+        Filter::Not(inner) => compiled(std::slice::from_ref(inner.as_ref())),
+        Filter::Field { test: Test::Regexp(pattern), .. } => bytes(pattern),
+        Filter::Stream(StreamFilter { groups }) => {
+            let of_label = |op: &StreamOp| match op {
+                StreamOp::Regexp(pattern) | StreamOp::NotRegexp(pattern) => bytes(pattern),
+                _ => 0,
+            };
+            groups.iter().flatten().map(|label| of_label(&label.op)).sum()
+        }
+        _ => 0,
+    };
+    filters.iter().map(of_one).sum()
 }
 
 /// Length of filters as text.
@@ -244,6 +274,20 @@ mod tests {
         check(&scope, &format!("{yes} a:in({no} b | fields c)"), &format!("{yes} a:in({no} _time:[5,9] b | fields c)"));
         check(&scope, &format!("{yes} * | union (b)"), &format!("{yes} * | union ({yes} b)"));
         check(&scope, &format!("{no} a"), &format!("{no} _time:[5,9] a"));
+    }
+
+    #[test]
+    fn regular_expressions_are_not_copied_without_bounds() {
+        let large = [r#"a:~"(?i)[\\p{L}]{1,20}""#; 4];
+        for text in [large.join(" or "), format!("!({})", large.join(" "))] {
+            let scope = QueryScope { extra: vec![filter(&text)], ..QueryScope::default() };
+            let bound = |subqueries: usize| {
+                let mut query = parse(&format!("*{}", " | join by (a) (b)".repeat(subqueries))).expect("a query");
+                scope.bind(&mut query).map_err(|error| error.kind)
+            };
+            assert_eq!((bound(0), bound(1)), (Ok(()), Ok(())));
+            assert_eq!(bound(200), Err(ErrorKind::LimitExceeded));
+        }
     }
 
     #[test]

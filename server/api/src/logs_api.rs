@@ -17,7 +17,7 @@ use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
 use quiver_logsql::ast::{Filter, Query};
 use quiver_logsql::request::{duration_param, extra_filter, extra_stream_filter, last_moment, time_param};
-use quiver_logsql::{QueryScope, parse};
+use quiver_logsql::{QueryScope, Regexps, parse_among};
 use quiver_query::{Collected, Explain, QueryContext};
 use quiver_types::{Error, Result};
 
@@ -117,12 +117,13 @@ impl Texts {
     /// # Errors
     /// Invalid.
     fn read(&self) -> Result<(Query, Vec<Filter>)> {
-        let query = parse(&self.query)?;
+        let mut regexps = Regexps::default();
+        let query = parse_among(&self.query, &mut regexps)?;
         let mut extra = Vec::new();
         for (added, text) in &self.filters {
             extra.extend(match added {
-                Added::Rows => extra_filter(text)?,
-                Added::Streams => extra_stream_filter(text)?,
+                Added::Rows => extra_filter(text, &mut regexps)?,
+                Added::Streams => extra_stream_filter(text, &mut regexps)?,
             });
         }
         Ok((query, extra))
@@ -260,6 +261,19 @@ fn json(text: String) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Those of one text alone may be too many, and so may those of all.
+    #[test]
+    fn regular_expressions_of_all_texts_count_together() {
+        let large = [r#"a:~"(?i)[\\p{L}]{1,20}""#; 8].join(" or ");
+        let read = |filters: usize| {
+            let filters = vec![(Added::Rows, large.clone()); filters];
+            Texts { query: "*".to_owned(), filters }.read().map_err(|e| e.message)
+        };
+        assert!(read(1).is_ok());
+        let fault = read(100).expect_err("too much");
+        assert!(fault.contains("regular expressions"), "{fault}");
+    }
 
     #[test]
     fn counts_and_switches() {

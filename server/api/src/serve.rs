@@ -9,6 +9,7 @@ mod head;
 pub(crate) mod pace;
 mod paced;
 mod rest;
+mod sending;
 mod socket;
 mod stream;
 mod tls;

@@ -99,7 +99,8 @@ settings! {
         body_rate_min: Size = "\"1KiB\"";
         /// How long a sender may stay below `body_rate_min`, or send nothing, before it gets 408.
         body_grace: Span = "\"10s\"";
-        /// How long a client may read nothing of its response before the connection is closed.
+        /// How long a client may read nothing of its response before the connection is closed, or, over HTTP/2, that
+        /// response is given up.
         send_timeout: Span = "\"1m\"";
         /// How long `/health/ready` answers 503 after SIGTERM before connections are closed. Behind a load balancer,
         /// set it to a little more than the balancer takes to notice; without one, leave it at 0.

@@ -22,7 +22,7 @@ use quiver_logsql::pipes::unpack_words::UnpackWords;
 use quiver_logsql::pipes::unroll::Unroll;
 use quiver_logsql::request::{extra_filter, extra_stream_filter, followed, with_limit, without_pipes};
 use quiver_logsql::rowfn::template;
-use quiver_logsql::{QueryScope, StatsColumns, by_step, parse, stats_columns};
+use quiver_logsql::{QueryScope, Regexps, StatsColumns, by_step, parse, stats_columns};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 use serde_json::Value;
@@ -55,8 +55,8 @@ fn run(case: &Value, recorder: &Recorder) -> Verdict {
         }
         "TestParseExtraFilters_Success" => extra(args, extra_filter),
         "TestParseExtraStreamFilters_Success" => extra(args, extra_stream_filter),
-        "TestParseExtraFilters_Failure" => refused(extra_filter(text(args, "s")).is_err()),
-        "TestParseExtraStreamFilters_Failure" => refused(extra_stream_filter(text(args, "s")).is_err()),
+        "TestParseExtraFilters_Failure" => refused(extra_filter(text(args, "s"), &mut Regexps::default()).is_err()),
+        "TestParseExtraStreamFilters_Failure" => refused(extra_stream_filter(text(args, "s"), &mut Regexps::default()).is_err()),
         "TestQueryGetNeededColumns" => needed(args, recorder),
         _ => match parse(text(args, "qStr")) {
             Ok(query) => match of_query(test, query, args, recorder) {
@@ -81,7 +81,7 @@ fn of_query(test: &str, query: Query, args: &Value, recorder: &Recorder) -> Opti
             let scope = QueryScope { start_ns: Some(RANGE.1), end_ns: Some(RANGE.2), ..QueryScope::default() };
             bound(&scope, query, args)
         }
-        "TestQuery_AddExtraFilters" => match extra_filter(text(args, "extraFilters")) {
+        "TestQuery_AddExtraFilters" => match extra_filter(text(args, "extraFilters"), &mut Regexps::default()) {
             Ok(extra) => {
                 bound(&QueryScope { extra: extra.into_iter().collect(), ..QueryScope::default() }, query, args)
             }

@@ -4,7 +4,7 @@ use quiver_types::logs::{STREAM, STREAM_ID, TIME};
 use regex::Regex;
 
 use super::names::{field_name, test};
-use super::{Parser, REGEXPS_MAX, calls};
+use super::{Parser, calls};
 use crate::ast::{Bound, CompareOp, FieldPattern, Filter, Test, Values};
 use crate::error::Result;
 use crate::kernels::golang_regex;
@@ -152,11 +152,8 @@ impl Parser<'_> {
 
     /// Says what is wrong with a regular expression.
     pub(crate) fn check_regexp(&mut self, at: usize, text: &str) -> Result<Regex> {
-        self.regexps += 1;
-        if self.regexps > REGEXPS_MAX {
-            return Err(self.fault_at(at, format!("more than {REGEXPS_MAX} regular expressions")));
-        }
-        golang_regex::compile(text).map_err(|fault| self.fault_at(at, fault))
+        let compiled = golang_regex::compile(text).and_then(|regex| self.regexps.add(regex.as_str()).map(|()| regex));
+        compiled.map_err(|fault| self.fault_at(at, fault))
     }
 
     fn compare(&mut self, field: Option<&FieldPattern>, op: CompareOp) -> Result<Filter> {

@@ -152,7 +152,8 @@ mod tests {
         let check = |condition: serde_json::Value, expected: &str| {
             let text = text_of(&Condition::parse(&condition).unwrap());
             assert_eq!(text, expected, "{condition}");
-            quiver_logsql::request::extra_filter(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            quiver_logsql::request::extra_filter(&text, &mut quiver_logsql::Regexps::default())
+                .unwrap_or_else(|e| panic!("{text}: {e}"));
         };
         let leaf = |op: &str, value: serde_json::Value| json!({"field": "a.b", "op": op, "value": value});
         check(leaf("eq", json!("x \"y\"")), r#"("a.b":="x \"y\"")"#);
@@ -174,7 +175,8 @@ mod tests {
         check(severity("ne"), &format!("!({first})"));
         for op in ["startsWith", "endsWith", "glob", "gt", "lt"] {
             let text = text_of(&Condition::parse(&leaf(op, json!("7"))).unwrap());
-            quiver_logsql::request::extra_filter(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            quiver_logsql::request::extra_filter(&text, &mut quiver_logsql::Regexps::default())
+                .unwrap_or_else(|e| panic!("{text}: {e}"));
         }
     }
 
@@ -250,7 +252,8 @@ mod tests {
             }
             // Its text can be parsed.
             let text = text_of(&compiled);
-            quiver_logsql::request::extra_filter(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            quiver_logsql::request::extra_filter(&text, &mut quiver_logsql::Regexps::default())
+                .unwrap_or_else(|e| panic!("{text}: {e}"));
         }
     }
 

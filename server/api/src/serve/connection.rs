@@ -35,6 +35,7 @@ use super::head::{Heads, join_codings, refusal, weight};
 use super::pace::Pace;
 use super::paced::Paced;
 use super::rest::{Rest, see_off};
+use super::sending::Sending;
 use super::socket::{Socket, TOO_LATE};
 use super::stream::{Begun, NO_TLS, Stream, Transport};
 use super::tls::Tls;
@@ -81,7 +82,7 @@ pub(super) struct With {
 /// Serves a connection until it ends.
 pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
     // The block keeps the future small: a future has room for what was moved out of a variable until its scope ends.
-    let (connection, watch) = {
+    let (connection, watch, sending) = {
         let With { router, settings, tls } = with;
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
@@ -119,8 +120,19 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: E
         let pace = Pace::new(settings.body_rate_min, settings.body_grace);
         let (heads, plain_max) = (settings.heads.clone(), settings.head_bytes_max / 2);
         let unread = is_http2.then(|| Arc::new(Unread::new(settings.windows.clone(), settings.window_bytes as usize)));
-        let serving =
-            Serving { router, peer, transport, watch: Arc::clone(&watch), twice, pace, heads, unread, plain_max };
+        let sending = is_http2.then(|| Arc::new(Sending::new(settings.send_timeout)));
+        let serving = Serving {
+            router,
+            peer,
+            transport,
+            watch: Arc::clone(&watch),
+            twice,
+            pace,
+            heads,
+            unread,
+            sending: sending.clone(),
+            plain_max,
+        };
         // Boxed: otherwise the connection would hold the space of this future even while it has no request.
         let service = service_fn(move |request| Box::pin(serving.clone().answer(request)));
         let connection = if is_http2 {
@@ -140,11 +152,17 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: E
             builder.header_read_timeout(None).max_headers(HEADERS_MAX).max_header_size(settings.head_bytes_max);
             Version::One(Box::pin(builder.serve_connection(io, service)))
         };
-        (connection, watch)
+        (connection, watch, sending)
     };
     match connection {
-        Version::One(connection) => drive(connection, http1::Connection::graceful_shutdown, &watch, &ends, peer).await,
-        Version::Two(connection) => drive(connection, http2::Connection::graceful_shutdown, &watch, &ends, peer).await,
+        Version::One(connection) => {
+            let leave = http1::Connection::graceful_shutdown;
+            drive(connection, leave, &watch, sending.as_deref(), &ends, peer).await;
+        }
+        Version::Two(connection) => {
+            let leave = http2::Connection::graceful_shutdown;
+            drive(connection, leave, &watch, sending.as_deref(), &ends, peer).await;
+        }
     }
 }
 
@@ -202,6 +220,7 @@ async fn drive<C, E>(
     mut connection: Pin<Box<C>>,
     leave: impl Fn(Pin<&mut C>),
     watch: &Arc<Watch>,
+    sending: Option<&Sending>,
     ends: &Ends,
     peer: SocketAddr,
 ) where
@@ -210,6 +229,12 @@ async fn drive<C, E>(
 {
     let mut watchdog = Watchdog::new(Arc::clone(watch));
     let mut stop = pin!(ends.stop.cancelled());
+    let mut taken = pin!(async {
+        match sending {
+            Some(sending) => sending.guard().await,
+            None => std::future::pending().await,
+        }
+    });
     let mut stopping = false;
     let verdict = loop {
         tokio::select! {
@@ -221,6 +246,7 @@ async fn drive<C, E>(
                 return;
             }
             verdict = &mut watchdog => break verdict,
+            () = &mut taken => return,
             () = &mut stop, if !stopping => {
                 stopping = true;
                 leave(connection.as_mut());
@@ -253,6 +279,8 @@ struct Serving {
     /// The budget of data that was received and not read yet. `None` for HTTP/1, whose bodies are only read on
     /// demand.
     unread: Option<Arc<Unread>>,
+    /// The responses on their way. `None` for HTTP/1, where the connection tells whether the client reads.
+    sending: Option<Arc<Sending>>,
     /// Most bytes of a head, without its `Authorization` field.
     plain_max: usize,
 }
@@ -299,7 +327,10 @@ impl Serving {
         if is_head && response.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n.as_bytes() == b"0") {
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
-        Ok(response.map(|body| Body::new(Kept { body, _under_way: under_way, _head: share })))
+        Ok(response.map(|body| match &self.sending {
+            Some(sending) => sending.begin(body, under_way, share),
+            None => Body::new(Kept { body, _under_way: under_way, _head: share }),
+        }))
     }
 
     /// Deals with the unread rest of a body whose response is ready: reads it away if it is small, or else makes the
@@ -346,7 +377,7 @@ impl Serving {
     }
 }
 
-/// The body of a response. Its request counts as under way until this is dropped.
+/// The body of a response over HTTP/1. Its request counts as under way until this is dropped.
 struct Kept {
     body: Body,
     _under_way: UnderWay,
