@@ -1,5 +1,5 @@
-//! JSON and YAML bodies as trees of values, which take far more memory than their texts: an object of seven bytes has a node of its
-//! own with room for eleven members.
+//! JSON and YAML bodies as trees of values, which take far more memory than their texts: an object of seven bytes has a
+//! node of its own with room for eleven members.
 
 use std::sync::Arc;
 
