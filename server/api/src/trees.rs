@@ -1,5 +1,5 @@
-//! JSON bodies as trees of values, which take far more memory than their texts: an object of seven bytes has a node of its
-//! own with room for eleven members.
+//! JSON and YAML bodies as trees of values, which take far more memory than their texts: an object of seven bytes has a
+//! node of its own with room for eleven members.
 
 use std::sync::Arc;
 
@@ -11,15 +11,31 @@ use crate::bodies::BodyBudget;
 
 /// Most bytes of the tree of one body.
 const TREE_BYTES_MAX: usize = 192 << 20;
+/// Nodes that a YAML text has at most, and what one of them takes, with its value.
+const YAML_NODES_MAX: usize = quiver_yaml::NODES_MAX;
+const YAML_NODE_BYTES: usize = 512;
 
 /// Holds the memory that a JSON text takes as a tree, before it is read, until what is given back is dropped.
 ///
 /// # Errors
 /// TooLarge: more than one body may take. Unavailable: there is not so much at the moment.
 pub(crate) fn hold(bodies: &BodyBudget, text: &[u8]) -> Result<Arc<dyn DecodeRoom>> {
-    let bytes = json_tree_bytes(text);
+    held(bodies, json_tree_bytes(text), "JSON")
+}
+
+/// The same of a YAML text, as nodes that know their place and as the values that are made of them.
+///
+/// # Errors
+/// As [`hold`].
+pub(crate) fn hold_yaml(bodies: &BodyBudget, text: &[u8]) -> Result<Arc<dyn DecodeRoom>> {
+    // What may begin a node; beyond the most nodes the text is refused.
+    let marks = text.iter().filter(|byte| matches!(byte, b'\n' | b':' | b',' | b'-' | b'[' | b'{')).count();
+    held(bodies, 2 * text.len() + marks.min(YAML_NODES_MAX) * YAML_NODE_BYTES, "YAML")
+}
+
+fn held(bodies: &BodyBudget, bytes: usize, form: &str) -> Result<Arc<dyn DecodeRoom>> {
     if bytes > TREE_BYTES_MAX {
-        let text = format!("the body would take more than {TREE_BYTES_MAX} bytes of memory as JSON");
+        let text = format!("the body would take more than {TREE_BYTES_MAX} bytes of memory as {form}");
         return Err(Error::new(ErrorKind::TooLarge, text));
     }
     let room = bodies.decoding();
@@ -49,6 +65,20 @@ mod tests {
         assert_eq!(kind(&small), Some(ErrorKind::Unavailable));
         drop(held);
         assert_eq!(kind(&small), None);
+    }
+
+    #[test]
+    fn nodes_of_yaml_are_held() {
+        let bodies = BodyBudget::new(1 << 20, 64 << 20);
+        let kind = |text: &str| hold_yaml(&bodies, text.as_bytes()).err().map(|e| e.kind);
+        let keys: String = (0..100_000).map(|n| format!("k{n}:\n")).collect();
+        let held = hold_yaml(&bodies, keys.as_bytes()).expect("room");
+        // Less than a megabyte takes a hundred of them.
+        assert_eq!(kind(&keys), Some(ErrorKind::Unavailable));
+        assert_eq!(kind("items:\n- name: a\n"), None, "small ones have their own room");
+        drop(held);
+        assert_eq!(kind(&keys), None);
+        assert_eq!(kind(&format!("a: {}", "x".repeat(16 << 20))), None, "texts are as long as they were");
     }
 
     #[test]

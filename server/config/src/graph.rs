@@ -2,16 +2,27 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use quiver_database::statement;
 use serde_json::{Map, Value};
 
+use crate::config::Config;
 use crate::entity::Entity;
+use crate::families::RESOURCES;
 use crate::families::body::text;
 use crate::json::time_of;
+use crate::problem::Result;
 
 use node::Node;
 
 mod cycles;
 mod node;
+
+/// Bytes of texts of resources that a graph holds; the others are read when they are shown.
+const HELD_BYTES_MAX: usize = if cfg!(test) { 1 << 10 } else { 64 << 20 };
+/// Bytes of texts behind which no more resources are shown.
+const SHOWN_BYTES_MAX: usize = 16 << 20;
+/// Resources that are read with one statement.
+const READ_AT_ONCE: usize = 100;
 
 /// A relationship, by the places of its ends.
 #[derive(Debug)]
@@ -30,6 +41,8 @@ pub struct Graph {
     /// Per node: edges that go out, edges that come in.
     at: Vec<[Vec<usize>; 2]>,
     by_id: HashMap<String, usize>,
+    /// Bytes of the texts that the nodes hold.
+    held: usize,
 }
 
 /// Which way relationships are followed.
@@ -51,7 +64,7 @@ pub struct Walk<'a> {
     pub direction: Direction,
     /// Most relationships between a root and what is shown.
     pub depth: usize,
-    /// Most resources that are shown, the roots included.
+    /// Most resources that are shown, the roots included. Of large ones fewer are.
     pub limit: usize,
     /// Types of relationships that count; none: all.
     pub relationship_types: Option<HashSet<String>>,
@@ -76,6 +89,8 @@ impl std::fmt::Debug for Walk<'_> {
 pub struct Found {
     /// Resources with their least depth, in the order in which they were met.
     pub nodes: Vec<Map<String, Value>>,
+    /// Places in `nodes` of those that have only id and depth yet; see [`Config::complete`].
+    lacking: Vec<usize>,
     /// Relationships between them: `{id, typeId, sourceId, targetId}`.
     pub edges: Vec<Value>,
     /// Whether resources are left out for the limit.
@@ -90,7 +105,9 @@ impl Graph {
     /// Adds a resource.
     pub fn add(&mut self, resource: &Entity) {
         self.by_id.insert(resource.id.clone(), self.nodes.len());
-        self.nodes.push(Node::of(resource));
+        let node = Node::of(resource, HELD_BYTES_MAX.saturating_sub(self.held));
+        self.held += node.held();
+        self.nodes.push(node);
         self.at.push(Default::default());
     }
 
@@ -152,21 +169,17 @@ impl Graph {
     /// Walks breadth first; each resource is met once, at its least depth.
     pub fn walk(&self, walk: &Walk<'_>) -> Found {
         let mut found = Found::default();
-        let mut shown: Vec<usize> = Vec::new();
+        let (mut shown, mut bytes) = (Vec::<usize>::new(), 0);
         let (mut met, mut open) = (HashSet::new(), VecDeque::new());
-        let show = |node: usize, depth: usize, shown: &mut Vec<usize>, found: &mut Found| {
-            let mut map = self.nodes[node].shown();
-            map.insert("depth".to_owned(), depth.into());
-            found.nodes.push(map);
-            shown.push(node);
-        };
+        let is_full = |count: usize, bytes: usize| count == walk.limit || bytes > SHOWN_BYTES_MAX;
         for &root in walk.roots.iter().filter_map(|id| self.by_id.get(id)) {
             if met.insert(root) {
-                if shown.len() == walk.limit {
+                if is_full(shown.len(), bytes) {
                     found.truncated = true;
                     continue;
                 }
-                show(root, 0, &mut shown, &mut found);
+                shown.push(root);
+                bytes += self.show(root, 0, &mut found);
                 open.push_back((root, 0));
             }
         }
@@ -187,18 +200,31 @@ impl Graph {
                     continue;
                 }
                 met.insert(far);
-                if is_shown && shown.len() == walk.limit {
+                if is_shown && is_full(shown.len(), bytes) {
                     found.truncated = true;
                     continue;
                 }
                 if is_shown {
-                    show(far, depth + 1, &mut shown, &mut found);
+                    shown.push(far);
+                    bytes += self.show(far, depth + 1, &mut found);
                 }
                 open.push_back((far, depth + 1));
             }
         }
         self.finish(walk, &shown, &mut found);
         found
+    }
+
+    /// Adds a resource to what was found; returns the length of its text.
+    fn show(&self, node: usize, depth: usize, found: &mut Found) -> usize {
+        let node = &self.nodes[node];
+        let mut map = node.shown().unwrap_or_else(|| {
+            found.lacking.push(found.nodes.len());
+            [("id".to_owned(), Value::from(node.id.as_str()))].into_iter().collect()
+        });
+        map.insert("depth".to_owned(), depth.into());
+        found.nodes.push(map);
+        node.bytes
     }
 
     /// Edges between shown resources, what lies beyond them, and cycles.
@@ -229,6 +255,40 @@ impl Graph {
         }
         let ids = |cycle: Vec<usize>| cycle.into_iter().map(|n| self.nodes[shown[n]].id.clone()).collect();
         found.cycles = cycles::simple_cycles(&out).into_iter().map(ids).collect();
+    }
+}
+
+impl Config {
+    /// Reads the resources that were found whose fields the graph does not hold. One that is gone meanwhile has its id
+    /// alone.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn complete(&self, found: &mut Found) -> Result<()> {
+        let lacking = std::mem::take(&mut found.lacking);
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let mut db = self.pool.acquire().await?;
+        for some in lacking.chunks(READ_AT_ONCE) {
+            let places = vec!["?"; some.len()].join(", ");
+            let sql = format!("SELECT {} FROM entity WHERE family = ? AND id IN ({places})", Entity::COLUMNS);
+            let mut select = statement(sql).bind(RESOURCES.name);
+            for &n in some {
+                select = select.bind(text(&found.nodes[n], "id"));
+            }
+            let mut read = HashMap::new();
+            for row in select.fetch_packed(Entity::COLUMNS, &mut db).await? {
+                let mut entity = Entity::read(&row)?;
+                let shown = entity.take_shown();
+                read.insert(entity.id, shown);
+            }
+            for &n in some {
+                let shown = read.remove(text(&found.nodes[n], "id"));
+                found.nodes[n].extend(shown.unwrap_or_default());
+            }
+        }
+        Ok(())
     }
 }
 

@@ -62,8 +62,12 @@ impl Ask {
         };
         parameters.retain(|(key, _)| key != "dryRun");
         let body = read_unpacked(&state.bodies, &head.headers, body, largest).await.map_err(of_body)?;
-        let is_json = media_type(&head.headers).ends_with("json");
-        let tree = is_json.then(|| trees::hold(&state.bodies, &body)).transpose().map_err(of_body)?;
+        let tree = match media_type(&head.headers) {
+            kind if kind.ends_with("json") => Some(trees::hold(&state.bodies, &body)),
+            kind if kind.ends_with("yaml") => Some(trees::hold_yaml(&state.bodies, &body)),
+            _ => None,
+        };
+        let tree = tree.transpose().map_err(of_body)?;
         let (method, path) = (head.method, head.uri.path().to_owned());
         let (config, state) = (state.config.clone(), Arc::clone(state));
         let headers = head.headers;

@@ -178,7 +178,7 @@ impl Ask {
             };
             typed && classed
         };
-        Ok(graph.walk(&Walk {
+        let mut found = graph.walk(&Walk {
             roots,
             direction,
             depth: asked.depth as usize,
@@ -188,7 +188,9 @@ impl Ask {
             through: asked.through,
             may_see: &sees,
             at_ms,
-        }))
+        });
+        self.config.complete(&mut found).await?;
+        Ok(found)
     }
 }
 
@@ -204,9 +206,10 @@ fn neighbours<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answe
             _ => return Err(Problem::parameter("`direction` must be in, out or both")),
         };
         let found = ask.walked(&ids[..1], direction, &asked).await?;
-        Ok(Answer::ok(json!({
-            "root": ids[0], "nodes": found.nodes, "edges": found.edges, "truncated": found.truncated,
-        })))
+        let mut body = json!({"root": ids[0], "nodes": null, "edges": found.edges, "truncated": found.truncated});
+        // Not within the `json!` macro, which would copy each of them.
+        body["nodes"] = found.nodes.into_iter().map(Value::Object).collect();
+        Ok(Answer::ok(body))
     })
 }
 
@@ -224,9 +227,10 @@ const GRAPH_PARAMETERS: [&str; 8] =
 
 fn graph_answer(roots: (&str, Value), found: Found) -> Answer {
     let mut body = json!({
-        "nodes": found.nodes, "edges": found.edges, "truncated": found.truncated, "cycles": found.cycles,
+        "nodes": null, "edges": found.edges, "truncated": found.truncated, "cycles": found.cycles,
         "frontier": found.frontier,
     });
+    body["nodes"] = found.nodes.into_iter().map(Value::Object).collect();
     body[roots.0] = roots.1;
     Answer::ok(body)
 }

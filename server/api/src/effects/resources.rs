@@ -15,12 +15,29 @@ use quiver_types::Result;
 use quiver_types::configured::Resources;
 use serde_json::{Map, Value};
 
+/// The fields of the rows: labels and descriptions may be most of a resource.
+const OF_RESOURCES: [&str; 10] =
+    ["typeId", "displayName", "key", "state", "health", "service", "source", "attributes", "firstSeen", "lastSeen"];
+const OF_RELATIONSHIPS: [&str; 7] = ["typeId", "sourceId", "targetId", "origin", "confidence", "validFrom", "validTo"];
+
 fn time(entity: &Entity, key: &str) -> Option<i64> {
     entity.body.get(key).and_then(Value::as_str).and_then(time_of)
 }
 
 async fn all(config: &Config, family: &Family) -> Result<Vec<Entity>> {
     config.all(family).await.map_err(super::gone)
+}
+
+/// All entities of a large family, each with these fields alone.
+async fn all_with(config: &Config, family: &Family, fields: &[&str]) -> Result<Vec<Entity>> {
+    let mut found = Vec::new();
+    let take = |mut entity: Entity| {
+        entity.body.retain(|field, _| fields.contains(&field.as_str()));
+        entity.sealed.clear();
+        found.push(entity);
+    };
+    config.each(family, take).await.map_err(super::gone)?;
+    Ok(found)
 }
 
 fn by_id(entities: &[Entity]) -> HashMap<&str, &Entity> {
@@ -50,7 +67,8 @@ fn attributes(entity: &Entity) -> Vec<(&str, String)> {
 pub(super) async fn rows(config: &Config) -> Result<Resources> {
     let (types, classes) = (all(config, &RESOURCE_TYPES).await?, all(config, &CI_CLASSES).await?);
     let (subclasses, relations) = (all(config, &CI_SUBCLASSES).await?, all(config, &RELATIONSHIP_TYPES).await?);
-    let (resources, relationships) = (all(config, &RESOURCES).await?, all(config, &RELATIONSHIPS).await?);
+    let resources = all_with(config, &RESOURCES, &OF_RESOURCES).await?;
+    let relationships = all_with(config, &RELATIONSHIPS, &OF_RELATIONSHIPS).await?;
     let (types, classes) = (by_id(&types), by_id(&classes));
     let (subclasses, relations) = (by_id(&subclasses), by_id(&relations));
     let mut degrees: HashMap<&str, i64> = HashMap::new();

@@ -27,6 +27,9 @@ use crate::sending::BatchWriter;
 const GROUP_ROWS: usize = 32 * 1024;
 const GROUP_BYTES: usize = 2 << 20;
 
+/// Bytes of a buffer that need not be given back before it is sent.
+const SPARE_BYTES: usize = 64 << 10;
+
 /// A format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -202,7 +205,12 @@ impl Writer {
                 self.out.append(writer.inner_mut());
             }
         }
-        Ok(std::mem::take(&mut self.out).into())
+        let mut out = std::mem::take(&mut self.out);
+        // A piece may wait long for its client, and its buffer grew by doubling.
+        if out.capacity() > out.len() + SPARE_BYTES {
+            out.shrink_to_fit();
+        }
+        Ok(out.into())
     }
 
     /// Encodes the end of a result.

@@ -1,5 +1,6 @@
 //! A resource in the graph. Its fields are kept as JSON text, since as objects those of many resources would take
-//! most of a small server's memory; the fields needed while the graph is walked are kept separately.
+//! most of a small server's memory, and only as long as there is room for the text; the fields needed while the graph is
+//! walked are kept separately.
 
 use serde_json::{Map, Value};
 
@@ -14,13 +15,24 @@ const JUDGED: [&str; 4] = ["typeId", "service", "health", "state"];
 pub(super) struct Node {
     pub(super) id: String,
     judged: [Box<str>; JUDGED.len()],
-    shown: Box<str>,
+    /// The length of its text.
+    pub(super) bytes: usize,
+    /// None: there was no room for it.
+    shown: Option<Box<str>>,
 }
 
 impl Node {
-    pub(super) fn of(resource: &Entity) -> Self {
+    /// `room`: bytes that there are for its text.
+    pub(super) fn of(resource: &Entity, room: usize) -> Self {
         let judged = JUDGED.map(|key| text(&resource.body, key).into());
-        Self { id: resource.id.clone(), judged, shown: Value::Object(resource.shown()).to_string().into() }
+        let shown = Value::Object(resource.shown()).to_string();
+        let bytes = shown.len();
+        Self { id: resource.id.clone(), judged, bytes, shown: (bytes <= room).then(|| shown.into()) }
+    }
+
+    /// The bytes that its text takes here.
+    pub(super) fn held(&self) -> usize {
+        self.shown.as_ref().map_or(0, |text| text.len())
     }
 
     /// The resource with only the fields for filtering.
@@ -41,8 +53,8 @@ impl Node {
         }
     }
 
-    /// The resource as the API shows it.
-    pub(super) fn shown(&self) -> Map<String, Value> {
-        serde_json::from_str(&self.shown).unwrap_or_default()
+    /// The resource as the API shows it; none: its text is not here.
+    pub(super) fn shown(&self) -> Option<Map<String, Value>> {
+        self.shown.as_ref().map(|text| serde_json::from_str(text).unwrap_or_default())
     }
 }

@@ -149,3 +149,28 @@ fn like_a_plain_search() {
         assert_eq!(frontier, beyond);
     }
 }
+
+/// Would fail if a graph held the texts of all resources, or showed any number of large ones.
+#[test]
+fn large_resources_are_neither_held_nor_shown_without_end() {
+    let mut graph = Graph::default();
+    for n in 0..40 {
+        let body = json!({"typeId": "t", "service": "cart", "description": "x".repeat(1 << 20)});
+        graph.add(&entity(n.to_string(), body));
+    }
+    for n in 1..40 {
+        let body = json!({"typeId": "r", "sourceId": "0", "targetId": n.to_string()});
+        graph.connect(&entity(format!("e{n}"), body));
+    }
+    assert_eq!(graph.held, 0);
+    let roots = ["0".to_owned()];
+    let found = graph.walk(&walk(&roots, 3, 100));
+    assert!(found.truncated && (15..=18).contains(&found.nodes.len()), "{} resources", found.nodes.len());
+    assert_eq!(found.lacking.len(), found.nodes.len());
+    assert!(found.nodes.iter().all(|node| node.len() == 2 && node.contains_key("depth")), "id and depth");
+    // What judges sees the same.
+    assert_eq!(graph.node("7").unwrap().body["service"], "cart");
+    let mut small = Graph::default();
+    (0..20).for_each(|n| small.add(&entity(n.to_string(), json!({"typeId": "t"}))));
+    assert!((500..=HELD_BYTES_MAX).contains(&small.held), "{} bytes", small.held);
+}

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
@@ -11,7 +12,8 @@ use quiver_database::{Argument, Database, Holds, Schema, Table, Writing, stateme
 use quiver_types::Vault;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{END_PLACE, End, FORMAT, Head, KEY_PLACE, TableHead};
 use crate::db::{MIGRATION, migrate_within};
@@ -20,8 +22,10 @@ use crate::tables::{SEALED, SECRETS};
 
 /// Longest line: an audit row contains an entity twice.
 const LINE_BYTES_MAX: u64 = 128 << 20;
-/// Lines that are read ahead.
+/// Lines that are read ahead, and kilobytes of them: a few bytes of a file that others could write to may be a line of
+/// any length.
 const LINES_AHEAD: usize = 64;
+const KIB_AHEAD: usize = 8 * 1024;
 /// Most values and bytes in one INSERT statement.
 const VALUES_AT_ONCE: usize = 1000;
 const BYTES_AT_ONCE: usize = 1 << 20;
@@ -256,9 +260,12 @@ fn without_secrets(sealed: &str) -> Result<String> {
     Ok(Value::Object(map).to_string())
 }
 
+/// A line that was read ahead, and its room.
+type Ahead = (Vec<u8>, OwnedSemaphorePermit);
+
 /// The lines of the file, which a thread reads ahead.
 struct Lines {
-    queue: mpsc::Receiver<io::Result<Vec<u8>>>,
+    queue: mpsc::Receiver<io::Result<Ahead>>,
     /// Checksum of all lines before the last one.
     sum: Context,
     last: Vec<u8>,
@@ -267,8 +274,9 @@ struct Lines {
 impl Lines {
     fn open(path: PathBuf) -> Self {
         let (lines, queue) = mpsc::channel(LINES_AHEAD);
+        let handle = Handle::current();
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = read_lines(&path, &lines) {
+            if let Err(error) = read_lines(&path, &lines, &handle) {
                 // The receiver may be gone.
                 let _ = lines.blocking_send(Err(error));
             }
@@ -280,12 +288,13 @@ impl Lines {
     async fn next<T: DeserializeOwned>(&mut self, what: &str) -> Result<T> {
         let line = self.queue.recv().await.ok_or_else(|| damaged(&format!("{what} lacks")))?;
         self.sum.update(&self.last);
-        self.last = line.map_err(|e| damaged(&e.to_string()))?;
+        (self.last, _) = line.map_err(|e| damaged(&e.to_string()))?;
         serde_json::from_slice(&self.last).map_err(|e| damaged(&format!("{what} cannot be read: {e}")))
     }
 }
 
-fn read_lines(path: &Path, lines: &mpsc::Sender<io::Result<Vec<u8>>>) -> io::Result<()> {
+fn read_lines(path: &Path, lines: &mpsc::Sender<io::Result<Ahead>>, handle: &Handle) -> io::Result<()> {
+    let room = Arc::new(Semaphore::new(KIB_AHEAD));
     let mut reader = BufReader::new(zstd::stream::read::Decoder::new(File::open(path)?)?);
     loop {
         let mut line = Vec::new();
@@ -296,7 +305,10 @@ fn read_lines(path: &Path, lines: &mpsc::Sender<io::Result<Vec<u8>>>) -> io::Res
         if line.last() != Some(&b'\n') {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a line has no end"));
         }
-        if lines.blocking_send(Ok(line)).is_err() {
+        // A line that is longer than all of it comes alone.
+        let kib = line.len().div_ceil(1024).min(KIB_AHEAD) as u32;
+        let taken = handle.block_on(Arc::clone(&room).acquire_many_owned(kib)).map_err(io::Error::other)?;
+        if lines.blocking_send(Ok((line, taken))).is_err() {
             return Ok(());
         }
     }
@@ -310,5 +322,28 @@ mod tests {
     fn hashes_outlive_a_lost_key() {
         let sealed = r#"{"password":"$argon2id$x","secrets":{"/url":"AAAA"}}"#;
         assert_eq!(without_secrets(sealed).unwrap(), r#"{"password":"$argon2id$x"}"#);
+    }
+
+    /// A small file that becomes large lines takes little memory before they are wanted, and is read to its end.
+    #[tokio::test]
+    async fn lines_are_read_ahead_as_far_as_there_is_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("saved");
+        let line = |bytes: usize| format!("\"{}\"\n", "x".repeat(bytes));
+        let text: String = (0..40).map(|_| line(1 << 20)).chain([line(20 << 20), line(1)]).collect();
+        std::fs::write(&path, zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap();
+        let mut lines = Lines::open(path);
+        let mut before = usize::MAX;
+        // Until it reads no further.
+        while lines.queue.len() != before || before == 0 {
+            before = lines.queue.len();
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        assert!(lines.queue.len() <= KIB_AHEAD / 1024, "{} lines of a megabyte", lines.queue.len());
+        for n in 0..42 {
+            let bytes = lines.next::<String>("a line").await.unwrap().len();
+            assert_eq!(bytes, [1 << 20, 20 << 20, 1][usize::from(n >= 40) + usize::from(n >= 41)]);
+        }
+        assert!(lines.next::<String>("its end").await.is_err());
     }
 }

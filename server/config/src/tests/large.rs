@@ -1,6 +1,8 @@
 //! Exports and pages of large entities: all of them, in order, and little of it in memory.
 
 use super::*;
+use crate::families::{RESOURCES, SERVICE_TYPE_ID};
+use crate::graph::{Direction, Graph, Walk};
 
 async fn view(fx: &Fixture, description: &str, query: &str) {
     let body = json!({"path": "/logs", "description": description, "query": query});
@@ -129,5 +131,44 @@ async fn pages_of_the_audit_log_end_early() {
             }
         }
         assert!(pages == 3 && found == whole.items, "{pages} pages of {} rows", found.len());
+    }
+}
+
+/// A resource whose fields the graph does not hold is shown as one that it holds.
+#[tokio::test]
+async fn resources_are_read_when_they_are_shown() {
+    let fx = fixture().await;
+    let mut roots = Vec::new();
+    for n in 0..5 {
+        let body = json!({
+            "typeId": SERVICE_TYPE_ID, "displayName": format!("r{n}"), "description": "d".repeat(2000),
+            "service": format!("s{n}"), "attributes": {"service.name": format!("s{n}")},
+        });
+        roots.push(fx.create(&RESOURCES, body).await.unwrap().id);
+    }
+    let mut graph = Graph::default();
+    fx.config.each(&RESOURCES, |resource| graph.add(&resource)).await.unwrap();
+    let walk = Walk {
+        roots: &roots,
+        direction: Direction::Down,
+        depth: 1,
+        limit: 100,
+        relationship_types: None,
+        shows: &|_| true,
+        through: false,
+        may_see: &|_| true,
+        at_ms: NOW,
+    };
+    let mut found = graph.walk(&walk);
+    assert!(found.nodes.iter().all(|node| !node.contains_key("description")), "there is no room for it");
+    fx.op(&RESOURCES, delete(&roots[3])).await.unwrap();
+    fx.config.complete(&mut found).await.unwrap();
+    for (n, node) in found.nodes.iter().enumerate() {
+        let mut expected = match fx.config.get(&Place::of(&RESOURCES), &roots[n], &Caller::system()).await {
+            Ok(resource) => resource.shown(),
+            Err(_) => map(json!({"id": roots[3]})),
+        };
+        expected.insert("depth".to_owned(), json!(0));
+        assert_eq!(node, &expected);
     }
 }

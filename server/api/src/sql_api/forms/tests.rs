@@ -41,6 +41,19 @@ fn written(form: Form) -> Vec<u8> {
     out
 }
 
+/// Would fail if a piece that waits for a slow client kept what its buffer grew by: with long texts as much again.
+#[test]
+fn pieces_are_as_large_as_their_text() {
+    let texts = StringViewArray::from_iter_values(vec!["x".repeat(250_000); 9]);
+    let batch = RecordBatch::try_from_iter([("t", Arc::new(texts) as ArrayRef)]).unwrap();
+    for form in [Form::Json, Form::Lines, Form::Csv] {
+        let mut writer = Writer::new(form, &batch.schema()).unwrap();
+        let piece = Vec::<u8>::from(writer.batch(&batch).unwrap());
+        let (bytes, room) = (piece.len(), piece.capacity());
+        assert!(bytes > 9 * 250_000 && room <= bytes + SPARE_BYTES, "{form:?}: {bytes} bytes in {room}");
+    }
+}
+
 #[test]
 fn texts() {
     let json: Value = serde_json::from_slice(&written(Form::Json)).unwrap();
