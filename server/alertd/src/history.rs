@@ -160,6 +160,29 @@ pub enum Record {
     Attempt(Attempt),
 }
 
+/// Bytes of a record besides its texts.
+const OWN_BYTES: usize = 400;
+/// Bytes of an annotation besides its texts.
+const TEXT_BYTES: usize = 48;
+
+impl Record {
+    /// Its approximate memory in bytes. Of a comment that many share each counts a part only.
+    fn bytes(&self) -> usize {
+        let texts = match self {
+            Self::Event(event) => {
+                let texts = event.annotations.iter().map(|(name, value)| name.len() + value.len() + TEXT_BYTES);
+                event.labels.canonical().len() + event.generator_url.len() + texts.sum::<usize>()
+            }
+            Self::Action(action) => action.labels.canonical().len(),
+            Self::Evaluation(evaluation) => evaluation.error.len(),
+            Self::Attempt(attempt) => {
+                attempt.alerts.iter().map(|labels| size_of::<LabelSet>() + labels.canonical().len()).sum()
+            }
+        };
+        OWN_BYTES + texts
+    }
+}
+
 /// Where records go.
 pub trait HistoryStore: Send + Sync + fmt::Debug {
     /// Stores records, all or none.
@@ -168,6 +191,8 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
 
 /// Most records that wait.
 const WAITING_MAX: usize = 100_000;
+/// Most bytes of records that wait: an event has the annotations of its alert.
+const WAITING_BYTES_MAX: usize = 96 << 20;
 /// Most records that are handed over at once.
 const BATCH_MAX: usize = 20_000;
 /// How long records come together.
@@ -182,28 +207,46 @@ pub struct History {
     /// Until it runs.
     inbox: Mutex<Option<mpsc::UnboundedReceiver<Vec<Record>>>>,
     waiting: AtomicUsize,
+    waiting_bytes: AtomicUsize,
     lost: AtomicU64,
 }
 
 impl Default for History {
     fn default() -> Self {
         let (queue, inbox) = mpsc::unbounded_channel();
-        Self { queue, inbox: Mutex::new(Some(inbox)), waiting: AtomicUsize::new(0), lost: AtomicU64::new(0) }
+        Self {
+            queue,
+            inbox: Mutex::new(Some(inbox)),
+            waiting: AtomicUsize::new(0),
+            waiting_bytes: AtomicUsize::new(0),
+            lost: AtomicU64::new(0),
+        }
     }
 }
 
 impl History {
     /// Notes records; they are lost, and counted, where too many wait already.
-    pub fn note(&self, records: Vec<Record>) {
+    pub fn note(&self, mut records: Vec<Record>) {
+        let all = records.len();
+        if self.waiting.load(Relaxed).saturating_add(all) > WAITING_MAX {
+            self.lost.fetch_add(all as u64, Relaxed);
+            return;
+        }
+        let room = WAITING_BYTES_MAX.saturating_sub(self.waiting_bytes.load(Relaxed));
+        let mut bytes = 0;
+        let fit = records.iter().map(Record::bytes).take_while(|more| {
+            let fits = bytes + more <= room;
+            bytes += if fits { *more } else { 0 };
+            fits
+        });
+        let count = fit.count();
+        records.truncate(count);
+        self.lost.fetch_add((all - count) as u64, Relaxed);
         if records.is_empty() {
             return;
         }
-        let count = records.len();
-        if self.waiting.load(Relaxed).saturating_add(count) > WAITING_MAX {
-            self.lost.fetch_add(count as u64, Relaxed);
-            return;
-        }
         self.waiting.fetch_add(count, Relaxed);
+        self.waiting_bytes.fetch_add(bytes, Relaxed);
         if self.queue.send(records).is_err() {
             self.lost.fetch_add(count as u64, Relaxed);
         }
@@ -241,11 +284,12 @@ impl History {
             {
                 batch.extend(more);
             }
-            let count = batch.len();
+            let (count, bytes) = (batch.len(), batch.iter().map(Record::bytes).sum::<usize>());
             if !hand_over(&*store, Arc::new(batch), &stop).await {
                 self.lost.fetch_add(count as u64, Relaxed);
             }
             self.waiting.fetch_sub(count, Relaxed);
+            self.waiting_bytes.fetch_sub(bytes, Relaxed);
         }
     }
 }
@@ -309,6 +353,35 @@ mod tests {
         history.note(vec![action(); WAITING_MAX]);
         history.note(vec![action(); 2]);
         assert_eq!(history.lost(), 2);
+    }
+
+    /// 100,000 events may have 64 KiB of annotations each. What fits waits.
+    #[tokio::test]
+    async fn what_waits_is_bounded_by_its_bytes() {
+        let (history, taken, stop) = (Arc::<History>::default(), Arc::<Taken>::default(), CancellationToken::new());
+        let event = Record::Event(Event {
+            at: 9,
+            labels: LabelSet::from_pairs([("a", "1")]),
+            annotations: vec![("text".to_owned(), "x".repeat(1 << 20))],
+            from: "inactive",
+            to: "firing",
+            starts_at: 9,
+            ends_at: None,
+            value: None,
+            source: "rule",
+            rule: RuleRef::default(),
+            generator_url: String::new(),
+        });
+        history.note(vec![event.clone(); 60]);
+        history.note(vec![event; 60]);
+        assert_eq!((history.waiting.load(Relaxed), history.lost()), (95, 25));
+        stop.cancel();
+        let store: Arc<dyn HistoryStore> = Arc::clone(&taken) as _;
+        history.start(store, &stop);
+        while history.waiting_bytes.load(Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(taken.0.lock().iter().sum::<usize>(), 95);
     }
 
     #[test]

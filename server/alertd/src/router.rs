@@ -59,6 +59,8 @@ struct State {
     log: NotificationLog,
     /// Firing alerts posted by others, by their labels, with the time since when.
     posted: BTreeMap<Vec<u8>, (Alert, i64)>,
+    /// None of them ends before this time.
+    posted_until: i64,
     /// Alerts found inhibited at the last notification, with the time since when they fire.
     inhibited: BTreeMap<Vec<u8>, i64>,
     /// The clocks by which everything here counts.
@@ -154,6 +156,7 @@ impl Router {
             silences: Silences::default(),
             log: NotificationLog::default(),
             posted: BTreeMap::new(),
+            posted_until: i64::MIN,
             inhibited: BTreeMap::new(),
             clocks: Clocks::read(&*clock),
         };
@@ -300,6 +303,8 @@ impl Router {
                 let known = state.dispatcher.insert(alert, now);
                 if posted {
                     state.note_posted(&known, now, &self.metrics.history);
+                } else if state.posted.contains_key(known.labels.canonical()) {
+                    state.posted_until = state.posted_until.min(known.ends_at);
                 }
                 changes.push(Change::set(Kind::Alert, known.labels.canonical(), &state.row(&known)));
             }
@@ -368,6 +373,7 @@ impl Router {
         let by = leap.saturating_mul(MS);
         state.dispatcher.shift(clocks.wall_ms.saturating_sub(leap).saturating_mul(MS), by);
         state.log.shift(by);
+        state.posted_until = i64::MIN;
         let told = state.log.entries();
         let told = told.map(|(key, entry)| Change::set(Kind::Told, records::told_key(key), &records::told(entry)));
         let alerts = state.dispatcher.alerts();

@@ -51,6 +51,7 @@ impl State {
             (Some(_), false) => {}
         }
         self.posted.insert(key.to_vec(), (alert.clone(), since));
+        self.posted_until = self.posted_until.min(alert.ends_at);
     }
 
     /// Gives since when an alert fires, as its episode is called by.
@@ -130,17 +131,24 @@ impl Router {
     pub(super) fn note_ended(&self) {
         let now = self.now();
         let mut state = self.state.lock();
-        let State { posted, dispatcher, .. } = &mut *state;
-        let mut records = Vec::new();
+        // There may be very many, and it is asked each second.
+        if state.posted_until > now {
+            return;
+        }
+        let State { posted, dispatcher, posted_until, .. } = &mut *state;
+        let (mut records, mut until) = (Vec::new(), i64::MAX);
         posted.retain(|_, (last, since)| {
             // The clock may have moved what the dispatcher knows.
             let alert = dispatcher.alert(&last.labels).unwrap_or(last);
             let ended = alert.is_resolved(now);
             if ended {
                 records.push(event(alert, *since, (alert.ends_at, "firing", "resolved")));
+            } else {
+                until = until.min(alert.ends_at);
             }
             !ended
         });
+        *posted_until = until;
         drop(state);
         self.metrics.history.note(records);
     }

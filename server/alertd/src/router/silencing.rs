@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quiver_alerting::silences::{SetError, Silence, SilenceState, Silences};
 use quiver_types::Error;
+use tokio::task::spawn_blocking;
 
 use super::{Router, records};
 use crate::kept::{Change, Kind, Writing};
@@ -71,6 +72,23 @@ const SILENCES_BYTES_MAX: usize = 64 << 20;
 /// Changes that are made under one lock, where each is made by itself.
 const AT_ONCE: usize = 100;
 
+/// A change, and what its silence takes: patterns are compiled to be measured, which the lock must not wait for.
+type Measured = (SilenceOp, usize);
+
+/// Measures changes on a thread that may be busy.
+async fn measured(ops: Vec<SilenceOp>) -> Result<Vec<Measured>, SilenceError> {
+    let bytes = |op: &SilenceOp| match op {
+        SilenceOp::Set { silence, .. } => silence.bytes(),
+        SilenceOp::Expire { .. } => 0,
+    };
+    let one = move |op| {
+        let bytes = bytes(&op);
+        (op, bytes)
+    };
+    let work = spawn_blocking(move || ops.into_iter().map(one).collect::<Vec<Measured>>());
+    work.await.map_err(|e| SilenceError::Failed(Error::internal("silences were not measured").with_source(e)))
+}
+
 /// Changes of silences that can be taken back.
 struct Trial<'a> {
     silences: &'a mut Silences,
@@ -89,7 +107,7 @@ impl Trial<'_> {
         }
     }
 
-    fn make(&mut self, op: SilenceOp) -> Result<SilenceDone, SilenceError> {
+    fn make(&mut self, (op, bytes): Measured) -> Result<SilenceDone, SilenceError> {
         match op {
             SilenceOp::Expire { id, expected } => {
                 let before = self.present(&id, expected.as_ref())?;
@@ -114,13 +132,13 @@ impl Trial<'_> {
                     id => Some(self.present(id, expected.as_ref())?),
                 };
                 // One that is changed may stay beside what it becomes.
-                if self.silences.bytes() + silence.bytes() > SILENCES_BYTES_MAX {
+                if self.silences.bytes() + bytes > SILENCES_BYTES_MAX {
                     let text = format!("all silences together would take more than {SILENCES_BYTES_MAX} bytes");
                     return Err(SilenceError::Invalid(text));
                 }
                 self.former.extend(former.iter().map(|s| (s.id.clone(), Some(s.clone()))));
                 self.former.push((new_id.clone(), None));
-                let id = self.silences.set(*silence, new_id, self.now).map_err(|e| match e {
+                let id = self.silences.set(*silence, bytes, new_id, self.now).map_err(|e| match e {
                     SetError::NotFound => SilenceError::NotFound,
                     SetError::Invalid(text) => SilenceError::Invalid(text),
                 })?;
@@ -158,6 +176,7 @@ impl Router {
         actor: &str,
         dry_run: bool,
     ) -> Result<Vec<SilenceDone>, (usize, SilenceError)> {
+        let ops = measured(ops).await.map_err(|error| (0, error))?;
         let now = self.now();
         let (all, writing) = {
             let mut state = self.state.lock();
@@ -193,9 +212,10 @@ impl Router {
         actor: &str,
         dry_run: bool,
     ) -> Result<Vec<Result<SilenceDone, SilenceError>>, SilenceError> {
+        let ops = measured(ops).await?;
         let (mut all, mut ops) = (Vec::with_capacity(ops.len()), ops.into_iter());
         loop {
-            let some: Vec<SilenceOp> = ops.by_ref().take(AT_ONCE).collect();
+            let some: Vec<Measured> = ops.by_ref().take(AT_ONCE).collect();
             if some.is_empty() {
                 return Ok(all);
             }

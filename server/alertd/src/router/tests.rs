@@ -324,6 +324,34 @@ async fn lists_give_way() {
     assert_eq!(router.each_group(&gone, &mut |_| Ok(())).unwrap_err().kind(), ErrorKind::Cancelled);
 }
 
+/// Alerts of others end without a word. They are looked at only when one may have ended, and each end is noted.
+#[tokio::test]
+async fn alerts_of_others_end_when_their_time_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let router = open(dir.path(), POLICY, &clock).await;
+    let posted = |router: &Router| {
+        let state = router.state.lock();
+        (state.posted.len(), state.posted_until / MS / 1000)
+    };
+    router.insert_posted(vec![alert("A", 1000, 1060), alert("B", 1000, 1030)]).await.unwrap();
+    router.note_ended();
+    assert_eq!(posted(&router), (2, 1030));
+    router.insert_posted(vec![alert("B", 1000, 1090)]).await.unwrap();
+    for (now_s, expected) in
+        [(1029, (2, 1030)), (1031, (2, 1060)), (1060, (1, 1090)), (1090, (0, i64::MAX / MS / 1000))]
+    {
+        clock.0.store(now_s * 1000, SeqCst);
+        router.note_ended();
+        assert_eq!(posted(&router), expected, "{now_s}");
+    }
+    router.insert_posted(vec![alert("C", 1090, 1100)]).await.unwrap();
+    assert_eq!(posted(&router), (1, 1100));
+    let opened = open(dir.path(), POLICY, &clock).await;
+    opened.note_ended();
+    assert_eq!(posted(&opened), (1, 1100), "those that were kept are looked at once");
+}
+
 /// A clock that was set while nothing else passes.
 #[derive(Debug, Default)]
 struct Leaping(AtomicI64);

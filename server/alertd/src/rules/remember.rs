@@ -1,6 +1,7 @@
 //! States of rules over a restart: the alerts of each rule, kept when they change.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -36,8 +37,8 @@ pub(super) struct Gone {
     pub(super) last: Millis,
 }
 
-/// What is kept of a group's rules now; each rule by its key, with the parts whose change is worth a write.
-pub(super) type KeptNow = BTreeMap<Vec<u8>, Value>;
+/// What is kept of a group's rules now: each rule by its key, with a digest of the parts whose change is worth a write.
+pub(super) type KeptNow = BTreeMap<Vec<u8>, u64>;
 
 /// Gives the keys of a group's rules: file, group, identity, and which of equal ones.
 fn keys(file: &str, group: &Group) -> Vec<Vec<u8>> {
@@ -56,8 +57,30 @@ fn shown(alert: &Remembered) -> Value {
     json!({
         "labels": labels(&alert.labels), "annotations": *alert.annotations, "firing": alert.firing,
         "activeAt": alert.active_at, "firedAt": alert.fired_at, "period": alert.period,
-        "keepFiringSince": alert.keep_firing_since,
+        "keepFiringSince": alert.keep_firing_since, "value": alert.value,
     })
+}
+
+/// Values change with each evaluation, and annotations with them: the first one after a restart makes them anew.
+fn digest(alerts: &[Remembered]) -> u64 {
+    let mut out = DefaultHasher::new();
+    for alert in alerts {
+        let times = (alert.active_at, alert.fired_at, alert.period, alert.keep_firing_since);
+        (alert.labels.canonical(), alert.firing, times).hash(&mut out);
+    }
+    out.finish()
+}
+
+/// The row of a rule. There may be so many alerts that a tree of all would take hundreds of megabytes.
+fn row(alerts: &[Remembered], at: Millis) -> String {
+    let mut out = format!("{{\"at\":{at},\"alerts\":[");
+    for (i, alert) in alerts.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        out.push_str(&shown(alert).to_string());
+    }
+    out + "]}"
 }
 
 fn read(value: &Value) -> Option<Remembered> {
@@ -139,16 +162,11 @@ impl Memory {
             if alerts.is_empty() {
                 continue;
             }
-            let state: Value = alerts.iter().map(shown).collect::<Vec<_>>().into();
-            if former.get(&key) != Some(&state) {
-                let with_value = |(mut v, a): (Value, &Remembered)| {
-                    v["value"] = a.value.into();
-                    v
-                };
-                let rows = alerts.iter().map(shown).zip(&alerts).map(with_value).collect::<Vec<_>>();
-                changes.push(Change::set(Kind::Rule, key.clone(), &json!({"at": at, "alerts": rows})));
+            let digest = digest(&alerts);
+            if former.get(&key) != Some(&digest) {
+                changes.push(Change { kind: Kind::Rule, key: key.clone(), value: Some(row(&alerts, at)) });
             }
-            now.insert(key, state);
+            now.insert(key, digest);
         }
         let gone = former.keys().filter(|key| !now.contains_key(*key));
         changes.extend(gone.map(|key| Change::remove(Kind::Rule, key.clone())));
@@ -156,5 +174,53 @@ impl Memory {
             drop(self.kept.put(changes));
         }
         now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::LabelSet;
+
+    use super::*;
+
+    fn alert(i: &str) -> Remembered {
+        Remembered {
+            labels: LabelSet::from_pairs([("alertname", "A"), ("i", i)]),
+            annotations: Arc::new([("summary".to_owned(), "\"x\"".to_owned())].into()),
+            value: 1.5,
+            firing: true,
+            active_at: 10,
+            fired_at: Some(20),
+            period: Some(20),
+            keep_firing_since: None,
+            last_sent_at: None,
+        }
+    }
+
+    #[test]
+    fn rows_are_read_as_they_were_written() {
+        let all = vec![alert("1"), Remembered { fired_at: None, firing: false, ..alert("\"") }];
+        let row: Value = serde_json::from_str(&row(&all, 7)).unwrap();
+        assert_eq!((alerts_of(&row), row["at"].as_i64()), (all, Some(7)));
+        let nan = super::row(&[Remembered { value: f64::NAN, ..alert("1") }], 7);
+        assert!(alerts_of(&serde_json::from_str(&nan).unwrap())[0].value.is_nan());
+    }
+
+    /// A template that shows the value would have all alerts of a rule written at each evaluation.
+    #[test]
+    fn what_is_worth_a_write() {
+        let check = |other: Remembered, expected: bool| {
+            assert_eq!(digest(&[alert("1")]) != digest(&[other.clone()]), expected, "{other:?}");
+        };
+        check(alert("1"), false);
+        check(Remembered { value: 2.5, ..alert("1") }, false);
+        check(Remembered { annotations: Arc::default(), ..alert("1") }, false);
+        check(Remembered { last_sent_at: Some(5), ..alert("1") }, false);
+        check(alert("2"), true);
+        check(Remembered { firing: false, ..alert("1") }, true);
+        check(Remembered { active_at: 11, ..alert("1") }, true);
+        check(Remembered { fired_at: None, ..alert("1") }, true);
+        check(Remembered { keep_firing_since: Some(20), ..alert("1") }, true);
+        assert_ne!(digest(&[alert("1")]), digest(&[alert("1"), alert("2")]));
     }
 }

@@ -1,7 +1,8 @@
 //! Which silences cover an alert. Each is looked for by what it wants a label to be: of tens of thousands on both sides, not
 //! each can be held against each.
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use quiver_types::{LabelSet, MatchOp};
@@ -12,16 +13,38 @@ use crate::silences::Silence;
 #[derive(Debug, Default)]
 pub struct Silenced {
     all: Vec<(Arc<str>, Arc<Silence>)>,
-    /// Places of those that want a label to have a value, by name and value: of several labels by what fewest want.
+    /// Places of those that want a label to have one of some values, by name and value: of several labels by what fewest want.
     wanted: HashMap<String, HashMap<String, Vec<usize>>>,
-    /// Places of the others, which each alert is held against.
-    others: Vec<usize>,
+    /// The others, by a label that each has a matcher for.
+    others: Vec<Others>,
 }
+
+/// Silences with a matcher for the same label, whatever it says.
+#[derive(Debug)]
+struct Others {
+    name: String,
+    /// Places, each with the number of the matcher.
+    silences: Vec<(usize, usize)>,
+    /// Places of those whose matcher takes a value, for values that were asked for: many alerts share a few.
+    known: RefCell<HashMap<String, Arc<[usize]>>>,
+}
+
+/// Most places that are known for the values of a label.
+const KNOWN_MAX: usize = 1 << 20;
 
 /// What a silence wants labels to be.
 fn pairs(silence: &Silence) -> impl Iterator<Item = (&str, &str)> {
     let equal = silence.matchers.iter().filter(|m| m.op == MatchOp::Equal && !m.value.is_empty());
     equal.map(|m| (m.name.as_str(), m.value.as_str()))
+}
+
+/// Gives a label that a silence wants to have one of some values, which its pattern lists.
+fn listed(silence: &Silence) -> Option<(&str, BTreeSet<&str>)> {
+    let is_plain = |value: &str| {
+        !value.is_empty() && !value.contains(|c: char| c.is_ascii_punctuation() && !"-_:/,@ ".contains(c))
+    };
+    let list = silence.matchers.iter().find(|m| m.op == MatchOp::Regex && m.value.split('|').all(is_plain))?;
+    Some((list.name.as_str(), list.value.split('|').collect()))
 }
 
 impl Silenced {
@@ -32,23 +55,53 @@ impl Silenced {
             *counts.entry(pair).or_default() += 1;
         }
         let mut out = Self::default();
+        let mut others: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
         for (place, silence) in active.iter().enumerate() {
-            match pairs(silence).min_by_key(|pair| counts.get(pair).copied()) {
-                Some((name, value)) => {
-                    let of_name = out.wanted.entry(name.to_owned()).or_default();
+            let pair = pairs(silence).min_by_key(|pair| counts.get(pair).copied());
+            if let Some((name, values)) = pair.map(|(name, value)| (name, [value].into())).or_else(|| listed(silence)) {
+                let of_name = out.wanted.entry(name.to_owned()).or_default();
+                for value in values {
                     of_name.entry(value.to_owned()).or_default().push(place);
                 }
-                None => out.others.push(place),
+            } else {
+                // One that a missing label does not match lets fewer pass.
+                let n = silence.matchers.iter().position(|m| !m.matches_empty()).unwrap_or(0);
+                let name = silence.matchers.iter().nth(n).map_or("", |m| m.name.as_str());
+                others.entry(name).or_default().push((place, n));
             }
             out.all.push((Arc::from(silence.id.as_str()), Arc::clone(silence)));
         }
+        let of_name =
+            |(name, silences): (&str, _)| Others { name: name.to_owned(), silences, known: RefCell::default() };
+        out.others = others.into_iter().map(of_name).collect();
         out
     }
 
+    /// Gives places of those of one label that may cover an alert by its value.
+    fn fitting(&self, others: &Others, value: &str) -> Arc<[usize]> {
+        let mut known = others.known.borrow_mut();
+        if let Some(found) = known.get(value) {
+            return Arc::clone(found);
+        }
+        let fits = |(place, n): &&(usize, usize)| {
+            let matcher = self.all[*place].1.matchers.iter().nth(*n);
+            matcher.is_none_or(|m| m.matches(value))
+        };
+        let found: Arc<[usize]> = others.silences.iter().filter(fits).map(|(place, _)| *place).collect();
+        if (known.len() + 1) * others.silences.len() <= KNOWN_MAX {
+            known.insert(value.to_owned(), Arc::clone(&found));
+        }
+        found
+    }
+
     /// Gives places of those that may cover labels, each once.
-    fn candidates<'a>(&'a self, labels: &'a LabelSet) -> impl Iterator<Item = usize> + 'a {
-        let wanted = labels.iter().filter_map(move |(name, value)| self.wanted.get(name)?.get(value));
-        wanted.flatten().chain(&self.others).copied()
+    fn candidates(&self, labels: &LabelSet) -> Vec<usize> {
+        let wanted = labels.iter().filter_map(|(name, value)| self.wanted.get(name)?.get(value));
+        let mut found: Vec<usize> = wanted.flatten().copied().collect();
+        for others in &self.others {
+            found.extend_from_slice(&self.fitting(others, labels.get(&others.name)));
+        }
+        found
     }
 
     fn is_by(&self, place: usize, labels: &LabelSet) -> bool {
@@ -57,12 +110,13 @@ impl Silenced {
 
     /// Says whether one of them covers labels.
     pub fn covers(&self, labels: &LabelSet) -> bool {
-        self.candidates(labels).any(|place| self.is_by(place, labels))
+        self.candidates(labels).into_iter().any(|place| self.is_by(place, labels))
     }
 
     /// Gives the places of those that cover labels, in their order.
     pub fn places(&self, labels: &LabelSet) -> Vec<usize> {
-        let mut found: Vec<usize> = self.candidates(labels).filter(|place| self.is_by(*place, labels)).collect();
+        let mut found = self.candidates(labels);
+        found.retain(|place| self.is_by(*place, labels));
         found.sort_unstable();
         found
     }
@@ -91,9 +145,26 @@ mod tests {
     /// The same ones in the same order as when each is asked.
     #[test]
     fn found_as_if_each_were_asked() {
-        let texts =
-            ["a=1", "a=1,b=2", "b=2,c!=3", "a=~\"1|2\"", "b!=2", "a=\"\",b=2", "c=\"\"", "a=2", "c=~\".+\",a=1", "z=1"];
-        let all = silences((0..40).map(|n| (format!("s{n:02}"), texts[n % texts.len()])));
+        let texts = [
+            "a=1",
+            "a=1,b=2",
+            "b=2,c!=3",
+            "a=~\"1|2\"",
+            "b!=2",
+            "a=\"\",b=2",
+            "c=\"\"",
+            "a=2",
+            "c=~\".+\",a=1",
+            "z=1",
+            "a=~\"1|1\"",
+            "a=~\"1|\"",
+            "a=~\"(1|2)\",c!=4",
+            "a!~\"1|2\"",
+            "c=~\"3|4\",b=~\".*\"",
+            "b=~\"2.*\"",
+            "d=~\".+\"",
+        ];
+        let all = silences((0..68).map(|n| (format!("s{n:02}"), texts[n % texts.len()])));
         let silenced = Silenced::new(&all.active(50));
         let mut found = 0;
         for text in ["", "a=1", "a=2", "b=2", "a=1 b=2", "a=1 b=2 c=3", "c=3", "a=1 c=4", "z=2", "z=1 a=2"] {
@@ -118,8 +189,38 @@ mod tests {
         for n in 0..MANY {
             let i = n.to_string();
             let labels = LabelSet::from_pairs([("alertname", "A"), ("i", &i)]);
-            assert_eq!(silenced.candidates(&labels).count(), 1, "{n}: of all silences one is matched");
+            assert_eq!(silenced.candidates(&labels).len(), 1, "{n}: of all silences one is matched");
             assert_eq!(silenced.by(&labels).len(), 1, "{n}");
         }
+    }
+
+    /// Without a label that must be equal to something: values are looked up where a pattern lists them, and each other
+    /// pattern is held against a value of its label once.
+    #[test]
+    fn many_patterns_of_many() {
+        const MANY: usize = 5_000;
+        let text = |n: usize| match n % 3 {
+            0 => format!("i=~\"x{n}|y{n}\""),
+            1 => format!("job=~\"j{n}.*\",i!=\"z\""),
+            _ => format!("job!~\"j.*\",i=~\".*{n}\""),
+        };
+        let all = silences(
+            (0..MANY)
+                .map(|n| (format!("s{n:04}"), text(n)))
+                .collect::<Vec<_>>()
+                .iter()
+                .map(|(id, text)| (id.clone(), text.as_str())),
+        );
+        let silenced = Silenced::new(&all.active(50));
+        assert_eq!(silenced.others.iter().map(|others| others.name.as_str()).collect::<Vec<_>>(), ["i", "job"]);
+        let mut found = 0;
+        for n in 0..MANY {
+            let (i, job) = (format!("x{n}"), format!("j{}", n % 10));
+            found += silenced.by(&LabelSet::from_pairs([("i", i.as_str()), ("job", job.as_str())])).len();
+        }
+        // Those whose number is a multiple of three by their `i`; of the others by their `job` those of one digit.
+        assert_eq!(found, MANY.div_ceil(3) + 3 * MANY / 10);
+        let by_job = silenced.others.iter().find(|others| others.name == "job").expect("some name it");
+        assert_eq!(by_job.known.borrow().len(), 10, "as many as there are values");
     }
 }

@@ -70,6 +70,8 @@ pub(super) struct Evaluation<'a> {
     pub(super) until: Duration,
 }
 
+/// Most errors of templates that are kept of an evaluation: there may be some for each of very many results.
+const WARNINGS_MAX: usize = 100;
 /// Shortest time for the texts of alerts.
 const TEXTS_MIN: Duration = Duration::from_secs(1);
 
@@ -173,7 +175,9 @@ impl Evaluation<'_> {
             Err(e) => Err(e.clone()),
         };
         outcome.unwrap_or_else(|e| {
-            warnings.borrow_mut().push(e.clone());
+            if warnings.borrow().len() < WARNINGS_MAX {
+                warnings.borrow_mut().push(e.clone());
+            }
             format!("{ERROR_TEMPLATE}{e}>")
         })
     }

@@ -411,15 +411,16 @@ fn a_leap_of_the_clock_lets_nothing_fail_for_longer() {
     }
 }
 
-/// As many results as wanted. A second passes whenever somebody asks for the time.
+/// As many results as wanted. If time passes, it is a second whenever somebody asks.
 struct Many {
     results: usize,
+    passes: bool,
     passed: std::cell::Cell<u64>,
 }
 
 impl Many {
     fn of(results: usize) -> Self {
-        Self { results, passed: std::cell::Cell::new(0) }
+        Self { results, passes: true, passed: std::cell::Cell::new(0) }
     }
 }
 
@@ -434,7 +435,7 @@ impl Engine for Many {
     }
 
     fn elapsed(&self) -> Duration {
-        self.passed.set(self.passed.get() + 1);
+        self.passed.set(self.passed.get() + u64::from(self.passes));
         Duration::from_secs(self.passed.get())
     }
 }
@@ -494,6 +495,8 @@ fn templates_are_for_each_element() {
     assert_eq!(shown, ["1=2", "2=3"]);
     assert!(group.rules[0].alerts().all(|a| a.annotations["bad"].starts_with(ERROR_TEMPLATE)));
     assert_eq!(group.rules[0].warnings.len(), 2);
+    group.evaluate(MINUTE, &Setting::default(), &Many { passes: false, ..Many::of(1000) });
+    assert_eq!((group.rules[0].alerts().count(), group.rules[0].warnings.len()), (1000, 100), "of many some are kept");
 }
 
 /// What vmalert has beside the variables of Prometheus, in rule files that come from it.
