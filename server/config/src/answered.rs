@@ -21,6 +21,8 @@ const ANSWER_BYTES_MAX: usize = 4 << 20;
 const PACKED: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// Most answers that are kept of a subject.
 const KEPT_MAX: i64 = 10_000;
+/// Most bytes of them.
+const KEPT_BYTES_MAX: i64 = 256 << 20;
 
 /// A request that names itself.
 #[derive(Debug, Clone)]
@@ -118,10 +120,13 @@ impl Config {
             let answer = answer.ok_or_else(|| Problem::internal("an answer that no key opens"))?;
             return unpacked(answer).map(Begun::Answered);
         }
-        let sql = "SELECT count(*) FROM answered WHERE subject = ?";
-        let kept: i64 = statement(sql).bind(&named.subject).fetch_one(&mut *tx).await?.try_get(0)?;
-        if kept >= KEPT_MAX {
-            let text = format!("{KEPT_MAX} requests of the last day have a name already");
+        let sql = "SELECT count(*), coalesce(sum(length(answer)), 0) FROM answered WHERE subject = ?";
+        let row = statement(sql).bind(&named.subject).fetch_one(&mut *tx).await?;
+        let (kept, bytes): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if kept >= KEPT_MAX || bytes >= KEPT_BYTES_MAX {
+            let text = format!(
+                "{KEPT_MAX} requests of the last day have a name already, or their answers {KEPT_BYTES_MAX} bytes"
+            );
             return Err(Problem::new(ProblemKind::Limited, "RATE_LIMITED", text));
         }
         let sql = "INSERT INTO answered (subject, path, name, body_hash, at_ms) VALUES (?, ?, ?, ?, ?)";

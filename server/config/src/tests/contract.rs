@@ -506,6 +506,23 @@ async fn long_answers_are_kept() {
     assert!(again == long, "{} bytes", again.len());
 }
 
+/// Long answers count by their length: else one caller could fill the disk with 10,000 of them a day.
+#[tokio::test]
+async fn kept_answers_have_so_many_bytes() {
+    let fx = fixture().await;
+    let named = |subject: &str, name: &str| Named::new(subject, "/p", name.as_bytes(), b"body").unwrap();
+    let long = vec![7_u8; 4 << 20];
+    for n in 0..64 {
+        assert_eq!(fx.config.begin_named(&named("user:x", &n.to_string())).await.unwrap(), Begun::Fresh, "{n}");
+        let sql = "UPDATE answered SET answer = ? WHERE name = ?";
+        statement(sql).bind(long.clone()).bind(n.to_string()).execute(&fx.config.pool).await.unwrap();
+    }
+    assert_eq!(fx.config.begin_named(&named("user:x", "more")).await.unwrap_err().code, "RATE_LIMITED");
+    assert_eq!(fx.config.begin_named(&named("user:y", "more")).await.unwrap(), Begun::Fresh);
+    fx.clock.0.fetch_add(25 * 3_600_000, SeqCst);
+    assert_eq!(fx.config.begin_named(&named("user:x", "more")).await.unwrap(), Begun::Fresh);
+}
+
 /// Two changes of one version at once: one wins.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_wins() {
