@@ -1,14 +1,11 @@
 //! Finds simple cycles of a directed graph with Johnson's algorithm (1975), up to a limit.
 
-use std::collections::VecDeque;
-
 /// Most cycles that are reported.
 const CYCLES_MAX: usize = 10;
 
 /// Returns cycles as lists of nodes along the edges, each cycle once. Empty only if there is none.
 pub(super) fn simple_cycles(out: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut left = vec![true; out.len()];
-    peel(out, &mut left);
     let mut into: Vec<Vec<usize>> = vec![Vec::new(); out.len()];
     for (from, far) in out.iter().enumerate() {
         for &to in far {
@@ -16,59 +13,60 @@ pub(super) fn simple_cycles(out: &[Vec<usize>]) -> Vec<Vec<usize>> {
         }
     }
     let mut found = Vec::new();
-    for start in 0..out.len() {
-        if !left[start] {
-            continue;
-        }
-        let (ahead, behind) = (reached(start, out, &left), reached(start, &into, &left));
-        let within: Vec<bool> = ahead.iter().zip(&behind).map(|(a, b)| *a && *b).collect();
+    // Each round finds at least one, so there are few, however many nodes lie between cycles without being on one.
+    while found.len() < CYCLES_MAX {
+        let of = components(out, &into, &left);
+        let mut sizes = vec![0_usize; out.len()];
+        of.iter().flatten().for_each(|&component| sizes[component] += 1);
+        let is_on_one = |node: usize| of[node].is_some_and(|c| sizes[c] > 1 || out[node].contains(&node));
+        let Some(start) = (0..out.len()).find(|&node| is_on_one(node)) else { break };
+        let within: Vec<bool> = of.iter().map(|component| component.is_some() && *component == of[start]).collect();
         circuits(start, out, &within, &mut found);
-        if found.len() >= CYCLES_MAX {
-            break;
-        }
-        // All cycles through it are found, so it is removed, with nodes that were only connected through it.
+        // All cycles through it are found.
         left[start] = false;
-        peel(out, &mut left);
     }
     found
 }
 
-/// Repeatedly removes nodes without incoming or outgoing edges.
-fn peel(out: &[Vec<usize>], left: &mut [bool]) {
-    let mut into: Vec<Vec<usize>> = vec![Vec::new(); out.len()];
-    for (from, far) in out.iter().enumerate() {
-        for &to in far {
-            into[to].push(from);
+/// The strongly connected component of each node that is left, named by one of its nodes; Kosaraju's algorithm.
+fn components(out: &[Vec<usize>], into: &[Vec<usize>], left: &[bool]) -> Vec<Option<usize>> {
+    let mut seen = vec![false; out.len()];
+    let mut done = Vec::new();
+    for root in (0..out.len()).filter(|&node| left[node]) {
+        if std::mem::replace(&mut seen[root], true) {
+            continue;
+        }
+        let mut stack = vec![(root, 0_usize)];
+        while let Some((node, at)) = stack.last_mut() {
+            let node = *node;
+            if let Some(&far) = out[node].get(*at) {
+                *at += 1;
+                if left[far] && !std::mem::replace(&mut seen[far], true) {
+                    stack.push((far, 0));
+                }
+            } else {
+                done.push(node);
+                stack.pop();
+            }
         }
     }
-    for (ahead, behind) in [(out, &into[..]), (&into[..], out)] {
-        let mut ways: Vec<usize> = behind.iter().map(|b| b.iter().filter(|&&n| left[n]).count()).collect();
-        let mut open: Vec<usize> = (0..out.len()).filter(|&n| left[n] && ways[n] == 0).collect();
+    let mut of = vec![None; out.len()];
+    for &root in done.iter().rev() {
+        if of[root].is_some() {
+            continue;
+        }
+        of[root] = Some(root);
+        let mut open = vec![root];
         while let Some(node) = open.pop() {
-            left[node] = false;
-            for &far in ahead[node].iter().filter(|&&far| left[far]) {
-                ways[far] -= 1;
-                if ways[far] == 0 {
+            for &far in into[node].iter().filter(|&&far| left[far]) {
+                if of[far].is_none() {
+                    of[far] = Some(root);
                     open.push(far);
                 }
             }
         }
     }
-}
-
-fn reached(start: usize, edges: &[Vec<usize>], left: &[bool]) -> Vec<bool> {
-    let mut seen = vec![false; edges.len()];
-    let mut open = VecDeque::from([start]);
-    seen[start] = true;
-    while let Some(node) = open.pop_front() {
-        for &far in &edges[node] {
-            if left[far] && !seen[far] {
-                seen[far] = true;
-                open.push_back(far);
-            }
-        }
-    }
-    seen
+    of
 }
 
 /// Finds cycles through a node within some nodes. Iterative with an explicit stack, since a path may have as many
@@ -135,6 +133,25 @@ mod tests {
         check(&[&[1], &[0, 2], &[1]], &[&[0, 1], &[1, 2]]);
         check(&[&[1, 2], &[2], &[0]], &[&[0, 1, 2], &[0, 2]]);
         check(&[&[1], &[2], &[3], &[2]], &[&[2, 3]]);
+        check(&[&[0, 1], &[], &[2]], &[&[0], &[2]]);
+        check(&[&[2], &[0], &[1, 3], &[4], &[3, 5], &[]], &[&[0, 2, 1], &[3, 4]]);
+    }
+
+    /// Nodes between two cycles are on none, and cost nothing each: a search from each of them took minutes.
+    #[test]
+    fn many_nodes_between_cycles() {
+        const LAYERS: usize = 250;
+        let mut out: Vec<Vec<usize>> = vec![vec![1], vec![0]];
+        out[1].extend(2..22);
+        for layer in 1..LAYERS {
+            let next = 2 + layer * 20;
+            out.extend((0..20).map(|_| (next..next + 20).collect::<Vec<_>>()));
+        }
+        let last = out.len() + 20;
+        out.extend((0..20).map(|_| vec![last]));
+        out.extend([vec![last + 1], vec![last]]);
+        assert_eq!(out.len(), LAYERS * 20 + 4);
+        assert_eq!(simple_cycles(&out), [vec![0, 1], vec![last, last + 1]]);
     }
 
     /// One long cycle, which recursion could not handle.
