@@ -1,5 +1,7 @@
 //! Unique values, references between entities, and their consequences for deletions.
 
+use std::collections::HashSet;
+
 use quiver_database::statement;
 use serde_json::{Map, Value, json};
 
@@ -64,6 +66,7 @@ impl Work<'_> {
     /// Removes all references to an entity, or refuses its deletion.
     pub(super) async fn unlink(&mut self, of: &Family, id: &str) -> Result<()> {
         let mut gone = vec![(of.name.to_owned(), id.to_owned())];
+        let mut known: HashSet<(String, String)> = gone.iter().cloned().collect();
         let mut at = 0;
         while at < gone.len() {
             let (to_family, to_id) = gone[at].clone();
@@ -73,16 +76,20 @@ impl Work<'_> {
             let rows = statement(sql).bind(&to_family).bind(&to_id).fetch_all(&mut *self.db).await?;
             let mut refusing = Vec::new();
             for row in rows {
-                let (name, id): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+                let one: (String, String) = (row.try_get(0)?, row.try_get(1)?);
                 match row.try_get::<String>(2)?.as_str() {
-                    _ if gone.contains(&(name.clone(), id.clone())) => {}
-                    "cascade" => gone.push((name, id)),
-                    "detach" => self.detach(&name, &id, &to_id).await?,
-                    _ => refusing.push((name, id)),
+                    _ if known.contains(&one) => {}
+                    "cascade" => {
+                        known.insert(one.clone());
+                        gone.push(one);
+                    }
+                    "detach" => self.detach(&one.0, &one.1, &to_id).await?,
+                    _ => refusing.push(one),
                 }
             }
             self.nothing_refuses(refusing).await?;
-            gone.extend(self.owned(&to_family, &to_id).await?);
+            let owned = self.owned(&to_family, &to_id).await?;
+            gone.extend(owned.into_iter().filter(|one| known.insert(one.clone())));
         }
         for (name, id) in gone.into_iter().skip(1) {
             let Some(of) = family(&name) else { continue };
