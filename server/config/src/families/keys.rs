@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use quiver_database::Connection;
-use quiver_types::{Domain, Right};
+use quiver_types::{Domain, Right, Rights, Triple};
 use serde_json::{Map, Value};
 
 use super::standing;
@@ -62,7 +62,15 @@ fn keep_within(own: &KeyBounds, body: &Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// A key has at most the rights of its owner, whoever creates it, and no more than its creator.
+/// What a key may do as long as its owner holds it: what it is limited to, else all of it.
+fn given(key: &Map<String, Value>, held: &Rights) -> Vec<Triple> {
+    // Also for one's own keys: a key with fewer rights must not create one with more.
+    let all = key.get("permissions").is_none_or(Value::is_null);
+    if all { held.triples().to_vec() } else { standing::triples(key, "permissions") }
+}
+
+/// A key has at most the rights of its owner, whoever creates it, and no more than its creator. A caller authenticated by a
+/// key leaves those alone that may do more: whoever found one could end all others of its owner.
 fn hook<'a>(
     db: &'a mut Connection,
     caller: &'a Caller,
@@ -71,6 +79,11 @@ fn hook<'a>(
     after: Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
+        if let (Some(old), Some(_)) = (before, &caller.key) {
+            let (kind, id) = standing::owner_of(&old.owner)?;
+            let held = standing::rights_of(db, now_ms, kind, id).await?;
+            standing::only_own(caller, &given(&old.body, &held))?;
+        }
         let Some(key) = after else { return Ok(()) };
         let changed = before.is_none_or(|b| b.body.get("expiresAt") != key.body.get("expiresAt"));
         let in_time = |expires: &i64| *expires > now_ms && *expires <= now_ms.saturating_add(LIFE_MS_MAX);
@@ -81,10 +94,8 @@ fn hook<'a>(
         caller.key.as_ref().map_or(Ok(()), |own| keep_within(own, &key.body))?;
         let (kind, id) = standing::owner_of(&key.owner)?;
         let held = standing::rights_of(db, now_ms, kind, id).await?;
+        standing::only_own(caller, &given(&key.body, &held))?;
         let asked = standing::triples(&key.body, "permissions");
-        // Also for one's own keys: a key with fewer rights must not create one with more.
-        let all = key.body.get("permissions").is_none_or(Value::is_null);
-        standing::only_own(caller, if all { held.triples() } else { &asked })?;
         if let Some((n, triple)) = asked.iter().enumerate().find(|(_, t)| !held.covers(t)) {
             let text = format!("the key's owner does not hold {triple}");
             return Err(Problem::field(format!("/permissions/{n}"), "INVALID_VALUE", text));

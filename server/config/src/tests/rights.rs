@@ -123,6 +123,35 @@ async fn administrators_by_other_roles_stay() {
     }
 }
 
+/// Whoever found a key that may do little does no harm to those of its owner that may do more.
+#[tokio::test]
+async fn keys_leave_better_ones_alone() {
+    let fx = fixture().await;
+    let admin = fx.admin().await;
+    let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", admin.id) };
+    let mut own = caller(&["{admin, *, *}"]);
+    own.subject = format!("user:{}", admin.id);
+    let make = async |name: &str, permissions: Value| {
+        let op = Op::Create { id: None, body: map(json!({"name": name, "permissions": permissions})) };
+        fx.config.change(&keys, &own, op, System::default(), false).await.unwrap().after.unwrap().id
+    };
+    let (all, logs) = (make("all", Value::Null).await, make("logs", json!(["{ingest, logs, *}"])).await);
+    let cart = make("cart", json!(["{ingest, logs, cart}"])).await;
+    // One that may send logs has called.
+    let mut found = caller(&["{ingest, logs, *}"]);
+    (found.subject, found.key) = (own.subject.clone(), Some(KeyBounds { expires_ms: None, networks: Vec::new() }));
+    let change = async |who: &Caller, op| fx.config.change(&keys, who, op, System::default(), false).await;
+    let less = json!({"permissions": ["{ingest, logs, cart}"]});
+    for op in [delete(&all), patch(&all, json!({"allowedCidrs": ["192.0.2.0/24"]})), patch(&all, less)] {
+        let problem = change(&found, op).await.unwrap_err();
+        assert_eq!((problem.code, &problem.more["required"]), ("FORBIDDEN", &json!("{admin, *, *}")));
+    }
+    change(&found, delete(&cart)).await.unwrap();
+    change(&found, delete(&logs)).await.unwrap();
+    // A token of the owner ends any of them.
+    change(&Caller { rights: Rights::default(), ..own.clone() }, delete(&all)).await.unwrap();
+}
+
 /// Whoever makes accounts may choose their ids: that of an administrator would give an account of the other kind his rights.
 #[tokio::test]
 async fn no_account_takes_the_id_of_another() {
