@@ -14,15 +14,12 @@ use crate::families::RESOURCES;
 use crate::family::{Caller, Family};
 use crate::place::{Place, is_visible};
 use crate::problem::{Problem, ProblemKind, Result};
-use crate::query::{ListQuery, Page};
+use crate::query::ListQuery;
 
 mod each;
 
 /// Most items of a call.
 const ITEMS_MAX: usize = 10_000;
-
-/// Entities of an export that are read at once, where nobody says otherwise.
-const EXPORTED_AT_ONCE: usize = if cfg!(test) { 3 } else { 1000 };
 
 /// Ids that one statement names.
 const IDS_AT_ONCE: usize = 100;
@@ -273,32 +270,9 @@ impl Config {
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn export(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Value> {
-        let (mut items, mut cursor) = (Vec::new(), None::<String>);
-        loop {
-            let behind = (cursor.as_deref(), EXPORTED_AT_ONCE);
-            let page = self.export_part(place, query, caller, behind).await?;
-            items.extend(page.items);
-            cursor = page.next_cursor;
-            if cursor.is_none() {
-                return Ok(json!({"format": "quiver/1", "family": place.family.name, "items": items}));
-            }
-        }
-    }
-
-    /// Gives as many of the entities that match, behind a cursor. All of a family at once may take gigabytes.
-    ///
-    /// # Errors
-    /// `STORE_BUSY`, `INTERNAL`; `CURSOR_MISMATCH`.
-    pub async fn export_part(
-        &self,
-        place: &Place,
-        query: &ListQuery,
-        caller: &Caller,
-        (cursor, limit): (Option<&str>, usize),
-    ) -> Result<Page> {
-        let after = cursor.map(|text| query.read_cursor(text)).transpose()?;
-        let query = ListQuery { limit, count: false, after, ..query.clone() };
-        self.list(place, &query, caller).await
+        let query = ListQuery { limit: usize::MAX - 1, count: false, ..query.clone() };
+        let page = self.list(place, &query, caller).await?;
+        Ok(json!({"format": "quiver/1", "family": place.family.name, "items": page.items}))
     }
 }
 

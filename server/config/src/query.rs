@@ -112,7 +112,7 @@ impl ListQuery {
         bound_to(&format!("{} {:?} {:?} {:?}", family.name, self.filter, self.contains, self.sort))
     }
 
-    pub(crate) fn read_cursor(&self, text: &str) -> Result<(Vec<Value>, String)> {
+    fn read_cursor(&self, text: &str) -> Result<(Vec<Value>, String)> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| cursor_mismatch())?;
         let (bound, keys, id): (String, Vec<Value>, String) =
             serde_json::from_slice(&bytes).map_err(|_| cursor_mismatch())?;

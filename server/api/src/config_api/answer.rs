@@ -7,7 +7,6 @@ use http::{HeaderValue, StatusCode, header};
 use quiver_config::{Problem, ProblemKind};
 use serde_json::{Value, json};
 
-use super::long::Written;
 use crate::error::with_retry_after;
 use crate::refused::Forever;
 use crate::request::RequestInfo;
@@ -27,8 +26,6 @@ pub(crate) struct Answer {
     pub(crate) is_replayed: bool,
     /// Sent unchanged, instead of the body.
     pub(crate) yaml: Option<String>,
-    /// Likewise, if it may be long.
-    pub(crate) written: Option<Written>,
     /// For people: what is incomplete or doubtful (`Warning` header).
     pub(crate) warning: Option<String>,
 }
@@ -44,7 +41,6 @@ impl Answer {
             is_problem: false,
             is_replayed: false,
             yaml: None,
-            written: None,
             warning: None,
         }
     }
@@ -97,8 +93,7 @@ impl Answer {
 
     /// Serializes the response for storing.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        // Only answers to reads are written, and these are not stored.
-        let Self { status, body, etag, location, is_problem, is_replayed: _, yaml, written: _, warning } = self;
+        let Self { status, body, etag, location, is_problem, is_replayed: _, yaml, warning } = self;
         json!([status, body, etag, location, is_problem, yaml, warning]).to_string().into_bytes()
     }
 
@@ -118,8 +113,7 @@ impl Answer {
         });
         match kept {
             Ok((status, body, etag, location, is_problem, yaml, warning)) => {
-                let is_replayed = true;
-                Self { status, body, etag, location, is_problem, is_replayed, yaml, warning, ..Self::nothing() }
+                Self { status, body, etag, location, is_problem, is_replayed: true, yaml, warning }
             }
             Err(error) => Self::of_problem(&Problem::internal(error)),
         }
@@ -128,20 +122,16 @@ impl Answer {
     /// Makes the HTTP response.
     pub(crate) fn into_response(self, revision: Option<u64>) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let written_as = match (&self.written, &self.yaml) {
-            (Some(written), _) => Some(written.kind),
-            (None, yaml) => yaml.as_ref().map(|_| "application/yaml"),
-        };
-        let body = match (self.written, self.yaml) {
-            (Some(written), _) => written.into_body(),
-            (None, Some(text)) => Body::from(text),
-            (None, None) if self.body.is_null() => Body::empty(),
-            (None, None) => Body::from(self.body.to_string()),
+        let is_yaml = self.yaml.is_some();
+        let body = match self.yaml {
+            Some(text) => Body::from(text),
+            None if self.body.is_null() => Body::empty(),
+            None => Body::from(self.body.to_string()),
         };
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();
-        if let Some(kind) = written_as {
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        if is_yaml {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
         } else if !self.body.is_null() {
             let kind = if self.is_problem { "application/problem+json" } else { "application/json" };
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

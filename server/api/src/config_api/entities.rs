@@ -7,7 +7,6 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::ask::{Ask, NOT_OF_EXPORTS, NOT_OF_IMPORTS};
-use super::long::{self, Written};
 use super::what::What;
 use super::{ids, policy, special, warned};
 
@@ -93,7 +92,6 @@ impl Ask {
 
     async fn list(&self) -> Result<Answer> {
         let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
-        let turn = long::turn().await;
         let page = self.config.list(&self.place, &query, &self.caller).await?;
         let mut body = json!({"items": null, "nextCursor": page.next_cursor});
         // Not within the `json!` macro, which would copy each of them.
@@ -101,11 +99,7 @@ impl Ask {
         if let Some(total) = page.total {
             body["total"] = json!(total);
         }
-        let text = body.to_string();
-        drop(body);
-        let written = Written::new("application/json", vec![text.into()])?;
-        drop(turn);
-        Ok(Answer { written: Some(written), ..Answer::ok(Value::Null) })
+        Ok(Answer::ok(body))
     }
 
     async fn entity(&self, id: &str) -> Result<Answer> {

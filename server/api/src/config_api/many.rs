@@ -1,6 +1,5 @@
 //! Changes of many entities over HTTP.
 
-use axum::body::Bytes;
 use http::header;
 use quiver_config::families::RESOURCES;
 use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
@@ -8,11 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::ask::Ask;
-use super::exported::Exported;
 use super::ids::uuid_of;
-use super::long::{self, Written};
 use super::members::only_members;
-use super::{csv, exported, old_matchers, special, yaml};
+use super::{csv, old_matchers, special, yaml};
+
+/// The format that an export states.
+const FORMAT: &str = "quiver/1";
 
 /// The ids in a member of a body; `None` if it is missing.
 pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<Vec<String>>> {
@@ -152,27 +152,9 @@ impl Ask {
             return Err(Problem::parameter("`format` must be json or yaml"));
         }
         let query = ListQuery::parse(self.place.family, &self.parameters, &["format"])?;
-        let _turn = long::turn().await;
-        let mut exported = Exported::new(self.place.family.name, format == "yaml");
-        let (mut pieces, mut bytes) = (vec![Bytes::from(exported.head())], 0);
-        let mut behind = (None::<String>, exported::FIRST);
-        loop {
-            let (cursor, count) = (behind.0.as_deref(), behind.1);
-            let page = self.config.export_part(&self.place, &query, &self.caller, (cursor, count)).await?;
-            let count = page.items.len();
-            let text = exported.items(page.items);
-            bytes += text.len();
-            long::not_too_long(bytes)?;
-            behind = (page.next_cursor, exported::next(count, text.len()));
-            pieces.push(text.into());
-            if behind.0.is_none() {
-                break;
-            }
-        }
-        pieces.push(exported.end().into());
-        let kind = if format == "yaml" { "application/yaml" } else { "application/json" };
-        let written = Written::new(kind, pieces)?;
-        Ok(Answer { written: Some(written), ..Answer::ok(Value::Null) })
+        let exported = self.config.export(&self.place, &query, &self.caller).await?;
+        let yaml = (format == "yaml").then(|| yaml::write(&exported));
+        Ok(Answer { yaml, ..Answer::ok(exported) })
     }
 
     /// PUT of the order: must list exactly the ids that exist.
@@ -217,8 +199,8 @@ impl Ask {
         if let Some(other) = body.keys().find(|key| !matches!(key.as_str(), "format" | "family" | "items")) {
             return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
         }
-        if body.get("format").is_some_and(|f| f.as_str() != Some(exported::FORMAT)) {
-            return Err(Problem::field("/format", "INVALID_VALUE", format!("must be `{}`", exported::FORMAT)));
+        if body.get("format").is_some_and(|f| f.as_str() != Some(FORMAT)) {
+            return Err(Problem::field("/format", "INVALID_VALUE", format!("must be `{FORMAT}`")));
         }
         if body.get("family").is_some_and(|f| f.as_str() != Some(self.place.family.name)) {
             let text = format!("this is an export of another family than `{}`", self.place.family.name);
