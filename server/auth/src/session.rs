@@ -165,11 +165,7 @@ impl Sessions {
         let secret = random_bytes::<32>(&*self.random);
         let offline = scope.split(' ').any(|s| s == "offline_access");
         let (idle_ms, life_ms) = if offline { (OFFLINE_MS, OFFLINE_MS) } else { (IDLE_MS, LIFE_MS) };
-        statement("DELETE FROM session WHERE end_ms < ?")
-            .bind(now_ms - DENIED_MS)
-            .execute(&self.pool)
-            .await
-            .map_err(fault)?;
+        self.forget_old(now_ms).await?;
         let many =
             "SELECT id FROM session WHERE subject = ? AND ended_ms IS NULL ORDER BY rotated_ms DESC LIMIT ? OFFSET ?";
         let many = statement(many)
@@ -198,6 +194,15 @@ impl Sessions {
             id: id.clone(),
         };
         Ok((session, token(&id, &secret, 0)))
+    }
+
+    /// Deletes sessions that are over and of which no access token can be valid any more. One that was ended is not kept until
+    /// the end that it would have had, else whoever signs in all the time could leave millions.
+    async fn forget_old(&self, now_ms: i64) -> Result<()> {
+        let sql = "DELETE FROM session WHERE end_ms < ? OR ended_ms < ?";
+        let since = now_ms - DENIED_MS;
+        statement(sql).bind(since).bind(since).execute(&self.pool).await.map_err(fault)?;
+        Ok(())
     }
 
     async fn find(&self, id: &str) -> Result<Option<Stored>> {
@@ -297,11 +302,7 @@ impl Sessions {
     pub(crate) async fn end_alone(&self, id: &str, subject: &str, client: &str) -> Result<()> {
         self.deny(id);
         let now_ms = self.clock.now_ms();
-        statement("DELETE FROM session WHERE end_ms < ?")
-            .bind(now_ms - DENIED_MS)
-            .execute(&self.pool)
-            .await
-            .map_err(fault)?;
+        self.forget_old(now_ms).await?;
         let sql = "INSERT INTO session (id, subject, client, scope, sealed, generation, started_ms, rotated_ms, idle_ms, \
             end_ms, ended_ms) VALUES (?, ?, ?, '', ?, 0, ?, ?, 0, ?, ?) ON CONFLICT (id) DO NOTHING";
         let secret = random_bytes::<32>(&*self.random);

@@ -1,10 +1,10 @@
-//! Changes of many accounts at once: they mean what a change of one means.
+//! Changes of many accounts at once: they mean what a change of one means. So do repeated ones, for who made them.
 
 use quiver_tests::server::Server;
 use serde_json::{Value, json};
 
 use crate::calls::call;
-use crate::identity::{PASSWORD, bearer, login, signed_in, user, with_password};
+use crate::identity::{PASSWORD, bearer, login, made, signed_in, user, with_password};
 
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
 
@@ -57,4 +57,28 @@ async fn sessions_end() {
         assert_eq!(worth(&server, &session).await, (401, 400), "{what}");
     }
     assert_eq!(worth(&server, &bystander).await, (200, 200));
+}
+
+/// A repeated request is answered as before to who made it: a key that may do little is not given the secret that its owner
+/// was shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_are_repeated_to_their_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = signed_in(&server, "admin").await;
+    let me = call(&server, &admin, "GET", "/platform-api/rbac/me", &Value::Null).await.json();
+    let path = format!("users/{}/keys", me["subject"]["id"].as_str().expect("an id"));
+    let weak = made(&server, &admin, &path, json!({"name": "weak", "permissions": ["{ingest, logs, *}"]})).await;
+    let weak = format!("Bearer {}", weak["key"].as_str().expect("a key"));
+    let repeat = async |who: &str| {
+        let headers = [("authorization", who), ("content-type", "application/json"), ("idempotency-key", "k")];
+        let body = json!({"name": "strong"}).to_string().into_bytes();
+        server.post(&format!("/platform-api/rbac/{path}"), &headers, body).await
+    };
+    let first = repeat(&admin).await;
+    assert_eq!(first.status, 201, "{}", first.text());
+    let refused = repeat(&weak).await;
+    assert_eq!((refused.status, refused.json().get("key").cloned()), (403, None), "{}", refused.text());
+    let again = repeat(&admin).await;
+    assert_eq!((again.status, again.json()["key"].clone()), (201, first.json()["key"].clone()));
 }

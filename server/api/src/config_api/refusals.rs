@@ -125,7 +125,10 @@ impl Ask {
             let twice = Problem::parameter("`Idempotency-Key` is given more than once");
             return told(&config, write, twice).await;
         }
-        let named = match Named::new(&self.caller.subject, &self.path, name.as_bytes(), &self.body) {
+        // What a token was answered, a key of the same account may not see: it may hold less, and the answer a secret.
+        let identity = self.state.identity();
+        let path = identity.key().map_or_else(|| self.path.clone(), |key| format!("{} by {key}", self.path));
+        let named = match Named::new(&self.caller.subject, &path, name.as_bytes(), &self.body) {
             Ok(named) => named,
             Err(problem) => return told(&config, write, problem).await,
         };

@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 use quiver_config::{Caller, Problem, Result};
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer as SqlAnswer, Params as SqlParams, Request as SqlRequest};
+use quiver_types::matcher::Patterns;
 use quiver_types::{Access, Domain, Error, ErrorKind, Within};
 use serde_json::{Map, Value, json};
 
@@ -73,7 +74,8 @@ pub(crate) fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result
         let (mut all, mut known) = (Vec::new(), Vec::new());
         for (domain, ..) in SIGNALS {
             let signal = signal_of(domain).unwrap_or_default();
-            let narrowed = one(&segment, "preview", &values, &mut known, signal).map_err(refused)?;
+            let narrowed =
+                one(&segment, ("preview", signal), &values, &mut known, &mut Patterns::default()).map_err(refused)?;
             let narrowed: Vec<_> = narrowed.into_iter().collect();
             all.push(within(&ask.state, domain, &narrowed).map_err(refused)?);
         }

@@ -195,6 +195,28 @@ async fn wrong_passwords_look_alike() {
     fx.token(&form("ann", "correct+horse+battery")).await.unwrap();
 }
 
+/// A session that was ended is kept as long as its tokens might be valid, not as long as it would have lasted.
+#[tokio::test]
+async fn ended_sessions_are_forgotten() {
+    let fx = fixture().await;
+    let count = async || -> i64 {
+        let sql = "SELECT count(*) FROM session";
+        quiver_database::statement(sql).fetch_one(&fx.pool).await.unwrap().try_get(0).unwrap()
+    };
+    let ann = Subject::Account(AccountKind::User, "u1".to_owned());
+    let ended = fx.login("&scope=offline_access").await;
+    fx.login("&scope=offline_access").await;
+    fx.auth.end_sessions(&ann, None).await.unwrap();
+    fx.login("&scope=offline_access").await;
+    assert_eq!(count().await, 3);
+    assert_eq!(fx.bearer(&ended["access_token"]).await.unwrap_err(), TokenError::Invalid);
+    fx.pass_s(400);
+    let going = fx.login("&scope=offline_access").await;
+    assert_eq!(count().await, 2, "those that were not ended");
+    assert_eq!(fx.refresh(ended["refresh_token"].as_str().unwrap(), "").await.unwrap_err(), Refused::not_active());
+    fx.refresh(going["refresh_token"].as_str().unwrap(), "").await.unwrap();
+}
+
 /// Wrong secrets of others keep no service account out, whether they come under its name or from its network.
 #[tokio::test]
 async fn service_accounts_are_not_kept_out() {

@@ -17,6 +17,8 @@ use crate::problem::{Problem, ProblemKind, Result};
 
 /// Most entities of a family that a caller may make for himself without a right to it.
 const OWN_MAX: i64 = 1000;
+/// Most bytes of each of them: a page of a list holds as many.
+const OWN_BYTES_MAX: usize = 80 << 10;
 
 /// A change within a transaction.
 pub(crate) struct Work<'a> {
@@ -102,6 +104,7 @@ impl Work<'_> {
             prepare(self.db, &making, &mut draft).await?;
         }
         self.may_write(place, before.as_ref(), Some(&draft))?;
+        self.own_is_small(family, &draft.body)?;
         let same = before.as_ref().is_some_and(|b| b.body == draft.body && b.sealed == draft.sealed);
         if same {
             return Ok(Done { action, after: before.clone(), before, changed: false });
@@ -162,6 +165,19 @@ impl Work<'_> {
             body,
             sealed,
         })
+    }
+
+    /// Refuses what is larger than a caller may keep for himself.
+    fn own_is_small(&self, family: &Family, body: &Map<String, Value>) -> Result<()> {
+        if !family.is_for_oneself(self.caller) {
+            return Ok(());
+        }
+        let bytes = serde_json::to_vec(body).map_err(Problem::internal)?.len();
+        if bytes > OWN_BYTES_MAX {
+            let text = format!("has more than {OWN_BYTES_MAX} bytes in all");
+            return Err(Problem::field("", "LIMIT_EXCEEDED", text));
+        }
+        Ok(())
     }
 
     /// Refuses one more of what a caller keeps for himself if he has very many: he would fill the family for everybody.

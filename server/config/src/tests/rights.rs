@@ -214,6 +214,14 @@ async fn nobody_fills_a_family_with_what_is_his_own() {
         // Others have room, and so has whoever has the right.
         put(&caller(&["{admin, *, *}"]), items(2000, 2001)).await.unwrap();
     }
+    // Nor is any of it very large.
+    let long = |name: &str| json!({"name": name, "default": "x".repeat(60_000)});
+    let large = json!({"name": "large", "key": "large", "variables": [long("a"), long("b")]});
+    for (who, fits) in [(caller(&[]), false), (caller(&["{edit, segments, *}"]), true)] {
+        let op = Op::Create { id: None, body: map(large.clone()) };
+        let made = fx.config.change(&Place::of(&SEGMENTS), &who, op, System::default(), false).await;
+        assert_eq!(made.map_err(|problem| problem.errors[0].code).err(), (!fits).then_some("LIMIT_EXCEEDED"));
+    }
     let mut other = caller(&[]);
     other.subject = "user:other".to_owned();
     let one = Op::Create { id: None, body: map(json!({"path": "/logs", "query": "*"})) };
