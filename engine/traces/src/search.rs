@@ -199,7 +199,8 @@ impl Search {
         search.limit = params.number("limit", 1..=1000)?.unwrap_or(20) as usize;
         if let Some(text) = params.one("cursor")? {
             // The window moves with the clock: a cursor keeps that of its first page.
-            let cursor = cursor::Cursor::parse(text).ok_or_else(|| ParamError::new("cursor", "is none of ours"))?;
+            let cursor = cursor::Cursor::parse(text)
+                .ok_or_else(|| ParamError::new("cursor", "is not the `nextCursor` of an answer"))?;
             if !params.has("from") || !params.has("to") {
                 search.range = cursor.range;
             }

@@ -42,7 +42,7 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(logs_ingest::routes())
         .merge(traces_ingest::routes())
         .merge(traces_api::routes().layer(middleware::from_fn(explained::plain)))
-        .merge(compatible.layer(middleware::from_fn(segments::refuse)))
+        .merge(compatible.layer(middleware::from_fn(traces_compat::refuse_segments)))
         .merge(olap_api::routes().layer(middleware::from_fn(segments::refuse)))
         .merge(grpc_api::routes())
         .merge(token_api::routes())
@@ -87,7 +87,7 @@ pub fn zipkin_router(state: Arc<AppState>) -> Router {
 
 fn zipkin_routes() -> Router<Arc<AppState>> {
     traces_compat::zipkin_routes()
-        .layer(middleware::from_fn(segments::refuse))
+        .layer(middleware::from_fn(traces_compat::refuse_segments))
         .layer(middleware::from_fn(explained::plain))
         .route("/health/ready", get(admin::ready))
 }

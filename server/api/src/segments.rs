@@ -4,6 +4,7 @@
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
+use http::StatusCode;
 use quiver_config::Entity;
 use quiver_config::families::{SEGMENTS, is_of_type};
 use quiver_types::condition::{Condition, bind};
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::encode::prometheus::error_response;
 use crate::identity::{Origin, caller};
+use crate::refused::problem_of;
 use crate::state::AppState;
 
 mod below;
@@ -165,16 +167,23 @@ fn typed(text: &str, kind: &str) -> Value {
 
 /// Refuses segments where they do not act: a query that would ignore one would show more than was asked for.
 pub(crate) async fn refuse(request: Request, next: Next) -> Response {
+    match refusal(&request) {
+        Some(text) if request.uri().path().starts_with("/olap-api/") => {
+            problem_of(StatusCode::BAD_REQUEST, "INVALID_PARAMETER", text)
+        }
+        Some(text) => error_response(&Error::invalid(text), "segment"),
+        None => next.run(request).await,
+    }
+}
+
+/// What is told of a request that names a segment where none acts.
+pub(crate) fn refusal(request: &Request) -> Option<&'static str> {
     let path = request.uri().path();
     // What is sent to these paths is stored as it is.
     let acts = acts_on(path) || (request.method().is_safe() && acts_on_traces(path));
     let query = request.uri().query().unwrap_or_default();
     let named = || url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| is_segment(&name));
-    if !acts && named() {
-        let error = Error::invalid(format!("`segment` is not supported on `{path}`"));
-        return error_response(&error, "segment");
-    }
-    next.run(request).await
+    (!acts && named()).then_some("`segment` is not supported on this path")
 }
 
 #[cfg(test)]

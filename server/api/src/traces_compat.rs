@@ -9,11 +9,15 @@ mod zipkin;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
 use http::StatusCode;
-use quiver_traces::{Trace, TraceError};
+use quiver_traces::{ParamError, Trace, TraceError};
 use quiver_types::ErrorKind;
 
-use crate::error::{log, public_text, status_of};
+use crate::error::{log, plain, public_text, status_of};
+use crate::segments;
 use crate::state::AppState;
 
 /// Paths of the APIs of Jaeger, Zipkin and Tempo.
@@ -25,6 +29,26 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 /// Zipkin's paths alone.
 pub(crate) fn zipkin_routes() -> Router<Arc<AppState>> {
     zipkin::routes()
+}
+
+/// Refuses segments where they do not act, in the form that clients of the path read.
+pub(crate) async fn refuse_segments(request: Request, next: Next) -> Response {
+    match segments::refusal(&request) {
+        Some(text) => refused(request.uri().path(), text),
+        None => next.run(request).await,
+    }
+}
+
+fn refused(path: &str, text: &str) -> Response {
+    let error = TraceError::Param(ParamError::new("", text));
+    if path.contains("/api/v3/") {
+        return jaeger_v3::failed(&error);
+    }
+    // Zipkin and Tempo tell errors as plain text.
+    if path.starts_with("/tempo/") || path.contains("/api/v2/") {
+        return plain(StatusCode::BAD_REQUEST, text);
+    }
+    jaeger::failed(&error)
 }
 
 /// Gives status and text of an error.
@@ -54,8 +78,8 @@ fn spans_of(traces: &[Trace]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use http::header::RETRY_AFTER;
-    use quiver_traces::ParamError;
+    use http::header::{CONTENT_TYPE, RETRY_AFTER};
+    use http_body_util::BodyExt as _;
     use quiver_types::Error;
 
     use super::*;
@@ -67,6 +91,24 @@ mod tests {
             for answer in [jaeger::failed(&error), jaeger_v3::failed(&error)] {
                 assert_eq!(answer.headers().contains_key(RETRY_AFTER), expected, "{kind:?}");
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn each_api_is_told_in_its_form() {
+        for (path, kind, part) in [
+            ("/api/traces/1", "application/json", r#""errors":[{"code":400,"msg":"no"}]"#),
+            ("/jaeger/api/metrics/calls", "application/json", r#""msg":"no""#),
+            ("/api/v3/traces/1", "application/json", r#"{"error":{"httpCode":400,"message":"no"}}"#),
+            ("/api/v2/trace/1", "text/plain; charset=utf-8", "no"),
+            ("/zipkin/api/v2/traceMany", "text/plain; charset=utf-8", "no"),
+            ("/tempo/api/traces/1", "text/plain; charset=utf-8", "no"),
+        ] {
+            let answer = refused(path, "no");
+            assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{path}");
+            assert_eq!(answer.headers()[CONTENT_TYPE], kind, "{path}");
+            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            assert!(String::from_utf8_lossy(&body).contains(part), "{path}: {body:?}");
         }
     }
 

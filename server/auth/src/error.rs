@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// It shows nothing.
-    #[error("this needs a token")]
+    #[error("this needs a token or a key (`Authorization: Bearer …`)")]
     Missing,
     /// What it shows is not valid.
     #[error("the token is not valid")]

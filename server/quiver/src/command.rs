@@ -50,14 +50,26 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
             eprintln!("quiver: {e}");
-            let mut cause = e.source();
-            while let Some(c) = cause {
-                eprintln!("  because: {c}");
-                cause = c.source();
+            for cause in causes(&*e) {
+                eprintln!("  because: {cause}");
             }
             ExitCode::FAILURE
         }
     }
+}
+
+/// The causes of an error, without those that only repeat what it or a cause before them says.
+fn causes(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    let mut told = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(c) = cause {
+        let text = c.to_string();
+        if !told.iter().any(|said| said.contains(&text)) {
+            told.push(text);
+        }
+        cause = c.source();
+    }
+    told.split_off(1)
 }
 
 /// Runs a command; gives the exit code.
@@ -107,7 +119,11 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Some(Command::Store { command: StoreCommand::Undrop(args) }) => {
             let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let parts = runtime()?.block_on(quiver_store::undrop::undrop(settings, Arc::new(SystemClock), None))?;
-            println!("brought back {parts} parts; mend the clock or the retention before the server starts");
+            if parts == 0 {
+                println!("there is nothing to bring back");
+            } else {
+                println!("brought back {parts} parts; mend the clock or the retention before the server starts");
+            }
         }
     }
     Ok(0)
@@ -219,10 +235,10 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
         // The reader of our output has closed it, as `head` does: no failure.
         Err(e) if e.kind == ErrorKind::Cancelled => Ok(()),
         Err(e) => {
-            if let Some(place) = sql::place(&e, &asked.statement) {
-                eprintln!("{place}");
-            }
-            Err(e.into())
+            let Some(place) = sql::place(&e, &asked.statement) else { return Err(e.into()) };
+            eprintln!("{place}");
+            // The text says it all; the causes are the planner's words for the same.
+            Err(Error::new(e.kind, e.message).into())
         }
     }
 }
@@ -338,6 +354,17 @@ async fn reload_on_signal(mut hangup: Signal, app: Arc<AppState>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_say_something_new() {
+        let deepest = std::io::Error::other("it is full");
+        let inner = Error::invalid("cannot write").with_source(deepest);
+        let error = Error::invalid("the backup failed: cannot write").with_source(inner);
+        assert_eq!(causes(&error), ["it is full"]);
+        let again = Error::invalid("a").with_source(Error::invalid("no b").with_source(Error::invalid("b")));
+        assert_eq!(causes(&again), ["no b"]);
+        assert!(causes(&Error::invalid("x")).is_empty());
+    }
 
     #[test]
     fn ports_that_are_off_are_told_where_one_expects_them() {

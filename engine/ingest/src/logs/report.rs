@@ -54,7 +54,7 @@ impl Dropped {
     pub fn text(self) -> &'static str {
         match self {
             Self::Unreadable => "not a JSON object",
-            Self::BadTime => "the time cannot be read; RFC 3339 and Unix times are",
+            Self::BadTime => "the time cannot be read (RFC 3339 and Unix times are)",
             Self::TooManyFields => "more than 1000 fields",
             Self::LongLine => "line is longer than 256 KiB",
             Self::LargeRow => "names and values are larger than 2 MiB",

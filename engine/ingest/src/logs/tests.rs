@@ -200,7 +200,7 @@ fn bad_lines_cost_themselves() {
     let told = |body: &str| lines(&[], body).1.first_fault.unwrap_or_default();
     let list = "line 1: invalid JSON at offset 1: expected an object; send each of a list on a line of its own";
     assert_eq!((told(" [{\"_msg\":\"x\"}]").as_str(), told("5").contains("of a list")), (list, false));
-    let time = "line 1: the time cannot be read; RFC 3339 and Unix times are";
+    let time = "line 1: the time cannot be read (RFC 3339 and Unix times are)";
     assert_eq!(told("{\"_time\":\"yesterday\",\"_msg\":\"x\"}"), time);
     assert!(!lines(&[], "").1.all_faulty());
     // As long as allowed, also with a carriage return.

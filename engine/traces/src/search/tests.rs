@@ -121,7 +121,7 @@ fn wrong_parameters_are_named() {
         ("limit=1001", "limit", "`1001` is no number from 1 to 1000"),
         ("limit=5&limit=5", "limit", "given more than once"),
         ("sort=up", "sort", "`up` is none of -start, start, -duration, duration, -spans, spans, -errors, errors"),
-        ("cursor=x", "cursor", "is none of ours"),
+        ("cursor=x", "cursor", "is not the `nextCursor` of an answer"),
         ("q={", "q", "parse error at line 1, col 2: syntax error: unexpected $end"),
         ("q={} | rate()", "q", WHOLE),
         ("q={} >> {}", "q", WHOLE),

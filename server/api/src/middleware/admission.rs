@@ -66,6 +66,9 @@ impl No {
     }
 }
 
+/// What Basic credentials may be: who tries those of a user learns why they are not taken.
+const BASIC_TAKES: &str = "the credentials are not valid: Basic takes a key as password, or a service account's id and \
+    secret, and passwords of users only with `auth.basic_passwords`";
 /// Which settings say how much a key may ask, and how much it may send.
 const ASKS_TOO_OFTEN: &str = "this key asks more often than `rbac.key_requests_per_second` allows";
 const SENDS_TOO_MUCH: &str =
@@ -175,6 +178,9 @@ impl Coming<'_> {
                 (StatusCode::TOO_MANY_REQUESTS, error.code(), error.to_string())
             }
             No::Rate(_, text) => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", (*text).to_owned()),
+            No::Token(error @ TokenError::Invalid) if self.is_basic() => {
+                (StatusCode::UNAUTHORIZED, error.code(), BASIC_TAKES.to_owned())
+            }
             No::Token(error) => (StatusCode::UNAUTHORIZED, error.code(), error.to_string()),
             No::Right(triple) => (StatusCode::FORBIDDEN, "FORBIDDEN", needs(triple)),
         };
@@ -194,6 +200,11 @@ impl Coming<'_> {
         }
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
+    }
+
+    fn is_basic(&self) -> bool {
+        let scheme = self.headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().get(..6));
+        scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"basic "))
     }
 
     fn body(&self, status: StatusCode, code: &'static str, detail: &str, no: &No) -> Response {
@@ -394,6 +405,17 @@ mod tests {
             assert!(body.contains("`rbac.key_requests_per_second`") && body.contains("RATE_LIMITED"), "{path}: {body}");
             assert_eq!((status, asked.len()), (429, 0), "{path}");
         }
+    }
+
+    #[tokio::test]
+    async fn what_basic_credentials_may_be_is_told() {
+        let told = async |value: &'static str| {
+            let headers = [("authorization", value)];
+            refused("/metrics-api/api/v1/query", &headers, No::Token(TokenError::Invalid), None).await.3
+        };
+        assert!(told("Basic YWRtaW46bm8=").await.contains("only with `auth.basic_passwords`"));
+        assert!(told("basic YWRtaW46bm8=").await.contains("a key as password"));
+        assert!(told("Bearer qvk_x").await.contains("the token is not valid"));
     }
 
     #[tokio::test]

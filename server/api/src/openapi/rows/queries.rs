@@ -27,6 +27,12 @@ macro_rules! of_logs {
     };
 }
 
+/// Parameters of a search by Jaeger's third API; each may also be written in camel case.
+const V3_SEARCH: &str = "query.service_name query.operation_name query.attributes query.start_time_min \
+    query.start_time_max query.duration_min query.duration_max query.search_depth segment";
+/// Parameters of Jaeger's figures over time.
+const JAEGER_FIGURES: &str = "service! endTs lookback step ratePer spanKind groupByOperation";
+
 /// Formats of SQL results.
 const SQL_FORMS: &str = "application/json, application/x-ndjson, text/csv, application/vnd.apache.arrow.stream, \
     application/vnd.apache.parquet";
@@ -195,21 +201,26 @@ pub(super) const GROUPS: &[Group] = &[
         errors: Errors::Json,
         rows: &[
             row(By::Get, "/services", "Lists services", "segment"),
-            row(By::Get, "/services/{service}/operations", "Lists operations of a service", "segment"),
+            row(By::Get, "/services/{service}/operations", "Lists operations of a service", "spanKind segment"),
             row(By::Get, "/operations", "Lists operations", "service! spanKind segment"),
-            row(By::Get, "/traces/{id}", "Gives a trace", ""),
-            row(By::Get, "/dependencies", "Counts calls between services", "endTs lookback segment"),
+            row(By::Get, "/traces/{id}", "Gives a trace", "start end prettyPrint"),
+            row(By::Get, "/dependencies", "Counts calls between services", "service endTs lookback segment"),
             row(By::Post, "/transform", "Turns OTLP into Jaeger's form", "").takes(&[JSON]),
             row(By::Post, "/archive/{id}", "Says that there is no archive of traces", "").gives("501", JSON),
-            row(By::Get, "/metrics/latencies", "Gives latencies of services", "service endTs lookback step quantile"),
-            row(By::Get, "/metrics/calls", "Gives rates of calls", "service endTs lookback step"),
-            row(By::Get, "/metrics/errors", "Gives rates of errors", "service endTs lookback step"),
+            row(
+                By::Get,
+                "/metrics/latencies",
+                "Gives latencies of services",
+                "service! quantile! endTs lookback step ratePer spanKind groupByOperation",
+            ),
+            row(By::Get, "/metrics/calls", "Gives rates of calls", JAEGER_FIGURES),
+            row(By::Get, "/metrics/errors", "Gives rates of errors", JAEGER_FIGURES),
             row(By::Get, "/metrics/minstep", "Gives the shortest step", ""),
             row(By::Get, "/v3/services", "Lists services", "segment"),
             row(By::Get, "/v3/operations", "Lists operations", "service span_kind segment"),
-            row(By::Get, "/v3/trace-summaries", "Searches traces, and sums them up", "segment"),
-            row(By::Get, "/v3/traces", "Searches traces", "segment"),
-            row(By::Get, "/v3/traces/{id}", "Gives a trace", ""),
+            row(By::Get, "/v3/trace-summaries", "Searches traces, and sums them up", V3_SEARCH),
+            row(By::Get, "/v3/traces", "Searches traces", V3_SEARCH),
+            row(By::Get, "/v3/traces/{id}", "Gives a trace", "start_time end_time"),
         ],
     },
     Group {
@@ -223,7 +234,8 @@ pub(super) const GROUPS: &[Group] = &[
                 By::Get,
                 "/traces",
                 "Searches traces",
-                "serviceName spanName annotationQuery minDuration maxDuration endTs lookback limit segment",
+                "serviceName spanName remoteServiceName annotationQuery minDuration maxDuration endTs lookback limit \
+                 segment",
             ),
             row(By::Get, "/trace/{id}", "Gives a trace", ""),
             row(By::Get, "/traceMany", "Gives traces", "traceIds!"),
@@ -251,8 +263,13 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Get, "/v2/search/tags", "Lists names of attributes by scope", "q scope start end limit"),
             row(By::Get, "/search/tag/{tag}/values", "Lists values of an attribute", "q start end limit"),
             row(By::Get, "/v2/search/tag/{tag}/values", "Lists values of an attribute, typed", "q start end limit"),
-            row(By::Get, "/metrics/query_range", "Runs TraceQL metrics over a range", "q! start end step"),
-            row(By::Get, "/metrics/query", "Runs TraceQL metrics at an instant", "q! start end"),
+            row(
+                By::Get,
+                "/metrics/query_range",
+                "Runs TraceQL metrics over a range",
+                "q! start end since step exemplars",
+            ),
+            row(By::Get, "/metrics/query", "Runs TraceQL metrics at an instant", "q! start end since"),
         ],
     },
     Group {

@@ -9,6 +9,13 @@ const fn otlp(path: &'static str, summary: &'static str) -> Row {
     row(By::Post, path, summary, "").takes(OTLP).gives("200", "application/json, application/x-protobuf")
 }
 
+/// What all formats of logs take about the fields of rows.
+const OF_FIELDS: &str =
+    "_time_field _msg_field _stream_fields ignore_fields extra_fields decolorize_fields preserve_json_keys";
+/// The same for pushes of aggregators.
+const OF_STREAMS: &str = "_time_field _msg_field _stream_fields ignore_fields extra_fields decolorize_fields \
+    preserve_json_keys disable_message_parsing";
+
 pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "metrics-ingest",
@@ -62,9 +69,7 @@ pub(super) const GROUPS: &[Group] = &[
         errors: Errors::Plain,
         rows: &[
             row(By::Get, "/ready", "Says whether logs are taken", ""),
-            row(By::Post, "/jsonline", "Takes JSON lines", "_msg_field _time_field _stream_fields")
-                .takes(&[LINES, JSON])
-                .gives("2XX", ""),
+            row(By::Post, "/jsonline", "Takes JSON lines", OF_FIELDS).takes(&[LINES, JSON]).gives("2XX", ""),
         ],
     },
     Group {
@@ -79,7 +84,7 @@ pub(super) const GROUPS: &[Group] = &[
         rows: &[
             row(By::Any, "", "Answers clients that ask what this is", ""),
             row(By::Any, "/", "Answers clients that ask what this is", ""),
-            row(By::Any, "/{*path}", "Takes bulk requests, answers what clients ask before", "")
+            row(By::Any, "/{*path}", "Takes bulk requests, answers what clients ask before", OF_FIELDS)
                 .takes(&[LINES, JSON])
                 .gives("2XX", JSON),
         ],
@@ -90,22 +95,22 @@ pub(super) const GROUPS: &[Group] = &[
         errors: Errors::Plain,
         rows: &[
             row(By::Get, "/ready", "Says whether logs are taken", "").gives("200", TEXT),
-            row(By::Post, "/api/v1/push", "Takes streams of records", "").takes(OTLP).gives("2XX", ""),
-            row(By::Post, "/loki/api/v1/push", "Takes streams of records", "").takes(OTLP).gives("2XX", ""),
+            row(By::Post, "/api/v1/push", "Takes streams of records", OF_STREAMS).takes(OTLP).gives("2XX", ""),
+            row(By::Post, "/loki/api/v1/push", "Takes streams of records", OF_STREAMS).takes(OTLP).gives("2XX", ""),
         ],
     },
     Group {
         tag: "logs-ingest",
         at: &["/loki"],
         errors: Errors::Plain,
-        rows: &[row(By::Post, "/api/v1/push", "Takes streams of records", "").takes(OTLP).gives("2XX", "")],
+        rows: &[row(By::Post, "/api/v1/push", "Takes streams of records", OF_STREAMS).takes(OTLP).gives("2XX", "")],
     },
     Group {
         tag: "logs-ingest",
         at: &["/insert/saas", "/insert/datadog", "/logs-api/insert/saas", "/logs-api/insert/datadog"],
         errors: Errors::Json,
         rows: &[
-            row(By::Post, "/api/v2/logs", "Takes lists of records", "").takes(&[JSON]).gives("2XX", JSON),
+            row(By::Post, "/api/v2/logs", "Takes lists of records", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
             row(By::Any, "/api/v1/validate", "Answers clients that check their key", ""),
         ],
     },
@@ -127,7 +132,7 @@ pub(super) const GROUPS: &[Group] = &[
                 By::Get,
                 "",
                 "Searches traces",
-                "service operation tags start end limit minDuration maxDuration traceID",
+                "service operation tag tags start end limit minDuration maxDuration traceID segment",
             ),
             row(By::Post, "", "Takes Jaeger's batches", "").takes(&["application/x-thrift", BYTES]).gives("2XX", ""),
         ],
