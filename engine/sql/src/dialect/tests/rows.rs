@@ -260,6 +260,9 @@ fn columns_that_several_joins_merge_have_one_value() {
     check("select * from a join b using (x) join c using (x), d", "SELECT * FROM a JOIN b USING(x) JOIN c USING(x), d");
     let hidden = translated("select * from a full join b using (x) join c using (x) join d on true").unwrap_err();
     assert_eq!(hidden.kind, ErrorKind::Unsupported, "{hidden}");
+    // The data may have a field of that name.
+    let natural = translated("select 1 from logs natural join (values ('x')) v(level)").unwrap_err();
+    assert_eq!(natural.kind, ErrorKind::Unsupported, "{natural}");
 }
 
 #[test]
