@@ -277,9 +277,9 @@ impl VisitorMut for Translator<'_> {
         rows::typed(query);
         let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
-        natural::translate(query, &self.columns());
+        let done = cast.and_then(|()| natural::translate(query, &self.columns()));
         documents::rows_in_order(query, &self.columns());
-        let done = cast.and_then(|()| windows::written_out(query)).and_then(|()| ties::translate(query));
+        let done = done.and_then(|()| windows::written_out(query)).and_then(|()| ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
         let done = done.and_then(|()| queries::translate(query)).and_then(|()| bounds::translate(query));
         let done = done.and_then(|()| merged::translate(query));

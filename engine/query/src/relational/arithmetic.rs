@@ -54,6 +54,29 @@ pub(crate) fn truth(value: &Expr) -> Option<bool> {
     }
 }
 
+/// The interval that a text literal may be: these begin with a number, a sign, a `P` or an `@`.
+pub(crate) fn interval(value: &Expr) -> Option<Expr> {
+    let begins = |letter: char| letter.is_ascii_digit() || matches!(letter, '+' | '-' | '.' | '@' | 'P');
+    let is_one = written(value)?.trim_start().starts_with(begins);
+    is_one.then(|| cast(value.clone(), DataType::Interval(IntervalUnit::MonthDayNano)))
+}
+
+/// Whether a value is an interval, or the difference of two times.
+pub(crate) fn is_length(value: &Expr, schema: &DFSchema) -> bool {
+    value.get_type(schema).is_ok_and(|kind| is_interval(&kind) || matches!(kind, DataType::Duration(_)))
+}
+
+/// Casts the text in a comparison with an interval to an interval.
+fn with_interval(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let RawBinaryExpr { op, left, right } = expr;
+    let (left, right) = match (interval(&left), interval(&right)) {
+        (Some(value), None) if is_length(&right, schema) => (value, right),
+        (None, Some(value)) if is_length(&left, schema) => (left, value),
+        _ => (left, right),
+    };
+    RawBinaryExpr { op, left, right }
+}
+
 /// Replaces the text in a comparison with a boolean by the boolean that it means.
 fn with_truth(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
     let RawBinaryExpr { op, left, right } = expr;
@@ -130,7 +153,8 @@ fn as_interval(value: Expr, kind: DataType) -> (Expr, DataType) {
 impl ExprPlanner for Arithmetic {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         if compares(&expr.op) {
-            return Ok(PlannerResult::Original(with_list(with_truth(expr, schema), schema)));
+            let expr = with_interval(with_truth(expr, schema), schema);
+            return Ok(PlannerResult::Original(with_list(expr, schema)));
         }
         if !calculates(&expr.op) {
             return Ok(PlannerResult::Original(expr));
@@ -200,5 +224,25 @@ mod tests {
             assert_eq!(truth(&lit(text)), expected, "{text}");
         }
         assert_eq!(truth(&lit(1)), None);
+    }
+
+    #[tokio::test]
+    async fn texts_beside_intervals_are_intervals() {
+        let from = "from (values (1, timestamp '2024-01-01 00:00:00', interval '1 day'), \
+                    (2, timestamp '2024-01-02 12:00:00', interval '2 hours')) as t(n, d, i)";
+        for (condition, expected) in [
+            ("i > '3 hours'", "1"),
+            ("'24:00:00' = i", "1"),
+            ("i <> 'P1D'", "2"),
+            ("d - timestamp '2024-01-01 00:00:00' >= '36h'", "2"),
+            ("i in ('120 minutes', '5 days')", "2"),
+            ("i not in ('120 minutes', '5 days')", "1"),
+            ("i between '1 hour' and '5 hours'", "2"),
+            ("d - timestamp '2024-01-01 00:00:00' between '0' and '1 day'", "1"),
+        ] {
+            let statement = format!("select n {from} where {condition}");
+            assert_eq!(crate::testing::answered(&statement).await.unwrap(), [expected], "{statement}");
+        }
+        assert!(crate::testing::answered(&format!("select i {from} where i > 'soon'")).await.is_err());
     }
 }

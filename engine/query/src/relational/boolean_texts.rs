@@ -1,4 +1,5 @@
-//! Texts in a list that a boolean is compared with (`is_error IN ('t')`) are read as booleans, as in PostgreSQL.
+//! Texts in a list that a boolean is compared with (`is_error IN ('t')`) are read as booleans, and those in a list or a
+//! `BETWEEN` beside an interval as intervals, as in PostgreSQL.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -9,9 +10,9 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::relational::arithmetic::truth;
+use crate::relational::arithmetic::{interval, is_length, truth};
 
-/// The rule. It precedes type coercion, which finds no common type for booleans and texts.
+/// The rule. It precedes type coercion, which finds no common type for booleans or intervals and texts.
 #[derive(Debug)]
 pub(crate) struct BooleanTexts;
 
@@ -37,10 +38,15 @@ impl AnalyzerRule for BooleanTexts {
     }
 }
 
-/// Whether a node has an `IN` list with such a text.
+/// Whether a node has an `IN` list or a `BETWEEN` with such a text.
 fn has_texts(node: &LogicalPlan) -> Result<bool> {
+    let is_text = |item: &Expr| truth(item).is_some() || interval(item).is_some();
     for expr in node.expressions() {
-        let has = |e: &Expr| matches!(e, Expr::InList(of) if of.list.iter().any(|item| truth(item).is_some()));
+        let has = |e: &Expr| match e {
+            Expr::InList(of) => of.list.iter().any(is_text),
+            Expr::Between(of) => interval(&of.low).is_some() || interval(&of.high).is_some(),
+            _ => false,
+        };
         if expr.exists(|e| Ok(has(e)))? {
             return Ok(true);
         }
@@ -48,22 +54,37 @@ fn has_texts(node: &LogicalPlan) -> Result<bool> {
     Ok(false)
 }
 
-/// Replaces the texts in an `IN` list by booleans, if the value that is looked for is a boolean.
+/// Replaces the texts in an `IN` list by booleans or intervals, if the value that is looked for is one, and those of a
+/// `BETWEEN` by intervals.
 fn read(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let is_condition = |e: &Expr| e.get_type(schema).is_ok_and(|kind| kind == DataType::Boolean);
     match expr {
         Expr::InList(mut of) if is_condition(&of.expr) => {
-            let mut is_changed = false;
-            for item in &mut of.list {
-                if let Some(value) = truth(item) {
-                    *item = lit(value);
-                    is_changed = true;
-                }
-            }
+            let is_changed = replace(of.list.iter_mut(), |item| truth(item).map(lit));
             Transformed::new_transformed(Expr::InList(of), is_changed)
+        }
+        Expr::InList(mut of) if is_length(&of.expr, schema) => {
+            let is_changed = replace(of.list.iter_mut(), interval);
+            Transformed::new_transformed(Expr::InList(of), is_changed)
+        }
+        Expr::Between(mut of) if is_length(&of.expr, schema) => {
+            let is_changed = replace([&mut *of.low, &mut *of.high].into_iter(), interval);
+            Transformed::new_transformed(Expr::Between(of), is_changed)
         }
         other => Transformed::no(other),
     }
+}
+
+/// Replaces the values that mean something else. Returns whether there were any.
+fn replace<'e>(values: impl Iterator<Item = &'e mut Expr>, meant: impl Fn(&Expr) -> Option<Expr>) -> bool {
+    let mut is_changed = false;
+    for value in values {
+        if let Some(other) = meant(value) {
+            *value = other;
+            is_changed = true;
+        }
+    }
+    is_changed
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::columns::{Known, called, factors};
 use super::empty;
 use super::expressions::{arguments, bare, boolean, call, items_of_text, literal, take, text};
+use super::gathered::sorted;
 use super::naming::AGAIN;
 use crate::names::{alias_of, normal, parts};
 use crate::walk::walk_mut;
@@ -54,6 +55,12 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
         return None;
     }
     let mut args = arguments(&function.args)?;
+    if plain == "json_agg"
+        && let [value] = args.as_slice()
+        && let Some(list) = different(value, function)
+    {
+        return Some(call("json_normal", vec![call("to_json", vec![list])]));
+    }
     let made = match (plain.as_str(), args.as_mut_slice()) {
         ("json_agg", [value]) if is_row(value) => call("json_rows", vec![gathered(function, take(value))]),
         ("json_agg", [value]) => {
@@ -89,6 +96,18 @@ fn gathered(function: &Function, item: Expr) -> Expr {
         list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(item))];
     }
     Expr::Function(gathering)
+}
+
+/// The sorted list of the different values that are gathered; `None` if all are, or if they are documents.
+fn different(value: &Expr, function: &Function) -> Option<Expr> {
+    let is_document =
+        |call: &Function| bare(&call.name).is_none_or(|name| name.starts_with("json") || name == "to_json");
+    if matches!(value, Expr::Function(call) if is_document(call)) {
+        return None;
+    }
+    let mut gathering = function.clone();
+    gathering.name = ObjectName::from(vec![Ident::new("array_agg")]);
+    sorted("array_agg", &gathering)
 }
 
 /// Whether a value is a list of documents that an aggregate has made.

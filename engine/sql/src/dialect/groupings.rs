@@ -52,6 +52,7 @@ pub(super) fn translate(select: &mut Select) -> Result<()> {
         }
     }
     let GroupByExpr::Expressions(keys, _) = group_by else { return Ok(()) };
+    apart(keys);
     let mut written = Written::default();
     for key in keys {
         let single = |parts: &[Part]| parts.iter().all(|part| part.len() == 1);
@@ -75,6 +76,16 @@ pub(super) fn translate(select: &mut Select) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Rewrites `GROUP BY (a, b)` as `GROUP BY a, b`. An empty row is a grouping set.
+fn apart(keys: &mut Vec<Expr>) {
+    let is_row = |key: &Expr| matches!(key, Expr::Tuple(parts) if !parts.is_empty());
+    while let Some(at) = keys.iter().position(is_row) {
+        if let Expr::Tuple(parts) = keys.remove(at) {
+            keys.splice(at..at, parts);
+        }
+    }
 }
 
 /// The output at a position; `None` if the expression is no number, or a `*` precedes the position.

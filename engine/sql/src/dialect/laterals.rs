@@ -129,6 +129,7 @@ impl<'m> Lateral<'m> {
         };
         let mut query = (**subquery).clone();
         names::all(&mut query);
+        names::of_tables(&mut query);
         with_ties(&mut query)?;
         queries::translate(&mut query)?;
         lookups::unlimited(&mut query, making.is_aggregate);

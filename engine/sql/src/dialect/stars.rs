@@ -288,7 +288,7 @@ impl VisitorMut for Hiding<'_> {
 }
 
 /// Names of columns in a select and its order, except names of its own outputs.
-fn names(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
+pub(super) fn names(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
     let (mut plain, mut beside_outputs) = (Names::default(), Names::default());
     plain.read(&select.projection);
     plain.read(&select.from);

@@ -73,7 +73,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 122] = [
+const CODES: [(&str, &str); 128] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -196,6 +196,12 @@ const CODES: [(&str, &str); 122] = [
     ("cannot contain window function calls", "42803"),
     ("to grouping function is not in grouping columns", "42803"),
     ("does not support: Time", "0A000"),
+    ("otherwise than by `=` in its `WHERE` is not", "0A000"),
+    ("stand in conditions of `WHERE` and `ON` only", "0A000"),
+    ("Correlated scalar subquery can only be used", "0A000"),
+    ("not implemented yet", "0A000"),
+    ("Unsupported binary operator", "42883"),
+    ("invalid Unicode escape", "42601"),
 ];
 
 fn code(error: &Error) -> &'static str {

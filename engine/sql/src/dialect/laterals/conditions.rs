@@ -1,34 +1,42 @@
 //! Join conditions with correlated subqueries, which the planner takes only in a `WHERE`. The condition of an inner
-//! join moves there. The condition of a left join becomes a filter of the table on its right.
+//! join moves there. The condition of a left join becomes a filter of the table on its right, as does one that searches
+//! values of the left side in a subquery.
 
+use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, Select, TableAlias, TableFactor, TableWithJoins,
-    visit_expressions,
+    BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, Select, SelectItem, SelectItemQualifiedWildcardKind,
+    TableAlias, TableFactor, TableWithJoins, Visitor, visit_expressions,
 };
 use quiver_types::Result;
 
 use super::super::columns::{Known, called, constraint};
 use super::super::expressions::{boolean, expr, take};
 use super::super::operators::binary;
-use super::super::{empty, lookups, tuples};
-use super::keeps_left;
+use super::super::{empty, lookups, stars, tuples};
+use super::{keeps_left, quoted, table_of};
+use crate::catalog::Catalog;
+use crate::names::{normal, parts};
+use crate::walk::{look_outside_subqueries, walk};
 
 /// Moves such conditions to where the planner, or a look-up, takes them.
 pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
+    let columns = columns_of_left_joins(select, known)?;
     let mut moved = Vec::new();
-    for from in select.from.iter_mut().filter(|from| keeps_left(from)) {
+    for (nth, from) in select.from.iter_mut().enumerate().filter(|(_, from)| keeps_left(from)) {
         for at in 0..from.joins.len() {
             let condition = constraint(&from.joins[at].join_operator);
-            if !matches!(condition, Some(JoinConstraint::On(condition)) if asks(condition)) {
+            if !matches!(condition, Some(JoinConstraint::On(condition)) if asks(condition) || searches(condition)) {
                 continue;
             }
             let before = TableWithJoins { relation: from.relation.clone(), joins: from.joins[..=at].to_vec() };
             let join = &mut from.joins[at];
             match &mut join.join_operator {
                 JoinOperator::Join(JoinConstraint::On(condition))
-                | JoinOperator::Inner(JoinConstraint::On(condition)) => {
+                | JoinOperator::Inner(JoinConstraint::On(condition))
+                    if asks(condition) =>
+                {
                     let (asking, others): (Vec<Expr>, Vec<Expr>) =
                         parts_of(take(condition)).into_iter().partition(asks);
                     *condition = all(others);
@@ -38,7 +46,11 @@ pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
                 | JoinOperator::LeftOuter(JoinConstraint::On(condition)) => {
                     let mut own = condition.clone();
                     let is_named = tuples::with_tables(&mut own, std::slice::from_ref(&before), known)?;
-                    if let Some(table) = within(&join.relation, &own, known).filter(|_| is_named) {
+                    if !asks(&own) && !searches_left(&own, &join.relation) {
+                        continue;
+                    }
+                    let columns = columns.get(&(nth, at)).map(Vec::as_slice);
+                    if let Some(table) = within(&join.relation, &own, known, columns).filter(|_| is_named) {
                         join.relation = table;
                         *condition = boolean(true);
                     }
@@ -52,6 +64,106 @@ pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
         select.selection = Some(all(moved));
     }
     Ok(())
+}
+
+/// For each left join with such a condition, by its place, the columns that are read of a table of telemetry on its
+/// right.
+fn columns_of_left_joins(select: &Select, known: Known<'_>) -> Result<HashMap<(usize, usize), Vec<String>>> {
+    let mut found = HashMap::new();
+    for (nth, from) in select.from.iter().enumerate().filter(|(_, from)| keeps_left(from)) {
+        for (at, join) in from.joins.iter().enumerate() {
+            if let JoinOperator::Left(JoinConstraint::On(condition))
+            | JoinOperator::LeftOuter(JoinConstraint::On(condition)) = &join.join_operator
+                && (asks(condition) || searches(condition))
+                && let Some(columns) = columns_read(select, &join.relation, known)?
+            {
+                found.insert((nth, at), columns);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The fixed columns of a table of telemetry and the fields that a select reads of it; `None` if it is another table, or
+/// a `*` would show the fields.
+fn columns_read(select: &Select, factor: &TableFactor, known: Known<'_>) -> Result<Option<Vec<String>>> {
+    let TableFactor::Table { name: table, args: None, alias, .. } = factor else { return Ok(None) };
+    let named = empty::named(table);
+    let is_renamed = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+    if is_renamed || known.common_table(&named).is_some() || Catalog::has(&named) {
+        return Ok(None);
+    }
+    let (Some(name), Some(fixed)) = (called(factor), (known.fixed)(&named)) else { return Ok(None) };
+    let mut read = stars::names(select, None);
+    read.extend(qualified(select));
+    let mut fields = BTreeSet::new();
+    for column in &read {
+        let (owner, column) = match column.as_slice() {
+            [column] => {
+                let mut value = Expr::Identifier(Ident::with_quote('"', column));
+                tuples::with_tables(&mut value, &select.from, known)?;
+                (table_of(&value), column)
+            }
+            [.., table, column] => (Some(table.clone()), column),
+            [] => continue,
+        };
+        if owner.as_ref() == Some(&name) && !fixed.contains(column) {
+            fields.insert(column.clone());
+        }
+    }
+    let shows = |item: &SelectItem| match item {
+        SelectItem::Wildcard(_) => true,
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(of), _) => {
+            parts(of).pop().as_ref() == Some(&name)
+        }
+        _ => false,
+    };
+    if !fields.is_empty() && select.projection.iter().any(shows) {
+        return Ok(None);
+    }
+    Ok(Some(fixed.into_iter().chain(fields).collect()))
+}
+
+/// The qualified names of columns in a select and its subqueries.
+fn qualified(select: &Select) -> BTreeSet<Vec<String>> {
+    struct Qualified(BTreeSet<Vec<String>>);
+    impl Visitor for Qualified {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, part: &Expr) -> ControlFlow<()> {
+            if let Expr::CompoundIdentifier(name) = part {
+                self.0.insert(name.iter().map(normal).collect());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut found = Qualified(BTreeSet::new());
+    let _ = walk(select, &mut found);
+    found.0
+}
+
+/// Whether a condition contains an `IN` with a subquery.
+fn searches(condition: &Expr) -> bool {
+    let look = |part: &Expr| match part {
+        Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(condition, look).is_break()
+}
+
+/// Whether a condition of a left join searches values that are not of the table on its right alone: the planner takes
+/// no others.
+fn searches_left(condition: &Expr, right: &TableFactor) -> bool {
+    let right = called(right);
+    let look = |part: &Expr| {
+        let Expr::InSubquery { expr, .. } = part else { return ControlFlow::Continue(()) };
+        let mut is_other = false;
+        look_outside_subqueries(&**expr, |value| {
+            is_other |= table_of(value).is_some_and(|table| Some(&table) != right.as_ref());
+        });
+        if is_other { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    visit_expressions(condition, look).is_break()
 }
 
 /// Whether a condition contains a correlated subquery.
@@ -88,15 +200,23 @@ fn all(conditions: Vec<Expr>) -> Expr {
     nested.reduce(|before, next| binary(before, BinaryOperator::And, next)).unwrap_or_else(|| boolean(true))
 }
 
-/// The rows of a table for which a condition holds; `None` if the table may have more columns than are known.
-fn within(factor: &TableFactor, condition: &Expr, known: Known<'_>) -> Option<TableFactor> {
+/// The rows of a table for which a condition holds, with the given columns or all; `None` if none are given and the
+/// table may have more than are known.
+fn within(factor: &TableFactor, condition: &Expr, known: Known<'_>, columns: Option<&[String]>) -> Option<TableFactor> {
     let is_whole = match factor {
         TableFactor::Derived { lateral: false, .. } => true,
         TableFactor::Table { name, args: None, .. } => known.common_table(&empty::named(name)).is_some(),
         _ => false,
     };
-    let name = called(factor).filter(|_| is_whole && known.of_factor(factor).is_some())?;
-    let Ok(Expr::Subquery(subquery)) = expr(&format!("(SELECT * FROM {factor} WHERE {condition})")) else {
+    let name = called(factor).filter(|_| columns.is_some() || (is_whole && known.of_factor(factor).is_some()))?;
+    let outputs = columns.map_or_else(
+        || "*".to_owned(),
+        |columns| {
+            let column = |column: &String| format!("{}.{}", quoted(&name), quoted(column));
+            columns.iter().map(column).collect::<Vec<_>>().join(", ")
+        },
+    );
+    let Ok(Expr::Subquery(subquery)) = expr(&format!("(SELECT {outputs} FROM {factor} WHERE {condition})")) else {
         return None;
     };
     let name = Ident::with_quote('"', name);

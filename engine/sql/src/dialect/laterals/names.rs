@@ -1,13 +1,15 @@
 //! Names of outputs of `LATERAL` subqueries.
 
 use std::collections::HashSet;
+use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Ident, Query, SelectItem, SetExpr, TableFactor};
+use datafusion::sql::sqlparser::ast::{Ident, Query, SelectItem, SetExpr, TableFactor, VisitorMut};
 
 use super::super::columns::{called, factors};
 use super::super::expressions::take;
 use super::super::naming;
 use super::table_of;
+use crate::walk::walk_mut;
 
 /// Names all outputs of a query before its expressions are rewritten. The first query of a set operation names the
 /// columns of all.
@@ -37,8 +39,30 @@ pub(super) fn all(query: &mut Query) {
 /// Names outputs that are columns of the outer row: the planner names `t.x` `outer_ref(t.x)` there, so `l.x` would
 /// not exist.
 pub(super) fn of_row(factor: &mut TableFactor) {
-    let TableFactor::Derived { lateral: true, subquery, .. } = factor else { return };
-    let mut body = &mut *subquery.body;
+    if let TableFactor::Derived { lateral: true, subquery, .. } = factor {
+        outer_columns(subquery);
+    }
+}
+
+/// Does the same in the tables of a query, and in theirs: a column of the outer row becomes a key with another name.
+pub(super) fn of_tables(query: &mut Query) {
+    struct Tables;
+    impl VisitorMut for Tables {
+        type Break = ();
+
+        fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Derived { subquery, .. } = factor {
+                outer_columns(subquery);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = walk_mut(query, &mut Tables);
+}
+
+/// Names the outputs of a query that are columns of other tables than its own.
+fn outer_columns(query: &mut Query) {
+    let mut body = &mut *query.body;
     let select = loop {
         match body {
             SetExpr::Select(select) => break select,
@@ -97,6 +121,19 @@ mod tests {
         ] {
             assert_eq!(named(table), expected);
         }
+    }
+
+    #[test]
+    fn columns_of_the_row_at_hand_keep_their_names_in_tables() {
+        let text = "select c.x from (select t.x, u.y from u) c join (select v.z from (select t.w from v) v) d on true";
+        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("no query")
+        };
+        of_tables(&mut query);
+        assert_eq!(
+            query.to_string(),
+            "SELECT c.x FROM (SELECT t.x AS x, u.y FROM u) c JOIN (SELECT v.z FROM (SELECT t.w AS w FROM v) v) d ON true"
+        );
     }
 
     #[test]

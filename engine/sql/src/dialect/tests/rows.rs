@@ -260,6 +260,9 @@ fn columns_that_several_joins_merge_have_one_value() {
     check("select * from a join b using (x) join c using (x), d", "SELECT * FROM a JOIN b USING(x) JOIN c USING(x), d");
     let hidden = translated("select * from a full join b using (x) join c using (x) join d on true").unwrap_err();
     assert_eq!(hidden.kind, ErrorKind::Unsupported, "{hidden}");
+    // The data may have a field of that name.
+    let natural = translated("select 1 from logs natural join (values ('x')) v(level)").unwrap_err();
+    assert_eq!(natural.kind, ErrorKind::Unsupported, "{natural}");
 }
 
 #[test]
@@ -284,4 +287,20 @@ fn groups_that_subqueries_read_are_a_table() {
     check(same, same);
     let other = translated("select v from t group by k having (select max(w) from r where r.w < t.k) > 5").unwrap();
     assert!(!other.contains("groups of rows"), "{other}");
+}
+
+#[test]
+fn rows_of_grouping_keys_are_keys() {
+    check("select a, b from t group by (a, b), c", "SELECT a, b FROM t GROUP BY a, b, c");
+    check("select 1 from t group by ((a, b), (c, (d, e)))", "SELECT 1 FROM t GROUP BY a, b, c, d, e");
+    check("select 1 from t group by row(a, b)", "SELECT 1 FROM t GROUP BY row(a, b)");
+}
+
+#[test]
+fn different_values_in_documents_are_sorted() {
+    check(
+        "select jsonb_agg(distinct a), json_agg(distinct a order by a desc) filter (where b) from t",
+        "SELECT json_normal(to_json(array_sort(array_agg(DISTINCT a), 'ASC', 'NULLS LAST'))), \
+         json_normal(to_json(array_sort(array_agg(DISTINCT a) FILTER (WHERE b), 'DESC', 'NULLS FIRST'))) FROM t",
+    );
 }

@@ -213,10 +213,18 @@ fn windows_are_of_one_row_at_hand() {
     ]);
     let numbered = format!("select row_number() over () as n, b.y from {rows}");
     is_refused(
-        &format!("select x {from} group by x having exists (select 1 from ({numbered} where b.y = a.x) q where n = 2)"),
+        &format!(
+            "select x {from} group by rollup (x) having exists (select 1 from ({numbered} where b.y = a.x) q where n = 2)"
+        ),
         "a window",
     );
     answers_are(&[
+        (
+            &format!(
+                "select x {from} group by x having exists (select 1 from ({numbered} where b.y <= a.x) q where n = 2)"
+            ),
+            &["2"],
+        ),
         (&format!("select x {from} where 2 in (select n from ({numbered} where b.y <= a.x) q)"), &["2"]),
         (&format!("select x {from} where exists (select 1 from ({numbered} where b.y <= a.x) q where n = 2)"), &["2"]),
     ]);
