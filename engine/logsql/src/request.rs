@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn pages_of_rows() {
         let page = |text: &str, offset, limit| {
-            let query = crate::read::parse(text).expect(text);
+            let query = parse(text).expect(text);
             with_limit(query, offset, limit).to_string()
         };
         assert_eq!(page("a", 0, 5), "a | sort by (_time desc) limit 5");

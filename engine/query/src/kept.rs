@@ -43,7 +43,8 @@ mod tests {
 
     #[test]
     fn queries_come_before_what_is_kept() {
-        let engine = QueryEngine::new(&EngineSettings::small(1 << 20)).unwrap();
+        let settings = EngineSettings::small(1 << 20);
+        let engine = QueryEngine::new(&settings).unwrap();
         let held = engine.keep("a result", 400 << 10).unwrap();
         assert_eq!(engine.memory_reserved(), 400 << 10);
         assert!(engine.keep("another", 200 << 10).is_none(), "half of the pool is for queries");

@@ -74,7 +74,8 @@ pub(crate) fn rest_from_now(rests: bool) {
 pub(crate) fn rest_if_busy() {
     let Some(pace) = PACE.get().filter(|pace| pace.looked.elapsed() >= WORK) else { return };
     let Some(now) = Scheduled::now() else { return };
-    let since = Scheduled { ran: now.ran - pace.had.ran, waited: now.waited - pace.had.waited };
+    let since =
+        Scheduled { ran: now.ran.saturating_sub(pace.had.ran), waited: now.waited.saturating_sub(pace.had.waited) };
     let rest = since.rest();
     if !rest.is_zero() {
         std::thread::sleep(rest);

@@ -27,10 +27,13 @@ pub(crate) fn map_bytes(map: &Map<String, Value>) -> usize {
     map.iter().map(|(key, value)| size_of::<(String, Value)>() + key.len() + bytes_of(value)).sum()
 }
 
+/// An entity with its id.
+type Row = (String, Map<String, Value>);
+
 /// The first entities of a list in their order: a page, and one more if there is a next page.
 #[derive(Default)]
 pub(crate) struct Kept {
-    rows: Vec<(String, Map<String, Value>)>,
+    rows: Vec<Row>,
     bytes: usize,
 }
 
@@ -50,14 +53,14 @@ impl Kept {
     }
 
     /// All entities.
-    pub(crate) fn into_rows(self) -> Vec<(String, Map<String, Value>)> {
+    pub(crate) fn into_rows(self) -> Vec<Row> {
         self.rows
     }
 
     /// The entities of a page of at most `limit`, and whether there are more.
-    pub(crate) fn into_page(mut self, limit: usize) -> (Vec<(String, Map<String, Value>)>, bool) {
+    pub(crate) fn into_page(mut self, limit: usize) -> (Vec<Row>, bool) {
         let mut bytes = 0;
-        let fits = |(_, entity): &&(String, Map<String, Value>)| {
+        let fits = |(_, entity): &&Row| {
             bytes += map_bytes(entity);
             bytes <= PAGE_BYTES_MAX
         };

@@ -56,7 +56,9 @@ fn run(case: &Value, recorder: &Recorder) -> Verdict {
         "TestParseExtraFilters_Success" => extra(args, extra_filter),
         "TestParseExtraStreamFilters_Success" => extra(args, extra_stream_filter),
         "TestParseExtraFilters_Failure" => refused(extra_filter(text(args, "s"), &mut Regexps::default()).is_err()),
-        "TestParseExtraStreamFilters_Failure" => refused(extra_stream_filter(text(args, "s"), &mut Regexps::default()).is_err()),
+        "TestParseExtraStreamFilters_Failure" => {
+            refused(extra_stream_filter(text(args, "s"), &mut Regexps::default()).is_err())
+        }
         "TestQueryGetNeededColumns" => needed(args, recorder),
         _ => match parse(text(args, "qStr")) {
             Ok(query) => match of_query(test, query, args, recorder) {

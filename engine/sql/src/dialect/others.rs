@@ -62,7 +62,8 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
 /// A text in which `\0061`, `\u0061`, `\+000061` and `\U00000061` are letters, in pairs of surrogates, too; `None` if one of
 /// them is no letter.
 fn unescaped(text: &str) -> Option<String> {
-    let (mut out, mut rest, mut high) = (String::with_capacity(text.len()), text, None);
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    let mut high: Option<u32> = None;
     while let Some((before, escaped)) = rest.split_once('\\') {
         if high.is_some() && !before.is_empty() {
             return None;
@@ -81,10 +82,10 @@ fn unescaped(text: &str) -> Option<String> {
         };
         let code = escaped.get(begin..begin + digits)?;
         rest = escaped.get(begin + digits..)?;
-        let code =
+        let code: u32 =
             if code.bytes().all(|digit| digit.is_ascii_hexdigit()) { u32::from_str_radix(code, 16).ok()? } else { 0 };
         let code = match high.take() {
-            Some(high) if (0xDC00..0xE000).contains(&code) => 0x10000 + ((high - 0xD800) << 10) + (code - 0xDC00),
+            Some(high) if (0xDC00..0xE000).contains(&code) => 0x1_0000 + ((high - 0xD800) << 10) + (code - 0xDC00),
             Some(_) => return None,
             None if (0xD800..0xDC00).contains(&code) => {
                 high = Some(code);

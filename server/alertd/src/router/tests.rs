@@ -388,13 +388,14 @@ async fn new_alerts_do_not_leap() {
         clock.0.fetch_add(leap, SeqCst);
         let leapt_s = start_s + leap / 1000;
         router.insert(vec![alert("B", leapt_s, leapt_s + 600)]).await.unwrap();
-        let state = router.state.lock();
-        let due: Vec<i64> = state.dispatcher.timers().map(|(_, at)| at / MS / 1000 - leapt_s).collect();
-        assert_eq!(due, [10, 10], "both are told as soon as if no clock had been set");
-        let ends: Vec<i64> = state.dispatcher.alerts().map(|a| a.ends_at / MS / 1000 - leapt_s).collect();
-        assert_eq!(ends, [600, 600]);
-        assert_eq!(state.log.get(&key("A")).map(|e| e.at), Some(leapt_s * 1000 * MS), "it is not told again");
-        drop(state);
+        {
+            let state = router.state.lock();
+            let due: Vec<i64> = state.dispatcher.timers().map(|(_, at)| at / MS / 1000 - leapt_s).collect();
+            assert_eq!(due, [10, 10], "both are told as soon as if no clock had been set");
+            let ends: Vec<i64> = state.dispatcher.alerts().map(|a| a.ends_at / MS / 1000 - leapt_s).collect();
+            assert_eq!(ends, [600, 600]);
+            assert_eq!(state.log.get(&key("A")).map(|e| e.at), Some(leapt_s * 1000 * MS), "it is not told again");
+        }
         router.forget();
         assert!(router.state.lock().log.get(&key("A")).is_some(), "its end is still to be told");
         let kept = router.kept.load(Kind::Told).await.unwrap();

@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_worth_a_write() {
         let check = |other: Remembered, expected: bool| {
-            assert_eq!(digest(&[alert("1")]) != digest(&[other.clone()]), expected, "{other:?}");
+            assert_eq!(digest(&[alert("1")]) != digest(std::slice::from_ref(&other)), expected, "{other:?}");
         };
         check(alert("1"), false);
         check(Remembered { value: 2.5, ..alert("1") }, false);
