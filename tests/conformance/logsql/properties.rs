@@ -56,7 +56,9 @@ fn run(case: &Value, recorder: &Recorder) -> Verdict {
         "TestParseExtraFilters_Success" => extra(args, extra_filter),
         "TestParseExtraStreamFilters_Success" => extra(args, extra_stream_filter),
         "TestParseExtraFilters_Failure" => refused(extra_filter(text(args, "s"), &mut Regexps::default()).is_err()),
-        "TestParseExtraStreamFilters_Failure" => refused(extra_stream_filter(text(args, "s"), &mut Regexps::default()).is_err()),
+        "TestParseExtraStreamFilters_Failure" => {
+            refused(extra_stream_filter(text(args, "s"), &mut Regexps::default()).is_err())
+        }
         "TestQueryGetNeededColumns" => needed(args, recorder),
         _ => match parse(text(args, "qStr")) {
             Ok(query) => match of_query(test, query, args, recorder) {
@@ -142,8 +144,8 @@ fn printed(query: &str) -> String {
     parse(query).map_or_else(|e| format!("{query}: {e}"), |query| query.to_string())
 }
 
-fn extra(args: &Value, of: impl Fn(&str) -> Result<Option<Filter>>) -> Outcome {
-    let spelled = |text: &str| match of(text) {
+fn extra(args: &Value, of: impl Fn(&str, &mut Regexps) -> Result<Option<Filter>>) -> Outcome {
+    let spelled = |text: &str| match of(text, &mut Regexps::default()) {
         Ok(filter) => filter.map_or_else(String::new, |mut filter| {
             as_regexps(&mut filter);
             filter.to_string()
