@@ -1,8 +1,8 @@
 //! The rows of a query, for endpoints that send them on batch by batch.
 //!
 //! The query keeps its place and its memory until the last row is taken; it is cancelled if the client disconnects
-//! before, or takes nothing for long while others need what it holds. Rows that wait for a slow client are charged to the query and handed out a few at a time, since what is made
-//! of them (mostly text) is several times as large.
+//! before, or takes nothing for long while others need what it holds. Rows that wait for a slow client are charged to
+//! the query and handed out a few at a time, since what is made of them (mostly text) is several times as large.
 
 pub(crate) mod parts;
 

@@ -144,8 +144,8 @@ fn printed(query: &str) -> String {
     parse(query).map_or_else(|e| format!("{query}: {e}"), |query| query.to_string())
 }
 
-fn extra(args: &Value, of: impl Fn(&str) -> Result<Option<Filter>>) -> Outcome {
-    let spelled = |text: &str| match of(text) {
+fn extra(args: &Value, of: impl Fn(&str, &mut Regexps) -> Result<Option<Filter>>) -> Outcome {
+    let spelled = |text: &str| match of(text, &mut Regexps::default()) {
         Ok(filter) => filter.map_or_else(String::new, |mut filter| {
             as_regexps(&mut filter);
             filter.to_string()

@@ -8,10 +8,13 @@ mod scalar;
 mod term;
 mod token;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use quiver_types::matcher::{WatchedRegex, affordable, builder};
+use quiver_types::matcher::{Patterns, WatchedRegex, affordable, builder};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
+use regex::Regex;
 
 use self::literal::Literal;
 pub(super) use self::math::numbers;
@@ -60,6 +63,8 @@ struct Parser<'a> {
     groups: usize,
     /// Numbers over time that are being read are constants, and no queries.
     only_constants: bool,
+    /// Regular expressions so far, which are bounded together, and each compiled once.
+    regexes: RefCell<(Patterns, HashMap<String, Regex>)>,
 }
 
 impl<'a> Parser<'a> {
@@ -418,13 +423,20 @@ impl<'a> Parser<'a> {
         Ok(Expr::Is(field, check))
     }
 
-    fn regex(&self, pattern: &str, at: usize) -> Result<regex::Regex> {
+    fn regex(&self, pattern: &str, at: usize) -> Result<Regex> {
+        let (all, seen) = &mut *self.regexes.borrow_mut();
+        if let Some(regex) = seen.get(pattern) {
+            return Ok(regex.clone());
+        }
         if pattern.len() > REGEX_BYTES_MAX {
             return Err(self.error_at(at, format!("a regular expression is longer than {REGEX_BYTES_MAX} bytes")));
         }
         affordable(pattern).map_err(|e| self.error_at(at, e.message))?;
         let built = builder(&format!("^(?:{pattern})$")).build();
-        built.map_err(|_| self.error_at(at, format!("invalid regex: `{pattern}`")))
+        let regex = built.map_err(|_| self.error_at(at, format!("invalid regex: `{pattern}`")))?;
+        all.count(pattern).map_err(|e| self.error_at(at, e.message))?;
+        seen.insert(pattern.to_owned(), regex.clone());
+        Ok(regex)
     }
 
     // Stages behind `|`.

@@ -10,8 +10,8 @@ use crate::bodies::Share;
 pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
 /// Largest message before authentication.
 pub(super) const STARTUP_BYTES_MAX: usize = 16 << 10;
-/// Bytes that are read ahead while a statement runs. Few, since nothing counts them and there may be many connections whose
-/// statements wait.
+/// Bytes that are read ahead while a statement runs. Few, since nothing counts them and the statements of many
+/// connections may wait.
 pub(super) const AHEAD_BYTES_MAX: usize = 8 << 10;
 
 /// A message of a client.

@@ -1,5 +1,7 @@
 //! A whole query: sets of spans, and the stages behind them.
 
+use std::cell::RefCell;
+
 use super::super::ast::{Expr, Query, Spanset};
 use super::{Parser, Result};
 
@@ -17,7 +19,8 @@ pub(super) fn parse(text: &str) -> Result<Query> {
 
 impl<'a> Parser<'a> {
     pub(super) fn of(text: &'a str) -> Self {
-        Self { text, at: 0, depth: 0, conditions: 0, stages: 0, groups: 0, only_constants: false }
+        let regexes = RefCell::default();
+        Self { text, at: 0, depth: 0, conditions: 0, stages: 0, groups: 0, only_constants: false, regexes }
     }
 
     /// Reads sets of spans and the stages behind them.

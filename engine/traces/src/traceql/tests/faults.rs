@@ -27,6 +27,18 @@ fn conditions() {
 }
 
 #[test]
+fn regular_expressions_are_bounded_together() {
+    let asked = |pattern: &dyn Fn(usize) -> String| {
+        let all: Vec<String> = (0..200).map(|n| format!(".a =~ `{}`", pattern(n))).collect();
+        Query::parse(&format!("{{ {} }}", all.join(" || "))).map(|_| ()).map_err(|error| error.reason)
+    };
+    let reason = asked(&|n| format!(r"(?i)x{n}[\p{{L}}]{{1,20}}")).expect_err("too much");
+    assert!(reason.contains("regular expressions of a query"), "{reason}");
+    assert_eq!(asked(&|_| r"(?i)[\p{L}]{1,20}".to_owned()), Ok(()), "one and the same is compiled once");
+    assert_eq!(asked(&|n| format!("x{n}.*")), Ok(()));
+}
+
+#[test]
 fn sets_and_stages() {
     check("} {", 1, "syntax error: unexpected }");
     check(">> {}", 1, "syntax error: unexpected >>");
