@@ -71,7 +71,7 @@ mod tests {
     fn nodes_of_yaml_are_held() {
         let bodies = BodyBudget::new(1 << 20, 64 << 20);
         let kind = |text: &str| hold_yaml(&bodies, text.as_bytes()).err().map(|e| e.kind);
-        let keys: String = (0..100_000).map(|n| format!("k{n}:\n")).collect();
+        let keys = (0..100_000).map(|n| format!("k{n}:")).collect::<Vec<_>>().join("\n");
         let held = hold_yaml(&bodies, keys.as_bytes()).expect("room");
         // Less than a megabyte takes a hundred of them.
         assert_eq!(kind(&keys), Some(ErrorKind::Unavailable));
