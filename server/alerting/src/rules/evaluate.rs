@@ -74,10 +74,13 @@ pub(super) struct Evaluation<'a> {
 const WARNINGS_MAX: usize = 100;
 /// Shortest time for the texts of alerts.
 const TEXTS_MIN: Duration = Duration::from_secs(1);
+/// Longest time for them, whatever the interval is: other groups may wait for the place.
+const TEXTS_MAX: Duration = Duration::from_secs(30);
 
 /// When the texts of alerts must be made, which begin to be made now.
 pub(super) fn until(engine: &dyn Engine, interval_ms: Millis) -> Duration {
-    engine.elapsed().saturating_add(TEXTS_MIN.max(Duration::from_millis(interval_ms.max(0).unsigned_abs())))
+    let interval = Duration::from_millis(interval_ms.max(0).unsigned_abs());
+    engine.elapsed().saturating_add(interval.clamp(TEXTS_MIN, TEXTS_MAX))
 }
 
 impl Rule {
@@ -141,7 +144,8 @@ impl Evaluation<'_> {
         if self.engine.elapsed() <= self.until {
             return Ok(());
         }
-        Err("expanding labels and annotations takes longer than the interval of the group".to_owned())
+        let max = TEXTS_MAX.as_secs();
+        Err(format!("expanding labels and annotations takes longer than the interval of the group, or than {max}s"))
     }
 
     fn expand<'d>(

@@ -456,7 +456,7 @@ fn texts_take_no_longer_than_the_interval() {
     let (left, told) = evaluate(100, MINUTE);
     assert!(told.contains("takes longer than the interval") && left == 5, "{left} {told}");
     // Labels are made in time, annotations are not: nothing changes all the same.
-    let (left, told) = evaluate(40, 2 * MINUTE);
+    let (left, told) = evaluate(20, 2 * MINUTE);
     assert!(told.contains("takes longer than the interval") && left == 5, "{left} {told}");
 }
 
