@@ -177,7 +177,7 @@ impl Kept {
 async fn create(pool: &SqlitePool) -> sqlx::Result<()> {
     let there = sqlx::query_scalar("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = 'kept'");
     let there: Option<String> = there.fetch_optional(pool).await?;
-    if !there.is_some_and(|sql| sql.contains("WITHOUT ROWID")) {
+    if there.is_none_or(|sql| !sql.contains("WITHOUT ROWID")) {
         return sqlx::query(CREATE).execute(pool).await.map(drop);
     }
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;

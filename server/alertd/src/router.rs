@@ -7,6 +7,7 @@ mod flush;
 mod history;
 mod intake;
 mod records;
+mod shares;
 mod silencing;
 mod views;
 
@@ -35,6 +36,7 @@ use crate::kept::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
 use crate::origin::Origin;
 use crate::policy::Policy;
+use shares::{Full, Most, Shares};
 
 /// Settings of the router.
 #[derive(Debug, Clone)]
@@ -63,6 +65,8 @@ struct State {
     posted_until: i64,
     /// Alerts found inhibited at the last notification, with the time since when they fire.
     inhibited: BTreeMap<Vec<u8>, i64>,
+    /// What the alerts take.
+    shares: Shares,
     /// The clocks by which everything here counts.
     clocks: Clocks,
 }
@@ -158,12 +162,14 @@ impl Router {
             posted: BTreeMap::new(),
             posted_until: i64::MIN,
             inhibited: BTreeMap::new(),
+            shares: Shares::default(),
             clocks: Clocks::read(&*clock),
         };
         for (_, value) in kept.load(Kind::Alert).await? {
             if let Some(alert) = records::read_alert(&value) {
                 state.read_row(&alert, &value);
-                state.dispatcher.insert(alert, now);
+                let known = state.dispatcher.insert(alert, now);
+                state.shares.note(&known, value["posted"].is_i64());
             }
         }
         let timers = kept.load(Kind::Timer).await?.into_iter();
@@ -282,7 +288,7 @@ impl Router {
         if alerts.is_empty() {
             return Ok(());
         }
-        let bytes_max = if posted { self.settings.alert_bytes_max } else { self.settings.alert_bytes_max * 2 };
+        let most = Most { count: self.settings.alerts_max, bytes: self.settings.alert_bytes_max };
         let (mut refused, mut too_large) = (0, 0);
         let writing = {
             let mut state = self.state.lock();
@@ -290,17 +296,19 @@ impl Router {
             let now = self.now();
             let mut changes = Vec::with_capacity(alerts.len());
             for alert in alerts {
-                let known = state.dispatcher.alert(&alert.labels).map(Alert::bytes);
-                let more = alert.bytes().saturating_sub(known.unwrap_or(0));
-                if more > 0 && state.dispatcher.alert_bytes() + more > bytes_max {
-                    too_large += 1;
-                    continue;
-                }
-                if known.is_none() && state.dispatcher.alert_count() >= self.settings.alerts_max {
-                    refused += 1;
-                    continue;
+                match state.shares.has_room(&alert, posted, most) {
+                    Ok(()) => {}
+                    Err(Full::Bytes) => {
+                        too_large += 1;
+                        continue;
+                    }
+                    Err(Full::Count) => {
+                        refused += 1;
+                        continue;
+                    }
                 }
                 let known = state.dispatcher.insert(alert, now);
+                state.shares.note(&known, posted);
                 if posted {
                     state.note_posted(&known, now, &self.metrics.history);
                 } else if state.posted.contains_key(known.labels.canonical()) {

@@ -122,6 +122,7 @@ impl State {
     pub(super) fn drop_notes(&mut self, gone: &[LabelSet]) {
         for labels in gone {
             self.inhibited.remove(labels.canonical());
+            self.shares.forget(labels);
         }
     }
 }

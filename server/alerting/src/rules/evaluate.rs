@@ -74,10 +74,13 @@ pub(super) struct Evaluation<'a> {
 const WARNINGS_MAX: usize = 100;
 /// Shortest time for the texts of alerts.
 const TEXTS_MIN: Duration = Duration::from_secs(1);
+/// Longest time for them, whatever the interval is: other groups may wait for the place.
+const TEXTS_MAX: Duration = Duration::from_secs(30);
 
 /// When the texts of alerts must be made, which begin to be made now.
 pub(super) fn until(engine: &dyn Engine, interval_ms: Millis) -> Duration {
-    engine.elapsed().saturating_add(TEXTS_MIN.max(Duration::from_millis(interval_ms.max(0).unsigned_abs())))
+    let interval = Duration::from_millis(interval_ms.max(0).unsigned_abs());
+    engine.elapsed().saturating_add(interval.clamp(TEXTS_MIN, TEXTS_MAX))
 }
 
 impl Rule {
@@ -141,7 +144,8 @@ impl Evaluation<'_> {
         if self.engine.elapsed() <= self.until {
             return Ok(());
         }
-        Err("expanding labels and annotations takes longer than the interval of the group".to_owned())
+        let max = TEXTS_MAX.as_secs();
+        Err(format!("expanding labels and annotations takes longer than the interval of the group, or than {max}s"))
     }
 
     fn expand<'d>(
@@ -279,6 +283,11 @@ impl Evaluation<'_> {
                 return Err("vector contains metrics with the same labelset after applying alert labels".to_owned());
             }
         }
+        if self.rule.keep_firing_for_ms > 0 {
+            let kept =
+                active.iter().filter(|(key, alert)| alert.state == AlertState::Firing && !hits.contains_key(*key));
+            kept.map(|(_, alert)| alert.bytes()).try_for_each(|bytes| share.grow(bytes))?;
+        }
         let mut fresh = Vec::with_capacity(hits.len());
         for (key, (labels, element)) in &hits {
             self.in_time()?;
@@ -298,7 +307,7 @@ impl Evaluation<'_> {
         let mut count = 0;
         active.retain(|key, alert| {
             let hit = hits.contains_key(key);
-            let stays = self.step(alert, hit);
+            let stays = self.step(alert, hit) && (hit || self.has_room(alert, share));
             if stays && alert.state != AlertState::Inactive {
                 count += 1;
                 written.push(self.state_sample(alert));
@@ -311,6 +320,13 @@ impl Evaluation<'_> {
             return Err(format!("exceeded limit of {} with {count} alerts", self.limit));
         }
         Ok(written)
+    }
+
+    /// Says whether there is room for an alert that is no result any more. One that has ended is only kept so that its end
+    /// is told again: if its labels hold the value, there is another one with each evaluation.
+    fn has_room(&self, alert: &ActiveAlert, share: &mut Share) -> bool {
+        let is_told = alert.resolved_at.is_some_and(|at| at < self.at);
+        alert.state != AlertState::Inactive || share.grow(alert.bytes()).is_ok() || !is_told
     }
 
     /// Updates one alert. Returns whether it is kept.

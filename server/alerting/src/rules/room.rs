@@ -79,11 +79,12 @@ impl Share {
     /// There is no room.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), String> {
         let Some(bound) = &self.room.0 else { return Ok(()) };
-        self.bytes += bytes;
         let used = bound.used.fetch_add(bytes, Relaxed) + bytes;
-        if used.saturating_sub(self.credit.min(self.bytes)) <= bound.bytes_max {
+        if used.saturating_sub(self.credit.min(self.bytes + bytes)) <= bound.bytes_max {
+            self.bytes += bytes;
             return Ok(());
         }
+        bound.used.fetch_sub(bytes, Relaxed);
         let most = bound.bytes_max >> 20;
         Err(format!("its labels and annotations take too much memory: all rules may hold {most} MiB (`memory.limit`)"))
     }
@@ -128,6 +129,7 @@ mod tests {
         assert_eq!((first.grow(60), used(&room)), (Ok(()), 60));
         let mut second = room.instead_of(&Held::default());
         assert!(second.grow(50).is_err_and(|e| e.contains("too much memory")));
+        assert_eq!((used(&room), second.grow(40)), (60, Ok(())), "what was refused is not held");
         drop(second);
         assert_eq!(used(&room), 60);
         // Copies of a rule hold nothing more, and what replaces something may be as large.

@@ -413,6 +413,7 @@ fn a_leap_of_the_clock_lets_nothing_fail_for_longer() {
 
 /// As many results as wanted. If time passes, it is a second whenever somebody asks.
 struct Many {
+    first: usize,
     results: usize,
     passes: bool,
     passed: std::cell::Cell<u64>,
@@ -420,13 +421,13 @@ struct Many {
 
 impl Many {
     fn of(results: usize) -> Self {
-        Self { results, passes: true, passed: std::cell::Cell::new(0) }
+        Self { first: 0, results, passes: true, passed: std::cell::Cell::new(0) }
     }
 }
 
 impl Engine for Many {
     fn query(&self, _: usize, _: Language, _: &str, _: Millis) -> Result<Vec<Element>, String> {
-        let labels = |n: usize| LabelSet::from_pairs([("i", n.to_string().as_str())]);
+        let labels = |n: usize| LabelSet::from_pairs([("i", (self.first + n).to_string().as_str())]);
         Ok((0..self.results).map(|n| Element { labels: labels(n), value: ElementValue::Float(1.0) }).collect())
     }
 
@@ -456,7 +457,7 @@ fn texts_take_no_longer_than_the_interval() {
     let (left, told) = evaluate(100, MINUTE);
     assert!(told.contains("takes longer than the interval") && left == 5, "{left} {told}");
     // Labels are made in time, annotations are not: nothing changes all the same.
-    let (left, told) = evaluate(40, 2 * MINUTE);
+    let (left, told) = evaluate(20, 2 * MINUTE);
     assert!(told.contains("takes longer than the interval") && left == 5, "{left} {told}");
 }
 
@@ -482,6 +483,27 @@ fn texts_take_no_more_memory_than_there_is() {
     assert!(is_refused(evaluate(&mut second, 6000)), "there is one room for all rules");
     drop((first, copy));
     assert_eq!(evaluate(&mut second, 6000), (Health::Ok, RESULTS), "what is gone is given back");
+}
+
+/// Labels that hold the value make other alerts with each evaluation. Those that have ended leave sooner where there is no
+/// room, and where all are kept firing the rule fails.
+#[test]
+fn alerts_of_former_evaluations_have_an_end() {
+    let run = |keep_minutes: i64, setting: &Setting| {
+        let mut group = group(0, keep_minutes);
+        for k in 0..40 {
+            let many = Many { first: k * 10, passes: false, ..Many::of(10) };
+            group.evaluate(k as Millis * MINUTE, setting, &many);
+        }
+        (group.rules[0].health.clone(), group.rules[0].alerts().count())
+    };
+    let (free, narrow) = (Setting::default(), Setting { room: Room::new(40_000), ..Setting::default() });
+    assert_eq!(run(0, &free), (Health::Ok, 170), "for a quarter of an hour");
+    let (health, alerts) = run(0, &narrow);
+    assert!(health == Health::Ok && (20..80).contains(&alerts), "{health:?} {alerts}");
+    assert_eq!(run(1_000_000, &free), (Health::Ok, 400));
+    let (health, alerts) = run(1_000_000, &narrow);
+    assert!(matches!(health, Health::Err(told) if told.contains("too much memory")) && alerts < 80, "{alerts}");
 }
 
 #[test]

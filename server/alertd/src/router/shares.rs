@@ -1,0 +1,180 @@
+//! Room for alerts. A rule or a sender that explodes must leave some to the others: what others post and what our rules report
+//! are weighed apart, and the last fifth of all is for alerts whose name has few.
+
+use std::collections::HashMap;
+
+use quiver_alerting::dispatch::Alert;
+use quiver_types::LabelSet;
+
+/// The label by which alerts are told apart here.
+const NAME: &str = "alertname";
+/// Part of the room that a name with many alerts does not get.
+const LAST: usize = 5;
+/// From this part on a name has many.
+const MANY: usize = 10;
+/// How much more memory the alerts of our rules may have than those of others.
+const OURS_TIMES: usize = 2;
+
+/// Most alerts, and most bytes of those that others post.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Most {
+    pub(super) count: usize,
+    pub(super) bytes: usize,
+}
+
+/// Why an alert is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Full {
+    /// There are as many as there may be.
+    Count,
+    /// They take the memory that they may have.
+    Bytes,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    count: usize,
+    bytes: usize,
+}
+
+/// An alert that is known.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    bytes: usize,
+    posted: bool,
+}
+
+/// What the alerts that are known take.
+#[derive(Debug, Default)]
+pub(super) struct Shares {
+    known: HashMap<LabelSet, Known>,
+    names: HashMap<String, Sum>,
+    posted_bytes: usize,
+    our_bytes: usize,
+}
+
+impl Shares {
+    fn bytes_of(&mut self, posted: bool) -> &mut usize {
+        if posted { &mut self.posted_bytes } else { &mut self.our_bytes }
+    }
+
+    /// Says whether an alert may be taken; one that is known takes only what it grows by.
+    ///
+    /// # Errors
+    /// What there is too much of.
+    pub(super) fn has_room(&self, alert: &Alert, posted: bool, most: Most) -> Result<(), Full> {
+        let known = self.known.get(&alert.labels);
+        let more = alert.bytes().saturating_sub(known.map_or(0, |known| known.bytes));
+        let (bytes, bytes_max) = if known.map_or(posted, |known| known.posted) {
+            (self.posted_bytes, most.bytes)
+        } else {
+            (self.our_bytes, most.bytes.saturating_mul(OURS_TIMES))
+        };
+        let name = self.names.get(alert.labels.get(NAME)).copied().unwrap_or_default();
+        let left = |all: usize, of_name: usize| if of_name > all / MANY { all - all / LAST } else { all };
+        if more > 0 && bytes + more > left(bytes_max, name.bytes) {
+            return Err(Full::Bytes);
+        }
+        if known.is_none() && self.known.len() >= left(most.count, name.count) {
+            return Err(Full::Count);
+        }
+        Ok(())
+    }
+
+    /// Notes an alert as it is known now. It stays with those who reported it first.
+    pub(super) fn note(&mut self, alert: &Alert, posted: bool) {
+        let former = self.remove(&alert.labels);
+        let known = Known { bytes: alert.bytes(), posted: former.map_or(posted, |former| former.posted) };
+        let of_name = self.names.entry(alert.labels.get(NAME).to_owned()).or_default();
+        (of_name.count, of_name.bytes) = (of_name.count + 1, of_name.bytes + known.bytes);
+        *self.bytes_of(known.posted) += known.bytes;
+        self.known.insert(alert.labels.clone(), known);
+    }
+
+    /// Forgets an alert that is gone.
+    pub(super) fn forget(&mut self, labels: &LabelSet) {
+        self.remove(labels);
+    }
+
+    fn remove(&mut self, labels: &LabelSet) -> Option<Known> {
+        let gone = self.known.remove(labels)?;
+        *self.bytes_of(gone.posted) -= gone.bytes;
+        let name = labels.get(NAME);
+        if let Some(of_name) = self.names.get_mut(name) {
+            (of_name.count, of_name.bytes) = (of_name.count - 1, of_name.bytes - gone.bytes);
+            if of_name.count == 0 {
+                self.names.remove(name);
+            }
+        }
+        Some(gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn alert(name: &str, i: usize) -> Alert {
+        Alert {
+            labels: LabelSet::from_pairs([("alertname", name), ("i", i.to_string().as_str())]),
+            annotations: BTreeMap::new(),
+            starts_at: 0,
+            ends_at: 100,
+            is_timeout: false,
+            updated_at: 0,
+            generator_url: String::new(),
+        }
+    }
+
+    /// Takes alerts of a name until there is no room; gives how many.
+    fn fill(shares: &mut Shares, name: &str, posted: bool, most: Most) -> (usize, Full) {
+        for i in 0.. {
+            let alert = alert(name, i);
+            match shares.has_room(&alert, posted, most) {
+                Ok(()) => shares.note(&alert, posted),
+                Err(full) => return (i, full),
+            }
+        }
+        unreachable!("there is an end")
+    }
+
+    #[test]
+    fn one_name_leaves_room_for_others() {
+        let most = Most { count: 100, bytes: usize::MAX / 4 };
+        let mut shares = Shares::default();
+        assert_eq!(fill(&mut shares, "A", false, most), (80, Full::Count));
+        // Another one gets as many as are few, whoever reports it.
+        assert_eq!(fill(&mut shares, "B", true, most), (11, Full::Count));
+        assert_eq!(fill(&mut shares, "C", false, most), (9, Full::Count));
+        assert_eq!(shares.has_room(&alert("A", 3), false, most), Ok(()), "it is known");
+        for i in 0..80 {
+            shares.forget(&alert("A", i).labels);
+            shares.forget(&alert("A", i).labels);
+        }
+        assert_eq!(fill(&mut shares, "D", false, most).0, 60, "of 80 there are 20");
+    }
+
+    #[test]
+    fn rules_take_nothing_of_what_is_for_others() {
+        let one = alert("A", 10).bytes();
+        let most = Most { count: 1000, bytes: 50 * one };
+        let mut shares = Shares::default();
+        let (count, full) = fill(&mut shares, "A", false, most);
+        assert!(full == Full::Bytes && (70..90).contains(&count), "{count}");
+        let (count, full) = fill(&mut shares, "B", true, most);
+        assert!(full == Full::Bytes && (35..45).contains(&count), "{count}");
+        // It stays with those who reported it first, and grows by what is more.
+        let larger = Alert { generator_url: "x".repeat(100), ..alert("B", 0) };
+        let before = (shares.posted_bytes, shares.our_bytes);
+        shares.note(&larger, false);
+        assert_eq!(
+            (shares.posted_bytes, shares.our_bytes),
+            (before.0 + larger.bytes() - alert("B", 0).bytes(), before.1)
+        );
+        let all: Vec<LabelSet> = shares.known.keys().cloned().collect();
+        all.iter().for_each(|labels| shares.forget(labels));
+        assert_eq!((shares.posted_bytes, shares.our_bytes, shares.names.len()), (0, 0, 0));
+    }
+}
