@@ -174,7 +174,9 @@ mod tests {
             (before.0 + larger.bytes() - alert("B", 0).bytes(), before.1)
         );
         let all: Vec<LabelSet> = shares.known.keys().cloned().collect();
-        all.iter().for_each(|labels| shares.forget(labels));
+        for labels in &all {
+            shares.forget(labels);
+        }
         assert_eq!((shares.posted_bytes, shares.our_bytes, shares.names.len()), (0, 0, 0));
     }
 }
