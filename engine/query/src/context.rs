@@ -98,6 +98,12 @@ impl Collected {
     pub fn add(&self, bytes: usize) -> Result<()> {
         self.0.try_grow(bytes).map_err(from_datafusion)
     }
+
+    /// Takes out the part for data that is kept longer than the rest; as much as there is, if it is less than `bytes`.
+    #[must_use]
+    pub fn part(&self, bytes: usize) -> Self {
+        Self(self.0.split(bytes.min(self.0.size())))
+    }
 }
 
 /// Reservations that a response holds until it is dropped.

@@ -365,7 +365,11 @@ impl TracesEngine {
             let mut whole = Some(Whole::default());
             let page = reader.search(&search, now, &mut whole).await?;
             let mut whole = whole.unwrap_or_default();
-            Ok(page.rows.iter().filter_map(|row| whole.remove(&row.id)).collect())
+            let found = page.rows.iter().filter_map(|row| whole.remove(&row.id)).map(|(trace, memory)| {
+                reader.ctx.keep(memory);
+                trace
+            });
+            Ok(found.collect())
         })
         .await
     }

@@ -68,3 +68,33 @@ async fn queries_of_very_many_groups() {
     }
     assert_eq!(server.stop(), Some(0));
 }
+
+/// Traces that a query reads and turns down give back what they held: it may have to look at all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_may_turn_down_more_traces_than_memory_holds() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_MEMORY__LIMIT", LIMIT_BYTES).env("QUIVER_LOG__FILTER", "error");
+    let server = Server::start(dir.path(), &options).await;
+    for from in (0..SPANS).step_by(2000) {
+        let span = |n: i64| {
+            let start = (NOON + n * 100_000_000).to_string();
+            let text = format!("{n}{}", "x".repeat(2000));
+            json!({"traceId": format!("{:032x}", n / 2 + 1), "spanId": format!("{:016x}", n + 1), "name": "work",
+                "kind": 2, "startTimeUnixNano": start, "endTimeUnixNano": start,
+                "attributes": [{"key": "u", "value": {"stringValue": text}}]})
+        };
+        let spans: Vec<_> = (from..from + 2000).map(span).collect();
+        let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string();
+        let answer = server.post("/v1/traces", &[("content-type", "application/json")], body.into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    server.flush().await;
+    let (start, end) = ((NOON / 1_000_000_000).to_string(), (NOON / 1_000_000_000 + 2001).to_string());
+    for (query, found) in [("{} | count() > 2", 0), ("{} | count() > 1", 5)] {
+        let params = [("q", query), ("start", &start), ("end", &end), ("limit", "5")];
+        let answer = server.get_with("/tempo/api/search", &params).await;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        assert_eq!(answer.json()["traces"].as_array().map(Vec::len), Some(found), "{query}");
+    }
+    assert_eq!(server.stop(), Some(0));
+}

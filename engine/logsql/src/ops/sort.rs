@@ -26,7 +26,7 @@ use crate::kernels::values::{push_plain_sort_key, push_sort_key};
 use crate::nodes::StepExec;
 use crate::pieces::map_batches;
 use crate::planned::Planned;
-use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts_of};
+use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
@@ -87,38 +87,42 @@ impl Sort {
         self.input.with_texts(self.rank.iter().map(String::as_str))
     }
 
+    /// For each key the input column that is a key by itself: a time.
+    fn time_columns(&self) -> Vec<Option<usize>> {
+        // There may be a thousand keys, so each is looked for among the few times only.
+        let columns = self.input.columns.iter().enumerate();
+        let times: Vec<(usize, &str)> = columns
+            .filter(|(_, column)| column.kind == Kind::Time)
+            .map(|(index, column)| (index, column.name.as_str()))
+            .collect();
+        let own = |key: usize| {
+            if self.compared == Compared::Top && key > 0 {
+                return None;
+            }
+            let name = &self.by.get(key)?.0;
+            times.iter().find(|(_, time)| time == name).map(|(index, _)| *index)
+        };
+        (0..self.by.len().max(1)).map(own).collect()
+    }
+
     /// Input columns, then the keys.
     fn keyed_schema(&self) -> SchemaRef {
         let mut fields: Vec<Arc<Field>> = self.input.schema().fields().iter().cloned().collect();
-        for i in 0..self.by.len().max(1) {
-            if self.time_column(i).is_none() {
-                fields.push(Arc::new(Field::new(format!("__q_key{i}"), DataType::Binary, false)));
-            }
+        for (i, _) in self.time_columns().iter().enumerate().filter(|(_, own)| own.is_none()) {
+            fields.push(Arc::new(Field::new(format!("__q_key{i}"), DataType::Binary, false)));
         }
         Arc::new(Schema::new(fields))
     }
 
-    /// The input column that is a key by itself: a time.
-    fn time_column(&self, key: usize) -> Option<usize> {
-        if self.compared == Compared::Top && key > 0 {
-            return None;
-        }
-        let index = self.input.index(&self.by.get(key)?.0)?;
-        (self.input.columns[index].kind == Kind::Time).then_some(index)
-    }
-
     fn ordering(&self) -> Result<LexOrdering> {
         let mut exprs = Vec::new();
-        let mut next = self.input.schema().fields().len();
-        for i in 0..self.by.len().max(1) {
-            let index = self.time_column(i).unwrap_or_else(|| {
-                next += 1;
-                next - 1
-            });
-            let name = self.keyed_schema().field(index).name().clone();
+        let (input, keyed) = (self.input.schema().fields().len(), self.keyed_schema());
+        let mut keys = input..keyed.fields().len();
+        for (i, own) in self.time_columns().into_iter().enumerate() {
+            let index = own.or_else(|| keys.next()).unwrap_or(input);
             let descending = self.by.get(i).map_or(self.descending, |key| key.1);
             let options = SortOptions { descending, nulls_first: !descending };
-            exprs.push(PhysicalSortExpr::new(Arc::new(ColumnExpr::new(&name, index)), options));
+            exprs.push(PhysicalSortExpr::new(Arc::new(ColumnExpr::new(keyed.field(index).name(), index)), options));
         }
         LexOrdering::new(exprs).ok_or_else(|| DataFusionError::Internal("an order has keys".into()))
     }
@@ -164,13 +168,18 @@ impl Step for SortKeys {
 
     fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
         let schema = self.0.keyed_schema();
-        let own: Vec<bool> = (0..self.0.by.len().max(1)).map(|i| self.0.time_column(i).is_some()).collect();
+        let own: Vec<bool> = self.0.time_columns().iter().map(Option::is_some).collect();
+        // Looked up once: there may be a thousand keys, and batches of few rows.
+        let fields: Vec<Option<usize>> = self.0.by.iter().map(|(name, _)| self.0.input.index(name)).collect();
         let map = move |rows: RecordBatch| {
             let input = &self.0.input;
             let mut columns = rows.columns().to_vec();
             for (i, _) in own.iter().enumerate().filter(|(_, own)| !**own) {
-                columns.push(match self.0.by.get(i) {
-                    Some((name, _)) => field_key(&texts_of(&rows, input, name)?, rows.num_rows(), self.0.push(i)),
+                columns.push(match fields.get(i) {
+                    Some(field) => {
+                        let texts = field.map_or(Ok(Texts::Missing), |field| texts(rows.column(field)))?;
+                        field_key(&texts, rows.num_rows(), self.0.push(i))
+                    }
                     None => row_key(&rows, input)?,
                 });
             }
@@ -398,6 +407,24 @@ mod tests {
         assert_eq!(names(sort(&[])), ["__q_key0"]);
         let ranked = |name: &str| Sort { rank: Some(name.to_owned()), ..sort(&["a"]) }.output().to_string();
         assert_eq!((ranked("r"), ranked("a")), ("t, a, r".to_owned(), "t, a".to_owned()));
+    }
+
+    #[test]
+    fn a_thousand_keys_are_put_in_order_at_once() {
+        let names: Vec<String> = (0..1000).map(|n| format!("f{n}")).collect();
+        let column = |name: &String| Column { name: name.clone(), kind: Kind::Text };
+        let time = Column { name: "t".to_owned(), kind: Kind::Time };
+        let input = Shape { columns: names.iter().map(column).chain([time]).collect(), rest: false };
+        let by: Vec<(String, bool)> = names.iter().chain([&"t".to_owned()]).map(|n| (n.clone(), false)).collect();
+        let began = std::time::Instant::now();
+        let ordering = Sort::by(input, by).ordering().expect("an order");
+        // Looking each of them up among all took minutes in a build for tests.
+        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+        let shown: Vec<String> = ordering.iter().map(|key| key.expr.to_string()).collect();
+        assert_eq!(
+            (shown.len(), &*shown[0], &*shown[999], &*shown[1000]),
+            (1001, "__q_key0@1001", "__q_key999@2000", "t@1000")
+        );
     }
 
     #[test]

@@ -9,6 +9,10 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{Cast, InList};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Like, Operator, TableProviderFilterPushDown};
 
+/// So many alternatives are not tested one by one, as each test goes over all rows: texts are looked up in a list, and of
+/// numbers the store takes all between the least and the largest.
+pub(super) const MANY: usize = 16;
+
 /// A filter in the store's form, and whether it is equivalent to the expression.
 #[derive(Debug, Clone)]
 pub(super) struct Lowered<F> {

@@ -2,8 +2,13 @@
 
 use arrow::array::{BooleanArray, FixedSizeBinaryArray};
 use arrow::buffer::{BooleanBuffer, Buffer};
-use quiver_types::Access;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
+use quiver_types::{Access, ReadStats};
+
+use crate::error::Result;
+
+/// How much is done between two checks whether the query goes on, in tests of a row: some hundredths of a second.
+const WORK_MAX: usize = 1 << 20;
 
 /// Text columns that filters examine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,17 +52,50 @@ pub(crate) trait SpanSet {
 }
 
 /// The rows that match a filter and that the caller may see.
-pub(crate) fn matching(set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
-    matching_of(vec![true; set.len()], set, filter, access)
+///
+/// # Errors
+/// Timeout, Cancelled: the query has ended.
+pub(crate) fn matching(
+    set: &impl SpanSet,
+    filter: &SpanFilter,
+    access: &Access,
+    stats: &ReadStats,
+) -> Result<Vec<bool>> {
+    matching_of(vec![true; set.len()], set, filter, access, stats)
 }
 
 /// Like `matching`, starting from the rows in `keep`.
-pub(crate) fn matching_of(mut keep: Vec<bool>, set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
+pub(crate) fn matching_of(
+    mut keep: Vec<bool>,
+    set: &impl SpanSet,
+    filter: &SpanFilter,
+    access: &Access,
+    stats: &ReadStats,
+) -> Result<Vec<bool>> {
     if !access.is_full() {
         set.text(TextColumn::Service, &mut keep, &|service| access.allows(service));
     }
-    narrow(set, filter, &mut keep);
-    keep
+    narrow(set, filter, &mut keep, &mut Pace { stats, work: 0 })?;
+    Ok(keep)
+}
+
+/// Counts what is done for a filter of hundreds of conditions, which may take seconds for a batch.
+struct Pace<'s> {
+    stats: &'s ReadStats,
+    /// Tests of a row since the last check.
+    work: usize,
+}
+
+impl Pace<'_> {
+    /// Counts a condition on some rows before it is tested.
+    fn count(&mut self, filter: &SpanFilter, rows: usize) -> Result<()> {
+        self.work = self.work.saturating_add(rows.saturating_mul(1 + usize::from(cost(filter))));
+        if self.work < WORK_MAX {
+            return Ok(());
+        }
+        self.work = 0;
+        self.stats.check()
+    }
 }
 
 /// Converts booleans to a bitmap, eight at a time.
@@ -105,7 +143,8 @@ fn at_once(keep: &mut [bool], test: impl Fn(usize) -> bool) {
     }
 }
 
-fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
+fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool], pace: &mut Pace<'_>) -> Result<()> {
+    pace.count(filter, keep.len())?;
     match filter {
         SpanFilter::All | SpanFilter::Once => {}
         SpanFilter::None => keep.fill(false),
@@ -114,15 +153,15 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
             all.sort_by_key(|f| cost(f));
             for one in all {
                 if !keep.contains(&true) {
-                    return;
+                    return Ok(());
                 }
-                narrow(set, one, keep);
+                narrow(set, one, keep, pace)?;
             }
         }
-        SpanFilter::Or(any) => either(any.len(), keep, |n, keep| narrow(set, &any[n], keep)),
+        SpanFilter::Or(any) => either(any.len(), keep, |n, keep| narrow(set, &any[n], keep, pace))?,
         SpanFilter::Not(one) => {
             let mut not = keep.to_vec();
-            narrow(set, one, &mut not);
+            narrow(set, one, &mut not, pace)?;
             keep.iter_mut().zip(not).for_each(|(keep, not)| *keep &= !not);
         }
         SpanFilter::Traces(ids) => match set.traces() {
@@ -172,21 +211,26 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
             let places: Vec<Place> = Place::ALL.into_iter().filter(|place| set.may_have(*place, key)).collect();
             match places.as_slice() {
                 [one] => set.attribute(*one, key, test, keep),
-                places => either(places.len(), keep, |n, keep| set.attribute(places[n], key, test, keep)),
+                places => either(places.len(), keep, |n, keep| {
+                    set.attribute(places[n], key, test, keep);
+                    Ok(())
+                })?,
             }
         }
     }
+    Ok(())
 }
 
 /// Keeps the rows that pass any of several tests; each test only sees rows that the previous ones rejected.
-fn either(tests: usize, keep: &mut [bool], mut narrow: impl FnMut(usize, &mut [bool])) {
+fn either(tests: usize, keep: &mut [bool], mut narrow: impl FnMut(usize, &mut [bool]) -> Result<()>) -> Result<()> {
     let mut taken = vec![false; keep.len()];
     for n in 0..tests {
         let mut open: Vec<bool> = keep.iter().zip(&taken).map(|(k, t)| *k && !t).collect();
-        narrow(n, &mut open);
+        narrow(n, &mut open)?;
         taken.iter_mut().zip(open).for_each(|(t, o)| *t |= o);
     }
     keep.copy_from_slice(&taken);
+    Ok(())
 }
 
 #[cfg(test)]

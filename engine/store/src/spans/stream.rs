@@ -178,7 +178,7 @@ impl ScanRun {
 
     /// For each row of a live batch, whether it matches and is not a repeat.
     pub(super) async fn matching_live(&self, generation: usize, chunk: &SpanChunk) -> Result<Vec<bool>> {
-        let mut keep = matching(&LiveRows::new(&chunk.batch), &self.request.filter, &self.access);
+        let mut keep = matching(&LiveRows::new(&chunk.batch), &self.request.filter, &self.access, &self.stats)?;
         // A lookup of traces returns all reports; the caller deduplicates them.
         if self.request.filter.leaves_out_repeats() && keep.contains(&true) {
             let repeats = self.repeats.of_chunk(&self.snapshot, generation, chunk, &self.stats).await?;
@@ -298,10 +298,10 @@ impl OpenPart {
         let columns: Vec<&str> = wanted.first.iter().chain(&wanted.rest).map(String::as_str).collect();
         let read = self.part.span_rows_all_coded(step, &columns, &scan.stats).await?;
         let masked = |rows: SpanRows| {
-            let keep = matching(&PartRows::new(&rows), &wanted.filter, &scan.access);
-            (rows, keep)
+            let keep = matching(&PartRows::new(&rows), &wanted.filter, &scan.access, &scan.stats)?;
+            Ok((rows, keep))
         };
-        Ok(read.into_iter().map(masked).collect())
+        read.into_iter().map(masked).collect()
     }
 
     /// Reads columns for the result.
@@ -330,7 +330,8 @@ impl OpenPart {
             let (group, inside) = whole.map_or((group, None), |(group, inside)| (group, Some(inside)));
             let found = self.part.span_rows_kept(&group, &first, &self.schema, &scan.stats).await?;
             let inside = inside.unwrap_or_else(|| vec![true; found.len()]);
-            let keep = mask(&matching_of(inside, &PartRows::new(&found), &wanted.filter, &scan.access));
+            let keep = matching_of(inside, &PartRows::new(&found), &wanted.filter, &scan.access, &scan.stats)?;
+            let keep = mask(&keep);
             let (kept, rows) = (keep.true_count(), keep.values().len());
             if kept == 0 {
                 continue;
@@ -363,8 +364,8 @@ impl OpenPart {
             Some(kept) => vec![kept],
             None => self.answer(scan, step, &names).await?,
         };
-        let masks: Vec<Vec<bool>> =
-            read.iter().map(|rows| matching(&PartRows::new(rows), &wanted.filter, &scan.access)).collect();
+        let keep = |rows: &SpanRows| matching(&PartRows::new(rows), &wanted.filter, &scan.access, &scan.stats);
+        let masks = read.iter().map(keep).collect::<Result<Vec<Vec<bool>>>>()?;
         let kept = read.iter().zip(&masks).map(|(rows, keep)| rows.filter(keep)).collect::<Result<Vec<_>>>()?;
         SpanRows::concat(&kept)
     }

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use datafusion::common::Column;
 use datafusion::execution::SendableRecordBatchStream;
@@ -16,7 +17,7 @@ use foldhash::fast::FixedState;
 use futures::StreamExt;
 use hashbrown::{HashMap, HashSet};
 use quiver_query::{Collected, from_datafusion};
-use quiver_types::spans::{STATUS_ERROR, SpanColumn, SpanFilter, SpanId, SpanRequest, TraceId, all_columns};
+use quiver_types::spans::{STATUS_ERROR, Span, SpanColumn, SpanFilter, SpanId, SpanRequest, TraceId, all_columns};
 use quiver_types::{Error, ErrorKind};
 
 use super::{FIRST_MAX, HOUR, Page, Search, Sort, cursor};
@@ -53,8 +54,17 @@ const SLICE_SPANS_MAX: usize = 256 * 1024;
 /// takes longer than scanning some ten thousand spans, and a search examines slice after slice.
 const FEW_SPANS: usize = SLICE_SPANS_MAX;
 
-/// Complete traces that were read for a page, by id.
-pub(super) type Whole = HashMap<TraceId, Trace, FixedState>;
+/// Complete traces that were read for a page, by id, with the memory that each of them holds.
+pub(super) type Whole = HashMap<TraceId, (Trace, Collected), FixedState>;
+
+/// What a trace takes in memory, about.
+fn trace_bytes(trace: &Trace) -> usize {
+    let shared = trace.spans.chunk_by(|a, b| Arc::ptr_eq(&a.context, &b.context)).map(|spans| {
+        let context = &spans[0].context;
+        context.resource.bytes().len() + context.scope_attributes.bytes().len()
+    });
+    shared.sum::<usize>() + trace.spans.iter().map(Span::bytes).sum::<usize>()
+}
 
 /// A trace with the start of its newest matching span; the trace cannot start later than that.
 type Candidate = (TraceId, i64);
@@ -282,10 +292,8 @@ impl Reader {
     ) -> Result<(), TraceError> {
         let filter = page.search.of_traces(chunk.iter().map(|(id, _)| *id));
         let columns = if whole.is_some() { all_columns() } else { summary_columns() };
+        // Traces that are not taken give back what they held: a query may turn down all that it reads.
         let (reports, memory) = self.spans(filter, columns).await?;
-        if whole.is_some() {
-            self.ctx.keep(memory);
-        }
         for trace in assemble_all(reports) {
             let Some(row) = summarize(&trace) else { continue };
             if page.search.accepts.as_ref().is_some_and(|accepts| !(accepts.0)(&trace)) {
@@ -294,7 +302,8 @@ impl Reader {
             if page.add(row)
                 && let Some(whole) = whole
             {
-                whole.insert(trace.id, trace);
+                let memory = memory.part(trace_bytes(&trace));
+                whole.insert(trace.id, (trace, memory));
             }
         }
         page.cut();
@@ -440,6 +449,21 @@ mod tests {
         check(&[0, 1, 2, 3, 4, 5, 6], 5);
         // All that are there where these are too few.
         check(&[0], 5);
+    }
+
+    #[test]
+    fn what_a_trace_takes_grows_with_all_that_it_holds() {
+        use crate::assemble::assemble;
+        use crate::assemble::tests::span;
+        use quiver_types::spans::{Attributes, Value};
+
+        let of = |spans: Vec<Span>| trace_bytes(&assemble([1; 16], spans));
+        let one = of(vec![span(1, 0, "a", 2, 1, 9)]);
+        assert!(one >= size_of::<Span>());
+        assert!(of(vec![span(1, 0, "a", 2, 1, 9), span(2, 1, "a", 2, 2, 3)]) >= one + size_of::<Span>());
+        let mut large = span(1, 0, "a", 2, 1, 9);
+        large.attributes = Attributes::of([("k", Value::Text(&"x".repeat(1000)))]);
+        assert!(of(vec![large]) >= one + 1000);
     }
 
     fn page(search: &Search, enough: usize) -> Pages<'_> {

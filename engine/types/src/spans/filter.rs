@@ -50,6 +50,8 @@ pub enum TextTest {
     Contains(String),
     /// Matches as a whole.
     Regex(#[serde(with = "super::written::regex")] Arc<WatchedRegex>),
+    /// Equal to one of these, in order: a text is looked up among them, so many cost little more than a few.
+    OneOf(Arc<Vec<String>>),
 }
 
 impl TextTest {
@@ -61,9 +63,18 @@ impl TextTest {
         }
     }
 
+    /// Makes the test that a text is equal to one of these.
+    pub fn one_of<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
+        let mut texts: Vec<String> = texts.into_iter().map(str::to_owned).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        Self::OneOf(Arc::new(texts))
+    }
+
     /// Says whether a text matches.
     pub fn matches(&self, text: &str) -> bool {
         match self {
+            Self::OneOf(texts) => texts.binary_search_by(|known| known.as_str().cmp(text)).is_ok(),
             Self::Is(wanted) => text == wanted,
             Self::Prefix(prefix) => text.starts_with(prefix.as_str()),
             Self::Contains(part) => text.contains(part.as_str()),
@@ -117,9 +128,11 @@ impl AttributeTest {
             Self::Exists => true,
             Self::Item(test) => test.matches_item(value),
             Self::Text(test) => test.matches(&value.text()),
-            Self::Equals(text, number) => {
-                value.text() == text.as_str() || number.is_some_and(|n| value.number() == Some(n))
-            }
+            Self::Equals(text, number) => match (value, number) {
+                // Where the texts of two numbers are equal, the numbers are: nothing has to be written for it.
+                (Value::Int(_) | Value::Double(_), Some(n)) => value.number() == Some(*n),
+                _ => value.text() == text.as_str() || number.is_some_and(|n| value.number() == Some(n)),
+            },
             Self::Number(min, max) => value.number().is_some_and(|n| *min <= n && n <= *max),
         }
     }
@@ -246,6 +259,7 @@ impl fmt::Display for TextTest {
             Self::Prefix(text) => write!(f, "begins with {text:?}"),
             Self::Contains(text) => write!(f, "contains {text:?}"),
             Self::Regex(regex) => write!(f, "=~ {:?}", regex.as_str()),
+            Self::OneOf(texts) => write!(f, "in {} texts", texts.len()),
         }
     }
 }
@@ -316,6 +330,11 @@ mod tests {
         check("500", Value::Double(500.0), true);
         check("5e2", Value::Int(500), true);
         check("500", Value::Int(501), false);
+        check("9007199254740993", Value::Int(9_007_199_254_740_993), true);
+        check("-0.0", Value::Int(0), true);
+        check("0.1", Value::Double(0.1), true);
+        check("NaN", Value::Double(f64::NAN), true);
+        check("x", Value::Int(5), false);
         check("true", Value::Bool(true), true);
         check("a", Value::Text("a"), true);
     }
@@ -355,6 +374,8 @@ mod tests {
             (TextTest::of_pattern("*a"), &["*a"], &["a", "ba"]),
             (TextTest::Contains("é".to_owned()), &["é", "café!"], &["e", ""]),
             (regex(), &["a", "abb"], &["abc", "xa", ""]),
+            (TextTest::one_of(["b", "é", "a", "b"]), &["a", "b", "é"], &["", "ab", "c", "A"]),
+            (TextTest::one_of([]), &[], &["", "a"]),
         ] {
             assert!(yes.iter().all(|text| test.matches(text)), "{test} {yes:?}");
             assert!(!no.iter().any(|text| test.matches(text)), "{test} {no:?}");

@@ -115,6 +115,15 @@ pub struct Span {
 }
 
 impl Span {
+    /// What it takes in memory, about, without what it shares with others.
+    pub fn bytes(&self) -> usize {
+        let texts = self.name.len() + self.status_message.len() + self.trace_state.len();
+        let event = |event: &Event| size_of::<Event>() + event.name.len() + event.attributes.bytes().len();
+        let link = |link: &Link| size_of::<Link>() + link.trace_state.len() + link.attributes.bytes().len();
+        let lists = self.events.iter().map(event).sum::<usize>() + self.links.iter().map(link).sum::<usize>();
+        size_of::<Self>() + texts + self.attributes.bytes().len() + lists
+    }
+
     /// Length in nanoseconds.
     pub fn duration(&self) -> i64 {
         self.end.saturating_sub(self.start)

@@ -145,6 +145,7 @@ mod tests {
             of(None, AttributeTest::Exists),
             of(Some(Place::Link), AttributeTest::Text(pattern("x+"))),
             of(Some(Place::Event), AttributeTest::equals("-0.0")),
+            of(Some(Place::Span), AttributeTest::Text(TextTest::one_of(["b", "a"]))),
             of(Some(Place::Scope), AttributeTest::Number(f64::NEG_INFINITY, f64::MAX)),
             of(Some(Place::Resource), AttributeTest::Item(Box::new(AttributeTest::equals("q")))),
         ])

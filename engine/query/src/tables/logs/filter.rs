@@ -13,7 +13,7 @@ use quiver_types::tables::logs::SERVICE;
 
 use super::columns::field_of;
 use crate::tables::cells::Kind;
-use crate::tables::lower::{Condition, Lower, Lowered, int_of, nanos_of, range_of, texts_of};
+use crate::tables::lower::{Condition, Lower, Lowered, MANY, int_of, nanos_of, range_of, texts_of};
 
 /// Translates filters over `logs`.
 #[derive(Debug)]
@@ -254,6 +254,10 @@ fn number(field: &str, condition: &Condition<'_>) -> Found {
         }
         Condition::In(values) => {
             let numbers = values.iter().map(|value| number_of(value)).collect::<Option<Vec<_>>>()?;
+            if numbers.len() >= MANY {
+                let min = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+                return Some(Lowered::wider(within(min, numbers.into_iter().fold(f64::NEG_INFINITY, f64::max))));
+            }
             LogFilter::Or(numbers.into_iter().map(|n| within(n, n)).collect())
         }
         Condition::NotIn(_) => there(),
@@ -285,6 +289,8 @@ mod tests {
         check(col("level").is_null(), "!level:*", true);
         check(col("level").eq(lit("")), "!*", true);
         check(col("bytes").gt(lit(5i64)), "bytes:range[5, inf]", false);
+        let squares = (0..20i64).map(|n| lit(n * n - 3)).collect();
+        check(col("bytes").in_list(squares, false), "bytes:range[-3, 358]", false);
         check(cast(col("user"), arrow::datatypes::DataType::Utf8).eq(lit("x")), "user:=\"x\"", true);
         assert!(lower_it(&col("severity_number").gt(lit(9i64))).is_none());
         assert!(lower_it(&col("level").gt(lit("a"))).is_none());

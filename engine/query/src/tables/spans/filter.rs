@@ -9,7 +9,7 @@ use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, parse_hex}
 use super::columns::{Each, KINDS, Kinds, STATUSES, attribute_of};
 use super::conventions::{self, Form, Step};
 use crate::tables::cells::Kind;
-use crate::tables::lower::{Condition, Lower, Lowered, int_of, nanos_of, range_of, texts_of};
+use crate::tables::lower::{Condition, Lower, Lowered, MANY, int_of, nanos_of, range_of, texts_of};
 
 /// The store's name for a missing service; tables show NULL.
 const NO_SERVICE: &str = "unknown_service";
@@ -101,6 +101,9 @@ fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, show
         Lowered { filter: filter(test), exact }
     };
     let any = |texts: Vec<&str>| {
+        if texts.len() >= MANY {
+            return one(TextTest::one_of(texts));
+        }
         let tests: Vec<_> = texts.into_iter().map(|text| one(TextTest::Is(text.to_owned()))).collect();
         let exact = tests.iter().all(|test| test.exact);
         let mut filters: Vec<SpanFilter> = tests.into_iter().map(|test| test.filter).collect();
@@ -153,6 +156,11 @@ fn numbers(condition: &Condition<'_>, filter: impl Fn(i64, i64) -> SpanFilter) -
     };
     match condition {
         Condition::Compare(op, value) => range(*op, value).map(Lowered::exact),
+        Condition::In(values) if values.len() >= MANY => {
+            let numbers = values.iter().map(|value| int_of(value)).collect::<Option<Vec<_>>>()?;
+            let (min, max) = (numbers.iter().min()?, numbers.iter().max()?);
+            Some(Lowered::wider(filter(*min, *max)))
+        }
         Condition::In(values) => {
             let each = values.iter().map(|value| range(Operator::Eq, value));
             Some(Lowered::exact(SpanFilter::Or(each.collect::<Option<Vec<_>>>()?)))
@@ -229,6 +237,12 @@ fn number(condition: &Condition<'_>, filter: impl Fn(AttributeTest) -> SpanFilte
     };
     match condition {
         Condition::Compare(op, value) => test(*op, value).map(Lowered::wider),
+        Condition::In(values) if values.len() >= MANY => {
+            let numbers = values.iter().map(|value| value_of(value)).collect::<Option<Vec<_>>>()?;
+            let min = numbers.iter().copied().fold(f64::INFINITY, f64::min);
+            let max = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            Some(Lowered::wider(filter(AttributeTest::Number(min, max))))
+        }
         Condition::In(values) => {
             let each = values.iter().map(|value| test(Operator::Eq, value));
             Some(Lowered::wider(SpanFilter::Or(each.collect::<Option<Vec<_>>>()?)))
@@ -304,6 +318,7 @@ mod tests {
             ("@server.port", Kind::Int),
             ("@url.path", Kind::Text),
             ("res@service.name", Kind::Text),
+            ("res@host.name", Kind::Text),
         ];
         let kinds = kinds.map(|(name, kind)| (name.to_owned(), kind)).to_vec();
         lower(&SpanLower { each, kinds }, expr).map(|lowered| (lowered.filter.to_string(), lowered.exact))
@@ -429,6 +444,27 @@ mod tests {
             ),
         ] {
             assert_eq!(said(Each::Span, &expr), Some((expected.to_owned(), exact)), "{expr}");
+        }
+    }
+
+    #[test]
+    fn long_lists_are_one_test() {
+        let texts = |count: usize| (0..count).map(|n| lit(format!("t{n}"))).collect::<Vec<Expr>>();
+        let numbers = |count: i64| (0..count).map(|n| lit(n * n - 3)).collect::<Vec<Expr>>();
+        for (expr, expected, exact) in [
+            (ident("attributes.t").in_list(texts(20_000), false), "span.t in 20000 texts", true),
+            (col("name").in_list([texts(16), texts(16)].concat(), false), "name in 16 texts", true),
+            (col("service_name").in_list(texts(16), true), "not service in 16 texts", false),
+            (
+                col("service_name").in_list([texts(16), vec![lit(NO_SERVICE)]].concat(), false),
+                "service in 17 texts",
+                false,
+            ),
+            (ident("res@host.name").in_list(texts(16), false), "(resource.host.name in 16 texts)", false),
+            (ident("attributes.n").in_list(numbers(20), false), "span.n in [-3, 358]", false),
+            (col("duration").in_list(numbers(20), false), "duration in [-3, 358]", false),
+        ] {
+            assert_eq!(said(Each::Span, &expr), Some((expected.to_owned(), exact)), "{expected}");
         }
     }
 

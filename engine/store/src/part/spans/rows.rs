@@ -507,8 +507,9 @@ impl SpanSet for PartRows<'_> {
         {
             return narrow_coded(texts, keep, &|text| test.matches(Value::Text(text)));
         }
+        let own = own.and_then(|column| OwnValues::of(&**column));
         for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
-            *keep = match own.and_then(|c| own_value(&**c, i)) {
+            *keep = match own.and_then(|values| values.get(i)) {
                 Some(value) => test.matches(value),
                 None => rest.is_some_and(|map| map_matches(map, i, key, test)),
             };

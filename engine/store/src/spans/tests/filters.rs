@@ -4,10 +4,12 @@
 use arrow::array::{Array as _, RecordBatch};
 use arrow::util::display::array_value_to_string;
 use quiver_types::spans::{AttributeKind, SpanColumn};
+use quiver_types::stats::Gate;
+use quiver_types::{Error, ErrorKind, Result};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::super::eval::{matching, matching_of};
+use super::super::eval::{self, SpanSet};
 use super::super::live::LiveRows;
 use super::*;
 use crate::cache::Caches;
@@ -16,6 +18,14 @@ use crate::part::spans::{PartRows, SpanPartWriter, SpanRows, own_columns, sorted
 use crate::part::{Origin, Part, PartCompression, PartSpec};
 
 const SPANS: u64 = 120;
+
+fn matching(set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
+    eval::matching(set, filter, access, &ReadStats::default()).unwrap()
+}
+
+fn matching_of(keep: Vec<bool>, set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
+    eval::matching_of(keep, set, filter, access, &ReadStats::default()).unwrap()
+}
 
 /// A live batch, and a part of its rows.
 struct Both {
@@ -258,4 +268,35 @@ fn conditions_are_put_together_in_any_way() {
         let both: Vec<bool> = expected.iter().zip(&odd).map(|(one, other)| *one && *other).collect();
         assert_eq!(matching_of(odd, &live, filter, &full), both, "{filter}");
     }
+}
+
+/// A query that has ended.
+#[derive(Debug)]
+struct Ended;
+
+impl Gate for Ended {
+    fn take(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn give_back(&self, _: usize) {}
+
+    fn check(&self) -> Result<()> {
+        Err(Error::new(ErrorKind::Cancelled, "it ended"))
+    }
+}
+
+/// Hundreds of conditions are not all tested for a caller who is gone.
+#[test]
+fn a_long_filter_ends_with_its_query() {
+    let batch = batch(0, SPANS);
+    let (live, stats) = (LiveRows::new(&batch), ReadStats::default());
+    stats.set_gate(Arc::new(Ended));
+    let with = |conditions: usize| {
+        let one = |n: usize| SpanFilter::Attribute { place: None, key: format!("k{n}"), test: AttributeTest::Exists };
+        let or = SpanFilter::Or((0..conditions).map(one).collect());
+        eval::matching(&live, &SpanFilter::Not(Box::new(or)), &Access::full(), &stats).map(|keep| keep.len())
+    };
+    assert_eq!(with(10).ok(), Some(SPANS as usize), "short work does not ask");
+    assert_eq!(with(10_000).map_err(|e| e.kind), Err(ErrorKind::Cancelled));
 }
