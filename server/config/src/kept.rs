@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::query::ListQuery;
 
 /// Most bytes of the entities of a page, unless it has only one.
-pub(crate) const PAGE_BYTES_MAX: usize = 16 << 20;
+pub(crate) const PAGE_BYTES_MAX: usize = 8 << 20;
 
 /// About the memory of a value, without the value itself.
 pub(crate) fn bytes_of(value: &Value) -> usize {
@@ -178,17 +178,18 @@ mod tests {
     /// Whatever the sizes of entities and the order in which they come, pages have all of them, each once, in order.
     #[test]
     fn pages_end_early_and_leave_nothing_out() {
-        const MIB: usize = 1 << 20;
+        /// A sixteenth of a page.
+        const PART: usize = PAGE_BYTES_MAX / 16;
         let query = Arc::new(ListQuery::parse(&GROUPS, &[], &[]).expect("a query"));
         for (sizes, limit, expected) in [
             (vec![10; 5], 2, vec![2, 2, 1]),
             (vec![10; 4], 2, vec![2, 2]),
-            (vec![5 * MIB; 7], 100, vec![3, 3, 1]),
-            (vec![5 * MIB; 6], 100, vec![3, 3]),
-            (vec![20 * MIB; 3], 100, vec![1, 1, 1]),
-            (vec![20 * MIB, 10, 10, 20 * MIB, 10], 100, vec![1, 2, 1, 1]),
-            (vec![10, 10, 17 * MIB, 10, 10], 100, vec![2, 1, 2]),
-            (vec![7 * MIB, 7 * MIB, 7 * MIB, 10, 10, 10], 100, vec![2, 4]),
+            (vec![5 * PART; 7], 100, vec![3, 3, 1]),
+            (vec![5 * PART; 6], 100, vec![3, 3]),
+            (vec![20 * PART; 3], 100, vec![1, 1, 1]),
+            (vec![20 * PART, 10, 10, 20 * PART, 10], 100, vec![1, 2, 1, 1]),
+            (vec![10, 10, 17 * PART, 10, 10], 100, vec![2, 1, 2]),
+            (vec![7 * PART, 7 * PART, 7 * PART, 10, 10, 10], 100, vec![2, 4]),
         ] {
             for step in [1, 2, 3] {
                 let (mut from, mut pages) = (0, Vec::new());
@@ -205,7 +206,7 @@ mod tests {
                     for n in order {
                         let entity = entity(n, sizes[n]);
                         first.take(query.keys(&entity), n.to_string(), entity);
-                        assert!(first.bytes <= PAGE_BYTES_MAX + 40 * MIB, "{} bytes are held", first.bytes);
+                        assert!(first.bytes <= PAGE_BYTES_MAX + 40 * PART, "{} bytes are held", first.bytes);
                     }
                     first.add_to(&mut kept);
                     let (page, more) = kept.into_page(limit);

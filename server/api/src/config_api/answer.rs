@@ -29,6 +29,8 @@ pub(crate) struct Answer {
     pub(crate) yaml: Option<String>,
     /// Sent instead of both. It is not stored: no request that exports takes a key.
     pub(crate) sent: Option<Sent>,
+    /// A list, as JSON; not stored either.
+    pub(crate) listed: Option<String>,
     /// For people: what is incomplete or doubtful (`Warning` header).
     pub(crate) warning: Option<String>,
 }
@@ -45,6 +47,7 @@ impl Answer {
             is_replayed: false,
             yaml: None,
             sent: None,
+            listed: None,
             warning: None,
         }
     }
@@ -97,7 +100,7 @@ impl Answer {
 
     /// Serializes the response for storing.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let Self { status, body, etag, location, is_problem, is_replayed: _, yaml, sent: _, warning } = self;
+        let Self { status, body, etag, location, is_problem, is_replayed: _, yaml, sent: _, listed: _, warning } = self;
         json!([status, body, etag, location, is_problem, yaml, warning]).to_string().into_bytes()
     }
 
@@ -117,7 +120,7 @@ impl Answer {
         });
         match kept {
             Ok((status, body, etag, location, is_problem, yaml, warning)) => {
-                Self { status, body, etag, location, is_problem, is_replayed: true, yaml, sent: None, warning }
+                Self { status, etag, location, is_problem, is_replayed: true, yaml, warning, ..Self::ok(body) }
             }
             Err(error) => Self::of_problem(&Problem::internal(error)),
         }
@@ -126,11 +129,12 @@ impl Answer {
     /// Makes the HTTP response.
     pub(crate) fn into_response(self, revision: Option<u64>) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let (kind, body) = match (self.sent, self.yaml) {
-            (Some(sent), _) => (Some(sent.content_type()), sent.body()),
-            (None, Some(text)) => (Some("application/yaml"), Body::from(text)),
-            (None, None) if self.body.is_null() => (None, Body::empty()),
-            (None, None) => {
+        let (kind, body) = match (self.sent, self.yaml, self.listed) {
+            (Some(sent), ..) => (Some(sent.content_type()), sent.body()),
+            (None, Some(text), _) => (Some("application/yaml"), Body::from(text)),
+            (None, None, Some(text)) => (Some("application/json"), Body::from(text)),
+            (None, None, None) if self.body.is_null() => (None, Body::empty()),
+            (None, None, None) => {
                 let kind = if self.is_problem { "application/problem+json" } else { "application/json" };
                 (Some(kind), Body::from(self.body.to_string()))
             }
