@@ -3,6 +3,7 @@
 mod format;
 pub mod internal;
 pub mod otlp;
+mod scopes;
 pub mod spanarray;
 pub mod tempo;
 pub mod traceobject;

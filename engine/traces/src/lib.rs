@@ -40,7 +40,6 @@ pub use lists::{InstanceRow, OperationRow, ServiceRow, TagRow};
 pub use params::{ParamError, Params};
 pub use plan::Listing;
 pub use search::{Page, Search, Sort};
-pub use stats::{compare, statistics};
 pub use summary::{ServiceCount, Summary, summarize};
 pub use tree::Tree;
 pub use writer::{Closed, JsonWriter};

@@ -1,12 +1,14 @@
 //! Statistics of one trace, and the comparison of two.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use quiver_query::QueryContext;
+use quiver_query::{Collected, QueryContext};
 use quiver_types::spans::{Span, kind_name};
+use quiver_types::{Error, ErrorKind, watch};
 use serde_json::{Value, json};
 
 use crate::assemble::Trace;
@@ -19,6 +21,29 @@ use crate::tree::Tree;
 
 /// How far around a trace its like are looked for, in nanoseconds.
 const SIMILAR_AROUND: i64 = 24 * 3_600_000_000_000;
+
+/// What a row of an answer takes as a tree of JSON, without its texts.
+const ROW_BYTES: usize = 2048;
+/// How many copies of a row's texts there are at once.
+const COPIES: usize = 3;
+/// Work on a span, in steps of [`watch::goes_on`].
+const SPAN_STEPS: usize = 256;
+
+/// Reserves memory before it is taken.
+type Room<'r> = &'r dyn Fn(usize) -> Result<(), TraceError>;
+
+/// Checks whether the query goes on, for each span of a trace.
+fn goes_on() -> Result<(), TraceError> {
+    if watch::goes_on(SPAN_STEPS) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution").into())
+}
+
+/// What texts take, as such or in a tree of JSON.
+fn texts_bytes(texts: &[String]) -> usize {
+    texts.iter().map(|text| size_of::<Value>() + text.len()).sum()
+}
 
 /// What spans are grouped by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +119,7 @@ struct Group {
 }
 
 /// Gives figures per group: the longest in total first.
-pub fn statistics(trace: &Trace, by: &[GroupBy]) -> Value {
+fn statistics(trace: &Trace, by: &[GroupBy], room: Room<'_>) -> Result<Value, TraceError> {
     let tree = Tree::of(trace);
     let mut critical: HashMap<usize, i64, FixedState> = HashMap::default();
     for segment in tree.critical_path(trace) {
@@ -103,7 +128,14 @@ pub fn statistics(trace: &Trace, by: &[GroupBy]) -> Value {
     let path: i64 = critical.values().sum();
     let mut groups: BTreeMap<Vec<String>, Group> = BTreeMap::new();
     for (i, span) in trace.spans.iter().enumerate() {
-        let group = groups.entry(by.iter().map(|b| b.value(span)).collect()).or_default();
+        goes_on()?;
+        let group = match groups.entry(by.iter().map(|b| b.value(span)).collect()) {
+            Entry::Occupied(group) => group.into_mut(),
+            Entry::Vacant(group) => {
+                room(ROW_BYTES + COPIES * texts_bytes(group.key()))?;
+                group.insert(Group::default())
+            }
+        };
         group.count += 1;
         group.errors += u64::from(span.is_error());
         group.total = group.total.saturating_add(span.duration());
@@ -114,9 +146,10 @@ pub fn statistics(trace: &Trace, by: &[GroupBy]) -> Value {
     }
     let length = trace.end().saturating_sub(trace.start());
     let share = |part: i64, of: i64| if of <= 0 { 0.0 } else { part as f64 / of as f64 };
-    let mut rows: Vec<(i64, Value)> = groups
+    let mut rows = groups
         .into_iter()
         .map(|(names, g)| {
+            goes_on()?;
             let group: serde_json::Map<String, Value> =
                 by.iter().map(GroupBy::name).zip(names.into_iter().map(Value::from)).collect();
             let row = json!({
@@ -124,11 +157,11 @@ pub fn statistics(trace: &Trace, by: &[GroupBy]) -> Value {
                 "min": g.min.unwrap_or(0), "avg": g.total as f64 / g.count.max(1) as f64, "max": g.max,
                 "share": share(g.own, length), "criticalShare": share(g.critical, path),
             });
-            (g.total, row)
+            Ok((g.total, row))
         })
-        .collect();
+        .collect::<Result<Vec<(i64, Value)>, TraceError>>()?;
     rows.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
-    Value::Array(rows.into_iter().map(|(_, row)| row).collect())
+    Ok(Value::Array(rows.into_iter().map(|(_, row)| row).collect()))
 }
 
 /// One side of a comparison.
@@ -150,17 +183,18 @@ impl Side {
 type Path = Vec<String>;
 
 /// Merges two traces by path. Times count as changed from a tenth on.
-pub fn compare(left: &Trace, right: &Trace) -> Value {
+fn compare(left: &Trace, right: &Trace, room: Room<'_>) -> Result<Value, TraceError> {
     let mut sides: BTreeMap<Path, [Option<Side>; 2]> = BTreeMap::new();
     let mut order: Vec<Path> = Vec::new();
     for (at, trace) in [left, right].into_iter().enumerate() {
         let tree = Tree::of(trace);
         let mut paths: Vec<Path> = vec![Vec::new(); trace.spans.len()];
         let mut stack: Vec<usize> = Vec::new();
-        name_siblings(trace, &tree.roots, &Vec::new(), &mut paths);
+        name_siblings(trace, &tree.roots, &Vec::new(), &mut paths, room)?;
         stack.extend(tree.roots.iter().rev());
         while let Some(i) = stack.pop() {
-            let path = paths[i].clone();
+            goes_on()?;
+            let path = std::mem::take(&mut paths[i]);
             let side = sides.entry(path.clone()).or_insert_with(|| {
                 order.push(path.clone());
                 [None, None]
@@ -173,7 +207,7 @@ pub fn compare(left: &Trace, right: &Trace) -> Value {
             side.errors += u64::from(span.is_error());
             // Paths of very deep traces would grow with the square of the depth.
             if path.len() < 200 {
-                name_siblings(trace, &tree.children[i], &path, &mut paths);
+                name_siblings(trace, &tree.children[i], &path, &mut paths, room)?;
                 stack.extend(tree.children[i].iter().rev());
             }
         }
@@ -183,6 +217,7 @@ pub fn compare(left: &Trace, right: &Trace) -> Value {
         (a.count, a.errors) != (b.count, b.errors) || apart
     };
     let rows = order.into_iter().map(|path| {
+        goes_on()?;
         let [a, b] = sides.get(&path).copied().unwrap_or_default();
         let state = match (a, b) {
             (Some(a), Some(b)) if changed(a, b) => "changed",
@@ -190,24 +225,74 @@ pub fn compare(left: &Trace, right: &Trace) -> Value {
             (Some(_), None) => "removed",
             _ => "added",
         };
-        json!({"path": path, "left": a.map(Side::to_json), "right": b.map(Side::to_json), "state": state})
+        Ok(json!({"path": path, "left": a.map(Side::to_json), "right": b.map(Side::to_json), "state": state}))
     });
-    Value::Array(rows.collect())
+    Ok(Value::Array(rows.collect::<Result<_, TraceError>>()?))
 }
 
-fn name_siblings(trace: &Trace, siblings: &[usize], above: &Path, paths: &mut [Path]) {
+fn name_siblings(
+    trace: &Trace,
+    siblings: &[usize],
+    above: &Path,
+    paths: &mut [Path],
+    room: Room<'_>,
+) -> Result<(), TraceError> {
+    let of_above = texts_bytes(above);
     let mut seen: HashMap<(&str, &str, u8), usize, FixedState> = HashMap::default();
     for &i in siblings {
+        goes_on()?;
         let span = &trace.spans[i];
+        // A path may have hundreds of steps, and there is one for each span.
+        let own = size_of::<Value>() + span.service_shown().len() + span.name.len();
+        room(ROW_BYTES + COPIES * (of_above + own))?;
         let position = seen.entry((span.service_shown(), &span.name, span.kind)).or_default();
         let mut path = above.clone();
         path.push(format!("{}: {} [{}] #{position}", span.service_shown(), span.name, kind_name(span.kind)));
         *position += 1;
         paths[i] = path;
     }
+    Ok(())
+}
+
+/// Takes memory for an answer.
+fn taken(memory: &Collected, bytes: usize) -> Result<(), TraceError> {
+    Ok(memory.add(bytes)?)
 }
 
 impl TracesEngine {
+    /// Gives figures of a trace per group: the longest in total first.
+    ///
+    /// # Errors
+    /// LimitExceeded: there are too many groups; those of a run.
+    pub async fn statistics(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        trace: Trace,
+        by: Vec<GroupBy>,
+    ) -> Result<Value, TraceError> {
+        self.read(ctx, move |reader| async move {
+            let memory = reader.collected("statistics");
+            let rows = statistics(&trace, &by, &|bytes| taken(&memory, bytes))?;
+            reader.ctx.keep(memory);
+            Ok(rows)
+        })
+        .await
+    }
+
+    /// Merges two traces by path, and says what differs.
+    ///
+    /// # Errors
+    /// LimitExceeded: there are too many paths; those of a run.
+    pub async fn compare(self: &Arc<Self>, ctx: &QueryContext, left: Trace, right: Trace) -> Result<Value, TraceError> {
+        self.read(ctx, move |reader| async move {
+            let memory = reader.collected("comparison");
+            let rows = compare(&left, &right, &|bytes| taken(&memory, bytes))?;
+            reader.ctx.keep(memory);
+            Ok(rows)
+        })
+        .await
+    }
+
     /// Gives traces with the same root operation that took about as long, and the median one.
     ///
     /// # Errors

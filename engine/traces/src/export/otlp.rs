@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 use quiver_types::spans::{Attributes, STATUS_ERROR, STATUS_OK, Span, SpanContext, Value};
 
 use super::format::{ExportFormat, ExportOptions};
+use super::scopes::Scopes;
 use super::values::any_value;
 use crate::assemble::{Trace, contexts};
 use crate::writer::JsonWriter;
@@ -30,30 +31,26 @@ pub fn write_all(traces: &[Trace], options: ExportOptions, w: &mut JsonWriter<'_
     });
 }
 
-/// Scope: name, version, attributes.
-type ScopeKey<'a> = (&'a str, &'a str, &'a Attributes);
-
 fn blocks(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
     let contexts = contexts(trace);
     let mut services: Vec<(&str, Vec<&Arc<SpanContext>>)> = Vec::new();
+    let mut places: HashMap<&str, usize, FixedState> = HashMap::default();
     for context in &contexts {
-        match services.iter_mut().find(|(name, _)| *name == context.service) {
-            Some((_, of)) => of.push(context),
-            None => services.push((&context.service, vec![context])),
-        }
+        let service = context.service.as_str();
+        let at = *places.entry(service).or_insert_with(|| {
+            services.push((service, Vec::new()));
+            services.len() - 1
+        });
+        services[at].1.push(context);
     }
-    // For each service its scopes, in order of first use, with their spans.
-    let mut of_service: HashMap<&str, Vec<(ScopeKey<'_>, Vec<&Span>)>, FixedState> = HashMap::default();
+    let mut of_service: HashMap<&str, Scopes<'_>, FixedState> = HashMap::default();
     for span in &trace.spans {
-        let c = &*span.context;
-        let scopes = of_service.entry(&c.service).or_default();
-        let key: ScopeKey<'_> = (&c.scope_name, &c.scope_version, &c.scope_attributes);
-        match scopes.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, spans)) => spans.push(span),
-            None => scopes.push((key, vec![span])),
-        }
+        of_service.entry(&span.context.service).or_default().add(span);
     }
     for (service, contexts) in services {
+        if w.is_closed() {
+            return;
+        }
         let common = common(&contexts);
         w.object(|w| {
             w.key("resource").object(|w| {
@@ -64,7 +61,11 @@ fn blocks(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
                 });
             });
             w.key("scopeSpans").array(|w| {
-                for ((name, version, attributes), spans) in of_service.remove(service).unwrap_or_default() {
+                let scopes = of_service.remove(service).unwrap_or_default();
+                for ((name, version, attributes), spans) in scopes.list() {
+                    if w.is_closed() {
+                        return;
+                    }
                     w.object(|w| {
                         w.key("scope").object(|w| scope(name, version, attributes, options, w));
                         w.key("spans").array(|w| {

@@ -3,9 +3,10 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use quiver_types::spans::{Attributes, STATUS_ERROR, STATUS_OK, Span, SpanContext, Value};
+use quiver_types::spans::{Attributes, STATUS_ERROR, STATUS_OK, Span, Value};
 use quiver_types::text::push_base64;
 
+use super::scopes::Scopes;
 use super::values::any_value;
 use crate::assemble::Trace;
 use crate::writer::JsonWriter;
@@ -29,14 +30,11 @@ const KINDS: [&str; 6] = [
 ];
 const STATUSES: [&str; 3] = ["STATUS_CODE_UNSET", "STATUS_CODE_OK", "STATUS_CODE_ERROR"];
 
-/// Scope: name, version, attributes.
-type ScopeKey<'t> = (&'t str, &'t str, &'t Attributes);
-
-/// The spans of a resource, by scope in order of first use.
+/// The spans of a resource, by scope.
 struct Block<'t> {
     service: &'t str,
     resource: &'t Attributes,
-    scopes: Vec<(ScopeKey<'t>, Vec<&'t Span>)>,
+    scopes: Scopes<'t>,
 }
 
 /// Writes the blocks of a trace as a list, under a key of the current object.
@@ -44,19 +42,21 @@ pub fn write_blocks(trace: &Trace, key: &str, form: Form, w: &mut JsonWriter<'_>
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut places: HashMap<(&str, &Attributes), usize, FixedState> = HashMap::default();
     for span in &trace.spans {
-        let SpanContext { service, resource, scope_name, scope_version, scope_attributes } = &*span.context;
+        let (service, resource) = (span.context.service.as_str(), &span.context.resource);
         let at = *places.entry((service, resource)).or_insert_with(|| {
-            blocks.push(Block { service, resource, scopes: Vec::new() });
+            blocks.push(Block { service, resource, scopes: Scopes::default() });
             blocks.len() - 1
         });
-        let scopes = &mut blocks[at].scopes;
-        let scope: ScopeKey<'_> = (scope_name, scope_version, scope_attributes);
-        match scopes.iter_mut().find(|(known, _)| *known == scope) {
-            Some((_, spans)) => spans.push(span),
-            None => scopes.push((scope, vec![span])),
-        }
+        blocks[at].scopes.add(span);
     }
-    w.key(key).array(|w| blocks.iter().for_each(|block| w.object(|w| write_block(block, form, w))));
+    w.key(key).array(|w| {
+        for block in &blocks {
+            if w.is_closed() {
+                return;
+            }
+            w.object(|w| write_block(block, form, w));
+        }
+    });
 }
 
 fn write_block(block: &Block<'_>, form: Form, w: &mut JsonWriter<'_>) {
@@ -65,7 +65,10 @@ fn write_block(block: &Block<'_>, form: Form, w: &mut JsonWriter<'_>) {
         list("attributes", block.resource.iter().chain(name), w);
     });
     w.key("scopeSpans").array(|w| {
-        for ((name, version, attributes), spans) in &block.scopes {
+        for ((name, version, attributes), spans) in block.scopes.list() {
+            if w.is_closed() {
+                return;
+            }
             w.object(|w| {
                 w.key("scope").object(|w| {
                     for (key, text) in [("name", name), ("version", version)] {
@@ -75,7 +78,14 @@ fn write_block(block: &Block<'_>, form: Form, w: &mut JsonWriter<'_>) {
                     }
                     list("attributes", attributes.iter(), w);
                 });
-                w.key("spans").array(|w| spans.iter().for_each(|span| w.object(|w| write_span(span, form, w))));
+                w.key("spans").array(|w| {
+                    for span in spans {
+                        if w.is_closed() {
+                            return;
+                        }
+                        w.object(|w| write_span(span, form, w));
+                    }
+                });
             });
         }
     });

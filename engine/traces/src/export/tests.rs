@@ -269,3 +269,27 @@ fn the_view_tells_what_it_works_out() {
     assert_eq!(root["values"]["list"]["arrayValue"]["values"][1], json!({"stringValue": "x"}));
     assert_eq!((&failed["orphan"], &failed["selfNs"]), (&json!(false), &json!(0)));
 }
+
+/// Breaks where the spans of a large trace are written on and on for a reader that went away.
+#[test]
+fn no_span_is_written_for_a_reader_that_went_away() {
+    let large = |id: u64| {
+        let mut large = span(id, 0, "a", 2, id as i64, 9);
+        large.attributes = Attributes::of([("k", Value::Text(&"x".repeat(40_000)))]);
+        large
+    };
+    let trace = assemble([1; 16], (1..=5).map(large).collect());
+    // What waits to be handed on after all; the reader leaves with the first piece, which holds two spans.
+    let held = |write: &dyn Fn(&mut JsonWriter<'_>)| {
+        let mut w = JsonWriter::pieces(|_| Err(crate::writer::Closed));
+        write(&mut w);
+        assert!(w.is_closed());
+        let digits: String = format!("{w:?}").chars().filter(char::is_ascii_digit).collect();
+        digits.parse::<usize>().expect("a number")
+    };
+    assert!(held(&|w| otlp::write(&trace, ExportOptions::default(), w)) < 2_000);
+    for form in [tempo::Form::Protobuf, tempo::Form::Otlp] {
+        let held = held(&|w| w.object(|w| tempo::write_blocks(&trace, "batches", form, w)));
+        assert!(held < 2_000, "{form:?}: {held}");
+    }
+}

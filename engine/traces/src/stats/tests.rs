@@ -1,8 +1,20 @@
+use std::cell::Cell;
+
 use quiver_types::spans::{Attributes, Event, STATUS_ERROR, Value as Attribute};
+use quiver_types::stats::Gate;
+use quiver_types::watch::Watch;
 
 use super::*;
 use crate::assemble::assemble;
 use crate::assemble::tests::span;
+
+fn statistics(trace: &Trace, by: &[GroupBy]) -> Value {
+    super::statistics(trace, by, &|_| Ok(())).expect("figures")
+}
+
+fn compare(left: &Trace, right: &Trace) -> Value {
+    super::compare(left, right, &|_| Ok(())).expect("rows")
+}
 
 fn parsed(text: &str) -> Vec<GroupBy> {
     GroupBy::parse(std::iter::once(text)).unwrap_or_else(|e| panic!("{text}: {e:?}"))
@@ -114,4 +126,51 @@ fn two_traces_side_by_side() {
             ("a: op1 [server] #0 / b: get [client] #1", "removed"),
         ])
     );
+}
+
+/// Breaks where an answer is larger than what was asked for: paths take far more than the spans that they lead to.
+#[test]
+fn answers_ask_for_what_they_take() {
+    let chain = (1..=150).map(|id| span(id, id - 1, "a", 2, id as i64, 1_000_000));
+    let below = (1_001..2_001).map(|id| span(id, 150, "a", 2, 200, 300));
+    let trace = assemble([1; 16], chain.chain(below).collect());
+    let asked = Cell::new(0);
+    let room = |bytes: usize| -> Result<(), TraceError> {
+        asked.set(asked.get() + bytes);
+        Ok(())
+    };
+    let rows = super::compare(&trace, &trace, &room).expect("rows");
+    let steps = rows.as_array().expect("a list").iter().flat_map(|row| row["path"].as_array().expect("a path"));
+    let texts: usize = steps.map(|step| size_of::<Value>() + step.as_str().map_or(0, str::len)).sum();
+    assert!(texts > 1000 * 150 * size_of::<Value>() && asked.get() > 2 * texts, "{} for {texts}", asked.get());
+    asked.set(0);
+    super::statistics(&trace, &[GroupBy::Operation], &room).expect("figures");
+    assert!(asked.get() > 1150 * ROW_BYTES, "{}", asked.get());
+    let none = |_: usize| -> Result<(), TraceError> { Err(TraceError::NotFound) };
+    assert!(super::compare(&trace, &trace, &none).is_err());
+    assert!(super::statistics(&trace, &[GroupBy::Operation], &none).is_err());
+}
+
+/// A query that has ended.
+#[derive(Debug)]
+struct Ended;
+
+impl Gate for Ended {
+    fn take(&self, _: usize) -> quiver_types::Result<()> {
+        Ok(())
+    }
+
+    fn give_back(&self, _: usize) {}
+
+    fn check(&self) -> quiver_types::Result<()> {
+        Err(Error::new(ErrorKind::Cancelled, "it ended"))
+    }
+}
+
+#[test]
+fn work_on_many_spans_ends_with_its_query() {
+    let trace = assemble([1; 16], (1..=20_000).map(|id| span(id, 0, "a", 2, id as i64, 1_000_000)).collect());
+    let ended = || Watch::new(Arc::new(Ended));
+    assert!(ended().over(|| super::statistics(&trace, &[GroupBy::Kind], &|_| Ok(()))).is_err());
+    assert!(ended().over(|| super::compare(&trace, &trace, &|_| Ok(()))).is_err());
 }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use quiver_traces::lists::histogram::{Measure, SplitBy, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
 use quiver_traces::params::place;
-use quiver_traces::{Listing, ParamError, Search, Selection, Summary, TraceError, compare};
+use quiver_traces::{Listing, ParamError, Search, Selection, Summary, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TagRequest};
 use serde_json::{Value, json};
 
@@ -221,7 +221,7 @@ async fn compare_two(call: &Call) -> Result<Response, TraceError> {
     let (left, right) = (id("left")?, id("right")?);
     let left = call.trace(Selection::all(left)).await?;
     let right = call.trace(Selection::all(right)).await?;
-    call.answer(compare(&left, &right), None, None)
+    call.answer(call.state.traces.compare(&call.ctx, left, right).await?, None, None)
 }
 
 #[cfg(test)]

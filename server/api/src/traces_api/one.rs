@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::export::internal::write_trace;
-use quiver_traces::stats::{GroupBy, statistics as figures};
+use quiver_traces::stats::GroupBy;
 use quiver_traces::{Trace, TraceError, Tree, summarize};
 use quiver_types::spans::hex;
 use serde_json::{Value, json};
@@ -72,11 +72,16 @@ pub(super) async fn statistics(
     Path(id): Path<String>,
     request: Request,
 ) -> Response {
-    with(state, &id, request, |call, trace| {
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let selection = selection(&call, &id)?;
+        let window = selection.window;
+        let trace = call.trace(selection).await?;
         let by = GroupBy::parse(call.params.all("groupBy"))?;
-        Ok(figures(trace, &by))
-    })
-    .await
+        let data = call.state.traces.statistics(&call.ctx, trace, by).await?;
+        call.answer(data, Some(window), None)
+    };
+    run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }
 
 pub(super) async fn critical_path(
