@@ -1,7 +1,9 @@
 //! A query as a filter of spans that the scan evaluates: it lets every wanted span through, and says whether it lets
 //! through no other.
 
-use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
+use std::sync::Arc;
+
+use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest, hex, parse_hex};
 
 use super::ast::{Check, Expr, Query, Relation, Spanset, Stage};
 use super::fields::{Field, Intrinsic};
@@ -158,6 +160,15 @@ fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> Lowered {
             Check::Passes(AttributeTest::Number(min, max)) if *min <= -1.0 && (-1.0..0.0).contains(max) => {
                 (SpanFilter::Root, true)
             }
+            _ => (SpanFilter::All, false),
+        },
+        // Not exact: who counts spans one by one would count reports that were sent again, which look-ups read.
+        Intrinsic::TraceId => match check {
+            Check::Passes(AttributeTest::Text(TextTest::Is(text))) => match parse_hex::<16>(text) {
+                // In any other form the text is that of no trace.
+                Some(id) if hex(&id) == *text => (SpanFilter::Traces(Arc::new(vec![id])), false),
+                _ => (SpanFilter::None, false),
+            },
             _ => (SpanFilter::All, false),
         },
         // What of the trace is asked is known when it is assembled.

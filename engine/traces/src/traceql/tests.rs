@@ -423,6 +423,15 @@ fn the_scan_gets_what_it_can_tell() {
     check("{ span.a = 1 || traceDuration > 1s }", r#"(span.a = "1" or all)"#, false);
     check(r#"{ name = "a" } >> { name = "b" }"#, r#"name = "b""#, false);
     check("{ nestedSetParent < 0 }", "root", true);
+    let id = "0af7651916cd43dd8448eb211c80319c";
+    check(
+        &format!("{{ trace:id = `{id}` }} >> {{ trace:id = `{id}` && kind = server }}"),
+        &format!("(trace = {id} and kind in [2])"),
+        false,
+    );
+    check(&format!("{{ trace:id = `{}` }}", id.to_uppercase()), "none", false);
+    check("{ trace:id = `1` }", "none", false);
+    check(&format!("{{ trace:id != `{id}` }}"), "all", false);
     check("{ name = `a` } | count() > 3", r#"name = "a""#, false);
     check(r#"({ name = "a" } | count() > 1) && { name = "b" }"#, r#"name = "a""#, false);
     check("{ span.a != 1 }", r#"(span.a exists and not span.a = "1")"#, true);
