@@ -328,6 +328,7 @@ pub(super) fn in_conditions(select: &mut Select, known: Known<'_>, is_aggregate:
         return Ok(());
     }
     change_outside_subqueries(projection, |place| {
+        sets::listed(place);
         if let Some(mut among) = Among::of(place)?
             && !among.is_constant()
             && among.of_table(tables)?

@@ -126,9 +126,7 @@ fn like_a_plain_search() {
             }
         }
         let roots = [root.to_string()];
-        let began = std::time::Instant::now();
         let found = graph.walk(&walk(&roots, depth, 10_000));
-        assert!(began.elapsed().as_secs() < 10, "a walk takes milliseconds: {:?}", began.elapsed());
         let mut expected: Vec<(String, u64)> =
             least.iter().enumerate().filter(|(_, d)| **d <= depth).map(|(n, d)| (n.to_string(), *d as u64)).collect();
         let mut got = depths(&found);
