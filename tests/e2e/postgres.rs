@@ -451,54 +451,6 @@ async fn who_asks_sees_his_rows() {
     assert!(try_connect(&server, key).await.is_err());
 }
 
-/// A connection that asks nothing ends with its account or key, too; another's goes on.
-#[tokio::test(flavor = "multi_thread")]
-async fn idle_connections_end_with_their_account() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &with_password().args(&["--postgres", "127.0.0.1:0"])).await;
-    let admin_token = login(&server, "admin", PASSWORD).await;
-    let admin = bearer(&admin_token);
-    let bob = user(&server, &admin, "bob", "viewer", json!(["app1"])).await;
-    let bob_id = bob["id"].as_str().expect("an id");
-    let bob_token = login(&server, "bob", PASSWORD).await;
-    let text = |value: &serde_json::Value| value.as_str().expect("a text").to_owned();
-    let all = try_connect(&server, &text(&admin_token["access_token"])).await.expect("connected");
-    let (_own, own_task) = connect_with(&server, &text(&bob_token["access_token"])).await.expect("connected");
-    let headers = [("authorization", &*admin), ("content-type", "application/json")];
-    let ended = async |task: JoinHandle<Result<(), Error>>| {
-        let began = Instant::now();
-        let ended = tokio::time::timeout(Duration::from_mins(5), task).await.expect("it ends");
-        let error = ended.expect("no panic").expect_err("the client is told");
-        assert_eq!(code(&error), "28000", "{error:?}");
-        began.elapsed()
-    };
-    let mut number = 0;
-    within("the end of a key acts", ACTS_WITHIN, async || {
-        number += 1;
-        let name = json!({"name": format!("tool{number}")});
-        let key = made(&server, &bearer(&bob_token), &format!("users/{bob_id}/keys"), name).await;
-        let (_by_key, key_task) = connect_with(&server, &text(&key["key"])).await.expect("connected");
-        let path = format!("/platform-api/rbac/users/{bob_id}/keys/{}", text(&key["id"]));
-        assert_eq!(server.send("DELETE", &path, &headers, Vec::new()).await.status, 204);
-        ended(key_task).await
-    })
-    .await;
-    within("the end of an account acts", ACTS_WITHIN, async || {
-        number += 1;
-        let name = format!("eve{number}");
-        let eve = user(&server, &admin, &name, "viewer", json!(["app1"])).await;
-        let token = text(&login(&server, &name, PASSWORD).await["access_token"]);
-        let (_eves, task) = connect_with(&server, &token).await.expect("connected");
-        let path = format!("/platform-api/rbac/users/{}", text(&eve["id"]));
-        let off = server.send("PATCH", &path, &headers, b"{\"enabled\": false}".to_vec()).await;
-        assert_eq!(off.status, 200, "{}", off.text());
-        ended(task).await
-    })
-    .await;
-    assert!(!own_task.is_finished(), "a key of his is gone, the account is not");
-    assert_eq!(all.query_one("select 1::int", &[]).await.expect("a row").get::<_, i32>(0), 1);
-}
-
 /// Who asks much with few bytes, and reads nothing of it, is waited for; what is said meanwhile is not kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_reads_is_not_written() {

@@ -70,15 +70,17 @@ async fn secrets_are_repeated_to_their_own() {
     let path = format!("users/{}/keys", me["subject"]["id"].as_str().expect("an id"));
     let weak = made(&server, &admin, &path, json!({"name": "weak", "permissions": ["{ingest, logs, *}"]})).await;
     let weak = format!("Bearer {}", weak["key"].as_str().expect("a key"));
-    let repeat = async |who: &str| {
-        let headers = [("authorization", who), ("content-type", "application/json"), ("idempotency-key", "k")];
-        let body = json!({"name": "strong"}).to_string().into_bytes();
+    let make = async |who: &str, name: &str, once: &str| {
+        let headers = [("authorization", who), ("content-type", "application/json"), ("idempotency-key", once)];
+        let body = json!({"name": name}).to_string().into_bytes();
         server.post(&format!("/platform-api/rbac/{path}"), &headers, body).await
     };
-    let first = repeat(&admin).await;
+    let first = make(&admin, "strong", "k").await;
     assert_eq!(first.status, 201, "{}", first.text());
-    let refused = repeat(&weak).await;
+    let refused = make(&weak, "strong", "k").await;
+    assert_eq!((refused.status, refused.json().get("key").cloned()), (409, None), "{}", refused.text());
+    let refused = make(&weak, "another", "l").await;
     assert_eq!((refused.status, refused.json().get("key").cloned()), (403, None), "{}", refused.text());
-    let again = repeat(&admin).await;
+    let again = make(&admin, "strong", "k").await;
     assert_eq!((again.status, again.json()["key"].clone()), (201, first.json()["key"].clone()));
 }
