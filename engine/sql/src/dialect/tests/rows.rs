@@ -89,9 +89,9 @@ fn rows_in_values_are_lists() {
         "select (a, b) in (values (1, 2), (3, c)), (a, b) not in (values (1, 2)) from t",
         "SELECT ((a = 1 AND b = 2) OR (a = 3 AND b = c)), (a <> 1 OR b <> 2) FROM t",
     );
-    for other in ["(values (1, 2, 3))", "(values (1, 2) limit 1)"] {
-        assert!(translated(&format!("select (a, b) in {other} from t")).is_err(), "{other}");
-    }
+    assert!(translated("select (a, b) in (values (1, 2, 3)) from t").is_err());
+    let limited = translated("select (a, b) in (values (1, 2) limit 1) from t").unwrap();
+    assert!(limited.contains("LIMIT 1"), "these are no list: {limited}");
 }
 
 #[test]
