@@ -13,6 +13,11 @@ use datafusion::sql::sqlparser::ast::{
 use crate::names::{normal, parts};
 use crate::walk::{walk, walk_mut};
 
+/// Whether a query has a common table of such a name of its own.
+pub(super) fn has_common(query: &Query, is_named: impl Fn(&str) -> bool) -> bool {
+    query.with.iter().flat_map(|with| &with.cte_tables).any(|table| is_named(&normal(&table.alias.name)))
+}
+
 /// Renames common tables of a query, and of queries within it, whose names also refer to something else.
 pub(crate) fn tell_apart(query: &mut Query) {
     let _ = walk_mut(query, &mut Renamer { count: 0 });

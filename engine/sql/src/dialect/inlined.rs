@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Cte, Query, TableAlias, TableFactor, VisitorMut};
 
+use super::common::has_common;
 use super::{empty, lookups};
 use crate::names::normal;
 use crate::walk::walk_mut;
@@ -90,8 +91,7 @@ impl Put<'_> {
     }
 
     fn has_other(&self, query: &Query) -> bool {
-        let mut others = query.with.iter().flat_map(|with| &with.cte_tables);
-        others.any(|other| self.is_called(&normal(&other.alias.name)))
+        has_common(query, |name| self.is_called(name))
     }
 
     /// The common table as a subquery, with the names that it has where it is read.

@@ -12,6 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::around::{self, Scope};
 use super::columns::{called, constraint, factors, is_plain, leaves_out};
+use super::common::has_common;
 use super::empty;
 use crate::catalog::Catalog;
 use crate::names::{Fixed, Names, alias_of, left_out, normal, parts};
@@ -250,7 +251,7 @@ struct Hiding<'h> {
 
 impl Hiding<'_> {
     fn has_other(&self, query: &Query) -> bool {
-        query.with.iter().flat_map(|with| &with.cte_tables).any(|table| normal(&table.alias.name) == self.table)
+        has_common(query, |name| name == self.table)
     }
 }
 

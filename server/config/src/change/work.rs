@@ -17,7 +17,7 @@ use crate::problem::{Problem, ProblemKind, Result};
 
 /// Most entities of a family that a caller may make for himself without a right to it.
 const OWN_MAX: i64 = 1000;
-/// Most bytes of each of them: a page of a list holds as many.
+/// Most bytes of each of them, so that lists of all of them stay some pages.
 const OWN_BYTES_MAX: usize = 80 << 10;
 
 /// A change within a transaction.
