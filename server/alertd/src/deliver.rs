@@ -85,15 +85,12 @@ impl Sender {
         let deadline = Instant::now() + budget;
         let mut wait = WAIT_FIRST;
         let id = uuid::Uuid::now_v7().to_string();
+        let mut before = None;
         for number in 1.. {
             let (began, at) = (Instant::now(), self.clock.now_ms());
             let attempt = tokio::time::timeout_at(deadline, self.attempt(message, integration, files)).await;
             self.metrics.of(integration.kind.name, |figures| figures.latency.observe(began.elapsed()));
-            let late = || Failure {
-                reason: "contextDeadlineExceeded",
-                ..Failure::lasting(format!("no answer within {}s", budget.as_secs()))
-            };
-            let outcome = attempt.unwrap_or_else(|_| Err(late()));
+            let outcome = attempt.unwrap_or_else(|_| Err(Failure::out_of_time(budget, before.as_ref())));
             let record = Attempt {
                 at,
                 id: id.clone(),
@@ -116,6 +113,7 @@ impl Sender {
             }
             tracing::debug!(receiver = message.receiver, kind = integration.kind.name, error = %failure, "not told yet");
             tokio::time::sleep(pause).await;
+            before = Some(failure);
             wait = wait.mul_f64(1.5).min(WAIT_MAX);
         }
         unreachable!("each way out of the loop returns")

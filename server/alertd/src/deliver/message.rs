@@ -99,6 +99,14 @@ impl Failure {
     pub fn passing(text: impl Into<String>) -> Self {
         Self { again: true, ..Self::lasting(text) }
     }
+
+    /// Makes the failure of an attempt that the end of the whole `budget` cut off. It also tells how the attempt
+    /// `before` failed: a receiver that answers 503 until then has another fault than one that never answers.
+    pub(crate) fn out_of_time(budget: Duration, before: Option<&Self>) -> Self {
+        let before = before.map(|failure| format!("; the attempt before: {failure}")).unwrap_or_default();
+        let text = format!("no answer within {budget:?}{before}");
+        Self { reason: "contextDeadlineExceeded", ..Self::lasting(text) }
+    }
 }
 
 impl fmt::Display for Failure {

@@ -247,6 +247,16 @@ async fn redirects_and_time() {
     let url = format!("http://{}/", silent.local_addr().unwrap());
     let failure = tell(&open, &format!("{{url: '{url}'}}"), 300).await.unwrap_err();
     assert_eq!(failure.reason, "contextDeadlineExceeded");
-    let failure = tell(&open, &format!("{{url: '{url}', timeout: 100ms}}"), 5000).await.unwrap_err();
+    let failure = tell(&open, &format!("{{url: '{url}', timeout: 100ms}}"), 1000).await.unwrap_err();
     assert!(failure.text.contains("timeout"), "{failure:?}");
+}
+
+#[test]
+fn the_end_of_the_budget_names_what_failed_before() {
+    let alone = Failure::out_of_time(Duration::from_millis(1500), None);
+    assert_eq!((alone.text.as_str(), alone.again), ("no answer within 1.5s", false));
+    let earlier = Failure { status: Some(503), ..Failure::passing("answered 503") };
+    let failure = Failure::out_of_time(Duration::from_secs(5), Some(&earlier));
+    assert_eq!((failure.reason, failure.status), ("contextDeadlineExceeded", None), "no status of another attempt");
+    assert_eq!(failure.text, "no answer within 5s; the attempt before: answered 503");
 }
