@@ -12,12 +12,12 @@ fn bench(c: &mut Criterion) {
     let (access, stats) = (Access::full(), ReadStats::default());
     let range = MillisRange::new(last_ms() - 3_600_000, last_ms());
     let names = |selectors: &[Vec<Matcher>]| {
-        let snapshot = world.app.source.snapshot();
+        let snapshot = world.app.engines.series.snapshot();
         let found = world.runtime.block_on(snapshot.label_names(&access, selectors, range, &stats));
         found.expect("found").len()
     };
     let values = |name: &str, selectors: &[Vec<Matcher>]| {
-        let snapshot = world.app.source.snapshot();
+        let snapshot = world.app.engines.series.snapshot();
         let found = world.runtime.block_on(snapshot.label_values(&access, name, selectors, range, &stats));
         found.expect("found").len()
     };

@@ -42,7 +42,7 @@ fn load(world: &World) {
     cpu::report_samples("decode, write and flush spans", spans, || {
         for body in &bodies {
             let batch = decoded(body).batch;
-            world.runtime.block_on(world.app.store.write_spans(batch)).expect("taken");
+            world.runtime.block_on(world.app.engines.store.write_spans(batch)).expect("taken");
         }
         world.flush();
     });
@@ -59,7 +59,7 @@ fn bench(c: &mut Criterion) {
     group.finish();
     let world = World::empty(Caches::default());
     load(&world);
-    let traces = &world.app.traces;
+    let traces = &world.app.engines.traces;
     let mut group = c.benchmark_group("spans_read");
     group.bench_function("trace_by_id", |b| {
         let mut n = 0;

@@ -25,7 +25,7 @@ fn write(world: &World, batches: Vec<MetricsBatch>) {
     batches.into_iter().enumerate().for_each(|(i, batch)| lanes[i % WRITERS].push(batch));
     world.runtime.block_on(async {
         let lane = |lane: Vec<MetricsBatch>| {
-            let store = std::sync::Arc::clone(&world.app.store);
+            let store = std::sync::Arc::clone(&world.app.engines.store);
             tokio::spawn(async move {
                 for batch in lane {
                     store.write_metrics(batch).await.expect("taken");

@@ -46,7 +46,7 @@ pub struct World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.runtime.block_on(self.app.store.close(Duration::from_secs(1)));
+        self.runtime.block_on(self.app.engines.store.close(Duration::from_secs(1)));
     }
 }
 
@@ -91,18 +91,18 @@ impl World {
 
     /// Writes a batch; waits until it is acknowledged.
     pub fn write(&self, batch: quiver_types::MetricsBatch) {
-        self.runtime.block_on(self.app.store.write_metrics(batch)).expect("taken");
+        self.runtime.block_on(self.app.engines.store.write_metrics(batch)).expect("taken");
     }
 
     /// Writes log rows; waits until they are acknowledged.
     pub fn write_logs(&self, batch: quiver_types::LogsBatch) {
-        self.runtime.block_on(self.app.store.write_logs(batch)).expect("taken");
+        self.runtime.block_on(self.app.engines.store.write_logs(batch)).expect("taken");
     }
 
     /// Scans log rows on the engine's threads; gives how many there are.
     pub fn scan_logs(&self, request: &quiver_types::logs::LogRequest, limit: Option<usize>) -> usize {
         let ctx = self.context();
-        let snapshot = self.app.store.logs().snapshot();
+        let snapshot = self.app.engines.store.logs().snapshot();
         let table = quiver_store::logs_table(&*snapshot, &ctx.access, request.clone(), &ctx.stats).expect("a table");
         let table = quiver_query::scan_table(table);
         let source = datafusion::datasource::provider_as_source(table);
@@ -110,7 +110,7 @@ impl World {
             datafusion::logical_expr::LogicalPlanBuilder::scan_with_filters_fetch("logs", source, None, vec![], limit)
                 .and_then(datafusion::logical_expr::LogicalPlanBuilder::build)
                 .expect("a plan");
-        let (engine, inner) = (Arc::clone(&self.app.engine), ctx.clone());
+        let (engine, inner) = (Arc::clone(&self.app.engines.query), ctx.clone());
         let work = async move {
             let mut batches = engine.execute(&plan, &inner, Rules::Direct).await?;
             let mut rows = 0;
@@ -119,17 +119,17 @@ impl World {
             }
             Ok(rows)
         };
-        self.runtime.block_on(self.app.engine.run(&ctx, work)).expect("scanned")
+        self.runtime.block_on(self.app.engines.query.run(&ctx, work)).expect("scanned")
     }
 
     /// Flushes everything.
     pub fn flush(&self) {
-        self.runtime.block_on(self.app.store.flush_all()).expect("flushed");
+        self.runtime.block_on(self.app.engines.store.flush_all()).expect("flushed");
     }
 
     /// Compacts everything.
     pub fn compact(&self) {
-        self.runtime.block_on(self.app.store.compact_all(true)).expect("compacted");
+        self.runtime.block_on(self.app.engines.store.compact_all(true)).expect("compacted");
     }
 
     /// Bytes of the object store: parts and commit objects.
@@ -148,13 +148,13 @@ impl World {
     /// Evaluates at the end of the data.
     pub fn instant(&self, query: &str) -> QueryOutcome {
         let (ctx, options) = (self.context(), QueryOptions::default());
-        self.runtime.block_on(self.app.promql.instant(query, last_ms(), &options, &ctx)).expect(query)
+        self.runtime.block_on(self.app.engines.promql.instant(query, last_ms(), &options, &ctx)).expect(query)
     }
 
     /// Evaluates over the last hour of the data, every 15 s.
     pub fn last_hour(&self, query: &str) -> QueryOutcome {
         let (ctx, options, end) = (self.context(), QueryOptions::default(), last_ms());
-        let range = self.app.promql.range(query, end - 3_600_000, end, 15_000, &options, &ctx);
+        let range = self.app.engines.promql.range(query, end - 3_600_000, end, 15_000, &options, &ctx);
         self.runtime.block_on(range).expect(query)
     }
 
@@ -162,7 +162,7 @@ impl World {
     pub fn plan_last_hour(&self, query: &str) {
         let (ctx, options, end) = (self.context(), QueryOptions::default(), last_ms());
         let times = QueryTimes::range(end - 3_600_000, end, 15_000).expect("a range");
-        let plan = self.app.promql.explain(query, times, &options, Explain::Plan, &ctx);
+        let plan = self.app.engines.promql.explain(query, times, &options, Explain::Plan, &ctx);
         self.runtime.block_on(plan).expect(query);
     }
 
@@ -170,14 +170,14 @@ impl World {
     pub fn plan_sql(&self, statement: &str) {
         let request = Request { text: statement.to_owned(), explain: Some(Explain::Plan), ..Request::default() };
         let ctx = self.context();
-        let answer = self.runtime.block_on(self.app.sql.query(request, &DomainAccess::full(), &ctx));
+        let answer = self.runtime.block_on(self.app.engines.sql.query(request, &DomainAccess::full(), &ctx));
         assert!(matches!(answer.expect(statement), Answer::Plan(_)), "{statement}");
     }
 
     /// Resolves matchers against a snapshot of its own.
     pub fn select(&self, matchers: Vec<Matcher>, range: MillisRange) -> SelectedSeries {
         let ctx = self.context();
-        let snapshot = self.app.source.snapshot();
+        let snapshot = self.app.engines.series.snapshot();
         let selector = SeriesSelector { matchers, range, labels: None };
         self.runtime.block_on(snapshot.select(&ctx.access, &selector, &ctx.stats)).expect("selected")
     }
@@ -193,7 +193,7 @@ impl World {
         let plan = datafusion::logical_expr::LogicalPlanBuilder::scan("samples", source, None)
             .and_then(datafusion::logical_expr::LogicalPlanBuilder::build)
             .expect("a plan");
-        let (engine, inner) = (Arc::clone(&self.app.engine), ctx.clone());
+        let (engine, inner) = (Arc::clone(&self.app.engines.query), ctx.clone());
         let work = async move {
             let mut batches = engine.execute(&plan, &inner, Rules::Direct).await?;
             let mut samples = 0;
@@ -205,6 +205,6 @@ impl World {
             }
             Ok(samples)
         };
-        self.runtime.block_on(self.app.engine.run(&ctx, work)).expect("scanned")
+        self.runtime.block_on(self.app.engines.query.run(&ctx, work)).expect("scanned")
     }
 }

@@ -38,7 +38,7 @@ impl Quiver {
 
     fn close(&mut self) {
         if let Some((app, dir)) = self.open.take() {
-            self.runtime.block_on(app.store.close(Duration::ZERO));
+            self.runtime.block_on(app.engines.store.close(Duration::ZERO));
             drop(app);
             drop(dir);
         }
@@ -96,12 +96,12 @@ impl Subject for Quiver {
         };
         let app = Arc::clone(self.app()?);
         self.runtime.block_on(async {
-            let outcome = app.store.write_metrics(batch).await.map_err(|e| e.to_string())?;
+            let outcome = app.engines.store.write_metrics(batch).await.map_err(|e| e.to_string())?;
             if !outcome.refused.is_empty() {
                 return Err(format!("refused: {:?}", outcome.refused));
             }
             if flush {
-                app.store.flush_all().await.map_err(|e| e.to_string())?;
+                app.engines.store.flush_all().await.map_err(|e| e.to_string())?;
             }
             Ok(())
         })
@@ -110,14 +110,14 @@ impl Subject for Quiver {
     fn instant(&mut self, query: &str, time_ms: i64) -> Result<Outcome, String> {
         let app = self.app()?;
         let ctx = self.context();
-        answer(self.runtime.block_on(app.promql.instant(query, time_ms, &QueryOptions::default(), &ctx)))
+        answer(self.runtime.block_on(app.engines.promql.instant(query, time_ms, &QueryOptions::default(), &ctx)))
     }
 
     fn range(&mut self, query: &str, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<Outcome, String> {
         let app = self.app()?;
         let ctx = self.context();
         let options = QueryOptions::default();
-        answer(self.runtime.block_on(app.promql.range(query, start_ms, end_ms, step_ms, &options, &ctx)))
+        answer(self.runtime.block_on(app.engines.promql.range(query, start_ms, end_ms, step_ms, &options, &ctx)))
     }
 }
 

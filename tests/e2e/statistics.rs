@@ -119,7 +119,7 @@ async fn world(dir: &std::path::Path) -> Arc<AppState> {
             }
         }
     }
-    app.store.write_metrics(batch).await.expect("taken");
+    app.engines.store.write_metrics(batch).await.expect("taken");
     app
 }
 
@@ -129,9 +129,9 @@ async fn ask(app: &AppState, case: &Case, samples_max: u64) -> Result<QueryOutco
         (QueryContext::new(Access::full(), limits), QueryOptions { lookback_ms: None, stats: true, no_cache: true });
     let (query, start, end, step, ..) = case;
     if *step == 0 {
-        return app.promql.instant(query, start * 1000, &options, &ctx).await;
+        return app.engines.promql.instant(query, start * 1000, &options, &ctx).await;
     }
-    app.promql.range(query, start * 1000, end * 1000, step * 1000, &options, &ctx).await
+    app.engines.promql.range(query, start * 1000, end * 1000, step * 1000, &options, &ctx).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,7 +141,7 @@ async fn samples_per_step_are_those_of_prometheus() {
     let mut wrong = Vec::new();
     for flushed in [false, true] {
         if flushed {
-            app.store.flush_all().await.expect("flushed");
+            app.engines.store.flush_all().await.expect("flushed");
         }
         for case in CASES {
             let outcome = ask(&app, case, 50_000_000).await.unwrap_or_else(|e| panic!("{}: {e}", case.0));
@@ -158,7 +158,7 @@ async fn samples_per_step_are_those_of_prometheus() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), CASES.len(), wrong.join("\n"));
-    app.store.close(Duration::from_secs(5)).await;
+    app.engines.store.close(Duration::from_secs(5)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +166,7 @@ async fn nothing_is_counted_unless_asked() {
     let dir = tempfile::tempdir().expect("a folder");
     let app = world(dir.path()).await;
     let ctx = QueryContext::new(Access::full(), Limits::default());
-    let outcome = app.promql.instant("one", 21_000, &QueryOptions::default(), &ctx).await.expect("an answer");
+    let outcome = app.engines.promql.instant("one", 21_000, &QueryOptions::default(), &ctx).await.expect("an answer");
     assert_eq!(outcome.samples, None);
-    app.store.close(Duration::from_secs(5)).await;
+    app.engines.store.close(Duration::from_secs(5)).await;
 }

@@ -77,7 +77,7 @@ pub(crate) async fn world(dir: &std::path::Path) -> Arc<AppState> {
     ];
     let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
-    app.store.write_metrics(batch()).await.expect("taken");
+    app.engines.store.write_metrics(batch()).await.expect("taken");
     app
 }
 
@@ -100,10 +100,10 @@ async fn ask(app: &AppState, case: &Case) -> Result<(), PromqlError> {
     let limits = Limits { timeout: Duration::from_secs(1), samples_max: 200_000, ..Limits::default() };
     let (ctx, options) = (QueryContext::new(Access::full(), limits), QueryOptions::default());
     match case.range {
-        None => app.promql.instant(&case.text, case.start_ms, &options, &ctx).await.map(drop),
+        None => app.engines.promql.instant(&case.text, case.start_ms, &options, &ctx).await.map(drop),
         Some((length_ms, step_ms)) => {
             let end_ms = case.start_ms + length_ms;
-            app.promql.range(&case.text, case.start_ms, end_ms, step_ms, &options, &ctx).await.map(drop)
+            app.engines.promql.range(&case.text, case.start_ms, end_ms, step_ms, &options, &ctx).await.map(drop)
         }
     }
 }
@@ -126,7 +126,7 @@ fn queries() {
                 },
             }
             let began = Instant::now();
-            while app.engine.used().running.load(Relaxed) > 0 {
+            while app.engines.query.used().running.load(Relaxed) > 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
             began.elapsed()
@@ -136,5 +136,5 @@ fn queries() {
     let target = Target { name: "evaluation", make, size: |case: &Case| case.text.len(), bytes_max: |_| u64::MAX };
     assert!(target.run(check) > 0);
     say(&format!("evaluation: {answered} answered, {refused} refused, {limited} out of limits"));
-    runtime.block_on(app.store.close(Duration::from_secs(5)));
+    runtime.block_on(app.engines.store.close(Duration::from_secs(5)));
 }

@@ -105,15 +105,15 @@ async fn open(dir: &std::path::Path, pieces: &[&[Map<String, Value>]], flush: bo
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     for piece in pieces {
         for batch in batch(piece) {
-            let outcome = app.store.write_logs(batch).await.expect("taken");
+            let outcome = app.engines.store.write_logs(batch).await.expect("taken");
             assert!(outcome.refused.is_empty(), "{:?}", outcome.refused);
         }
         if flush {
-            app.store.flush_all().await.expect("flushed");
+            app.engines.store.flush_all().await.expect("flushed");
         }
     }
     if compact {
-        app.store.compact_all(true).await.expect("compacted");
+        app.engines.store.compact_all(true).await.expect("compacted");
     }
     app
 }
@@ -228,7 +228,7 @@ fn logsql_rows() {
     say(&format!("logsql rows: {answered} answered with {rows} rows, {refused} refused"));
     for world in worlds {
         for app in [world.live, world.flushed, world.compacted] {
-            runtime.block_on(app.store.close(Duration::from_secs(5)));
+            runtime.block_on(app.engines.store.close(Duration::from_secs(5)));
         }
     }
 }

@@ -90,9 +90,9 @@ async fn ask(app: &AppState, bomb: &Bomb) -> Result<(), PromqlError> {
     let (ctx, options) = (QueryContext::new(Access::full(), limits), QueryOptions::default());
     let start: Millis = BASE_MS + SAMPLES * 7_500;
     if bomb.steps == 1 {
-        return app.promql.instant(&bomb.text, start, &options, &ctx).await.map(drop);
+        return app.engines.promql.instant(&bomb.text, start, &options, &ctx).await.map(drop);
     }
-    app.promql.range(&bomb.text, start, start + (bomb.steps - 1) * 100, 100, &options, &ctx).await.map(drop)
+    app.engines.promql.range(&bomb.text, start, start + (bomb.steps - 1) * 100, 100, &options, &ctx).await.map(drop)
 }
 
 /// Bytes that the process has allocated now.
@@ -143,7 +143,7 @@ fn run() {
                 },
             }
             let began = Instant::now();
-            while app.engine.used().running.load(Relaxed) > 0 {
+            while app.engines.query.used().running.load(Relaxed) > 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
             began.elapsed()
@@ -156,5 +156,5 @@ fn run() {
     stop.store(true, Relaxed);
     watch.join().expect("it watches");
     say(&format!("query bombs: {answered} answered, {refused} refused, {late} out of time"));
-    runtime.block_on(app.store.close(Duration::from_secs(5)));
+    runtime.block_on(app.engines.store.close(Duration::from_secs(5)));
 }

@@ -90,7 +90,7 @@ async fn ask(
 ) -> Result<(Shape, Vec<String>), String> {
     let ctx = QueryContext::new(Access::full(), Limits::default());
     let options = QueryOptions { no_cache, ..QueryOptions::default() };
-    shape(app.promql.range(text, start, end, step, &options, &ctx).await)
+    shape(app.engines.promql.range(text, start, end, step, &options, &ctx).await)
 }
 
 #[test]
@@ -114,20 +114,20 @@ fn results_kept_are_those_of_an_evaluation() {
             let before = ask(&app, text, range, false).await;
             failed += usize::from(before.is_err());
             if random.random_bool(0.7) {
-                app.store.write_metrics(write(&mut random, &mut now)).await.expect("taken");
+                app.engines.store.write_metrics(write(&mut random, &mut now)).await.expect("taken");
             }
             match pair % 250 {
-                100 => app.store.flush_all().await.expect("flushed"),
-                200 => app.store.compact_all(true).await.expect("compacted"),
+                100 => app.engines.store.flush_all().await.expect("flushed"),
+                200 => app.engines.store.compact_all(true).await.expect("compacted"),
                 _ => {}
             }
             let range = if random.random_bool(0.5) { range } else { (range.0 + 60_000, range.1 + 120_000, step) };
             let (kept, evaluated) = (ask(&app, text, range, false).await, ask(&app, text, range, true).await);
             assert_eq!(kept, evaluated, "pair {pair}: {text} {range:?}");
         }
-        app.store.close(std::time::Duration::from_secs(5)).await;
+        app.engines.store.close(std::time::Duration::from_secs(5)).await;
     });
-    let stats = app.promql.results().stats();
+    let stats = app.engines.promql.results().stats();
     say(&format!(
         "results: {pairs} pairs, {failed} errors, {} steps kept, {} evaluated",
         stats.steps_kept, stats.steps_evaluated

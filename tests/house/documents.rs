@@ -161,7 +161,7 @@ async fn metrics_document() {
     let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     let exposition = quiver_api::metrics::exposition::text(&app);
-    app.store.close(Duration::from_secs(5)).await;
+    app.engines.store.close(Duration::from_secs(5)).await;
     let mut out = String::from(
         "# Own metrics\n\nGenerated from what `/metrics` gives. Names are `quiver_<area>_<what>_<unit>` in base units; \
          counters end in `_total`; those without the prefix are named as every exporter names them.\n\n\

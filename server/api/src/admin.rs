@@ -38,13 +38,13 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 /// Says whether requests are served: after replay, until the server begins to stop.
 pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Response {
-    if state.stopping.load(Relaxed) {
+    if state.process.stopping.load(Relaxed) {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "stopping");
     }
-    if let Some(reason) = state.store.trouble().await {
+    if let Some(reason) = state.engines.store.trouble().await {
         return plain(StatusCode::SERVICE_UNAVAILABLE, &reason);
     }
-    let notes = state.store.notes();
+    let notes = state.engines.store.notes();
     // Not ill, but something that an operator should know.
     let told: String = notes.iter().flat_map(|note| ["\nnote: ", note.as_str()]).collect();
     plain(StatusCode::OK, format!("ready{told}"))
@@ -62,7 +62,7 @@ async fn metrics(State(state): State<Arc<AppState>>) -> Response {
 }
 
 async fn flush(State(state): State<Arc<AppState>>) -> Response {
-    done(state.store.flush_all().await, "flushed", "/admin/flush")
+    done(state.engines.store.flush_all().await, "flushed", "/admin/flush")
 }
 
 async fn compact(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) -> Response {
@@ -72,7 +72,7 @@ async fn compact(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) 
         Ok(Some("true")) => true,
         _ => return plain_error(&Error::invalid("invalid parameter `force`: true or false"), "/admin/compact"),
     };
-    done(state.store.compact_all(force).await, "compacted", "/admin/compact")
+    done(state.engines.store.compact_all(force).await, "compacted", "/admin/compact")
 }
 
 /// Reads settings anew. All or nothing: with a setting that is not valid the old ones stay.
@@ -117,7 +117,7 @@ async fn backup(State(state): State<Arc<AppState>>, headers: HeaderMap, body: By
     }
     let configuration = SavedConfiguration { config: state.config.clone(), version: state.settings.version };
     let request = BackupRequest { to: request.to, keep: request.keep };
-    match Box::pin(state.store.backup_with(&request, Some(&configuration))).await {
+    match Box::pin(state.engines.store.backup_with(&request, Some(&configuration))).await {
         Ok(report) => axum::Json(report).into_response(),
         Err(e) => plain_error(&e, ROUTE),
     }

@@ -184,7 +184,7 @@ fn alerts_by_service(state: &AppState) -> ServiceAlerts {
 
 /// Records when resources were seen, their health, and which ones became inactive. Returns the health of all.
 async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<health::Healths> {
-    let server = state.store.installation().to_string();
+    let server = state.engines.store.installation().to_string();
     let alerts = state.config.share_alerts(&server, alerts_by_service(state), now_ms - UNKNOWN_MS).await?;
     let (mut seen, mut gone, mut healths) = (Vec::new(), Vec::new(), health::Healths::new());
     for (key, kept) in &known.by_key {

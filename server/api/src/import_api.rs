@@ -44,7 +44,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 async fn import(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let Ok(_place) = state.places.imports.try_acquire() else {
+    let Ok(_place) = state.capacity.places.imports.try_acquire() else {
         return plain(StatusCode::TOO_MANY_REQUESTS, "too many imports at once, try again later");
     };
     match run(&state, request).await {
@@ -205,7 +205,7 @@ fn read(
         let outcome = if batch.is_empty() {
             WriteOutcome::default()
         } else {
-            handle.block_on(state.store.write_metrics(batch))?
+            handle.block_on(state.engines.store.write_metrics(batch))?
         };
         done.add(&decoded, outcome);
         Ok(())

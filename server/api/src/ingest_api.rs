@@ -76,12 +76,12 @@ pub async fn decode_and_write(
     body: Bytes,
 ) -> Result<Written> {
     // Held until the samples are stored.
-    let room = state.bodies.decoding();
+    let room = state.capacity.bodies.decoding();
     let decode = {
         let (state, sender, room) = (Arc::clone(state), metrics_sender(state), Arc::clone(&room));
         move |body: Bytes| {
             let now_ms = state.clock.now_ms();
-            let (earliest_ms, latest_ms) = state.store.settings().accepted_times(now_ms);
+            let (earliest_ms, latest_ms) = state.engines.store.settings().accepted_times(now_ms);
             let ctx = Context {
                 limits: Limits { earliest_ms, latest_ms, ..state.settings.decode_limits },
                 otlp: &state.settings.otlp,
@@ -89,7 +89,7 @@ pub async fn decode_and_write(
                 now_ms,
                 sender: sender.as_ref(),
             };
-            let mut share = state.bodies.share();
+            let mut share = state.capacity.bodies.share();
             let hold = &mut |bytes| share.try_hold(bytes);
             let decoded = within(room, || format.decode_request(encoding.as_deref(), &body, &ctx, hold));
             decoded.map_err(|e| Error::new(e.kind(), e.to_string()))
@@ -112,7 +112,7 @@ pub async fn decode_and_write(
     let outcome = if batch.is_empty() {
         WriteOutcome::default()
     } else {
-        phases.timed(Signal::Metrics, Step::Store, state.store.write_metrics(batch)).await?
+        phases.timed(Signal::Metrics, Step::Store, state.engines.store.write_metrics(batch)).await?
     };
     let written = Written { decoded, outcome };
     let forbidden = written.decoded.forbidden();
@@ -137,7 +137,9 @@ pub(crate) fn note_taken(brought: Brought, invalid: u64, forbidden: u64) {
 
 /// Whose series the caller may write; none: all.
 pub(crate) fn metrics_sender(state: &AppState) -> Option<Arc<Sender>> {
-    refused::sender(state.ingest_access(Domain::Metrics), || state.store.settings().service_labels.clone().into())
+    refused::sender(state.ingest_access(Domain::Metrics), || {
+        state.engines.store.settings().service_labels.clone().into()
+    })
 }
 
 /// Answers any ingest path of the registry.
@@ -150,7 +152,7 @@ pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request)
         Ok(format) => format,
         Err(e) => return plain(status_of(e.kind()), e.to_string()),
     };
-    let body = read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max);
+    let body = read_body(&state.capacity.bodies, &head.headers, body, state.settings.body_bytes_max);
     let written = match state.metrics.phases.timed(Signal::Metrics, Step::Read, body).await {
         Ok(body) => decode_and_write(&state, format, encoding, body).await,
         Err(e) => Err(e),

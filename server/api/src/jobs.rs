@@ -99,7 +99,7 @@ impl From<Problem> for Stopped {
 
 /// Carries out jobs until the server stops.
 pub async fn run(state: Arc<AppState>, stop: CancellationToken) {
-    let server = state.store.installation().to_string();
+    let server = state.engines.store.installation().to_string();
     tokio::select! {
         () = stop.cancelled() => {}
         () = carry_on(&state, &server) => {}

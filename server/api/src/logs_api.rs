@@ -173,7 +173,7 @@ impl Ask {
             asked.permit = None;
         }
         let ctx = query_context(state, asked, limits);
-        let memory = state.logsql.collected("query text", &ctx);
+        let memory = state.engines.logsql.collected("query text", &ctx);
         memory.add(TEXT_FACTOR * texts.bytes())?;
         let (query, extra) = texts.read()?;
         let clock_ns = state.clock.now_ms() * 1_000_000;
@@ -228,7 +228,7 @@ impl Ask {
             Some("analyze") => Explain::Analyze,
             Some(other) => return Err(invalid("explain", &format!("`{other}` is not one of true, analyze, false"))),
         };
-        let plans = state.logsql.explain(query, &self.scope, &self.ctx, explain).await?;
+        let plans = state.engines.logsql.explain(query, &self.scope, &self.ctx, explain).await?;
         Ok(Some(json(plans.to_string())))
     }
 }

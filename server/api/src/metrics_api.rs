@@ -207,15 +207,16 @@ async fn explain(state: &AppState, ask: &Ask, times: Times, how: Explain) -> Res
         Times::At(at) => QueryTimes::instant(at),
         Times::Range { start, end, step_ms } => QueryTimes::range(start, end, step_ms)?,
     };
-    let shown = state.promql.explain(&ask.query, times, &ask.options, how, &ask.ctx).await.map_err(query_error)?;
+    let shown =
+        state.engines.promql.explain(&ask.query, times, &ask.options, how, &ask.ctx).await.map_err(query_error)?;
     Ok(success(&Envelope::default(), shown.to_string().as_bytes()))
 }
 
 async fn run(state: &AppState, ask: &Ask, times: Times) -> Result<Response> {
     let outcome = match times {
-        Times::At(at) => state.promql.instant(&ask.query, at, &ask.options, &ask.ctx).await,
+        Times::At(at) => state.engines.promql.instant(&ask.query, at, &ask.options, &ask.ctx).await,
         Times::Range { start, end, step_ms } => {
-            state.promql.range(&ask.query, start, end, step_ms, &ask.options, &ask.ctx).await
+            state.engines.promql.range(&ask.query, start, end, step_ms, &ask.options, &ask.ctx).await
         }
     };
     let mut outcome: QueryOutcome = outcome.map_err(query_error)?;
@@ -287,10 +288,10 @@ async fn shown(state: &AppState, request: Request, show: fn(&Expr) -> Result<Val
     let params = Params::of(state, request).await?;
     let text = params.get("query").unwrap_or_default().to_owned();
     let ctx = state.context(Language::Promql);
-    let _memory = state.promql.reserve_text(&text, SHOWN_BYTES, &ctx)?;
-    let (promql, inner) = (Arc::clone(&state.promql), ctx.clone());
+    let _memory = state.engines.promql.reserve_text(&text, SHOWN_BYTES, &ctx)?;
+    let (promql, inner) = (Arc::clone(&state.engines.promql), ctx.clone());
     let work = async move { show(&promql.parse(&text, &inner).map_err(query_error)?) };
-    let value = state.engine.run(&ctx, work).await?;
+    let value = state.engines.query.run(&ctx, work).await?;
     Ok(success(&Envelope::default(), value.to_string().as_bytes()))
 }
 

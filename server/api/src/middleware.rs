@@ -38,7 +38,7 @@ use sent::Sent;
 /// Serves a request, with everything that happens around it.
 pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
-    let mut info = RequestInfo::of(&state.request_ids, &request);
+    let mut info = RequestInfo::of(&state.process.request_ids, &request);
     let passed = state.settings.proxies.passed(info.peer, request.headers());
     if let Some(passed) = &passed {
         // From here on the request counts as the client's: its address decides what is local, throttled, allowed and

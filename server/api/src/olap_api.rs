@@ -82,9 +82,9 @@ struct Given {
 impl Given {
     async fn read(state: &AppState, request: Request) -> Result<Self, OlapError> {
         let (head, body) = request.into_parts();
-        let bytes = read_unpacked(&state.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
+        let bytes = read_unpacked(&state.capacity.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
         let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
-        let tree = trees::hold(&state.bodies, &bytes)?;
+        let tree = trees::hold(&state.capacity.bodies, &bytes)?;
         let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
         let mut body = if bytes.is_empty() { Value::Null } else { ordered::read(&bytes).map_err(bad)? };
         let mut asked = params.clone();
@@ -252,7 +252,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let form = Form::accepted(&given.headers);
     let mut query = given.query()?;
     let high_limit = if form == Form::Json { None } else { forms::take_high_limit(&mut query) };
-    let catalog = state.olap.catalog().with_open(&query);
+    let catalog = state.engines.olap.catalog().with_open(&query);
     let access = access(state);
     let mut asked = Asked::to_load(&query, &catalog, &access, state.clock.now_ms() * 1_000_000)?;
     let is_multi = given.is_multi()?;
@@ -286,12 +286,12 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
         }
         return forms::send(state, form, catalog, asked, &access, ctx).await;
     }
-    let own = if state.olap.has_own_rows(&catalog, &asked, &access) { state.caller() } else { String::new() };
+    let own = if state.engines.olap.has_own_rows(&catalog, &asked, &access) { state.caller() } else { String::new() };
     let key = waiting::key(&asked, is_multi, &access, &own, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);
     // Whether a cached result is still valid tells whether something was written: by how soon the response comes, and
     // with `X-Wait: 0` by whether it comes at all. So callers to whom rows are hidden get none.
-    let holds = |basis: &Basis| !some_hidden && state.olap.holds(basis);
+    let holds = |basis: &Basis| !some_hidden && state.engines.olap.holds(basis);
     let outcome = state.olap_waiting.ask(key, work, mode, wait, holds).await?;
     withdrawn::check(state)?;
     let answer = match outcome {
@@ -334,7 +334,7 @@ fn work(
 ) -> Work {
     let cancel = ctx.cancel.clone();
     let (refreshed, request_id) = (now(state), request_id());
-    let (olap, engine) = (Arc::clone(&state.olap), Arc::clone(&state.engine));
+    let (olap, engine) = (Arc::clone(&state.engines.olap), Arc::clone(&state.engines.query));
     let run = async move {
         // Taken before the query runs: data written meanwhile counts as a change.
         let basis = olap.basis(&catalog, &asked, &access).map(Arc::new);
@@ -370,7 +370,7 @@ async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response 
     let only_views = params.get("onlyViews") == Some("true");
     let wanted = Wanted { only_views, extended, model: params.get("model").map(str::to_owned) };
     let access = access(&state);
-    let listed = state.olap.list(&access, &wanted);
+    let listed = state.engines.olap.list(&access, &wanted);
     let tag = listed.tag(&access);
     let known = head.headers.get_all(header::IF_NONE_MATCH).iter().any(|value| names(value, &tag));
     let tag = HeaderValue::from_str(&tag).expect("digits and quotes may stand in a header");
@@ -389,7 +389,7 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
         let query = given.query()?;
-        let catalog = state.olap.catalog().with_open(&query);
+        let catalog = state.engines.olap.catalog().with_open(&query);
         let asked = Asked::of_caller(&query, &catalog, &access(&state), state.clock.now_ms() * 1_000_000)?;
         // Clients send several queries without saying so; if they cannot be blended there is no pivot.
         asked.check(true)?;
@@ -412,11 +412,11 @@ async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
             }
         }
         let query = given.query()?;
-        let catalog = state.olap.catalog().with_open(&query);
+        let catalog = state.engines.olap.catalog().with_open(&query);
         let access = access(&state);
         let asked = Asked::of_caller(&query, &catalog, &access, state.clock.now_ms() * 1_000_000)?;
         let ctx = begin(&state, &given, &query)?;
-        let mut shown = state.olap.sql(&catalog, &asked, &access, &ctx).await?;
+        let mut shown = state.engines.olap.sql(&catalog, &asked, &access, &ctx).await?;
         let is_list = query.is_array() || shown.len() != 1;
         Ok::<_, OlapError>(json_answer(&if is_list { shown.into() } else { shown.remove(0) }))
     };
@@ -428,7 +428,7 @@ async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Respon
         let given = Given::read(&state, request).await?;
         given.only(&["query", "analyze"])?;
         let query = given.query()?;
-        let catalog = state.olap.catalog().with_open(&query);
+        let catalog = state.engines.olap.catalog().with_open(&query);
         let access = access(&state);
         let asked = Asked::of_caller(&query, &catalog, &access, state.clock.now_ms() * 1_000_000)?;
         asked.check(false)?;
@@ -440,7 +440,7 @@ async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Respon
             }
         };
         let ctx = begin(&state, &given, &query)?;
-        let shown = state.olap.explain(&catalog, &asked.queries[0], &access, &ctx, explain).await?;
+        let shown = state.engines.olap.explain(&catalog, &asked.queries[0], &access, &ctx, explain).await?;
         Ok::<_, OlapError>(json_answer(&shown))
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/explain"))

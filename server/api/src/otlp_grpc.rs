@@ -91,7 +91,7 @@ async fn export<S: Signal>(state: &Arc<AppState>, request: Request) -> Result<Ve
     let encoding = head.headers.get("grpc-encoding").map(|v| v.to_str().unwrap_or("?"));
     let encoding = Encoding::from_header(encoding)?;
     let bytes_max = state.settings.body_bytes_max.saturating_add(FRAME_BYTES);
-    let body = read_body(&state.bodies, &head.headers, body, bytes_max);
+    let body = read_body(&state.capacity.bodies, &head.headers, body, bytes_max);
     let body = state.metrics.phases.timed(S::COUNTED, phases::Step::Read, body).await?;
     let (packed, body) = unframe(body)?;
     S::export(state, &head.headers, if packed { encoding } else { Encoding::Identity }, body).await

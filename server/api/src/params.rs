@@ -41,7 +41,7 @@ impl Params {
     /// TooLarge; those of [`read_unpacked`] and [`Self::read`].
     pub(crate) async fn with_segments(state: &AppState, request: Request) -> Result<Self> {
         let (head, body) = request.into_parts();
-        let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
+        let body = read_unpacked(&state.capacity.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
         Self::read(&head.method, &head.headers, head.uri.query(), &body)
     }
 

@@ -101,7 +101,7 @@ pub(crate) fn all_routes() -> [Router<Arc<AppState>>; 4] {
 /// Adds what happens around every request. A single layer does all of it: each layer of a router is a boxed service,
 /// which is cloned for each request once per layer above it.
 fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
-    let answers = state.answers.clone();
+    let answers = state.capacity.answers.clone();
     let layers = ServiceBuilder::new()
         .layer(middleware::from_fn_with_state(Arc::clone(&state), around))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {

@@ -55,7 +55,7 @@ fn json_answer(value: &Value) -> Response {
 
 /// Tables with columns and types, as far as the caller may see them.
 async fn tables(State(state): State<Arc<AppState>>) -> Response {
-    let tables = state.sql.tables(&access(&state));
+    let tables = state.engines.sql.tables(&access(&state));
     let tables: Vec<Value> = tables
         .iter()
         .map(|entry| {
@@ -113,7 +113,7 @@ struct Asked {
 impl Asked {
     async fn read(state: &AppState, request: Request) -> Result<Self> {
         let (head, body) = request.into_parts();
-        let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
+        let body = read_unpacked(&state.capacity.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
         let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let is_post = head.method == Method::POST;
@@ -126,7 +126,7 @@ impl Asked {
         };
         let params = Params::read(&head.method, &head.headers, head.uri.query(), form_body)?;
         let is_object = is_post && kind == "application/json";
-        let _tree = is_object.then(|| trees::hold(&state.bodies, &body)).transpose()?;
+        let _tree = is_object.then(|| trees::hold(&state.capacity.bodies, &body)).transpose()?;
         let mut given = json!({});
         let mut statement = params.get("query").map(str::to_owned);
         match kind.as_str() {
@@ -233,7 +233,7 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     let began = Instant::now();
     let Asked { request, form } = Asked::read(state, request).await?;
     let ctx = query_context(state, state.asked(Language::Sql, &request.text), state.limits());
-    let rows = match state.sql.query(request, &access(state), &ctx).await? {
+    let rows = match state.engines.sql.query(request, &access(state), &ctx).await? {
         Answer::Plan(plan) => return Ok(json_answer(&plan)),
         Answer::Rows(rows) => rows,
     };

@@ -96,30 +96,63 @@ impl Places {
     }
 }
 
-/// The state that all handlers share.
-pub struct AppState {
+/// What holds telemetry and what answers questions about it.
+#[derive(Debug)]
+pub struct Engines {
     /// The store of metrics, logs and traces.
     pub store: Arc<Store>,
     /// The store's index of series and labels.
-    pub source: Arc<dyn SeriesSource>,
+    pub series: Arc<dyn SeriesSource>,
     /// Runs queries of all languages, within their limits.
-    pub engine: Arc<QueryEngine>,
-    /// Look-ups and searches of traces.
-    pub traces: Arc<TracesEngine>,
+    pub query: Arc<QueryEngine>,
     /// Queries of metrics.
     pub promql: Arc<PromqlEngine>,
     /// Queries of logs.
     pub logsql: Arc<LogsqlEngine>,
+    /// Look-ups and searches of traces.
+    pub traces: Arc<TracesEngine>,
     /// SQL over all of them.
     pub sql: Arc<SqlEngine>,
     /// Analytics over models.
     pub olap: Arc<OlapEngine>,
+}
+
+/// How much requests may hold and do at once.
+#[derive(Debug)]
+pub struct Capacity {
+    /// Memory budget of request bodies.
+    pub bodies: BodyBudget,
+    /// Memory budget of responses that are encoded as a whole.
+    pub answers: AnswerBudget,
+    /// Limits on concurrent requests.
+    pub places: Places,
+}
+
+/// What is known of the running process.
+#[derive(Debug)]
+pub struct Process {
+    /// When it began, in Unix milliseconds.
+    pub started_ms: i64,
+    /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
+    pub stopping: AtomicBool,
+    /// Makes ids of requests that bring none.
+    pub request_ids: RequestIds,
+    /// Writes metrics of the process in the exposition format; implemented by the binary.
+    pub write_metrics: fn(&mut String),
+}
+
+/// The state that all handlers share.
+pub struct AppState {
+    /// The store and the languages over it.
+    pub engines: Engines,
+    /// Budgets and limits of requests.
+    pub capacity: Capacity,
+    /// The running process.
+    pub process: Process,
     /// Executions of analytics that equal requests share.
     pub olap_waiting: Waiting,
     /// Wall clock; tests pass one that they can set.
     pub clock: Arc<dyn Clock>,
-    /// When the process began, in Unix milliseconds.
-    pub started_ms: i64,
     /// Sums of OTLP delta series.
     pub delta: Mutex<DeltaState>,
     /// Limits and switches.
@@ -128,14 +161,6 @@ pub struct AppState {
     pub live: Arc<ArcSwap<LiveSettings>>,
     /// Reloads the settings.
     pub reloader: Reloader,
-    /// Makes ids of requests that bring none.
-    pub request_ids: RequestIds,
-    /// Memory budget of request bodies.
-    pub bodies: BodyBudget,
-    /// Memory budget of responses that are encoded as a whole.
-    pub answers: AnswerBudget,
-    /// Limits on concurrent requests.
-    pub places: Places,
     /// Counters and histograms that `/metrics` shows.
     pub metrics: Arc<ApiMetrics>,
     /// Configuration of all families.
@@ -148,10 +173,6 @@ pub struct AppState {
     pub alertd: Arc<Alertd>,
     /// Runs unit tests of rules.
     pub rule_bench: Arc<dyn RuleBench>,
-    /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
-    pub stopping: AtomicBool,
-    /// Writes metrics of the process in the exposition format; implemented by the binary.
-    pub process_metrics: fn(&mut String),
 }
 
 impl AppState {
@@ -244,7 +265,7 @@ impl AppState {
         if [Language::Sql, Language::Olap].iter().any(|of_many| of_many.word() == language) && self.is_some_hidden() {
             ctx.stats.hide();
         }
-        self.engine.begin(&ctx);
+        self.engines.query.begin(&ctx);
         ctx
     }
 

@@ -123,7 +123,7 @@ impl Sent {
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(no("Send application/x-www-form-urlencoded"));
         }
-        let body = read_unpacked(&state.bodies, &head.headers, body, FORM_BYTES_MAX).await;
+        let body = read_unpacked(&state.capacity.bodies, &head.headers, body, FORM_BYTES_MAX).await;
         let body = body.map_err(|error| match error.kind {
             quiver_types::ErrorKind::TooLarge => refused(&Refused::too_large()),
             quiver_types::ErrorKind::Unavailable => refused(&Refused::unavailable()),

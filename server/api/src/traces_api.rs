@@ -71,9 +71,10 @@ impl Call {
         let (head, body) = request.into_parts();
         let mut params = Params::of_query(head.uri.query())?;
         if head.method == Method::POST {
-            let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
+            let body =
+                read_unpacked(&state.capacity.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
             if !body.is_empty() {
-                let tree = trees::hold(&state.bodies, &body)?;
+                let tree = trees::hold(&state.capacity.bodies, &body)?;
                 let given = Params::of_json(&body)?;
                 drop(tree);
                 let route = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
@@ -105,7 +106,7 @@ impl Call {
     /// alone; everywhere else it is as if they were not there (`traces-api` 2.5).
     pub(crate) async fn trace(&self, selection: Selection) -> Result<Trace, TraceError> {
         let unless_hidden = |e| if matches!(e, TraceError::Forbidden) { TraceError::NotFound } else { e };
-        self.state.traces.trace(&self.ctx, selection).await.map_err(unless_hidden)
+        self.state.engines.traces.trace(&self.ctx, selection).await.map_err(unless_hidden)
     }
 
     /// The filters of the segments that the request names.
@@ -160,7 +161,7 @@ impl Call {
 
     /// Begins the text of an answer.
     pub(crate) fn text(&self) -> Text {
-        Text::new(&self.state.engine, &self.ctx)
+        Text::new(&self.state.engines.query, &self.ctx)
     }
 
     /// Answers with what a function writes of so many spans: while it is read where they are many and a thread is free
@@ -170,8 +171,11 @@ impl Call {
         spans: usize,
         write: impl FnOnce(&mut JsonWriter<'_>) + Send + 'static,
     ) -> Result<Response, TraceError> {
-        let place =
-            if spans > STREAM_SPANS { Arc::clone(&self.state.places.writers).try_acquire_owned().ok() } else { None };
+        let place = if spans > STREAM_SPANS {
+            Arc::clone(&self.state.capacity.places.writers).try_acquire_owned().ok()
+        } else {
+            None
+        };
         let Some(place) = place else { return Ok(json_body(self.text().write(write).body()?)) };
         let (to, pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(PIECES_WAITING);
         // The spans count in the query's memory as long as its context is there.

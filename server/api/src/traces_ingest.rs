@@ -57,7 +57,7 @@ pub(crate) fn zipkin_paths() -> [&'static str; 2] {
 
 /// Makes the context of decoders. If retention is "none" there is no limit on age.
 fn context<'a>(state: &AppState, access: &'a Access) -> TraceContext<'a> {
-    let settings = state.store.settings();
+    let settings = state.engines.store.settings();
     let now_ns = state.clock.now_ms().saturating_mul(1_000_000);
     let nanos = |d: std::time::Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
     let retention = settings.retention_of(quiver_types::tables::spans::TABLE.name);
@@ -90,12 +90,12 @@ pub(crate) async fn decode_and_write(
     body: Bytes,
 ) -> Result<TracePartial> {
     // Held until the spans are stored.
-    let room = state.bodies.decoding();
+    let room = state.capacity.bodies.decoding();
     let run = {
         let (state, access, room) = (Arc::clone(state), state.ingest_access(Domain::Traces), Arc::clone(&room));
         move |body: Bytes| -> Result<(DecodedSpans, Vec<String>)> {
             let ctx = context(&state, &access);
-            let mut share = state.bodies.share();
+            let mut share = state.capacity.bodies.share();
             let hold = &mut |bytes| share.try_hold(bytes);
             let decode = || decode(format, encoding.as_deref(), &body, &ctx, hold);
             let mut decoded = within(room, decode).map_err(Error::from)?;
@@ -137,7 +137,7 @@ pub(crate) async fn decode_and_write(
     });
     state.metrics.spans.count(format.name(), &batch, &decoded, state.clock.now_ms());
     if !batch.is_empty() {
-        phases.timed(Phase::Traces, Step::Store, state.store.write_spans(batch)).await?;
+        phases.timed(Phase::Traces, Step::Store, state.engines.store.write_spans(batch)).await?;
     }
     RequestInfo::note_taken(|taken| {
         for (service, brought) in &services {
@@ -162,7 +162,7 @@ async fn take(
     path: &str,
 ) -> Result<TracePartial> {
     let encoding = text(headers, header::CONTENT_ENCODING);
-    let body = read_body(&state.bodies, headers, body, state.settings.body_bytes_max);
+    let body = read_body(&state.capacity.bodies, headers, body, state.settings.body_bytes_max);
     let written = match state.metrics.phases.timed(Phase::Traces, Step::Read, body).await {
         Ok(body) => decode_and_write(state, format, encoding, body).await,
         Err(e) => Err(e),

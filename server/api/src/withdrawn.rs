@@ -47,7 +47,7 @@ pub async fn follow(app: Arc<AppState>, stop: CancellationToken) {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(EVERY) => {}
         }
-        let ended = app.engine.running().withdraw();
+        let ended = app.engines.query.running().withdraw();
         if ended > 0 {
             tracing::info!(ended, "queries ended with the rights of who asked");
         }

@@ -109,7 +109,7 @@ async fn feed(app: Arc<AppState>, door: Door, stop: CancellationToken) {
             let samples = batch(&times, &told);
             post(&door, "/v1/traces", told.spans).await;
             post(&door, "/insert/jsonline?_stream_fields=service.name,k8s.pod.name", told.logs).await;
-            if let Err(error) = app.store.write_metrics(samples).await {
+            if let Err(error) = app.engines.store.write_metrics(samples).await {
                 tracing::warn!(%error, "demo telemetry was refused");
             }
             if stop.is_cancelled() {

@@ -295,13 +295,13 @@ impl Bound {
         tokio::spawn(quiver_api::jobs::run(Arc::clone(&app), serving.clone()));
         let usage = follow(&app, &self.settings, &serving);
         let service_labels = app.alertd.router.service_labels().to_vec();
-        app.alertd.start(Arc::new(StoredHistory { store: Arc::clone(&app.store), service_labels }), &serving);
+        app.alertd.start(Arc::new(StoredHistory { store: Arc::clone(&app.engines.store), service_labels }), &serving);
         opened(&app);
         let lost = tokio::select! {
             () = stop.cancelled() => None,
-            lost = app.store.lost() => Some(lost),
+            lost = app.engines.store.lost() => Some(lost),
         };
-        app.stopping.store(true, Relaxed);
+        app.process.stopping.store(true, Relaxed);
         let lame_duck = self.settings.http.lame_duck.0.unwrap_or_default();
         if !lame_duck.is_zero() && lost.is_none() {
             tracing::info!(?lame_duck, "stopping: not ready any more, and serving what still comes");
@@ -323,7 +323,7 @@ impl Bound {
         if lost.is_none() && tokio::time::timeout(CLOSE_WITHIN, rest).await.is_err() {
             tracing::warn!("what the server was asked last could not be written down in time");
         }
-        app.store.close(CLOSE_WITHIN).await;
+        app.engines.store.close(CLOSE_WITHIN).await;
         tracing::info!("stopped");
         lost.map_or(Ok(()), Err)
     }

@@ -15,13 +15,12 @@ use quiver_api::effects::Effects;
 use quiver_api::live::Reloader;
 use quiver_api::metrics::ApiMetrics;
 use quiver_api::olap_api::waiting::Waiting;
-use quiver_api::state::Places;
+use quiver_api::state::{Capacity, Places, Process};
 use quiver_api::{AppState, QueryWatch, RequestIds};
 use quiver_ingest::DeltaState;
 use quiver_query::Limits;
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, StoreSettings};
-use quiver_traces::TracesEngine;
 use quiver_types::configured::{ConfiguredSource, NothingConfigured};
 use quiver_types::{Clock, Result};
 use tokio::runtime::Handle;
@@ -29,9 +28,7 @@ use tokio::runtime::Handle;
 use crate::rules::{MemoryPart, ServerBench};
 use crate::settings::Settings;
 use crate::{alerting, identity, process, warm};
-use engines::Engines;
 use given::{api_settings, span};
-use tables::StoreSpans;
 
 pub use given::{admin_token, live_settings, secret_in, store_settings};
 
@@ -64,7 +61,7 @@ pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn 
 #[derive(Debug)]
 pub struct AtRest {
     /// Plans and runs the queries.
-    pub sql: SqlEngine,
+    pub sql: Arc<SqlEngine>,
     /// Limits of one query.
     pub limits: Limits,
 }
@@ -80,8 +77,8 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     let limits = live_settings(settings, store_settings.memory_limit_bytes / 4)?.query_limits;
     // Configuration is kept in a separate database, which only its server opens.
     let configured = Arc::new(NothingConfigured);
-    let Engines { sql, .. } = Engines::open(settings, store_settings, 0, configured, &clock).await?;
-    Ok(AtRest { sql, limits })
+    let engines = engines::open(settings, store_settings, 0, configured, &clock).await?;
+    Ok(AtRest { sql: engines.sql, limits })
 }
 
 /// `listen` is the address in the issuer of tokens, `None`: no accounts; `address` is the one in links.
@@ -97,19 +94,12 @@ async fn assemble(
     let results_bytes = settings.query.result_cache.0.min(memory / 16) as usize;
     let (effects, metrics) = (Arc::<Effects>::default(), Arc::<ApiMetrics>::default());
     let configured = Arc::clone(&effects) as Arc<dyn ConfiguredSource>;
-    let engines = Engines::open(settings, store_settings, results_bytes, configured, &clock).await?;
-    let Engines { store, engine, promql, logsql, olap, sql } = engines;
-    let traces = TracesEngine::new(
-        store.span_source(),
-        Arc::new(StoreSpans),
-        Arc::clone(&engine),
-        settings.traces.export_spans_max,
-    );
+    let engines = engines::open(settings, store_settings, results_bytes, configured, &clock).await?;
     if address.is_some() {
         // Before the observer is set, so that these warm-up queries are not counted as anyone's.
-        Box::pin(warm::up(&promql, &logsql, &traces)).await;
+        Box::pin(warm::up(&engines.promql, &engines.logsql, &engines.traces)).await;
     }
-    engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
+    engines.query.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let identities = match listen {
         Some(listen) => Some(identity::open(settings, listen, Arc::clone(&clock)).await?),
         None => None,
@@ -119,11 +109,11 @@ async fn assemble(
         None => identity::open_config(settings, &clock).await?,
     };
     let rule_engines = alerting::StoreEngines {
-        promql: Arc::clone(&promql),
-        logsql: Arc::clone(&logsql),
-        olap: Arc::clone(&olap),
-        engine: Arc::clone(&engine),
-        store: Arc::clone(&store),
+        promql: Arc::clone(&engines.promql),
+        logsql: Arc::clone(&engines.logsql),
+        olap: Arc::clone(&engines.olap),
+        engine: Arc::clone(&engines.query),
+        store: Arc::clone(&engines.store),
         live: Arc::clone(&live),
         clock: Arc::clone(&clock),
         results_max: settings.alerting.results_max,
@@ -136,25 +126,24 @@ async fn assemble(
     effects.bind(&alertd, files, &config).await.map_err(identity::fault)?;
     let delta_idle_ms = span(settings.otlp.delta_idle).as_millis() as i64;
     Ok(Arc::new(AppState {
-        source: store.source(),
-        store,
-        engine,
-        traces,
-        promql,
-        logsql,
-        sql: Arc::new(sql),
-        olap,
+        engines,
+        capacity: Capacity {
+            bodies: BodyBudget::new((memory / 16) as usize, settings.http.body_max.0 as usize),
+            answers: AnswerBudget::new(memory / 16),
+            places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max),
+        },
+        process: Process {
+            started_ms: clock.now_ms(),
+            stopping: false.into(),
+            request_ids: RequestIds::default(),
+            write_metrics: process::write_metrics,
+        },
         olap_waiting: Waiting::default(),
-        started_ms: clock.now_ms(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
         settings: api_settings(settings),
         live,
         reloader: Reloader::default(),
-        request_ids: RequestIds::default(),
-        bodies: BodyBudget::new((memory / 16) as usize, settings.http.body_max.0 as usize),
-        answers: AnswerBudget::new(memory / 16),
-        places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max),
         metrics,
         config,
         effects,
@@ -164,8 +153,6 @@ async fn assemble(
             runtime: Handle::current(),
             memory: MemoryPart { own: (memory / 8).max(BENCH_MEMORY_MIN), process: memory },
         }),
-        stopping: false.into(),
-        process_metrics: process::write_metrics,
     }))
 }
 

@@ -117,10 +117,10 @@ impl Server {
             let sent = client.post(url).body(dataset.to_vec()).send().await.map_err(|e| e.to_string())?;
             sent.error_for_status().map_err(|e| e.to_string())?;
             if state != State::Live {
-                app.store.flush_all().await.map_err(|e| e.to_string())?;
+                app.engines.store.flush_all().await.map_err(|e| e.to_string())?;
             }
             if state == State::Compacted {
-                app.store.compact_all(true).await.map_err(|e| e.to_string())?;
+                app.engines.store.compact_all(true).await.map_err(|e| e.to_string())?;
             }
             Ok::<_, String>((base, task))
         })?;

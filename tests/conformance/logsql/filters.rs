@@ -48,7 +48,7 @@ fn run(case: &Value, state: State, worlds: &mut HashMap<String, World>) -> Verdi
     let limits = Limits { timeout: Duration::from_mins(5), ..Limits::default() };
     let ctx = QueryContext::new(Access::full(), limits).rehearsed(true);
     let scope = QueryScope { now_ns: i64::MAX / 2, ..QueryScope::default() };
-    let found = match world.runtime.block_on(world.app.logsql.collect(&query, &scope, &ctx)) {
+    let found = match world.runtime.block_on(world.app.engines.logsql.collect(&query, &scope, &ctx)) {
         Ok(found) => found,
         Err(e) => return Verdict::Failed(format!("`{filter}`: {e}")),
     };

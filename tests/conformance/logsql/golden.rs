@@ -76,7 +76,8 @@ fn ask(world: &World, query: &str, params: &Value) -> Result<Vec<Row>, String> {
     };
     let limits = Limits { timeout: Duration::from_mins(5), ..Limits::default() };
     let ctx = QueryContext::new(Access::full(), limits).rehearsed(world.state == State::Flushed);
-    let found = world.runtime.block_on(world.app.logsql.collect(&query, &scope, &ctx)).map_err(|e| e.to_string())?;
+    let found =
+        world.runtime.block_on(world.app.engines.logsql.collect(&query, &scope, &ctx)).map_err(|e| e.to_string())?;
     let mut all = Vec::new();
     for rows in found {
         for row in rows.to_texts().map_err(|e| e.to_string())? {
@@ -155,7 +156,8 @@ fn variable(world: &World, var: &Value) -> Result<String, String> {
     let query = parse(text(var, "query")).map_err(|e| e.to_string())?;
     let scope = QueryScope { now_ns: SystemClock.now_ms() * 1_000_000, ..QueryScope::default() };
     let ctx = QueryContext::new(Access::full(), Limits::default());
-    let found = world.runtime.block_on(world.app.logsql.collect(&query, &scope, &ctx)).map_err(|e| e.to_string())?;
+    let found =
+        world.runtime.block_on(world.app.engines.logsql.collect(&query, &scope, &ctx)).map_err(|e| e.to_string())?;
     let rows = found.iter().flat_map(|rows| rows.to_texts().expect("texts"));
     let mut values = rows.flatten().filter(|(name, _)| name == text(var, "field")).map(|(_, value)| value);
     values.next().ok_or_else(|| "the variable has no value".to_owned())

@@ -87,7 +87,8 @@ fn of_struct(filter: &Value) -> Option<TimeFilter> {
 fn ask(world: &World, query: &Query) -> Result<Vec<i64>, String> {
     let ctx = QueryContext::new(Access::full(), Limits { timeout: Duration::from_mins(5), ..Limits::default() });
     let scope = QueryScope { now_ns: i64::MAX / 2, ..QueryScope::default() };
-    let found = world.runtime.block_on(world.app.logsql.collect(query, &scope, &ctx)).map_err(|e| e.to_string())?;
+    let found =
+        world.runtime.block_on(world.app.engines.logsql.collect(query, &scope, &ctx)).map_err(|e| e.to_string())?;
     let mut times: Vec<i64> = found
         .iter()
         .flat_map(|rows| rows.to_texts().expect("texts"))

@@ -45,16 +45,16 @@ impl World {
         let flush = state != State::Live;
         runtime.block_on(async {
             for batch in batches {
-                let outcome = app.store.write_logs(batch).await.map_err(|e| e.to_string())?;
+                let outcome = app.engines.store.write_logs(batch).await.map_err(|e| e.to_string())?;
                 if !outcome.refused.is_empty() {
                     return Err(format!("refused: {:?}", outcome.refused));
                 }
                 if flush {
-                    app.store.flush_all().await.map_err(|e| e.to_string())?;
+                    app.engines.store.flush_all().await.map_err(|e| e.to_string())?;
                 }
             }
             if state == State::Compacted {
-                app.store.compact_all(true).await.map_err(|e| e.to_string())?;
+                app.engines.store.compact_all(true).await.map_err(|e| e.to_string())?;
             }
             Ok(())
         })?;
@@ -64,6 +64,6 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.runtime.block_on(self.app.store.close(Duration::ZERO));
+        self.runtime.block_on(self.app.engines.store.close(Duration::ZERO));
     }
 }

@@ -50,9 +50,9 @@ pub(super) fn run(cases: &[Value]) -> Vec<Case> {
             let fault = golden.check(case).await.err();
             all.push(Case { key, fault, skipped: None });
         }
-        app.store.flush_all().await.expect("a flush");
+        app.engines.store.flush_all().await.expect("a flush");
         golden.check_again(cases, &mut all, "flushed").await;
-        app.store.compact_all(true).await.expect("a compaction");
+        app.engines.store.compact_all(true).await.expect("a compaction");
         golden.check_again(cases, &mut all, "compacted").await;
         drop((golden, app));
         stop.cancel();
@@ -205,7 +205,7 @@ fn with_mark(rows: &[Value], mark: &str) -> Vec<Value> {
 async fn stored_rows(app: &AppState) -> Result<Vec<Value>, String> {
     let columns = vec![LogColumn::text(TIME), LogColumn::text(STREAM)];
     let request = LogRequest { filter: LogFilter::All, columns, rest: true, order: LogOrder::Any, form: LogForm::Rows };
-    let snapshot = quiver_store::logs_source(&app.store).snapshot();
+    let snapshot = quiver_store::logs_source(&app.engines.store).snapshot();
     let table = quiver_store::logs_table(&*snapshot, &Access::full(), request, &ReadStats::default());
     let table = quiver_query::scan_table(table.map_err(|e| e.to_string())?);
     let batches = SessionContext::new().read_table(table).map_err(|e| e.to_string())?.collect().await;

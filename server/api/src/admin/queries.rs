@@ -26,7 +26,7 @@ fn answer(status: StatusCode, body: &Value) -> Response {
 }
 
 async fn list(State(state): State<Arc<AppState>>) -> Response {
-    let shown: Vec<Value> = state.engine.running().list().iter().map(|query| show(&state, query)).collect();
+    let shown: Vec<Value> = state.engines.query.running().list().iter().map(|query| show(&state, query)).collect();
     answer(StatusCode::OK, &json!({"queries": shown}))
 }
 
@@ -54,7 +54,7 @@ fn show(state: &AppState, query: &Query) -> Value {
 }
 
 async fn cancel(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
-    let Some(query) = id.parse().ok().and_then(|id| state.engine.running().cancel(id)) else {
+    let Some(query) = id.parse().ok().and_then(|id| state.engines.query.running().cancel(id)) else {
         return plain(StatusCode::NOT_FOUND, format!("no query `{id}` is under way"));
     };
     let asked = &query.asked;

@@ -212,7 +212,7 @@ async fn status(State(state): State<Arc<AppState>>) -> Response {
     let router = &state.alertd.router;
     // The whole policy is only shown to callers with full access to alerting.
     let original = if state.access(Domain::Alerting).is_full() { router.policy().shown.clone() } else { String::new() };
-    let uptime = DateTime::from_timestamp_millis(state.started_ms).unwrap_or_default();
+    let uptime = DateTime::from_timestamp_millis(state.process.started_ms).unwrap_or_default();
     answer(Ok(json!({
         "cluster": {"status": "disabled", "peers": []},
         "versionInfo": {
@@ -245,7 +245,7 @@ async fn body_of(state: &AppState, request: Request) -> Result<(HeaderMap, Bytes
         let text = format!("unsupported media type {json:?}, only [application/json] are allowed");
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
-    let body = read_unpacked(&state.bodies, &head.headers, body, BODY_MAX).await?;
+    let body = read_unpacked(&state.capacity.bodies, &head.headers, body, BODY_MAX).await?;
     Ok((head.headers, body))
 }
 
@@ -255,7 +255,7 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     let router = &state.alertd.router;
     let policy = router.policy();
     let resolve = policy.config.global.duration_ns("resolve_timeout").unwrap_or(300_000_000_000);
-    let tree = trees::hold(&state.bodies, &body)?;
+    let tree = trees::hold(&state.capacity.bodies, &body)?;
     let Posted { alerts, refused, external_url, misfit } =
         posted(&body, form, resolve, router.now()).map_err(Error::invalid)?;
     drop(tree);

@@ -38,7 +38,7 @@ pub(crate) async fn of_rule(
     };
     let ctx = state.begin(state.asked(Language::Sql, STATEMENT), state.limits());
     let access = DomainAccess::of(|domain| state.access(domain));
-    let Answer::Rows(mut rows) = state.sql.query(request, &access, &ctx).await? else {
+    let Answer::Rows(mut rows) = state.engines.sql.query(request, &access, &ctx).await? else {
         return Err(Error::internal("a statement gave a plan"));
     };
     let mut out = Vec::new();

@@ -27,7 +27,7 @@ pub(super) async fn made<T: Send + 'static>(
 ) -> Result<T> {
     let timeout = state.limits().timeout;
     let until = Instant::now() + timeout;
-    let place = tokio::time::timeout(timeout, Arc::clone(&state.places.alerts).acquire_owned()).await;
+    let place = tokio::time::timeout(timeout, Arc::clone(&state.capacity.places.alerts).acquire_owned()).await;
     let place = place.map_err(|_| late())?.map_err(|e| Error::internal("no list is made any more").with_source(e))?;
     let stop = CancellationToken::new();
     let _stop_on_drop = stop.clone().drop_guard();

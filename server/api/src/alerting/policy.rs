@@ -66,8 +66,8 @@ pub(crate) async fn object_of(
         let text = "`Content-Type: application/json` is needed";
         return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
     }
-    let body = read_unpacked(&state.bodies, &head.headers, body, BODY_MAX).await.map_err(of_body)?;
-    let _tree = trees::hold(&state.bodies, &body).map_err(of_body)?;
+    let body = read_unpacked(&state.capacity.bodies, &head.headers, body, BODY_MAX).await.map_err(of_body)?;
+    let _tree = trees::hold(&state.capacity.bodies, &body).map_err(of_body)?;
     let map = quiver_config::json::object(&body)?;
     let unknown = map.keys().filter(|key| !fields.contains(&key.as_str()));
     let errors: Vec<FieldError> =

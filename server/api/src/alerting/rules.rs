@@ -104,7 +104,7 @@ impl Filter {
         let all = |name: &str| params.all(name).map(str::to_owned).collect();
         let ctx = state.context(phases::Language::Series);
         let (asked, inner) = (params.clone(), ctx.clone());
-        let selectors = state.engine.run(&ctx, async move { selectors(&asked, &inner) }).await?;
+        let selectors = state.engines.query.run(&ctx, async move { selectors(&asked, &inner) }).await?;
         Ok(Self {
             kind,
             names: all("rule_name[]"),

@@ -116,7 +116,7 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> 
     let groups = groups_of(body.get("rules"))?;
     let file = tests_of(text(&body, "tests")?, groups.iter().map(|group| group.rules.len()).sum())?;
     // Each test has a store: one request at a time.
-    let place = Arc::clone(&state.places.tests).acquire_owned().await.map_err(Problem::internal)?;
+    let place = Arc::clone(&state.capacity.places.tests).acquire_owned().await.map_err(Problem::internal)?;
     let bench = Arc::clone(&state.rule_bench);
     // A client that leaves takes its tests along: they may be as many as take hours.
     let stop = CancellationToken::new();

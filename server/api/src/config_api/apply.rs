@@ -65,7 +65,7 @@ impl Ask {
         }
         let params = Params { rules, services, range }.to_json();
         let kind = if self.place.family.name == DETECTION_RULES.name { KIND } else { RUM_KIND };
-        let server = self.state.store.installation().to_string();
+        let server = self.state.engines.store.installation().to_string();
         let job = NewJob { kind, domain: "transactions", server, params };
         Ok(accepted(&self.config.queue_job(job, &self.caller, self.dry_run).await?))
     }

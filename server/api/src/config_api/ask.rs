@@ -61,10 +61,10 @@ impl Ask {
             _ => return Err(Problem::parameter("`dryRun` stands twice")),
         };
         parameters.retain(|(key, _)| key != "dryRun");
-        let body = read_unpacked(&state.bodies, &head.headers, body, largest).await.map_err(of_body)?;
+        let body = read_unpacked(&state.capacity.bodies, &head.headers, body, largest).await.map_err(of_body)?;
         let tree = match media_type(&head.headers) {
-            kind if kind.ends_with("json") => Some(trees::hold(&state.bodies, &body)),
-            kind if kind.ends_with("yaml") => Some(trees::hold_yaml(&state.bodies, &body)),
+            kind if kind.ends_with("json") => Some(trees::hold(&state.capacity.bodies, &body)),
+            kind if kind.ends_with("yaml") => Some(trees::hold_yaml(&state.capacity.bodies, &body)),
             _ => None,
         };
         let tree = tree.transpose().map_err(of_body)?;

@@ -204,7 +204,7 @@ impl Ask {
             extra: Vec::new(),
         };
         let ctx = self.state.begin(self.state.asked(Language::Logsql, filter), self.state.limits());
-        let found = self.state.logsql.collect(&parsed, &scope, &ctx).await.map_err(wrong)?;
+        let found = self.state.engines.logsql.collect(&parsed, &scope, &ctx).await.map_err(wrong)?;
         let mut records = Vec::new();
         for rows in &found {
             rows.each_row(|fields| {

@@ -151,8 +151,8 @@ impl Ask {
             _ => return Err(Problem::parameter("`format` must be json or yaml")),
         };
         let query = ListQuery::parse(self.place.family, &self.parameters, &["format"])?;
-        let _place = self.state.places.exports.acquire().await.map_err(Problem::internal)?;
-        let mut writer = Writer::new(form, self.state.bodies.decoding());
+        let _place = self.state.capacity.places.exports.acquire().await.map_err(Problem::internal)?;
+        let mut writer = Writer::new(form, self.state.capacity.bodies.decoding());
         let exported = self.config.export(&self.place, &query, &self.caller, &mut writer).await?;
         let sent = Some(writer.end(self.place.family.name, exported));
         Ok(Answer { sent, ..Answer::ok(Value::Null) })

@@ -85,7 +85,7 @@ impl Ask {
             session: quiver_sql::Session::default(),
         };
         let access = DomainAccess::of(|domain| state.access(domain));
-        let SqlAnswer::Rows(mut rows) = state.sql.query(request, &access, &ctx).await.map_err(failed)? else {
+        let SqlAnswer::Rows(mut rows) = state.engines.sql.query(request, &access, &ctx).await.map_err(failed)? else {
             return Ok(Traffic::default());
         };
         let mut traffic = Traffic::default();

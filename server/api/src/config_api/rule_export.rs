@@ -134,7 +134,7 @@ pub(super) async fn export(ask: &Ask) -> Result<Answer> {
     let format = ask.parameter("format")?.map(|word| Format::parse(word).ok_or_else(wrong)).transpose()?;
     let named: Vec<&str> = ask.parameters.iter().filter(|(k, _)| k == "namespace").map(|(_, v)| v.as_str()).collect();
     // The groups are trees until they are written, and nothing counts them.
-    let _place = ask.state.places.exports.acquire().await.map_err(Problem::internal)?;
+    let _place = ask.state.capacity.places.exports.acquire().await.map_err(Problem::internal)?;
     let mut groups: Vec<(GroupKey, Stored)> = seen(ask).await?;
     groups.retain(|(key, _)| named.is_empty() || named.contains(&key.0.as_str()));
     let (yaml, left_out) = written(&groups, format)?;

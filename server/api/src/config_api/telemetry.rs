@@ -67,7 +67,7 @@ impl Ask {
         let ctx = self.state.begin(self.state.asked(Language::Sql, &text), self.state.limits());
         let access = DomainAccess::of(|domain| self.state.access(domain));
         let request = SqlRequest { text, ..SqlRequest::default() };
-        let answer = self.state.sql.query(request, &access, &ctx).await.map_err(problem_of)?;
+        let answer = self.state.engines.sql.query(request, &access, &ctx).await.map_err(problem_of)?;
         let SqlAnswer::Rows(mut rows) = answer else { return Err(Problem::internal("rows were asked for")) };
         let mut writer = ArrayWriter::new(Vec::new());
         while let Some(batch) = rows.next().await.map_err(problem_of)? {

@@ -64,7 +64,7 @@ pub(super) async fn note(state: &AppState, known: &mut Known, healths: &Healths,
         return;
     }
     let written = match rows(&changes, now_ms) {
-        Ok(rows) => state.store.write_rows(vec![rows]).await,
+        Ok(rows) => state.engines.store.write_rows(vec![rows]).await,
         Err(error) => Err(error),
     };
     if let Err(error) = written {

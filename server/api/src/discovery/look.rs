@@ -37,7 +37,7 @@ async fn rows(state: &AppState, text: String) -> Result<Option<Rows>> {
         explain: None,
         session: quiver_sql::Session::default(),
     };
-    match state.sql.query(request, &DomainAccess::full(), &ctx).await.map_err(failed)? {
+    match state.engines.sql.query(request, &DomainAccess::full(), &ctx).await.map_err(failed)? {
         Answer::Rows(rows) => Ok(Some(rows)),
         Answer::Plan(_) => Ok(None),
     }

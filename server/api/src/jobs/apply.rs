@@ -98,11 +98,11 @@ pub(super) async fn run(state: &Arc<AppState>, job: &mut Job) -> Result<(), Stop
     let rewriter: Arc<dyn SpanRewriter> = Arc::clone(&applied) as _;
     let (start_ms, end_ms) = (params.range.0.div_euclid(1_000_000), params.range.1.div_euclid(1_000_000));
     let later = |e: quiver_types::Error| Stopped::Later(e.message);
-    let days = state.store.days_of_spans(start_ms, end_ms.saturating_add(1)).await.map_err(later)?;
+    let days = state.engines.store.days_of_spans(start_ms, end_ms.saturating_add(1)).await.map_err(later)?;
     let done = job.checkpoint.get("day").and_then(Value::as_i64);
     let already = days.iter().filter(|day| done.is_some_and(|done| i64::from(**day) <= done)).count();
     for (n, day) in days.iter().enumerate().skip(already) {
-        let rewritten = state.store.rewrite_spans(*day, &rewriter).await.map_err(later)?;
+        let rewritten = state.engines.store.rewrite_spans(*day, &rewriter).await.map_err(later)?;
         count(job, "partitions", 1);
         count(job, "scanned", rewritten.scanned);
         count(job, "changed", rewritten.changed);

@@ -59,7 +59,7 @@ async fn each_row<const N: usize>(
     names: [&str; N],
     mut each: impl FnMut([&str; N]) -> Result<()>,
 ) -> Result<()> {
-    let found = state.logsql.each_row(query, &ask.scope, &ask.ctx, |fields| {
+    let found = state.engines.logsql.each_row(query, &ask.scope, &ask.ctx, |fields| {
         let mut found = [""; N];
         for (name, value) in fields {
             if let Some(i) = names.iter().position(|own| *own == name) {
@@ -103,9 +103,9 @@ async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let memory = state.logsql.collected("hits", &ask.ctx);
+    let memory = state.engines.logsql.collected("hits", &ask.ctx);
     let mut groups: Vec<Group> = Vec::new();
-    let read = state.logsql.each_row(&query, &ask.scope, &ask.ctx, |row| {
+    let read = state.engines.logsql.each_row(&query, &ask.scope, &ask.ctx, |row| {
         let (mut key, mut count, mut time, mut is_other) = (vec![String::new(); fields.len()], 0u64, 0, false);
         for (name, value) in row {
             match name {
@@ -167,7 +167,7 @@ struct Counted {
 
 impl Counted {
     fn new(state: &AppState, ask: &Ask) -> Self {
-        Self { all: Vec::new(), memory: state.logsql.collected("values", &ask.ctx) }
+        Self { all: Vec::new(), memory: state.engines.logsql.collected("values", &ask.ctx) }
     }
 
     fn push(&mut self, value: &str, hits: &str) -> Result<()> {
@@ -265,7 +265,7 @@ async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let memory = state.logsql.collected("facets", &ask.ctx);
+    let memory = state.engines.logsql.collected("facets", &ask.ctx);
     let mut fields: Vec<(String, Vec<(String, u64)>)> = Vec::new();
     each_row(state, ask, &query, ["field_name", "field_value", "hits"], |[name, value, hits]| {
         // The value, and its text when the field is written.

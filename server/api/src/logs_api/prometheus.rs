@@ -29,7 +29,7 @@ pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Req
         if let Some(plans) = ask.explained(&state, &ask.query).await? {
             return Ok(plans);
         }
-        let memory = state.logsql.collected("series", &ask.ctx);
+        let memory = state.engines.logsql.collected("series", &ask.ctx);
         let mut result: Vec<(Key, String)> = Vec::new();
         each_value(&state, &ask, &ask.query, &columns, |key, _, text| {
             memory.add(key_bytes(&key) + text_bytes(text))?;
@@ -59,7 +59,7 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
         if let Some(plans) = ask.explained(&state, &query).await? {
             return Ok(plans);
         }
-        let memory = state.logsql.collected("series", &ask.ctx);
+        let memory = state.engines.logsql.collected("series", &ask.ctx);
         // The series of each result, which come one after the other.
         let mut series: Vec<Vec<Series>> = columns.values.iter().map(|_| Vec::new()).collect();
         each_value(&state, &ask, &query, &columns, |key, time, text| {
@@ -103,7 +103,7 @@ async fn each_value(
 ) -> Result<()> {
     let (mut labels, mut values) =
         (vec![String::new(); columns.labels.len()], vec![String::new(); columns.values.len()]);
-    let read = state.logsql.each_row(query, &ask.scope, &ask.ctx, |row| {
+    let read = state.engines.logsql.each_row(query, &ask.scope, &ask.ctx, |row| {
         labels.iter_mut().chain(&mut values).for_each(String::clear);
         let mut time = None;
         for (name, value) in row {

@@ -43,7 +43,7 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let mut rows = Pieces::of(state.logsql.stream(&query, &ask.scope, &ask.ctx), ask.ctx.clone());
+    let mut rows = Pieces::of(state.engines.logsql.stream(&query, &ask.scope, &ask.ctx), ask.ctx.clone());
     // An error before the first row still gets its status code.
     let first = rows.next().await?;
     let span = Span::current();
@@ -179,7 +179,7 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let memory = state.logsql.collected("text of a tail", &ask.ctx);
+    let memory = state.engines.logsql.collected("text of a tail", &ask.ctx);
     memory.add(ask.texts.bytes())?;
     let now_ns = state.clock.now_ms() * 1_000_000;
     let tail = Tail {
@@ -300,16 +300,16 @@ impl Tail {
         // Rights that were withdrawn meanwhile take effect here.
         let access = self.state.access_by_now(&self.identity, Domain::Logs)?;
         let ctx = self.ctx.again_as(access.clone());
-        let memory = self.state.logsql.collected("query text", &ctx);
+        let memory = self.state.engines.logsql.collected("query text", &ctx);
         memory.add(TEXT_FACTOR * self.texts.bytes())?;
         let (query, extra) = self.texts.read()?;
         let query = followed(query)?;
         let scope = QueryScope { now_ns, start_ns: Some(self.next_ns), end_ns: Some(end_ns), extra };
-        let pieces = Pieces::of(self.state.logsql.stream(&query, &scope, &ctx), ctx);
+        let pieces = Pieces::of(self.state.engines.logsql.stream(&query, &scope, &ctx), ctx);
         Ok(Some(Look { pieces, end_ns, access, _memory: memory }))
     }
 
     fn stops(&self) -> bool {
-        self.state.stopping.load(Relaxed)
+        self.state.process.stopping.load(Relaxed)
     }
 }

@@ -29,7 +29,7 @@ impl Signal for Logs {
         let options = FieldOptions::read(|_| None, header, &state.settings.logs.service_fields).map_err(ours)?;
         let ctx = context(state, options);
         let bytes_max = state.settings.decode_limits.body_bytes_max;
-        let mut share = state.bodies.share();
+        let mut share = state.capacity.bodies.share();
         let decode = move |body: &[u8]| {
             let body =
                 codec::decompress(encoding, body, bytes_max, &mut |bytes| share.try_hold(bytes)).map_err(ours)?;

@@ -151,7 +151,7 @@ async fn run<D: LineDecoder>(
     let growth = GROWTH[usize::from(encoding != Encoding::Identity)];
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
     let hash = whole.then(|| Box::new(Xxh3::new()));
-    let work = Work { decoder, inflate, room: state.bodies.share(), buffer: vec![0; BUFFER_BYTES], hash };
+    let work = Work { decoder, inflate, room: state.capacity.bodies.share(), buffer: vec![0; BUFFER_BYTES], hash };
     let mut driver = Driver {
         state: Arc::clone(state),
         work: Some(Box::new(work)),
@@ -160,11 +160,11 @@ async fn run<D: LineDecoder>(
         held_bytes: 0,
         storing: None,
         storing_bytes: 0,
-        rows: state.bodies.decoded_share(),
+        rows: state.capacity.bodies.decoded_share(),
         growth,
         refused: Vec::new(),
         bytes: 0,
-        share: state.bodies.share(),
+        share: state.capacity.bodies.share(),
         read: Duration::ZERO,
         decode: Duration::ZERO,
     };
@@ -319,8 +319,8 @@ impl<D: LineDecoder> Driver<D> {
 
     /// Drops what is held back after an error.
     fn forget(&mut self) {
-        (self.held, self.held_bytes, self.share) = (Vec::new(), 0, self.state.bodies.share());
-        self.rows = self.state.bodies.decoded_share();
+        (self.held, self.held_bytes, self.share) = (Vec::new(), 0, self.state.capacity.bodies.share());
+        self.rows = self.state.capacity.bodies.decoded_share();
     }
 
     async fn turn(&mut self, pieces: Vec<Bytes>, ended: bool, size: usize) -> Turn {

@@ -123,7 +123,7 @@ pub(super) async fn write_once(
     note_records(&batches);
     let brought = brought(state, &batches);
     let mut fresh = None;
-    let written = state.store.write_logs_once(id, body_hash, batches, |refused| {
+    let written = state.engines.store.write_logs_once(id, body_hash, batches, |refused| {
         refuse(&mut report, refused.iter().copied());
         let success = answer(&report)?;
         let kept = success.keep()?;

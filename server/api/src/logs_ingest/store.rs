@@ -53,7 +53,7 @@ pub(super) async fn write_counted(state: &Arc<AppState>, mut batches: Vec<LogsBa
     extract(state, &mut batches);
     note_records(&batches);
     let brought = brought(state, &batches);
-    let writes = batches.into_iter().filter(|b| !b.is_empty()).map(|batch| state.store.write_logs(batch));
+    let writes = batches.into_iter().filter(|b| !b.is_empty()).map(|batch| state.engines.store.write_logs(batch));
     let outcomes = state.metrics.phases.timed(Phase::Logs, Step::Store, try_join_all(writes)).await?;
     note_brought(&brought);
     Ok(outcomes.into_iter().flat_map(|outcome| outcome.refused).collect())
@@ -68,7 +68,7 @@ pub(super) fn note_records(batches: &[LogsBatch]) {
 pub(super) fn brought(state: &AppState, batches: &[LogsBatch]) -> Vec<(Arc<str>, Brought)> {
     let mut all = Vec::new();
     RequestInfo::note_taken(|_| {
-        let window = state.store.logs_window();
+        let window = state.engines.store.logs_window();
         for batch in batches {
             let mut of = vec![Brought::default(); batch.services.len()];
             let rows = batch.row_services.iter().zip(&batch.time).enumerate();

@@ -41,7 +41,7 @@ pub(super) async fn decode_and_write(
 ) -> Result<Report> {
     let bytes = body.len() as u64;
     // Held until the rows are stored.
-    let room = state.bodies.decoding();
+    let room = state.capacity.bodies.decoding();
     let DecodedLogs { batches, mut report } = decode_body(state, endpoint, &room, body, decode).await?;
     write(state, batches, &mut report).await?;
     count(state, endpoint, bytes, &report);
@@ -82,7 +82,7 @@ async fn take(
 ) -> Result<Response> {
     let (bytes, id) = (body.len() as u64, intake.id.take());
     let (bytes_max, with_hash) = (state.settings.decode_limits.body_bytes_max, id.is_some());
-    let mut share = state.bodies.share();
+    let mut share = state.capacity.bodies.share();
     let decode = move |body: &[u8]| {
         let body = intake.decompress(body, default, bytes_max, &mut |bytes| share.try_hold(bytes))?;
         let body_hash = if with_hash { xxh3_128(&body) } else { 0 };
@@ -93,13 +93,13 @@ async fn take(
         let report = decode_and_write(state, endpoint, body, decode).await?;
         return Ok(answer(&report)?.into_response());
     };
-    let room = state.bodies.decoding();
+    let room = state.capacity.bodies.decoding();
     let (DecodedLogs { batches, report }, body_hash) = decode_body(state, endpoint, &room, body, decode).await?;
     write_once(state, endpoint, id, Whole { batches, report, body_hash, bytes }, answer).await
 }
 
 async fn body_of(state: &AppState, head: &Parts, body: axum::body::Body) -> Result<Bytes> {
-    let body = read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max);
+    let body = read_body(&state.capacity.bodies, &head.headers, body, state.settings.body_bytes_max);
     state.metrics.phases.timed(Signal::Logs, Step::Read, body).await
 }
 

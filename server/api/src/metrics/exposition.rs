@@ -14,9 +14,9 @@ pub fn text(state: &AppState) -> String {
     write_metric(&mut out, "quiver_build_info", "gauge", "Version of the product.", &version);
     let enforced = one(f64::from(u8::from(state.is_enforced())));
     write_metric(&mut out, "rbac_enabled", "gauge", "Whether callers must say who they are.", &enforced);
-    (state.process_metrics)(&mut out);
+    (state.process.write_metrics)(&mut out);
     state.metrics.write_requests(&mut out);
-    let used = state.engine.used();
+    let used = state.engines.query.used();
     let loads = [
         ("quiver_query_started_total", "counter", "Queries begun.", &used.started),
         ("quiver_query_failed_total", "counter", "Queries that failed.", &used.failed),
@@ -31,7 +31,7 @@ pub fn text(state: &AppState) -> String {
     }
     let seconds = used.micros.load(Relaxed) as f64 / 1e6;
     write_metric(&mut out, "quiver_query_seconds_total", "counter", "Time spent in queries.", &one(seconds));
-    let reserved = state.engine.memory_reserved() as f64;
+    let reserved = state.engines.query.memory_reserved() as f64;
     write_metric(&mut out, "quiver_query_memory_bytes", "gauge", "Memory pool in use.", &one(reserved));
     state.metrics.logs.write(&mut out);
     caches(state, &mut out);
@@ -43,11 +43,11 @@ pub fn text(state: &AppState) -> String {
 
 /// Writes size and counters of the caches.
 fn caches(state: &AppState, out: &mut String) {
-    let stats = state.store.cache_stats();
+    let stats = state.engines.store.cache_stats();
     let each = |f: fn(&quiver_store::lru::CacheStats) -> u64| -> Vec<(String, f64)> {
         stats.iter().map(|(name, s)| (format!("{{cache=\"{name}\"}}"), f(s) as f64)).collect()
     };
-    let results = state.promql.results().stats();
+    let results = state.engines.promql.results().stats();
     let with_results = |mut list: Vec<(String, f64)>, n: u64| {
         list.push(("{cache=\"results\"}".to_owned(), n as f64));
         list

@@ -44,14 +44,14 @@ async fn status(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let params = Params::of(&state, request).await?;
         let limit = limit(&params)?;
         let ctx = state.context(Language::Series);
-        let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
+        let (snapshot, inner) = (state.engines.series.snapshot(), ctx.clone());
         // Parts are not separated by service: a caller who does not see all services learns nothing of their number
         // and time ranges.
-        let head = if ctx.access.is_full() { Head::of(&state.store.visible()) } else { Head::nothing() };
+        let head = if ctx.access.is_full() { Head::of(&state.engines.store.visible()) } else { Head::nothing() };
         let source = IndexSource::new(snapshot, &ctx);
-        let engine = Arc::clone(&state.engine);
+        let engine = Arc::clone(&state.engines.query);
         let work = async move { count(&engine, &source, &head, limit, &inner).await };
-        state.engine.run(&ctx, work).await
+        state.engines.query.run(&ctx, work).await
     };
     match counted.await {
         Ok(status) => json_response(in_pieces(status.pieces())),

@@ -48,11 +48,11 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
         }
         let text = params.get("query").unwrap_or_default().to_owned();
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
-        let (promql, inner) = (Arc::clone(&state.promql), ctx.clone());
+        let (promql, inner) = (Arc::clone(&state.engines.promql), ctx.clone());
         let _text = promql.reserve_text(&text, TREE_BYTES, &ctx)?;
-        let source = IndexSource::new(state.source.snapshot(), &ctx);
+        let source = IndexSource::new(state.engines.series.snapshot(), &ctx);
         let range = MillisRange::new(start, end);
-        let (engine, bytes_max) = (Arc::clone(&state.engine), state.settings.answer_bytes_max);
+        let (engine, bytes_max) = (Arc::clone(&state.engines.query), state.settings.answer_bytes_max);
         let work = async move {
             let expr = promql.parse(&text, &inner).map_err(query_error)?;
             let wanted: Vec<Vec<Matcher>> = selectors(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
@@ -67,7 +67,7 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
             }
             Ok(Some(answer))
         };
-        let Some(answer) = state.engine.run(&ctx, work).await? else {
+        let Some(answer) = state.engines.query.run(&ctx, work).await? else {
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
         Ok(answer.finish(&Envelope::lacking(&ctx)))

@@ -146,12 +146,12 @@ async fn answer(state: &AppState, request: Request, format: Format) -> Result<Bo
         return Ok(Body::empty());
     }
     let now = state.clock.now_ms();
-    let range = MillisRange::new(now - state.promql.lookback_ms(), now);
+    let range = MillisRange::new(now - state.engines.promql.lookback_ms(), now);
     let ctx = state.context(Language::Federation);
-    let memory = state.engine.reservation("federation", &ctx);
-    let (reader, inner) = (state.promql.raw(&ctx), ctx.clone());
+    let memory = state.engines.query.reservation("federation", &ctx);
+    let (reader, inner) = (state.engines.promql.raw(&ctx), ctx.clone());
     let work = async move { collect(reader, selectors(&params, &inner)?, range, inner.limits.rows_max, memory).await };
-    let (mut samples, memory) = state.engine.run(&ctx, work).await?;
+    let (mut samples, memory) = state.engines.query.run(&ctx, work).await?;
     if format.form != Form::Protobuf {
         samples.retain(|s| !s.needs_protobuf());
     }

@@ -107,9 +107,9 @@ async fn answer(
         let mut ask = Ask::read(&params, needs_selector)?;
         let limit = ask.limit;
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
-        let source = IndexSource::new(state.source.snapshot(), &ctx);
-        let mut list = TextList::new(&state.engine, &ctx, state.settings.answer_bytes_max);
-        let (engine, inner) = (Arc::clone(&state.engine), ctx.clone());
+        let source = IndexSource::new(state.engines.series.snapshot(), &ctx);
+        let mut list = TextList::new(&state.engines.query, &ctx, state.settings.answer_bytes_max);
+        let (engine, inner) = (Arc::clone(&state.engines.query), ctx.clone());
         let work = async move {
             ask.read_selectors(&params, needs_selector, &inner)?;
             // Fetches one more than the limit, to find out whether the response was cut.
@@ -127,7 +127,7 @@ async fn answer(
             }
             Ok(list)
         };
-        let texts = state.engine.run(&ctx, work).await?;
+        let texts = state.engines.query.run(&ctx, work).await?;
         Ok((texts, limit, ctx))
     };
     match looked_up.await {
@@ -229,11 +229,11 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
         let (limit, per_metric) = (number("limit")?, number("limit_per_metric")?);
         let metric = params.get("metric").map(str::to_owned);
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
-        let source = IndexSource::new(state.source.snapshot(), &ctx);
+        let source = IndexSource::new(state.engines.series.snapshot(), &ctx);
         let some = |bound: Option<usize>| bound.filter(|bound| *bound > 0);
         let plan = index::metadata(&source, metric, some(limit), some(per_metric))?;
-        let (engine, inner) = (Arc::clone(&state.engine), ctx.clone());
-        let memory = state.engine.collected("metadata", &ctx);
+        let (engine, inner) = (Arc::clone(&state.engines.query), ctx.clone());
+        let memory = state.engines.query.collected("metadata", &ctx);
         let work = async move {
             let mut rows = engine.execute(&plan, &inner, Rules::Direct).await?;
             let mut by_metric: BTreeMap<String, Vec<Value>> = BTreeMap::new();
@@ -249,7 +249,7 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
             }
             Ok((by_metric, memory))
         };
-        let found = state.engine.run(&ctx, work).await?;
+        let found = state.engines.query.run(&ctx, work).await?;
         Ok((found, ctx))
     };
     match looked_up.await {

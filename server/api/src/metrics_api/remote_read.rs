@@ -43,15 +43,15 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     if encoding.is_some_and(|e| !e.trim().is_empty() && !e.trim().eq_ignore_ascii_case("snappy")) {
         return Err(Error::invalid("remote read requests are compressed with snappy"));
     }
-    let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
-    let (mut share, most) = (state.bodies.share(), state.settings.form_bytes_max);
+    let body = read_body(&state.capacity.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
+    let (mut share, most) = (state.capacity.bodies.share(), state.settings.form_bytes_max);
     let body = codec::decompress(Encoding::Snappy, &body, most, &mut |bytes| share.try_hold(bytes))?.into_owned();
     // Taken after the body has arrived: slow senders must not keep others waiting.
-    let place = Arc::clone(&state.places.reads).acquire_owned().await;
+    let place = Arc::clone(&state.capacity.places.reads).acquire_owned().await;
     let place = place.map_err(|_| Error::internal("the server stops"))?;
     let ctx = state.context(Language::RemoteRead);
-    let (reader, bytes_max) = (state.promql.raw(&ctx), state.settings.answer_bytes_max);
-    let memory = state.engine.reservation("remote read", &ctx);
+    let (reader, bytes_max) = (state.engines.promql.raw(&ctx), state.settings.answer_bytes_max);
+    let memory = state.engines.query.reservation("remote read", &ctx);
     let pace = Pace::new(&ctx, "query preparation");
     let work = async move {
         let ReadRequest { queries, response_type } = decode(&body, Some(&pace))?;
@@ -60,7 +60,7 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
             ResponseType::StreamedXorChunks => chunked(reader, queries, memory).await.map(Answer::Chunks),
         }
     };
-    let answered = state.engine.run(&ctx, work).await.map(|answer| match answer {
+    let answered = state.engines.query.run(&ctx, work).await.map(|answer| match answer {
         Answer::Samples(message) => whole(message, place),
         Answer::Chunks(answers) => streamed(answers, place),
     });

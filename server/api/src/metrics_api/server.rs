@@ -73,7 +73,7 @@ async fn runtime(State(state): State<Arc<AppState>>) -> Response {
         let found = live.listed.iter().find(|(s, k, _)| (*s, *k) == (section, key));
         found.and_then(|(_, _, value)| value.as_str()).unwrap_or_default().to_owned()
     };
-    let started = time(state.started_ms);
+    let started = time(state.process.started_ms);
     answer(&json!({
         "startTime": started,
         "serverTime": time(state.clock.now_ms()),
@@ -90,7 +90,7 @@ async fn replay() -> Response {
 }
 
 async fn features(State(state): State<Arc<AppState>>) -> Response {
-    let experimental = state.promql.experimental_functions();
+    let experimental = state.engines.promql.experimental_functions();
     let functions: BTreeMap<&str, bool> = FUNCTIONS.iter().map(|f| (f.name, !f.experimental || experimental)).collect();
     let mut operators: BTreeMap<&str, bool> = BinaryOp::ALL.iter().map(|op| (op.as_str(), true)).collect();
     for op in AggregateOp::ALL {

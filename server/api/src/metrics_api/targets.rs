@@ -49,7 +49,7 @@ async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -
             let ctx = state.context(Language::Series);
             let pace = Pace::new(&ctx, "query preparation");
             let read = async move { parse_selectors([text.as_str()], Some(&pace)).map(drop).map_err(Error::from) };
-            state.engine.run(&ctx, read).await.map_err(|e| match e.kind {
+            state.engines.query.run(&ctx, read).await.map_err(|e| match e.kind {
                 ErrorKind::Invalid => invalid("match_target", &e.message),
                 _ => e,
             })?;

@@ -22,14 +22,14 @@ pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) 
         let given = Given::read(&state, request).await?;
         given.only(&["query", "row", "measure", "limit"])?;
         let (query, now_ns) = (given.query()?, state.clock.now_ms() * 1_000_000);
-        let catalog = state.olap.catalog().with_open(&given.body);
+        let catalog = state.engines.olap.catalog().with_open(&given.body);
         let access = access(&state);
         let asked = Asked::of_caller(&query, &catalog, &access, now_ns)?;
         let row = drilling::Asked::parse(&given.body)?;
         let ctx = begin(&state, &given, &query)?;
-        let found = state.olap.drill(&catalog, &asked, &row, now_ns, &access, &ctx).await?;
+        let found = state.engines.olap.drill(&catalog, &asked, &row, now_ns, &access, &ctx).await?;
         let sets = std::slice::from_ref(&found.rows);
-        let memory = state.engine.collected("answer of analytics", &ctx);
+        let memory = state.engines.query.collected("answer of analytics", &ctx);
         memory.add(2 * forms::made_bytes(sets))?;
         let mut answer = frame(&state, &catalog).load(&found.request, sets, false)?;
         Ok::<_, OlapError>(json_answer(&json!({
@@ -85,7 +85,7 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
         if let Some(zone) = given.word("timezone")? {
             query["timezone"] = zone.into();
         }
-        let catalog = state.olap.catalog().with_open(&query);
+        let catalog = state.engines.olap.catalog().with_open(&query);
         let (access, now_ns) = (access(&state), state.clock.now_ms() * 1_000_000);
         // Checked before the time dimension is looked up: a caller without rights must not learn whether the model
         // has one.
@@ -102,8 +102,8 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
             asked = read(&query)?;
         }
         let ctx = begin(&state, &given, &query)?;
-        let set = state.olap.values(&catalog, &asked.queries[0], &access, &ctx).await?;
-        let memory = state.engine.collected("answer of analytics", &ctx);
+        let set = state.engines.olap.values(&catalog, &asked.queries[0], &access, &ctx).await?;
+        let memory = state.engines.query.collected("answer of analytics", &ctx);
         memory.add(2 * forms::made_bytes(std::slice::from_ref(&set)))?;
         let rows = frame(&state, &catalog).load(&asked, std::slice::from_ref(&set), false)?;
         let column = set.columns.first().cloned().unwrap_or_default();

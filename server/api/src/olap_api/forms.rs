@@ -63,7 +63,7 @@ pub(super) async fn send(
 ) -> OlapResult<Response> {
     let began = Instant::now();
     request.queries[0].exemplars = 0;
-    let (columns, rows) = state.olap.rows(&catalog, &request, access, &ctx).await?;
+    let (columns, rows) = state.engines.olap.rows(&catalog, &request, access, &ctx).await?;
     let writer: Box<dyn BatchWriter> = match form {
         Form::Arrow | Form::Parquet => Box::new(Opened::new(form, &rows.schema(), &catalog, &request)?),
         Form::Csv | Form::Lines | Form::Json => Box::new(Texts::new(form, catalog, request, columns)),

@@ -23,8 +23,8 @@ pub(super) async fn sql(state: &AppState, given: &Given) -> Result<Response, Ola
     let ctx = begin(state, given, &Value::from(text))?;
     let session = Session::of(&state.identity().name);
     let request = Request { text: text.to_owned(), params: Params::default(), session, ..Request::default() };
-    let planned = state.sql.plan_of_models(request, &access(state), &ctx.again()).await.map_err(told)?;
-    Ok(json_answer(&state.olap.sql_of_statement(planned, &ctx).await?))
+    let planned = state.engines.sql.plan_of_models(request, &access(state), &ctx.again()).await.map_err(told)?;
+    Ok(json_answer(&state.engines.olap.sql_of_statement(planned, &ctx).await?))
 }
 
 /// Reports an error in a statement as one of a query.

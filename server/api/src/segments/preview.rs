@@ -179,7 +179,7 @@ async fn counts(
         session: quiver_sql::Session::default(),
     };
     let mut found = Vec::new();
-    let SqlAnswer::Rows(mut rows) = state.sql.query(request, &access, &ctx).await.map_err(refused)? else {
+    let SqlAnswer::Rows(mut rows) = state.engines.sql.query(request, &access, &ctx).await.map_err(refused)? else {
         return Ok(found);
     };
     while let Some(batch) = rows.next().await.map_err(refused)? {

@@ -70,7 +70,7 @@ async fn answer(
     let selection = selection(&call, id)?;
     let options = options(&call)?;
     let download = call.params.switch("download")?.unwrap_or(false);
-    let trace = call.state.traces.trace(&call.ctx, selection).await?;
+    let trace = call.state.engines.traces.trace(&call.ctx, selection).await?;
     let name = download.then(|| format!("trace-{}-{}.json", hex(&trace.id), format.name));
     send(&call, trace, move |trace, w| (format.write)(trace, options, w), name)
 }

@@ -81,7 +81,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     }
     search.conditions.extend(call.segments()?);
     let key = key.unwrap_or_default();
-    let (traces, ctx, range) = (&call.state.traces, &call.ctx, search.range);
+    let (traces, ctx, range) = (&call.state.engines.traces, &call.ctx, search.range);
     let mut cursor = None;
     // The limit of rows, with this default.
     let listing = |default: u64| -> Result<Listing, TraceError> {
@@ -192,7 +192,7 @@ async fn tags(call: &Call, filter: SpanFilter, listing: Listing) -> Result<Value
         let intrinsics = INTRINSICS.iter().filter(|n| named(n)).map(|n| json!({"key": n, "scope": "intrinsic"}));
         return Ok(Value::Array(intrinsics.collect()));
     };
-    let rows = call.state.traces.tags(&call.ctx, request.filter, request.place, listing).await?;
+    let rows = call.state.engines.traces.tags(&call.ctx, request.filter, request.place, listing).await?;
     Ok(rows.iter().map(quiver_traces::TagRow::to_json).collect())
 }
 
@@ -209,7 +209,7 @@ fn key_of(call: &Call, key: &str) -> Result<KeyOf, TraceError> {
 }
 
 async fn values(call: &Call, filter: SpanFilter, key: &str, listing: Listing) -> Result<Value, TraceError> {
-    let rows = call.state.traces.values(&call.ctx, filter, key_of(call, key)?, listing).await?;
+    let rows = call.state.engines.traces.values(&call.ctx, filter, key_of(call, key)?, listing).await?;
     Ok(rows.iter().map(|(value, count)| json!({"value": value, "count": count})).collect())
 }
 
@@ -221,7 +221,7 @@ async fn compare_two(call: &Call) -> Result<Response, TraceError> {
     let (left, right) = (id("left")?, id("right")?);
     let left = call.trace(Selection::all(left)).await?;
     let right = call.trace(Selection::all(right)).await?;
-    call.answer(call.state.traces.compare(&call.ctx, left, right).await?, None, None)
+    call.answer(call.state.engines.traces.compare(&call.ctx, left, right).await?, None, None)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(super) async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<Str
         let selection = selection(&call, &id)?;
         let window = Some(selection.window);
         let download = call.params.switch("download")?.unwrap_or(false);
-        let trace = call.state.traces.trace(&call.ctx, selection).await?;
+        let trace = call.state.engines.traces.trace(&call.ctx, selection).await?;
         let name = download.then(|| format!("trace-{}.json", hex(&trace.id)));
         let meta = call.meta(window, None);
         send(
@@ -78,7 +78,7 @@ pub(super) async fn statistics(
         let window = selection.window;
         let trace = call.trace(selection).await?;
         let by = GroupBy::parse(call.params.all("groupBy"))?;
-        let data = call.state.traces.statistics(&call.ctx, trace, by).await?;
+        let data = call.state.engines.traces.statistics(&call.ctx, trace, by).await?;
         call.answer(data, Some(window), None)
     };
     run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
@@ -104,7 +104,7 @@ pub(super) async fn similar(State(state): State<Arc<AppState>>, Path(id): Path<S
         let call = Call::of(state, request).await?;
         let selection = selection(&call, &id)?;
         let limit = call.params.number("limit", 1..=100)?.unwrap_or(10) as usize;
-        let data = call.state.traces.similar(&call.ctx, selection, limit, call.now).await?;
+        let data = call.state.engines.traces.similar(&call.ctx, selection, limit, call.now).await?;
         call.answer(data, None, None)
     };
     run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))

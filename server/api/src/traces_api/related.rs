@@ -71,7 +71,7 @@ pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<Stri
         // Logs are subject to the rights for logs, not to those for traces.
         let ctx = call.ctx.again_as(call.state.access(Domain::Logs));
         let mut rows: Vec<Value> = Vec::new();
-        for batch in call.state.logsql.collect(&query, &scope, &ctx).await? {
+        for batch in call.state.engines.logsql.collect(&query, &scope, &ctx).await? {
             for row in batch.to_texts()? {
                 rows.push(Value::Object(row.into_iter().map(|(k, v)| (k, v.into())).collect::<Map<_, _>>()));
             }
@@ -99,9 +99,9 @@ pub(super) async fn exemplars(
         let millis = MillisRange::new(range.0.div_euclid(1_000_000), range.1.div_euclid(1_000_000));
         let wanted = vec![vec![Matcher::new("__name__", MatchOp::NotEqual, "")?]];
         let ctx = call.ctx.again_as(call.state.access(Domain::Metrics));
-        let source = IndexSource::new(call.state.source.snapshot(), &ctx);
+        let source = IndexSource::new(call.state.engines.series.snapshot(), &ctx);
         let plan = index::exemplars_of_trace(&source, wanted, millis, &id, limit)?;
-        let (engine, inner) = (Arc::clone(&call.state.engine), ctx.clone());
+        let (engine, inner) = (Arc::clone(&call.state.engines.query), ctx.clone());
         let work = async move {
             let mut batches = engine.execute(&plan, &inner, Rules::Direct).await?;
             let mut rows: Vec<Value> = Vec::new();
@@ -110,7 +110,7 @@ pub(super) async fn exemplars(
             }
             Ok(rows)
         };
-        let rows = call.state.engine.run(&ctx, work).await?;
+        let rows = call.state.engines.query.run(&ctx, work).await?;
         if trace.is_none() && rows.is_empty() {
             return Err(TraceError::NotFound);
         }

@@ -91,7 +91,7 @@ pub(super) fn id_of(text: &str) -> Result<TraceId, TraceError> {
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let names = call.state.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?;
+        let names = call.state.engines.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?;
         data(&call, names.into_iter().map(Value::from).collect())
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -106,11 +106,11 @@ pub(super) async fn operations_of(
     let kind = span_kind.map(|text| kind("spanKind", text)).transpose()?;
     let mut conditions = call.segments()?;
     if conditions.is_empty() {
-        return call.state.traces.operation_names(&call.ctx, service.map(str::to_owned), kind).await;
+        return call.state.engines.traces.operation_names(&call.ctx, service.map(str::to_owned), kind).await;
     }
     conditions.extend(service.map(|service| SpanFilter::Service(TextTest::Is(service.to_owned()))));
     conditions.extend(kind.map(|kind| SpanFilter::Kinds(vec![kind])));
-    let rows = call.state.traces.operations(&call.ctx, ALWAYS, conditions, Listing::default()).await?;
+    let rows = call.state.engines.traces.operations(&call.ctx, ALWAYS, conditions, Listing::default()).await?;
     let mut found: Vec<(String, u8)> = rows.into_iter().map(|row| (row.name, row.kind)).collect();
     found.sort_unstable();
     found.dedup();
@@ -221,7 +221,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
 
 /// Whole traces in the order of a search.
 pub(super) async fn found(call: &Call, search: Search) -> Result<Vec<Trace>, TraceError> {
-    call.state.traces.search_whole(&call.ctx, search, call.now).await
+    call.state.engines.traces.search_whole(&call.ctx, search, call.now).await
 }
 
 async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -237,7 +237,7 @@ async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let traces = if ids.is_empty() {
             found(&call, search(&call)?).await?
         } else {
-            call.state.traces.traces(&call.ctx, ids).await?
+            call.state.engines.traces.traces(&call.ctx, ids).await?
         };
         let (spans, left_out) = (spans_of(&traces), call.ctx.stats.left_out.texts());
         let write = move |w: &mut JsonWriter<'_>| write_wrapped(&traces, traces.len(), &left_out, OPTIONS, w);
@@ -254,7 +254,7 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
             call.params.time("end", call.now)?.unwrap_or(i64::MAX),
         );
         let selection = Selection { id: id_of(&id)?, window, services: Vec::new() };
-        let trace = call.state.traces.trace(&call.ctx, selection).await?;
+        let trace = call.state.engines.traces.trace(&call.ctx, selection).await?;
         let pretty = call.params.switch("prettyPrint")?.unwrap_or(false);
         let write = move |trace: &Trace, w: &mut JsonWriter<'_>| {
             write_wrapped(std::slice::from_ref(trace), 0, &trace.left_out, OPTIONS, w);
@@ -284,7 +284,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
     let run = async {
         let call = Call::of(state, request).await?;
         let (from, to) = window(&call)?;
-        let mut graph = call.state.traces.dependencies(&call.ctx, (from, to), call.segments()?).await?;
+        let mut graph = call.state.engines.traces.dependencies(&call.ctx, (from, to), call.segments()?).await?;
         if let Some(service) = call.params.one("service")? {
             graph.near(&[service.to_owned()], 1);
         }
@@ -299,7 +299,7 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
     let run = async {
         let (head, body) = request.into_parts();
         let call = Call::with(Arc::clone(&state), Params::default());
-        let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.body_bytes_max).await?;
+        let body = read_unpacked(&state.capacity.bodies, &head.headers, body, state.settings.body_bytes_max).await?;
         let limits = state.settings.decode_limits;
         let access = Access::full();
         let ctx = TraceContext {
@@ -310,10 +310,10 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
             latest_ns: i64::MAX,
             access: &access,
         };
-        let room = state.bodies.decoding();
+        let room = state.capacity.bodies.decoding();
         let run = || decode(TraceFormat::OtlpJson, None, &body, &ctx, &mut |_| true);
         let decoded = within(Arc::clone(&room), run).map_err(Error::from)?;
-        let memory = state.engine.collected("spans", &call.ctx);
+        let memory = state.engines.query.collected("spans", &call.ctx);
         memory.add(spans_bytes(decoded.batch.len(), decoded.batch.memory_bytes()))?;
         call.ctx.keep(memory);
         drop(room);

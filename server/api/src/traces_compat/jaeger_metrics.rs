@@ -86,7 +86,7 @@ async fn answer(figure: Figure, call: &Call) -> Result<Response, TraceError> {
         per: millis("ratePer", 600_000)?,
         quantile,
     };
-    let found = call.state.traces.rates(&call.ctx, request).await?;
+    let found = call.state.engines.traces.rates(&call.ctx, request).await?;
     call.json(&family(figure, quantile, by_operation, &found))
 }
 

@@ -50,7 +50,7 @@ fn refused(status: StatusCode, text: &str) -> Response {
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let names = call.state.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?;
+        let names = call.state.engines.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?;
         call.json(&json!({"services": names}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -141,7 +141,7 @@ fn result(call: &Call, traces: Vec<Trace>) -> Result<Response, TraceError> {
 async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let page = call.state.traces.search(&call.ctx, search(&call)?, call.now).await?;
+        let page = call.state.engines.traces.search(&call.ctx, search(&call)?, call.now).await?;
         let rows: Vec<Value> = page
             .rows
             .iter()
@@ -185,7 +185,7 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         let window =
             (time("startTime", "start_time")?.unwrap_or(i64::MIN), time("endTime", "end_time")?.unwrap_or(i64::MAX));
         let selection = Selection { id: either_id(&id)?, window, services: Vec::new() };
-        let trace = call.state.traces.trace(&call.ctx, selection).await?;
+        let trace = call.state.engines.traces.trace(&call.ctx, selection).await?;
         result(&call, vec![trace])
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))

@@ -87,7 +87,7 @@ async fn look_up(call: &Call, id: TraceId) -> Result<Option<Trace>, TraceError> 
     // Only a hint where to look: the whole trace is returned if any part of it is in the range.
     let window = (start.unwrap_or(i64::MIN), end.unwrap_or(i64::MAX));
     let overlaps = |trace: &Trace| trace.start() <= window.1 && window.0 <= trace.end();
-    match call.state.traces.trace(&call.ctx, Selection::all(id)).await {
+    match call.state.engines.traces.trace(&call.ctx, Selection::all(id)).await {
         Ok(trace) => Ok(Some(trace).filter(overlaps)),
         Err(TraceError::NotFound | TraceError::Forbidden) => Ok(None),
         Err(e) => Err(e),
@@ -103,7 +103,7 @@ fn wants_protobuf(headers: &HeaderMap) -> bool {
 /// Encodes a trace as the message `Trace`, whose only field equals that of `ExportTraceServiceRequest`.
 fn message(call: &Call, trace: &Trace) -> Result<Vec<u8>, TraceError> {
     // Memory for the JSON text, and for the message, which is shorter.
-    let memory = call.state.engine.collected("message", &call.ctx);
+    let memory = call.state.engines.query.collected("message", &call.ctx);
     let mut json = Vec::new();
     let mut outcome = Ok(());
     let mut writer = JsonWriter::pieces(|piece| {

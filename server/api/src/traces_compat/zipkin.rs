@@ -60,7 +60,7 @@ fn names(call: &Call, list: impl IntoIterator<Item = String>) -> Result<Response
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        names(&call, call.state.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?)
+        names(&call, call.state.engines.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -84,7 +84,7 @@ async fn remote_services(State(state): State<Arc<AppState>>, request: Request) -
         let call = Call::of(state, request).await?;
         let service = required(&call, "serviceName")?;
         let filter = SpanFilter::Service(TextTest::Is(service.to_owned()));
-        names(&call, call.state.traces.remote_names(&call.ctx, filter).await?)
+        names(&call, call.state.engines.traces.remote_names(&call.ctx, filter).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -197,7 +197,7 @@ async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Respons
 async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let trace = call.state.traces.trace(&call.ctx, Selection::all(id_of(&id)?)).await?;
+        let trace = call.state.engines.traces.trace(&call.ctx, Selection::all(id_of(&id)?)).await?;
         call.written(trace.spans.len(), move |w| spanarray::write(&trace, ExportOptions::default(), w))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -214,7 +214,7 @@ async fn trace_many(State(state): State<Arc<AppState>>, request: Request) -> Res
         if ids.len() < 2 || ids.len() != given {
             return Ok(plain(StatusCode::BAD_REQUEST, "traceIds must hold at least two different ids, each once"));
         }
-        lists(&call, call.state.traces.traces(&call.ctx, ids).await?)
+        lists(&call, call.state.engines.traces.traces(&call.ctx, ids).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -224,7 +224,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
         let call = Call::of(state, request).await?;
         required(&call, "endTs")?;
         let (from, to) = window(&call)?;
-        let graph = call.state.traces.dependencies(&call.ctx, (from, to), call.segments()?).await?;
+        let graph = call.state.engines.traces.dependencies(&call.ctx, (from, to), call.segments()?).await?;
         let edge = |e: &quiver_traces::Edge| {
             let mut link = json!({"parent": e.source, "child": e.target, "callCount": e.calls});
             if e.errors > 0 {
@@ -248,7 +248,8 @@ async fn autocomplete_values(State(state): State<Arc<AppState>>, request: Reques
         let key = required(&call, "key")?;
         let (from, to) = window(&call)?;
         let key = KeyOf::Attribute(None, key.to_owned());
-        let rows = call.state.traces.values(&call.ctx, SpanFilter::Starts(from, to), key, Listing::default()).await?;
+        let rows =
+            call.state.engines.traces.values(&call.ctx, SpanFilter::Starts(from, to), key, Listing::default()).await?;
         names(&call, rows.into_iter().take(1000).map(|(value, _)| value))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))

@@ -50,7 +50,7 @@ pub async fn follow(app: Arc<AppState>, every: Duration, stop: CancellationToken
             () = tokio::time::sleep(every) => {}
         }
         let counts = counted.is_none_or(|at| at.elapsed() >= COUNTED_EVERY);
-        let kept = if counts { kept(&app.store) } else { BTreeMap::new() };
+        let kept = if counts { kept(&app.engines.store) } else { BTreeMap::new() };
         if !kept.is_empty() {
             counted = Some(Instant::now());
         }
@@ -91,5 +91,5 @@ async fn write(
     if !sums.is_empty() {
         tables.push(rows::of_intake(sums)?);
     }
-    if tables.is_empty() { Ok(()) } else { app.store.write_rows(tables).await }
+    if tables.is_empty() { Ok(()) } else { app.engines.store.write_rows(tables).await }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use quiver_api::state::Engines;
 use quiver_logsql::LogsqlEngine;
 use quiver_olap::{ModelTables, OlapEngine};
 use quiver_promql::{PromqlEngine, PromqlSettings};
@@ -10,6 +11,7 @@ use quiver_query::tables::{TableSources, Tables};
 use quiver_query::{EngineSettings, QueryEngine};
 use quiver_sql::SqlEngine;
 use quiver_store::{Store, StoreSettings};
+use quiver_traces::TracesEngine;
 use quiver_types::configured::ConfiguredSource;
 use quiver_types::{Clock, MemoryPressure, Result};
 
@@ -19,51 +21,50 @@ use crate::settings::Settings;
 use crate::sql_languages::SqlLanguages;
 use crate::{analytics, memory, process, through};
 
-/// The store, and all that answers queries over it alone.
-pub(super) struct Engines {
-    pub(super) store: Arc<Store>,
-    pub(super) engine: Arc<QueryEngine>,
-    pub(super) promql: Arc<PromqlEngine>,
-    pub(super) logsql: Arc<LogsqlEngine>,
-    pub(super) olap: Arc<OlapEngine>,
-    pub(super) sql: SqlEngine,
-}
-
-impl Engines {
-    /// Opens the store and starts the engines. `results_bytes` is the size of PromQL's cache of results; `configured`
-    /// gives the configuration that SQL may read.
-    ///
-    /// # Errors
-    /// Those of the store, of the engine, and of models and tables of analytics.
-    pub(super) async fn open(
-        settings: &Settings,
-        store_settings: StoreSettings,
-        results_bytes: usize,
-        configured: Arc<dyn ConfiguredSource>,
-        clock: &Arc<dyn Clock>,
-    ) -> Result<Self> {
-        let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
-        memory::keep(memory, &pressure);
-        let store = Box::pin(Store::open(store_settings, Arc::clone(clock))).await?;
-        let engine = start_engine(settings, memory, pressure)?;
-        let promql_settings = promql_settings(settings, results_bytes);
-        let promql = PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&engine), promql_settings);
-        let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
-        let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
-        let tables = product_tables(settings, &store, &engine, configured, clock);
-        let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
-        let sql = SqlEngine::new(
-            Arc::clone(&engine),
-            analytics.tables as Arc<dyn Tables>,
-            Arc::new(ModelTables::new(Arc::clone(&analytics.engine), Arc::clone(clock))),
-            Arc::new(SqlLanguages {
-                promql: Arc::clone(&promql),
-                logsql: Arc::clone(&logsql),
-                clock: Arc::clone(clock),
-            }),
-        );
-        Ok(Self { store, engine, promql, logsql, olap: analytics.engine, sql })
-    }
+/// Opens the store and starts the engines. `results_bytes` is the size of PromQL's cache of results; `configured`
+/// gives the configuration that SQL may read.
+///
+/// # Errors
+/// Those of the store, of the engine, and of models and tables of analytics.
+pub(super) async fn open(
+    settings: &Settings,
+    store_settings: StoreSettings,
+    results_bytes: usize,
+    configured: Arc<dyn ConfiguredSource>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Engines> {
+    let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
+    memory::keep(memory, &pressure);
+    let store = Box::pin(Store::open(store_settings, Arc::clone(clock))).await?;
+    let query = start_engine(settings, memory, pressure)?;
+    let promql_settings = promql_settings(settings, results_bytes);
+    let promql = PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&query), promql_settings);
+    let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&query));
+    let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
+    let traces = TracesEngine::new(
+        store.span_source(),
+        Arc::new(StoreSpans),
+        Arc::clone(&query),
+        settings.traces.export_spans_max,
+    );
+    let tables = product_tables(settings, &store, &query, configured, clock);
+    let analytics = analytics::open(settings, Arc::clone(&query), tables)?;
+    let sql = SqlEngine::new(
+        Arc::clone(&query),
+        analytics.tables as Arc<dyn Tables>,
+        Arc::new(ModelTables::new(Arc::clone(&analytics.engine), Arc::clone(clock))),
+        Arc::new(SqlLanguages { promql: Arc::clone(&promql), logsql: Arc::clone(&logsql), clock: Arc::clone(clock) }),
+    );
+    Ok(Engines {
+        series: store.source(),
+        store,
+        query,
+        promql,
+        logsql,
+        traces,
+        sql: Arc::new(sql),
+        olap: analytics.engine,
+    })
 }
 
 /// The sources of the tables that SQL statements and analytics models may name.

@@ -41,7 +41,7 @@ impl Connection {
                 return Err(Fault::new("42501", needs(&triple.to_string())));
             }
         }
-        let info = RequestInfo::of_connection(&self.app.request_ids, self.peer, Arc::clone(&self.identity));
+        let info = RequestInfo::of_connection(&self.app.process.request_ids, self.peer, Arc::clone(&self.identity));
         let access = DomainAccess::of(|domain| self.identity.access(domain));
         let mut limits = self.app.limits();
         if let Some(timeout) = self.settings.statement_timeout() {
@@ -82,7 +82,7 @@ impl Connection {
         self.cancellable.runs(&running);
         let request = self.request(&text);
         let (app, span) = (Arc::clone(&self.app), info.span());
-        let work = async { app.sql.describe(request, &declared, &access, &ctx).await };
+        let work = async { app.engines.sql.describe(request, &declared, &access, &ctx).await };
         let found = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
         let found = Arc::new(found.map_err(|error| told(&error, &text))?);
         self.kept.describe(name, &found);
@@ -231,7 +231,7 @@ impl Connection {
         self.cancellable.runs(&running);
         let request = Request { params: portal.params.clone(), ..self.request(&portal.text) };
         let (app, span) = (Arc::clone(&self.app), info.span());
-        let work = async { app.sql.query(request, &access, &ctx).await };
+        let work = async { app.engines.sql.query(request, &access, &ctx).await };
         let answer = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
         match answer.map_err(|error| told(&error, &portal.text))? {
             Answer::Rows(rows) => Ok(Run::of(rows, ctx)),

@@ -60,7 +60,7 @@ pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request)
             // 0 means the default, as in Tempo.
             spans: whole(&call, "spss", 1000)?.filter(|n| *n > 0).unwrap_or(3) as usize,
         };
-        let hits = call.state.traces.traceql(&call.ctx, &wanted, call.now).await?;
+        let hits = call.state.engines.traces.traceql(&call.ctx, &wanted, call.now).await?;
         if as_message {
             let rows = hits.iter().map(|hit| row(hit, text.is_some()));
             return messages::of_values(&call, &messages::TRACE, rows);
@@ -192,7 +192,7 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         let step = step(&call, range)?;
         let wanted = exemplars(&call, &query)?;
         let asked = wanted.is_some_and(|n| n > 0);
-        let all = call.state.traces.traceql_figures(&call.ctx, &query, range, Some(step), asked).await?;
+        let all = call.state.engines.traces.traceql_figures(&call.ctx, &query, range, Some(step), asked).await?;
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
         let (first, last) = (range.0.div_euclid(step), range.1.div_euclid(step));
         if (last - first + 1) as usize * all.len() > SAMPLES_MAX {
@@ -207,7 +207,7 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
             series
         };
         if as_message {
-            let memory = call.state.engine.collected("message", &call.ctx);
+            let memory = call.state.engines.query.collected("message", &call.ctx);
             return messages::answer(&call, all.iter().map(shown), |out, series: Shown<'_>| {
                 // The samples of the longest series, and its encoded message.
                 memory.add(2 * series.samples_bytes().saturating_sub(out.capacity()))?;
@@ -227,7 +227,7 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
         let length = range.1.saturating_sub(range.0).max(SECOND_NS);
-        let all = call.state.traces.traceql_figures(&call.ctx, &query, range, None, false).await?;
+        let all = call.state.engines.traces.traceql_figures(&call.ctx, &query, range, None, false).await?;
         let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
         let shown = all.iter().filter_map(|one| Once::of(one, by));
         if as_message {

@@ -54,7 +54,7 @@ pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) 
         let names = if wanted == INTRINSIC {
             Vec::new()
         } else {
-            call.state.traces.tag_names(&call.ctx, spans(&call)?, place_of(wanted), limit).await?
+            call.state.engines.traces.tag_names(&call.ctx, spans(&call)?, place_of(wanted), limit).await?
         };
         if as_message {
             return messages::of_texts(&call, &names);
@@ -72,7 +72,7 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
         let names = if wanted == INTRINSIC {
             Vec::new()
         } else {
-            call.state.traces.tag_names_by_scope(&call.ctx, spans(&call)?, place_of(wanted)).await?
+            call.state.engines.traces.tag_names_by_scope(&call.ctx, spans(&call)?, place_of(wanted)).await?
         };
         let most = limit.unwrap_or(usize::MAX);
         let scopes = by_scope(&names, matches!(wanted, "all" | "none" | INTRINSIC)).into_iter();
@@ -193,7 +193,7 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<S
         let list: Vec<String> = match asked(&call, &tag, false)? {
             Asked::Key(key, filter) => {
                 let listing = Listing { limit, by_name: true, ..Listing::default() };
-                let rows = call.state.traces.values(&call.ctx, filter, key, listing).await?;
+                let rows = call.state.engines.traces.values(&call.ctx, filter, key, listing).await?;
                 rows.into_iter().map(|(value, _)| value).collect()
             }
             Asked::Words(words) => {
@@ -224,7 +224,7 @@ pub(super) async fn typed_values(
             Asked::Key(key, filter) => {
                 let limit = limit(&call)?;
                 let listing = Listing { limit, ..Listing::default() };
-                let rows = call.state.traces.typed_values(&call.ctx, filter, key, listing).await?;
+                let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
                 // A value may have several types, each of them a row.
                 let all = rows.iter().flat_map(|(value, kinds)| types(*kinds).map(move |kind| row(kind, value)));
                 all.take(limit.unwrap_or(usize::MAX)).collect()
