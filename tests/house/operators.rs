@@ -17,6 +17,7 @@ pub(crate) const PLACES: &[&str] = &[
     "engine/query/src/relational/list_pieces.rs",
     "engine/query/src/operator.rs",
     "engine/query/src/relational/slices.rs",
+    "engine/query/src/relational/text_views.rs",
     "engine/query/src/relational/functional_dependencies.rs",
     "engine/query/src/tables/at_once.rs",
     "engine/query/src/tables/convert.rs",

@@ -15,6 +15,7 @@ use crate::index::{IndexExec, LookUp};
 use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
 use crate::relational::list_pieces::ListPiecesExec;
 use crate::relational::slices::SliceExec;
+use crate::relational::text_views::{TextViewsExec, To, Values};
 use crate::relational::windows::WindowsExec;
 use crate::sequential_union::InTurnExec;
 use crate::tables::at_once::AtOnceExec;
@@ -43,6 +44,11 @@ impl PlanForms {
 enum Node {
     Slices {
         rows: usize,
+    },
+    /// Columns by place.
+    TextViews {
+        columns: Vec<(usize, Values)>,
+        to: To,
     },
     /// Places of lists, and how deep they are.
     ListPieces {
@@ -86,6 +92,10 @@ impl At<'_> {
         if let Some(slices) = node.downcast_ref::<SliceExec>() {
             return Ok(Some(Node::Slices { rows: slices.rows() }));
         }
+        if let Some(views) = node.downcast_ref::<TextViewsExec>() {
+            let (columns, to) = views.parts();
+            return Ok(Some(Node::TextViews { columns: columns.to_vec(), to }));
+        }
         if let Some(turns) = node.downcast_ref::<InTurnExec>() {
             return Ok(Some(Node::InTurn { partitions: turns.partitions() }));
         }
@@ -125,6 +135,9 @@ impl At<'_> {
     fn read(&self, node: Node, children: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn ExecutionPlan>> {
         match (node, children) {
             (Node::Slices { rows }, [input]) if rows > 0 => Ok(Arc::new(SliceExec::new(Arc::clone(input), rows))),
+            (Node::TextViews { columns, to }, [input]) => {
+                Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, to)?))
+            }
             (Node::InTurn { partitions }, [input]) if partitions > 0 => {
                 Ok(Arc::new(InTurnExec::new(Arc::clone(input), partitions)))
             }

@@ -17,6 +17,7 @@ pub(crate) mod grouping;
 mod in_subqueries;
 mod inner_order;
 mod interval_parts;
+mod join_payloads;
 mod joined_ids;
 mod lateral;
 mod lengths;
@@ -32,6 +33,7 @@ mod repeated;
 pub(crate) mod slices;
 pub(crate) mod streaming;
 mod subscripts;
+pub(crate) mod text_views;
 mod untyped;
 pub(crate) mod windows;
 
@@ -181,7 +183,7 @@ pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &Pla
 pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
     let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
     let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
-    let physical = physical.and_then(windows::with_memory);
+    let physical = physical.and_then(windows::with_memory).and_then(join_payloads::through_joins);
     let at_once = state.config().target_partitions();
     let physical = physical.and_then(|plan| few_at_once(plan, at_once)).and_then(streaming::without_exchange);
     let physical = physical.map_err(from_datafusion)?;

@@ -1,0 +1,90 @@
+//! Long values in rows that joins repeat: `SELECT length(x) FROM (SELECT repeat('x', 1000000) x) a, generate_series(1,
+//! 2000)` makes two gigabytes of a batch of 2,000 rows, before anything counts it. Columns of texts and bytes that a join
+//! only hands on go through it as views, sixteen bytes a row, and become values again above it, a few at once.
+//!
+//! Keys and columns of conditions stay as they are: their types are those of expressions and of filters that the join
+//! gives to what is below it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{JoinSide, JoinType};
+use datafusion::error::Result;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_plan::joins::utils::JoinFilter;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
+
+use super::text_views::{Values, as_values, as_views};
+
+/// Columns of the left and the right side that a join looks at.
+type Looked = [BTreeSet<usize>; 2];
+
+/// Lets columns that joins only hand on go through them as views.
+///
+/// # Errors
+/// Those of making the nodes.
+pub(crate) fn through_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let changed = plan.transform_up(|node| {
+        let Some(looked) = looked_at(node.as_ref()) else { return Ok(Transformed::no(node)) };
+        let sides = node.children();
+        let mut children = Vec::with_capacity(sides.len());
+        for (side, keys) in sides.iter().zip(&looked) {
+            children.push(as_views(side, handed_on(side, keys))?);
+        }
+        if sides.iter().zip(&children).all(|(before, after)| Arc::ptr_eq(before, after)) {
+            return Ok(Transformed::no(node));
+        }
+        let before = node.schema();
+        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        let joined = node.replace_children(children, anew)?;
+        Ok(Transformed::yes(as_values(joined, &before)?))
+    });
+    Ok(changed?.data)
+}
+
+/// Columns of texts and bytes that a join does not look at.
+fn handed_on(side: &Arc<dyn ExecutionPlan>, looked: &BTreeSet<usize>) -> Vec<(usize, Values)> {
+    let schema = side.schema();
+    let columns = schema.fields().iter().enumerate().filter(|(at, _)| !looked.contains(at));
+    columns.filter_map(|(at, field)| Values::of(field.data_type()).map(|values| (at, values))).collect()
+}
+
+/// What a join looks at; `None` if the node is no join that may repeat rows.
+fn looked_at(node: &dyn ExecutionPlan) -> Option<Looked> {
+    let mut looked = Looked::default();
+    if node.is::<CrossJoinExec>() {
+        return Some(looked);
+    }
+    if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
+        add_condition(&mut looked, join.filter());
+        return repeats(*join.join_type()).then_some(looked);
+    }
+    let join = node.downcast_ref::<HashJoinExec>()?;
+    for (left, right) in join.on() {
+        for (side, key) in looked.iter_mut().zip([left, right]) {
+            side.extend(collect_columns(key).iter().map(|column| column.index()));
+        }
+    }
+    add_condition(&mut looked, join.filter());
+    repeats(*join.join_type()).then_some(looked)
+}
+
+fn add_condition(looked: &mut Looked, condition: Option<&JoinFilter>) {
+    for column in condition.into_iter().flat_map(JoinFilter::column_indices) {
+        match column.side {
+            JoinSide::Left => looked[0].insert(column.index),
+            JoinSide::Right => looked[1].insert(column.index),
+            JoinSide::None => false,
+        };
+    }
+}
+
+/// Whether a row of one side can come several times.
+fn repeats(join: JoinType) -> bool {
+    matches!(join, JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full)
+}
+
+#[cfg(test)]
+mod tests;
