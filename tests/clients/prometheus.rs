@@ -222,3 +222,18 @@ fn promtool(server: &Server, grid: Grid) {
     check(&["query", "series", "--match=up", "--match=node_load1", &from, &to, &url], "__name__=\"node_load1\"");
     check(&["query", "labels", &from, &to, &url, "mode"], "idle\n");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn promtool_finds_nothing_amiss_in_our_own_metrics() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Server::start(&folder.path().join("data"), &Options::default()).await;
+    let answer = server.get("/metrics").await;
+    assert_eq!(answer.status, 200);
+    let file = folder.path().join("metrics.txt");
+    std::fs::write(&file, answer.text()).expect("writable");
+    let mut promtool = program("promtool");
+    promtool.args(["check", "metrics"]).stdin(std::fs::File::open(&file).expect("written"));
+    let said = promtool.output().expect("it runs");
+    let told = String::from_utf8_lossy(&said.stdout).into_owned() + &String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && told.trim().is_empty(), "{told}");
+}

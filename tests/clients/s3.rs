@@ -102,7 +102,7 @@ async fn the_spool_bridges_an_outage() {
 
     s3.revive();
     until("an empty spool", PATIENCE, async || {
-        own(&server, "quiver_spool_bytes").await == 0.0 && own(&server, "quiver_outbox_queue_count").await == 0.0
+        own(&server, "quiver_spool_bytes").await == 0.0 && own(&server, "quiver_outbox_queue_length").await == 0.0
     })
     .await;
     assert_eq!(count(&server, 0, 41).await, samples, "drained");

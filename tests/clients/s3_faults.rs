@@ -72,7 +72,7 @@ async fn own(server: &Server, name: &str) -> f64 {
 
 async fn drained(server: &Server) {
     until("an empty spool", PATIENCE, async || {
-        own(server, "quiver_spool_bytes").await == 0.0 && own(server, "quiver_outbox_queue_count").await == 0.0
+        own(server, "quiver_spool_bytes").await == 0.0 && own(server, "quiver_outbox_queue_length").await == 0.0
     })
     .await;
 }

@@ -156,7 +156,7 @@ async fn after_the_client(server: &Server, caller: &Caller, name: &str, ask: Ask
     let address = server.http.clone();
     let asking = tokio::spawn(async move { ask.send(&address).await });
     let began = Instant::now();
-    while caller.metric("quiver_query_running_count").await.expect("it lives") == 0.0 {
+    while caller.metric("quiver_queries_running").await.expect("it lives") == 0.0 {
         if asking.is_finished() {
             let (status, body) = asking.await.expect("asked").expect("answered");
             let text = String::from_utf8_lossy(&body[..body.len().min(300)]).into_owned();
@@ -168,7 +168,7 @@ async fn after_the_client(server: &Server, caller: &Caller, name: &str, ask: Ask
     }
     asking.abort();
     let left = server.cpu();
-    until(caller, "quiver_query_running_count", 0.0, name).await;
+    until(caller, "quiver_queries_running", 0.0, name).await;
     until(caller, "quiver_query_memory_bytes", 0.0, name).await;
     // Whatever goes on without being counted would show here.
     tokio::time::sleep(Duration::from_millis(300)).await;

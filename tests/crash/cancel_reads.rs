@@ -91,7 +91,7 @@ async fn a_read_ends_with_its_client() {
             let request = request.header("content-type", "application/x-www-form-urlencoded");
             let asking = tokio::spawn(async move { request.send().await?.text().await });
             let began = Instant::now();
-            while caller.metric("quiver_query_running_count").await.expect("it lives") == 0.0 && !asking.is_finished() {
+            while caller.metric("quiver_queries_running").await.expect("it lives") == 0.0 && !asking.is_finished() {
                 assert!(began.elapsed() < PATIENCE, "{name}: the query does not begin");
             }
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -102,7 +102,7 @@ async fn a_read_ends_with_its_client() {
             }
             let left = server.cpu();
             asking.abort();
-            until(&caller, "quiver_query_running_count", 0.0, name).await;
+            until(&caller, "quiver_queries_running", 0.0, name).await;
             until(&caller, "quiver_query_memory_bytes", 0.0, name).await;
             // Whatever goes on without being counted would show here.
             tokio::time::sleep(Duration::from_millis(500)).await;

@@ -47,11 +47,11 @@ const GIVEN_BACK: Duration = Duration::from_mins(3);
 const GAUGES: &[&str] = &[
     "process_resident_memory_bytes ",
     "quiver_query_memory_bytes ",
-    "quiver_query_running_count ",
+    "quiver_queries_running ",
     "quiver_generation_bytes ",
     "quiver_registry_bytes ",
     "quiver_ingest_queue_bytes ",
-    "quiver_flush_queue_count ",
+    "quiver_flush_queue_length ",
 ];
 
 /// In which language clients ask, and how many at once.

@@ -291,7 +291,7 @@ async fn slow_readers_of_every_endpoint() {
         drop(sockets);
         let began = Instant::now();
         let gone = async || {
-            let running = caller.metric("quiver_query_running_count").await.expect("it lives");
+            let running = caller.metric("quiver_queries_running").await.expect("it lives");
             running + caller.metric("quiver_query_memory_bytes").await.expect("it lives")
         };
         while gone().await > 0.0 {

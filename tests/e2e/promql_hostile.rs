@@ -290,7 +290,7 @@ async fn idle(server: &Server, name: &str) {
     loop {
         let metrics = server.get("/metrics").await.text();
         let zero = |line: &str| metrics.lines().any(|l| l.strip_prefix(line).is_some_and(|v| v.trim() == "0"));
-        if zero("quiver_query_running_count ") && zero("quiver_query_memory_bytes ") {
+        if zero("quiver_queries_running ") && zero("quiver_query_memory_bytes ") {
             return;
         }
         assert!(began.elapsed() < Duration::from_mins(5), "{name}: it does not end");

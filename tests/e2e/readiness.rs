@@ -104,7 +104,7 @@ async fn a_generation_that_cannot_be_flushed_is_set_aside() {
         assert_eq!(count(&server).await, "2");
         until("ready", async || server.get("/health/ready").await.status == 200).await;
         until("flushed after all", async || held(dir.path()) == 0).await;
-        assert_eq!(metric(&server, "quiver_flush_held_count").await, 0);
+        assert_eq!(metric(&server, "quiver_flush_held_generations").await, 0);
         server.flush().await;
         assert_eq!(count(&server).await, "2");
         assert_eq!(server.stop(), Some(0));

@@ -141,24 +141,24 @@ metrics! {
     Counter catalog_commits "quiver_catalog_commits_total" "Transactions of the catalog.";
     Counter catalog_conflicts "quiver_catalog_conflicts_total" "Commits refused because their inputs were gone.";
     SecondsCounter catalog_commit_time "quiver_catalog_commit_seconds_total" "Time spent in transactions of the catalog.";
-    Gauge catalog_parts "quiver_catalog_parts_count" "Live parts.";
+    Gauge catalog_parts "quiver_catalog_parts" "Live parts.";
     Gauge catalog_part_bytes "quiver_catalog_part_bytes" "Bytes of live parts.";
-    Gauge outbox_depth "quiver_outbox_queue_count" "Commit objects not yet in the object store.";
+    Gauge outbox_depth "quiver_outbox_queue_length" "Commit objects not yet in the object store.";
     Counter outbox_written "quiver_outbox_written_total" "Commit objects written to the object store.";
 
     // Flush.
-    Gauge flush_queue "quiver_flush_queue_count" "Sealed generations that wait for their flush.";
+    Gauge flush_queue "quiver_flush_queue_length" "Sealed generations that wait for their flush.";
     Counter flush_runs "quiver_flush_runs_total" "Generations flushed.";
     Counter flush_failures "quiver_flush_failures_total" "Flushes that failed and were tried again.";
-    Gauge flush_held "quiver_flush_held_count" "Generations that cannot be flushed and were set aside, to be tried again.";
+    Gauge flush_held "quiver_flush_held_generations" "Generations that cannot be flushed and were set aside, to be tried again.";
     Counter flush_parts "quiver_flush_parts_total" "Parts written by flushes.";
     Counter flush_bytes "quiver_flush_written_bytes_total" "Bytes of parts written by flushes.";
     SecondsCounter flush_time "quiver_flush_seconds_total" "Time spent in flushes.";
     SecondsGauge flush_last_success "quiver_flush_last_success_seconds" "Unix time of the last flush that succeeded.";
 
     // Upload of the spool.
-    Gauge upload_queue "quiver_upload_queue_count" "Parts in the spool that wait for their upload.";
-    Gauge upload_damaged "quiver_upload_damaged_count" "Parts in the spool that are damaged and are not uploaded.";
+    Gauge upload_queue "quiver_upload_queue_length" "Parts in the spool that wait for their upload.";
+    Gauge upload_damaged "quiver_upload_damaged_parts" "Parts in the spool that are damaged and are not uploaded.";
     Gauge spool_bytes "quiver_spool_bytes" "Bytes of parts in the spool.";
     Counter spool_refused "quiver_spool_refused_total" "Writes refused because the spool is full.";
     Counter upload_runs "quiver_upload_runs_total" "Parts uploaded.";
@@ -175,7 +175,7 @@ metrics! {
     Counter compaction_written_bytes "quiver_compaction_written_bytes_total" "Bytes of parts that compactions wrote.";
     SecondsCounter compaction_time "quiver_compaction_seconds_total" "Time spent in compactions.";
     SecondsGauge compaction_last_success "quiver_compaction_last_success_seconds" "Unix time of the last compaction run without error.";
-    Gauge compaction_queue "quiver_compaction_queue_count" "Compactions that were due when last looked.";
+    Gauge compaction_queue "quiver_compaction_queue_length" "Compactions that were due when last looked.";
 
     // Retention and cleaner.
     Counter retention_parts "quiver_retention_parts_total" "Parts dropped because their day is past the retention.";
@@ -184,7 +184,7 @@ metrics! {
     SecondsGauge retention_clock_lead "quiver_retention_clock_lead_seconds" "How far the clock is from the time that retention goes by; above a day nothing is dropped by the clock.";
     Counter size_parts "quiver_size_dropped_parts_total" "Parts dropped because the store was larger than store.size_max.";
     Counter size_bytes "quiver_size_dropped_bytes_total" "Bytes of these parts.";
-    Gauge cleaner_queue "quiver_cleaner_queue_count" "Removed parts whose objects are not deleted yet; those that retention dropped wait for store.drop_grace.";
+    Gauge cleaner_queue "quiver_cleaner_queue_length" "Removed parts whose objects are not deleted yet; those that retention dropped wait for store.drop_grace.";
     Counter cleaner_objects "quiver_cleaner_objects_total" "Objects deleted.";
     Counter cleaner_bytes "quiver_cleaner_deleted_bytes_total" "Bytes of parts deleted.";
     Counter cleaner_failures "quiver_cleaner_failures_total" "Deletions that failed and will be tried again.";
@@ -214,7 +214,7 @@ metrics! {
     Counter ingest_repeated_requests "quiver_ingest_repeated_requests_total" "Requests with an `Idempotency-Key` that were answered before.";
     Counter ingest_forgotten_requests "quiver_ingest_forgotten_requests_total" "Answered requests forgotten before their time, for want of room.";
     Counter ingest_refused "quiver_ingest_unavailable_total" "Writes refused for want of memory or disk.";
-    Gauge ingest_queue "quiver_ingest_queue_count" "Writes that wait for the WAL.";
+    Gauge ingest_queue "quiver_ingest_queue_length" "Writes that wait for the WAL.";
     Gauge ingest_queue_bytes "quiver_ingest_queue_bytes" "Bytes of these writes.";
     Counter wal_commits "quiver_wal_commits_total" "Groups of writes committed.";
     Counter wal_writes "quiver_wal_writes_total" "Writes committed.";
@@ -229,8 +229,8 @@ metrics! {
     Counter wal_torn_tails "quiver_wal_torn_tails_total" "Torn ends of the WAL cut in replay.";
     Counter generations_sealed "quiver_generations_sealed_total" "Generations sealed.";
     Gauge generation_bytes "quiver_generation_bytes" "Memory of all generations that are alive.";
-    Gauge registry_series "quiver_registry_series_count" "Series in the registry.";
-    Gauge registry_pairs "quiver_registry_pairs_count" "Distinct label pairs in the registry.";
+    Gauge registry_series "quiver_registry_series" "Series in the registry.";
+    Gauge registry_pairs "quiver_registry_pairs" "Distinct label pairs in the registry.";
     Gauge registry_bytes "quiver_registry_bytes" "Memory of the registry.";
 
     // Parts and caches.

@@ -108,7 +108,7 @@ impl AlertMetrics {
             ),
             ("quiver_alerts_received_total", "counter", "Alerts that came from rules or were posted.", &self.received),
             ("quiver_alerts_invalid_total", "counter", "Alerts that were refused.", &self.invalid),
-            ("quiver_alerts_count", "gauge", "Alerts that are known.", &self.alerts),
+            ("quiver_alerts", "gauge", "Alerts that are known.", &self.alerts),
             ("quiver_notification_queue_length", "gauge", "Notifications under way.", &self.queue),
         ];
         for (name, kind, help, value) in plain {

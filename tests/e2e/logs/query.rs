@@ -205,7 +205,7 @@ async fn time_is_limited() {
     assert_eq!(rows(&ask(&server, "query", &[("query", "*"), ("timeout", "soon")]).await).len(), 30);
     let running = async || {
         let text = server.get("/metrics").await.text();
-        text.lines().find_map(|l| l.strip_prefix("quiver_query_running_count ")).map(str::to_owned)
+        text.lines().find_map(|l| l.strip_prefix("quiver_queries_running ")).map(str::to_owned)
     };
     let began = std::time::Instant::now();
     while running().await.as_deref() != Some("0") {

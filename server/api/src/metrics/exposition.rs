@@ -21,8 +21,8 @@ pub fn text(state: &AppState) -> String {
         ("quiver_query_started_total", "counter", "Queries begun.", &used.started),
         ("quiver_query_failed_total", "counter", "Queries that failed.", &used.failed),
         ("quiver_query_cancelled_total", "counter", "Queries whose caller went away.", &used.cancelled),
-        ("quiver_query_running_count", "gauge", "Queries that run.", &used.running),
-        ("quiver_query_waiting_count", "gauge", "Queries that wait for a place.", &used.waiting),
+        ("quiver_queries_running", "gauge", "Queries that run.", &used.running),
+        ("quiver_queries_waiting", "gauge", "Queries that wait for a place.", &used.waiting),
         ("quiver_query_slow_total", "counter", "Queries slower than the setting.", &state.metrics.slow_queries),
         ("quiver_query_unlogged_total", "counter", "Queries that have no row.", &state.metrics.usage.lost),
     ];
@@ -55,7 +55,7 @@ fn caches(state: &AppState, out: &mut String) {
     let bytes = with_results(each(|s| s.bytes), results.bytes);
     write_metric(out, "quiver_cache_bytes", "gauge", "Bytes that a cache holds.", &bytes);
     let entries = with_results(each(|s| s.entries), results.entries);
-    write_metric(out, "quiver_cache_entries_count", "gauge", "Entries that a cache holds.", &entries);
+    write_metric(out, "quiver_cache_entries", "gauge", "Entries that a cache holds.", &entries);
     write_metric(out, "quiver_cache_hits_total", "counter", "Look-ups that a cache answered.", &each(|s| s.hits));
     write_metric(out, "quiver_cache_misses_total", "counter", "Look-ups that it did not.", &each(|s| s.misses));
     let steps = [

@@ -199,7 +199,9 @@ async fn the_oldest_days_go_when_the_store_is_too_large() {
     assert!(bench.written.len() < kept);
     bench.verify(&store).await;
     store.flush_all().await.unwrap();
-    assert!(store.clean().await.unwrap() > 0 || store.metrics().iter().any(|m| m.name == "quiver_cleaner_queue_count"));
+    assert!(
+        store.clean().await.unwrap() > 0 || store.metrics().iter().any(|m| m.name == "quiver_cleaner_queue_length")
+    );
     store.close(CLOSE).await;
     drop(store);
     let store = bench.open().await;
