@@ -276,7 +276,10 @@ async fn a_plain_explanation_reads_nothing() {
     // Its window ends now, so no two of its plans are the same.
     explained(&server, "/metrics-api/federate?match[]=m_total", "true").await;
     // What is wrong is said of an explanation, too.
-    assert_eq!(server.get("/traces?explain=perhaps").await.status, 400);
+    for path in ["/traces", "/metrics-api/api/v1/labels", "/metrics-api/api/v1/query_exemplars?query=m_total"] {
+        let path = format!("{path}{}explain=perhaps", if path.contains('?') { '&' } else { '?' });
+        assert_eq!(server.get(&path).await.status, 400, "{path}");
+    }
     assert_eq!(server.get("/traces?explain=true&sort=none").await.status, 400);
     assert_eq!(server.stop(), Some(0));
 }

@@ -5,6 +5,7 @@
 //! (`source`) and the engine scans it (`scan`) are defined here too, so that neither side depends on the other.
 
 pub mod access;
+mod change_mode;
 pub mod condition;
 pub mod configured;
 pub mod detection;
@@ -41,6 +42,7 @@ pub mod watch;
 pub mod written;
 
 pub use access::{Access, Narrowed, Within};
+pub use change_mode::ChangeMode;
 pub use error::{Error, ErrorKind, Result};
 pub use hex::{hex, hex_bytes, is_hex, parse_hex, push_hex, read_hex, write_hex};
 pub use histogram::{Histogram, ResetHint, Span};

@@ -150,11 +150,11 @@ async fn serve(
         Ok(ask) => ask,
         Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
     };
-    let dry_run = ask.dry_run;
+    let mode = ask.mode;
     let named = ask.is_named();
     let answer = Box::pin(async move { ask.answered(write.as_ref(), Box::pin(ask.run(what, &id))).await });
     let answer = to_its_end(named, answer).await;
-    with_dry_run(answer.into_response(state.shown_revision()), dry_run)
+    with_dry_run(answer.into_response(state.shown_revision()), mode)
 }
 
 #[cfg(test)]

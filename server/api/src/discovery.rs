@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_config::families::{RELATIONSHIPS, RESOURCES};
-use quiver_config::{Caller, Condition as If, Op, Place, Result, Seen, ServiceAlerts, System};
+use quiver_config::{Caller, ChangeMode, Condition as If, Op, Place, Result, Seen, ServiceAlerts, System};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -131,7 +131,7 @@ async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64
                 (Op::Patch { id: kept.id.clone(), patch, condition: If::None }, System::default())
             }
         };
-        match config.change(&Place::of(&RESOURCES), &caller, op, system, false).await {
+        match config.change(&Place::of(&RESOURCES), &caller, op, system, ChangeMode::Apply).await {
             Ok(done) => known.by_key.extend(done.after.map(|after| (key.clone(), Kept::of(&after)))),
             // Another server created it first, or the limit of entities is reached.
             Err(problem) if problem.kind == quiver_config::ProblemKind::Busy => return Err(problem),
@@ -148,7 +148,7 @@ async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64
         let body = json!({"typeId": kind, "sourceId": from.id, "targetId": to.id, "origin": "discovered"});
         let Value::Object(body) = body else { continue };
         let op = Op::Create { id: None, body };
-        match config.change(&Place::of(&RELATIONSHIPS), &caller, op, System::default(), false).await {
+        match config.change(&Place::of(&RELATIONSHIPS), &caller, op, System::default(), ChangeMode::Apply).await {
             Err(problem) if problem.kind == quiver_config::ProblemKind::Busy => return Err(problem),
             Err(problem) => tracing::debug!(kind = link.kind, "a relationship is not taken in: {problem}"),
             Ok(_) => {}
@@ -225,7 +225,7 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
     for id in gone {
         let patch = [("state".to_owned(), json!("inactive"))].into_iter().collect();
         let op = Op::Patch { id, patch, condition: If::None };
-        state.config.change(&Place::of(&RESOURCES), &caller(), op, System::default(), false).await?;
+        state.config.change(&Place::of(&RESOURCES), &caller(), op, System::default(), ChangeMode::Apply).await?;
     }
     Ok(healths)
 }

@@ -21,16 +21,16 @@ tokio::task_local! {
     static ASKED: RefCell<Option<Arc<Explaining>>>;
 }
 
-/// Reads the parameter.
+/// Reads the parameter; `None` where it is absent.
 ///
 /// # Errors
-/// It has another value.
-pub(crate) fn read(value: &str) -> Result<Option<Explain>, ()> {
+/// It has another value: the text says which ones there are.
+pub(crate) fn read(value: Option<&str>) -> Result<Option<Explain>, String> {
     match value {
-        "true" | "1" => Ok(Some(Explain::Plan)),
-        "analyze" => Ok(Some(Explain::Analyze)),
-        "false" | "0" | "" => Ok(None),
-        _ => Err(()),
+        None | Some("false" | "0") => Ok(None),
+        Some("true" | "1") => Ok(Some(Explain::Plan)),
+        Some("analyze") => Ok(Some(Explain::Analyze)),
+        Some(other) => Err(format!("`{other}` is not one of true, analyze, false")),
     }
 }
 
@@ -51,7 +51,8 @@ pub(crate) fn noting(ctx: QueryContext) -> QueryContext {
 async fn shown(request: Request, next: Next, wrap: fn(&Value) -> Response) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let value = url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "explain");
-    let explain = value.and_then(|(_, value)| read(&value).ok().flatten());
+    // Another value is for the handler to refuse, in the form of its errors.
+    let explain = read(value.as_ref().map(|(_, value)| &**value)).ok().flatten();
     let asked = RefCell::new(explain.map(Explaining::new));
     let (response, asked) = ASKED
         .scope(asked, async move {
@@ -79,9 +80,20 @@ mod tests {
 
     #[test]
     fn values() {
-        let read = ["true", "1", "analyze", "false", "0", "", "yes"].map(read);
-        let (plan, analyze) = (Ok(Some(Explain::Plan)), Ok(Some(Explain::Analyze)));
-        assert_eq!(read, [plan, plan, analyze, Ok(None), Ok(None), Ok(None), Err(())]);
+        let (plan, analyze) = (Some(Explain::Plan), Some(Explain::Analyze));
+        for (value, expected) in [
+            (None, None),
+            (Some("false"), None),
+            (Some("0"), None),
+            (Some("true"), plan),
+            (Some("1"), plan),
+            (Some("analyze"), analyze),
+        ] {
+            assert_eq!(read(value), Ok(expected), "{value:?}");
+        }
+        for wrong in ["", "yes", "TRUE", "ANALYZE", "2"] {
+            assert_eq!(read(Some(wrong)), Err(format!("`{wrong}` is not one of true, analyze, false")));
+        }
     }
 
     #[tokio::test]

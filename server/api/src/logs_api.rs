@@ -18,10 +18,11 @@ use http::{HeaderValue, StatusCode, header};
 use quiver_logsql::ast::{Filter, Query};
 use quiver_logsql::request::{duration_param, extra_filter, extra_stream_filter, last_moment, time_param};
 use quiver_logsql::{QueryScope, Regexps, parse_among};
-use quiver_query::{Collected, Explain, QueryContext};
+use quiver_query::{Collected, QueryContext};
 use quiver_types::{Error, Result};
 
 use crate::admin;
+use crate::explained;
 use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
@@ -222,12 +223,8 @@ impl Ask {
 
     /// Answers with the plans instead of rows, if the caller asks for them.
     async fn explained(&self, state: &AppState, query: &Query) -> Result<Option<Response>> {
-        let explain = match self.params.get("explain") {
-            None | Some("false" | "0") => return Ok(None),
-            Some("true" | "1") => Explain::Plan,
-            Some("analyze") => Explain::Analyze,
-            Some(other) => return Err(invalid("explain", &format!("`{other}` is not one of true, analyze, false"))),
-        };
+        let explain = explained::read(self.params.get("explain")).map_err(|why| invalid("explain", &why))?;
+        let Some(explain) = explain else { return Ok(None) };
         let plans = state.engines.logsql.explain(query, &self.scope, &self.ctx, explain).await?;
         Ok(Some(json(plans.to_string())))
     }

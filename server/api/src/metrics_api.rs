@@ -162,12 +162,7 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<
         Some("1" | "true") => true,
         Some(other) => return Err(invalid("nocache", &format!("{other:?} is not one of 0, 1"))),
     };
-    let explain = match params.get("explain") {
-        None | Some("false" | "0") => None,
-        Some("true" | "1") => Some(Explain::Plan),
-        Some("analyze") => Some(Explain::Analyze),
-        Some(other) => return Err(invalid("explain", &format!("{other:?} is not one of true, analyze, false"))),
-    };
+    let explain = explained::read(params.get("explain")).map_err(|why| invalid("explain", &why))?;
     let query = params.get("query").unwrap_or_default();
     let mut asked = state.asked(Language::Promql, query);
     asked.times = format!("{times:?}");

@@ -17,7 +17,7 @@ use quiver_auth::{
 };
 use quiver_config::families::{SERVICE_ACCOUNTS, USERS};
 use quiver_config::{
-    AuditEvent, AuditQuery, Caller, Condition, Family, Op, Place, Problem, ProblemKind, Result, System,
+    AuditEvent, AuditQuery, Caller, ChangeMode, Condition, Family, Op, Place, Problem, ProblemKind, Result, System,
 };
 use quiver_types::{Domain, Right, Rights, Services, Triple};
 use serde_json::{Map, Value, json};
@@ -128,10 +128,10 @@ fn not_a_user() -> Problem {
 
 /// The only path that takes a person's password as Basic, whatever the settings say: a temporary one gives no token.
 async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let mut dry_run = false;
+    let mut mode = ChangeMode::Apply;
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
-        dry_run = ask.dry_run;
+        mode = ask.mode;
         ask.only_parameters(&[])?;
         let values = ask.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let shown = Shown::read(values, None).map_err(not_let_in)?;
@@ -183,7 +183,7 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
             ..Caller::system()
         };
         set_password(&ask, &caller, &account.id, new, false).await?;
-        if !ask.dry_run {
+        if !ask.mode.is_dry_run() {
             ask.identities()?.forget_first_password();
             end_all(ask.identities()?, &subject, session.as_deref()).await?;
             ask.acts().await;
@@ -200,7 +200,7 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
     if let Some(after_s) = after_s {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(after_s));
     }
-    with_dry_run(answer, dry_run)
+    with_dry_run(answer, mode)
 }
 
 /// Gives a user a password, or only says whether that would do.
@@ -210,8 +210,8 @@ async fn set_password(ask: &Ask, caller: &Caller, id: &str, password: &str, temp
     patch.insert("password".to_owned(), json!(password));
     patch.insert("mustChangePassword".to_owned(), json!(temporary));
     let op = Op::Patch { id: id.to_owned(), patch, condition: Condition::None };
-    let done = identities.config.change(&Place::of(&USERS), caller, op, System::default(), ask.dry_run).await?;
-    if ask.dry_run {
+    let done = identities.config.change(&Place::of(&USERS), caller, op, System::default(), ask.mode).await?;
+    if ask.mode.is_dry_run() {
         return Ok(());
     }
     let event = AuditEvent {
@@ -252,7 +252,7 @@ fn reset_password<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<A
             return Err(Problem::field("/password", code, why));
         }
         set_password(ask, &ask.caller, id, password, temporary).await?;
-        if !ask.dry_run {
+        if !ask.mode.is_dry_run() {
             end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
             ask.acts().await;
         }
@@ -265,7 +265,7 @@ fn end_sessions<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Ans
         let id = &ids[0];
         ask.only_parameters(&[])?;
         ask.config.get(&ask.place, id, &ask.caller).await?;
-        if !ask.dry_run {
+        if !ask.mode.is_dry_run() {
             end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
         }
         Ok(Answer::nothing())
@@ -482,7 +482,7 @@ fn rotate_keys<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer
             Some(_) => return Err(Problem::parameter("`revokeOld` must be true or false")),
         };
         let auth = &ask.identities()?.auth;
-        if ask.dry_run {
+        if ask.mode.is_dry_run() {
             // Who would come after the next one is not known before it is made.
             return Ok(Answer::ok(json!({"kid": auth.signing_keys().next_kid(), "nextKid": null})));
         }

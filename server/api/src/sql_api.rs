@@ -13,7 +13,6 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use http::{HeaderValue, Method, StatusCode, header};
-use quiver_query::Explain;
 use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::is_measure;
 use quiver_sql::{Answer, Params as SqlParams, Request as SqlRequest, Session, type_name};
@@ -22,6 +21,7 @@ use serde_json::{Value, json};
 
 use crate::bodies::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
+use crate::explained;
 use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
@@ -153,7 +153,7 @@ impl Asked {
             params: sql_params(&params, given.get("params").filter(|value| !value.is_null()))?,
             limit: word("limit").map(|text| number("limit", &text)).transpose()?,
             time_zone: word("time_zone"),
-            explain: explain(word("explain").as_deref())?,
+            explain: explained::read(word("explain").as_deref()).map_err(|why| invalid("explain", &why))?,
             session: Session::of(&state.identity().name),
         };
         Ok(Self { request, form: Form::of(word("format").as_deref(), &head.headers)? })
@@ -207,15 +207,6 @@ fn segments_of(params: &Params, given: &Value) -> Result<Params> {
 
 fn number(name: &str, text: &str) -> Result<usize> {
     text.parse().map_err(|_| invalid(name, &format!("`{text}` is no number of rows")))
-}
-
-fn explain(text: Option<&str>) -> Result<Option<Explain>> {
-    match text {
-        None | Some("false" | "0") => Ok(None),
-        Some("true" | "1") => Ok(Some(Explain::Plan)),
-        Some("analyze") => Ok(Some(Explain::Analyze)),
-        Some(other) => Err(invalid("explain", &format!("`{other}` is not one of true, analyze, false"))),
-    }
 }
 
 fn sql_params(params: &Params, json: Option<&Value>) -> Result<SqlParams> {
@@ -322,17 +313,6 @@ mod tests {
     fn words_of_requests() {
         for (text, expected) in [("0", Some(0)), ("50000", Some(50_000)), ("-1", None), ("1.5", None), ("", None)] {
             assert_eq!(number("limit", text).ok(), expected, "{text}");
-        }
-        for none in [None, Some("false"), Some("0")] {
-            assert!(explain(none).unwrap().is_none(), "{none:?}");
-        }
-        for plan in ["true", "1"] {
-            assert!(matches!(explain(Some(plan)), Ok(Some(Explain::Plan))), "{plan}");
-        }
-        assert!(matches!(explain(Some("analyze")), Ok(Some(Explain::Analyze))));
-        for wrong in ["", "yes", "TRUE", "ANALYZE", "2"] {
-            let refused = explain(Some(wrong)).unwrap_err();
-            assert!(refused.message.contains(&format!("`{wrong}` is not one of")), "{}", refused.message);
         }
     }
 

@@ -197,9 +197,7 @@ impl Call {
 
 /// Reads `explain`: none, the plans, or the plans with what they did.
 fn explain(params: &Params) -> Result<(), TraceError> {
-    let Some(value) = params.one("explain")? else { return Ok(()) };
-    let wrong = || ParamError::new("explain", format!("`{value}` is neither `true` nor `analyze`"));
-    if let Some(explain) = explained::read(value).map_err(|()| wrong())? {
+    if let Some(explain) = explained::read(params.one("explain")?).map_err(|why| ParamError::new("explain", why))? {
         explained::ask(explain);
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! `links`, `restore` and `identity`; here transactions begin and end.
 
 use quiver_database::Connection;
+use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
 
 use crate::config::{Config, next_revision};
@@ -36,23 +37,37 @@ impl Config {
     ///
     /// # Errors
     /// All that section 1.5 of `config-api` lists; refused changes leave an audit row.
-    pub async fn change(&self, place: &Place, caller: &Caller, op: Op, system: System, dry_run: bool) -> Result<Done> {
+    pub async fn change(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        op: Op,
+        system: System,
+        mode: ChangeMode,
+    ) -> Result<Done> {
         let (id, action) = (op.id().map(str::to_owned), op.action());
-        let mut result = self.try_change(place, caller, op, system, dry_run).await;
-        if let (Err(problem), false) = (&mut result, dry_run) {
+        let mut result = self.try_change(place, caller, op, system, mode).await;
+        if let (Err(problem), false) = (&mut result, mode.is_dry_run()) {
             self.audit_refused(place.family, caller, action, id.as_deref(), problem).await;
         }
         result
     }
 
-    async fn try_change(&self, place: &Place, caller: &Caller, op: Op, system: System, dry_run: bool) -> Result<Done> {
+    async fn try_change(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        op: Op,
+        system: System,
+        mode: ChangeMode,
+    ) -> Result<Done> {
         let (op, system) = self.sealed(place.family, op, system).await?;
         let mut tx = db::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
         let done = work.apply(place, op, system).await?;
         self.whole(&mut tx, std::slice::from_ref(&done), place.family.composes).await?;
-        if dry_run {
+        if mode.is_dry_run() {
             tx.rollback().await?;
             return Ok(done);
         }
@@ -99,7 +114,7 @@ impl Config {
     ///
     /// # Errors
     /// Those of the first change that cannot be.
-    pub async fn change_all(&self, caller: &Caller, ops: Vec<(Place, Op)>, dry_run: bool) -> Result<Vec<Done>> {
+    pub async fn change_all(&self, caller: &Caller, ops: Vec<(Place, Op)>, mode: ChangeMode) -> Result<Vec<Done>> {
         let mut tx = db::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let mut all = Vec::with_capacity(ops.len());
@@ -111,7 +126,7 @@ impl Config {
                 Ok(done) => all.push(done),
                 Err(mut problem) => {
                     tx.rollback().await?;
-                    if !dry_run {
+                    if !mode.is_dry_run() {
                         self.audit_refused(family, caller, action, id.as_deref(), &mut problem).await;
                     }
                     return Err(problem.below(&format!("/{n}")));
@@ -119,7 +134,7 @@ impl Config {
             }
         }
         self.whole(&mut tx, &all, composes).await?;
-        if dry_run {
+        if mode.is_dry_run() {
             tx.rollback().await?;
             return Ok(all);
         }

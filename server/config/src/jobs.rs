@@ -2,6 +2,7 @@
 //! checkpoints are opaque here; only the executor knows their meaning.
 
 use quiver_database::{Row, statement};
+use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
@@ -114,7 +115,7 @@ impl Config {
     ///
     /// # Errors
     /// `LIMIT_EXCEEDED`, `STORE_BUSY`.
-    pub async fn queue_job(&self, job: NewJob, caller: &Caller, dry_run: bool) -> Result<Job> {
+    pub async fn queue_job(&self, job: NewJob, caller: &Caller, mode: ChangeMode) -> Result<Job> {
         let now_ms = self.clock.now_ms();
         let mut tx = db::begin(&self.pool).await?;
         let sql = "DELETE FROM job WHERE finished_ms < ?";
@@ -140,7 +141,7 @@ impl Config {
             finished_ms: None,
             error: None,
         };
-        if dry_run {
+        if mode.is_dry_run() {
             tx.rollback().await?;
             return Ok(made);
         }

@@ -78,6 +78,7 @@ pub use place::Place;
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::{ListQuery, Page};
 pub use quiver_database::Schema;
+pub use quiver_types::ChangeMode;
 pub use saved::{Loaded, Saved};
 pub use seen::{Seen, ServiceAlerts};
 pub use staged::Release;

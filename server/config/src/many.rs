@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use quiver_database::{Connection, statement};
+use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
 
 use crate::change::links::key_value;
@@ -52,7 +53,7 @@ struct Import<'a> {
     /// What [`ImportMode::Replace`] may delete; `None`: all.
     within: Option<&'a ListQuery>,
     /// Whether only to say what would change.
-    dry_run: bool,
+    change_mode: ChangeMode,
 }
 
 /// What an import did.
@@ -116,8 +117,14 @@ impl Config {
     ///
     /// # Errors
     /// Those of the first item that cannot be, below `/items/<n>`.
-    pub async fn put_many(&self, place: &Place, caller: &Caller, items: Vec<Value>, dry_run: bool) -> Result<Imported> {
-        let import = Import { mode: ImportMode::Upsert, reading: Reading::Strict, within: None, dry_run };
+    pub async fn put_many(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        items: Vec<Value>,
+        change_mode: ChangeMode,
+    ) -> Result<Imported> {
+        let import = Import { mode: ImportMode::Upsert, reading: Reading::Strict, within: None, change_mode };
         self.import(place, caller, items, import).await
     }
 
@@ -132,15 +139,15 @@ impl Config {
         items: Vec<Value>,
         mode: ImportMode,
         within: Option<&ListQuery>,
-        dry_run: bool,
+        change_mode: ChangeMode,
     ) -> Result<Imported> {
-        self.import(place, caller, items, Import { mode, reading: Reading::Lenient, within, dry_run }).await
+        self.import(place, caller, items, Import { mode, reading: Reading::Lenient, within, change_mode }).await
     }
 
     async fn import(&self, place: &Place, caller: &Caller, items: Vec<Value>, import: Import<'_>) -> Result<Imported> {
         bounded(items.len(), "items")?;
         let mut result = self.try_import(place, caller, items, import).await;
-        if let (Err(problem), false) = (&mut result, import.dry_run) {
+        if let (Err(problem), false) = (&mut result, import.change_mode.is_dry_run()) {
             self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
         }
         result
@@ -151,7 +158,7 @@ impl Config {
         place: &Place,
         caller: &Caller,
         items: Vec<Value>,
-        Import { mode, reading, within, dry_run }: Import<'_>,
+        Import { mode, reading, within, change_mode }: Import<'_>,
     ) -> Result<Imported> {
         // Secrets are hashed before the transaction: the lock is not held meanwhile.
         let mut prepared = Vec::with_capacity(items.len());
@@ -216,7 +223,7 @@ impl Config {
             }
         }
         self.whole(&mut tx, &all, place.family.composes).await?;
-        if dry_run {
+        if change_mode.is_dry_run() {
             tx.rollback().await?;
             return Ok(imported);
         }
@@ -346,7 +353,7 @@ impl Config {
         let system = [("health".to_owned(), json!("suspended"))].into_iter().collect();
         let op = Op::Patch { id: id.to_owned(), patch: Map::new(), condition: Condition::None };
         let place = Place::of(&crate::families::EXTRACTION_RULES);
-        self.change(&place, &caller, op, System { body: system, ..System::default() }, false).await?;
+        self.change(&place, &caller, op, System { body: system, ..System::default() }, ChangeMode::Apply).await?;
         Ok(())
     }
 
@@ -355,15 +362,21 @@ impl Config {
     ///
     /// # Errors
     /// `VALIDATION_FAILED` when ids lack or are too many; those of a change of each entity.
-    pub async fn order(&self, place: &Place, caller: &Caller, ids: Vec<String>, dry_run: bool) -> Result<Vec<Value>> {
-        let mut result = self.try_order(place, caller, &ids, dry_run).await;
-        if let (Err(problem), false) = (&mut result, dry_run) {
+    pub async fn order(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        ids: Vec<String>,
+        mode: ChangeMode,
+    ) -> Result<Vec<Value>> {
+        let mut result = self.try_order(place, caller, &ids, mode).await;
+        if let (Err(problem), false) = (&mut result, mode.is_dry_run()) {
             self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
         }
         result
     }
 
-    async fn try_order(&self, place: &Place, caller: &Caller, ids: &[String], dry_run: bool) -> Result<Vec<Value>> {
+    async fn try_order(&self, place: &Place, caller: &Caller, ids: &[String], mode: ChangeMode) -> Result<Vec<Value>> {
         let mut tx = db::begin(&self.pool).await?;
         let mut all = crate::entity::all_of(&mut tx, place.family.name).await?;
         all.retain(|e| is_visible(place, e, caller));
@@ -399,7 +412,7 @@ impl Config {
             changed |= done.changed;
             items.push(json!({"id": id, "position": n}));
         }
-        if dry_run || !changed {
+        if mode.is_dry_run() || !changed {
             tx.rollback().await?;
             return Ok(items);
         }

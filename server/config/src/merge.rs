@@ -1,6 +1,7 @@
 //! Merges several resources into one: references to any of them become references to the one that stays.
 
 use quiver_database::statement;
+use quiver_types::ChangeMode;
 use serde_json::{Value, json};
 
 use crate::change::{Condition, Op, Reading, System, Work};
@@ -24,16 +25,22 @@ impl Config {
         caller: &Caller,
         into: &str,
         from: &[String],
-        dry_run: bool,
+        mode: ChangeMode,
     ) -> Result<(usize, usize)> {
-        let mut result = self.try_merge(caller, into, from, dry_run).await;
-        if let (Err(problem), false) = (&mut result, dry_run) {
+        let mut result = self.try_merge(caller, into, from, mode).await;
+        if let (Err(problem), false) = (&mut result, mode.is_dry_run()) {
             self.audit_refused(&RESOURCES, caller, "UPDATE", Some(into), problem).await;
         }
         result
     }
 
-    async fn try_merge(&self, caller: &Caller, into: &str, from: &[String], dry_run: bool) -> Result<(usize, usize)> {
+    async fn try_merge(
+        &self,
+        caller: &Caller,
+        into: &str,
+        from: &[String],
+        mode: ChangeMode,
+    ) -> Result<(usize, usize)> {
         let (resources, relationships) = (Place::of(&RESOURCES), Place::of(&RELATIONSHIPS));
         let mut tx = db::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
@@ -71,7 +78,7 @@ impl Config {
             work.apply(&resources, Op::Delete { id: id.clone(), condition: Condition::None }, System::default())
                 .await?;
         }
-        if dry_run {
+        if mode.is_dry_run() {
             tx.rollback().await?;
             return Ok((moved, folded));
         }

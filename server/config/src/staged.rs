@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quiver_database::{Connection, statement};
+use quiver_types::ChangeMode;
 
 use crate::area::{Area, acts_by_itself};
 use crate::change::{Done, Op, Reading, System, Work};
@@ -87,7 +88,7 @@ impl Config {
         caller: &Caller,
         ops: Vec<(Place, Op)>,
         release: &Release<'_>,
-        dry_run: bool,
+        mode: ChangeMode,
     ) -> Result<Vec<Done>> {
         let mut tx = db::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
@@ -101,7 +102,7 @@ impl Config {
                 Ok(done) => all.push(done),
                 Err(mut problem) => {
                     tx.rollback().await?;
-                    if !dry_run {
+                    if !mode.is_dry_run() {
                         self.audit_refused(family, caller, release.action, id.as_deref(), &mut problem).await;
                     }
                     return Err(problem.below(&format!("/{n}")));
@@ -116,7 +117,7 @@ impl Config {
                 Ok(released) => all = released,
                 Err(mut problem) => {
                     tx.rollback().await?;
-                    if !dry_run {
+                    if !mode.is_dry_run() {
                         let family = if release.area == Area::Rules { &RULES } else { &ROUTES };
                         self.audit_refused(family, caller, release.action, None, &mut problem).await;
                     }
@@ -124,7 +125,7 @@ impl Config {
                 }
             }
         }
-        if dry_run {
+        if mode.is_dry_run() {
             tx.rollback().await?;
             return Ok(all);
         }

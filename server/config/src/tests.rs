@@ -110,7 +110,7 @@ fn caller(triples: &[&str]) -> Caller {
 
 impl Fixture {
     async fn op(&self, family: &'static Family, op: Op) -> Result<Done> {
-        self.config.change(&Place::of(family), &Caller::system(), op, System::default(), false).await
+        self.config.change(&Place::of(family), &Caller::system(), op, System::default(), ChangeMode::Apply).await
     }
 
     async fn create(&self, family: &'static Family, body: Value) -> Result<Entity> {

@@ -68,7 +68,7 @@ fn map(value: Value) -> Map<String, Value> {
 
 async fn create(config: &Config, family: &'static Family, body: Value) -> Result<Entity> {
     let op = Op::Create { id: None, body: map(body) };
-    let done = config.change(&Place::of(family), &Caller::system(), op, System::default(), false).await?;
+    let done = config.change(&Place::of(family), &Caller::system(), op, System::default(), ChangeMode::Apply).await?;
     Ok(done.after.expect("an entity"))
 }
 
@@ -94,7 +94,9 @@ async fn two_servers_over_one_database() {
         let patch = |config: Config, n: i64| {
             let patch = map(json!({"description": format!("{round} {n}")}));
             let op = Op::Patch { id: segment.id.clone(), patch, condition: Condition::Versions(vec![round]) };
-            async move { config.change(&Place::of(&SEGMENTS), &Caller::system(), op, System::default(), false).await }
+            async move {
+                config.change(&Place::of(&SEGMENTS), &Caller::system(), op, System::default(), ChangeMode::Apply).await
+            }
         };
         let (one, two) = tokio::join!(tokio::spawn(patch(a.clone(), 1)), tokio::spawn(patch(b.clone(), 2)));
         let (one, two) = (one.unwrap(), two.unwrap());

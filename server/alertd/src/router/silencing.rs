@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use quiver_alerting::silences::{SetError, Silence, SilenceState, Silences};
-use quiver_types::Error;
+use quiver_types::{ChangeMode, Error};
 use tokio::task::spawn_blocking;
 
 use super::{Router, records};
@@ -174,7 +174,7 @@ impl Router {
         &self,
         ops: Vec<SilenceOp>,
         actor: &str,
-        dry_run: bool,
+        mode: ChangeMode,
     ) -> Result<Vec<SilenceDone>, (usize, SilenceError)> {
         let ops = measured(ops).await.map_err(|error| (0, error))?;
         let now = self.now();
@@ -191,7 +191,7 @@ impl Router {
                     }
                 }
             }
-            if dry_run {
+            if mode.is_dry_run() {
                 trial.take_back();
                 return Ok(all);
             }
@@ -210,7 +210,7 @@ impl Router {
         &self,
         ops: Vec<SilenceOp>,
         actor: &str,
-        dry_run: bool,
+        mode: ChangeMode,
     ) -> Result<Vec<Result<SilenceDone, SilenceError>>, SilenceError> {
         let ops = measured(ops).await?;
         let (mut all, mut ops) = (Vec::with_capacity(ops.len()), ops.into_iter());
@@ -224,7 +224,7 @@ impl Router {
                 let mut state = self.state.lock();
                 let mut trial = Trial { silences: &mut state.silences, now, actor, former: Vec::new() };
                 let made: Vec<_> = some.into_iter().map(|op| trial.make(op)).collect();
-                if dry_run {
+                if mode.is_dry_run() {
                     trial.take_back();
                     (made, None)
                 } else {
@@ -236,7 +236,7 @@ impl Router {
                 Some(writing) => writing.durable().await.map_err(SilenceError::Failed)?,
                 None => tokio::task::yield_now().await,
             }
-            if !dry_run {
+            if !mode.is_dry_run() {
                 self.note_changed(made.iter().flatten(), actor, now);
             }
             all.extend(made);

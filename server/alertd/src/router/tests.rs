@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use quiver_alerting::dispatch::{Entry, LogKey};
 use quiver_alerting::matchers::{Matchers, read};
 use quiver_alerting::silences::Silence;
-use quiver_types::{LabelSet, Network};
+use quiver_types::{ChangeMode, LabelSet, Network};
 
 use super::*;
 use crate::deliver::ProxyEnvironment;
@@ -122,7 +122,7 @@ async fn what_is_taken_outlives_a_kill() {
         ..Silence::default()
     };
     let set = SilenceOp::Set { silence: Box::new(silence), id: None, expected: None };
-    let id = router.change_silences(vec![set], "me", false).await.unwrap().remove(0).after.id;
+    let id = router.change_silences(vec![set], "me", ChangeMode::Apply).await.unwrap().remove(0).after.id;
     let expected = ["A active", "B suppressed", "C suppressed"];
     assert_eq!(names(&router, everything()), expected);
     assert_eq!(names(&router, Shown { silenced: false, ..everything() }), expected[..2]);
@@ -140,8 +140,11 @@ async fn what_is_taken_outlives_a_kill() {
     let due: Vec<i64> = again.state.lock().dispatcher.timers().map(|t| t.1 / MS / 1000).collect();
     assert_eq!(due, [1010; 3], "timers go on as they were");
     let expire = |id: &str| vec![SilenceOp::Expire { id: id.to_owned(), expected: None }];
-    again.change_silences(expire(&id), "me", false).await.unwrap();
-    assert!(matches!(again.change_silences(expire("none"), "me", false).await, Err((0, SilenceError::NotFound))));
+    again.change_silences(expire(&id), "me", ChangeMode::Apply).await.unwrap();
+    assert!(matches!(
+        again.change_silences(expire("none"), "me", ChangeMode::Apply).await,
+        Err((0, SilenceError::NotFound))
+    ));
     assert_eq!(names(&again, everything())[2], "C active");
 }
 
@@ -420,16 +423,16 @@ async fn silences_are_changed_each_by_itself() {
         id: Some(format!("{n}")),
         expected: None,
     };
-    for dry_run in [true, false] {
-        let made = router.change_each((0..250).map(new).collect(), "me", dry_run).await.unwrap();
+    for mode in [ChangeMode::DryRun, ChangeMode::Apply] {
+        let made = router.change_each((0..250).map(new).collect(), "me", mode).await.unwrap();
         assert!(made.iter().enumerate().all(|(n, one)| one.is_ok() == n.is_multiple_of(3)), "{made:?}");
-        assert_eq!(router.silences().len(), if dry_run { 0 } else { 84 });
+        assert_eq!(router.silences().len(), if mode.is_dry_run() { 0 } else { 84 });
     }
     let gone = vec![
         SilenceOp::Expire { id: "none".into(), expected: None },
         SilenceOp::Expire { id: "3".into(), expected: None },
     ];
-    let made = router.change_each(gone, "me", false).await.unwrap();
+    let made = router.change_each(gone, "me", ChangeMode::Apply).await.unwrap();
     assert!(matches!(made.as_slice(), [Err(SilenceError::NotFound), Ok(_)]));
     let again = open(dir.path(), POLICY, &clock).await;
     assert_eq!(again.silences().len(), 84, "they are kept");

@@ -17,7 +17,7 @@ use quiver_alerting::dispatch::{Alert, message};
 use quiver_alerting::labels::fingerprint_text;
 use quiver_alerting::template::{Budget, Host, Options};
 use quiver_config::families::RECEIVERS;
-use quiver_config::{FieldError, Problem, ProblemKind};
+use quiver_config::{ChangeMode, FieldError, Problem, ProblemKind};
 use quiver_types::LabelSet;
 use quiver_types::time::duration;
 use quiver_yaml as yaml;
@@ -26,7 +26,7 @@ use serde_json::{Map, Value, json};
 use crate::bodies::read_unpacked;
 use crate::config_api::answer::{Answer, with_dry_run};
 use crate::config_api::ask::of_body;
-use crate::config_api::ids::{is_dry_run, no_parameters};
+use crate::config_api::ids::{change_mode, no_parameters};
 use crate::params::time_ms;
 use crate::state::AppState;
 use crate::trees;
@@ -260,7 +260,7 @@ fn receiver_policy(receiver: &Value, live: &Policy) -> Result<Policy, Problem> {
 }
 
 async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let is_dry = is_dry_run(request.uri().query());
+    let mode = change_mode(request.uri().query());
     let outcome = async {
         // The receiver is in a field of its own, or its fields are next to `alerts`.
         let own: Vec<&str> = ["name", "labels"].into_iter().chain(RECEIVERS.fields.iter().map(|f| f.name)).collect();
@@ -275,10 +275,10 @@ async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) ->
             (None, true) => return Err(Problem::field("/receiver", "REQUIRED", "a receiver is wanted")),
             (Some(_), false) => return Err(Problem::field("/receiver", "INVALID_VALUE", "a receiver is given twice")),
         };
-        receiver_results(&state, &receiver, body.get("alerts"), is_dry).await
+        receiver_results(&state, &receiver, body.get("alerts"), mode).await
     };
     let outcome = outcome.await;
-    with_dry_run(answer(&state, outcome), is_dry)
+    with_dry_run(answer(&state, outcome), mode)
 }
 
 /// Sends a message to each integration of a receiver, which is named or given as a whole. A dry run checks everything
@@ -287,7 +287,7 @@ pub(crate) async fn receiver_results(
     state: &AppState,
     receiver: &Value,
     alerts: Option<&Value>,
-    is_dry: bool,
+    mode: ChangeMode,
 ) -> Outcome {
     let router = &state.alertd.router;
     let live = router.policy();
@@ -323,7 +323,7 @@ pub(crate) async fn receiver_results(
     };
     let mut results = Vec::new();
     for integration in &receiver.integrations {
-        if is_dry {
+        if mode.is_dry_run() {
             results.push(json!({
                 "integration": integration.kind.name, "index": integration.idx, "ok": false, "httpStatus": null,
                 "error": "not sent: a dry run", "durationMs": 0,

@@ -4,7 +4,7 @@
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use quiver_config::{Problem, ProblemKind};
+use quiver_config::{ChangeMode, Problem, ProblemKind};
 use serde_json::{Value, json};
 
 use super::exported::Sent;
@@ -182,8 +182,8 @@ fn header_text(warning: &str) -> String {
 }
 
 /// Marks the response of a dry run as such.
-pub(crate) fn with_dry_run(mut response: Response, dry_run: bool) -> Response {
-    if dry_run {
+pub(crate) fn with_dry_run(mut response: Response, mode: ChangeMode) -> Response {
+    if mode.is_dry_run() {
         response.headers_mut().insert("x-dry-run", HeaderValue::from_static("true"));
     }
     response

@@ -67,7 +67,7 @@ impl Ask {
         let kind = if self.place.family.name == DETECTION_RULES.name { KIND } else { RUM_KIND };
         let server = self.state.engines.store.installation().to_string();
         let job = NewJob { kind, domain: "transactions", server, params };
-        Ok(accepted(&self.config.queue_job(job, &self.caller, self.dry_run).await?))
+        Ok(accepted(&self.config.queue_job(job, &self.caller, self.mode).await?))
     }
 
     /// The member that lists services or, for rules of pages, applications.

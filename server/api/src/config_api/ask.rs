@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use http::{HeaderMap, Method, header};
-use quiver_config::{Caller, Config, ImportMode, Place, Problem, ProblemKind, Result};
+use quiver_config::{Caller, ChangeMode, Config, ImportMode, Place, Problem, ProblemKind, Result};
 use quiver_ingest::DecodeRoom;
 use serde_json::{Map, Value};
 
@@ -29,7 +29,7 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) body: axum::body::Bytes,
-    pub(crate) dry_run: bool,
+    pub(crate) mode: ChangeMode,
     /// Memory of the parsed body.
     _tree: Option<Arc<dyn DecodeRoom>>,
 }
@@ -54,9 +54,9 @@ impl Ask {
             url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
         let given: Vec<&str> =
             parameters.iter().filter(|(key, _)| key == "dryRun").map(|(_, value)| value.as_str()).collect();
-        let dry_run = match given.as_slice() {
-            [] | ["false"] => false,
-            ["true"] => true,
+        let mode = match given.as_slice() {
+            [] | ["false"] => ChangeMode::Apply,
+            ["true"] => ChangeMode::DryRun,
             [_] => return Err(Problem::parameter("`dryRun` must be true or false")),
             _ => return Err(Problem::parameter("`dryRun` stands twice")),
         };
@@ -71,7 +71,7 @@ impl Ask {
         let (method, path) = (head.method, head.uri.path().to_owned());
         let (config, state) = (state.config.clone(), Arc::clone(state));
         let headers = head.headers;
-        Ok(Self { state, config, caller, place, method, path, headers, parameters, body, dry_run, _tree: tree })
+        Ok(Self { state, config, caller, place, method, path, headers, parameters, body, mode, _tree: tree })
     }
 
     /// The accounts. An error while access control is off, as there are none.

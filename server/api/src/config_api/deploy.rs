@@ -12,7 +12,8 @@ use quiver_alerting::rules::{Language, RuleFile, documents, read_own};
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
 use quiver_config::{
-    Area, Caller, Condition, Done, Entity, Family, FieldError, Op, Place, Problem, ProblemKind, Release, Result,
+    Area, Caller, ChangeMode, Condition, Done, Entity, Family, FieldError, Op, Place, Problem, ProblemKind, Release,
+    Result,
 };
 use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{self as yaml, Kind as Shape, Node};
@@ -323,7 +324,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
         }));
         ops.extend(planned);
     }
-    let dry_run = ask.dry_run || action != "apply";
+    let mode = if action == "apply" { ask.mode } else { ChangeMode::DryRun };
     let caller = Caller { manager, ..ask.caller.clone() };
     // If edits wait for a deploy, only those in the named groups take effect; without a body all that the caller may
     // see do.
@@ -333,12 +334,12 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
         (ask.body.is_empty() || named.contains(&key)) && family.is_visible(&ask.caller, entity)
     };
     let release = Release { area: Area::Rules, action: "DEPLOY", covers: &covers };
-    let done = ask.config.deploy(&caller, ops, &release, dry_run).await;
+    let done = ask.config.deploy(&caller, ops, &release, mode).await;
     let done = done.map_err(|problem| located(problem, &origins, &texts))?;
-    if !dry_run {
+    if !mode.is_dry_run() {
         ask.acts().await;
     }
-    Ok(Answer::ok(outcome(ask.state.shown_revision(), dry_run, &done, &warnings, (is_rule, shown_change))))
+    Ok(Answer::ok(outcome(ask.state.shown_revision(), mode, &done, &warnings, (is_rule, shown_change))))
 }
 
 /// Where a change comes from: its group, and the index of its rule among the non-empty ones.
@@ -451,7 +452,7 @@ pub(super) type Telling = (fn(&Told<'_>) -> bool, fn(&Told<'_>) -> Value);
 /// [`Telling`].
 pub(super) fn outcome(
     revision: Option<u64>,
-    dry_run: bool,
+    mode: ChangeMode,
     all: &[Done],
     warnings: &[String],
     (counts, shows): Telling,
@@ -460,7 +461,7 @@ pub(super) fn outcome(
     let count = |op: &str| all.iter().filter(|told| told.op == op && counts(told)).count();
     let changes: Vec<Value> = all.iter().filter(|told| told.op != "unchanged").map(shows).collect();
     json!({
-        "revision": revision, "dryRun": dry_run,
+        "revision": revision, "dryRun": mode.is_dry_run(),
         "summary": {
             "created": count("create"), "updated": count("update"), "deleted": count("delete"),
             "unchanged": count("unchanged"),

@@ -61,11 +61,11 @@ impl Ask {
 
     /// Makes a change, and lets it take effect before the response.
     pub(crate) async fn change(&self, op: Op, system: System) -> Result<Done> {
-        let done = match self.config.change(&self.place, &self.caller, op, system, self.dry_run).await {
+        let done = match self.config.change(&self.place, &self.caller, op, system, self.mode).await {
             Err(problem) if problem.more.contains_key("current") => return Err(self.with_present(problem).await),
             done => done?,
         };
-        if !self.dry_run && done.changed {
+        if !self.mode.is_dry_run() && done.changed {
             self.acts().await;
             special::after(self, &done).await;
         }

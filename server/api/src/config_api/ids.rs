@@ -4,7 +4,7 @@
 use axum::extract::{FromRequestParts, Path};
 use axum::response::Response;
 use http::request::Parts;
-use quiver_config::{Problem, Result};
+use quiver_config::{ChangeMode, Problem, Result};
 
 use super::answer::Answer;
 
@@ -41,10 +41,11 @@ pub(crate) fn no_parameters(query: Option<&str>) -> Result<()> {
     }
 }
 
-/// Whether a query string asks for a dry run.
-pub(crate) fn is_dry_run(query: Option<&str>) -> bool {
-    url::form_urlencoded::parse(query.unwrap_or_default().as_bytes())
-        .any(|(key, value)| key == "dryRun" && value == "true")
+/// Whether a query string asks for a change or for a dry run.
+pub(crate) fn change_mode(query: Option<&str>) -> ChangeMode {
+    let mut given = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    let is_dry = given.any(|(key, value)| key == "dryRun" && value == "true");
+    if is_dry { ChangeMode::DryRun } else { ChangeMode::Apply }
 }
 
 /// The stored form of a UUID.
@@ -98,7 +99,7 @@ mod tests {
             // If two values contradict each other it is a dry run.
             (Some("dryRun=false&dryRun=true"), true),
         ] {
-            assert_eq!(is_dry_run(query), expected, "{query:?}");
+            assert_eq!(change_mode(query).is_dry_run(), expected, "{query:?}");
         }
     }
 

@@ -68,7 +68,7 @@ impl Ask {
                 return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
             }
             let (config, before) = (&self.config, special::accounts(self));
-            let done = config.put_many(&self.place, &self.caller, items.clone(), self.dry_run).await?;
+            let done = config.put_many(&self.place, &self.caller, items.clone(), self.mode).await?;
             special::after_many(self, before).await;
             return Ok(Answer::ok(json!({
                 "created": done.created, "updated": done.updated, "unchanged": done.unchanged, "items": done.items,
@@ -96,7 +96,7 @@ impl Ask {
 
     async fn deleted(&self, ids: Vec<String>) -> Result<Answer> {
         let before = special::accounts(self);
-        let (done, not) = self.config.delete_many(&self.place, &self.caller, ids, self.dry_run).await?;
+        let (done, not) = self.config.delete_many(&self.place, &self.caller, ids, self.mode).await?;
         special::after_many(self, before).await;
         Ok(Answer::ok(json!({"deleted": done, "failed": failed(&not)})))
     }
@@ -139,7 +139,7 @@ impl Ask {
             return Ok(Answer::ok(json!({"updated": [], "failed": []})));
         }
         let (config, before) = (&self.config, special::accounts(self));
-        let (done, not) = config.update_many(&self.place, &self.caller, ids, patch.clone(), self.dry_run).await?;
+        let (done, not) = config.update_many(&self.place, &self.caller, ids, patch.clone(), self.mode).await?;
         special::after_many(self, before).await;
         Ok(Answer::ok(json!({"updated": done, "failed": failed(&not)})))
     }
@@ -163,7 +163,7 @@ impl Ask {
         let body = self.object()?;
         only_members(&body, &["ids"])?;
         let ids = all_ids_in(&body, "ids")?;
-        let items = self.config.order(&self.place, &self.caller, ids, self.dry_run).await?;
+        let items = self.config.order(&self.place, &self.caller, ids, self.mode).await?;
         self.acts().await;
         Ok(Answer::ok(json!({"items": items})))
     }
@@ -247,7 +247,7 @@ impl Ask {
         }
         old_matchers::rewrite(&mut items, self.place.family)?;
         let (config, before) = (&self.config, special::accounts(self));
-        let done = config.import_many(&self.place, &self.caller, items, mode, Some(within), self.dry_run).await?;
+        let done = config.import_many(&self.place, &self.caller, items, mode, Some(within), self.mode).await?;
         special::after_many(self, before).await;
         let summary = json!({
             "created": done.created, "updated": done.updated, "deleted": done.deleted, "unchanged": done.unchanged,

@@ -50,11 +50,11 @@ async fn serve_special(
         Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
     };
     let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
-    let dry_run = ask.dry_run;
+    let mode = ask.mode;
     let named = ask.is_named();
     let answer = Box::pin(async move { ask.answered(write.as_ref(), run(&ask, &ids)).await });
     let answer = to_its_end(named, answer).await;
-    with_dry_run(answer.into_response(state.shown_revision()), dry_run)
+    with_dry_run(answer.into_response(state.shown_revision()), mode)
 }
 
 /// The response for a method that a route does not have; the router adds the `Allow` header.

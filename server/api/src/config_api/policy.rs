@@ -18,8 +18,8 @@ use quiver_config::families::{
 };
 use quiver_config::json::text;
 use quiver_config::{
-    Area, Caller, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind, Release,
-    Result, System,
+    Area, Caller, ChangeMode, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind,
+    Release, Result, System,
 };
 use quiver_types::time::duration;
 use quiver_types::{Domain, Right, Triple};
@@ -157,8 +157,8 @@ async fn siblings(config: &Config, parent: &str) -> Result<Vec<String>> {
 }
 
 async fn change_all(ask: &Ask, ops: Vec<(Place, Op)>) -> Result<Answer> {
-    ask.config.change_all(&ask.caller, ops, ask.dry_run).await?;
-    if !ask.dry_run {
+    ask.config.change_all(&ask.caller, ops, ask.mode).await?;
+    if !ask.mode.is_dry_run() {
         ask.acts().await;
     }
     Ok(Answer::ok(tree_of(&ask.config).await?))
@@ -257,7 +257,7 @@ fn test<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             .collect();
         receiver.insert("name".to_owned(), part.body["name"].clone());
         let receiver = Value::Object(receiver);
-        Ok(Answer::ok(receiver_results(&ask.state, &receiver, body.get("alerts"), ask.dry_run).await?))
+        Ok(Answer::ok(receiver_results(&ask.state, &receiver, body.get("alerts"), ask.mode).await?))
     })
 }
 
@@ -279,18 +279,17 @@ fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             (Some(_), &Method::GET | &Method::HEAD) => {
                 Err(Problem::parameter("GET exports; send POST for another `action`"))
             }
-            (None | Some("apply"), _) => apply(ask, false).await,
-            (Some("validate" | "diff"), _) => apply(ask, true).await,
+            (None | Some("apply"), _) => apply(ask, ask.mode).await,
+            (Some("validate" | "diff"), _) => apply(ask, ChangeMode::DryRun).await,
             (Some(_), _) => Err(Problem::parameter("`action` must be apply, validate, diff or export")),
         }
     })
 }
 
-async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
+async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     let (manager, allows) = (manager(ask)?, flag(ask, "allowUnsupported")?);
     let given = std::str::from_utf8(&ask.body)
         .map_err(|_| Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", "the body is not UTF-8"))?;
-    let dry_run = ask.dry_run || tries;
     let how: Telling = (|_| true, shown_change);
     let is_saved = given.trim().is_empty();
     // An empty body deploys what is saved.
@@ -312,13 +311,13 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
     let places = places(&ops, &value, &read.route);
     let caller = Caller { manager, override_managed: true, ..ask.caller.clone() };
     let release = Release { area: Area::Policy, action: "DEPLOY", covers: &|_, _| true };
-    let done = ask.config.deploy(&caller, ops, &release, dry_run).await;
+    let done = ask.config.deploy(&caller, ops, &release, mode).await;
     let done = done.map_err(|problem| at_places(problem, &places))?;
-    if !dry_run {
+    if !mode.is_dry_run() {
         ask.acts().await;
     }
     let warnings: Vec<String> = read.warnings.into_iter().chain(unsupported).collect();
-    Ok(Answer::ok(outcome(Some(live(ask)), dry_run, &done, &warnings, how)))
+    Ok(Answer::ok(outcome(Some(live(ask)), mode, &done, &warnings, how)))
 }
 
 /// The place of each change in a configuration; for a deletion, the place of its list.

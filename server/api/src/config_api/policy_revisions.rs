@@ -87,10 +87,10 @@ fn rollback<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>
         ops.extend(gone);
         let caller = Caller { override_managed: true, ..ask.caller.clone() };
         let release = Release { area: Area::Policy, action: "ROLLBACK", covers: &|_, _| true };
-        let done = ask.config.deploy(&caller, ops, &release, ask.dry_run).await?;
-        if !ask.dry_run {
+        let done = ask.config.deploy(&caller, ops, &release, ask.mode).await?;
+        if !ask.mode.is_dry_run() {
             ask.acts().await;
         }
-        Ok(Answer::ok(outcome(Some(live(ask)), ask.dry_run, &done, &[], (|_| true, shown_change))))
+        Ok(Answer::ok(outcome(Some(live(ask)), ask.mode, &done, &[], (|_| true, shown_change))))
     })
 }

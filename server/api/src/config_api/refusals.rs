@@ -3,7 +3,7 @@
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method};
-use quiver_config::{Begun, Caller, Config, Family, Named, Problem, Result};
+use quiver_config::{Begun, Caller, ChangeMode, Config, Family, Named, Problem, Result};
 use tracing::Instrument;
 
 use super::answer::Answer;
@@ -103,15 +103,15 @@ pub(super) async fn to_its_end(named: bool, work: impl Future<Output = Answer> +
     running.await.expect("a fault of ours ends its request")
 }
 
-fn takes_name(method: &Method, headers: &HeaderMap, dry_run: bool) -> bool {
-    *method == Method::POST && !dry_run && headers.contains_key(NAME)
+fn takes_name(method: &Method, headers: &HeaderMap, mode: ChangeMode) -> bool {
+    *method == Method::POST && !mode.is_dry_run() && headers.contains_key(NAME)
 }
 
 impl Ask {
     /// Whether the request takes an idempotency key: writes do, and requests that start a job, send a message or only
     /// compute.
     pub(super) fn is_named(&self) -> bool {
-        takes_name(&self.method, &self.headers, self.dry_run)
+        takes_name(&self.method, &self.headers, self.mode)
     }
 
     /// Runs a request; a POST with an idempotency key runs only once.
@@ -132,7 +132,7 @@ impl Ask {
             Ok(named) => named,
             Err(problem) => return told(&config, write, problem).await,
         };
-        if self.dry_run {
+        if self.mode.is_dry_run() {
             return self.done(write, run).await;
         }
         match config.begin_named(&named).await {
@@ -189,13 +189,13 @@ mod tests {
     #[test]
     fn what_takes_a_name() {
         let named: HeaderMap = [(HeaderName::from_static(NAME), HeaderValue::from_static("x"))].into_iter().collect();
-        for (method, headers, dry_run, expected) in [
-            (Method::POST, &named, false, true),
-            (Method::POST, &named, true, false),
-            (Method::POST, &HeaderMap::new(), false, false),
-            (Method::PUT, &named, false, false),
+        for (method, headers, mode, expected) in [
+            (Method::POST, &named, ChangeMode::Apply, true),
+            (Method::POST, &named, ChangeMode::DryRun, false),
+            (Method::POST, &HeaderMap::new(), ChangeMode::Apply, false),
+            (Method::PUT, &named, ChangeMode::Apply, false),
         ] {
-            assert_eq!(takes_name(&method, headers, dry_run), expected, "{method} {headers:?} {dry_run}");
+            assert_eq!(takes_name(&method, headers, mode), expected, "{method} {headers:?} {mode:?}");
         }
     }
 

@@ -310,9 +310,9 @@ fn merge<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         for id in &from {
             ask.config.get(&ask.place, id, &ask.caller).await?;
         }
-        let done = ask.config.merge_resources(&ask.caller, into, &from, ask.dry_run).await?;
+        let done = ask.config.merge_resources(&ask.caller, into, &from, ask.mode).await?;
         ask.acts().await;
-        let entity = if ask.dry_run { kept } else { ask.config.get(&ask.place, into, &ask.caller).await? };
+        let entity = if ask.mode.is_dry_run() { kept } else { ask.config.get(&ask.place, into, &ask.caller).await? };
         let answer = json!({"resource": entity.shown(), "moved": done.0, "folded": done.1, "deleted": from});
         Ok(Answer { etag: Some(entity.etag()), ..Answer::ok(answer) })
     })

@@ -328,9 +328,9 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         };
         let ops = tied(ask, found.as_ref(), ops);
         let places = places(&ops);
-        let changed = ask.config.change_all(&ask.caller, ops, ask.dry_run).await;
+        let changed = ask.config.change_all(&ask.caller, ops, ask.mode).await;
         changed.map_err(|problem| at_places(problem, &places))?;
-        if !ask.dry_run {
+        if !ask.mode.is_dry_run() {
             ask.acts().await;
         }
         if status == 204 {
@@ -449,8 +449,8 @@ fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let patch = |n: usize| [("position".to_owned(), json!(n))].into_iter().collect::<Map<_, _>>();
         let op = |(n, id): (usize, &String)| Op::Patch { id: id.clone(), patch: patch(n), condition: Condition::None };
         let ops = wanted.iter().enumerate().map(|one| (Place::of(&RULES), op(one))).collect();
-        ask.config.change_all(&ask.caller, ops, ask.dry_run).await?;
-        if !ask.dry_run {
+        ask.config.change_all(&ask.caller, ops, ask.mode).await?;
+        if !ask.mode.is_dry_run() {
             ask.acts().await;
         }
         let items: Vec<Value> = wanted.iter().enumerate().map(|(n, id)| json!({"id": id, "position": n})).collect();

@@ -52,9 +52,9 @@ impl Ask {
     /// Makes changes, all or none, and notes them.
     pub(super) async fn change_silences(&self, ops: Vec<SilenceOp>) -> Changed {
         let router = &self.state.alertd.router;
-        let made = router.change_silences(ops, &self.caller.name, self.dry_run).await;
+        let made = router.change_silences(ops, &self.caller.name, self.mode).await;
         let made = made.map_err(|(n, error)| (n, told(error, router.now())))?;
-        if !self.dry_run {
+        if !self.mode.is_dry_run() {
             note(&self.state, &self.caller, &made).await;
         }
         Ok(made)
@@ -63,9 +63,9 @@ impl Ask {
     /// Makes changes, each by itself, and notes those that were made.
     pub(super) async fn change_each_silence(&self, ops: Vec<SilenceOp>) -> Result<Vec<Result<SilenceDone>>> {
         let router = &self.state.alertd.router;
-        let made = router.change_each(ops, &self.caller.name, self.dry_run).await;
+        let made = router.change_each(ops, &self.caller.name, self.mode).await;
         let made = made.map_err(|error| told(error, router.now()))?;
-        if !self.dry_run {
+        if !self.mode.is_dry_run() {
             let done: Vec<SilenceDone> = made.iter().flatten().cloned().collect();
             note(&self.state, &self.caller, &done).await;
         }
@@ -79,7 +79,7 @@ impl Ask {
         id: Option<&str>,
         mut problem: Problem,
     ) -> Problem {
-        if !self.dry_run {
+        if !self.mode.is_dry_run() {
             self.config.refused_outside(&SILENCES, &self.caller, action, id, &mut problem).await;
         }
         problem

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use http::header;
+use quiver_config::ChangeMode;
 use serde_json::json;
 
 use super::answer::Answer;
@@ -21,11 +22,11 @@ fn paths_of_families_are_told_apart() {
 #[test]
 fn dry_runs_are_said_to_be_such() {
     let name = "x-dry-run";
-    let marked = |dry_run: bool| {
+    let marked = |mode: ChangeMode| {
         let response = Answer::ok(json!({"a": 1})).into_response(None);
-        with_dry_run(response, dry_run).headers().get(name).map(|value| value.as_bytes().to_vec())
+        with_dry_run(response, mode).headers().get(name).map(|value| value.as_bytes().to_vec())
     };
-    assert_eq!((marked(true), marked(false)), (Some(b"true".to_vec()), None));
+    assert_eq!((marked(ChangeMode::DryRun), marked(ChangeMode::Apply)), (Some(b"true".to_vec()), None));
 }
 
 #[tokio::test]

@@ -205,13 +205,13 @@ fn from_candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<An
             made.insert("name".to_owned(), json!(name));
             items.push(Value::Object(made));
         }
-        let done = ask.config.put_many(&ask.place, &ask.caller, items, ask.dry_run).await?;
+        let done = ask.config.put_many(&ask.place, &ask.caller, items, ask.mode).await?;
         ask.acts().await;
         let ids: Vec<String> =
             done.items.iter().filter_map(|i| i.get("id").and_then(Value::as_str).map(str::to_owned)).collect();
         let made = ask.config.find_all(ask.place.family, &ids).await?;
         let items: Vec<Value> =
-            if ask.dry_run { done.items } else { made.iter().map(|e| Value::Object(e.shown())).collect() };
+            if ask.mode.is_dry_run() { done.items } else { made.iter().map(|e| Value::Object(e.shown())).collect() };
         Ok(Answer { status: 201, ..Answer::ok(json!({"items": items})) })
     })
 }

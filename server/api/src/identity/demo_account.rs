@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use quiver_auth::{OsRandom, Request, Secret, Shown, apikey, sha256_hex};
 use quiver_config::families::{BINDINGS, INGEST_ROLE_ID, KEYS, SERVICE_ACCOUNTS, VIEWER_ROLE_ID};
-use quiver_config::{Caller, Condition, ListQuery, Op, Place, Problem, Result, System};
+use quiver_config::{Caller, ChangeMode, Condition, ListQuery, Op, Place, Problem, Result, System};
 use serde_json::{Map, Value, json};
 
 use super::Identities;
@@ -64,14 +64,16 @@ impl Identities {
             let mut system = System::default();
             system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
             let op = Op::Create { id: None, body: map(json!({"clientId": NAME, "description": "quiver demo"})) };
-            let made = self.config.change(&place, &Caller::system(), op, system, false).await?;
+            let made = self.config.change(&place, &Caller::system(), op, system, ChangeMode::Apply).await?;
             made.after.map(|entity| entity.id).unwrap_or_default()
         };
         for role in [VIEWER_ROLE_ID, INGEST_ROLE_ID] {
             let body = map(json!({"subject": {"type": "serviceAccount", "id": id}, "roleId": role}));
             let op = Op::Create { id: None, body };
-            let bound =
-                self.config.change(&Place::of(&BINDINGS), &Caller::system(), op, System::default(), false).await;
+            let bound = self
+                .config
+                .change(&Place::of(&BINDINGS), &Caller::system(), op, System::default(), ChangeMode::Apply)
+                .await;
             match bound {
                 Err(problem) if problem.code == "DUPLICATE" => {}
                 bound => drop(bound?),
@@ -85,14 +87,14 @@ impl Identities {
         let place = Place { family: &KEYS, owner: format!("rbac/service-accounts/{account}") };
         if let Some(id) = self.id_of(&place, "name", NAME).await? {
             let op = Op::Delete { id, condition: Condition::None };
-            self.config.change(&place, &Caller::system(), op, System::default(), false).await?;
+            self.config.change(&place, &Caller::system(), op, System::default(), ChangeMode::Apply).await?;
         }
         let key = apikey::make(&OsRandom);
         let mut system = System::default();
         system.body.insert("keyId".to_owned(), json!(apikey::id_of(&key).unwrap_or_default()));
         system.sealed.insert("key".to_owned(), json!(sha256_hex(key.as_bytes())));
         let op = Op::Create { id: None, body: map(json!({"name": NAME})) };
-        self.config.change(&place, &Caller::system(), op, system, false).await?;
+        self.config.change(&place, &Caller::system(), op, system, ChangeMode::Apply).await?;
         Ok(Secret::new(key))
     }
 }

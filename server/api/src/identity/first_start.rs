@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use quiver_auth::{OsRandom, PasswordRule, Passwords, apikey};
 use quiver_config::families::{ADMIN_ROLE_ID, BINDINGS, USERS};
 use quiver_config::{
-    AuditEvent, Caller, Condition, Config, FieldError, ListQuery, Op, Place, Problem, ProblemKind, Result, System,
+    AuditEvent, Caller, ChangeMode, Condition, Config, FieldError, ListQuery, Op, Place, Problem, ProblemKind, Result,
+    System,
 };
 use serde_json::{Map, Value, json};
 
@@ -76,7 +77,7 @@ pub(super) async fn make_administrator(identities: &Identities, first: &FirstPas
         None => Op::Create { id: None, body: user },
         Some(id) => Op::Patch { id, patch: user, condition: Condition::None },
     };
-    let made = config.change(&Place::of(&USERS), &system, op, System::default(), false).await?;
+    let made = config.change(&Place::of(&USERS), &system, op, System::default(), ChangeMode::Apply).await?;
     let id = made.after.map(|e| e.id).unwrap_or_default();
     if made_up {
         tell(&first.data, &password);
@@ -85,7 +86,7 @@ pub(super) async fn make_administrator(identities: &Identities, first: &FirstPas
     }
     let binding = json!({"subject": {"type": "user", "id": id}, "roleId": ADMIN_ROLE_ID, "description": "first start"});
     let op = Op::Create { id: None, body: map(binding) };
-    config.change(&Place::of(&BINDINGS), &system, op, System::default(), false).await?;
+    config.change(&Place::of(&BINDINGS), &system, op, System::default(), ChangeMode::Apply).await?;
     Ok(())
 }
 
@@ -127,7 +128,7 @@ pub async fn reset_password(config: &Config, username: &str, password: &str) -> 
     }
     let patch = map(json!({"password": password, "mustChangePassword": false, "enabled": true}));
     let op = Op::Patch { id: id.clone(), patch, condition: Condition::None };
-    config.change(&place, &system, op, System::default(), false).await?;
+    config.change(&place, &system, op, System::default(), ChangeMode::Apply).await?;
     let event = AuditEvent {
         action: "PASSWORD_CHANGE",
         family: "rbac/users",

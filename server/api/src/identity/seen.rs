@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quiver_auth::{AccountKind, Seen, Subject};
 use quiver_config::families::USERS;
-use quiver_config::{Caller, KeyUse, Op, Place, Problem, Result, System};
+use quiver_config::{Caller, ChangeMode, KeyUse, Op, Place, Problem, Result, System};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -88,7 +88,7 @@ impl Identities {
             let system =
                 System { body: [("source".to_owned(), json!("oidc"))].into_iter().collect(), ..System::default() };
             let op = Op::Create { id: Some(id.to_owned()), body };
-            match self.config.change(&Place::of(&USERS), caller, op, system, false).await {
+            match self.config.change(&Place::of(&USERS), caller, op, system, ChangeMode::Apply).await {
                 Ok(_) => return self.refresh().await,
                 Err(e) if e.code == "DUPLICATE" => problem = Some(e),
                 Err(e) => return Err(e),

@@ -41,7 +41,7 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
     let route = "/api/v1/query_exemplars";
     let looked_up = async {
         let params = Params::of(&state, request).await?;
-        explain(&params);
+        explain(&params)?;
         let (start, end) = (params.time("start")?.unwrap_or(i64::MIN), params.time("end")?.unwrap_or(i64::MAX));
         if end < start {
             return Err(Error::invalid("end timestamp must not be before start timestamp"));

@@ -60,7 +60,7 @@ impl Ask {
         if needs_selector && params.all("match[]").next().is_none() {
             return Err(Error::invalid("no match[] parameter provided"));
         }
-        explain(params);
+        explain(params)?;
         let limit = params.limit()?;
         let range =
             MillisRange::new(params.time("start")?.unwrap_or(i64::MIN), params.time("end")?.unwrap_or(i64::MAX));
@@ -78,10 +78,14 @@ impl Ask {
 }
 
 /// Turns on `explain` if a form asks for it.
-pub(crate) fn explain(params: &Params) {
-    if let Some(explain) = params.get("explain").and_then(|value| explained::read(value).ok().flatten()) {
+///
+/// # Errors
+/// It has another value.
+pub(crate) fn explain(params: &Params) -> Result<()> {
+    if let Some(explain) = explained::read(params.get("explain")).map_err(|why| invalid("explain", &why))? {
         explained::ask(explain);
     }
+    Ok(())
 }
 
 /// Parses all `match[]` while the query may go on: call it within `QueryEngine::run`.

@@ -1,6 +1,7 @@
 //! Bulk changes in which each item may fail by itself. They run in one transaction, in which a failed item is rolled
 //! back alone, and noted in the audit log.
 
+use quiver_types::ChangeMode;
 use serde_json::{Map, Value};
 
 use super::{Failed, bounded, own_links, turns};
@@ -31,10 +32,10 @@ impl Config {
         place: &Place,
         caller: &Caller,
         ids: Vec<String>,
-        dry_run: bool,
+        mode: ChangeMode,
     ) -> Result<(Vec<String>, Vec<Failed>)> {
         let op = |id| Op::Delete { id, condition: Condition::None };
-        self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
+        self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), mode).await
     }
 
     /// Changes many entities, each by itself.
@@ -47,7 +48,7 @@ impl Config {
         caller: &Caller,
         ids: Vec<String>,
         patch: Map<String, Value>,
-        dry_run: bool,
+        mode: ChangeMode,
     ) -> Result<(Vec<String>, Vec<Failed>)> {
         let secret = place.family.fields.iter().find(|f| f.mode == Mode::WriteOnly && patch.contains_key(f.name));
         if let Some(field) = secret {
@@ -55,7 +56,7 @@ impl Config {
             return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
         }
         let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
-        self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
+        self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), mode).await
     }
 
     async fn one_by_one(
@@ -63,7 +64,7 @@ impl Config {
         place: &Place,
         caller: &Caller,
         ops: Vec<Op>,
-        dry_run: bool,
+        mode: ChangeMode,
     ) -> Result<(Vec<String>, Vec<Failed>)> {
         if ops.is_empty() {
             return Err(Problem::field("/ids", "REQUIRED", "must name at least one"));
@@ -95,14 +96,14 @@ impl Config {
                 }
                 Err(mut problem) if matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal) => {
                     drop(tx);
-                    if !dry_run {
+                    if !mode.is_dry_run() {
                         self.audit_refused(place.family, caller, action, Some(&ids[n]), &mut problem).await;
                     }
                     return Err(problem);
                 }
                 Err(mut problem) => {
                     tx.take_back().await?;
-                    if !dry_run {
+                    if !mode.is_dry_run() {
                         let event = refusal(place.family, action, Some(&ids[n]), &mut problem);
                         self.audit_within(&mut tx, caller, event).await?;
                     }
@@ -110,7 +111,7 @@ impl Config {
                 }
             }
         }
-        if dry_run {
+        if mode.is_dry_run() {
             tx.rollback().await?;
         } else {
             let revision = if changed { Some(next_revision(&mut tx).await?) } else { None };

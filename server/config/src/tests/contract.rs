@@ -247,11 +247,15 @@ async fn dry_runs_leave_no_trace() {
     let audit = AuditQuery::parse(&[]).unwrap();
     let before = (fx.config.audit_rows(&audit).await.unwrap(), fx.config.revision());
     let place = Place::of(&GROUPS);
-    let dry = async |op| fx.config.change(&place, &Caller::system(), op, System::default(), true).await;
+    let dry = async |op| fx.config.change(&place, &Caller::system(), op, System::default(), ChangeMode::DryRun).await;
     assert!(dry(Op::Create { id: None, body: map(json!({"name": "x"})) }).await.unwrap().changed);
     assert_eq!(dry(Op::Create { id: None, body: map(json!({})) }).await.unwrap_err().code, "VALIDATION_FAILED");
     assert_eq!(
-        fx.config.put_many(&place, &Caller::system(), vec![json!({"name": "x"})], true).await.unwrap().created,
+        fx.config
+            .put_many(&place, &Caller::system(), vec![json!({"name": "x"})], ChangeMode::DryRun)
+            .await
+            .unwrap()
+            .created,
         1
     );
     assert!(fx.names(&GROUPS, &[]).await.is_empty());
@@ -265,12 +269,12 @@ async fn many_at_once() {
     for family in families() {
         let place = Place::of(family);
         let items: Vec<Value> = (0..5).map(|n| sample(family, n).unwrap()).collect();
-        let done = fx.config.put_many(&place, &Caller::system(), items.clone(), false).await.unwrap();
+        let done = fx.config.put_many(&place, &Caller::system(), items.clone(), ChangeMode::Apply).await.unwrap();
         assert_eq!((done.created, done.items.len()), (5, 5));
         // One that cannot be: nothing is.
         let mut wrong: Vec<Value> = (10..13).map(|n| sample(family, n).unwrap()).collect();
         wrong[2]["nmae"] = json!(1);
-        let problem = fx.config.put_many(&place, &Caller::system(), wrong, false).await.unwrap_err();
+        let problem = fx.config.put_many(&place, &Caller::system(), wrong, ChangeMode::Apply).await.unwrap_err();
         assert_eq!(problem.errors[0].field, "/items/2/nmae");
         // One that stands twice, by its id.
         let id = done.items[0]["id"].clone();
@@ -278,7 +282,7 @@ async fn many_at_once() {
         for item in &mut twice {
             item["id"] = id.clone();
         }
-        let problem = fx.config.put_many(&place, &Caller::system(), twice, false).await.unwrap_err();
+        let problem = fx.config.put_many(&place, &Caller::system(), twice, ChangeMode::Apply).await.unwrap_err();
         assert_eq!((problem.code, problem.errors[0].field.as_str()), ("DUPLICATE", "/items/1"));
         let query = ListQuery::parse(family, &[("q".to_owned(), "000".to_owned())], &[]).unwrap();
         let ids = fx.config.ids_of(&place, &query, &Caller::system()).await.unwrap();
@@ -286,11 +290,12 @@ async fn many_at_once() {
         let exported = fx.exported(&place, &query, &Caller::system()).await;
         // An import of an export changes nothing; in another installation it makes the same.
         let import = async |items: Vec<Value>, mode, within| {
-            fx.config.import_many(&place, &Caller::system(), items, mode, within, false).await
+            fx.config.import_many(&place, &Caller::system(), items, mode, within, ChangeMode::Apply).await
         };
         assert_eq!(import(exported.clone(), ImportMode::Upsert, None).await.unwrap().unchanged, 5);
         assert_eq!(import(exported.clone(), ImportMode::Create, None).await.unwrap_err().code, "DUPLICATE");
-        let (gone, failed) = fx.config.delete_many(&place, &Caller::system(), ids.clone(), false).await.unwrap();
+        let (gone, failed) =
+            fx.config.delete_many(&place, &Caller::system(), ids.clone(), ChangeMode::Apply).await.unwrap();
         assert_eq!((gone.len(), failed.len()), (5, 0));
         assert_eq!(import(exported.clone(), ImportMode::Create, None).await.unwrap().created, 5);
         let again = fx.exported(&place, &query, &Caller::system()).await;
@@ -307,12 +312,18 @@ async fn many_at_once() {
         let one = ids[0].clone();
         let (done, failed) = fx
             .config
-            .update_many(&place, &Caller::system(), vec![one, nobody], map(json!({"description": "n"})), false)
+            .update_many(
+                &place,
+                &Caller::system(),
+                vec![one, nobody],
+                map(json!({"description": "n"})),
+                ChangeMode::Apply,
+            )
             .await
             .unwrap();
         assert_eq!((done.len(), failed.len(), failed[0].problem.code), (1, 1, "NOT_FOUND"));
         assert_eq!(
-            fx.config.delete_many(&place, &Caller::system(), vec![], false).await.unwrap_err().kind,
+            fx.config.delete_many(&place, &Caller::system(), vec![], ChangeMode::Apply).await.unwrap_err().kind,
             ProblemKind::Invalid
         );
     }
@@ -334,7 +345,7 @@ async fn imports_of_what_names_its_own_kind() {
     assert_eq!(ids(&items), [below.id.clone(), above.id.clone()]);
     let import = async |items: Vec<Value>| {
         let mode = ImportMode::Replace;
-        fx.config.import_many(&place, &Caller::system(), items, mode, Some(&query), false).await.unwrap()
+        fx.config.import_many(&place, &Caller::system(), items, mode, Some(&query), ChangeMode::Apply).await.unwrap()
     };
     let gone = import(Vec::new()).await;
     assert_eq!((gone.deleted, ids(&gone.changes)), (2, vec![below.id.clone(), above.id.clone()]));
@@ -358,8 +369,8 @@ async fn families_are_counted() {
     let group = fx.create(&GROUPS, json!({"name": "one"})).await.unwrap();
     assert_eq!(fx.create(&GROUPS, json!({"name": "one"})).await.unwrap_err().code, "DUPLICATE");
     let items = vec![json!({"name": "two"}), json!({"name": "three"})];
-    fx.config.put_many(&place, &Caller::system(), items.clone(), true).await.unwrap();
-    fx.config.put_many(&place, &Caller::system(), items, false).await.unwrap();
+    fx.config.put_many(&place, &Caller::system(), items.clone(), ChangeMode::DryRun).await.unwrap();
+    fx.config.put_many(&place, &Caller::system(), items, ChangeMode::Apply).await.unwrap();
     agree().await;
     fx.op(&GROUPS, patch(&group.id, json!({"description": "x"}))).await.unwrap();
     fx.op(&GROUPS, delete(&group.id)).await.unwrap();
@@ -383,7 +394,8 @@ async fn audit_is_a_chain() {
     fx.admin().await;
     let weak = caller(&["{view, logs, *}"]);
     let op = Op::Create { id: None, body: map(json!({"name": "x"})) };
-    let refused = fx.config.change(&Place::of(&GROUPS), &weak, op, System::default(), false).await.unwrap_err();
+    let refused =
+        fx.config.change(&Place::of(&GROUPS), &weak, op, System::default(), ChangeMode::Apply).await.unwrap_err();
     assert_eq!(refused.code, "FORBIDDEN");
     let rows = fx.config.audit_rows(&AuditQuery::parse(&[]).unwrap()).await.unwrap().items;
     assert_eq!(

@@ -12,7 +12,7 @@ async fn jobs_are_of_the_server_that_was_asked() {
     let queue = async |server: &str| {
         fx.clock.0.fetch_add(1, SeqCst);
         let job = NewJob { kind: "k", domain: "transactions", server: server.to_owned(), params: json!({}) };
-        fx.config.queue_job(job, &Caller::system(), false).await
+        fx.config.queue_job(job, &Caller::system(), ChangeMode::Apply).await
     };
     let (a, b) = (queue("a").await.unwrap(), queue("b").await.unwrap());
     // Of one alone are all: it may have been restored elsewhere.
@@ -38,7 +38,7 @@ async fn jobs_of_a_server_that_is_gone_end() {
     let fx = fixture().await;
     let queue = async |server: &str| {
         let job = NewJob { kind: "k", domain: "transactions", server: server.to_owned(), params: json!({}) };
-        fx.config.queue_job(job, &Caller::system(), false).await.unwrap()
+        fx.config.queue_job(job, &Caller::system(), ChangeMode::Apply).await.unwrap()
     };
     let (own, gone, of_anybody) = (queue("a").await, queue("b").await, queue("").await);
     let mut held = fx.config.next_job("b").await.unwrap().unwrap();
@@ -73,7 +73,7 @@ async fn so_many_jobs_wait() {
     let fx = fixture().await;
     let queue = async |server: &str| {
         let job = NewJob { kind: "k", domain: "transactions", server: server.to_owned(), params: json!({}) };
-        fx.config.queue_job(job, &Caller::system(), false).await.map_err(|problem| problem.errors[0].code)
+        fx.config.queue_job(job, &Caller::system(), ChangeMode::Apply).await.map_err(|problem| problem.errors[0].code)
     };
     for _ in 0..100 {
         queue("a").await.unwrap();

@@ -72,7 +72,7 @@ async fn pages_of_large_entities_end_early() {
     let large = |n: usize| json!({"path": "/logs", "description": format!("d{}", n * 7 % 300), "query": "q".repeat(65_000 - n)});
     let items = (0..300).map(large).collect();
     let place = Place::of(&SAVED_VIEWS);
-    fx.config.put_many(&place, &Caller::system(), items, false).await.unwrap();
+    fx.config.put_many(&place, &Caller::system(), items, ChangeMode::Apply).await.unwrap();
     for parameters in [
         &[][..],
         &[("sort", "-createdAt")],
@@ -108,7 +108,7 @@ async fn pages_of_the_audit_log_end_early() {
     let fx = fixture().await;
     let place = Place::of(&SAVED_VIEWS);
     let large = |n: usize| json!({"path": "/logs", "description": format!("d{n}"), "query": "q".repeat(60_000)});
-    fx.config.put_many(&place, &Caller::system(), (0..50).map(large).collect(), false).await.unwrap();
+    fx.config.put_many(&place, &Caller::system(), (0..50).map(large).collect(), ChangeMode::Apply).await.unwrap();
     for sort in ["at", "-at"] {
         let all = |more: &[(&str, &str)]| {
             let own = [("limit", "1000"), ("sort", sort), ("family", SAVED_VIEWS.name)];

@@ -26,23 +26,24 @@ async fn what_is_named_goes_with_what_names_it() {
     asked.insert(1, "nobody".to_owned());
     let all = AuditQuery::parse(&[("limit".to_owned(), "1000".to_owned())]).unwrap();
     let rows = async || fx.config.audit_rows(&all).await.unwrap().items;
-    for (dry_run, of_this_request) in [(true, (0, 0, 0)), (false, (5, 2, 1))] {
+    for (mode, of_this_request) in [(ChangeMode::DryRun, (0, 0, 0)), (ChangeMode::Apply, (5, 2, 1))] {
         let (before, revision) = (rows().await.len(), fx.config.revision());
-        let (gone, failed) = fx.config.delete_many(&place, &system, asked.clone(), dry_run).await.unwrap();
+        let (gone, failed) = fx.config.delete_many(&place, &system, asked.clone(), mode).await.unwrap();
         assert_eq!(gone, ids(&[&top, &below, &middle]), "as they were asked for");
         let failed: Vec<_> = failed.iter().map(|one| (one.id.as_str(), one.problem.code)).collect();
         assert_eq!(failed, [("nobody", "NOT_FOUND"), (held.id.as_str(), "REFERENCED")]);
         let noted = rows().await;
         let new = noted.len() - before;
         let refused = noted[..new].iter().filter(|row| row["outcome"] == "refused").count();
-        assert_eq!((new, refused, fx.config.revision() - revision), of_this_request, "dry run: {dry_run}");
+        assert_eq!((new, refused, fx.config.revision() - revision), of_this_request, "{mode:?}");
     }
     assert_eq!(fx.names(&CI_CLASSES, &[("managedBy", "api")]).await, ["held"]);
     assert_eq!(fx.config.audit_verify().await.unwrap().broken_at, None);
     // One that fails leaves nothing of what it had done before: its name is free.
     let other = class("other", None).await;
     let patch = map(json!({"key": "same", "name": "same"}));
-    let (done, failed) = fx.config.update_many(&place, &system, ids(&[&held, &other]), patch, false).await.unwrap();
+    let (done, failed) =
+        fx.config.update_many(&place, &system, ids(&[&held, &other]), patch, ChangeMode::Apply).await.unwrap();
     assert_eq!((done, failed[0].problem.code), (ids(&[&held]), "DUPLICATE"));
     assert_eq!(fx.names(&CI_CLASSES, &[("managedBy", "api")]).await, ["other", "same"]);
     class("held", None).await;
@@ -58,7 +59,7 @@ async fn names_change_hands() {
     let class = async |key: &str| fx.create(&CI_CLASSES, json!({"key": key, "name": key})).await.unwrap();
     let (a, b, c) = (class("a").await, class("b").await, class("c").await);
     let named = |of: &Entity, key: &str| json!({"id": of.id, "key": key, "name": key});
-    let put = async |items: Vec<Value>| fx.config.put_many(&place, &Caller::system(), items, false).await;
+    let put = async |items: Vec<Value>| fx.config.put_many(&place, &Caller::system(), items, ChangeMode::Apply).await;
     let of = async |entity: &Entity| {
         fx.config.get(&place, &entity.id, &Caller::system()).await.unwrap().body["key"].as_str().unwrap().to_owned()
     };
@@ -90,7 +91,7 @@ async fn what_stays_keeps_what_it_names() {
         let parameters: Vec<_> = filter.iter().map(|text| ("filter".to_owned(), (*text).to_owned())).collect();
         let query = ListQuery::parse(&ROUTES, &parameters, &[]).unwrap();
         let mode = ImportMode::Replace;
-        fx.config.import_many(&place, &Caller::system(), items, mode, Some(&query), false).await
+        fx.config.import_many(&place, &Caller::system(), items, mode, Some(&query), ChangeMode::Apply).await
     };
     let only_below = vec![Value::Object(below.shown())];
     for (items, filter) in [(only_below, None), (Vec::new(), Some("group_wait eq \"1s\""))] {

@@ -12,7 +12,8 @@ async fn service(fx: &Fixture, name: &str, seen: Value) -> Entity {
     let body = map(json!({"typeId": SERVICE_TYPE_ID, "attributes": {"service.name": name}}));
     let system = System { body: map(seen), ..System::default() };
     let op = Op::Create { id: None, body };
-    let done = fx.config.change(&Place::of(&RESOURCES), &Caller::system(), op, system, false).await.unwrap();
+    let done =
+        fx.config.change(&Place::of(&RESOURCES), &Caller::system(), op, system, ChangeMode::Apply).await.unwrap();
     done.after.unwrap()
 }
 
@@ -52,18 +53,18 @@ async fn resources_that_are_one() {
         calls(&fx, source, target).await;
     }
     let before = edges(&fx).await;
-    let merge = async |from: &[&str], dry_run: bool| {
+    let merge = async |from: &[&str], mode: ChangeMode| {
         let from: Vec<String> = from.iter().map(|id| (*id).to_owned()).collect();
-        fx.config.merge_resources(&Caller::system(), &a.id, &from, dry_run).await
+        fx.config.merge_resources(&Caller::system(), &a.id, &from, mode).await
     };
     // All or nothing.
     let unknown = "00000000-0000-7000-8000-00000000ffff";
-    let refused = merge(&[b.id.as_str(), unknown], false).await.unwrap_err();
+    let refused = merge(&[b.id.as_str(), unknown], ChangeMode::Apply).await.unwrap_err();
     assert_eq!((refused.kind, edges(&fx).await), (ProblemKind::NotFound, before.clone()));
-    assert_eq!(merge(&[b.id.as_str(), c.id.as_str()], true).await.unwrap(), (2, 2));
+    assert_eq!(merge(&[b.id.as_str(), c.id.as_str()], ChangeMode::DryRun).await.unwrap(), (2, 2));
     assert_eq!(edges(&fx).await, before, "nothing was to change");
     // One would lead to itself, one would stand twice.
-    assert_eq!(merge(&[b.id.as_str(), c.id.as_str()], false).await.unwrap(), (2, 2));
+    assert_eq!(merge(&[b.id.as_str(), c.id.as_str()], ChangeMode::Apply).await.unwrap(), (2, 2));
     assert_eq!(edges(&fx).await, ["a>x", "x>y", "y>a"]);
     let kept = fx.config.get(&Place::of(&RESOURCES), &a.id, &Caller::system()).await.unwrap().body;
     let expected = seen("01", "05");
@@ -104,7 +105,7 @@ async fn rules_of_extraction() {
     let editor = caller(&["{edit, extraction, *}"]);
     let change = async |who: &Caller, op: Op, system: Value| {
         let system = System { body: map(system), ..System::default() };
-        let done = fx.config.change(&Place::of(&EXTRACTION_RULES), who, op, system, false).await;
+        let done = fx.config.change(&Place::of(&EXTRACTION_RULES), who, op, system, ChangeMode::Apply).await;
         done.map(|done| done.after.unwrap())
     };
     let made = change(&editor, rule("a", json!({})), json!({})).await.unwrap();

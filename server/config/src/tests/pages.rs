@@ -526,8 +526,8 @@ async fn the_index_follows_changes() {
     let seen = Seen { id: ids[4].clone(), last_ms: Some(NOW), health: "warning" };
     fx.config.seen(&[seen]).await.unwrap();
     let items = vec![json!({"id": ids[5].clone(), "typeId": SERVICE_TYPE_ID, "attributes": {"service.name": "other"}})];
-    fx.config.put_many(&Place::of(&RESOURCES), &Caller::system(), items.clone(), true).await.unwrap();
-    fx.config.put_many(&Place::of(&RESOURCES), &Caller::system(), items, false).await.unwrap();
+    fx.config.put_many(&Place::of(&RESOURCES), &Caller::system(), items.clone(), ChangeMode::DryRun).await.unwrap();
+    fx.config.put_many(&Place::of(&RESOURCES), &Caller::system(), items, ChangeMode::Apply).await.unwrap();
     let kept = rows().await;
     assert!(kept.iter().any(|row| row.ends_with(&format!("health 3warning {}", ids[4]))));
     assert!(!kept.iter().any(|row| row.ends_with(&ids[2])));

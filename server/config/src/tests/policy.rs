@@ -60,7 +60,7 @@ async fn rules_run_as_their_last_editor() {
     let (ann, bob) = (by("user:ann", &["{edit, alerting, *}"]), by("user:bob", &["{edit, alerting, *}"]));
     let cid = by("user:cid", &["{admin, alerting, *}", "{view, logs, *}"]);
     let change = async |who: &Caller, op: Op| {
-        let done = fx.config.change(&Place::of(&RULES), who, op, System::default(), false).await.unwrap();
+        let done = fx.config.change(&Place::of(&RULES), who, op, System::default(), ChangeMode::Apply).await.unwrap();
         done.after.unwrap()
     };
     let editor = |rule: &Entity| (rule.sealed[RUN_BY].as_str().unwrap().to_owned(), rule.sealed[RUN_AS].clone());

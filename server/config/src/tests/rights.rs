@@ -32,7 +32,7 @@ async fn nobody_gives_what_they_lack() {
     let admin = fx.admin().await;
     let some = caller(&["{admin, rbac, *}", "{view, logs, *}"]);
     let change = async |family: &'static Family, op| {
-        fx.config.change(&Place::of(family), &some, op, System::default(), false).await
+        fx.config.change(&Place::of(family), &some, op, System::default(), ChangeMode::Apply).await
     };
     let create = async |family, body| change(family, Op::Create { id: None, body: map(body) }).await;
     let check = async |family, body: Value, required: &str| {
@@ -58,7 +58,10 @@ async fn nobody_gives_what_they_lack() {
     // And a key of one's better.
     let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", admin.id) };
     let op = Op::Create { id: None, body: map(json!({"name": "k"})) };
-    assert_eq!(fx.config.change(&keys, &some, op, System::default(), false).await.unwrap_err().code, "FORBIDDEN");
+    assert_eq!(
+        fx.config.change(&keys, &some, op, System::default(), ChangeMode::Apply).await.unwrap_err().code,
+        "FORBIDDEN"
+    );
 }
 
 /// What an account holds counts whichever way it comes: by several bindings, of its own and of its groups, while they last.
@@ -93,7 +96,7 @@ async fn rights_come_in_several_ways() {
     // Whoever changes the account must hold as much.
     let change = async |triples: &[&str], text: &str| {
         let op = patch(&user.id, json!({"description": text}));
-        fx.config.change(&Place::of(&USERS), &caller(triples), op, System::default(), false).await
+        fx.config.change(&Place::of(&USERS), &caller(triples), op, System::default(), ChangeMode::Apply).await
     };
     let rbac = "{admin, rbac, *}";
     change(&[rbac, "{view, logs, s0}", "{view, logs, s3}"], "enough").await.unwrap();
@@ -133,14 +136,14 @@ async fn keys_leave_better_ones_alone() {
     own.subject = format!("user:{}", admin.id);
     let make = async |name: &str, permissions: Value| {
         let op = Op::Create { id: None, body: map(json!({"name": name, "permissions": permissions})) };
-        fx.config.change(&keys, &own, op, System::default(), false).await.unwrap().after.unwrap().id
+        fx.config.change(&keys, &own, op, System::default(), ChangeMode::Apply).await.unwrap().after.unwrap().id
     };
     let (all, logs) = (make("all", Value::Null).await, make("logs", json!(["{ingest, logs, *}"])).await);
     let cart = make("cart", json!(["{ingest, logs, cart}"])).await;
     // One that may send logs has called.
     let mut found = caller(&["{ingest, logs, *}"]);
     (found.subject, found.key) = (own.subject.clone(), Some(KeyBounds { expires_ms: None, networks: Vec::new() }));
-    let change = async |who: &Caller, op| fx.config.change(&keys, who, op, System::default(), false).await;
+    let change = async |who: &Caller, op| fx.config.change(&keys, who, op, System::default(), ChangeMode::Apply).await;
     let less = json!({"permissions": ["{ingest, logs, cart}"]});
     for op in [delete(&all), patch(&all, json!({"allowedCidrs": ["192.0.2.0/24"]})), patch(&all, less)] {
         let problem = change(&found, op).await.unwrap_err();
@@ -159,7 +162,7 @@ async fn no_account_takes_the_id_of_another() {
     let admin = fx.admin().await;
     let some = caller(&["{admin, rbac, *}"]);
     let change = async |family: &'static Family, op| {
-        fx.config.change(&Place::of(family), &some, op, System::default(), false).await
+        fx.config.change(&Place::of(family), &some, op, System::default(), ChangeMode::Apply).await
     };
     let under = |id: &str, body| Op::Create { id: Some(id.to_owned()), body: map(body) };
     let twin = change(&SERVICE_ACCOUNTS, under(&admin.id, json!({"clientId": "twin"}))).await.unwrap_err();
@@ -200,7 +203,7 @@ async fn nobody_fills_a_family_with_what_is_his_own() {
             };
             (from..to).map(named).collect()
         };
-        let put = async |who: &Caller, items| fx.config.put_many(&place, who, items, false).await;
+        let put = async |who: &Caller, items| fx.config.put_many(&place, who, items, ChangeMode::Apply).await;
         let name = place.family.name;
         put(&ann, items(0, 999)).await.unwrap();
         let one = put(&ann, items(999, 1000)).await.unwrap().items[0]["id"].as_str().unwrap().to_owned();
@@ -208,8 +211,8 @@ async fn nobody_fills_a_family_with_what_is_his_own() {
         assert_eq!(full.errors[0].code, "LIMIT_EXCEEDED", "{name}");
         // What is there may be changed, and what goes makes room.
         let op = patch(&one, json!({"description": "x"}));
-        fx.config.change(&place, &ann, op, System::default(), false).await.unwrap();
-        fx.config.change(&place, &ann, delete(&one), System::default(), false).await.unwrap();
+        fx.config.change(&place, &ann, op, System::default(), ChangeMode::Apply).await.unwrap();
+        fx.config.change(&place, &ann, delete(&one), System::default(), ChangeMode::Apply).await.unwrap();
         put(&ann, items(1000, 1001)).await.unwrap();
         // Others have room, and so has whoever has the right.
         put(&caller(&["{admin, *, *}"]), items(2000, 2001)).await.unwrap();
@@ -219,13 +222,13 @@ async fn nobody_fills_a_family_with_what_is_his_own() {
     let large = json!({"name": "large", "key": "large", "variables": [long("a"), long("b")]});
     for (who, fits) in [(caller(&[]), false), (caller(&["{edit, segments, *}"]), true)] {
         let op = Op::Create { id: None, body: map(large.clone()) };
-        let made = fx.config.change(&Place::of(&SEGMENTS), &who, op, System::default(), false).await;
+        let made = fx.config.change(&Place::of(&SEGMENTS), &who, op, System::default(), ChangeMode::Apply).await;
         assert_eq!(made.map_err(|problem| problem.errors[0].code).err(), (!fits).then_some("LIMIT_EXCEEDED"));
     }
     let mut other = caller(&[]);
     other.subject = "user:other".to_owned();
     let one = Op::Create { id: None, body: map(json!({"path": "/logs", "query": "*"})) };
-    fx.config.change(&Place::of(&SAVED_VIEWS), &other, one, System::default(), false).await.unwrap();
+    fx.config.change(&Place::of(&SAVED_VIEWS), &other, one, System::default(), ChangeMode::Apply).await.unwrap();
 }
 
 #[tokio::test]
@@ -248,7 +251,13 @@ async fn references() {
     assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/subject/id", "UNKNOWN_REFERENCE"));
     let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", user.id) };
     let op = Op::Create { id: None, body: map(json!({"name": "k", "permissions": ["{view, logs, cart}"]})) };
-    let key = fx.config.change(&keys, &Caller::system(), op, System::default(), false).await.unwrap().after.unwrap();
+    let key = fx
+        .config
+        .change(&keys, &Caller::system(), op, System::default(), ChangeMode::Apply)
+        .await
+        .unwrap()
+        .after
+        .unwrap();
     let elsewhere = Place { family: &KEYS, owner: format!("rbac/users/{}", role.id) };
     let found = fx.config.get(&elsewhere, &key.id, &Caller::system()).await;
     assert_eq!(found.unwrap_err().code, "NOT_FOUND", "a key is found below its owner only");
@@ -273,7 +282,9 @@ async fn keys_hold_what_their_owner_holds() {
     let mut own = caller(&["{ingest, logs, cart*}"]);
     own.subject = format!("serviceAccount:{}", account.id);
     let make = async |who: &Caller, body| {
-        fx.config.change(&keys, who, Op::Create { id: None, body: map(body) }, System::default(), false).await
+        fx.config
+            .change(&keys, who, Op::Create { id: None, body: map(body) }, System::default(), ChangeMode::Apply)
+            .await
     };
     make(&own, json!({"name": "a", "permissions": ["{ingest, logs, cart-db}"]})).await.unwrap();
     let more = json!({"name": "b", "permissions": ["{ingest, logs, *}"]});
@@ -296,13 +307,13 @@ async fn keys_are_no_ladder() {
     let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", admin.id) };
     let make = async |body| {
         let op = Op::Create { id: None, body: map(body) };
-        fx.config.change(&keys, &by_key, op, System::default(), false).await
+        fx.config.change(&keys, &by_key, op, System::default(), ChangeMode::Apply).await
     };
     make(json!({"name": "a", "permissions": ["{view, rbac, *}"]})).await.unwrap();
     assert_eq!(make(json!({"name": "b", "permissions": ["{view, logs, *}"]})).await.unwrap_err().code, "FORBIDDEN");
     assert_eq!(make(json!({"name": "c"})).await.unwrap_err().code, "FORBIDDEN");
     let op = patch(&admin.id, json!({"password": "another one"}));
-    let change = fx.config.change(&Place::of(&USERS), &by_key, op, System::default(), false).await;
+    let change = fx.config.change(&Place::of(&USERS), &by_key, op, System::default(), ChangeMode::Apply).await;
     assert_eq!(change.unwrap_err().code, "FORBIDDEN");
 }
 
@@ -317,7 +328,7 @@ async fn keys_make_no_wider_ones() {
     let person = Caller { subject: format!("user:{}", admin.id), ..caller(&["{admin, *, *}"]) };
     let by_key = Caller { key: Some(bounds), ..person.clone() };
     let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", admin.id) };
-    let change = async |who: &Caller, op| fx.config.change(&keys, who, op, System::default(), false).await;
+    let change = async |who: &Caller, op| fx.config.change(&keys, who, op, System::default(), ChangeMode::Apply).await;
     let create = |body: Value| Op::Create { id: None, body: map(body) };
     let good = json!({"name": "a", "expiresAt": end, "allowedCidrs": ["10.0.0.0/8"]});
     change(&by_key, create(good.clone())).await.unwrap();
@@ -349,7 +360,7 @@ async fn what_was_is_seen_by_whom() {
     let ann = Caller { subject: "user:ann".to_owned(), ..caller(&["{edit, segments, *}", "{edit, processes, cart}"]) };
     let bob = Caller { subject: "user:bob".to_owned(), ..ann.clone() };
     let change = async |family: &'static Family, who: &Caller, op| {
-        fx.config.change(&Place::of(family), who, op, System::default(), false).await
+        fx.config.change(&Place::of(family), who, op, System::default(), ChangeMode::Apply).await
     };
     let body = map(json!({"key": "k", "name": "n"}));
     let own = change(&SEGMENTS, &ann, Op::Create { id: None, body }).await.unwrap().after.unwrap();
@@ -380,7 +391,7 @@ async fn saved_views_are_read_by_id() {
     let ann = Caller { subject: "user:ann".to_owned(), ..caller(&["{view, logs, cart}"]) };
     let bob = Caller { subject: "user:bob".to_owned(), ..ann.clone() };
     let place = Place::of(&SAVED_VIEWS);
-    let change = async |who: &Caller, op| fx.config.change(&place, who, op, System::default(), false).await;
+    let change = async |who: &Caller, op| fx.config.change(&place, who, op, System::default(), ChangeMode::Apply).await;
     let make = async |body: Value| change(&ann, Op::Create { id: None, body: map(body) }).await;
     let view = make(json!({"path": "/ui/logs", "query": "q=error&from=now-1h"})).await.unwrap().after.unwrap();
     assert_eq!(view.body["owner"], "user:ann");
@@ -418,13 +429,14 @@ async fn who_manages_what() {
     assert_eq!(fx.op(&ROLES, delete(ADMIN_ROLE_ID)).await.unwrap_err().code, "MANAGED_ENTITY");
     let overriding = Caller { override_managed: true, ..Caller::system() };
     let place = Place::of(&ROLES);
-    let change = fx.config.change(&place, &overriding, delete(ADMIN_ROLE_ID), System::default(), false).await;
+    let change =
+        fx.config.change(&place, &overriding, delete(ADMIN_ROLE_ID), System::default(), ChangeMode::Apply).await;
     assert_eq!(change.unwrap_err().code, "MANAGED_ENTITY", "what is built in stays as it is");
     let group = fx.create(&GROUPS, json!({"name": "g"})).await.unwrap();
     let file = Caller { manager: "file".to_owned(), ..Caller::system() };
     let change = async |who: &Caller| {
         let op = patch(&group.id, json!({"description": "x"}));
-        fx.config.change(&Place::of(&GROUPS), who, op, System::default(), false).await
+        fx.config.change(&Place::of(&GROUPS), who, op, System::default(), ChangeMode::Apply).await
     };
     assert_eq!(change(&file).await.unwrap_err().code, "MANAGED_ENTITY");
     change(&Caller { override_managed: true, ..file }).await.unwrap();
@@ -452,7 +464,8 @@ async fn passwords_are_hashed_and_kept() {
     // Whom another issuer knows gets none.
     let (place, system) = (Place::of(&USERS), System { body: map(json!({"source": "oidc"})), ..System::default() });
     let op = Op::Create { id: None, body: map(json!({"username": "zoe"})) };
-    let other = fx.config.change(&place, &Caller::system(), op, system, false).await.unwrap().after.unwrap();
+    let other =
+        fx.config.change(&place, &Caller::system(), op, system, ChangeMode::Apply).await.unwrap().after.unwrap();
     let problem = fx.op(&USERS, patch(&other.id, json!({"password": "secret"}))).await.unwrap_err();
     assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/password", "INVALID_VALUE"));
     fx.op(&USERS, patch(&other.id, json!({"enabled": false}))).await.unwrap();
@@ -465,11 +478,12 @@ async fn an_import_tells_nothing_of_what_is_hidden() {
     let hidden = fx.create(&TRANSACTIONS, body).await.unwrap();
     let (some, place) = (caller(&["{edit, transactions, cart}"]), Place::of(&TRANSACTIONS));
     let item = |name: &str| json!({"name": name, "service": "cart", "transactionName": "GET /"});
-    let import =
-        async |name: &str, mode| fx.config.import_many(&place, &some, vec![item(name)], mode, None, false).await;
+    let import = async |name: &str, mode| {
+        fx.config.import_many(&place, &some, vec![item(name)], mode, None, ChangeMode::Apply).await
+    };
     // As who makes one is told, and no more: not its id, nor that it would have been replaced.
     let op = Op::Create { id: None, body: map(item("taken")) };
-    let made = fx.config.change(&place, &some, op, System::default(), false).await.unwrap_err();
+    let made = fx.config.change(&place, &some, op, System::default(), ChangeMode::Apply).await.unwrap_err();
     for mode in [ImportMode::Create, ImportMode::Upsert, ImportMode::Replace] {
         let problem = import("taken", mode).await.unwrap_err();
         assert_eq!((problem.code, problem.kind), (made.code, made.kind));
@@ -494,7 +508,7 @@ async fn places_do_not_count_what_is_hidden() {
     let some = caller(&["{edit, alerting, cart}", "{edit, extraction, cart}"]);
     let own = async |family: &'static Family, body: Value| {
         let op = Op::Create { id: None, body: map(body) };
-        let done = fx.config.change(&Place::of(family), &some, op, System::default(), false).await.unwrap();
+        let done = fx.config.change(&Place::of(family), &some, op, System::default(), ChangeMode::Apply).await.unwrap();
         done.after.unwrap().body["position"].as_i64().unwrap()
     };
     for n in 0..3 {

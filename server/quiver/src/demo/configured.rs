@@ -6,7 +6,7 @@ use quiver_config::families::{
     APDEX_THRESHOLDS, DETECTION_RULES, EXTRACTION_RULES, PROCESSES, RUM_DETECTION_RULES, RUM_TRANSACTIONS, SEGMENTS,
     TRANSACTIONS,
 };
-use quiver_config::{Caller, Family, Place, Result};
+use quiver_config::{Caller, ChangeMode, Family, Place, Result};
 use serde_json::{Value, json};
 
 /// Entities by family, ordered so that each one exists before another refers to it.
@@ -112,7 +112,7 @@ fn process() -> Value {
 pub(super) async fn make(app: &AppState) -> Result<()> {
     for (family, items) in entities() {
         if app.config.all(family).await?.is_empty() {
-            app.config.put_many(&Place::of(family), &Caller::system(), items, false).await?;
+            app.config.put_many(&Place::of(family), &Caller::system(), items, ChangeMode::Apply).await?;
         }
     }
     app.effects.refresh(&app.config).await

@@ -12,7 +12,7 @@ use quiver_alertd::router::{SilenceError, SilenceOp};
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::Silence;
 use quiver_alerting::text::quote;
-use quiver_types::{Access, Domain, Error, ErrorKind, MatchOp, Result, Right};
+use quiver_types::{Access, ChangeMode, Domain, Error, ErrorKind, MatchOp, Result, Right};
 use serde_json::{Value, json};
 
 use super::matcher_form::{matchers_shown, read_matcher};
@@ -149,7 +149,12 @@ fn told(error: SilenceError, id: &str) -> Error {
 /// Makes a change for the caller of the current request, and notes it. Returns the id of the resulting silence.
 async fn change(state: &AppState, op: SilenceOp) -> std::result::Result<String, SilenceError> {
     let caller = caller(&state.identity(), RequestInfo::current().as_ref().map(Origin::of).unwrap_or_default());
-    let made = state.alertd.router.change_silences(vec![op], &caller.name, false).await.map_err(|(_, error)| error)?;
+    let made = state
+        .alertd
+        .router
+        .change_silences(vec![op], &caller.name, ChangeMode::Apply)
+        .await
+        .map_err(|(_, error)| error)?;
     note(state, &caller, &made).await;
     made.into_iter().next().map(|done| done.after.id).ok_or(SilenceError::NotFound)
 }

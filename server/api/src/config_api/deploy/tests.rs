@@ -221,7 +221,7 @@ fn what_became_of_each_is_counted_and_told() {
         done(None, entity("5", json!({"namespace": "n", "name": "g"})), true),
         done(None, None, true),
     ];
-    let told = outcome(Some(7), true, &all, &["w".to_owned()], (is_rule, shown_change));
+    let told = outcome(Some(7), ChangeMode::DryRun, &all, &["w".to_owned()], (is_rule, shown_change));
     let change = |op: &str, group: &str, rule: Value, diff: Value| -> Value {
         json!({"op": op, "namespace": "n", "group": group, "rule": rule, "diff": diff})
     };
@@ -236,7 +236,7 @@ fn what_became_of_each_is_counted_and_told() {
         ],
     });
     assert_eq!(told, expected);
-    let nothing = outcome(None, false, &[], &[], (is_rule, shown_change));
+    let nothing = outcome(None, ChangeMode::Apply, &[], &[], (is_rule, shown_change));
     assert_eq!(
         (&nothing["revision"], &nothing["changes"], &nothing["dryRun"]),
         (&json!(null), &json!([]), &json!(false))
