@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{behind, texts};
+use super::{behind, signs, texts};
 use crate::error::unreadable;
 
 /// The most bytes of a statement.
@@ -26,8 +26,9 @@ pub(super) fn bounded(text: &str) -> Result<usize> {
             text.len()
         ));
     }
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize();
-    let tokens = tokens.map_err(|e| unreadable(&e.message, e.location))?;
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
+    let tokens = signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?);
+    let tokens: Vec<Token> = tokens.into_iter().map(|token| token.token).collect();
     let joins = |token: &Token| match token {
         Token::Word(word) => matches!(
             word.keyword,
