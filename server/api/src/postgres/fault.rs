@@ -82,7 +82,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 128] = [
+const CODES: [(&str, &str); 131] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -97,7 +97,10 @@ const CODES: [(&str, &str); 128] = [
     ("invalid input syntax for type date", "22007"),
     ("invalid input syntax for type time", "22007"),
     ("invalid input syntax for type", "22P02"),
+    ("is no flag of a regular expression", "22023"),
     ("regular expression", "2201B"),
+    ("`regexp_replace` counts letters from 1", "22023"),
+    ("Invalid qualifier", "42P01"),
     ("square root of a negative number", "2201F"),
     ("negative count not allowed", "22011"),
     ("there is no time zone", "22023"),
