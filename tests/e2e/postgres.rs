@@ -332,6 +332,19 @@ async fn statements_are_cancelled() {
     assert_eq!(code(&error), "57014");
     client.batch_execute("reset statement_timeout").await.expect("reset");
     assert_eq!(client.query_one("show statement_timeout", &[]).await.expect("a row").get::<_, String>(0), "0");
+    // What is set for a transaction ends with it, and what one sets that is rolled back is taken back.
+    for (text, expected) in [
+        ("begin; set local statement_timeout = 7000", "7s"),
+        ("commit", "0"),
+        ("begin; set statement_timeout = '8s'", "8s"),
+        ("rollback", "0"),
+        ("begin; select set_config('statement_timeout', '9s', true)", "9s"),
+        ("commit; set local statement_timeout = '7s'; select set_config('statement_timeout', '9s', true)", "0"),
+    ] {
+        client.batch_execute(text).await.unwrap_or_else(|e| panic!("{text}: {e}"));
+        let shown = client.query_one("show statement_timeout", &[]).await.expect("a row");
+        assert_eq!(shown.get::<_, String>(0), expected, "{text}");
+    }
     // Who goes away takes the statement along. The client alone would wait for the answer before it says that it goes.
     let (client, connection) = connect_with(&server, "").await.expect("connected");
     until_queries(&server, 0).await;

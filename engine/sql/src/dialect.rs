@@ -331,6 +331,7 @@ impl VisitorMut for Translator<'_> {
             kinds::fold(place);
         }
         json::changed(place);
+        tuples::printed(place);
         sets::listed(place);
         if let Expr::Subquery(query) = &*place
             && !self.compared.contains(&std::ptr::from_ref(&**query))

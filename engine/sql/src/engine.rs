@@ -33,11 +33,13 @@ use crate::steps::few_steps;
 use crate::walk::walk;
 use crate::widen;
 
+mod absent;
 mod describe;
 mod named;
 mod printed;
 mod zoned;
 
+use absent::{Called, Missing};
 pub use describe::{Described, plan_columns};
 pub use named::output_name;
 use named::shown_names;
@@ -268,7 +270,7 @@ impl SqlEngine {
         if !is_printed {
             dialect::leave_open(&mut query);
         }
-        let places = places_of(&query);
+        let (places, called) = (places_of(&query), Called::of(&query));
         let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
         let error = |error| match missing(&error) {
             Some(name) => {
@@ -280,8 +282,10 @@ impl SqlEngine {
                 let is_seen = catalog.entries.iter().any(|entry| entry.name == bare);
                 (!is_printed && !is_seen).then(lacks).flatten().unwrap_or_else(unknown)
             }
-            None if made.is_empty() => of_planner(error),
-            None => catalog.with_member(of_planner(error)),
+            None => {
+                let said = called.told(Missing::of(&error), of_planner(error));
+                if made.is_empty() { said } else { catalog.with_member(said) }
+            }
         };
         let plan = names.plan_statement(statement).map_err(error)?;
         planned::check(&plan)?;

@@ -44,4 +44,4 @@ pub use error::{Fault, place_of};
 pub use parse::{Param, Params, TEXT_BYTES_MAX};
 pub use quiver_query::rows::{Answer, Rows};
 pub use session::{DATABASE, SERVER_VERSION, Session};
-pub use settings::settings;
+pub use settings::{Setting, settings};

@@ -7,13 +7,14 @@ mod params;
 mod patience;
 mod reading;
 mod repeated;
+mod signs;
 mod texts;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
-use datafusion::sql::sqlparser::tokenizer::Location;
+use datafusion::sql::sqlparser::tokenizer::{Location, Tokenizer};
 use quiver_types::{Error, Result};
 
-use crate::error::of_parser;
+use crate::error::{of_parser, unreadable};
 use crate::wording;
 use bounds::bounded;
 use reading::{not_reading, only_reads, reading};
@@ -64,7 +65,9 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let known = wording::known(text)?;
     let text: &str = &known;
     let dialect = Patience::for_words(words);
-    let parser = DFParserBuilder::new(text).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
+    let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
+    let tokens = signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?);
+    let parser = DFParserBuilder::new(tokens).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
     let options = explained::options(&mut parser.parser)?;
     let statements = parser.parse_statements();

@@ -15,6 +15,17 @@ use crate::walk::walk;
 
 const SET_CONFIG: &str = "set_config";
 
+/// What a call sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// As it is written.
+    pub name: String,
+    /// None: what was at the beginning.
+    pub value: Option<String>,
+    /// Whether it holds until the transaction ends, and not as long as the connection.
+    pub is_local: bool,
+}
+
 /// Counts calls, wherever they stand.
 struct Calls(usize);
 
@@ -31,12 +42,12 @@ fn is_call(expr: &Expr) -> bool {
     matches!(expr, Expr::Function(Function { name, .. }) if bare(name).as_deref() == Some(SET_CONFIG))
 }
 
-/// Finds what a statement sets: names with their values; none: what was at the beginning.
+/// Finds what a statement sets.
 ///
 /// # Errors
 /// Invalid: a call has other arguments than constants. Unsupported: it stands elsewhere than among the outputs of a
-/// `SELECT` without `FROM`, or of one that looks that setting up, or holds for a transaction alone.
-pub fn settings(text: &str, params: &Params) -> Result<Vec<(String, Option<String>)>> {
+/// `SELECT` without `FROM`, or of one that looks that setting up.
+pub fn settings(text: &str, params: &Params) -> Result<Vec<Setting>> {
     // Hardly any statement has to be read for this.
     if !text.as_bytes().windows(SET_CONFIG.len()).any(|part| part.eq_ignore_ascii_case(SET_CONFIG.as_bytes())) {
         return Ok(Vec::new());
@@ -60,7 +71,7 @@ pub fn settings(text: &str, params: &Params) -> Result<Vec<(String, Option<Strin
             }
         }
     }
-    let is_that = |(name, _): &(String, Option<String>)| found_there.as_ref().is_some_and(|there| there == name);
+    let is_that = |set: &Setting| found_there.as_ref().is_some_and(|there| *there == set.name);
     if found.len() == calls.0 && (is_once || found.iter().all(is_that)) {
         return Ok(found);
     }
@@ -86,17 +97,28 @@ fn looked_up(select: &Select) -> Option<String> {
     constant(right).flatten().filter(|_| is_name)
 }
 
-fn setting(call: &Function) -> Result<(String, Option<String>)> {
+fn setting(call: &Function) -> Result<Setting> {
     let args = arguments(&call.args).unwrap_or_default();
     let args: Vec<Option<Option<String>>> = args.iter().map(constant).collect();
-    let [Some(Some(name)), Some(value), Some(Some(is_local))] = args.as_slice() else {
-        return Err(Error::invalid("`set_config` is called as `set_config(name, value, is_local)`, with constants"));
+    let known = match args.as_slice() {
+        [Some(Some(name)), Some(value), Some(Some(is_local))] => {
+            truth(is_local).map(|is_local| (name, value, is_local))
+        }
+        _ => None,
     };
-    if matches!(is_local.to_lowercase().as_str(), "f" | "false" | "n" | "no" | "off" | "0") {
-        return Ok((name.clone(), value.clone()));
+    let (name, value, is_local) = known.ok_or_else(|| {
+        Error::invalid("`set_config` is called as `set_config(name, value, is_local)`, with constants")
+    })?;
+    Ok(Setting { name: name.clone(), value: value.clone(), is_local })
+}
+
+/// The truth that a text says.
+fn truth(text: &str) -> Option<bool> {
+    match text.to_lowercase().as_str() {
+        "f" | "false" | "n" | "no" | "off" | "0" => Some(false),
+        "t" | "true" | "y" | "yes" | "on" | "1" => Some(true),
+        _ => None,
     }
-    let text = "settings hold for the connection, not for a transaction: `is_local` of `set_config` is `false`";
-    Err(Error::new(ErrorKind::Unsupported, text))
 }
 
 /// A constant as text, through casts; the inner none is NULL.
@@ -124,14 +146,20 @@ mod tests {
     #[test]
     fn what_a_statement_sets() {
         let set = |text: &str| settings(text, &Params::default());
-        let pair = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
+        let of = |name: &str, value: Option<&str>, is_local| Setting {
+            name: name.to_owned(),
+            value: value.map(str::to_owned),
+            is_local,
+        };
+        let pair = |name: &str, value: &str| of(name, Some(value), false);
         assert!(set("select 'set'").unwrap().is_empty());
         assert!(set("select 'set_config'").unwrap().is_empty());
         assert_eq!(
             set("SELECT current_setting('jit') AS cur, pg_catalog.SET_CONFIG('jit', 'off', false) AS new").unwrap(),
             [pair("jit", "off")]
         );
-        assert_eq!(set("select set_config('timezone', null, 'f')").unwrap(), [("timezone".to_owned(), None)]);
+        assert_eq!(set("select set_config('timezone', null, 'f')").unwrap(), [of("timezone", None, false)]);
+        assert_eq!(set("select set_config('jit', 'off', true)").unwrap(), [of("jit", Some("off"), true)]);
         assert!(set("explain select set_config('jit', 'off', false)").unwrap().is_empty());
         let given = Params::positional(vec![Param::Text("my.own".into()), Param::Text("x".into())]);
         assert_eq!(settings("select set_config($1, $2, false)", &given).unwrap(), [pair("my.own", "x")]);
@@ -143,7 +171,7 @@ mod tests {
         for (wrong, kind) in [
             ("select set_config('jit', 'off', false) from pg_settings where name = 'other'", ErrorKind::Unsupported),
             ("select set_config('jit', 'off', false) from pg_settings", ErrorKind::Unsupported),
-            ("select set_config('jit', 'off', true)", ErrorKind::Unsupported),
+            ("select set_config('jit', 'off', 'maybe')", ErrorKind::Invalid),
             ("select set_config('jit', 'off', false) from logs", ErrorKind::Unsupported),
             ("select upper(set_config('jit', 'off', false))", ErrorKind::Unsupported),
             ("select set_config('jit', upper('off'), false)", ErrorKind::Invalid),
@@ -164,14 +192,15 @@ mod tests {
             ("set_config('a', '', FALSE)", Some("")),
             ("set_config('a', null::text, false) as x", None),
         ] {
-            let expected = [("a".to_owned(), expected.map(str::to_owned))];
-            assert_eq!(set(&format!("select {call}")).unwrap(), expected, "{call}");
+            let found = set(&format!("select {call}")).unwrap();
+            let [Setting { name, value, is_local: false }] = found.as_slice() else { panic!("{call}: {found:?}") };
+            assert_eq!((name.as_str(), value.as_deref()), ("a", expected), "{call}");
         }
         // In the order in which they stand, the same one again, too.
         let found =
             set("select set_config('b', '1', false), 5, set_config('a', '2', false), set_config('b', '3', false)");
         let found: Vec<String> =
-            found.unwrap().into_iter().map(|(name, value)| format!("{name}={}", value.unwrap_or_default())).collect();
+            found.unwrap().into_iter().map(|set| format!("{}={}", set.name, set.value.unwrap_or_default())).collect();
         assert_eq!(found, ["b=1", "a=2", "b=3"]);
         // What is wrong with a statement is said when it runs.
         for text in ["select set_config('a', 'b', false", "drop table set_config", "describe set_config", ""] {
@@ -188,7 +217,6 @@ mod tests {
             ("with x as (select set_config('a', 'b', false)) select 1", ErrorKind::Unsupported),
             ("select (select set_config('a', 'b', false))", ErrorKind::Unsupported),
             ("select 1 order by set_config('a', 'b', false)", ErrorKind::Unsupported),
-            ("select set_config('a', 'b', 'yes')", ErrorKind::Unsupported),
             // Looked up by another column, another way, or beside another table.
             ("select set_config('a', 'b', false) from pg_settings where setting = 'a'", ErrorKind::Unsupported),
             ("select set_config('a', 'b', false) from pg_settings where name <> 'a'", ErrorKind::Unsupported),

@@ -305,7 +305,8 @@ impl ScalarUDFImpl for Bounded {
         self.inner.inner().schema_name(args)
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let _written = patterned::written(self.inner.name(), &mut args.args, &self.room)?;
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let is_planning = args.config_options.extensions.get::<Planning>().is_some();
         let most = if is_planning { CONSTANT_MAX } else { BYTES_MAX };

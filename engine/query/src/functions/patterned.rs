@@ -2,6 +2,7 @@
 //! bounded together, as those of one query of other languages are. Nothing ends a call of DataFusion's, so it gets some
 //! rows at a time; texts that are long for their pattern are looked at here ([`rows`]), and end with their query.
 
+mod replacement;
 mod rows;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use super::held::Room;
 use crate::error::to_datafusion;
 use crate::relational::patterns::{Texts, ended, is_plain};
 
+pub(super) use replacement::written;
 pub(super) use rows::{added, references};
 
 /// Their names; the pattern is the second argument.

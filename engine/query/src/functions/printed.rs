@@ -1,11 +1,14 @@
-//! Times, intervals, floating-point numbers and lists as texts in PostgreSQL's form (that of times is DuckDB's, but for the
+//! Times, intervals, floating-point numbers, lists and rows as texts in PostgreSQL's form (that of times is DuckDB's, but for the
 //! names of months); arrow has one of its own. The rule [`crate::relational::printed`] puts it into casts.
 
 use std::fmt::{self, Display, LowerExp, Write as _};
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use arrow::array::{Array as _, ArrayRef, AsArray, ListArray, PrimitiveArray, StringViewArray, StringViewBuilder};
+use arrow::array::{
+    Array as _, ArrayRef, AsArray, ListArray, PrimitiveArray, StringViewArray, StringViewBuilder, StructArray,
+    new_null_array,
+};
 use arrow::compute::cast;
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Field, FieldRef, Float32Type, Float64Type, Int64Type, IntervalMonthDayNano,
@@ -42,13 +45,19 @@ pub(crate) fn is_printed(kind: &DataType) -> bool {
         | DataType::Interval(IntervalUnit::MonthDayNano)
         | DataType::Float32
         | DataType::Float64 => true,
-        DataType::List(item) => {
-            let item = item.data_type();
-            let is_plain = item.is_numeric() || item.is_string();
-            is_plain || matches!(item, DataType::Boolean | DataType::Date32) || is_printed(item)
+        DataType::List(item) => is_item(item.data_type()),
+        DataType::Struct(parts) => {
+            let mut kinds = parts.iter().map(|part| part.data_type());
+            kinds.all(|kind| is_item(kind) || *kind == DataType::Null)
         }
         _ => false,
     }
+}
+
+/// Whether values of a type are shown within lists and rows.
+fn is_item(kind: &DataType) -> bool {
+    let is_plain = kind.is_numeric() || kind.is_string();
+    is_plain || matches!(kind, DataType::Boolean | DataType::Date32) || is_printed(kind)
 }
 
 impl ScalarUDFImpl for Printed {
@@ -141,6 +150,7 @@ pub(super) fn texts(values: &ArrayRef) -> Result<ArrayRef> {
         DataType::Float32 => return numbers(values.as_primitive::<Float32Type>()),
         DataType::Float64 => return numbers(values.as_primitive::<Float64Type>()),
         DataType::List(_) => return lists(values.as_list()),
+        DataType::Struct(_) => return rows(values.as_struct()),
         other => return internal_err!("`{other}` has no form of its own"),
     }
     Ok(Arc::new(out.finish()))
@@ -228,10 +238,58 @@ fn is_quoted(item: &str) -> bool {
     item.is_empty() || item.eq_ignore_ascii_case("null") || item.contains(is_special)
 }
 
-/// Texts of the items of lists.
+/// Rows as `(1,"a b",)`, in which nothing stands for NULL.
+fn rows(values: &StructArray) -> Result<ArrayRef> {
+    let parts = values.columns().iter().map(item_texts).collect::<Result<Vec<_>>>()?;
+    let Some(parts) = parts.iter().map(|part| part.as_string_view_opt()).collect::<Option<Vec<_>>>() else {
+        return internal_err!("texts are none");
+    };
+    let mut out = StringViewBuilder::with_capacity(values.len());
+    let mut text = String::new();
+    for row in 0..values.len() {
+        if values.is_null(row) {
+            out.append_null();
+            continue;
+        }
+        text.clear();
+        text.push('(');
+        for (at, part) in parts.iter().enumerate() {
+            if at > 0 {
+                text.push(',');
+            }
+            if part.is_valid(row) {
+                push_part(part.value(row), &mut text);
+            }
+        }
+        text.push(')');
+        out.append_value(&text);
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+/// A part of a row, in quotes where it would be read as something else.
+fn push_part(part: &str, out: &mut String) {
+    let is_special =
+        |letter: char| matches!(letter, '(' | ')' | ',' | '"' | '\\' | '\x0b') || letter.is_ascii_whitespace();
+    if !part.is_empty() && !part.contains(is_special) {
+        out.push_str(part);
+        return;
+    }
+    out.push('"');
+    for letter in part.chars() {
+        if matches!(letter, '"' | '\\') {
+            out.push(letter);
+        }
+        out.push(letter);
+    }
+    out.push('"');
+}
+
+/// Texts of the items of lists, or of the parts of rows.
 fn item_texts(items: &ArrayRef) -> Result<ArrayRef> {
     match items.data_type() {
         kind if is_printed(kind) => texts(items),
+        DataType::Null => Ok(new_null_array(&DataType::Utf8View, items.len())),
         DataType::Boolean => {
             let texts = items.as_boolean().iter().map(|item| item.map(|item| if item { "t" } else { "f" }));
             Ok(Arc::new(texts.collect::<StringViewArray>()))
@@ -374,6 +432,32 @@ mod tests {
         check(flags.finish(), &[Some("{t,f,NULL}")]);
         let item = |kind| DataType::List(Arc::new(Field::new("item", kind, true)));
         assert!(is_printed(&item(item(DataType::Int32))) && !is_printed(&item(DataType::Binary)));
+    }
+
+    #[test]
+    fn rows_look_as_in_postgresql() {
+        let texts = StringViewArray::from(vec![Some("a b"), Some("c\"d\\"), None, Some("")]);
+        let numbers = Float64Array::from(vec![Some(1.5), None, Some(-2.0), Some(0.0)]);
+        let flags = arrow::array::BooleanArray::from(vec![Some(true), Some(false), None, None]);
+        let nothing = arrow::array::NullArray::new(4);
+        let parts: [(&str, ArrayRef); 4] =
+            [("a", Arc::new(texts)), ("b", Arc::new(numbers)), ("c", Arc::new(flags)), ("d", Arc::new(nothing))];
+        let parts = parts.map(|(name, part)| (Arc::new(Field::new(name, part.data_type().clone(), true)), part));
+        let rows = StructArray::from(parts.to_vec());
+        assert!(is_printed(rows.data_type()));
+        let expected = ["(\"a b\",1.5,t,)", "(\"c\"\"d\\\\\",,f,)", "(,-2,,)", "(\"\",0,,)"];
+        check(rows.clone(), &expected.map(Some));
+        // A row within another one, and one that is not there.
+        let kind = Field::new("row", rows.data_type().clone(), true);
+        let absent = arrow::buffer::NullBuffer::from(vec![true, true, false, true]);
+        let rows = StructArray::new(rows.fields().clone(), rows.columns().to_vec(), Some(absent));
+        let outer = StructArray::from(vec![(Arc::new(kind), Arc::new(rows.clone()) as ArrayRef)]);
+        let within =
+            ["(\"(\"\"a b\"\",1.5,t,)\")", "(\"(\"\"c\"\"\"\"d\\\\\\\\\"\",,f,)\")", "()", "(\"(\"\"\"\",0,,)\")"];
+        check(outer, &within.map(Some));
+        check(rows.slice(2, 1), &[None]);
+        let bytes = Field::new("a", DataType::Binary, true);
+        assert!(!is_printed(&DataType::Struct(vec![bytes].into())));
     }
 
     #[test]

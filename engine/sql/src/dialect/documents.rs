@@ -11,8 +11,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::columns::{Known, called, factors};
+use super::data_types::is_text;
 use super::empty;
-use super::expressions::{arguments, bare, boolean, call, items_of_text, literal, take, text};
+use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, take, text};
 use super::gathered::sorted;
 use super::naming::AGAIN;
 use crate::names::{alias_of, normal, parts};
@@ -193,6 +194,13 @@ fn leaves_out(operator: &JoinOperator) -> bool {
     )
 }
 
+/// Whether any of these columns is not NULL; `None` if there are none.
+fn is_any(columns: &[Expr]) -> Option<Expr> {
+    let is_there = |column: &Expr| Expr::IsNotNull(Box::new(column.clone()));
+    let either = |left, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::Or, right: Box::new(right) };
+    columns.iter().map(is_there).reduce(either)
+}
+
 /// A table, with its columns where they are known.
 struct Table {
     name: String,
@@ -240,6 +248,19 @@ impl Rows {
         Some(call(if self.is_outer { OUTER_ROW } else { ROW }, members.collect()))
     }
 
+    /// What is cast to text in the place of `t` in `t::text`: its row, NULL where there is none; `None` if it is no table.
+    fn cast_to_text(&self, value: &Expr) -> Option<Expr> {
+        let name = match value {
+            Expr::Nested(inner) => return self.cast_to_text(inner),
+            Expr::Identifier(name) => normal(name),
+            _ => return None,
+        };
+        let columns: Vec<Expr> = self.columns_of(&name)?.into_iter().map(|(_, column)| column).collect();
+        let is_there = is_any(&columns)?;
+        let row = call("struct", columns);
+        if self.is_outer { expr(&format!("CASE WHEN {is_there} THEN {row} END")).ok() } else { Some(row) }
+    }
+
     /// The argument in the place of `t` in `count(t)`: all rows, or those in which the table has one.
     fn counted(&self, arg: &FunctionArgExpr) -> Option<FunctionArgExpr> {
         let name = match arg {
@@ -251,14 +272,8 @@ impl Rows {
         if !self.is_outer {
             return Some(FunctionArgExpr::Wildcard);
         }
-        let columns = self.tables.iter().find(|table| table.name == name)?.columns.as_ref()?;
-        let is_there = |column: &String| {
-            let names = [&name, column].map(|name| Ident::with_quote('"', name.as_str()));
-            Expr::IsNotNull(Box::new(Expr::CompoundIdentifier(names.into())))
-        };
-        let either =
-            |left, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::Or, right: Box::new(right) };
-        let is_any = columns.iter().map(is_there).reduce(either)?;
+        let columns: Vec<Expr> = self.columns_of(&name)?.into_iter().map(|(_, column)| column).collect();
+        let is_any = is_any(&columns)?;
         Some(FunctionArgExpr::Expr(call("nullif", vec![is_any, boolean(false)])))
     }
 
@@ -317,6 +332,14 @@ impl VisitorMut for Rows {
             && let Some(columns) = self.columns_of(&normal(name)).filter(|columns| !columns.is_empty())
         {
             **row = Expr::Tuple(columns.into_iter().map(|(_, column)| column).collect());
+            return ControlFlow::Continue(());
+        }
+        if let Expr::Cast { expr: value, data_type, .. } = &mut *place
+            && self.depth == 0
+            && is_text(data_type)
+            && let Some(row) = self.cast_to_text(value)
+        {
+            **value = row;
             return ControlFlow::Continue(());
         }
         let Expr::Function(function) = place else { return ControlFlow::Continue(()) };

@@ -14,8 +14,11 @@ use crate::names::parts;
 ///
 /// # Errors
 ///
-/// Invalid: it is no value of the type.
+/// Invalid: it is no value of the type. Unsupported: the type is one of bit strings.
 pub(super) fn formed(data_type: &DataType, place: &mut Expr) -> Result<()> {
+    if let DataType::Bit(_) | DataType::BitVarying(_) | DataType::VarBit(_) = data_type {
+        return Err(bits(&data_type.to_string().to_lowercase()));
+    }
     in_range(data_type, place)?;
     let Expr::Value(value) = &*place else { return Ok(()) };
     let (Value::SingleQuotedString(written) | Value::EscapedStringLiteral(written)) = &value.value else {
@@ -46,14 +49,20 @@ pub(super) fn formed(data_type: &DataType, place: &mut Expr) -> Result<()> {
 /// Invalid, Unsupported.
 pub(super) fn finite(value: &Value) -> Result<()> {
     match value {
-        Value::SingleQuotedByteStringLiteral(written) => Err(unsupported(format!(
-            "bit strings are not supported: write a number, or bytes such as `'\\x0a'::bytea`, instead of `B'{written}'`"
-        ))),
+        Value::SingleQuotedByteStringLiteral(written) => Err(bits(&format!("B'{written}'"))),
+        // The planner takes it for bytes.
+        Value::HexStringLiteral(written) => Err(bits(&format!("X'{written}'"))),
         Value::Number(written, _) if written.parse::<f64>().is_ok_and(f64::is_infinite) => {
             Err(beyond(written, "double precision"))
         }
         _ => Ok(()),
     }
+}
+
+fn bits(written: &str) -> Error {
+    unsupported(format!(
+        "bit strings are not supported: write a number, or bytes such as `'\\x0a'::bytea`, instead of `{written}`"
+    ))
 }
 
 /// Like [`finite`] for a number or a text that is cast to a floating-point type; numbers that are too small are out
@@ -184,8 +193,14 @@ mod tests {
             "\"1e400\" is out of range for type double precision"
         );
         assert!(finite(&number("1e308")).is_ok() && finite(&number("1e-400")).is_ok());
-        let refused = finite(&Value::SingleQuotedByteStringLiteral("1010".to_owned())).unwrap_err();
-        assert_eq!(refused.kind, quiver_types::ErrorKind::Unsupported, "{refused}");
+        let bits = [Value::SingleQuotedByteStringLiteral("1010".to_owned()), Value::HexStringLiteral("1F".to_owned())];
+        for refused in bits.map(|value| finite(&value).unwrap_err()) {
+            assert_eq!(refused.kind, quiver_types::ErrorKind::Unsupported, "{refused}");
+        }
+        for kind in [DataType::Bit(None), DataType::BitVarying(Some(3)), DataType::VarBit(None)] {
+            let refused = formed(&kind, &mut expr("'101'").unwrap()).unwrap_err();
+            assert_eq!(refused.kind, quiver_types::ErrorKind::Unsupported, "{refused}");
+        }
     }
 
     #[test]

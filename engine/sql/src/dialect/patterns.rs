@@ -173,20 +173,19 @@ fn with_words(pattern: &str) -> String {
     out
 }
 
-/// Translates the arguments of a function of regular expressions. `\&` in a replacement is the whole match.
+/// Translates the arguments of a function of regular expressions.
 ///
 /// # Errors
 ///
 /// Invalid: unknown flags. Unsupported: flags that need another pattern, where the pattern is no constant.
 pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     let FunctionArguments::List(list) = args else { return Ok(()) };
-    let is_replacing = name == "regexp_replace";
     let mut args: Vec<Option<&mut Expr>> = list.args.iter_mut().map(value_of).collect();
     let is_constant = args.get_mut(1).and_then(Option::as_deref_mut).and_then(constant).is_some();
     if !is_constant && READERS.contains(&name) {
         return Ok(());
     }
-    let first = if is_replacing { 3 } else { 2 };
+    let first = if name == "regexp_replace" { 3 } else { 2 };
     let is_text = |arg: &mut Option<&mut Expr>| arg.as_deref_mut().and_then(constant).is_some();
     let place = args.iter_mut().skip(first).position(is_text).map(|at| at + first);
     let has_flags = args.len() > if name == "regexp_substr" { 4 } else { 2 };
@@ -220,12 +219,6 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
             unsupported("the flags `n`, `m`, `p` and `q` of regular expressions go with patterns that are written out")
         })?;
         *flags = others + flags.as_str();
-    }
-    if is_replacing
-        && let Some(Some(replacement)) = args.get_mut(2)
-        && let Some(text) = constant(replacement)
-    {
-        *text = replaced(text, |letter| (letter == '&').then_some("\\0"));
     }
     // An empty text means no flags, but not every function accepts that.
     if let Some(at) = place
@@ -421,7 +414,7 @@ mod tests {
             ("regexp_replace", "a, '^b', 'x', 'gn'", "(a, '(?m-s)^b', 'x', 'g')"),
             ("regexp_replace", "a, '^b', 'x', 'ni'", "(a, '(?m-s)^b', 'x', 'i')"),
             ("regexp_replace", "a, '^b', 'x', 'p'", "(a, '^b', 'x')"),
-            ("regexp_replace", "a, 'b', 'x\\&', ''", "(a, 'b', 'x\\0')"),
+            ("regexp_replace", "a, 'b', 'x\\&', ''", "(a, 'b', 'x\\&')"),
             ("regexp_replace", "a, '.', 'x', 2, 0, 'q'", "(a, '\\.', 'x', 2, 0)"),
             ("regexp_replace", "a, b, 'x', 'gw'", "(a, b, 'x', 'smg')"),
             ("regexp_like", "a, 'B', 'i'", "(a, 'B', 'i')"),

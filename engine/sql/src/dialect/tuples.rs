@@ -7,6 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{Known, called, factors};
+use super::data_types::is_text;
 use super::expressions::{arguments, bare, call, expr, is_bare_function, text};
 use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
 use super::{empty, lookups, outputs, queries, sets};
@@ -36,6 +37,23 @@ pub(super) fn is_row(value: &Expr) -> bool {
         Expr::Tuple(_) => true,
         Expr::Function(row) => bare(&row.name).as_deref() == Some("row"),
         _ => false,
+    }
+}
+
+/// Makes a row constructor that is cast to text one of any values: the planner takes columns and literals alone.
+pub(super) fn printed(place: &mut Expr) {
+    fn make(row: &mut Expr) {
+        match row {
+            Expr::Nested(inner) => make(inner),
+            Expr::Tuple(parts) => *row = call("struct", std::mem::take(parts)),
+            _ if parts_of(row).is_some_and(|parts| parts.is_empty()) => *row = text("()"),
+            _ => {}
+        }
+    }
+    if let Expr::Cast { expr, data_type, .. } = place
+        && is_text(data_type)
+    {
+        make(expr);
     }
 }
 

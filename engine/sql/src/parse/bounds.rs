@@ -2,10 +2,10 @@
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{behind, texts};
+use super::{behind, signs, texts};
 use crate::error::unreadable;
 
 /// The most bytes of a statement.
@@ -26,8 +26,10 @@ pub(super) fn bounded(text: &str) -> Result<usize> {
             text.len()
         ));
     }
-    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize();
-    let tokens = tokens.map_err(|e| unreadable(&e.message, e.location))?;
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
+    let tokens = signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?);
+    no_junk(&tokens)?;
+    let tokens: Vec<Token> = tokens.into_iter().map(|token| token.token).collect();
     let joins = |token: &Token| match token {
         Token::Word(word) => matches!(
             word.keyword,
@@ -80,10 +82,26 @@ pub(super) fn bounded(text: &str) -> Result<usize> {
     Ok(tokens.len())
 }
 
+/// Refuses a word right behind a number (`2b`, `0b11`), which would be taken for the name of an output.
+///
+/// # Errors
+/// Invalid.
+fn no_junk(tokens: &[TokenWithSpan]) -> Result<()> {
+    for (number, next) in tokens.iter().zip(tokens.iter().skip(1)) {
+        if let (Token::Number(digits, _), Token::Word(word)) = (&number.token, &next.token)
+            && word.quote_style.is_none()
+        {
+            let said = format!("trailing junk after numeric literal at or near `{digits}{}`", word.value);
+            return Err(unreadable(&said, number.span.start));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, parse};
+    use crate::parse::{Params, parse, parse_open};
 
     #[test]
     fn cases_in_cases() {
@@ -97,6 +115,22 @@ mod tests {
         // Consecutive `CASE`s do not nest.
         let wide = "case when true then 1 end, ".repeat(100);
         parse(&format!("select {wide} 1"), &Params::default()).unwrap();
+    }
+
+    #[test]
+    fn words_do_not_stand_right_behind_numbers() {
+        for (text, near) in [
+            ("select 2b", "`2b` at line 1, column 8"),
+            ("select 1,\n 0b11", "`0b11` at line 2, column 2"),
+            ("select 1.5from t", "`1.5from` at line 1, column 8"),
+            ("select case when 1=1then 2 end", "`1then` at line 1, column 20"),
+        ] {
+            let error = parse(text, &Params::default()).unwrap_err();
+            assert!(error.message.ends_with(near), "{text}: {error}");
+        }
+        for text in ["select 2 b", "select 1\"b\", 1e3, 1.e2, .5", "select 1::int, t2.a3, $1 as x1 from t2"] {
+            parse_open(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod settings;
 
 pub(super) use copy::{CopyOut, Form};
 pub(super) use prepared::Prepare;
-pub(super) use settings::Settings;
+pub(super) use settings::{Holds, Settings};
 
 /// A statement; except for `Query`, the connection runs it itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(super) enum Command {
     Mark(&'static str),
     /// A setting and its value; `None`: its default.
     Set(String, Option<String>),
+    /// The same until the transaction ends.
+    SetLocal(String, Option<String>),
     /// A setting; `None`: all.
     Reset(Option<String>),
     /// A setting; `None`: all.
@@ -353,7 +355,8 @@ fn show(words: &mut Words) -> Option<Command> {
 }
 
 fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
-    let scoped = words.takes(&["session", "local"]);
+    let is_local = words.takes(&["local"]);
+    let scoped = is_local || words.takes(&["session"]);
     if scoped && words.takes(&["characteristics"]) {
         let transaction = words.takes(&["as"]) && words.takes(&["transaction"]);
         return Ok((transaction && modes(words)?).then_some(Command::Mark("SET")));
@@ -376,10 +379,8 @@ fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
     };
     let Some(name) = name else { return Ok(None) };
     let is_default = words.takes(&["default"]) || (name == "timezone" && words.takes(&["local"]));
-    if is_default {
-        return Ok(words.ends().then_some(Command::Set(name, None)));
-    }
-    Ok(words.value().map(|value| Command::Set(name, Some(value))))
+    let value = if is_default { words.ends().then_some(None) } else { words.value().map(Some) };
+    Ok(value.map(|value| if is_local { Command::SetLocal(name, value) } else { Command::Set(name, value) }))
 }
 
 /// Parses the cursor and the number of rows of a `FETCH`; `None` for the number: all that are left.
@@ -450,20 +451,22 @@ fn behind_for<'t>(text: &'t str, tokens: &[TokenWithSpan]) -> Option<&'t str> {
     text.get(places::offset(text, found.span.start)? + "for".len()..)
 }
 
-/// Parses a duration in a setting: milliseconds, or a number with a unit.
+/// Parses a duration in a setting: milliseconds, or a number with a unit, to the nearest millisecond.
 fn duration(text: &str) -> Option<Duration> {
     let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..end].parse().ok()?;
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
     let factor = match text[end..].trim() {
-        "" | "ms" => 1,
-        "s" => 1000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
+        "us" => 0.001,
+        "" | "ms" => 1.0,
+        "s" => 1000.0,
+        "min" => 60_000.0,
+        "h" => 3_600_000.0,
+        "d" => 86_400_000.0,
         _ => return None,
     };
-    Some(Duration::from_millis(number.checked_mul(factor)?))
+    let ms = (number * factor).round_ties_even();
+    (ms <= f64::from(i32::MAX)).then(|| Duration::from_millis(ms as u64))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use pgwire::messages::Message as _;
-use pgwire::messages::response::ErrorResponse;
+use pgwire::messages::response::{ErrorResponse, NoticeResponse};
 use quiver_sql::{Fault as Kind, place_of};
 use quiver_types::error::disk_is_full;
 use quiver_types::{Error, ErrorKind};
@@ -33,6 +33,11 @@ impl Fault {
         Self { severity: "FATAL", ..Self::new(code, message) }
     }
 
+    /// What a client is told beside an answer.
+    pub(super) fn warning(code: &'static str, message: impl Into<String>) -> Self {
+        Self { severity: "WARNING", ..Self::new(code, message) }
+    }
+
     /// A protocol violation by the client.
     pub(super) fn protocol(message: impl Into<String>) -> Self {
         Self::fatal("08P01", message)
@@ -54,7 +59,7 @@ impl Fault {
         Self { position, ..Self::new(code(error), public_text(error)) }
     }
 
-    /// Writes it as an `ErrorResponse`.
+    /// Writes it as an `ErrorResponse`, a warning as a `NoticeResponse`.
     pub(super) fn write(&self, out: &mut BytesMut) {
         let mut fields = vec![
             (b'S', self.severity.to_owned()),
@@ -66,14 +71,18 @@ impl Fault {
         if let Some(position) = self.position {
             fields.push((b'P', position.to_string()));
         }
-        // It is too short to fail.
-        let _ = ErrorResponse::new(fields).encode(out);
+        // They are too short to fail.
+        let _ = if self.severity == "WARNING" {
+            NoticeResponse::new(fields).encode(out)
+        } else {
+            ErrorResponse::new(fields).encode(out)
+        };
     }
 }
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 128] = [
+const CODES: [(&str, &str); 131] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -88,7 +97,10 @@ const CODES: [(&str, &str); 128] = [
     ("invalid input syntax for type date", "22007"),
     ("invalid input syntax for type time", "22007"),
     ("invalid input syntax for type", "22P02"),
+    ("is no flag of a regular expression", "22023"),
     ("regular expression", "2201B"),
+    ("`regexp_replace` counts letters from 1", "22023"),
+    ("Invalid qualifier", "42P01"),
     ("square root of a negative number", "2201F"),
     ("negative count not allowed", "22011"),
     ("there is no time zone", "22023"),
@@ -348,6 +360,9 @@ mod tests {
         assert_eq!(sent(&error), [pair('S', "ERROR"), pair('V', "ERROR"), pair('C', "22023"), pair('M', "a\u{fffd}b")]);
         assert_eq!(sent(&fatal), [pair('S', "FATAL"), pair('V', "FATAL"), pair('C', "08P01"), pair('M', "no")]);
         assert!(fatal.is_fatal() && Fault::of_ended_account().is_fatal() && !error.is_fatal());
+        let mut notice = BytesMut::new();
+        Fault::warning("25P01", "no").write(&mut notice);
+        assert!(notice[0] == b'N' && notice.ends_with(b"C25P01\0Mno\0\0"), "{notice:?}");
         let placed = Fault::of(&Error::invalid("no at line 1, column 2"), "xy");
         assert_eq!(sent(&placed).last(), Some(&pair('P', "2")));
         // It is cut between characters.

@@ -93,9 +93,9 @@ pub(super) fn call(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Ar
     if watch::goes_on(0) { Ok(array) } else { ended() }
 }
 
-/// How many groups a replacement names, at most.
+/// How many groups a replacement names, at most: `\1`, or `${1}`.
 pub(crate) fn references(to: &str) -> i128 {
-    to.bytes().filter(|b| matches!(b, b'\\' | b'$')).count() as i128
+    (to.matches('\\').count() + to.matches("${").count()) as i128
 }
 
 /// Bytes that texts have more than before when something is put for what patterns find, up to more than a batch may have.

@@ -96,7 +96,7 @@ fn forms_of_postgresql_are_known() {
     );
     check(
         "select a ~ '\\mx\\y', regexp_replace(a, '\\mb', '<\\&>'), quote_nullable(a) from t",
-        "SELECT a ~ '\\b{start}x\\b', regexp_replace(a, '\\b{start}b', '<\\0>'), \
+        "SELECT a ~ '\\b{start}x\\b', regexp_replace(a, '\\b{start}b', '<\\&>'), \
          coalesce(quote_literal(a), 'NULL') FROM t",
     );
     check(

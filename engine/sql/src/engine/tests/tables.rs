@@ -164,7 +164,9 @@ fn names_that_are_not_there() {
     is_refused("select nme from hosts", "there is no column `nme` at line 1, column 8; did you mean `name`?");
     is_refused("select * from hots", "there is no table `hots` at line 1, column 15; did you mean `hosts`?");
     is_refused("select hosts.x from hosts", "there is no column `hosts.x` at line 1, column 8");
-    is_refused("select a.name from hosts b", "there is no column `a.name` at line 1, column 8; did you mean `name`?");
+    let absent = "there is no table `a` in the `FROM` for `a.name` at line 1, column 8; did you mean `name`?";
+    is_refused("select a.name from hosts b", absent);
+    is_refused("select (select b.nosuch) from hosts b", "there is no column `b.nosuch`");
     is_refused(
         "select name from hosts a, hosts b",
         "Ambiguous reference to unqualified field name at line 1, column 8",

@@ -116,6 +116,8 @@ fn patterns_are_those_of_postgresql() {
         (r"regexp_replace(E'a\nb', 'a.', 'x')", "xb"),
         (r"regexp_replace(E'a\nb', 'a.', 'x', 'n')", "a\nb"),
         ("regexp_replace('a.b', '.b', 'x', 'q')", "ax"),
+        ("regexp_replace('abc', '(b)', '$1${1}$$')", "a$1${1}$$c"),
+        (r"regexp_replace('abc', '(b)', '\\1\0\10\&')", r"a\1\0b0bc"),
         (r"E'a\nb' ~ 'a.b'", "true"),
         (r"E'a\nb' ~ '(?p)a.b'", "false"),
         (r"E'a\nb' ~ '(?w)^b'", "true"),

@@ -1,5 +1,6 @@
 //! Settings of a connection: those with an effect, and fixed ones that describe the server.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use chrono_tz::TZ_VARIANTS;
@@ -33,6 +34,29 @@ const OWN_MAX: usize = 64;
 pub(in crate::postgres) struct Settings {
     pub(in crate::postgres) session: Session,
     began: Session,
+    /// The transaction that goes on.
+    transaction: Option<Transaction>,
+}
+
+/// Values by name.
+type Values = BTreeMap<String, String>;
+
+/// The settings of a transaction.
+#[derive(Debug, Clone)]
+struct Transaction {
+    /// As they were before, which a rollback restores.
+    before: Values,
+    /// As a commit leaves them, without those that hold until its end (`SET LOCAL`).
+    after: Values,
+}
+
+/// How long a value holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::postgres) enum Holds {
+    /// As long as the connection, unless the transaction is rolled back.
+    Connection,
+    /// Until the transaction ends.
+    Transaction,
 }
 
 fn invalid(name: &str, value: &str, known: &str) -> Fault {
@@ -62,7 +86,7 @@ impl Settings {
         ] {
             session.settings.insert(name.to_owned(), value.to_owned());
         }
-        Self { began: session.clone(), session }
+        Self { began: session.clone(), session, transaction: None }
     }
 
     /// Applies the startup parameters of a client.
@@ -77,7 +101,7 @@ impl Settings {
                 "replication" => return Err(Fault::new("0A000", "nothing is replicated by this protocol")),
                 "options" => self.options(value)?,
                 name if name.starts_with("_pq_.") => {}
-                name => self.set(name, Some(value))?,
+                name => self.set(name, Some(value), Holds::Connection)?,
             }
         }
         self.began = self.session.clone();
@@ -96,7 +120,7 @@ impl Settings {
             let pair = given.as_deref().and_then(|given| given.split_once('='));
             let (name, value) =
                 pair.ok_or_else(|| Fault::new("22023", format!("option `{}` is not known", word.escape_debug())))?;
-            self.set(&name.replace('-', "_"), Some(value))?;
+            self.set(&name.replace('-', "_"), Some(value), Holds::Connection)?;
         }
         Ok(())
     }
@@ -107,25 +131,51 @@ impl Settings {
             .map(|name| (name, self.session.settings.get(&name.to_lowercase()).cloned().unwrap_or_default()))
     }
 
-    /// Sets a value; `None`: the initial one.
+    /// Sets a value; `None`: the initial one. What holds until the end of a transaction does not last outside of one.
     ///
     /// # Errors
     /// The setting is unknown, or the value is invalid.
-    pub(in crate::postgres) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Fault> {
+    pub(in crate::postgres) fn set(&mut self, name: &str, value: Option<&str>, holds: Holds) -> Result<(), Fault> {
         let name = name.to_lowercase();
-        let Some(value) = value else {
-            match self.began.settings.get(&name) {
-                Some(began) => self.session.settings.insert(name, began.clone()),
-                None => self.session.settings.remove(&name),
-            };
-            return Ok(());
+        let value = match value {
+            None => self.began.settings.get(&name).cloned(),
+            Some(value) if value.len() > VALUE_BYTES_MAX => {
+                return Err(Fault::new("22023", format!("the value of setting `{name}` is too long")));
+            }
+            Some(value) => Some(self.valid(&name, value.trim())?),
         };
-        if value.len() > VALUE_BYTES_MAX {
-            return Err(Fault::new("22023", format!("the value of setting `{name}` is too long")));
+        let put = |values: &mut Values| match &value {
+            Some(value) => values.insert(name.clone(), value.clone()),
+            None => values.remove(&name),
+        };
+        match (&mut self.transaction, holds) {
+            (Some(transaction), Holds::Connection) => {
+                put(&mut transaction.after);
+                put(&mut self.session.settings);
+            }
+            (Some(_), Holds::Transaction) | (None, Holds::Connection) => {
+                put(&mut self.session.settings);
+            }
+            (None, Holds::Transaction) => {}
         }
-        let value = self.valid(&name, value.trim())?;
-        self.session.settings.insert(name, value);
         Ok(())
+    }
+
+    /// Begins a transaction, unless one goes on.
+    pub(in crate::postgres) fn begin_transaction(&mut self) {
+        if self.transaction.is_none() {
+            let now = self.session.settings.clone();
+            self.transaction = Some(Transaction { before: now.clone(), after: now });
+        }
+    }
+
+    /// Ends the transaction. Returns whether settings have other values than before its end.
+    pub(in crate::postgres) fn end_transaction(&mut self, is_kept: bool) -> bool {
+        let Some(Transaction { before, after }) = self.transaction.take() else { return false };
+        let values = if is_kept { after } else { before };
+        let is_other = values != self.session.settings;
+        self.session.settings = values;
+        is_other
     }
 
     /// The normalized value.
@@ -136,10 +186,10 @@ impl Settings {
             "timezone" => zone(value).ok_or_else(|| invalid(name, value, "the name of a time zone, or hours from UTC")),
             "statement_timeout" => {
                 let known = "a number of milliseconds, or one with a unit such as `5s`; 0: none";
-                duration(value).map(|_| value.to_owned()).ok_or_else(|| invalid(name, value, known))
+                duration(value).map(length).ok_or_else(|| invalid(name, value, known))
             }
             // There are no locks.
-            "lock_timeout" => only(duration(value).is_some(), "a time"),
+            "lock_timeout" => duration(value).map(length).ok_or_else(|| invalid(name, value, "a time")),
             "idle_in_transaction_session_timeout" | "idle_session_timeout" => {
                 only(duration(value).is_some_and(|d| d.is_zero()), "0; `postgres.idle_timeout` of the server holds")
             }
@@ -194,6 +244,9 @@ impl Settings {
     /// Resets everything to its initial value.
     pub(in crate::postgres) fn reset(&mut self) {
         self.session = Session { backend: self.session.backend, ..self.began.clone() };
+        if let Some(transaction) = &mut self.transaction {
+            transaction.after.clone_from(&self.session.settings);
+        }
     }
 
     /// The value of a setting.
@@ -213,8 +266,27 @@ impl Settings {
 
     /// The time zone for output.
     pub(in crate::postgres) fn time_zone(&self) -> Option<String> {
-        self.session.settings.get("timezone").filter(|zone| *zone != "UTC").cloned()
+        let zone = self.session.settings.get("timezone").filter(|zone| *zone != "UTC")?;
+        // Hours stand as `<+02>-02`, and those of POSIX count westwards.
+        let hours = zone.strip_prefix('<').and_then(|rest| rest.split_once('>'));
+        let east = match hours {
+            Some((east, _)) => east.to_owned(),
+            None => match zone.split_at_checked(1) {
+                Some(("+", hours)) => format!("-{hours}"),
+                Some(("-", hours)) => format!("+{hours}"),
+                _ => return Some(zone.clone()),
+            },
+        };
+        Some(if east.len() == "+02".len() { east + ":00" } else { east })
     }
+}
+
+/// A time in the largest unit that needs no fraction.
+fn length(time: Duration) -> String {
+    let ms = time.as_millis();
+    let units = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
+    let unit = units.into_iter().find(|(_, factor)| ms > 0 && ms % factor == 0);
+    unit.map_or_else(|| "0".to_owned(), |(unit, factor)| format!("{}{unit}", ms / factor))
 }
 
 /// Splits the `options` parameter at blanks; a backslash escapes a blank.
@@ -256,8 +328,10 @@ fn zone(value: &str) -> Option<String> {
             return None;
         }
         let minutes = (hours.abs() * 60.0) as i64;
-        let sign = if hours < 0.0 { '-' } else { '+' };
-        return Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60));
+        let rest = if minutes % 60 > 0 { format!(":{:02}", minutes % 60) } else { String::new() };
+        let clock = format!("{:02}{rest}", minutes / 60);
+        let (east, west) = if hours < 0.0 { ('-', '+') } else { ('+', '-') };
+        return Some(format!("<{east}{clock}>{west}{clock}"));
     }
     let value = if value.eq_ignore_ascii_case("utc") || value == "default" { "UTC" } else { value };
     // Names ignore case, and are shown in their usual spelling.
@@ -295,7 +369,7 @@ mod tests {
     /// Sets a value. Returns the resulting value, or the code of the error.
     fn set(name: &str, value: &str) -> Result<String, &'static str> {
         let mut settings = settings();
-        settings.set(name, Some(value)).map_err(|fault| fault.code)?;
+        settings.set(name, Some(value), Holds::Connection).map_err(|fault| fault.code)?;
         Ok(settings.show(name).expect("it was set"))
     }
 
@@ -308,11 +382,18 @@ mod tests {
             ("timezone", "est5edt", "EST5EDT"),
             ("timezone", "utc", "UTC"),
             ("timezone", "default", "UTC"),
-            ("timezone", "2", "+02:00"),
-            ("timezone", "-3.5", "-03:30"),
+            ("timezone", "2", "<+02>-02"),
+            ("timezone", "-3.5", "<-03:30>+03:30"),
             ("timezone", "+05:30", "+05:30"),
             ("statement_timeout", "5s", "5s"),
-            ("statement_timeout", " 250 ", "250"),
+            ("statement_timeout", " 250 ", "250ms"),
+            ("statement_timeout", "5000", "5s"),
+            ("statement_timeout", "90 s", "90s"),
+            ("statement_timeout", "60min", "1h"),
+            ("statement_timeout", "24h", "1d"),
+            ("statement_timeout", "1.5s", "1500ms"),
+            ("statement_timeout", "1500us", "2ms"),
+            ("statement_timeout", "400us", "0"),
             ("lock_timeout", "1min", "1min"),
             ("idle_session_timeout", "0", "0"),
             ("client_encoding", "'utf-8'", "UTF8"),
@@ -354,6 +435,8 @@ mod tests {
             ("statement_timeout", "5 weeks", "22023"),
             ("statement_timeout", "99999999999999999999", "22023"),
             ("statement_timeout", "18446744073709551615d", "22023"),
+            ("statement_timeout", "2147483648", "22023"),
+            ("statement_timeout", "1.2.3", "22023"),
             ("idle_session_timeout", "5s", "22023"),
             ("client_encoding", "latin1", "22023"),
             ("datestyle", "german", "22023"),
@@ -380,15 +463,67 @@ mod tests {
     fn applications_have_some_settings_of_their_own() {
         let mut settings = settings();
         for at in 0..OWN_MAX {
-            assert_eq!(settings.set(&format!("my.s{at}"), Some("1")), Ok(()));
+            assert_eq!(settings.set(&format!("my.s{at}"), Some("1"), Holds::Connection), Ok(()));
         }
-        assert_eq!(settings.set("my.more", Some("1")).map_err(|fault| fault.code), Err("54000"));
+        assert_eq!(settings.set("my.more", Some("1"), Holds::Connection).map_err(|fault| fault.code), Err("54000"));
         // Changing an existing one does not add to the number.
-        assert_eq!(settings.set("MY.S0", Some("2")), Ok(()));
+        assert_eq!(settings.set("MY.S0", Some("2"), Holds::Connection), Ok(()));
         assert_eq!(settings.show("my.s0"), Ok("2".to_owned()));
-        settings.set("my.s0", None).expect("it goes");
-        assert_eq!(settings.set("my.more", Some("1")), Ok(()));
+        settings.set("my.s0", None, Holds::Connection).expect("it goes");
+        assert_eq!(settings.set("my.more", Some("1"), Holds::Connection), Ok(()));
         assert!(settings.show("MY.MORE").is_ok() && settings.show("my.s0").is_err());
+    }
+
+    #[test]
+    fn transactions_take_settings_along() {
+        let mut settings = settings();
+        let shown = |settings: &Settings| settings.show("statement_timeout").expect("it is known");
+        let put = |settings: &mut Settings, value: &str, holds| {
+            settings.set("statement_timeout", Some(value), holds).expect("a value");
+        };
+        // Outside of a transaction nothing ends.
+        put(&mut settings, "9s", Holds::Transaction);
+        assert_eq!(shown(&settings), "0");
+        put(&mut settings, "1s", Holds::Connection);
+        for (is_kept, after) in [(true, "2s"), (false, "1s")] {
+            settings.begin_transaction();
+            put(&mut settings, "2s", Holds::Connection);
+            put(&mut settings, "3s", Holds::Transaction);
+            // Another `BEGIN` begins nothing.
+            settings.begin_transaction();
+            assert_eq!(shown(&settings), "3s");
+            assert!(settings.end_transaction(is_kept));
+            assert_eq!(shown(&settings), after);
+            put(&mut settings, "1s", Holds::Connection);
+        }
+        settings.begin_transaction();
+        put(&mut settings, "3s", Holds::Transaction);
+        put(&mut settings, "4s", Holds::Connection);
+        assert!(!settings.end_transaction(true));
+        assert_eq!(shown(&settings), "4s");
+        settings.begin_transaction();
+        settings.reset();
+        assert_eq!(shown(&settings), "0");
+        assert!(!settings.clone().end_transaction(true));
+        assert!(settings.end_transaction(false) && !settings.end_transaction(false));
+        assert_eq!(shown(&settings), "4s");
+    }
+
+    #[test]
+    fn hours_of_zones_count_eastwards_and_those_of_posix_westwards() {
+        for (value, expected) in [
+            ("2", "+02:00"),
+            ("-3.5", "-03:30"),
+            ("+02", "+02:00"),
+            ("+05:30", "-05:30"),
+            ("-03:00", "+03:00"),
+            ("Europe/Berlin", "Europe/Berlin"),
+        ] {
+            let mut settings = settings();
+            settings.set("timezone", Some(value), Holds::Connection).expect("a zone");
+            assert_eq!(settings.time_zone().as_deref(), Some(expected), "{value}");
+        }
+        assert_eq!(settings().time_zone(), None);
     }
 
     #[test]
@@ -437,10 +572,10 @@ mod tests {
         assert_eq!(settings.time_zone().as_deref(), Some("+03:00"));
         // A reset restores the initial value, and not the server's.
         for (name, value) in [("application_name", "other"), ("statement_timeout", "0"), ("timezone", "utc")] {
-            settings.set(name, Some(value)).expect("a value");
+            settings.set(name, Some(value), Holds::Connection).expect("a value");
         }
         assert_eq!((settings.statement_timeout(), settings.time_zone()), (None, None));
-        settings.set("application_name", None).expect("it is known");
+        settings.set("application_name", None, Holds::Connection).expect("it is known");
         assert_eq!(settings.show("application_name"), Ok("psql".to_owned()));
         settings.reset();
         assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(5)));

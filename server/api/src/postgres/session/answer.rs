@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ask::told;
 use super::{Connection, OUT_BYTES, Trouble, attended};
-use crate::postgres::command::{Command, Declare, Forget, Form, Prepare};
+use crate::postgres::command::{Command, Declare, Forget, Form, Holds, Prepare};
 use crate::postgres::encode;
 use crate::postgres::fault::Fault;
 use crate::postgres::portal::{Hold, Portal};
@@ -199,6 +199,7 @@ impl Connection {
         match command {
             Command::Begin => {
                 self.transaction = TransactionStatus::Transaction;
+                self.settings.begin_transaction();
                 self.complete("BEGIN");
             }
             Command::Commit | Command::Rollback => {
@@ -209,18 +210,18 @@ impl Connection {
                 } else {
                     self.kept.roll_back();
                 }
+                if self.settings.end_transaction(is_kept) {
+                    self.tell_all();
+                }
                 self.complete(if is_kept { "COMMIT" } else { "ROLLBACK" });
             }
             Command::Mark(tag) => self.complete(tag),
-            Command::Set(name, value) => {
-                self.settings.set(&name, value.as_deref())?;
-                self.tell(&name);
-                self.complete("SET");
-            }
+            Command::Set(name, value) => self.set(&name, value.as_deref(), Holds::Connection)?,
+            Command::SetLocal(name, value) => self.set(&name, value.as_deref(), Holds::Transaction)?,
             Command::Reset(name) => {
                 match name {
                     Some(name) => {
-                        self.settings.set(&name, None)?;
+                        self.settings.set(&name, None, Holds::Connection)?;
                         self.tell(&name);
                     }
                     None => self.reset(),
@@ -264,8 +265,23 @@ impl Connection {
         Ok(())
     }
 
+    fn set(&mut self, name: &str, value: Option<&str>, holds: Holds) -> Result<(), Trouble> {
+        self.settings.set(name, value, holds)?;
+        if holds == Holds::Transaction && self.transaction == TransactionStatus::Idle {
+            Fault::warning("25P01", "SET LOCAL can only be used in transaction blocks").write(&mut self.out);
+        }
+        self.tell(name);
+        self.complete("SET");
+        Ok(())
+    }
+
     fn reset(&mut self) {
         self.settings.reset();
+        self.tell_all();
+    }
+
+    /// Reports the values of all settings that clients track.
+    pub(super) fn tell_all(&mut self) {
         let all: Vec<_> = self.settings.told().collect();
         for (name, value) in all {
             let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);

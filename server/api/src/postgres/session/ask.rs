@@ -8,7 +8,7 @@ use pgwire::messages::data::ParameterDescription;
 use pgwire::messages::response::TransactionStatus;
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
-use quiver_sql::{Answer, Described, Param, Request};
+use quiver_sql::{Answer, Described, Param, Request, Setting};
 use quiver_types::{Error, Result, Right};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 use super::{Connection, Trouble, attended};
 use crate::error::log;
 use crate::metrics::phases::Language;
-use crate::postgres::command::Command;
+use crate::postgres::command::{Command, Holds};
 use crate::postgres::encode;
 use crate::postgres::fault::Fault;
 use crate::postgres::frame::Bind;
@@ -220,16 +220,35 @@ impl Connection {
         Ok(())
     }
 
-    async fn query(&mut self, portal: &Portal) -> Result<Run, Trouble> {
-        let set = quiver_sql::settings(&portal.text, &portal.params);
-        for (name, value) in set.map_err(|error| told(&error, &portal.text))? {
-            self.settings.set(&name, value.as_deref())?;
+    /// Applies what calls of `set_config` set.
+    fn apply(&mut self, set: Vec<Setting>) -> Result<(), Fault> {
+        for Setting { name, value, is_local } in set {
+            let holds = if is_local { Holds::Transaction } else { Holds::Connection };
+            self.settings.set(&name, value.as_deref(), holds)?;
             self.tell(&name);
         }
-        let (ctx, access, info) = self.begin(&portal.text).await?;
+        Ok(())
+    }
+
+    async fn query(&mut self, portal: &Portal) -> Result<Run, Trouble> {
+        let set = quiver_sql::settings(&portal.text, &portal.params);
+        let set = set.map_err(|error| told(&error, &portal.text))?;
+        // A statement outside of a transaction is one of its own.
+        let is_alone = self.transaction == TransactionStatus::Idle && set.iter().any(|set| set.is_local);
+        if is_alone {
+            self.settings.begin_transaction();
+        }
+        let begun = match self.apply(set) {
+            Ok(()) => self.begin(&portal.text).await,
+            Err(fault) => Err(fault),
+        };
+        let request = Request { params: portal.params.clone(), ..self.request(&portal.text) };
+        if is_alone && self.settings.end_transaction(begun.is_ok()) {
+            self.tell_all();
+        }
+        let (ctx, access, info) = begun?;
         let running = CancellationToken::new();
         self.cancellable.runs(&running);
-        let request = Request { params: portal.params.clone(), ..self.request(&portal.text) };
         let (app, span) = (Arc::clone(&self.app), info.span());
         let work = async { app.engines.sql.query(request, &access, &ctx).await };
         let answer = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
