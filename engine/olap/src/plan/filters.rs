@@ -126,6 +126,10 @@ impl Planner<'_> {
                     let within = value.clone().gt_eq(self.instant(start)).and(value.lt(self.instant(end)));
                     Ok(if *negated { !within } else { within })
                 }
+                (test, Some((stage, _))) if self.is_opened(&leaf.member) => {
+                    let (test, value) = self.opened(stage, test, value(leaf)?)?;
+                    self.test(&test, value)
+                }
                 (test, _) => self.test(test, value(leaf)?),
             },
         }

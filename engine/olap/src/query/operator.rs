@@ -9,7 +9,7 @@ use super::refused::{Read, err};
 use crate::dates::range::{Point, WallRange};
 use crate::dates::zone::{Edge, utc_ns};
 use crate::error::Reason;
-use crate::model::{DimensionType, MeasureType, MemberId};
+use crate::model::{Dimension, DimensionType, MeasureType, MemberId};
 
 /// The type as which a member's values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,11 +18,14 @@ pub(super) enum Type {
     Number,
     Boolean,
     Time,
+    /// Whatever the column has: read as a number where the operator goes by numbers, else as a text.
+    Open,
 }
 
 impl Type {
-    pub(super) fn of_dimension(ty: DimensionType) -> Self {
-        match ty {
+    pub(super) fn of_dimension(dimension: &Dimension) -> Self {
+        match dimension.ty {
+            _ if dimension.is_opened => Self::Open,
             DimensionType::Number => Self::Number,
             DimensionType::Boolean => Self::Boolean,
             DimensionType::Time => Self::Time,
@@ -131,7 +134,7 @@ impl Operator<'_, '_> {
     }
 
     fn text(&self, occurs: Occurs, negated: bool) -> Read<Test> {
-        if self.ty != Type::Text {
+        if !matches!(self.ty, Type::Text | Type::Open) {
             return self.unfit("texts");
         }
         self.some()?;
@@ -149,10 +152,11 @@ impl Operator<'_, '_> {
 
     fn compare(&self, comparison: Comparison) -> Read<Test> {
         let value = self.some()?;
-        if !matches!(self.ty, Type::Number | Type::Time) && !self.is_measure {
+        let ty = if self.ty == Type::Open { Type::Number } else { self.ty };
+        if !matches!(ty, Type::Number | Type::Time) && !self.is_measure {
             return self.unfit("numbers and times");
         }
-        Ok(Test::Compare(comparison, self.literal(value, 0)?))
+        Ok(Test::Compare(comparison, self.literal_of(ty, value, 0)?))
     }
 
     fn range(&self, values: &[Value]) -> Read<WallRange> {
@@ -177,6 +181,10 @@ impl Operator<'_, '_> {
     }
 
     fn literal(&self, value: &Value, i: usize) -> Read<Literal> {
+        self.literal_of(self.ty, value, i)
+    }
+
+    fn literal_of(&self, ty: Type, value: &Value, i: usize) -> Read<Literal> {
         let bad = |what: &str| {
             let text = format!("`{}` is {what}, which `{value}` is not", self.member);
             err(Reason::BadValue, format!("{}/values/{i}", self.at), text)
@@ -186,21 +194,14 @@ impl Operator<'_, '_> {
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             Value::Null | Value::Array(_) | Value::Object(_) => return bad("a single value"),
         };
-        match self.ty {
-            Type::Text => Ok(Literal::Text(text)),
+        match ty {
+            Type::Text | Type::Open => Ok(Literal::Text(text)),
             Type::Boolean => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" => Ok(Literal::Boolean(true)),
                 "false" | "0" => Ok(Literal::Boolean(false)),
                 _ => bad("a truth value"),
             },
-            Type::Number => {
-                let number = text.trim();
-                let whole = number.parse().ok().map(Literal::Integer);
-                // Words such as `nan` and `inf` are refused.
-                let fits = number.ends_with(|c: char| c.is_ascii_digit() || c == '.');
-                let double = || number.parse().ok().filter(|n: &f64| fits && n.is_finite()).map(Literal::Double);
-                whole.or_else(double).map_or_else(|| bad("a number"), Ok)
-            }
+            Type::Number => Literal::number(&text).map_or_else(|| bad("a number"), Ok),
             Type::Time => match Point::parse(&text, self.clock.tz) {
                 Some(point) => Ok(Literal::Instant(utc_ns(self.clock.tz, point.range().start_ns, Edge::Start))),
                 None => bad("a time"),

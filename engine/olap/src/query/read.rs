@@ -442,7 +442,7 @@ impl<'a> Reader<'a> {
         };
         let (member, found) = self.find(name, &format!("{at}/member"))?;
         let ty = match found.kind {
-            Kind::Dimension(d) => Type::of_dimension(d.ty),
+            Kind::Dimension(d) => Type::of_dimension(d),
             Kind::Measure(m) => Type::of_measure(m.ty),
             Kind::Segment(_) => {
                 return err(Reason::WrongKind, format!("{at}/member"), format!("`{member}` is a segment"));
