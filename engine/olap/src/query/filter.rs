@@ -96,6 +96,8 @@ pub enum Test {
         occurs: Occurs,
         /// The texts, one of which must occur.
         values: Vec<String>,
+        /// Whether NULL is among them.
+        null: bool,
         /// Whether the condition is negated.
         negated: bool,
     },

@@ -76,7 +76,7 @@ impl Operator<'_, '_> {
             "gte" => self.compare(Comparison::Gte),
             "lt" => self.compare(Comparison::Lt),
             "lte" => self.compare(Comparison::Lte),
-            "inDateRange" | "notInDateRange" | "onTheDate" => Ok(Test::Range(self.range(self.values)?, negated)),
+            "inDateRange" | "notInDateRange" | "onTheDate" => Ok(Test::Range(self.range()?, negated)),
             "beforeDate" | "afterOrOnDate" | "beforeOrOnDate" | "afterDate" => self.date(),
             other => {
                 const KNOWN: [&str; 24] = [
@@ -143,9 +143,9 @@ impl Operator<'_, '_> {
             Value::Number(_) | Value::Bool(_) => Some(v.to_string()),
             _ => None,
         };
-        // NULL occurs in no text.
+        let null = self.values.iter().any(Value::is_null);
         match self.values.iter().filter(|v| !v.is_null()).map(text).collect() {
-            Some(values) => Ok(Test::Text { occurs, values, negated }),
+            Some(values) => Ok(Test::Text { occurs, values, null, negated }),
             None => err(Reason::BadValue, format!("{}/values", self.at), "the values are texts"),
         }
     }
@@ -159,16 +159,20 @@ impl Operator<'_, '_> {
         Ok(Test::Compare(comparison, self.literal_of(ty, value, 0)?))
     }
 
-    fn range(&self, values: &[Value]) -> Read<WallRange> {
-        if self.ty != Type::Time {
-            return self.unfit("times");
-        }
-        self.some()?;
-        self.clock.range(&Value::Array(values.to_vec()), &format!("{}/values", self.at))
+    fn first_time(&self) -> Read<&Value> {
+        if self.ty == Type::Time { self.some() } else { self.unfit("times") }
+    }
+
+    /// The range of a pair, or of one text: a day or a phrase. A time alone means its day, as in `dateRange`.
+    fn range(&self) -> Read<WallRange> {
+        let first = self.first_time()?;
+        let whole = if self.values.len() == 1 { first.clone() } else { Value::Array(self.values.to_vec()) };
+        self.clock.range(&whole, &format!("{}/values", self.at))
     }
 
     fn date(&self) -> Read<Test> {
-        let range = self.range(&self.values[..self.values.len().min(1)])?;
+        let first = Value::Array(vec![self.first_time()?.clone()]);
+        let range = self.clock.range(&first, &format!("{}/values", self.at))?;
         let tz = self.clock.tz;
         let (start, end) = (utc_ns(tz, range.start_ns, Edge::Start), utc_ns(tz, range.end_ns, Edge::End));
         let (comparison, at) = match self.name {
@@ -349,17 +353,18 @@ mod tests {
     }
 
     #[test]
-    fn null_occurs_in_no_text() {
+    fn null_stands_beside_texts() {
         let catalog = catalog();
-        let check = |values: serde_json::Value, expected: &[&str]| {
+        let check = |values: serde_json::Value, expected: &[&str], is_null: bool| {
             let filter = json!([{"member": "A.kind", "operator": "notContains", "values": values}]);
             let request = Request::parse(&json!({"measures": ["A.count"], "filters": filter}), &catalog, 0).unwrap();
             let Filter::Leaf(leaf) = &request.queries[0].filters[0] else { panic!("a leaf") };
-            let Test::Text { values, negated: true, .. } = &leaf.test else { panic!("{:?}", leaf.test) };
-            assert_eq!(values, expected);
+            let Test::Text { values, null, negated: true, .. } = &leaf.test else { panic!("{:?}", leaf.test) };
+            assert_eq!((values.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), *null), (expected, is_null));
         };
-        check(json!([null]), &[]);
-        check(json!(["a", null, 1, true]), &["a", "1", "true"]);
+        check(json!([null]), &[], true);
+        check(json!(["a", null, 1, true]), &["a", "1", "true"], true);
+        check(json!(["a"]), &["a"], false);
     }
 
     /// Guards against reusing yesterday's result for a phrase relative to today.
