@@ -30,6 +30,7 @@ mod printed;
 mod quantiles;
 mod repeated;
 pub(crate) mod slices;
+mod span_trees;
 pub(crate) mod streaming;
 mod subscripts;
 mod untyped;
@@ -69,6 +70,7 @@ use self::patterns::Patterns;
 use self::plain::is_plain;
 use self::printed::Printing;
 use self::quantiles::Quantiles;
+use self::span_trees::SpanTrees;
 use self::subscripts::Subscripts;
 use self::untyped::UntypedTimes;
 use crate::error::{from_datafusion, of_planning};
@@ -105,12 +107,13 @@ pub(crate) fn session(
         Arc::new(Dates),
         Arc::new(IntervalParts),
     ];
-    let behind: [Arc<dyn AnalyzerRule + Send + Sync>; 11] = [
+    let behind: [Arc<dyn AnalyzerRule + Send + Sync>; 12] = [
         Arc::new(Literals),
         Arc::new(Lateral),
         Arc::new(InSubqueries),
         Arc::new(DistinctCounts),
         Arc::new(Quantiles),
+        Arc::new(SpanTrees),
         Arc::new(Overflows),
         Arc::new(UntypedTimes),
         Arc::new(Printing),
