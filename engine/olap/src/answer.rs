@@ -92,7 +92,7 @@ impl Frame<'_> {
         };
         let mut out = json!({
             "query": query.to_json(),
-            "annotation": annotation(self.catalog, query),
+            "annotation": annotation(self.catalog, query, &set.schema),
             "lastRefreshTime": self.refreshed,
             "dataSource": "default",
             "dbType": "datafusion",

@@ -1,24 +1,28 @@
 //! Metadata of models and members for clients: annotations of responses, and the list of all models (`olap-api.md` 6.3,
 //! 8).
 
+use arrow::datatypes::{DataType, Schema};
 use serde_json::{Map, Value, json};
 
 use crate::model::catalog::{Catalog, Found, Kind};
 use crate::model::template::Piece;
-use crate::model::{Case, Common, Folder, FolderItem, Label, MeasureType, MemberId, Model, Source, View};
+use crate::model::{
+    Case, Common, DimensionType, Folder, FolderItem, Label, MeasureType, MemberId, Model, Source, View,
+};
 use crate::query::Query;
 use crate::visible::may_name;
 use quiver_query::tables::DomainAccess;
 
-/// Says of each member of a query what it is.
-pub fn annotation(catalog: &Catalog, query: &Query) -> Value {
+/// Says of each member of a query what it is. `columns`: those of its rows, which alone say what type an open dimension
+/// has.
+pub fn annotation(catalog: &Catalog, query: &Query, columns: &Schema) -> Value {
     let list = |ids: &[MemberId]| {
-        ids.iter().filter_map(|id| Some((id.to_string(), member(catalog, id)?))).collect::<Map<_, _>>()
+        ids.iter().filter_map(|id| Some((id.to_string(), member(catalog, id, columns)?))).collect::<Map<_, _>>()
     };
     let mut times = Map::new();
     for time in &query.times {
         if let (Some(column), Some(granularity)) = (time.column(), &time.granularity) {
-            let Some(plain) = member(catalog, &time.member) else { continue };
+            let Some(plain) = member(catalog, &time.member, columns) else { continue };
             let mut bucketed = plain.clone();
             let mut shown =
                 json!({"name": granularity.name, "title": granularity.title, "interval": granularity.interval});
@@ -36,7 +40,7 @@ pub fn annotation(catalog: &Catalog, query: &Query) -> Value {
 }
 
 /// What an annotation says of a member.
-fn member(catalog: &Catalog, id: &MemberId) -> Option<Value> {
+fn member(catalog: &Catalog, id: &MemberId, columns: &Schema) -> Option<Value> {
     let found = catalog.find(id)?;
     let mut out = titles(&found);
     match found.kind {
@@ -44,7 +48,15 @@ fn member(catalog: &Catalog, id: &MemberId) -> Option<Value> {
             out.insert("type".into(), m.ty.value_type().into());
             drill(catalog, &found, &mut out);
         }
-        Kind::Dimension(d) => _ = out.insert("type".into(), d.ty.value_type().into()),
+        Kind::Dimension(d) => {
+            let column = columns.column_with_name(&id.to_string()).filter(|_| d.is_opened);
+            let ty = match column.map(|(_, field)| field.data_type()) {
+                Some(kind) if kind.is_numeric() => DimensionType::Number,
+                Some(DataType::Boolean) => DimensionType::Boolean,
+                _ => d.ty,
+            };
+            out.insert("type".into(), ty.value_type().into());
+        }
         Kind::Segment(_) => {}
     }
     Some(out.into())

@@ -246,6 +246,8 @@ pub struct Dimension {
     pub granularities: Vec<Granularity>,
     /// The words that it may have; empty but for a switch.
     pub values: Vec<String>,
+    /// Whether it comes from `open`: its column says which type its values have.
+    pub is_opened: bool,
 }
 
 /// Reach of a rolling window.

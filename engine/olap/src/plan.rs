@@ -6,6 +6,7 @@
 //! | `tree`, `exprs` | joins of models · SQL texts of models as expressions |
 //! | `rights`, `guarded` | hides rows that the caller may not see · the same for SQL texts that read such rows again |
 //! | `filters`, `ranges` | conditions · what a SQL text may use of the query's date range |
+//! | `opened` | how attributes and labels are compared and ordered, whose type only their column says |
 //! | `parts`, `apart` | aggregation such that joins count no row twice · measures of other models, in queries of their own |
 //! | `windows`, `exemplars` | rolling windows · sample rows behind groups |
 //! | `results`, `stages` | joins of partial results · puts it all together, with calculations over results |
@@ -16,6 +17,7 @@ pub mod exemplars;
 mod exprs;
 mod filters;
 pub(crate) mod guarded;
+mod opened;
 mod parts;
 mod ranges;
 mod reached;
@@ -30,7 +32,7 @@ mod windows;
 
 use std::collections::{BTreeMap, HashMap};
 
-use datafusion::common::{Column, TableReference};
+use datafusion::common::{Column, DFSchema, TableReference};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use quiver_query::tables::DomainAccess;
@@ -257,8 +259,8 @@ impl Planner<'_> {
     /// Total, order, limit, and the columns of the answer.
     fn finish(&self, query: &Query, plan: LogicalPlan, tree: Option<Tree>) -> OlapResult<Planned> {
         let total = query.total.then(|| self.count_of(plan.clone())).transpose()?;
+        let order = self.sort(query, plan.schema())?;
         let mut builder = LogicalPlanBuilder::from(plan);
-        let order = self.sort(query)?;
         if !order.is_empty() {
             builder = builder.sort(order)?;
         }
@@ -278,8 +280,8 @@ impl Planner<'_> {
         Ok(LogicalPlanBuilder::from(plan).aggregate(Vec::<Expr>::new(), vec![count.alias("total")])?.build()?)
     }
 
-    /// The order with ties broken by all dimensions, so that pages are stable.
-    fn sort(&self, query: &Query) -> OlapResult<Vec<datafusion::logical_expr::SortExpr>> {
+    /// The order with ties broken by all dimensions, so that pages are stable; `schema`: the columns of the rows.
+    fn sort(&self, query: &Query, schema: &DFSchema) -> OlapResult<Vec<datafusion::logical_expr::SortExpr>> {
         let groups = query.group_columns();
         let keys = query.effective_order();
         let mut sorts = Vec::new();
@@ -304,6 +306,10 @@ impl Planner<'_> {
                     }
                 }
             };
+            if MemberId::parse(&key.id).is_some_and(|id| self.is_opened(&id)) {
+                let number = self.opened_order(&name, schema)?;
+                sorts.extend(number.map(|number| number.sort(!key.descends, key.descends)));
+            }
             sorts.push(column(name.clone()).sort(!key.descends, key.descends));
             seen.push(name);
         }

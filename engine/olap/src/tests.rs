@@ -3,6 +3,7 @@
 mod drilled;
 mod measures;
 mod open_cases;
+mod opened;
 mod oracle;
 mod parted;
 mod printed;

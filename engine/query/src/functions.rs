@@ -105,6 +105,9 @@ pub(crate) use quantile::several::quantiles;
 pub(crate) use results::{counted, is_long};
 pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
+#[cfg(test)]
+pub(crate) use trees::functions as span_aggregates;
+pub(crate) use trees::{UNPACKED_ROWS, is_unpacking, packed_spans, unpacking};
 
 /// The functions for the documentation: how each is called, and what it gives.
 pub const FUNCTIONS: &[(&str, &str)] = &[

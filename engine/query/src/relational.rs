@@ -31,6 +31,7 @@ mod printed;
 mod quantiles;
 mod repeated;
 pub(crate) mod slices;
+mod span_trees;
 pub(crate) mod streaming;
 mod subscripts;
 pub(crate) mod text_views;
@@ -71,6 +72,7 @@ use self::patterns::Patterns;
 use self::plain::is_plain;
 use self::printed::Printing;
 use self::quantiles::Quantiles;
+use self::span_trees::SpanTrees;
 use self::subscripts::Subscripts;
 use self::untyped::UntypedTimes;
 use crate::error::{from_datafusion, of_planning};
@@ -107,12 +109,13 @@ pub(crate) fn session(
         Arc::new(Dates),
         Arc::new(IntervalParts),
     ];
-    let behind: [Arc<dyn AnalyzerRule + Send + Sync>; 11] = [
+    let behind: [Arc<dyn AnalyzerRule + Send + Sync>; 12] = [
         Arc::new(Literals),
         Arc::new(Lateral),
         Arc::new(InSubqueries),
         Arc::new(DistinctCounts),
         Arc::new(Quantiles),
+        Arc::new(SpanTrees),
         Arc::new(Overflows),
         Arc::new(UntypedTimes),
         Arc::new(Printing),

@@ -413,6 +413,40 @@ async fn callers_see_their_services() {
 
 /// Rates are per second of a bucket cut to the range; measures of other models fall into the same buckets; joins count nothing
 /// twice.
+/// Breaks where attributes are compared and ordered as texts, or a text is looked for in a column of numbers.
+#[tokio::test(flavor = "multi_thread")]
+async fn attributes_have_the_types_of_their_columns() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    fill(&server, &[]).await;
+    for flushed in [false, true] {
+        if flushed {
+            server.flush().await;
+        }
+        // A port is a number by the conventions; other attributes are texts, of which some are numbers.
+        for (attribute, operator, value, count) in [
+            ("server__port", "gt", "6000", "1"),
+            ("server__port", "lte", "5432", "12"),
+            ("server__port", "contains", "43", "12"),
+            ("server__port", "equals", "8080.0", "1"),
+            ("server__port", "equals", "any", "0"),
+            ("rpc__grpc__status_code", "gt", "9", "1"),
+            ("http__route", "gt", "1", "0"),
+        ] {
+            let member = format!("Spans.attr_{attribute}");
+            let filter = json!({"member": member, "operator": operator, "values": [value]});
+            let answer = load(&server, &[], &json!({"measures": ["Spans.count"], "filters": [filter]})).await;
+            assert_eq!(answer.status, 200, "{filter}: {}", answer.text());
+            assert_eq!(answer.json()["data"][0]["Spans.count"], json!(count), "{filter}");
+        }
+        let ports = "Spans.attr_server__port";
+        let query = json!({"dimensions": [ports], "order": {ports: "desc"}});
+        let answer = load(&server, &[], &query).await.json();
+        assert_eq!(answer["data"], json!([{ports: null}, {ports: "8080"}, {ports: "5432"}]));
+        assert_eq!(answer["annotation"]["dimensions"][ports]["type"], json!("number"));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn ranges_buckets_and_joins() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -22,7 +22,7 @@ impl OpenMembers {
         let title = Some(key);
         let common = Common { name: name.to_owned(), title, place: self.sql.place, ..Common::default() };
         let sql = Template::parse(&sql, self.sql.place);
-        Some(Dimension::of_text(common, sql))
+        Some(Dimension { is_opened: true, ..Dimension::of_text(common, sql) })
     }
 }
 
@@ -58,6 +58,7 @@ impl Dimension {
             since: None,
             granularities: Vec::new(),
             values: Vec::new(),
+            is_opened: false,
         }
     }
 }

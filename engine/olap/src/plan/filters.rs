@@ -126,6 +126,10 @@ impl Planner<'_> {
                     let within = value.clone().gt_eq(self.instant(start)).and(value.lt(self.instant(end)));
                     Ok(if *negated { !within } else { within })
                 }
+                (test, Some((stage, _))) if self.is_opened(&leaf.member) => {
+                    let (test, value) = self.opened(stage, test, value(leaf)?)?;
+                    self.test(&test, value)
+                }
                 (test, _) => self.test(test, value(leaf)?),
             },
         }
@@ -145,7 +149,7 @@ impl Planner<'_> {
                     (Some(listed), false, false) => listed,
                 }
             }
-            Test::Text { occurs, values, negated } => {
+            Test::Text { occurs, values, null, negated } => {
                 let lower = self.scalar("lower", vec![value.clone()])?;
                 let one = |text: &String| -> OlapResult<Expr> {
                     let text = self.value(lit(text.to_lowercase()));
@@ -156,8 +160,15 @@ impl Planner<'_> {
                     })
                 };
                 let any = values.iter().map(one).collect::<OlapResult<Vec<_>>>()?;
-                let any = joined(any, Expr::or).unwrap_or_else(|| lit(false));
-                if *negated { (!any).or(value.is_null()) } else { any }
+                match (joined(any, Expr::or), *null, *negated) {
+                    (Some(any), false, false) => any,
+                    (Some(any), true, false) => any.or(value.is_null()),
+                    // What is NULL contains nothing, unless NULL is one of the values.
+                    (Some(any), false, true) => (!any).or(value.is_null()),
+                    (Some(any), true, true) => !any,
+                    (None, _, false) => value.is_null(),
+                    (None, _, true) => value.is_not_null(),
+                }
             }
             Test::Compare(comparison, with) => {
                 let value = beside(value, [with]);

@@ -44,6 +44,16 @@ pub enum Literal {
     Instant(i64),
 }
 
+impl Literal {
+    /// Reads a number; words such as `nan` and `inf` are none.
+    pub(crate) fn number(text: &str) -> Option<Self> {
+        let number = text.trim();
+        let fits = number.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+        let double = || number.parse().ok().filter(|n: &f64| fits && n.is_finite()).map(Self::Double);
+        number.parse().ok().map(Self::Integer).or_else(double)
+    }
+}
+
 /// How two values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
@@ -86,6 +96,8 @@ pub enum Test {
         occurs: Occurs,
         /// The texts, one of which must occur.
         values: Vec<String>,
+        /// Whether NULL is among them.
+        null: bool,
         /// Whether the condition is negated.
         negated: bool,
     },

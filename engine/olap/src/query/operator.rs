@@ -9,7 +9,7 @@ use super::refused::{Read, err};
 use crate::dates::range::{Point, WallRange};
 use crate::dates::zone::{Edge, utc_ns};
 use crate::error::Reason;
-use crate::model::{DimensionType, MeasureType, MemberId};
+use crate::model::{Dimension, DimensionType, MeasureType, MemberId};
 
 /// The type as which a member's values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,11 +18,14 @@ pub(super) enum Type {
     Number,
     Boolean,
     Time,
+    /// Whatever the column has: read as a number where the operator goes by numbers, else as a text.
+    Open,
 }
 
 impl Type {
-    pub(super) fn of_dimension(ty: DimensionType) -> Self {
-        match ty {
+    pub(super) fn of_dimension(dimension: &Dimension) -> Self {
+        match dimension.ty {
+            _ if dimension.is_opened => Self::Open,
             DimensionType::Number => Self::Number,
             DimensionType::Boolean => Self::Boolean,
             DimensionType::Time => Self::Time,
@@ -73,7 +76,7 @@ impl Operator<'_, '_> {
             "gte" => self.compare(Comparison::Gte),
             "lt" => self.compare(Comparison::Lt),
             "lte" => self.compare(Comparison::Lte),
-            "inDateRange" | "notInDateRange" | "onTheDate" => Ok(Test::Range(self.range(self.values)?, negated)),
+            "inDateRange" | "notInDateRange" | "onTheDate" => Ok(Test::Range(self.range()?, negated)),
             "beforeDate" | "afterOrOnDate" | "beforeOrOnDate" | "afterDate" => self.date(),
             other => {
                 const KNOWN: [&str; 24] = [
@@ -131,7 +134,7 @@ impl Operator<'_, '_> {
     }
 
     fn text(&self, occurs: Occurs, negated: bool) -> Read<Test> {
-        if self.ty != Type::Text {
+        if !matches!(self.ty, Type::Text | Type::Open) {
             return self.unfit("texts");
         }
         self.some()?;
@@ -140,31 +143,36 @@ impl Operator<'_, '_> {
             Value::Number(_) | Value::Bool(_) => Some(v.to_string()),
             _ => None,
         };
-        // NULL occurs in no text.
+        let null = self.values.iter().any(Value::is_null);
         match self.values.iter().filter(|v| !v.is_null()).map(text).collect() {
-            Some(values) => Ok(Test::Text { occurs, values, negated }),
+            Some(values) => Ok(Test::Text { occurs, values, null, negated }),
             None => err(Reason::BadValue, format!("{}/values", self.at), "the values are texts"),
         }
     }
 
     fn compare(&self, comparison: Comparison) -> Read<Test> {
         let value = self.some()?;
-        if !matches!(self.ty, Type::Number | Type::Time) && !self.is_measure {
+        let ty = if self.ty == Type::Open { Type::Number } else { self.ty };
+        if !matches!(ty, Type::Number | Type::Time) && !self.is_measure {
             return self.unfit("numbers and times");
         }
-        Ok(Test::Compare(comparison, self.literal(value, 0)?))
+        Ok(Test::Compare(comparison, self.literal_of(ty, value, 0)?))
     }
 
-    fn range(&self, values: &[Value]) -> Read<WallRange> {
-        if self.ty != Type::Time {
-            return self.unfit("times");
-        }
-        self.some()?;
-        self.clock.range(&Value::Array(values.to_vec()), &format!("{}/values", self.at))
+    fn first_time(&self) -> Read<&Value> {
+        if self.ty == Type::Time { self.some() } else { self.unfit("times") }
+    }
+
+    /// The range of a pair, or of one text: a day or a phrase. A time alone means its day, as in `dateRange`.
+    fn range(&self) -> Read<WallRange> {
+        let first = self.first_time()?;
+        let whole = if self.values.len() == 1 { first.clone() } else { Value::Array(self.values.to_vec()) };
+        self.clock.range(&whole, &format!("{}/values", self.at))
     }
 
     fn date(&self) -> Read<Test> {
-        let range = self.range(&self.values[..self.values.len().min(1)])?;
+        let first = Value::Array(vec![self.first_time()?.clone()]);
+        let range = self.clock.range(&first, &format!("{}/values", self.at))?;
         let tz = self.clock.tz;
         let (start, end) = (utc_ns(tz, range.start_ns, Edge::Start), utc_ns(tz, range.end_ns, Edge::End));
         let (comparison, at) = match self.name {
@@ -177,6 +185,10 @@ impl Operator<'_, '_> {
     }
 
     fn literal(&self, value: &Value, i: usize) -> Read<Literal> {
+        self.literal_of(self.ty, value, i)
+    }
+
+    fn literal_of(&self, ty: Type, value: &Value, i: usize) -> Read<Literal> {
         let bad = |what: &str| {
             let text = format!("`{}` is {what}, which `{value}` is not", self.member);
             err(Reason::BadValue, format!("{}/values/{i}", self.at), text)
@@ -186,21 +198,14 @@ impl Operator<'_, '_> {
             Value::Number(_) | Value::Bool(_) => value.to_string(),
             Value::Null | Value::Array(_) | Value::Object(_) => return bad("a single value"),
         };
-        match self.ty {
-            Type::Text => Ok(Literal::Text(text)),
+        match ty {
+            Type::Text | Type::Open => Ok(Literal::Text(text)),
             Type::Boolean => match text.to_ascii_lowercase().as_str() {
                 "true" | "1" => Ok(Literal::Boolean(true)),
                 "false" | "0" => Ok(Literal::Boolean(false)),
                 _ => bad("a truth value"),
             },
-            Type::Number => {
-                let number = text.trim();
-                let whole = number.parse().ok().map(Literal::Integer);
-                // Words such as `nan` and `inf` are refused.
-                let fits = number.ends_with(|c: char| c.is_ascii_digit() || c == '.');
-                let double = || number.parse().ok().filter(|n: &f64| fits && n.is_finite()).map(Literal::Double);
-                whole.or_else(double).map_or_else(|| bad("a number"), Ok)
-            }
+            Type::Number => Literal::number(&text).map_or_else(|| bad("a number"), Ok),
             Type::Time => match Point::parse(&text, self.clock.tz) {
                 Some(point) => Ok(Literal::Instant(utc_ns(self.clock.tz, point.range().start_ns, Edge::Start))),
                 None => bad("a time"),
@@ -348,17 +353,18 @@ mod tests {
     }
 
     #[test]
-    fn null_occurs_in_no_text() {
+    fn null_stands_beside_texts() {
         let catalog = catalog();
-        let check = |values: serde_json::Value, expected: &[&str]| {
+        let check = |values: serde_json::Value, expected: &[&str], is_null: bool| {
             let filter = json!([{"member": "A.kind", "operator": "notContains", "values": values}]);
             let request = Request::parse(&json!({"measures": ["A.count"], "filters": filter}), &catalog, 0).unwrap();
             let Filter::Leaf(leaf) = &request.queries[0].filters[0] else { panic!("a leaf") };
-            let Test::Text { values, negated: true, .. } = &leaf.test else { panic!("{:?}", leaf.test) };
-            assert_eq!(values, expected);
+            let Test::Text { values, null, negated: true, .. } = &leaf.test else { panic!("{:?}", leaf.test) };
+            assert_eq!((values.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), *null), (expected, is_null));
         };
-        check(json!([null]), &[]);
-        check(json!(["a", null, 1, true]), &["a", "1", "true"]);
+        check(json!([null]), &[], true);
+        check(json!(["a", null, 1, true]), &["a", "1", "true"], true);
+        check(json!(["a"]), &["a"], false);
     }
 
     /// Guards against reusing yesterday's result for a phrase relative to today.

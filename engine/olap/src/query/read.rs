@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use chrono_tz::Tz;
+use chrono_tz::{TZ_VARIANTS, Tz};
 use quiver_types::meant::did_you_mean;
 use serde_json::{Map, Value};
 
@@ -68,7 +68,7 @@ pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> R
         return err(Reason::UnknownTimezone, format!("{at}/timezone"), text);
     };
     let reader = Reader { map, at, names, clock: Clock { tz, now_ns } };
-    let mut query = reader.whole(timezone)?;
+    let mut query = reader.whole()?;
     query.filters = reader.filters()?;
     if query.measures.is_empty() && query.group_columns().is_empty() {
         let text = "a query needs a measure, a dimension, or a time dimension with a granularity";
@@ -78,9 +78,10 @@ pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> R
     Ok(query)
 }
 
-/// Parses the name of a time zone.
+/// Parses the name of a time zone, in capitals or not.
 fn zone(text: &str) -> Option<Tz> {
-    text.parse().ok()
+    let named = || TZ_VARIANTS.iter().find(|tz| tz.name().eq_ignore_ascii_case(text)).copied();
+    text.parse().ok().or_else(named)
 }
 
 /// The state of parsing one query.
@@ -138,7 +139,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn whole(&self, timezone: &str) -> Read<Query> {
+    fn whole(&self) -> Read<Query> {
         let limit = self.number("limit", LIMIT_MAX)?.or(self.number("rowLimit", LIMIT_MAX)?);
         let measures = self.members("measures", "a measure", |k| matches!(k, Kind::Measure(_)))?;
         let segments = self.members("segments", "a segment", |k| matches!(k, Kind::Segment(_)))?;
@@ -167,7 +168,7 @@ impl<'a> Reader<'a> {
             offset: self.number("offset", u64::from(u32::MAX))?.unwrap_or(0),
             total: self.truth("total")?,
             tz: self.clock.tz,
-            timezone: timezone.to_owned(),
+            timezone: self.clock.tz.name().to_owned(),
             ungrouped: self.truth("ungrouped")?,
             format: self.word("responseFormat", &Format::ALL)?,
             cache: self.word("cache", &CacheMode::ALL)?.or(renew),
@@ -442,7 +443,7 @@ impl<'a> Reader<'a> {
         };
         let (member, found) = self.find(name, &format!("{at}/member"))?;
         let ty = match found.kind {
-            Kind::Dimension(d) => Type::of_dimension(d.ty),
+            Kind::Dimension(d) => Type::of_dimension(d),
             Kind::Measure(m) => Type::of_measure(m.ty),
             Kind::Segment(_) => {
                 return err(Reason::WrongKind, format!("{at}/member"), format!("`{member}` is a segment"));

@@ -213,6 +213,15 @@ fn filters_are_read_as_they_stand() {
         json!([{"member": "A.at", "operator": "inDateRange",
             "values": ["2026-03-31T00:00:00.000", "2026-03-31T23:59:59.999"]}])
     );
+    // A time alone is its day, a pair of times exactly these.
+    let at = "2026-03-24T21:00:00.000";
+    for (values, expected) in [
+        (json!([at]), json!(["2026-03-24T00:00:00.000", "2026-03-24T23:59:59.999"])),
+        (json!([at, at]), json!([at, at])),
+    ] {
+        let found = echo(json!([{"member": "A.at", "operator": "inDateRange", "values": values}]));
+        assert_eq!(found[0]["values"], expected);
+    }
     // Of phrases the end that counts.
     for (operator, expected) in [
         ("beforeDate", "2026-03-30T00:00:00.000"),
@@ -222,6 +231,20 @@ fn filters_are_read_as_they_stand() {
     ] {
         let found = echo(json!([{"member": "A.at", "operator": operator, "values": ["yesterday"]}]));
         assert_eq!(found[0]["values"], json!([expected]), "{operator}");
+    }
+}
+
+#[test]
+fn zones_are_named_in_capitals_or_not() {
+    let catalog = models();
+    for (named, expected) in [
+        ("europe/berlin", "Europe/Berlin"),
+        ("utc", "UTC"),
+        ("Asia/Calcutta", "Asia/Calcutta"),
+        ("Etc/GMT+3", "Etc/GMT+3"),
+    ] {
+        let query = one(&catalog, &json!({"measures": ["A.count"], "timezone": named}));
+        assert_eq!((query.timezone.as_str(), query.tz.name()), (expected, expected));
     }
 }
 

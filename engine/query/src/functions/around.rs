@@ -10,7 +10,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use super::bounded::Bounded;
 use super::held::Room;
 use super::joined::Joined;
-use super::{decimals, excluding, intervals, printed, results, sums, windowed};
+use super::{decimals, excluding, intervals, printed, results, sums, trees, windowed};
 use crate::engine::QueryEngine;
 use crate::relational::{overflow, patterns};
 
@@ -106,7 +106,7 @@ pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
         printed::function(),
     ];
     let all = others.into_iter().chain(overflow::checks()).chain(patterns::functions()).map(Arc::new);
-    all.chain([results::function(room)]).collect()
+    all.chain(trees::scalars()).chain([results::function(room)]).collect()
 }
 
 /// The aggregate that replaces DataFusion's of that name.

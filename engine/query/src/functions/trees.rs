@@ -6,26 +6,32 @@
 //! (`critical_path`, which gives it back). Reports of one
 //! span are merged; the halves of a shared id are two. What a group holds are bytes, so that its size is known and its state
 //! travels as it is (with offsets of 64 bits: all groups together may be large).
+//!
+//! What is said of single spans takes several times as much as these. Plans therefore have `packed_spans(…)`, which gives the
+//! bytes, in the place of `span_tree` and `critical_path`, and unpack few traces at a time above it (`relational/span_trees`).
 
 mod fields;
 mod outcome;
 mod path;
 mod rows;
+mod unpacked;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, LargeBinaryArray};
+use arrow::array::{Array, ArrayRef, BooleanArray, LargeBinaryArray};
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{ScalarValue, exec_err};
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ScalarUDF, Signature, Volatility,
 };
 
 use outcome::Outcome;
 use rows::Columns;
+use unpacked::states;
+pub(crate) use unpacked::{UNPACKED_ROWS, is_unpacking, unpacking};
 
 /// One of the functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -35,13 +41,25 @@ struct Trees {
 }
 
 /// Gives the functions.
-pub(super) fn functions() -> [Arc<AggregateUDF>; 3] {
+pub(crate) fn functions() -> [Arc<AggregateUDF>; 4] {
+    [Outcome::Tree, Outcome::Shape, Outcome::Path, Outcome::Packed].map(function)
+}
+
+/// Gives those that unpack what `packed_spans` gives; users cannot call them.
+pub(super) fn scalars() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    unpacked::functions()
+}
+
+/// Gives `packed_spans`, whose arguments are those of the other functions.
+pub(crate) fn packed_spans() -> Arc<AggregateUDF> {
+    function(Outcome::Packed)
+}
+
+fn function(outcome: Outcome) -> Arc<AggregateUDF> {
     let text = DataType::Utf8View;
     let types = [vec![text.clone(); 5], vec![DataType::Int64; 2], vec![DataType::Boolean, text]].concat();
-    [Outcome::Tree, Outcome::Shape, Outcome::Path].map(|outcome| {
-        let signature = Signature::exact(types.clone(), Volatility::Immutable);
-        Arc::new(AggregateUDF::new_from_impl(Trees { outcome, signature }))
-    })
+    let signature = Signature::exact(types, Volatility::Immutable);
+    Arc::new(AggregateUDF::new_from_impl(Trees { outcome, signature }))
 }
 
 impl AggregateUDFImpl for Trees {
@@ -50,6 +68,7 @@ impl AggregateUDFImpl for Trees {
             Outcome::Tree => "span_tree",
             Outcome::Shape => "trace_shape",
             Outcome::Path => "critical_path",
+            Outcome::Packed => "packed_spans",
         }
     }
 
@@ -100,10 +119,6 @@ impl Groups {
         self.bytes = self.spans.iter().map(Vec::capacity).sum();
         taken
     }
-}
-
-fn states(array: &ArrayRef) -> Result<&LargeBinaryArray> {
-    if let Some(states) = array.as_binary_opt::<i64>() { Ok(states) } else { exec_err!("a state of spans is no bytes") }
 }
 
 impl GroupsAccumulator for Groups {

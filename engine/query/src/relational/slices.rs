@@ -3,7 +3,7 @@
 //! are cut into slices of so few rows that the result stays small. Calls over constants whose result was too long to be
 //! folded into the plan (`repeat('x', 100000)`) are evaluated once per batch and repeated likewise.
 //! The same is done below sets of groups (`CUBE`): an aggregation puts a batch into all of its sets, up to 256, before it
-//! counts what it holds.
+//! counts what it holds. And below functions that unpack the spans of traces, which become many times as large.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use futures::{TryStreamExt as _, stream};
 use quiver_types::{Error, ErrorKind};
 
 use crate::error::to_datafusion;
-use crate::functions::{CONSTANT_CALL_MAX, is_long};
+use crate::functions::{CONSTANT_CALL_MAX, UNPACKED_ROWS, is_long, is_unpacking};
 use crate::node_defaults::{no_expressions, one_input};
 
 /// The most bytes of constants that one batch may hold.
@@ -59,7 +59,8 @@ pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
         }
         let sets = node.downcast_ref::<AggregateExec>().map_or(1, |aggregate| aggregate.group_expr().groups().len());
         let of_constants = BATCH_BYTES / constants(node.as_ref())?.max(1);
-        let rows = of_constants.min(GROUPED_ROWS / sets.max(1)).max(1);
+        let unpacked = if unpacks(node.as_ref())? { UNPACKED_ROWS } else { BATCH_ROWS };
+        let rows = of_constants.min(GROUPED_ROWS / sets.max(1)).min(unpacked).max(1);
         if rows >= BATCH_ROWS {
             return Ok(Transformed::no(node));
         }
@@ -138,6 +139,19 @@ fn constants(node: &dyn ExecutionPlan) -> Result<usize> {
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(bytes)
+}
+
+/// Whether an expression of a node unpacks spans.
+fn unpacks(node: &dyn ExecutionPlan) -> Result<bool> {
+    let is_one = |expr: &Arc<dyn PhysicalExpr>| {
+        expr.downcast_ref::<ScalarFunctionExpr>().is_some_and(|call| is_unpacking(call.fun().name()))
+    };
+    let mut found = false;
+    node.apply_expressions(&mut |expr| {
+        found |= expr.exists(|e| Ok(is_one(e)))?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
 }
 
 /// The number of rows that batches of a plan may have, if each row holds all its constants: joins and exchanges merge

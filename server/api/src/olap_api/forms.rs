@@ -157,7 +157,7 @@ impl Opened {
         let query = &request.queries[0];
         let metadata = HashMap::from([
             ("quiver.query".to_owned(), query.to_json().to_string()),
-            ("quiver.annotation".to_owned(), annotation(catalog, query).to_string()),
+            ("quiver.annotation".to_owned(), annotation(catalog, query, types).to_string()),
             ("quiver.timezone".to_owned(), query.timezone.clone()),
         ]);
         let fields = types.fields().iter().map(|f| f.as_ref().clone().with_data_type(open_type(f.data_type())));

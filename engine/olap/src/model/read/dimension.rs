@@ -42,6 +42,7 @@ pub(super) fn dimension(node: &Node, problems: &mut Problems) -> Option<Dimensio
         since: r.text("since"),
         granularities,
         values: r.texts("values"),
+        is_opened: false,
         common,
     };
     r.finish();

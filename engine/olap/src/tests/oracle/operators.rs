@@ -37,7 +37,10 @@ pub(crate) fn holds(op: &str, values: &[Value], value: &Val, tz: Tz) -> bool {
     let lists_null = values.iter().any(Value::is_null);
     let equals = || values.iter().any(|with| compare(value, with, tz) == Some(Ordering::Equal));
     let occurs = |test: &dyn Fn(&str, &str) -> bool| match value {
-        Val::Text(value) => values.iter().any(|with| test(&value.to_lowercase(), &text(with).to_lowercase())),
+        Val::Text(value) => values
+            .iter()
+            .filter(|with| !with.is_null())
+            .any(|with| test(&value.to_lowercase(), &text(with).to_lowercase())),
         _ => false,
     };
     match op {
@@ -45,7 +48,8 @@ pub(crate) fn holds(op: &str, values: &[Value], value: &Val, tz: Tz) -> bool {
         "notSet" => return value.is_null(),
         "equals" | "in" if value.is_null() => return lists_null,
         "notEquals" | "notIn" if value.is_null() => return !lists_null,
-        "notContains" | "notStartsWith" | "notEndsWith" if value.is_null() => return true,
+        "contains" | "startsWith" | "endsWith" if value.is_null() => return lists_null,
+        "notContains" | "notStartsWith" | "notEndsWith" if value.is_null() => return !lists_null,
         _ if value.is_null() => return false,
         _ => {}
     }

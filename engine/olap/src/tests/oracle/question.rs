@@ -174,7 +174,7 @@ impl Asker<'_> {
                         _ => self.pick(&TEXTS).into(),
                     })
                     .collect();
-                if matches!(op, "equals" | "notEquals" | "in" | "notIn") && self.chance(0.2) {
+                if self.chance(0.2) {
                     values.push(Value::Null);
                 }
                 (op, values)

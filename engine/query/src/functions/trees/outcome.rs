@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanBuilder, Int64Builder, ListArray, ListBuilder, StringViewBuilder, StructArray};
+use arrow::array::{
+    ArrayRef, BooleanBuilder, Int64Builder, LargeBinaryArray, ListArray, ListBuilder, StringViewBuilder, StructArray,
+};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::error::Result;
@@ -12,12 +14,13 @@ use super::fields::{filled, hex, number, text, truth};
 use super::path;
 use super::rows::{Span, Tree};
 
-/// Spans one by one, the trace as a whole, or the spans that its end waits for.
+/// Spans one by one, the trace as a whole, the spans that its end waits for, or the bytes that these are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Outcome {
     Tree,
     Shape,
     Path,
+    Packed,
 }
 
 /// What is said of a span. `self_time` in ns, `parent_end` in ns since 1970; `is_origin`: none of its children is in error;
@@ -66,26 +69,28 @@ impl Outcome {
             Self::Tree => DataType::List(Arc::new(Field::new_list_field(DataType::Struct(node_fields()), true))),
             Self::Shape => DataType::Struct(shape_fields()),
             Self::Path => path::data_type(),
+            Self::Packed => DataType::LargeBinary,
         }
     }
 
     /// Computes it for some groups of spans.
-    pub(super) fn of(self, groups: &[Vec<u8>]) -> Result<ArrayRef> {
+    pub(super) fn of<B: AsRef<[u8]>>(self, groups: &[B]) -> Result<ArrayRef> {
         match self {
             Self::Tree => trees(groups),
             Self::Shape => shapes(groups),
             Self::Path => path::paths(groups),
+            Self::Packed => Ok(Arc::new(LargeBinaryArray::from_iter_values(groups.iter()))),
         }
     }
 }
 
-fn trees(groups: &[Vec<u8>]) -> Result<ArrayRef> {
+fn trees<B: AsRef<[u8]>>(groups: &[B]) -> Result<ArrayRef> {
     let mut texts: [StringViewBuilder; 7] = std::array::from_fn(|_| StringViewBuilder::new());
     let mut truths: [BooleanBuilder; 3] = std::array::from_fn(|_| BooleanBuilder::new());
     let mut numbers: [Int64Builder; 3] = std::array::from_fn(|_| Int64Builder::new());
     let mut lengths = Vec::with_capacity(groups.len());
     for bytes in groups {
-        let tree = Tree::of(bytes)?;
+        let tree = Tree::of(bytes.as_ref())?;
         let children = tree.children();
         let mut marks: HashMap<(Option<usize>, u64, &str), i64> = HashMap::new();
         let mark = |at: usize| (tree.parents[at], tree.spans[at].parent, tree.spans[at].mark);
@@ -135,13 +140,13 @@ fn trees(groups: &[Vec<u8>]) -> Result<ArrayRef> {
     Ok(Arc::new(ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), Arc::new(nodes), None)?))
 }
 
-fn shapes(groups: &[Vec<u8>]) -> Result<ArrayRef> {
+fn shapes<B: AsRef<[u8]>>(groups: &[B]) -> Result<ArrayRef> {
     let mut numbers: [Int64Builder; 7] = std::array::from_fn(|_| Int64Builder::new());
     let mut texts: [StringViewBuilder; 3] = std::array::from_fn(|_| StringViewBuilder::new());
     let mut has_root = BooleanBuilder::new();
     let mut services = ListBuilder::new(StringViewBuilder::new());
     for bytes in groups {
-        let tree = Tree::of(bytes)?;
+        let tree = Tree::of(bytes.as_ref())?;
         let spans = &tree.spans;
         let root = spans.iter().enumerate().find(|(at, s)| s.parent == 0 && tree.parents[*at].is_none());
         let root = root.map(|(_, span)| span);

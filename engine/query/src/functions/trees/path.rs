@@ -32,12 +32,12 @@ pub(super) fn data_type() -> DataType {
 }
 
 /// Computes the paths of some groups of spans; a group without a root has none.
-pub(super) fn paths(groups: &[Vec<u8>]) -> Result<ArrayRef> {
+pub(super) fn paths<B: AsRef<[u8]>>(groups: &[B]) -> Result<ArrayRef> {
     let mut texts: [StringViewBuilder; 7] = std::array::from_fn(|_| StringViewBuilder::new());
     let mut numbers: [Int64Builder; 3] = std::array::from_fn(|_| Int64Builder::new());
     let mut lengths = Vec::with_capacity(groups.len());
     for bytes in groups {
-        let tree = Tree::of(bytes)?;
+        let tree = Tree::of(bytes.as_ref())?;
         let spans: &[Span<'_>] = &tree.spans;
         let Some(root) = (0..spans.len()).find(|at| spans[*at].parent == 0 && tree.parents[*at].is_none()) else {
             lengths.push(0);

@@ -32,22 +32,44 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Writes a row: ids, times, error, then texts behind their lengths.
+    /// Writes a row: ids, start, error with kind, duration, then texts behind their lengths. Numbers that are mostly small
+    /// take as few bytes as they need.
     pub(super) fn write(&self, row: usize, out: &mut Vec<u8>) {
         for ids in self.ids {
             let text = if ids.is_valid(row) { ids.value(row) } else { "" };
             out.extend_from_slice(&u64::from_str_radix(text, 16).unwrap_or(0).to_le_bytes());
         }
-        for times in self.times {
-            out.extend_from_slice(&if times.is_valid(row) { times.value(row) } else { 0 }.to_le_bytes());
+        let [start, end] = self.times.map(|times| if times.is_valid(row) { times.value(row) } else { 0 });
+        out.extend_from_slice(&start.to_le_bytes());
+        let [kind, service, name, mark] =
+            self.texts.map(|texts| if texts.is_valid(row) { texts.value(row) } else { "" });
+        let code = KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len());
+        out.push((code as u8) << 1 | u8::from(self.errors.is_valid(row) && self.errors.value(row)));
+        write_number(end.wrapping_sub(start) as u64, out);
+        if code == KINDS.len() {
+            write_text(kind, out);
         }
-        out.push(u8::from(self.errors.is_valid(row) && self.errors.value(row)));
-        for texts in self.texts {
-            let text = if texts.is_valid(row) { texts.value(row) } else { "" };
-            out.extend_from_slice(&(text.len() as u32).to_le_bytes());
-            out.extend_from_slice(text.as_bytes());
+        for text in [service, name, mark] {
+            write_text(text, out);
         }
     }
+}
+
+/// Kinds that are written as their places; others as texts.
+const KINDS: [&str; 7] = ["", "UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
+
+/// Writes seven bits to a byte, the lowest first; the highest bit says that more follow.
+fn write_number(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    write_number(text.len() as u64, out);
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// A span; empty texts are absent ones.
@@ -74,26 +96,43 @@ impl Span<'_> {
 
 /// Reads spans that [`Columns::write`] wrote.
 fn read(mut bytes: &[u8]) -> Option<Vec<Span<'_>>> {
-    fn number<'b>(bytes: &mut &'b [u8]) -> Option<[u8; 8]> {
+    fn whole<'b>(bytes: &mut &'b [u8]) -> Option<[u8; 8]> {
         let (head, rest): (&'b [u8; 8], &'b [u8]) = bytes.split_first_chunk()?;
         *bytes = rest;
         Some(*head)
     }
+    fn byte<'b>(bytes: &mut &'b [u8]) -> Option<u8> {
+        let (byte, rest): (&'b u8, &'b [u8]) = bytes.split_first()?;
+        *bytes = rest;
+        Some(*byte)
+    }
+    fn number(bytes: &mut &[u8]) -> Option<u64> {
+        let (mut number, mut shift) = (0, 0);
+        loop {
+            let next = byte(bytes)?;
+            number |= u64::from(next & 0x7f).checked_shl(shift)?;
+            if next < 0x80 {
+                return Some(number);
+            }
+            shift += 7;
+        }
+    }
     fn text<'b>(bytes: &mut &'b [u8]) -> Option<&'b str> {
-        let (length, rest): (&'b [u8; 4], &'b [u8]) = bytes.split_first_chunk()?;
-        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        let length = usize::try_from(number(bytes)?).ok()?;
+        let (text, rest): (&'b [u8], &'b [u8]) = bytes.split_at_checked(length)?;
         *bytes = rest;
         std::str::from_utf8(text).ok()
     }
     let mut spans = Vec::new();
     while !bytes.is_empty() {
-        let (id, parent) = (u64::from_le_bytes(number(&mut bytes)?), u64::from_le_bytes(number(&mut bytes)?));
-        let (start, end) = (i64::from_le_bytes(number(&mut bytes)?), i64::from_le_bytes(number(&mut bytes)?));
-        let (error, rest) = bytes.split_first()?;
-        bytes = rest;
-        let is_error = *error != 0;
-        let (kind, service, name) = (text(&mut bytes)?, text(&mut bytes)?, text(&mut bytes)?);
-        spans.push(Span { id, parent, start, end, is_error, kind, service, name, mark: text(&mut bytes)? });
+        let (id, parent) = (u64::from_le_bytes(whole(&mut bytes)?), u64::from_le_bytes(whole(&mut bytes)?));
+        let start = i64::from_le_bytes(whole(&mut bytes)?);
+        let flags = byte(&mut bytes)?;
+        let (code, is_error) = (usize::from(flags >> 1), flags & 1 != 0);
+        let end = start.wrapping_add(number(&mut bytes)? as i64);
+        let kind = if code < KINDS.len() { KINDS[code] } else { text(&mut bytes)? };
+        let (service, name, mark) = (text(&mut bytes)?, text(&mut bytes)?, text(&mut bytes)?);
+        spans.push(Span { id, parent, start, end, is_error, kind, service, name, mark });
     }
     Some(spans)
 }

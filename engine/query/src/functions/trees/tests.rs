@@ -1,9 +1,10 @@
 //! Spans of groups: kept apart, given on as states, and looked at span by span.
 
-use arrow::array::{Int64Array, StringViewArray};
+use arrow::array::{AsArray as _, Int64Array, StringViewArray};
 use arrow::datatypes::Int64Type;
+use datafusion::logical_expr::ColumnarValue;
 
-use super::super::testing::draws;
+use super::super::testing::{call, draws};
 use super::*;
 
 /// Id, parent, kind, start, end; no id and no parent are empty.
@@ -88,6 +89,43 @@ fn states_give_what_all_rows_give() {
     assert_eq!((each[0].len(), each[0].null_count()), (5, 0));
     merged.merge_batch(&each, &OF, 3).unwrap();
     assert_eq!(shapes(&merged.evaluate(EmitTo::All).unwrap()), [(1, 10), (1, 1), (1, 3)]);
+}
+
+#[test]
+fn packed_spans_say_the_same() {
+    let given = |outcome: Outcome| {
+        let mut all = groups(outcome);
+        all.update_batch(&columns(&ROWS), &OF, None, 4).unwrap();
+        all.evaluate(EmitTo::All).unwrap()
+    };
+    let packed = given(Outcome::Packed);
+    for (aggregate, outcome) in [("span_tree", Outcome::Tree), ("critical_path", Outcome::Path)] {
+        let function = unpacking(aggregate).unwrap();
+        assert!(is_unpacking(function.name()) && !is_unpacking(aggregate));
+        let found = call(&function, &[ColumnarValue::Array(Arc::clone(&packed))], 4).unwrap();
+        assert_eq!(&found, &given(outcome), "{aggregate}");
+        // Few at a time, and none of them.
+        let few = call(&function, &[ColumnarValue::Array(packed.slice(1, 2))], 2).unwrap();
+        assert_eq!(&few, &found.slice(1, 2), "{aggregate}");
+        let none = call(&function, &[ColumnarValue::Scalar(ScalarValue::LargeBinary(None))], 1).unwrap();
+        assert_eq!(none.as_list::<i32>().value_length(0), 0, "{aggregate}");
+        let damaged = ColumnarValue::Scalar(ScalarValue::LargeBinary(Some(b"no spans".to_vec())));
+        let refused = call(&function, &[damaged], 1).unwrap_err().to_string();
+        assert!(refused.contains("a state of spans is cut off"), "{refused}");
+    }
+    assert!(unpacking("trace_shape").is_none());
+}
+
+/// Breaks where each span takes the room of its longest form: a thousand of them are a large trace.
+#[test]
+fn spans_take_little_more_than_their_texts() {
+    let ids: Vec<String> = (1..=1000).map(|n| format!("{n:016x}")).collect();
+    let rows: Vec<Row<'_>> =
+        ids.iter().map(|id| (id.as_str(), ids[0].as_str(), "SERVER", 1 << 60, (1 << 60) + 5_000_000)).collect();
+    let mut all = groups(Outcome::Packed);
+    all.update_batch(&columns(&rows), &[0; 1000], None, 1).unwrap();
+    // Of a span: ids, start, duration, kind and error, lengths, a service of 3 and a name of 16 bytes.
+    assert_eq!(all.spans[0].len(), 1000 * (8 + 8 + 8 + 4 + 1 + 3 + 3 + 16));
 }
 
 #[test]

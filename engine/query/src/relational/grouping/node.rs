@@ -277,17 +277,30 @@ impl ExecutionPlan for CodedGroupExec {
         let run = Run::new(Arc::clone(&self.work), memory)?;
         let batches =
             futures::stream::try_unfold(Some((run, input, baseline)), step).try_filter_map(futures::future::ok);
-        let cut = batches.map_ok(|batch| {
-            let pieces = (0..batch.num_rows()).step_by(BATCH_ROWS);
-            let piece = move |at| Ok(batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at)));
-            futures::stream::iter(pieces.map(piece))
-        });
+        let cut = batches.map_ok(|batch| futures::stream::iter(pieces(batch)));
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), cut.try_flatten())))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }
+}
+
+/// Cuts a batch of groups. The keys of all of them lie in one buffer, which each exchange and sort above would count again
+/// with each piece, so pieces get their own.
+fn pieces(batch: RecordBatch) -> impl Iterator<Item = Result<RecordBatch>> {
+    let own = |column: &ArrayRef| -> ArrayRef {
+        column.as_string_view_opt().map_or_else(|| Arc::clone(column), |texts| Arc::new(texts.gc()))
+    };
+    (0..batch.num_rows()).step_by(BATCH_ROWS).map(move |at| {
+        if batch.num_rows() <= BATCH_ROWS {
+            return Ok(batch.clone());
+        }
+        let piece = batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at));
+        let options = RecordBatchOptions::new().with_row_count(Some(piece.num_rows()));
+        let columns = piece.columns().iter().map(own).collect();
+        Ok(RecordBatch::try_new_with_options(piece.schema(), columns, &options)?)
+    })
 }
 
 type Step = Option<(Run, SendableRecordBatchStream, BaselineMetrics)>;
@@ -438,5 +451,27 @@ impl Run {
             }
         }
         self.give()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::StringViewArray;
+
+    use super::*;
+
+    /// Breaks where each piece of many groups counts the keys of all of them.
+    #[test]
+    fn pieces_hold_their_own_keys() {
+        let ids = (0..100_000).map(|n| format!("{n:032x}"));
+        let keys: ArrayRef = Arc::new(StringViewArray::from_iter_values(ids));
+        let batch = RecordBatch::try_from_iter([("key", keys)]).unwrap();
+        let all = batch.get_array_memory_size();
+        let cut: Vec<RecordBatch> = pieces(batch.clone()).collect::<Result<_>>().unwrap();
+        assert_eq!(cut.len(), 13);
+        let held: usize = cut.iter().map(RecordBatch::get_array_memory_size).sum();
+        assert!(held < 2 * all, "{held} of {all}");
+        let rows: usize = cut.iter().map(RecordBatch::num_rows).sum();
+        assert_eq!((rows, &cut[12]), (100_000, &batch.slice(12 * BATCH_ROWS, 100_000 - 12 * BATCH_ROWS)));
     }
 }
