@@ -352,3 +352,36 @@ async fn histograms_are_series_of_buckets() {
     let at = |range: &str, n: i64| (bucket(range), json!([[START_S + n, "1"]]));
     assert_eq!(found, [at(two, 2), at(three, 3), at(one, 1)]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_as_csv() {
+    let (server, _dir) = start(3).await;
+    for (query, expected) in [
+        ("* | fields n, level, app | sort by (n)", "n,level,app\n0,error,app0\n1,info,app1\n2,info,app2\n"),
+        ("* | stats by (app) count() c | sort by (app)", "app,c\napp0,1\napp1,1\napp2,1\n"),
+        ("n:=9 | fields n, app", "n,app\n"),
+        // What the rows have, by name.
+        (
+            "n:=1 | delete _time, _stream, _stream_id | format \"<n>, \\\"<app>\\\"\" as q",
+            "_msg,app,level,n,q\nrequest 1 served,app1,info,1,\"1, \"\"app1\"\"\"\n",
+        ),
+    ] {
+        let answer = ask(&server, "query", &[("query", query), ("format", "csv")]).await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, expected), "{query}");
+        assert_eq!(answer.headers["content-type"], "text/csv", "{query}");
+    }
+    let refused = ask(&server, "query", &[("query", "*"), ("format", "xml")]).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("format"), "{}", refused.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipes_are_ignored_if_asked() {
+    let (server, _dir) = start(3).await;
+    let query = ("query", "n:in(0, 2) | stats count() c");
+    assert_eq!(values(&ask(&server, "query", &[query]).await, "c"), ["2"]);
+    let ignoring = ask(&server, "query", &[query, ("ignore_pipes", "1"), ("limit", "9")]).await;
+    assert_eq!(values(&ignoring, "n"), ["2", "0"]);
+    assert_eq!(values(&ask(&server, "query", &[query, ("ignore_pipes", "false")]).await, "c"), ["2"]);
+    assert_eq!(ask(&server, "query", &[query, ("ignore_pipes", "x")]).await.status, 400);
+}
