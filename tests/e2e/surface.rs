@@ -101,6 +101,9 @@ async fn wrong_parameters() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), WRONG.len(), wrong.join("\n"));
+    // This one does not name the parameter, as it does not in Prometheus.
+    let told = server.get(&format!("{API}query_exemplars?query=sum(")).await.json();
+    assert_eq!(told["error"], "1:5: parse error: unclosed left parenthesis");
 }
 
 #[tokio::test(flavor = "multi_thread")]
