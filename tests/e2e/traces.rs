@@ -274,6 +274,29 @@ async fn zipkin_lists() {
     assert_eq!(links, expected);
 }
 
+/// Breaks where a trace that Jaeger's clients ask for by its id, and that is not there, is passed over in silence.
+#[tokio::test(flavor = "multi_thread")]
+async fn traces_that_are_not_there_are_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    send(&server, vec![span((5, 1, 0), "back", 2, NOON, &[("a", "1"), ("b", "2")])]).await;
+    let ask = async |params: &[(&str, &str)]| {
+        let answer = server.get_with("/api/traces", params).await;
+        assert_eq!(answer.status, 200, "{params:?}: {}", answer.text());
+        let answer = answer.json();
+        (answer["data"].as_array().map(Vec::len), answer["errors"].clone())
+    };
+    let missing = json!([{"msg": "trace not found", "traceID": format!("{:032x}", 6)}]);
+    assert_eq!(ask(&[("traceID", "5"), ("traceID", "6")]).await, (Some(1), missing.clone()));
+    assert_eq!(ask(&[("traceID", "6")]).await, (Some(0), missing));
+    assert_eq!(ask(&[("traceID", "5")]).await, (Some(1), Value::Null));
+    // Tags may be given in several objects.
+    let end = ((NOON + MINUTE) / 1000).to_string();
+    let of = |a: &'static str, b: &'static str| [("service", "back"), ("end", end.as_str()), ("tags", a), ("tags", b)];
+    assert_eq!(ask(&of(r#"{"a":"1"}"#, r#"{"b":"2"}"#)).await, (Some(1), Value::Null));
+    assert_eq!(ask(&of(r#"{"a":"1"}"#, r#"{"b":"3"}"#)).await, (Some(0), Value::Null));
+}
+
 /// Breaks where what stands in for a root that has not arrived is told to other tools as the root.
 #[tokio::test(flavor = "multi_thread")]
 async fn traces_whose_root_is_not_there() {
