@@ -304,9 +304,18 @@ async fn posted_alerts_outlive_kills_and_are_silenced() {
         assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());
         assert!(answer.json().as_str().is_some_and(|text| text.contains(part)), "{}", answer.text());
     };
-    check("/api/v2/alerts", "[{}]", 400, "label").await;
+    check("/api/v2/alerts", "[{\"labels\":{}}]", 400, "label").await;
     check("/api/v2/alerts", "{", 400, "parsing").await;
-    check("/api/v2/silences", "{}", 400, "required").await;
+    check("/api/v2/silences", "{", 400, "parsing").await;
+    for (path, body, code, message) in [
+        ("/api/v2/alerts", "[{}]", 602, "0.labels in body is required"),
+        ("/api/v2/silences", "{}", 602, "comment in body is required"),
+        ("/api/v2/silences", "", 602, "silence in body is required"),
+    ] {
+        let answer = send(&server, path, body).await;
+        assert_eq!(answer.status, 422, "{path} {body}: {}", answer.text());
+        assert_eq!(answer.json(), json!({"code": code, "message": message}), "{path} {body}");
+    }
     check("/api/v2/silences", &silence.to_string().replace("2100", "2021"), 400, "past").await;
     let unknown = "/api/v2/silence/0191d0a0-7c3e-7abc-8def-0123456789ab";
     // What is no id is told as Alertmanager's own check of the request does.

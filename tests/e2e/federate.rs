@@ -126,10 +126,14 @@ async fn parameters() {
     let server = Server::start(dir.path(), &Options::default()).await;
     let empty = server.get(PATH).await;
     assert_eq!((empty.status, empty.text()), (200, String::new()));
-    let refused = server.get_with(PATH, &[("match[]", "{")]).await;
-    assert_eq!(refused.status, 400);
-    assert!(refused.text().contains("1:2: parse error: "), "{}", refused.text());
-    assert_eq!(refused.headers["content-type"], "text/plain; charset=utf-8");
+    for (selector, text) in
+        [("{", "1:2: parse error: "), ("", "unknown position: parse error: unexpected end of input")]
+    {
+        let refused = server.get_with(PATH, &[("match[]", selector)]).await;
+        assert_eq!(refused.status, 400, "{selector:?}");
+        assert!(refused.text().contains(text), "{selector:?}: {}", refused.text());
+        assert_eq!(refused.headers["content-type"], "text/plain; charset=utf-8");
+    }
     server.write(remote_write(&[(vec![("__name__", "fed_x"), ("job", "j")], vec![(now_ms() - 1000, 1.0)])])).await;
     // As in Prometheus: a selector without matchers takes nothing, one whose matchers take the empty value everything.
     for (selector, series) in [("{}", 0), ("{a=~\".*\"}", 1), ("{a=\"\"}", 1), ("{job!=\"j\"}", 0)] {

@@ -28,6 +28,11 @@ async fn text_is_taken_and_bad_lines_are_named() {
     assert_eq!(found["result"][0]["metric"], json!({"zone": "eu"}));
     let metadata = server.get("/metrics-api/api/v1/metadata?metric=a").await.json();
     assert_eq!(metadata["data"], json!({"a": [{"type": "counter", "help": "Help.", "unit": ""}]}));
+    // As in Prometheus: none of all metrics are none, and none of each are all.
+    for (limits, metrics) in [("limit=0", 0), ("limit=-1", 1), ("limit_per_metric=0", 1), ("limit=1", 1)] {
+        let found = server.get(&format!("/metrics-api/api/v1/metadata?{limits}")).await.json();
+        assert_eq!(found["data"].as_object().map(serde_json::Map::len), Some(metrics), "{limits}: {found}");
+    }
 
     let open = b"# TYPE b counter\nb_total 7 1700000000.5 # {trace_id=\"t\"} 0.5 1700000000.25\n# EOF\n";
     let answer = post(&server, "", &[OPEN_METRICS], open).await;

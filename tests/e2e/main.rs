@@ -23,6 +23,7 @@ mod import;
 mod late;
 mod logs;
 mod masters;
+mod names;
 mod nested;
 mod observed;
 mod olap;

@@ -50,8 +50,12 @@ const WRONG: &[Wrong] = &[
     ("series?match[]=s&start=x", 400, "bad_data", "invalid parameter \"start\": invalid time value for 'start': "),
     ("series?match[]={", 400, "bad_data", "invalid parameter \"match[]\": 1:2: parse error: "),
     ("series?match[]={a=~\".*\"}", 400, "bad_data", "invalid parameter \"match[]\": match[] must contain at least one non-empty matcher"),
+    ("series?match[]=", 400, "bad_data", "invalid parameter \"match[]\": unknown position: parse error: unexpected end of input"),
+    ("series?match[]=s&match[]=", 400, "bad_data", "invalid parameter \"match[]\": unknown position: parse error: unexpected end of input"),
     ("labels?end=x", 400, "bad_data", "invalid parameter \"end\": invalid time value for 'end': "),
     ("labels?match[]={}", 400, "bad_data", "match[] must contain at least one non-empty matcher"),
+    ("labels?match[]=", 400, "bad_data", "unknown position: parse error: unexpected end of input"),
+    ("label/job/values?match[]=", 400, "bad_data", "unknown position: parse error: unexpected end of input"),
     ("label/job/values?limit=-2", 400, "bad_data", "invalid parameter \"limit\": limit must be non-negative"),
     ("label/job/values?match[]=1", 400, "bad_data", "1:1: parse error: "),
     ("label//values", 400, "bad_data", "invalid label name: \"\""),
@@ -63,6 +67,7 @@ const WRONG: &[Wrong] = &[
     ("rules?group_next_token=x", 400, "bad_data", "invalid parameter \"group_next_token\": group_limit needs to be present in order to paginate over the groups"),
     ("rules?group_limit=0", 400, "bad_data", "invalid parameter \"group_limit\": group_limit needs to be greater than 0"),
     ("rules?match[]={}", 400, "bad_data", "match[] must contain at least one non-empty matcher"),
+    ("rules?match[]=", 400, "bad_data", "unknown position: parse error: unexpected end of input"),
     ("targets/metadata?limit=x", 400, "bad_data", "limit must be a number"),
     ("targets/metadata?match_target=x{", 400, "bad_data", "invalid parameter \"match_target\": "),
     ("status/tsdb?limit=0", 400, "bad_data", "limit must be a positive number"),
@@ -96,6 +101,9 @@ async fn wrong_parameters() {
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), WRONG.len(), wrong.join("\n"));
+    // This one does not name the parameter, as it does not in Prometheus.
+    let told = server.get(&format!("{API}query_exemplars?query=sum(")).await.json();
+    assert_eq!(told["error"], "1:5: parse error: unclosed left parenthesis");
 }
 
 #[tokio::test(flavor = "multi_thread")]

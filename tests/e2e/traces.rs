@@ -274,6 +274,57 @@ async fn zipkin_lists() {
     assert_eq!(links, expected);
 }
 
+/// Breaks where a trace that Jaeger's clients ask for by its id, and that is not there, is passed over in silence.
+#[tokio::test(flavor = "multi_thread")]
+async fn traces_that_are_not_there_are_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    send(&server, vec![span((5, 1, 0), "back", 2, NOON, &[("a", "1"), ("b", "2")])]).await;
+    let ask = async |params: &[(&str, &str)]| {
+        let answer = server.get_with("/api/traces", params).await;
+        assert_eq!(answer.status, 200, "{params:?}: {}", answer.text());
+        let answer = answer.json();
+        (answer["data"].as_array().map(Vec::len), answer["errors"].clone())
+    };
+    let missing = json!([{"msg": "trace not found", "traceID": format!("{:032x}", 6)}]);
+    assert_eq!(ask(&[("traceID", "5"), ("traceID", "6")]).await, (Some(1), missing.clone()));
+    assert_eq!(ask(&[("traceID", "6")]).await, (Some(0), missing));
+    assert_eq!(ask(&[("traceID", "5")]).await, (Some(1), Value::Null));
+    // Tags may be given in several objects.
+    let end = ((NOON + MINUTE) / 1000).to_string();
+    let of = |a: &'static str, b: &'static str| [("service", "back"), ("end", end.as_str()), ("tags", a), ("tags", b)];
+    assert_eq!(ask(&of(r#"{"a":"1"}"#, r#"{"b":"2"}"#)).await, (Some(1), Value::Null));
+    assert_eq!(ask(&of(r#"{"a":"1"}"#, r#"{"b":"3"}"#)).await, (Some(0), Value::Null));
+}
+
+/// Breaks where what stands in for a root that has not arrived is told to other tools as the root.
+#[tokio::test(flavor = "multi_thread")]
+async fn traces_whose_root_is_not_there() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let mut nameless = span((6, 1, 0), "front", 2, NOON, &[]);
+    nameless["scopeSpans"][0]["spans"][0]["name"] = "".into();
+    send(&server, vec![span((5, 2, 1), "back", 2, NOON, &[]), nameless, span((6, 2, 1), "back", 2, NOON, &[])]).await;
+    let roots = async |path: &str, list: &str, [id, service, name]: [&str; 3]| {
+        let answer = server.get(path).await.json();
+        let text = |row: &Value, key: &str| row[key].as_str().map(str::to_owned);
+        let row = |row: &Value| (text(row, id), text(row, service), text(row, name));
+        let mut rows: Vec<_> = answer[list].as_array().into_iter().flatten().map(row).collect();
+        rows.sort();
+        rows
+    };
+    let row = |id: u64, service: &str, name: &str| {
+        (Some(format!("{id:032x}")), Some(service.to_owned()), Some(name.to_owned()))
+    };
+    let range = "query.start_time_min=2026-03-01T11:59:00Z&query.start_time_max=2026-03-01T12:10:00Z";
+    let path = format!("/api/v3/trace-summaries?{range}");
+    let found = roots(&path, "summaries", ["traceId", "rootServiceName", "rootOperationName"]).await;
+    assert_eq!(found, [row(5, "", ""), row(6, "front", "")]);
+    let path = format!("/tempo/api/search?start={}&end={}", NOON / 1_000_000_000 - 60, NOON / 1_000_000_000 + 60);
+    let found = roots(&path, "traces", ["traceID", "rootServiceName", "rootTraceName"]).await;
+    assert_eq!(found, [row(5, "<root span not yet received>", ""), row(6, "front", "")]);
+}
+
 /// What was received last holds, wherever the reports lie, also when it is what was received first.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_report_holds_in_every_state() {

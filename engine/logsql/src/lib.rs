@@ -54,7 +54,7 @@ pub use parser::{QUERY_LEN_MAX, Regexps};
 pub use read::{parse, parse_among, parse_filter};
 pub use run::{LogsqlEngine, RowStream, Rows};
 pub use scope::QueryScope;
-pub use series_columns::StatsColumns;
+pub use series_columns::{StatsColumns, histogram_buckets};
 pub use stats_labels::{by_step, in_series, stats_columns};
 pub use stream_text::parse as stream_labels;
 pub use written::PlanForms;

@@ -15,8 +15,10 @@ use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
 use crate::parser::Regexps;
 use crate::parser::time::moment;
+use crate::pipes::fields::Fields;
 use crate::pipes::filter::FilterRows;
 use crate::pipes::join::Join;
+use crate::pipes::kind::Output;
 use crate::pipes::limit::Limit;
 use crate::pipes::offset::Offset;
 use crate::pipes::others::Others;
@@ -26,6 +28,7 @@ use crate::pipes::stream_labels::StreamLabels;
 use crate::pipes::unroll::Unroll;
 use crate::pipes::window_stats::{WindowCall, WindowFunc, WindowStats};
 use crate::read::parse_filter_among;
+use crate::stats_labels::stats_columns;
 
 /// Reads a time: RFC 3339 or a shorter form (its first moment), Unix time by magnitude, or relative to now.
 pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
@@ -157,6 +160,17 @@ pub fn without_pipes(mut query: Query) -> Query {
     query
 }
 
+/// The fields of the rows of a query, in the order in which its pipes name them; `None` where the rows decide.
+#[must_use]
+pub fn fixed_fields(query: &Query) -> Option<Vec<String>> {
+    let shaping = query.pipes.iter().rfind(|pipe| pipe.kind().output() != Output::Same)?;
+    if let Some(Fields(fields)) = shaping.downcast_ref::<Fields>() {
+        return fields.iter().map(|field| field.name().map(str::to_owned)).collect();
+    }
+    let columns = stats_columns(query).ok()?;
+    Some([columns.labels, columns.values].concat())
+}
+
 /// The query as a live tail runs it: its rows in the order of time. Its range is what makes it a tail: one that ignored
 /// it would show all rows again at each look.
 ///
@@ -249,6 +263,24 @@ mod tests {
         scope.bind(&mut query).expect("it is bound");
         let bound = query.to_string();
         assert!(bound.starts_with("_time:[5,9] a b:in("), "{bound}");
+    }
+
+    #[test]
+    fn fields_that_pipes_name() {
+        for (query, expected) in [
+            ("*", None),
+            ("* | fields b, a", Some("b a")),
+            ("* | fields b, a | sort by (a) limit 3 | filter a:x", Some("b a")),
+            ("* | fields a*", None),
+            ("* | fields a | len(a) as n", None),
+            ("* | stats by (z, a) count() n, sum(x) s", Some("z a n s")),
+            ("* | stats by (z) count() n | rename n as m | limit 1", Some("z m")),
+            ("* | stats by (z) count() n | fields n, z", Some("n z")),
+            ("* | uniq by (a)", None),
+        ] {
+            let found = fixed_fields(&parse(query).expect(query)).map(|names| names.join(" "));
+            assert_eq!(found.as_deref(), expected, "{query}");
+        }
     }
 
     #[test]

@@ -16,6 +16,27 @@ pub struct StatsColumns {
     pub values: Vec<String>,
 }
 
+/// Reads what `histogram` gives, `[{"vmrange":"1.000e+00...1.136e+00","hits":2}]`: ranges and hits. `None` of any other
+/// text. In the Prometheus form, each of them is a sample of its own.
+#[must_use]
+pub fn histogram_buckets(text: &str) -> Option<Vec<(&str, u64)>> {
+    let mut rest = text.strip_prefix('[')?.strip_suffix(']')?;
+    let mut buckets = Vec::new();
+    while !rest.is_empty() {
+        if !buckets.is_empty() {
+            rest = rest.strip_prefix(',')?;
+        }
+        let (range, tail) = rest.strip_prefix("{\"vmrange\":\"")?.split_once('"')?;
+        let (hits, tail) = tail.strip_prefix(",\"hits\":")?.split_once('}')?;
+        if range.contains('\\') || !hits.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        buckets.push((range, hits.parse().ok()?));
+        rest = tail;
+    }
+    Some(buckets)
+}
+
 /// Says why a query has no Prometheus form.
 pub(crate) fn refused(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Execution, text)
@@ -99,5 +120,42 @@ impl StatsColumns {
             self.add_value(pipe, &target)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_of_histograms() {
+        assert_eq!(histogram_buckets("[]"), Some(vec![]));
+        let one = r#"[{"vmrange":"1.000e+00...1.136e+00","hits":0}]"#;
+        assert_eq!(histogram_buckets(one), Some(vec![("1.000e+00...1.136e+00", 0)]));
+        let two = r#"[{"vmrange":"0...1.000e-09","hits":18446744073709551615},{"vmrange":"","hits":7}]"#;
+        assert_eq!(histogram_buckets(two), Some(vec![("0...1.000e-09", u64::MAX), ("", 7)]));
+        for other in [
+            "",
+            "5",
+            "[",
+            "]",
+            "[{}]",
+            "[],",
+            "[]x",
+            r#"["a"]"#,
+            r#"[{"vmrange":"a","hits":1}"#,
+            r#"[{"vmrange":"a","hits":1},]"#,
+            r#"[{"vmrange":"a","hits":1}{"vmrange":"b","hits":2}]"#,
+            r#"[{"vmrange":"a","hits":}]"#,
+            r#"[{"vmrange":"a","hits":-1}]"#,
+            r#"[{"vmrange":"a","hits":+1}]"#,
+            r#"[{"vmrange":"a","hits":1.5}]"#,
+            r#"[{"vmrange":"a","hits":18446744073709551616}]"#,
+            r#"[{"vmrange":"a\"b","hits":1}]"#,
+            r#"[{"vmrange":"a","hits":1,"x":2}]"#,
+            r#"[{"hits":1,"vmrange":"a"}]"#,
+        ] {
+            assert_eq!(histogram_buckets(other), None, "{other}");
+        }
     }
 }

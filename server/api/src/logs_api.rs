@@ -4,6 +4,7 @@
 
 mod answer;
 mod counts;
+mod csv;
 mod prometheus;
 mod rows;
 
@@ -16,7 +17,9 @@ use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
 use quiver_logsql::ast::{Filter, Query};
-use quiver_logsql::request::{duration_param, extra_filter, extra_stream_filter, last_moment, time_param};
+use quiver_logsql::request::{
+    duration_param, extra_filter, extra_stream_filter, last_moment, time_param, without_pipes,
+};
 use quiver_logsql::{QueryScope, Regexps, parse_among};
 use quiver_query::{Collected, QueryContext};
 use quiver_types::{Error, Result};
@@ -78,6 +81,8 @@ fn queries() -> Router<Arc<AppState>> {
 struct Texts {
     query: String,
     filters: Vec<(Added, String)>,
+    /// Whether the query's filter alone counts.
+    ignore_pipes: bool,
 }
 
 /// How a filter is written that is added to a query.
@@ -106,7 +111,8 @@ impl Texts {
             };
             filters.push((Added::Rows, text));
         }
-        Ok(Self { query, filters })
+        let ignore_pipes = params.get("ignore_pipes").map_or(Ok(false), |text| switch_of("ignore_pipes", text))?;
+        Ok(Self { query, filters, ignore_pipes })
     }
 
     fn bytes(&self) -> usize {
@@ -119,7 +125,10 @@ impl Texts {
     /// Invalid.
     fn read(&self) -> Result<(Query, Vec<Filter>)> {
         let mut regexps = Regexps::default();
-        let query = parse_among(&self.query, &mut regexps)?;
+        let mut query = parse_among(&self.query, &mut regexps)?;
+        if self.ignore_pipes {
+            query = without_pipes(query);
+        }
         let mut extra = Vec::new();
         for (added, text) in &self.filters {
             extra.extend(match added {
@@ -265,7 +274,7 @@ mod tests {
         let large = [r#"a:~"(?i)[\\p{L}]{1,20}""#; 8].join(" or ");
         let read = |filters: usize| {
             let filters = vec![(Added::Rows, large.clone()); filters];
-            Texts { query: "*".to_owned(), filters }.read().map_err(|e| e.message)
+            Texts { query: "*".to_owned(), filters, ignore_pipes: false }.read().map_err(|e| e.message)
         };
         assert!(read(1).is_ok());
         let fault = read(100).expect_err("too much");

@@ -14,7 +14,8 @@ use crate::state::AppState;
 /// Most parameters of a request; a parameter of a few bytes takes many times as much memory once parsed.
 const PARAMS_MAX: usize = 100_000;
 
-/// All parameters of a request in order, those of the body first. Empty values count as absent.
+/// All parameters of a request in order, those of the body first. Empty values count as absent, except those of lists
+/// (`match[]`), whose entries Prometheus reads one by one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Params(Vec<(String, String)>);
 
@@ -71,7 +72,7 @@ impl Params {
             form = body;
         }
         let all = [form, query.unwrap_or_default().as_bytes()].into_iter().flat_map(url::form_urlencoded::parse);
-        let given = all.filter(|(_, value)| !value.is_empty()).take(PARAMS_MAX + 1);
+        let given = all.filter(|(name, value)| !value.is_empty() || name.ends_with("[]")).take(PARAMS_MAX + 1);
         let pairs: Vec<_> = given.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
         if pairs.len() > PARAMS_MAX {
             let text = format!("error parsing form values: more than {PARAMS_MAX} parameters");
@@ -221,6 +222,8 @@ mod tests {
         assert_eq!(p.get("b"), None);
         assert_eq!(p.all("match[]").collect::<Vec<_>>(), ["y", "x"]);
         assert_eq!(p.duration("a").unwrap(), Some(1000));
+        let listed = params("match[]=&match%5B%5D&match[]=x");
+        assert_eq!(listed.all("match[]").collect::<Vec<_>>(), ["", "", "x"], "entries of lists count");
         let p = Params::read(&Method::GET, &HeaderMap::new(), Some("limit=-1&step=1h30m&d=x"), b"").unwrap();
         assert!(p.limit().is_err());
         let p2 = Params::read(&Method::GET, &HeaderMap::new(), Some("limit=9999999999999999999"), b"").unwrap();

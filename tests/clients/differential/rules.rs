@@ -137,14 +137,6 @@ pub(crate) const RULES: &[Rule] = &[
         },
     },
     Rule {
-        name: "names removed late",
-        reason: "with delayed name removal (3.0, on here) a filter between vectors forgets that a name was to go",
-        applies: |asked, theirs, ours| {
-            let filters = ["==", "!=", "<", ">"].iter().any(|op| asked.text.contains(op));
-            filters && succeeded(theirs) && succeeded(ours) && same(&nameless(theirs), &nameless(ours), asked).is_ok()
-        },
-    },
-    Rule {
         name: "order of zeros",
         reason: "0 and -0 are equal: which of them is the quantile, or the greatest, hangs on the order of sorting",
         applies: |asked, theirs, ours| {

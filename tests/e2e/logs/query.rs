@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use quiver_tests::server::{Answer, Options, Server};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub(crate) const API: &str = "/logs-api/select/logsql";
 /// An endpoint, a query, and more parameters.
@@ -321,4 +321,67 @@ async fn plans_order_what_answers_list() {
         let plans = ask(&server, endpoint, &params).await.json();
         assert!(plans["logical"].as_str().is_some_and(|text| text.starts_with(order)), "{endpoint}: {plans}");
     }
+}
+
+/// Breaks where a histogram is told as one text, of which nothing can be drawn.
+#[tokio::test(flavor = "multi_thread")]
+async fn histograms_are_series_of_buckets() {
+    let (server, _dir) = start(30).await;
+    let result = async |endpoint: &str, params: &[(&str, &str)]| {
+        let answer = ask(&server, endpoint, params).await;
+        assert_eq!(answer.status, 200, "{endpoint}: {}", answer.text());
+        answer.json()["data"]["result"].as_array().cloned().unwrap_or_default()
+    };
+    let [one, two, three] = ["8.799e-01...1.000e+00", "1.896e+00...2.154e+00", "2.783e+00...3.162e+00"];
+    let bucket = |range: &str| json!({"__name__": "h_bucket", "vmrange": range});
+    let query = "n:in(1, 2, 3) | stats histogram(n) as h, uniq_values(n) as u, histogram(nothing) as e";
+    let found: Vec<(Value, Value)> = result("stats_query", &[("query", query)])
+        .await
+        .iter()
+        .map(|series| (series["metric"].clone(), series["value"][1].clone()))
+        .collect();
+    let hit = |range: &str| (bucket(range), json!("1"));
+    let list = (json!({"__name__": "u"}), json!("[\"1\",\"2\",\"3\"]"));
+    assert_eq!(found, [hit(one), hit(two), hit(three), list]);
+    let query = [("query", "n:in(1, 2, 3) | stats histogram(n) as h"), ("step", "1s")];
+    let found: Vec<(Value, Value)> = result("stats_query_range", &query)
+        .await
+        .iter()
+        .map(|series| (series["metric"].clone(), series["values"].clone()))
+        .collect();
+    let at = |range: &str, n: i64| (bucket(range), json!([[START_S + n, "1"]]));
+    assert_eq!(found, [at(two, 2), at(three, 3), at(one, 1)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_as_csv() {
+    let (server, _dir) = start(3).await;
+    for (query, expected) in [
+        ("* | fields n, level, app | sort by (n)", "n,level,app\n0,error,app0\n1,info,app1\n2,info,app2\n"),
+        ("* | stats by (app) count() c | sort by (app)", "app,c\napp0,1\napp1,1\napp2,1\n"),
+        ("n:=9 | fields n, app", "n,app\n"),
+        // What the rows have, by name.
+        (
+            "n:=1 | delete _time, _stream, _stream_id | format \"<n>, \\\"<app>\\\"\" as q",
+            "_msg,app,level,n,q\nrequest 1 served,app1,info,1,\"1, \"\"app1\"\"\"\n",
+        ),
+    ] {
+        let answer = ask(&server, "query", &[("query", query), ("format", "csv")]).await;
+        assert_eq!((answer.status, answer.text().as_str()), (200, expected), "{query}");
+        assert_eq!(answer.headers["content-type"], "text/csv", "{query}");
+    }
+    let refused = ask(&server, "query", &[("query", "*"), ("format", "xml")]).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("format"), "{}", refused.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pipes_are_ignored_if_asked() {
+    let (server, _dir) = start(3).await;
+    let query = ("query", "n:in(0, 2) | stats count() c");
+    assert_eq!(values(&ask(&server, "query", &[query]).await, "c"), ["2"]);
+    let ignoring = ask(&server, "query", &[query, ("ignore_pipes", "1"), ("limit", "9")]).await;
+    assert_eq!(values(&ignoring, "n"), ["2", "0"]);
+    assert_eq!(values(&ask(&server, "query", &[query, ("ignore_pipes", "false")]).await, "c"), ["2"]);
+    assert_eq!(ask(&server, "query", &[query, ("ignore_pipes", "x")]).await.status, 400);
 }

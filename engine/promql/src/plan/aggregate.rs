@@ -77,10 +77,7 @@ impl Planner {
         let table = Arc::new(self.group_labels(&vector.table, groups, a)?);
         self.room.take(vector.table.len() * size_of::<u32>() + groups.len())?;
         self.room.did(groups.ids.len())?;
-        let mut flags = vec![false; groups.len()];
-        for (row, &id) in groups.ids.iter().enumerate() {
-            flags[id as usize] |= vector.drop_name[row];
-        }
+        let flags = dropped(groups, &vector.drop_name);
         let histograms = vector.histograms && matches!(a.op, AggregateOp::Sum | AggregateOp::Avg);
         let input_table = Arc::clone(&vector.table);
         let rollup = vector.fused_rollup();
@@ -159,6 +156,9 @@ impl Planner {
         let names = Grouping::of(a);
         let by_label = |name: &str| name != label && names.has(name);
         let groups = group(room, &table, by_label)?;
+        room.take(groups.len())?;
+        // The label that is made may be the name itself, which stays.
+        let flags = if label == METRIC_NAME { vec![false; groups.len()] } else { dropped(&groups, &vector.drop_name) };
         let plan = self.finish(vector, scope)?;
         let memory = self.engine.reservation("count_values", &self.run.ctx);
         let mut counts = CountValues::new(scope.grid.steps);
@@ -186,9 +186,11 @@ impl Planner {
         let merged = group(room, &labelled, |_| true)?;
         let steps = scope.grid.steps;
         self.reserve_matrix(merged.len(), steps)?;
-        let mut values = vec![0.0; merged.len() * steps];
+        room.take(merged.len())?;
+        let (mut values, mut drop_name) = (vec![0.0; merged.len() * steps], vec![false; merged.len()]);
         for (row, c) in counted.iter().enumerate() {
             room.did(steps)?;
+            drop_name[merged.ids[row] as usize] |= flags[c.group as usize];
             let at = merged.ids[row] as usize * steps;
             values[at..at + steps].iter_mut().zip(&c.counts).for_each(|(v, n)| *v += n);
         }
@@ -197,14 +199,22 @@ impl Planner {
         let block = Block { rows: (0..merged.len() as u32).collect(), steps, values, present, hists: vec![] };
         let out = Arc::new(room.rows_of(&labelled, &merged.first)?);
         let plan = self.literal(format!("count_values({label})"), block, false)?;
-        let drop_name = Arc::new(vec![false; out.len()]);
-        Ok(VectorPlan::new(plan, out, drop_name, false))
+        Ok(VectorPlan::new(plan, out, Arc::new(drop_name), false))
     }
 
     fn group_labels(&self, table: &SeriesTable, groups: &Groups, a: &AggregateExpr) -> Result<SeriesTable> {
         let names = Grouping::of(a);
         self.room.rows_of(&table.keep(|name| names.has(name)), &groups.first)
     }
+}
+
+/// Tells of each group whether its name goes at the end of the query: that of one of its rows does.
+fn dropped(groups: &Groups, drop_name: &[bool]) -> Vec<bool> {
+    let mut flags = vec![false; groups.len()];
+    for (&id, &drop) in groups.ids.iter().zip(drop_name) {
+        flags[id as usize] |= drop;
+    }
+    flags
 }
 
 /// The labels that distinguish groups. The list may be long, and every label of a table is looked up in it.

@@ -236,7 +236,7 @@ impl Planner {
         let names = Matched::by(matching);
         let signatures = group(room, &both, |n| names.has(n))?;
         // Lists of rows have grown by doubling.
-        room.take(signatures.len() * size_of::<JoinGroup>() + both.len() * (2 * size_of::<u32>() + 1))?;
+        room.take(signatures.len() * size_of::<JoinGroup>() + both.len() * (2 * size_of::<u32>() + 2))?;
         room.did(4 * both.len())?;
         let (lefts, rights) = (0..left.table.len() as u32, left.table.len() as u32..both.len() as u32);
         let swapped = matching.card == MatchCardinality::OneToMany;
@@ -272,6 +272,12 @@ impl Planner {
         add_pairs(room, &mut results, &mut groups, (many_at, one_at))?;
         let candidates = results.table(room, &names)?;
         let rows = group(room, &candidates, |_| true)?;
+        let drop_name = if expr.return_bool {
+            vec![true; rows.len()]
+        } else {
+            let dropped = [left.drop_name.as_slice(), right.drop_name.as_slice()].concat();
+            results.drop_name(room, &names, &dropped, &rows)?
+        };
         for group in &mut groups {
             room.did(group.pairs.len())?;
             group.pairs.iter_mut().chain(&mut group.lone).for_each(|p| *p = rows.ids[*p as usize]);
@@ -302,9 +308,8 @@ impl Planner {
         };
         let inputs = if swapped { [right, left] } else { [left, right] };
         let inputs = inputs.into_iter().map(|v| self.finish(v, scope)).collect::<Result<Vec<_>>>()?;
-        let drop_name = Arc::new(vec![expr.return_bool; table.len()]);
         let plan = self.node(node, inputs)?;
-        Ok(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
+        Ok(VectorPlan { ordered, ..VectorPlan::new(plan, table, Arc::new(drop_name), histograms) })
     }
 }
 
@@ -433,6 +438,25 @@ impl Results<'_> {
             Some(Ok((Arc::clone(name), LabelColumn { values: Arc::clone(&column.values), codes: Arc::new(codes) })))
         });
         Ok(SeriesTable::new(self.pairs.len(), columns.collect::<Result<_>>()?))
+    }
+
+    /// Tells of each result row whether its name goes at the end of the query: the one it was taken from had lost its
+    /// name already, and a comparison does not bring it back. `dropped` has the flags of the combined table; `rows`
+    /// are the rows that the pairs become.
+    fn drop_name(&self, room: &Room, names: &Matched<'_>, dropped: &[bool], rows: &Groups) -> Result<Vec<bool>> {
+        room.take(rows.len())?;
+        let mut flags = vec![false; rows.len()];
+        if dropped.contains(&true) {
+            room.did(self.pairs.len())?;
+            let (included, matched) =
+                (self.matching.include.iter().any(|name| name == METRIC_NAME), names.has(METRIC_NAME));
+            for (pair, &row) in self.pairs.iter().zip(&rows.ids) {
+                let (from, other) = if included { (pair.one, pair.many) } else { (pair.many, pair.one) };
+                let source = from.or(if matched { other } else { None });
+                flags[row as usize] |= source.is_some_and(|source| dropped[source as usize]);
+            }
+        }
+        Ok(flags)
     }
 }
 

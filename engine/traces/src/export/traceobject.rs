@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use quiver_types::spans::{Attributes, Span, Value, kind_name};
+use quiver_types::spans::{Attributes, Span, TraceId, Value, kind_name};
 
 use super::format::{ExportFormat, ExportOptions};
 use super::values::extras;
@@ -20,14 +20,24 @@ pub const FORMAT: ExportFormat = ExportFormat { name: "traceobject", write };
 
 /// Writes a trace in its wrapper.
 pub fn write(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
-    write_wrapped(std::slice::from_ref(trace), 0, &trace.left_out, options, w);
+    let lacking = Lacking { left_out: &trace.left_out, missing: &[] };
+    write_wrapped(std::slice::from_ref(trace), 0, lacking, options, w);
 }
 
-/// Writes traces in the wrapper; `left_out` names files that could not be read.
+/// What traces in the wrapper lack: each is one of its errors.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lacking<'a> {
+    /// Files that could not be read.
+    pub left_out: &'a [String],
+    /// Traces that were asked for by their ids and are not there.
+    pub missing: &'a [TraceId],
+}
+
+/// Writes traces in the wrapper.
 pub fn write_wrapped(
     traces: &[Trace],
     total: usize,
-    left_out: &[String],
+    lacking: Lacking<'_>,
     options: ExportOptions,
     w: &mut JsonWriter<'_>,
 ) {
@@ -37,14 +47,20 @@ pub fn write_wrapped(
         w.key("limit").raw(0);
         w.key("offset").raw(0);
         w.key("errors");
-        if left_out.is_empty() {
+        if lacking.left_out.is_empty() && lacking.missing.is_empty() {
             return w.raw("null");
         }
         w.array(|w| {
-            for text in left_out {
+            for text in lacking.left_out {
                 w.object(|w| {
                     w.key("code").raw(DAMAGED_CODE);
                     w.key("msg").text(text);
+                });
+            }
+            for id in lacking.missing {
+                w.object(|w| {
+                    w.key("msg").text("trace not found");
+                    w.key("traceID").id(id);
                 });
             }
         });

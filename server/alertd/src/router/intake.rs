@@ -60,9 +60,8 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
     let external_url = text(&value, "externalURL")?.unwrap_or_default().to_owned();
     let mut out = Posted { external_url, ..Posted::default() };
     for (i, item) in items.iter().enumerate() {
-        let url = item.get("generatorURL").and_then(Value::as_str).unwrap_or_default();
-        if form == AlertForm::Flat && out.misfit.is_none() && !url.is_empty() && !is_uri(url) {
-            out.misfit = Some(format!("{i}.generatorURL in body must be of type uri: {}", quote(url)));
+        if form == AlertForm::Flat && out.misfit.is_none() {
+            out.misfit = misfit(item).map(|what| format!("{i}.{what}"));
         }
         let read = match form {
             AlertForm::Flat => read(item, now, None, now.saturating_add(resolve_timeout_ns)),
@@ -79,6 +78,16 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
         }
     }
     Ok(out)
+}
+
+/// Says what of an alert is not of the form that Alertmanager's description gives.
+fn misfit(item: &Value) -> Option<String> {
+    let url = item.get("generatorURL").and_then(Value::as_str).unwrap_or_default();
+    if !url.is_empty() && !is_uri(url) {
+        return Some(format!("generatorURL in body must be of type uri: {}", quote(url)));
+    }
+    let is_bare = item.as_object().is_some_and(|alert| alert.get("labels").is_none_or(Value::is_null));
+    is_bare.then(|| "labels in body is required".to_owned())
 }
 
 /// Whether a text is an absolute URI or path, as Go's `url.ParseRequestURI` takes them.
@@ -306,6 +315,11 @@ mod tests {
         let odd = b"[{\"labels\":{\"a\":\"1\"}},{\"generatorURL\":\"::bad\"}]";
         let misfit = posted(odd, AlertForm::Flat, 1, 1).unwrap().misfit;
         assert_eq!(misfit.as_deref(), Some("1.generatorURL in body must be of type uri: \"::bad\""));
+        for bare in ["{}", "{\"labels\":null}"] {
+            let odd = format!("[{{\"labels\":{{\"a\":\"1\"}}}},{bare}]");
+            let misfit = posted(odd.as_bytes(), AlertForm::Flat, 1, 1).unwrap().misfit;
+            assert_eq!(misfit.as_deref(), Some("1.labels in body is required"), "{bare}");
+        }
         let envelope = b"{\"alerts\":[{\"labels\":{\"a\":\"1\"},\"generatorURL\":\"::bad\"}]}";
         assert_eq!(posted(envelope, AlertForm::Envelope, 1, 1).unwrap().misfit, None);
         let odd = read_one(AlertForm::Envelope, "{\"labels\":{\"a\":\"1\"},\"status\":5}").unwrap_err();
@@ -320,8 +334,8 @@ mod tests {
             assert!(posted(body.as_bytes(), form, 1, 1).is_err(), "{body}");
         }
         // Good ones are taken all the same.
-        let some = posted(b"[{\"labels\":{\"a\":\"1\"}},{}]", AlertForm::Flat, 1, 1).unwrap();
-        assert_eq!((some.alerts.len(), some.refused.len()), (1, 1));
+        let some = posted(b"[{\"labels\":{\"a\":\"1\"}},{\"labels\":{}}]", AlertForm::Flat, 1, 1).unwrap();
+        assert_eq!((some.alerts.len(), some.refused.len(), some.misfit), (1, 1, None));
     }
 
     #[test]

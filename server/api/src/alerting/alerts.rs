@@ -36,8 +36,6 @@ use crate::trees;
 
 /// The Alertmanager version whose behaviour is implemented; clients check it.
 const ALERTMANAGER_VERSION: &str = "0.34.0";
-/// Alertmanager's error code for a value of the wrong type.
-const INVALID_TYPE: u16 = 601;
 /// Largest body in bytes of alerts or of a silence.
 const BODY_MAX: usize = 4 << 20;
 
@@ -66,13 +64,24 @@ fn refusal(error: &Error) -> Response {
         return crate::refused::alertmanager_problem(error);
     }
     if error.kind == ErrorKind::Execution {
-        let body = json!({"code": INVALID_TYPE, "message": public_text(error)});
+        let body = json!({"code": code_of(public_text(error)), "message": public_text(error)});
         return json_answer(status_of(error.kind), &body);
     }
     with_retry_after(json_answer(status_of(error.kind), &public_text(error).into()))
 }
 
-/// An error for a value that can be parsed but has the wrong type.
+/// Alertmanager's error code for a value that does not fit: it is missing, has too few items, or is of the wrong type.
+fn code_of(text: &str) -> u16 {
+    if text.ends_with(" in body is required") {
+        602
+    } else if text.contains(" in body should have at least ") {
+        612
+    } else {
+        601
+    }
+}
+
+/// An error for a value that can be parsed but is not of the form that Alertmanager's description gives.
 fn misfitting(text: String) -> Error {
     Error::new(ErrorKind::Execution, text)
 }
@@ -435,6 +444,13 @@ mod tests {
             let bytes = refusal(&Error::new(kind, "a \"b\"")).into_body().collect().await.expect("a body").to_bytes();
             assert_eq!(serde_json::from_slice::<Value>(&bytes).expect("JSON"), expected, "{kind:?}");
             assert!(bytes.ends_with(b"\n"), "{kind:?}");
+        }
+        for (text, code) in [
+            ("comment in body is required", 602),
+            ("matchers in body should have at least 1 items", 612),
+            ("silenceID in path must be of type uuid: \"x\"", 601),
+        ] {
+            assert_eq!(code_of(text), code, "{text}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! `stats_query` and `stats_query_range`: results of `stats` in the format of the Prometheus API.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use quiver_logsql::ast::Query;
 use quiver_logsql::kernels::values::{parse_rfc3339, push_json_string};
-use quiver_logsql::{StatsColumns, by_step, in_series, stats_columns};
+use quiver_logsql::{StatsColumns, by_step, histogram_buckets, in_series, stats_columns};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
@@ -16,11 +17,26 @@ use super::answer::{self, ENTRY_BYTES, text_bytes};
 use crate::error::plain_error;
 use crate::state::AppState;
 
-/// Identifies a series: index of the result, and label values.
-type Key = (usize, Vec<String>);
+/// Identifies a series.
+#[derive(Debug)]
+struct Key {
+    /// Index of the result.
+    value: usize,
+    /// Values of the labels.
+    labels: Vec<String>,
+    /// The range of a bucket, if the result is a histogram.
+    range: Option<String>,
+}
 
-/// A series with its points in order of time.
-type Series = (Key, Vec<(i64, String)>);
+/// Points in order of time.
+type Points = Vec<(i64, String)>;
+
+/// The series of one result with the same labels: a single one, or one for each bucket of a histogram.
+#[derive(Debug)]
+struct Alike {
+    labels: Vec<String>,
+    ranges: BTreeMap<Option<String>, Points>,
+}
 
 pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let asked = async {
@@ -61,23 +77,31 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
         }
         let memory = state.engines.logsql.collected("series", &ask.ctx);
         // The series of each result, which come one after the other.
-        let mut series: Vec<Vec<Series>> = columns.values.iter().map(|_| Vec::new()).collect();
+        let mut series: Vec<Vec<Alike>> = columns.values.iter().map(|_| Vec::new()).collect();
         each_value(&state, &ask, &query, &columns, |key, time, text| {
             let Some(ns) = time else { return Ok(()) };
-            let of_result = &mut series[key.0];
             // The point, and its text when the series is written.
             memory.add(2 * text_bytes(text))?;
-            let point = (ns, text.to_owned());
-            if let Some((_, points)) = of_result.last_mut().filter(|(last, _)| *last == key) {
-                points.push(point);
-            } else {
-                memory.add(key_bytes(&key))?;
-                of_result.push((key, vec![point]));
+            let (bytes, Key { value, labels, range }) = (key_bytes(&key), key);
+            let of_result = &mut series[value];
+            if of_result.last().is_none_or(|last| last.labels != labels) {
+                of_result.push(Alike { labels, ranges: BTreeMap::new() });
             }
+            let last = of_result.len() - 1;
+            let ranges = &mut of_result[last].ranges;
+            if !ranges.contains_key(&range) {
+                memory.add(bytes)?;
+            }
+            ranges.entry(range).or_default().push((ns, text.to_owned()));
             Ok(())
         })
         .await?;
-        let item = move |(key, points): Series| {
+        let series = series.into_iter().enumerate().flat_map(|(value, of_result)| {
+            of_result.into_iter().flat_map(move |Alike { labels, ranges }| {
+                ranges.into_iter().map(move |(range, points)| (Key { value, labels: labels.clone(), range }, points))
+            })
+        });
+        let item = move |(key, points): (Key, Points)| {
             let mut out = metric(&columns, &key);
             out.push_str(",\"values\":[");
             for (i, (ns, text)) in points.iter().enumerate() {
@@ -88,7 +112,7 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
             out.push_str("]}");
             out
         };
-        Ok(answer::list(MATRIX, series.into_iter().flatten().map(item), END, memory))
+        Ok(answer::list(MATRIX, series.map(item), END, memory))
     };
     asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query_range"))
 }
@@ -118,20 +142,31 @@ async fn each_value(
             }
         }
         // A result without a value, such as `min` of a missing field, is an empty string.
-        values.iter().enumerate().try_for_each(|(i, value)| call((i, labels.clone()), time, value))
+        values.iter().enumerate().try_for_each(|(value, text)| match histogram_buckets(text) {
+            None => call(Key { value, labels: labels.clone(), range: None }, time, text),
+            Some(buckets) => buckets.into_iter().try_for_each(|(range, hits)| {
+                let key = Key { value, labels: labels.clone(), range: Some(range.to_owned()) };
+                call(key, time, &hits.to_string())
+            }),
+        })
     });
     read.await
 }
 
-fn key_bytes((_, labels): &Key) -> usize {
-    ENTRY_BYTES + labels.iter().map(|label| text_bytes(label)).sum::<usize>()
+fn key_bytes(key: &Key) -> usize {
+    ENTRY_BYTES + key.labels.iter().chain(&key.range).map(|label| text_bytes(label)).sum::<usize>()
 }
 
 /// Begins a series: `{"metric":{..}`; its values follow.
-fn metric(columns: &StatsColumns, (value, labels): &Key) -> String {
+fn metric(columns: &StatsColumns, key: &Key) -> String {
     let mut out = String::from("{\"metric\":{\"__name__\":");
-    push_json_string(&mut out, &columns.values[*value]);
-    for (name, label) in columns.labels.iter().zip(labels) {
+    let name = &columns.values[key.value];
+    match key.range {
+        None => push_json_string(&mut out, name),
+        Some(_) => push_json_string(&mut out, &format!("{name}_bucket")),
+    }
+    let labels = columns.labels.iter().map(String::as_str).zip(&key.labels);
+    for (name, label) in labels.chain(key.range.iter().map(|range| ("vmrange", range))) {
         out.push(',');
         push_json_string(&mut out, name);
         out.push(':');
@@ -163,7 +198,9 @@ mod tests {
     #[test]
     fn labels_are_written_as_json() {
         let columns = StatsColumns { labels: vec!["a\"b".into(), "c".into()], values: vec!["n".into(), "m".into()] };
-        let written = metric(&columns, &(1, vec!["x\n".into(), String::new()]));
-        assert_eq!(written, r#"{"metric":{"__name__":"m","a\"b":"x\n","c":""}"#);
+        let key = |range| Key { value: 1, labels: vec!["x\n".into(), String::new()], range };
+        assert_eq!(metric(&columns, &key(None)), r#"{"metric":{"__name__":"m","a\"b":"x\n","c":""}"#);
+        let bucket = metric(&columns, &key(Some("0...1".to_owned())));
+        assert_eq!(bucket, r#"{"metric":{"__name__":"m_bucket","a\"b":"x\n","c":"","vmrange":"0...1"}"#);
     }
 }

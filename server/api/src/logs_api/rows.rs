@@ -1,4 +1,4 @@
-//! `query` and `tail`: rows as JSON lines, sent as they are found.
+//! `query` and `tail`: rows as JSON lines, or as CSV, sent as they are found.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
+use super::csv::Columns;
 use super::{Ask, TEXT_FACTOR, Texts};
 use crate::encode::ndjson::push_rows;
 use crate::error::{log, plain_error};
@@ -40,10 +41,18 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
         (_, 0) => return Err(invalid("offset", "goes with `limit`")),
         (offset, limit) => with_limit(ask.query.clone(), offset, limit),
     };
+    let is_csv = match ask.params.get("format") {
+        None => false,
+        Some("csv") => true,
+        Some(other) => return Err(invalid("format", &format!("`{other}` is not one of csv"))),
+    };
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let mut rows = Pieces::of(state.engines.logsql.stream(&query, &ask.scope, &ask.ctx), ask.ctx.clone());
+    let columns = if is_csv { Some(Columns::of(state, &ask, &query).await?) } else { None };
+    let head = columns.as_ref().map(|columns| Bytes::from(columns.head()));
+    let rows = Pieces::of(state.engines.logsql.stream(&query, &ask.scope, &ask.ctx), ask.ctx.clone());
+    let mut rows = Pieces { columns, ..rows };
     // An error before the first row still gets its status code.
     let first = rows.next().await?;
     let span = Span::current();
@@ -61,8 +70,12 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
         };
         next.instrument(span.clone())
     });
-    let all = futures::stream::iter(first.map(Ok)).chain(rest);
-    Ok(lines(all.boxed()))
+    let all = futures::stream::iter(head.into_iter().chain(first).map(Ok)).chain(rest);
+    let mut response = lines(all.boxed());
+    if is_csv {
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/csv"));
+    }
+    Ok(response)
 }
 
 /// Bytes of a piece; a single row may be larger.
@@ -76,12 +89,14 @@ struct Pieces {
     found: Option<(Rows, usize)>,
     /// Rows that are written at once.
     step: usize,
+    /// Columns of CSV; `None`: rows are JSON.
+    columns: Option<Columns>,
     ctx: QueryContext,
 }
 
 impl Pieces {
     fn of(stream: RowStream, ctx: QueryContext) -> Self {
-        Self { stream, found: None, step: 16, ctx }
+        Self { stream, found: None, step: 16, columns: None, ctx }
     }
 
     /// The next piece; `None` at the end.
@@ -96,7 +111,11 @@ impl Pieces {
                 },
             };
             let (from, len, began) = (out.len(), self.step.min(rows.len() - written), Instant::now());
-            push_rows(&mut out, &rows.slice(written, len))?;
+            let some = rows.slice(written, len);
+            match &self.columns {
+                None => push_rows(&mut out, &some)?,
+                Some(columns) => columns.push_rows(&mut out, &some)?,
+            }
             self.ctx.query().spent(Phase::Encode, began.elapsed());
             // As many as make about a quarter of a piece.
             let row_bytes = ((out.len() - from) / len.max(1)).max(1);

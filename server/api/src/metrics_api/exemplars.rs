@@ -13,6 +13,7 @@ use axum::routing::get;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::StreamExt;
 use http::StatusCode;
+use quiver_promql::PromqlError;
 use quiver_promql::query::TREE_BYTES;
 use quiver_promql::selectors::selectors;
 use quiver_query::index::{self, IndexSource};
@@ -54,7 +55,11 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
         let range = MillisRange::new(start, end);
         let (engine, bytes_max) = (Arc::clone(&state.engines.query), state.settings.answer_bytes_max);
         let work = async move {
-            let expr = promql.parse(&text, &inner).map_err(query_error)?;
+            // Unlike the errors of other endpoints, those of this one do not name the parameter.
+            let expr = promql.parse(&text, &inner).map_err(|e| match e {
+                PromqlError::Parse(e) => Error::invalid(e.to_string()),
+                other => query_error(other),
+            })?;
             let wanted: Vec<Vec<Matcher>> = selectors(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
             if wanted.is_empty() {
                 return Ok(None);

@@ -234,8 +234,8 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
         let metric = params.get("metric").map(str::to_owned);
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
         let source = IndexSource::new(state.engines.series.snapshot(), &ctx);
-        let some = |bound: Option<usize>| bound.filter(|bound| *bound > 0);
-        let plan = index::metadata(&source, metric, some(limit), some(per_metric))?;
+        // As in Prometheus, a limit of none of a metric is no limit, but one of none at all is one.
+        let plan = index::metadata(&source, metric, limit, per_metric.filter(|bound| *bound > 0))?;
         let (engine, inner) = (Arc::clone(&state.engines.query), ctx.clone());
         let memory = state.engines.query.collected("metadata", &ctx);
         let work = async move {

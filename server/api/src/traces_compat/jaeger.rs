@@ -1,6 +1,7 @@
 //! Jaeger's query API, version 1, as Grafana and older UIs use it. Mounted twice, since some releases of Grafana
 //! replace the path in a data source's URL.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use quiver_ingest::within;
 use quiver_query::QueryContext;
 use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
-use quiver_traces::export::traceobject::{DAMAGED_CODE, write_wrapped};
+use quiver_traces::export::traceobject::{DAMAGED_CODE, Lacking, write_wrapped};
 use quiver_traces::params::kind;
 use quiver_traces::{
     Closed, JsonWriter, Listing, ParamError, Params, Search, Selection, Trace, TraceError, spans_bytes,
@@ -207,7 +208,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
         }
         search.conditions.push(SpanFilter::Duration(min, max));
     }
-    if let Some(text) = params.one("tags")? {
+    for text in params.all("tags") {
         search.conditions.extend(tag_map("tags", text)?);
     }
     for text in params.all("tag") {
@@ -224,6 +225,13 @@ pub(super) async fn found(call: &Call, search: Search) -> Result<Vec<Trace>, Tra
     call.state.engines.traces.search_whole(&call.ctx, search, call.now).await
 }
 
+/// The ids that none of the traces has.
+fn without(mut ids: Vec<TraceId>, traces: &[Trace]) -> Vec<TraceId> {
+    let found: HashSet<TraceId> = traces.iter().map(|trace| trace.id).collect();
+    ids.retain(|id| !found.contains(id));
+    ids
+}
+
 async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
@@ -237,10 +245,14 @@ async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let traces = if ids.is_empty() {
             found(&call, search(&call)?).await?
         } else {
-            call.state.engines.traces.traces(&call.ctx, ids).await?
+            call.state.engines.traces.traces(&call.ctx, ids.clone()).await?
         };
+        let missing = without(ids, &traces);
         let (spans, left_out) = (spans_of(&traces), call.ctx.stats.left_out.texts());
-        let write = move |w: &mut JsonWriter<'_>| write_wrapped(&traces, traces.len(), &left_out, OPTIONS, w);
+        let write = move |w: &mut JsonWriter<'_>| {
+            let lacking = Lacking { left_out: &left_out, missing: &missing };
+            write_wrapped(&traces, traces.len(), lacking, OPTIONS, w);
+        };
         call.written(spans, write)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -257,7 +269,8 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         let trace = call.state.engines.traces.trace(&call.ctx, selection).await?;
         let pretty = call.params.switch("prettyPrint")?.unwrap_or(false);
         let write = move |trace: &Trace, w: &mut JsonWriter<'_>| {
-            write_wrapped(std::slice::from_ref(trace), 0, &trace.left_out, OPTIONS, w);
+            let lacking = Lacking { left_out: &trace.left_out, missing: &[] };
+            write_wrapped(std::slice::from_ref(trace), 0, lacking, OPTIONS, w);
         };
         if !pretty {
             return call.written(trace.spans.len(), move |w| write(&trace, w));
@@ -320,7 +333,7 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
         let mut spans = Vec::new();
         read_spans(&decoded.batch.flat(), &mut spans)?;
         let traces = assemble_all(spans);
-        call.written(spans_of(&traces), move |w| write_wrapped(&traces, traces.len(), &[], OPTIONS, w))
+        call.written(spans_of(&traces), move |w| write_wrapped(&traces, traces.len(), Lacking::default(), OPTIONS, w))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

@@ -9,7 +9,7 @@ use axum::routing::get;
 use http::{StatusCode, header};
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::otlp::write_all;
-use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
+use quiver_traces::{ParamError, Search, Selection, Summary, Trace, TraceError};
 use quiver_types::spans::{SpanFilter, TextTest, TraceId, hex};
 use quiver_types::text::from_base64;
 use serde_json::{Value, json};
@@ -138,25 +138,25 @@ fn result(call: &Call, traces: Vec<Trace>) -> Result<Response, TraceError> {
     call.written(spans_of(&traces), move |w| w.object(|w| write_all(&traces, options, w.key("result"))))
 }
 
+fn summary(row: &Summary) -> Value {
+    let services: Vec<Value> = (row.services.iter())
+        .map(|s| json!({"name": s.name, "spanCount": s.spans, "errorSpanCount": s.errors}))
+        .collect();
+    // A root is a span without a parent: what stands in for one that has not arrived is not named as such.
+    let (service, name) = if row.root_missing { ("", "") } else { (row.root_service.as_str(), row.root_name.as_str()) };
+    json!({
+        "traceId": hex(&row.id), "rootServiceName": service, "rootOperationName": name,
+        "minStartTimeUnixNano": row.start.to_string(), "maxEndTimeUnixNano": row.end.to_string(),
+        "spanCount": row.spans, "errorSpanCount": row.errors, "orphanSpanCount": row.orphans,
+        "services": services,
+    })
+}
+
 async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
         let page = call.state.engines.traces.search(&call.ctx, search(&call)?, call.now).await?;
-        let rows: Vec<Value> = page
-            .rows
-            .iter()
-            .map(|row| {
-                let services: Vec<Value> = (row.services.iter())
-                    .map(|s| json!({"name": s.name, "spanCount": s.spans, "errorSpanCount": s.errors}))
-                    .collect();
-                json!({
-                    "traceId": hex(&row.id), "rootServiceName": row.root_service, "rootOperationName": row.root_name,
-                    "minStartTimeUnixNano": row.start.to_string(), "maxEndTimeUnixNano": row.end.to_string(),
-                    "spanCount": row.spans, "errorSpanCount": row.errors, "orphanSpanCount": row.orphans,
-                    "services": services,
-                })
-            })
-            .collect();
+        let rows: Vec<Value> = page.rows.iter().map(summary).collect();
         call.json(&json!({"summaries": rows}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))

@@ -16,7 +16,7 @@ use quiver_alerting::rules::{Element, ElementValue, Engine, Language, NewestSamp
 use quiver_api::identity::Identities;
 use quiver_api::languages::olap_query;
 use quiver_api::live::LiveSettings;
-use quiver_logsql::{LogsqlEngine, QueryScope, stats_columns};
+use quiver_logsql::{LogsqlEngine, QueryScope, histogram_buckets, stats_columns};
 use quiver_olap::OlapEngine;
 use quiver_olap::query::request::Request as OlapRequest;
 use quiver_promql::selectors::selectors;
@@ -176,13 +176,23 @@ impl StoreEngine {
             let (mut labels, mut values) = (Vec::new(), Vec::new());
             for (name, value) in row {
                 if columns.values.iter().any(|column| column == name) {
-                    values.extend(value.parse::<f64>().ok().map(|number| (name.to_owned(), number)));
+                    match value.parse::<f64>() {
+                        Ok(number) => values.push((name.to_owned(), None, number)),
+                        // Each bucket of a histogram is an element of its own.
+                        Err(_) => values.extend(
+                            histogram_buckets(value)
+                                .into_iter()
+                                .flatten()
+                                .map(|(range, hits)| (format!("{name}_bucket"), Some(range.to_owned()), hits as f64)),
+                        ),
+                    }
                 } else if columns.labels.iter().any(|column| column == name) && !value.is_empty() {
                     labels.push((name.to_owned(), value.to_owned()));
                 }
             }
-            for (name, number) in values {
+            for (name, range, number) in values {
                 let own = labels.iter().map(|(n, v)| (n.as_str(), v.as_str())).chain([(RESULT_LABEL, name.as_str())]);
+                let own = own.chain(range.as_deref().map(|range| ("vmrange", range)));
                 out.push(Element { labels: LabelSet::from_pairs(own), value: ElementValue::Float(number) });
             }
             if out.len() as u64 > rows_max {

@@ -22,6 +22,11 @@ fn table(rows: &[&str]) -> SeriesTable {
 
 /// The labels of each pair that may meet, in order.
 fn results(query: &str, left: &[&str], right: &[&str]) -> Vec<String> {
+    flagged(query, left, right, &[]).into_iter().map(|(labels, _)| labels).collect()
+}
+
+/// The labels of each pair that may meet, in order, and whether their name goes. It goes with rows of metrics `dropped`.
+fn flagged(query: &str, left: &[&str], right: &[&str], dropped: &[&str]) -> Vec<(String, bool)> {
     let room = Room::unbounded();
     let expr = parse(query).expect(query);
     let ExprKind::Binary(binary) = &expr.kind else { panic!("{query}") };
@@ -38,7 +43,10 @@ fn results(query: &str, left: &[&str], right: &[&str]) -> Vec<String> {
     let mut results = Results { both: &both, matching, op: binary.op, pairs: vec![] };
     add_pairs(&room, &mut results, &mut groups, starts).expect("pairs");
     let table = results.table(&room, &names).expect("labels");
-    (0..table.len()).map(|row| show(table.labels(row))).collect()
+    let rows = group(&room, &table, |_| true).expect("groups");
+    let dropped: Vec<bool> = (0..both.len()).map(|row| dropped.contains(&both.metric(row))).collect();
+    let flags = results.drop_name(&room, &names, &dropped, &rows).expect("flags");
+    (0..table.len()).map(|row| (show(table.labels(row)), flags[rows.ids[row] as usize])).collect()
 }
 
 fn check(query: &str, left: &[&str], right: &[&str], expected: &[&str]) {
@@ -76,6 +84,31 @@ fn names_stay_with_comparisons() {
         let is_arithmetic = matches!(op.as_str(), "+" | "-" | "*" | "/" | "%" | "^" | "atan2");
         assert_eq!(changes_schema(op), is_arithmetic, "{op:?}");
     }
+}
+
+/// Breaks where a comparison between vectors brings back a name that a function or an operator dropped.
+#[test]
+fn dropped_names_stay_away() {
+    let goes = |query: &str, left: &[&str], right: &[&str]| {
+        flagged(query, left, right, &["gone"]).into_iter().map(|(_, goes)| goes).collect::<Vec<_>>()
+    };
+    let (gone, kept) = (["gone{x='1'}"], ["n{x='1'}"]);
+    assert_eq!(goes("a > b", &gone, &kept), [true]);
+    assert_eq!(goes("a > b", &kept, &gone), [false], "the name is that of the left one");
+    assert_eq!(goes("a > b", &kept, &kept), [false]);
+    assert_eq!(goes("a > on(x) b", &gone, &kept), [true]);
+    assert_eq!(goes("a > ignoring(y) b", &gone, &kept), [true]);
+    let many = ["gone{x='1', y='1'}", "m{x='1', y='2'}"];
+    assert_eq!(goes("a > on(x) group_left b", &many, &kept), [true, false]);
+    assert_eq!(goes("b > on(x) group_right a", &kept, &many), [true, false]);
+    // A name that is taken over from "one" goes as it would there.
+    assert_eq!(goes("a > on(x) group_left(__name__) b", &kept, &gone), [true]);
+    assert_eq!(goes("a * on(x) group_left(__name__) b", &kept, &gone), [true]);
+    assert_eq!(goes("a > on(x) group_left(__name__) b", &gone, &kept), [false]);
+    // A side that is filled has the name of the other one only where names are matched.
+    assert_eq!(goes("a > on(x) fill_left(0) b", &[], &gone), [false]);
+    assert_eq!(goes("a > on(x, __name__) fill_left(0) b", &[], &gone), [true]);
+    assert_eq!(goes("a > on(x) fill_right(0) b", &gone, &[]), [true]);
 }
 
 #[test]

@@ -111,17 +111,42 @@ fn read_annotations(value: &Value) -> Result<BTreeMap<String, String>> {
     map.iter().map(pair).collect()
 }
 
+/// What must be there of a silence and of each of its matchers, in the order in which Alertmanager looks.
+const REQUIRED: [&str; 5] = ["comment", "createdBy", "endsAt", "matchers", "startsAt"];
+const REQUIRED_OF_MATCHERS: [&str; 3] = ["isRegex", "name", "value"];
+
+/// Refuses what lacks a member.
+fn must_have(value: &Value, names: &[&str], before: &str) -> Result<()> {
+    match names.iter().find(|name| value[**name].is_null()) {
+        Some(name) => Err(misfitting(format!("{before}{name} in body is required"))),
+        None => Ok(()),
+    }
+}
+
 fn read(body: &[u8]) -> Result<Silence> {
+    if body.is_empty() {
+        return Err(misfitting("silence in body is required".to_owned()));
+    }
     let value: Value = serde_json::from_slice(body).map_err(|e| Error::invalid(format!("parsing body failed: {e}")))?;
+    if !value.is_object() && !value.is_null() {
+        return Err(Error::invalid("parsing body failed: an object is wanted"));
+    }
+    must_have(&value, &REQUIRED, "")?;
     let text = |name: &str, required: bool| match &value[name] {
         Value::String(text) if text.len() <= TEXT_MAX => Ok(text.clone()),
         Value::String(_) => Err(Error::invalid(format!("{name} in body is longer than {TEXT_MAX} bytes"))),
         Value::Null if !required => Ok(String::new()),
         _ => Err(Error::invalid(format!("{name} in body is required"))),
     };
-    let matchers = value["matchers"].as_array().ok_or_else(|| Error::invalid("matchers in body is required"))?;
+    let matchers = value["matchers"].as_array().ok_or_else(|| Error::invalid("matchers in body must be a list"))?;
+    if matchers.is_empty() {
+        return Err(misfitting("matchers in body should have at least 1 items".to_owned()));
+    }
     if matchers.len() > MATCHERS_MAX {
         return Err(Error::invalid(format!("more than {MATCHERS_MAX} matchers")));
+    }
+    for (place, matcher) in matchers.iter().enumerate().filter(|(_, matcher)| matcher.is_object()) {
+        must_have(matcher, &REQUIRED_OF_MATCHERS, &format!("matchers.{place}."))?;
     }
     Ok(Silence {
         id: text("id", false)?,
@@ -357,9 +382,33 @@ mod tests {
         };
         assert_eq!(of(MATCHERS_MAX), Ok(MATCHERS_MAX));
         assert_eq!(of(MATCHERS_MAX + 1), Err(format!("more than {MATCHERS_MAX} matchers")));
-        for body in ["", "[]", "5", "{", "{\"matchers\":null}", "{\"matchers\":{}}"] {
+        for body in ["[]", "5", "{", "\"x\"", &GOOD.replace("[{", "{").replace("}]", "}"), &GOOD.replace("[{", "[5,{")]
+        {
             assert_eq!(read(body.as_bytes()).err().map(|e| e.kind), Some(ErrorKind::Invalid), "{body}");
         }
+    }
+
+    /// Breaks where a client is not told which member is missing, as Alertmanager tells it.
+    #[test]
+    fn members_that_must_be_there() {
+        let without = |path: &str, name: &str| {
+            let mut body: Value = serde_json::from_str(GOOD).expect("JSON");
+            body.pointer_mut(path).and_then(Value::as_object_mut).expect("an object").remove(name);
+            read(body.to_string().as_bytes()).map_err(|e| (e.kind, e.message)).err()
+        };
+        let required = |name: &str| Some((ErrorKind::Execution, format!("{name} in body is required")));
+        for name in REQUIRED {
+            assert_eq!(without("", name), required(name));
+        }
+        for name in REQUIRED_OF_MATCHERS {
+            assert_eq!(without("/matchers/0", name), required(&format!("matchers.0.{name}")));
+        }
+        let told = |body: &str| read(body.as_bytes()).map_err(|e| (e.kind, e.message)).err();
+        assert_eq!(told(""), required("silence"));
+        assert_eq!((told("null"), told("{}")), (required("comment"), required("comment")));
+        let none = "matchers in body should have at least 1 items".to_owned();
+        let emptied = GOOD.replace("[{\"name\":\"a\",\"value\":\"b\",\"isRegex\":false}]", "[]");
+        assert_eq!(told(&emptied), Some((ErrorKind::Execution, none)));
     }
 
     #[test]

@@ -23,7 +23,7 @@ macro_rules! of_trace {
 /// Parameters of every query in LogsQL, followed by those of the operation.
 macro_rules! of_logs {
     ($more:literal) => {
-        concat!("query! start end time timeout extra_filters extra_stream_filters explain segment ", $more)
+        concat!("query! start end time timeout extra_filters extra_stream_filters ignore_pipes explain segment ", $more)
     };
 }
 
@@ -107,8 +107,8 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/select/logsql", "/logs-api/select/logsql"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Form, "/query", "Runs LogsQL", of_logs!("limit offset"))
-                .gives("200", "application/x-ndjson, application/stream+json, application/json"),
+            row(By::Form, "/query", "Runs LogsQL", of_logs!("limit offset format"))
+                .gives("200", "application/x-ndjson, application/stream+json, application/json, text/csv"),
             row(By::Form, "/tail", "Follows records as they come", of_logs!("refresh_interval offset start_offset"))
                 .gives("200", LINES),
             row(By::Form, "/hits", "Counts records over time", of_logs!("step offset field fields_limit")),

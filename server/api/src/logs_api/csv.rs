@@ -1,0 +1,120 @@
+//! Rows as CSV (`format=csv`, RFC 4180): a line with the names of the fields, then a line for each row.
+
+use std::collections::HashMap;
+
+use quiver_logsql::ast::Query;
+use quiver_logsql::request::fixed_fields;
+use quiver_logsql::{Rows, parse};
+use quiver_query::Collected;
+use quiver_types::Result;
+
+use super::Ask;
+use super::answer::text_bytes;
+use crate::state::AppState;
+
+/// The column of names in a list of fields.
+const NAME: &str = "__q_name";
+
+/// The columns of an answer.
+#[derive(Debug)]
+pub(super) struct Columns {
+    names: Vec<String>,
+    places: HashMap<String, usize>,
+    /// Memory of the names.
+    _memory: Collected,
+}
+
+impl Columns {
+    /// Finds the columns of a query: those that its pipes name, in that order. Where they name none, these are the
+    /// fields that the rows have, by name; the query runs once to find them.
+    pub(super) async fn of(state: &AppState, ask: &Ask, query: &Query) -> Result<Self> {
+        let memory = state.engines.logsql.collected("columns", &ask.ctx);
+        let mut names = Vec::new();
+        if let Some(fixed) = fixed_fields(query) {
+            names = fixed;
+        } else {
+            let mut listing = query.clone();
+            listing.pipes.extend(parse(&format!("* | field_names as {NAME}"))?.pipes);
+            let read = state.engines.logsql.each_row(&listing, &ask.scope, &ask.ctx, |row| {
+                for (field, name) in row {
+                    if field == NAME {
+                        // Here and as its place.
+                        memory.add(2 * text_bytes(name))?;
+                        names.push(name.to_owned());
+                    }
+                }
+                Ok(())
+            });
+            read.await?;
+            names.sort_unstable();
+        }
+        Ok(Self::new(names, memory))
+    }
+
+    fn new(mut names: Vec<String>, memory: Collected) -> Self {
+        let mut places = HashMap::with_capacity(names.len());
+        names.retain(|name| {
+            let (next, is_new) = (places.len(), !places.contains_key(name));
+            if is_new {
+                places.insert(name.clone(), next);
+            }
+            is_new
+        });
+        Self { names, places, _memory: memory }
+    }
+
+    /// The line with the names.
+    pub(super) fn head(&self) -> String {
+        let mut out = String::new();
+        push_line(&mut out, &self.names);
+        out
+    }
+
+    /// Appends a line for each row.
+    pub(super) fn push_rows(&self, out: &mut String, rows: &Rows) -> Result<()> {
+        let mut cells = vec![String::new(); self.names.len()];
+        rows.each_row(|fields| {
+            cells.iter_mut().for_each(String::clear);
+            for (name, value) in fields {
+                if let Some(&place) = self.places.get(name) {
+                    cells[place].push_str(value);
+                }
+            }
+            push_line(out, &cells);
+        })
+    }
+}
+
+fn push_line(out: &mut String, cells: &[String]) {
+    for (place, cell) in cells.iter().enumerate() {
+        if place > 0 {
+            out.push(',');
+        }
+        if cell.contains([',', '"', '\n', '\r']) {
+            out.push('"');
+            out.push_str(&cell.replace('"', "\"\""));
+            out.push('"');
+        } else {
+            out.push_str(cell);
+        }
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be() {
+        let line = |cells: &[&str]| {
+            let (mut out, cells) = (String::new(), cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>());
+            push_line(&mut out, &cells);
+            out
+        };
+        assert_eq!(line(&[]), "\n");
+        assert_eq!(line(&["a", "", "b c"]), "a,,b c\n");
+        assert_eq!(line(&["a,b", "say \"x\"", "1\n2", "\r"]), "\"a,b\",\"say \"\"x\"\"\",\"1\n2\",\"\r\"\n");
+        assert_eq!(line(&["'a'", "\t", "größe;"]), "'a',\t,größe;\n");
+    }
+}
