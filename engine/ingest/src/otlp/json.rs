@@ -1,7 +1,12 @@
 //! Converts OTLP/JSON to the protobuf bytes of the same message, so that one decoder reads both. It is driven by the
 //! tables of `schema`, with the rules of the OTLP specification: keys in lowerCamelCase only, trace and span ids in
-//! hex, enums as numbers (names are accepted, too), 64-bit integers as strings or numbers, unknown keys ignored,
-//! `null` like an absent field. Lengths of messages have a fixed width and are filled in at their end.
+//! hex, enums as numbers (names are accepted, too), integers as strings or numbers and refused where their field cannot
+//! hold them, unknown keys ignored, `null` like an absent field. Lengths of messages have a fixed width and are filled in
+//! at their end.
+
+mod integer;
+#[cfg(test)]
+mod tests;
 
 use quiver_types::hex_bytes;
 use quiver_types::text::from_base64;
@@ -11,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::json::{Json, Next, Scalar};
 use crate::otlp::schema::{Field, Kind, Message};
 use crate::wire::{BYTES, FIXED32, FIXED64, VARINT, put_bytes, put_varint, tag};
+use integer::Width;
 
 /// Deepest nesting of objects and lists.
 const DEPTH_MAX: usize = 64;
@@ -92,7 +98,7 @@ impl<'a> Transcoder<'a> {
         if next != Next::List {
             return match self.json.scalar() {
                 Ok(Scalar::Null) => Ok(()),
-                _ => Err(self.json.error("expected a list")),
+                _ => Err(self.wrong(field, "expected a list")),
             };
         }
         self.deeper()?;
@@ -105,10 +111,10 @@ impl<'a> Transcoder<'a> {
             first = false;
             let next = self.json.next()?;
             if packed {
-                let scalar = self.scalar(next)?;
+                let scalar = self.scalar(field, next)?;
                 let value = match field.kind {
-                    Kind::Double => self.double(&scalar)?.to_bits(),
-                    _ => self.integer(&scalar)?,
+                    Kind::Double => self.double(field, &scalar)?.to_bits(),
+                    _ => self.integer(field, &scalar)?,
                 };
                 match field.kind {
                     Kind::Uint64 => put_varint(&mut self.out, value),
@@ -140,10 +146,15 @@ impl<'a> Transcoder<'a> {
         }
     }
 
-    fn scalar(&mut self, next: Next) -> Result<Scalar<'a>> {
+    /// Says what is wrong with the value of a field.
+    fn wrong(&self, field: &Field, what: &'static str) -> Error {
+        Error::JsonField { offset: self.json.position(), field: field.name, what }
+    }
+
+    fn scalar(&mut self, field: &Field, next: Next) -> Result<Scalar<'a>> {
         match next {
             Next::Scalar => self.json.scalar(),
-            _ => Err(self.json.error("expected a number, a text or a boolean")),
+            _ => Err(self.wrong(field, "expected a number, a text or a boolean")),
         }
     }
 
@@ -157,10 +168,10 @@ impl<'a> Transcoder<'a> {
             }
             return match self.json.scalar() {
                 Ok(Scalar::Null) if !field.repeated => Ok(()),
-                _ => Err(self.json.error("expected an object")),
+                _ => Err(self.wrong(field, "expected an object")),
             };
         }
-        let scalar = self.scalar(next)?;
+        let scalar = self.scalar(field, next)?;
         if scalar == Scalar::Null {
             return Ok(());
         }
@@ -168,34 +179,30 @@ impl<'a> Transcoder<'a> {
         match field.kind {
             Kind::Message(_) => {}
             Kind::Text => {
-                let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
+                let text = self.text(field, &scalar)?;
                 put_bytes(&mut self.out, number, text.as_bytes());
             }
             Kind::Hex | Kind::Base64 => {
-                let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
+                let text = self.text(field, &scalar)?;
                 let is_hex = matches!(field.kind, Kind::Hex);
                 let bytes = if is_hex { hex_bytes(text) } else { from_base64(text) };
-                let bytes = bytes.ok_or_else(|| self.json.error("text is not hex, or not base64"))?;
+                let bytes = bytes.ok_or_else(|| self.wrong(field, "text is not hex, or not base64"))?;
                 put_bytes(&mut self.out, number, &bytes);
             }
             Kind::Id => {
-                let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
+                let text = self.text(field, &scalar)?;
                 put_bytes(&mut self.out, number, &hex_bytes(text).unwrap_or_else(|| vec![0]));
             }
             Kind::Bool => {
-                let Scalar::Bool(value) = scalar else { return Err(self.json.error("expected a boolean")) };
+                let Scalar::Bool(value) = scalar else { return Err(self.wrong(field, "expected a boolean")) };
                 self.varint(number, u64::from(value));
             }
-            Kind::Uint64 => {
-                let value = self.integer(&scalar)?;
+            Kind::Uint32 | Kind::Uint64 | Kind::Int64 => {
+                let value = self.integer(field, &scalar)?;
                 self.varint(number, value);
             }
-            Kind::Int64 => {
-                let value = self.signed(&scalar)?;
-                self.varint(number, value);
-            }
-            Kind::Sint => {
-                let value = self.integer(&scalar)? as i64;
+            Kind::Sint32 => {
+                let value = self.integer(field, &scalar)? as i64;
                 self.varint(number, ((value << 1) ^ (value >> 63)) as u64);
             }
             Kind::Enum(names) => {
@@ -203,24 +210,20 @@ impl<'a> Transcoder<'a> {
                     Scalar::Text(text) => names.iter().position(|name| name == text).map(|i| i as u64),
                     _ => None,
                 };
-                let value = named.map_or_else(|| self.integer(&scalar), Ok)?;
+                let value = named.map_or_else(|| self.integer(field, &scalar), Ok)?;
                 self.varint(number, value);
             }
-            Kind::Fixed64 => {
-                let value = self.integer(&scalar)?;
-                self.fixed64(number, value);
-            }
-            Kind::Sfixed64 => {
-                let value = self.signed(&scalar)?;
+            Kind::Fixed64 | Kind::Sfixed64 => {
+                let value = self.integer(field, &scalar)?;
                 self.fixed64(number, value);
             }
             Kind::Fixed32 => {
-                let value = self.integer(&scalar)?;
+                let value = self.integer(field, &scalar)?;
                 put_varint(&mut self.out, u64::from(tag(number, FIXED32)));
                 self.out.extend_from_slice(&(value as u32).to_le_bytes());
             }
             Kind::Double => {
-                let value = self.double(&scalar)?;
+                let value = self.double(field, &scalar)?;
                 self.fixed64(number, value.to_bits());
             }
         }
@@ -237,44 +240,32 @@ impl<'a> Transcoder<'a> {
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// The text of a number, or of a string that contains one.
-    fn integer_text<'s>(&self, scalar: &'s Scalar<'_>) -> Result<&'s str> {
-        match scalar {
-            Scalar::Number(text) => Ok(text),
-            Scalar::Text(text) => Ok(text),
-            _ => Err(self.json.error("expected an integer")),
-        }
+    fn text<'s>(&self, field: &Field, scalar: &'s Scalar<'_>) -> Result<&'s str> {
+        let Scalar::Text(text) = scalar else { return Err(self.wrong(field, "expected a text")) };
+        Ok(text)
     }
 
-    /// Reads a signed 64-bit integer, as its bits.
-    fn signed(&self, scalar: &Scalar<'_>) -> Result<u64> {
-        let value = self.integer(scalar)?;
-        // Numbers above the maximum would become negative.
-        if value > i64::MAX.unsigned_abs() && !self.integer_text(scalar)?.starts_with('-') {
-            return Err(self.json.error("expected an integer of 64 bits with a sign"));
-        }
-        Ok(value)
-    }
-
-    /// Reads a 64-bit integer, signed or unsigned, from a number or a string.
-    fn integer(&self, scalar: &Scalar<'_>) -> Result<u64> {
-        let text = self.integer_text(scalar)?;
-        if let Ok(value) = text.parse::<u64>() {
-            return Ok(value);
-        }
-        if let Ok(value) = text.parse::<i64>() {
-            return Ok(value as u64);
-        }
-        // `1.0` and `1e3` are integers in protobuf's JSON mapping.
-        let value = text.parse::<f64>().ok().filter(|v| v.fract() == 0.0 && v.abs() < 9.0e18);
-        value.map(|v| v as i64 as u64).ok_or_else(|| self.json.error("expected an integer"))
-    }
-
-    fn double(&self, scalar: &Scalar<'_>) -> Result<f64> {
-        let text = match scalar {
+    /// Reads an integer of a field from a number or a string, as its 64 bits.
+    fn integer(&self, field: &Field, scalar: &Scalar<'_>) -> Result<u64> {
+        let text: &str = match scalar {
             Scalar::Number(text) => text,
-            Scalar::Text(text) => &**text,
-            _ => return Err(self.json.error("expected a number")),
+            Scalar::Text(text) => text,
+            _ => return Err(self.wrong(field, "expected an integer")),
+        };
+        let width = match field.kind {
+            Kind::Uint32 | Kind::Fixed32 => Width::Unsigned32,
+            Kind::Sint32 | Kind::Enum(_) => Width::Signed32,
+            Kind::Int64 | Kind::Sfixed64 => Width::Signed64,
+            _ => Width::Unsigned64,
+        };
+        integer::read(text, width).map_err(|what| self.wrong(field, what))
+    }
+
+    fn double(&self, field: &Field, scalar: &Scalar<'_>) -> Result<f64> {
+        let text: &str = match scalar {
+            Scalar::Number(text) => text,
+            Scalar::Text(text) => text,
+            _ => return Err(self.wrong(field, "expected a number")),
         };
         let special = match text {
             "NaN" => Some(f64::NAN),
@@ -283,6 +274,6 @@ impl<'a> Transcoder<'a> {
             _ => None,
         };
         let finite = || text.parse::<f64>().ok().filter(|v| v.is_finite());
-        special.or_else(finite).ok_or_else(|| self.json.error("expected a number"))
+        special.or_else(finite).ok_or_else(|| self.wrong(field, "expected a number"))
     }
 }
