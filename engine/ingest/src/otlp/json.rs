@@ -22,6 +22,10 @@ use integer::Width;
 const DEPTH_MAX: usize = 64;
 /// Bytes of a length that is filled in later: a varint of 5 bytes holds 35 bits.
 const LENGTH_BYTES: usize = 5;
+/// Most bytes of a tag: the fields of all messages have numbers below 2048.
+const TAG_BYTES_MAX: usize = 2;
+/// Most bytes of a number, as a varint.
+const NUMBER_BYTES_MAX: usize = 10;
 
 /// Converts an OTLP/JSON document to the bytes of a message.
 ///
@@ -29,14 +33,8 @@ const LENGTH_BYTES: usize = 5;
 ///
 /// Invalid: not JSON, or a value of the wrong type. TooLarge: longer than `limit_bytes` as protobuf.
 pub fn to_protobuf(body: &[u8], message: &'static Message, limit_bytes: usize) -> Result<Vec<u8>> {
-    let mut t = Transcoder {
-        json: Json::new(body)?,
-        out: Vec::with_capacity((body.len() / 2).min(limit_bytes)),
-        limit_bytes,
-        held_bytes: 0,
-        depth: 0,
-    };
-    t.check_size()?;
+    let mut t = Transcoder { json: Json::new(body)?, out: Vec::new(), limit_bytes, depth: 0 };
+    t.reserve((body.len() / 2).min(limit_bytes))?;
     if t.json.next()? != Next::Object {
         return Err(t.json.error("expected an object"));
     }
@@ -49,8 +47,6 @@ struct Transcoder<'a> {
     json: Json<'a>,
     out: Vec<u8>,
     limit_bytes: usize,
-    /// Bytes of `out` for which memory is reserved.
-    held_bytes: usize,
     depth: usize,
 }
 
@@ -60,15 +56,18 @@ impl<'a> Transcoder<'a> {
         if self.depth > DEPTH_MAX { Err(self.json.error("nested too deeply")) } else { Ok(()) }
     }
 
-    /// Checks the size limit, and reserves memory for what was written.
-    fn check_size(&mut self) -> Result<()> {
-        if self.out.len() > self.limit_bytes {
+    /// Makes room for so many bytes more, within the size limit; memory is reserved first, of the old place and of the
+    /// new one while what is there is moved.
+    fn reserve(&mut self, more: usize) -> Result<()> {
+        let (needed, capacity) = (self.out.len() + more, self.out.capacity());
+        if needed > self.limit_bytes {
             return Err(Error::TooLarge { what: "body as protobuf", limit_bytes: self.limit_bytes });
         }
-        let bytes = self.out.capacity();
-        if bytes > self.held_bytes {
-            decoding::hold_beside(bytes - self.held_bytes)?;
-            self.held_bytes = bytes;
+        if needed > capacity {
+            let grown = needed.max(2 * capacity).min(self.limit_bytes);
+            decoding::hold_beside(grown)?;
+            self.out.reserve_exact(grown - self.out.len());
+            decoding::give_back_beside(capacity);
         }
         Ok(())
     }
@@ -84,7 +83,6 @@ impl<'a> Transcoder<'a> {
                 Some(field) => self.field(field)?,
                 None => self.json.skip()?,
             }
-            self.check_size()?;
         }
         self.depth -= 1;
         Ok(())
@@ -105,7 +103,7 @@ impl<'a> Transcoder<'a> {
         self.json.enter(b'[')?;
         // Numbers are written as one packed field, without a tag per element.
         let packed = matches!(field.kind, Kind::Fixed64 | Kind::Uint64 | Kind::Double);
-        let length_at = packed.then(|| self.begin(field.number));
+        let length_at = if packed { Some(self.begin(field.number)?) } else { None };
         let mut first = true;
         while self.json.item(first, b']')? {
             first = false;
@@ -116,6 +114,7 @@ impl<'a> Transcoder<'a> {
                     Kind::Double => self.double(field, &scalar)?.to_bits(),
                     _ => self.integer(field, &scalar)?,
                 };
+                self.reserve(NUMBER_BYTES_MAX)?;
                 match field.kind {
                     Kind::Uint64 => put_varint(&mut self.out, value),
                     _ => self.out.extend_from_slice(&value.to_le_bytes()),
@@ -123,7 +122,6 @@ impl<'a> Transcoder<'a> {
             } else {
                 self.value(field, next)?;
             }
-            self.check_size()?;
         }
         if let Some(at) = length_at {
             self.end(at);
@@ -133,10 +131,11 @@ impl<'a> Transcoder<'a> {
     }
 
     /// Begins a length-delimited field; returns the offset of its length.
-    fn begin(&mut self, number: u32) -> usize {
+    fn begin(&mut self, number: u32) -> Result<usize> {
+        self.reserve(TAG_BYTES_MAX + LENGTH_BYTES)?;
         put_varint(&mut self.out, u64::from(tag(number, BYTES)));
         self.out.extend_from_slice(&[0x80, 0x80, 0x80, 0x80, 0]);
-        self.out.len() - LENGTH_BYTES
+        Ok(self.out.len() - LENGTH_BYTES)
     }
 
     fn end(&mut self, at: usize) {
@@ -161,7 +160,7 @@ impl<'a> Transcoder<'a> {
     fn value(&mut self, field: &'static Field, next: Next) -> Result<()> {
         if let Kind::Message(message) = field.kind {
             if next == Next::Object {
-                let at = self.begin(field.number);
+                let at = self.begin(field.number)?;
                 self.message(message)?;
                 self.end(at);
                 return Ok(());
@@ -180,30 +179,30 @@ impl<'a> Transcoder<'a> {
             Kind::Message(_) => {}
             Kind::Text => {
                 let text = self.text(field, &scalar)?;
-                put_bytes(&mut self.out, number, text.as_bytes());
+                self.bytes(number, text.as_bytes())?;
             }
             Kind::Hex | Kind::Base64 => {
                 let text = self.text(field, &scalar)?;
                 let is_hex = matches!(field.kind, Kind::Hex);
                 let bytes = if is_hex { hex_bytes(text) } else { from_base64(text) };
                 let bytes = bytes.ok_or_else(|| self.wrong(field, "text is not hex, or not base64"))?;
-                put_bytes(&mut self.out, number, &bytes);
+                self.bytes(number, &bytes)?;
             }
             Kind::Id => {
                 let text = self.text(field, &scalar)?;
-                put_bytes(&mut self.out, number, &hex_bytes(text).unwrap_or_else(|| vec![0]));
+                self.bytes(number, &hex_bytes(text).unwrap_or_else(|| vec![0]))?;
             }
             Kind::Bool => {
                 let Scalar::Bool(value) = scalar else { return Err(self.wrong(field, "expected a boolean")) };
-                self.varint(number, u64::from(value));
+                self.varint(number, u64::from(value))?;
             }
             Kind::Uint32 | Kind::Uint64 | Kind::Int64 => {
                 let value = self.integer(field, &scalar)?;
-                self.varint(number, value);
+                self.varint(number, value)?;
             }
             Kind::Sint32 => {
                 let value = self.integer(field, &scalar)? as i64;
-                self.varint(number, ((value << 1) ^ (value >> 63)) as u64);
+                self.varint(number, ((value << 1) ^ (value >> 63)) as u64)?;
             }
             Kind::Enum(names) => {
                 let named = match &scalar {
@@ -211,33 +210,44 @@ impl<'a> Transcoder<'a> {
                     _ => None,
                 };
                 let value = named.map_or_else(|| self.integer(field, &scalar), Ok)?;
-                self.varint(number, value);
+                self.varint(number, value)?;
             }
             Kind::Fixed64 | Kind::Sfixed64 => {
                 let value = self.integer(field, &scalar)?;
-                self.fixed64(number, value);
+                self.fixed64(number, value)?;
             }
             Kind::Fixed32 => {
                 let value = self.integer(field, &scalar)?;
+                self.reserve(TAG_BYTES_MAX + size_of::<u32>())?;
                 put_varint(&mut self.out, u64::from(tag(number, FIXED32)));
                 self.out.extend_from_slice(&(value as u32).to_le_bytes());
             }
             Kind::Double => {
                 let value = self.double(field, &scalar)?;
-                self.fixed64(number, value.to_bits());
+                self.fixed64(number, value.to_bits())?;
             }
         }
         Ok(())
     }
 
-    fn varint(&mut self, number: u32, value: u64) {
+    fn varint(&mut self, number: u32, value: u64) -> Result<()> {
+        self.reserve(TAG_BYTES_MAX + NUMBER_BYTES_MAX)?;
         put_varint(&mut self.out, u64::from(tag(number, VARINT)));
         put_varint(&mut self.out, value);
+        Ok(())
     }
 
-    fn fixed64(&mut self, number: u32, value: u64) {
+    fn fixed64(&mut self, number: u32, value: u64) -> Result<()> {
+        self.reserve(TAG_BYTES_MAX + NUMBER_BYTES_MAX)?;
         put_varint(&mut self.out, u64::from(tag(number, FIXED64)));
         self.out.extend_from_slice(&value.to_le_bytes());
+        Ok(())
+    }
+
+    fn bytes(&mut self, number: u32, bytes: &[u8]) -> Result<()> {
+        self.reserve(TAG_BYTES_MAX + NUMBER_BYTES_MAX + bytes.len())?;
+        put_bytes(&mut self.out, number, bytes);
+        Ok(())
     }
 
     fn text<'s>(&self, field: &Field, scalar: &'s Scalar<'_>) -> Result<&'s str> {

@@ -1,6 +1,10 @@
 //! Every integer of the three requests, at its bounds and beyond them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
+use crate::decoding::{DecodeRoom, within};
 use crate::otlp::schema::{LOGS_REQUEST, METRICS_REQUEST};
 use crate::traces::schema::TRACES_REQUEST;
 
@@ -100,4 +104,26 @@ fn what_is_wrong_names_its_field() {
     check(&metric(r#"{"gauge":{"dataPoints":[{"asDouble":"x"}]}}"#), "`asDouble`: expected a number");
     check(&metric(r#"{"sum":{"isMonotonic":1}}"#), "`isMonotonic`: expected a boolean");
     check(&metric(r#"{"histogram":{"dataPoints":[{"bucketCounts":[null]}]}}"#), "`bucketCounts`: expected an integer");
+}
+
+/// Breaks where a message that outgrows its place is moved before there is memory for both.
+#[test]
+fn growing_takes_memory_before() {
+    struct Most(AtomicUsize);
+    impl DecodeRoom for Most {
+        fn hold(&self, bytes: usize) -> bool {
+            self.0.fetch_max(bytes, Ordering::Relaxed);
+            true
+        }
+    }
+    let point = format!(r#"{{"explicitBounds":[1{}]}}"#, ",1".repeat(100_000));
+    let metric = format!(r#"{{"histogram":{{"dataPoints":[{point}]}}}}"#);
+    let body = format!(r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{metric}]}}]}}]}}"#);
+    let room = Arc::new(Most(AtomicUsize::new(0)));
+    let read = |limit: usize| to_protobuf(body.as_bytes(), &METRICS_REQUEST, limit);
+    let message = within(Arc::clone(&room) as Arc<dyn DecodeRoom>, || read(LIMIT_BYTES)).unwrap();
+    assert!(message.len() > 800_000, "eight bytes for two");
+    let most = room.0.load(Ordering::Relaxed);
+    assert!(most >= message.len() + message.len() / 2, "{most} bytes were reserved");
+    assert!(matches!(read(message.len() / 2), Err(Error::TooLarge { .. })));
 }
