@@ -80,6 +80,15 @@ pub(crate) fn hold_beside(bytes: usize) -> Result<()> {
     })
 }
 
+/// Gives back so many bytes of those; what the body is turned into next has their memory.
+pub(crate) fn give_back_beside(bytes: usize) {
+    CURRENT.with_borrow_mut(|current| {
+        if let Some(current) = current.as_mut() {
+            current.beside = current.beside.saturating_sub(bytes);
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -125,6 +134,9 @@ mod tests {
             assert!(matches!(hold_beside(2 * STEP), Err(Error::NoRoom)));
             assert!(hold(2 * STEP).is_ok(), "what was refused is not there");
             assert!(matches!(hold(2 * STEP + 1), Err(Error::NoRoom)));
+            give_back_beside(STEP);
+            assert!(hold(3 * STEP).is_ok(), "what was given back is there for others");
+            assert!(matches!(hold(3 * STEP + 1), Err(Error::NoRoom)));
         });
         assert!(hold_beside(1 << 30).is_ok(), "nobody says where from");
     }

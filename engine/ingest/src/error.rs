@@ -80,6 +80,16 @@ pub enum Error {
         /// What is wrong there.
         what: &'static str,
     },
+    /// A field of the JSON has a value that it cannot have.
+    #[error("invalid JSON at offset {offset}: `{field}`: {what}")]
+    JsonField {
+        /// Byte of the body, behind the value or at its beginning.
+        offset: usize,
+        /// Name of the field.
+        field: &'static str,
+        /// What was expected.
+        what: &'static str,
+    },
 }
 
 impl Error {
@@ -90,9 +100,12 @@ impl Error {
             Self::UnsupportedType { .. } | Self::UnsupportedEncoding(_) => ErrorKind::Unsupported,
             Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::TooLarge,
             Self::NoRoom => ErrorKind::Unavailable,
-            Self::Corrupt { .. } | Self::Protobuf(_) | Self::Json { .. } | Self::Parameter { .. } | Self::Format(_) => {
-                ErrorKind::Invalid
-            }
+            Self::Corrupt { .. }
+            | Self::Protobuf(_)
+            | Self::Json { .. }
+            | Self::JsonField { .. }
+            | Self::Parameter { .. }
+            | Self::Format(_) => ErrorKind::Invalid,
         }
     }
 }

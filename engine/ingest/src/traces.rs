@@ -7,7 +7,7 @@ mod any;
 pub mod internal;
 pub mod otlp;
 pub mod response;
-mod schema;
+pub(crate) mod schema;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod zipkin;

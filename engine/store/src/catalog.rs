@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quiver_database::{CHECKED_BYTES_MAX, TABLES, damage, fault_of_file, is_ours};
 use quiver_types::Clock;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -87,6 +88,15 @@ impl<T> Db<T> for std::result::Result<T, sqlx::Error> {
     }
 }
 
+/// Says of a file which it is, what is wrong with it, and what to do.
+fn unusable(path: &Path, what: &str) -> Error {
+    Error::invalid(format!(
+        "`{}`, the catalog, {what}; move it and `quiver.db-wal` away, then `quiver catalog rebuild` makes it anew from the \
+         store",
+        path.display()
+    ))
+}
+
 fn parse_uuid(text: &str) -> Result<Uuid> {
     Uuid::try_parse(text).internal(format!("the catalog holds `{text}` where an id should be"))
 }
@@ -99,8 +109,22 @@ impl Catalog {
     /// Opens (creates, migrates) the database.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] when a newer build made it, [`ErrorKind::Internal`] when it cannot be opened.
+    /// [`ErrorKind::Invalid`] when a newer build made it or the file is none that can be used, [`ErrorKind::Internal`]
+    /// when it cannot be opened.
     pub async fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
+        if let Some(what) = damage(path) {
+            return Err(unusable(path, &what));
+        }
+        Self::open_file(path, clock).await.map_err(|error| {
+            let cause = error.source.as_deref().and_then(|cause| cause.downcast_ref::<sqlx::Error>());
+            match cause.and_then(fault_of_file) {
+                Some(what) => unusable(path, what).with_source(error),
+                None => error,
+            }
+        })
+    }
+
+    async fn open_file(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -125,11 +149,34 @@ impl Catalog {
             #[cfg(test)]
             lose_answers: Arc::default(),
         };
-        catalog.migrate().await?;
-        Ok(catalog)
+        let ready = match catalog.check(path).await {
+            Ok(()) => catalog.migrate(path).await,
+            Err(error) => Err(error),
+        };
+        if ready.is_err() {
+            // Nobody has the file open when it is moved away.
+            catalog.close().await;
+        }
+        ready.map(|()| catalog)
     }
 
-    async fn migrate(&self) -> Result<()> {
+    /// Checks that the file is whole, and that its tables are those of a catalog, if it has any.
+    async fn check(&self, path: &Path) -> Result<()> {
+        if std::fs::metadata(path).is_ok_and(|file| file.len() <= CHECKED_BYTES_MAX) {
+            let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&self.pool).await.db("be read")?;
+            let outcome: String = row.try_get(0).db("be read")?;
+            if outcome != "ok" {
+                let outcome = outcome.split_whitespace().collect::<Vec<_>>().join(" ");
+                return Err(unusable(path, &format!("is damaged ({outcome})")));
+            }
+        }
+        let row = sqlx::query(TABLES).fetch_one(&self.pool).await.db("be read")?;
+        let number = |at: usize| row.try_get::<i64, _>(at).db("be read");
+        let is_ours = is_ours([number(0)?, number(1)?, number(2)?], false);
+        if is_ours { Ok(()) } else { Err(unusable(path, "holds tables of something else")) }
+    }
+
+    async fn migrate(&self, path: &Path) -> Result<()> {
         let create = "CREATE TABLE IF NOT EXISTS migration \
             (number INTEGER NOT NULL PRIMARY KEY, name TEXT NOT NULL, applied_ms INTEGER NOT NULL) STRICT";
         sqlx::query(create).execute(&self.pool).await.db("be migrated")?;
@@ -140,7 +187,10 @@ impl Catalog {
             .db("be migrated")?;
         let known = MIGRATIONS.len() as i64;
         if done > known {
-            let text = format!("the catalog has version {done}, this build knows up to {known}; start a newer build");
+            let text = format!(
+                "`{}`, the catalog, has version {done}, this build knows up to {known}; start a newer build",
+                path.display()
+            );
             return Err(Error::invalid(text));
         }
         for (i, (name, sql)) in MIGRATIONS.iter().enumerate().skip(done as usize) {

@@ -75,8 +75,9 @@ pub async fn decode_and_write(
     encoding: Option<String>,
     body: Bytes,
 ) -> Result<Written> {
+    let own_thread = body.len() > INLINE_BYTES_MAX;
     // Held until the samples are stored.
-    let room = state.capacity.bodies.decoding();
+    let room = state.capacity.bodies.decoding_on(own_thread);
     let decode = {
         let (state, sender, room) = (Arc::clone(state), metrics_sender(state), Arc::clone(&room));
         move |body: Bytes| {
@@ -89,15 +90,15 @@ pub async fn decode_and_write(
                 now_ms,
                 sender: sender.as_ref(),
             };
-            let mut share = state.capacity.bodies.share();
-            let hold = &mut |bytes| share.try_hold(bytes);
+            let mut beside = state.capacity.bodies.share_beside(own_thread);
+            let hold = &mut |bytes| beside.hold(bytes);
             let decoded = within(room, || format.decode_request(encoding.as_deref(), &body, &ctx, hold));
             decoded.map_err(|e| Error::new(e.kind(), e.to_string()))
         }
     };
     let phases = &state.metrics.phases;
     let began = Instant::now();
-    let mut decoded = if body.len() > INLINE_BYTES_MAX {
+    let mut decoded = if own_thread {
         tokio::task::spawn_blocking(move || decode(body))
             .await
             .map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))??

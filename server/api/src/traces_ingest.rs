@@ -89,14 +89,15 @@ pub(crate) async fn decode_and_write(
     encoding: Option<String>,
     body: Bytes,
 ) -> Result<TracePartial> {
+    let own_thread = body.len() > INLINE_BYTES_MAX;
     // Held until the spans are stored.
-    let room = state.capacity.bodies.decoding();
+    let room = state.capacity.bodies.decoding_on(own_thread);
     let run = {
         let (state, access, room) = (Arc::clone(state), state.ingest_access(Domain::Traces), Arc::clone(&room));
         move |body: Bytes| -> Result<(DecodedSpans, Vec<String>)> {
             let ctx = context(&state, &access);
-            let mut share = state.capacity.bodies.share();
-            let hold = &mut |bytes| share.try_hold(bytes);
+            let mut beside = state.capacity.bodies.share_beside(own_thread);
+            let hold = &mut |bytes| beside.hold(bytes);
             let decode = || decode(format, encoding.as_deref(), &body, &ctx, hold);
             let mut decoded = within(room, decode).map_err(Error::from)?;
             let mut slow = Vec::new();
@@ -110,7 +111,7 @@ pub(crate) async fn decode_and_write(
     };
     let phases = &state.metrics.phases;
     let began = Instant::now();
-    let (mut decoded, slow) = if body.len() > INLINE_BYTES_MAX {
+    let (mut decoded, slow) = if own_thread {
         tokio::task::spawn_blocking(move || run(body))
             .await
             .map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))??

@@ -47,7 +47,8 @@ pub(crate) async fn migrate_within(
     let done = statement("SELECT coalesce(max(number), 0) FROM migration WHERE part = ?").bind(part);
     let done: i64 = done.fetch_one(&mut *tx).await?.try_get(0)?;
     if done > steps.len() as i64 {
-        let text = format!("tables `{part}` have version {done}, this build knows up to {}", steps.len());
+        let known = steps.len();
+        let text = format!("tables `{part}` have version {done}, this build knows up to {known}; start a newer build");
         return Err(Problem::internal(text));
     }
     for (i, (name, sql)) in steps.iter().enumerate().skip(done as usize) {

@@ -11,6 +11,7 @@ use sqlx::{Connection as _, Error, Executor};
 
 use crate::connection::{Base, Connection, Database, Held, Writing};
 use crate::dialect::schema;
+use crate::file::is_empty;
 use crate::statement::{in_time, statement};
 
 /// Connections to SQLite: one writes, the others read beside it.
@@ -54,11 +55,10 @@ pub fn is_passing(error: &Error) -> bool {
 }
 
 /// Makes a file that its owner alone may read, where there is none: hashes of passwords are in it. Files that SQLite makes
-/// beside it get its mode.
-async fn make_private(path: &Path) {
-    let made = tokio::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).await;
+/// beside it get its mode. Says whether it made one.
+async fn make_private(path: &Path) -> bool {
     // Why it cannot be opened SQLite says.
-    drop(made);
+    tokio::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).await.is_ok()
 }
 
 impl Database {
@@ -67,7 +67,7 @@ impl Database {
     /// # Errors
     /// When it cannot be opened.
     pub async fn sqlite(path: &Path) -> Result<Self, Error> {
-        make_private(path).await;
+        let is_new = make_private(path).await;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -82,8 +82,12 @@ impl Database {
             // SQLite ends a transaction by itself at an error of the disk; such a connection takes no further one.
             .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
             .connect_with(options)
-            .await?;
-        Ok(Self(Base::Sqlite(pool)))
+            .await;
+        if pool.is_err() && is_new && is_empty(path) {
+            // An empty file that was left here would be taken for one that lost what it held.
+            let _ = tokio::fs::remove_file(path).await;
+        }
+        Ok(Self(Base::Sqlite(pool?)))
     }
 
     /// Connects to PostgreSQL, as `postgres://user:password@host:port/database?sslmode=…` says.

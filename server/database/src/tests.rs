@@ -239,3 +239,55 @@ async fn faults_that_stay_are_told_apart() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn what_is_wrong_with_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.db");
+    assert_eq!((damage(&path), is_empty(&path)), (None, false), "it is not there");
+    let base = Database::sqlite(&path).await.unwrap();
+    assert_eq!((damage(&path), is_empty(&path)), (None, false));
+    let mut writing = base.begin().await.unwrap();
+    writing.apply("CREATE TABLE t (b BLOB) STRICT;").await.unwrap();
+    statement("INSERT INTO t VALUES (zeroblob(100000))").execute(&mut writing).await.unwrap();
+    writing.commit().await.unwrap();
+    base.close().await;
+    assert_eq!(damage(&path), None);
+    let whole = std::fs::read(&path).unwrap();
+    let check = |bytes: &[u8], expected: Option<&str>| {
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(damage(&path).as_deref(), expected, "{} bytes", bytes.len());
+    };
+    let half = format!("is cut short: there are 50000 of its {} bytes", whole.len());
+    check(&whole[..50_000], Some(&half));
+    check(&whole[..50], Some("is cut short: there are 50 bytes of it"));
+    check(&whole[..5], Some("is cut short: there are 5 bytes of it"));
+    check(b"an everyday text of more than one hundred bytes", Some("is no SQLite database"));
+    check(&[0; 5000], Some("is no SQLite database"));
+    check(b"x", Some("is no SQLite database"));
+    check(&whole, None);
+    check(b"", None);
+    assert!(is_empty(&path));
+    std::fs::write(dir.path().join("a.db-wal"), b"a log").unwrap();
+    assert!(!is_empty(&path), "the log may hold all of it");
+    // What the log may hold is not missed.
+    check(&whole[..50_000], None);
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert_eq!((damage(&path).as_deref(), is_empty(&path)), (Some("is a directory"), false));
+}
+
+#[tokio::test]
+async fn errors_that_are_the_file_s() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.db");
+    std::fs::write(&path, "an everyday text of more than one hundred bytes, in which no database is".repeat(10))
+        .unwrap();
+    let error = Database::sqlite(&path).await.unwrap_err();
+    assert_eq!(fault_of_file(&error), Some("is no SQLite database"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let error = Database::sqlite(&path).await.unwrap_err();
+    assert_eq!(fault_of_file(&error), Some("cannot be opened"), "{error}");
+    assert_eq!(fault_of_file(&Error::PoolTimedOut), None);
+}

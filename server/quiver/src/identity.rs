@@ -7,7 +7,7 @@ use quiver_api::alerting::stored_checks::AlertingChecks;
 use quiver_api::identity::{FirstPassword, Identities, KeyRates, PasswordSealer, Rate};
 use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, SCHEMA, Secret, apikey};
 use quiver_config::{Config, Problem, ProblemKind, migrate};
-use quiver_database::Database;
+use quiver_database::{CHECKED_BYTES_MAX, Database, TABLES, damage, fault_of_file, is_empty, is_ours, statement};
 use quiver_store::layout::DataDir;
 use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
 
@@ -77,13 +77,64 @@ fn database_url(settings: &Settings) -> Result<Option<String>> {
 /// Opens the database of accounts and configuration.
 pub(crate) async fn open_database(settings: &Settings) -> Result<Database> {
     let Some(url) = database_url(settings)? else {
-        let opened = Database::sqlite(&Path::new(&settings.store.data).join(DATABASE)).await;
-        return opened.map_err(|e| fault(e.into()));
+        return open_file(&Path::new(&settings.store.data).join(DATABASE)).await;
     };
     // The URL is not shown, and neither are driver messages that contain it: it may contain a password.
     let text = "PostgreSQL (`config.database_url`) does not let this server in";
     let opened = Database::postgres(&url).await;
     opened.map_err(|e| Error::new(ErrorKind::Unavailable, text).with_source(std::io::Error::other(without(&e, &url))))
+}
+
+/// Says of a file which it is, what is wrong with it, and what to do.
+fn unusable(path: &Path, what: &str) -> Error {
+    Error::invalid(format!(
+        "`{}`, the database of accounts and configuration, {what}; put it back from a backup (`quiver restore`), or move it \
+         and `{DATABASE}-wal` away to begin with new accounts and without configuration",
+        path.display()
+    ))
+}
+
+/// Opens the file of SQLite, if it is one that this server can go on with.
+async fn open_file(path: &Path) -> Result<Database> {
+    if let Some(what) = damage(path) {
+        return Err(unusable(path, &what));
+    }
+    if is_empty(path) {
+        return Err(unusable(path, "is empty"));
+    }
+    let base = Database::sqlite(path).await.map_err(|error| told(path, error))?;
+    match check(&base, path).await {
+        Ok(()) => Ok(base),
+        Err(error) => {
+            // Nobody has the file open when it is moved away.
+            base.close().await;
+            Err(error)
+        }
+    }
+}
+
+fn told(path: &Path, error: quiver_database::Error) -> Error {
+    match fault_of_file(&error) {
+        Some(what) => unusable(path, what).with_source(error),
+        None => fault(error.into()),
+    }
+}
+
+/// Checks that a file is whole, and that its tables are ours, if it has any.
+async fn check(base: &Database, path: &Path) -> Result<()> {
+    let told = |error| told(path, error);
+    if std::fs::metadata(path).is_ok_and(|file| file.len() <= CHECKED_BYTES_MAX) {
+        let row = statement("PRAGMA quick_check(1)").fetch_one(base).await.map_err(told)?;
+        let outcome: String = row.try_get(0).map_err(told)?;
+        if outcome != "ok" {
+            let outcome = outcome.split_whitespace().collect::<Vec<_>>().join(" ");
+            return Err(unusable(path, &format!("is damaged ({outcome})")));
+        }
+    }
+    let row = statement(TABLES).fetch_one(base).await.map_err(told)?;
+    let number = |at: usize| row.try_get::<i64>(at).map_err(told);
+    let is_ours = is_ours([number(0)?, number(1)?, number(2)?], true);
+    if is_ours { Ok(()) } else { Err(unusable(path, "holds tables of something else")) }
 }
 
 /// The text of an error without the URL and its password.
@@ -107,7 +158,16 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     };
     let vault: Arc<dyn quiver_types::Vault> = Arc::new(vault);
     let pool = open_database(settings).await?;
-    migrate(&pool, SCHEMA.part, SCHEMA.steps, clock.now_ms()).await.map_err(fault)?;
+    let of_tables = |problem: Problem| {
+        let error = fault(problem);
+        let place = match database_url(settings) {
+            Ok(None) => format!("`{}`", Path::new(&settings.store.data).join(DATABASE).display()),
+            _ => "PostgreSQL (`config.database_url`)".to_owned(),
+        };
+        let text = format!("{place}, the database of accounts and configuration, cannot be used: {}", error.message);
+        Error { message: text, ..error }
+    };
+    migrate(&pool, SCHEMA.part, SCHEMA.steps, clock.now_ms()).await.map_err(&of_tables)?;
     let own = AuthSettings {
         basic_passwords: settings.auth.basic_passwords,
         olap_api_keys: settings.auth.olap_api_keys,
@@ -121,7 +181,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     let (own_vault, own_clock) = (Arc::clone(&vault), Arc::clone(clock));
     let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), fetch).await?;
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
-    let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(fault)?;
+    let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(&of_tables)?;
     let interval_ms = crate::alerting::millis(settings.alerting.evaluation_interval);
     let config = config.with_checks(Arc::new(AlertingChecks { interval_ms }));
     Ok((auth, config))
@@ -208,6 +268,45 @@ mod tests {
         }
         // The field alone means nothing to whoever starts the server, so the text names its context.
         assert_eq!(fault(Problem::field("/password", "REQUIRED", "lacks")).message, "accounts: /password: lacks");
+    }
+
+    /// Breaks where a start says no more than a code, begins new accounts in place of those that were lost, or takes the
+    /// file of something else for its own.
+    #[tokio::test]
+    async fn files_that_are_no_database_of_accounts() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(DATABASE);
+        let base = open_file(&path).await.unwrap();
+        migrate(&base, SCHEMA.part, SCHEMA.steps, 0).await.unwrap();
+        base.close().await;
+        let base = open_file(&path).await.expect("its own");
+        base.close().await;
+        let whole = std::fs::read(&path).unwrap();
+        let shown = path.display();
+        let check = async |bytes: &[u8], what: &str| {
+            std::fs::write(&path, bytes).unwrap();
+            let error = open_file(&path).await.unwrap_err();
+            let expected = format!("`{shown}`, the database of accounts and configuration, {what}");
+            assert!(error.message.starts_with(&expected), "{error}");
+            assert!(error.kind == ErrorKind::Invalid && error.message.contains("quiver restore"), "{error}");
+        };
+        check(b"", "is empty").await;
+        check(b"not a database, but a text that somebody saved under its name", "is no SQLite database").await;
+        let cut = whole.len() / 2;
+        check(&whole[..cut], &format!("is cut short: there are {cut} of its {} bytes", whole.len())).await;
+        std::fs::remove_file(&path).unwrap();
+        // A catalog counts its migrations, too, but not by part.
+        let base = Database::sqlite(&path).await.unwrap();
+        let mut writing = base.begin().await.unwrap();
+        writing.apply("CREATE TABLE migration (number INTEGER, name TEXT, applied_ms INTEGER) STRICT").await.unwrap();
+        writing.commit().await.unwrap();
+        base.close().await;
+        let catalog = std::fs::read(&path).unwrap();
+        check(&catalog, "holds tables of something else").await;
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let error = open_file(&path).await.unwrap_err();
+        assert!(error.message.contains("is a directory;"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,12 @@
 //! Converts OTLP/JSON to the protobuf bytes of the same message, so that one decoder reads both. It is driven by the
 //! tables of `schema`, with the rules of the OTLP specification: keys in lowerCamelCase only, trace and span ids in
-//! hex, enums as numbers (names are accepted, too), 64-bit integers as strings or numbers, unknown keys ignored,
-//! `null` like an absent field. Lengths of messages have a fixed width and are filled in at their end.
+//! hex, enums as numbers (names are accepted, too), integers as strings or numbers and refused where their field cannot
+//! hold them, unknown keys ignored, `null` like an absent field. Lengths of messages have a fixed width and are filled in
+//! at their end.
+
+mod integer;
+#[cfg(test)]
+mod tests;
 
 use quiver_types::hex_bytes;
 use quiver_types::text::from_base64;
@@ -11,11 +16,16 @@ use crate::error::{Error, Result};
 use crate::json::{Json, Next, Scalar};
 use crate::otlp::schema::{Field, Kind, Message};
 use crate::wire::{BYTES, FIXED32, FIXED64, VARINT, put_bytes, put_varint, tag};
+use integer::Width;
 
 /// Deepest nesting of objects and lists.
 const DEPTH_MAX: usize = 64;
 /// Bytes of a length that is filled in later: a varint of 5 bytes holds 35 bits.
 const LENGTH_BYTES: usize = 5;
+/// Most bytes of a tag: the fields of all messages have numbers below 2048.
+const TAG_BYTES_MAX: usize = 2;
+/// Most bytes of a number, as a varint.
+const NUMBER_BYTES_MAX: usize = 10;
 
 /// Converts an OTLP/JSON document to the bytes of a message.
 ///
@@ -23,14 +33,8 @@ const LENGTH_BYTES: usize = 5;
 ///
 /// Invalid: not JSON, or a value of the wrong type. TooLarge: longer than `limit_bytes` as protobuf.
 pub fn to_protobuf(body: &[u8], message: &'static Message, limit_bytes: usize) -> Result<Vec<u8>> {
-    let mut t = Transcoder {
-        json: Json::new(body)?,
-        out: Vec::with_capacity((body.len() / 2).min(limit_bytes)),
-        limit_bytes,
-        held_bytes: 0,
-        depth: 0,
-    };
-    t.check_size()?;
+    let mut t = Transcoder { json: Json::new(body)?, out: Vec::new(), limit_bytes, depth: 0 };
+    t.reserve((body.len() / 2).min(limit_bytes))?;
     if t.json.next()? != Next::Object {
         return Err(t.json.error("expected an object"));
     }
@@ -43,8 +47,6 @@ struct Transcoder<'a> {
     json: Json<'a>,
     out: Vec<u8>,
     limit_bytes: usize,
-    /// Bytes of `out` for which memory is reserved.
-    held_bytes: usize,
     depth: usize,
 }
 
@@ -54,15 +56,18 @@ impl<'a> Transcoder<'a> {
         if self.depth > DEPTH_MAX { Err(self.json.error("nested too deeply")) } else { Ok(()) }
     }
 
-    /// Checks the size limit, and reserves memory for what was written.
-    fn check_size(&mut self) -> Result<()> {
-        if self.out.len() > self.limit_bytes {
+    /// Makes room for so many bytes more, within the size limit; memory is reserved first, of the old place and of the
+    /// new one while what is there is moved.
+    fn reserve(&mut self, more: usize) -> Result<()> {
+        let (needed, capacity) = (self.out.len() + more, self.out.capacity());
+        if needed > self.limit_bytes {
             return Err(Error::TooLarge { what: "body as protobuf", limit_bytes: self.limit_bytes });
         }
-        let bytes = self.out.capacity();
-        if bytes > self.held_bytes {
-            decoding::hold_beside(bytes - self.held_bytes)?;
-            self.held_bytes = bytes;
+        if needed > capacity {
+            let grown = needed.max(2 * capacity).min(self.limit_bytes);
+            decoding::hold_beside(grown)?;
+            self.out.reserve_exact(grown - self.out.len());
+            decoding::give_back_beside(capacity);
         }
         Ok(())
     }
@@ -78,7 +83,6 @@ impl<'a> Transcoder<'a> {
                 Some(field) => self.field(field)?,
                 None => self.json.skip()?,
             }
-            self.check_size()?;
         }
         self.depth -= 1;
         Ok(())
@@ -92,24 +96,25 @@ impl<'a> Transcoder<'a> {
         if next != Next::List {
             return match self.json.scalar() {
                 Ok(Scalar::Null) => Ok(()),
-                _ => Err(self.json.error("expected a list")),
+                _ => Err(self.wrong(field, "expected a list")),
             };
         }
         self.deeper()?;
         self.json.enter(b'[')?;
         // Numbers are written as one packed field, without a tag per element.
         let packed = matches!(field.kind, Kind::Fixed64 | Kind::Uint64 | Kind::Double);
-        let length_at = packed.then(|| self.begin(field.number));
+        let length_at = if packed { Some(self.begin(field.number)?) } else { None };
         let mut first = true;
         while self.json.item(first, b']')? {
             first = false;
             let next = self.json.next()?;
             if packed {
-                let scalar = self.scalar(next)?;
+                let scalar = self.scalar(field, next)?;
                 let value = match field.kind {
-                    Kind::Double => self.double(&scalar)?.to_bits(),
-                    _ => self.integer(&scalar)?,
+                    Kind::Double => self.double(field, &scalar)?.to_bits(),
+                    _ => self.integer(field, &scalar)?,
                 };
+                self.reserve(NUMBER_BYTES_MAX)?;
                 match field.kind {
                     Kind::Uint64 => put_varint(&mut self.out, value),
                     _ => self.out.extend_from_slice(&value.to_le_bytes()),
@@ -117,7 +122,6 @@ impl<'a> Transcoder<'a> {
             } else {
                 self.value(field, next)?;
             }
-            self.check_size()?;
         }
         if let Some(at) = length_at {
             self.end(at);
@@ -127,10 +131,11 @@ impl<'a> Transcoder<'a> {
     }
 
     /// Begins a length-delimited field; returns the offset of its length.
-    fn begin(&mut self, number: u32) -> usize {
+    fn begin(&mut self, number: u32) -> Result<usize> {
+        self.reserve(TAG_BYTES_MAX + LENGTH_BYTES)?;
         put_varint(&mut self.out, u64::from(tag(number, BYTES)));
         self.out.extend_from_slice(&[0x80, 0x80, 0x80, 0x80, 0]);
-        self.out.len() - LENGTH_BYTES
+        Ok(self.out.len() - LENGTH_BYTES)
     }
 
     fn end(&mut self, at: usize) {
@@ -140,27 +145,32 @@ impl<'a> Transcoder<'a> {
         }
     }
 
-    fn scalar(&mut self, next: Next) -> Result<Scalar<'a>> {
+    /// Says what is wrong with the value of a field.
+    fn wrong(&self, field: &Field, what: &'static str) -> Error {
+        Error::JsonField { offset: self.json.position(), field: field.name, what }
+    }
+
+    fn scalar(&mut self, field: &Field, next: Next) -> Result<Scalar<'a>> {
         match next {
             Next::Scalar => self.json.scalar(),
-            _ => Err(self.json.error("expected a number, a text or a boolean")),
+            _ => Err(self.wrong(field, "expected a number, a text or a boolean")),
         }
     }
 
     fn value(&mut self, field: &'static Field, next: Next) -> Result<()> {
         if let Kind::Message(message) = field.kind {
             if next == Next::Object {
-                let at = self.begin(field.number);
+                let at = self.begin(field.number)?;
                 self.message(message)?;
                 self.end(at);
                 return Ok(());
             }
             return match self.json.scalar() {
                 Ok(Scalar::Null) if !field.repeated => Ok(()),
-                _ => Err(self.json.error("expected an object")),
+                _ => Err(self.wrong(field, "expected an object")),
             };
         }
-        let scalar = self.scalar(next)?;
+        let scalar = self.scalar(field, next)?;
         if scalar == Scalar::Null {
             return Ok(());
         }
@@ -168,113 +178,104 @@ impl<'a> Transcoder<'a> {
         match field.kind {
             Kind::Message(_) => {}
             Kind::Text => {
-                let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
-                put_bytes(&mut self.out, number, text.as_bytes());
+                let text = self.text(field, &scalar)?;
+                self.bytes(number, text.as_bytes())?;
             }
             Kind::Hex | Kind::Base64 => {
-                let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
+                let text = self.text(field, &scalar)?;
                 let is_hex = matches!(field.kind, Kind::Hex);
                 let bytes = if is_hex { hex_bytes(text) } else { from_base64(text) };
-                let bytes = bytes.ok_or_else(|| self.json.error("text is not hex, or not base64"))?;
-                put_bytes(&mut self.out, number, &bytes);
+                let bytes = bytes.ok_or_else(|| self.wrong(field, "text is not hex, or not base64"))?;
+                self.bytes(number, &bytes)?;
             }
             Kind::Id => {
-                let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
-                put_bytes(&mut self.out, number, &hex_bytes(text).unwrap_or_else(|| vec![0]));
+                let text = self.text(field, &scalar)?;
+                self.bytes(number, &hex_bytes(text).unwrap_or_else(|| vec![0]))?;
             }
             Kind::Bool => {
-                let Scalar::Bool(value) = scalar else { return Err(self.json.error("expected a boolean")) };
-                self.varint(number, u64::from(value));
+                let Scalar::Bool(value) = scalar else { return Err(self.wrong(field, "expected a boolean")) };
+                self.varint(number, u64::from(value))?;
             }
-            Kind::Uint64 => {
-                let value = self.integer(&scalar)?;
-                self.varint(number, value);
+            Kind::Uint32 | Kind::Uint64 | Kind::Int64 => {
+                let value = self.integer(field, &scalar)?;
+                self.varint(number, value)?;
             }
-            Kind::Int64 => {
-                let value = self.signed(&scalar)?;
-                self.varint(number, value);
-            }
-            Kind::Sint => {
-                let value = self.integer(&scalar)? as i64;
-                self.varint(number, ((value << 1) ^ (value >> 63)) as u64);
+            Kind::Sint32 => {
+                let value = self.integer(field, &scalar)? as i64;
+                self.varint(number, ((value << 1) ^ (value >> 63)) as u64)?;
             }
             Kind::Enum(names) => {
                 let named = match &scalar {
                     Scalar::Text(text) => names.iter().position(|name| name == text).map(|i| i as u64),
                     _ => None,
                 };
-                let value = named.map_or_else(|| self.integer(&scalar), Ok)?;
-                self.varint(number, value);
+                let value = named.map_or_else(|| self.integer(field, &scalar), Ok)?;
+                self.varint(number, value)?;
             }
-            Kind::Fixed64 => {
-                let value = self.integer(&scalar)?;
-                self.fixed64(number, value);
-            }
-            Kind::Sfixed64 => {
-                let value = self.signed(&scalar)?;
-                self.fixed64(number, value);
+            Kind::Fixed64 | Kind::Sfixed64 => {
+                let value = self.integer(field, &scalar)?;
+                self.fixed64(number, value)?;
             }
             Kind::Fixed32 => {
-                let value = self.integer(&scalar)?;
+                let value = self.integer(field, &scalar)?;
+                self.reserve(TAG_BYTES_MAX + size_of::<u32>())?;
                 put_varint(&mut self.out, u64::from(tag(number, FIXED32)));
                 self.out.extend_from_slice(&(value as u32).to_le_bytes());
             }
             Kind::Double => {
-                let value = self.double(&scalar)?;
-                self.fixed64(number, value.to_bits());
+                let value = self.double(field, &scalar)?;
+                self.fixed64(number, value.to_bits())?;
             }
         }
         Ok(())
     }
 
-    fn varint(&mut self, number: u32, value: u64) {
+    fn varint(&mut self, number: u32, value: u64) -> Result<()> {
+        self.reserve(TAG_BYTES_MAX + NUMBER_BYTES_MAX)?;
         put_varint(&mut self.out, u64::from(tag(number, VARINT)));
         put_varint(&mut self.out, value);
+        Ok(())
     }
 
-    fn fixed64(&mut self, number: u32, value: u64) {
+    fn fixed64(&mut self, number: u32, value: u64) -> Result<()> {
+        self.reserve(TAG_BYTES_MAX + NUMBER_BYTES_MAX)?;
         put_varint(&mut self.out, u64::from(tag(number, FIXED64)));
         self.out.extend_from_slice(&value.to_le_bytes());
+        Ok(())
     }
 
-    /// The text of a number, or of a string that contains one.
-    fn integer_text<'s>(&self, scalar: &'s Scalar<'_>) -> Result<&'s str> {
-        match scalar {
-            Scalar::Number(text) => Ok(text),
-            Scalar::Text(text) => Ok(text),
-            _ => Err(self.json.error("expected an integer")),
-        }
+    fn bytes(&mut self, number: u32, bytes: &[u8]) -> Result<()> {
+        self.reserve(TAG_BYTES_MAX + NUMBER_BYTES_MAX + bytes.len())?;
+        put_bytes(&mut self.out, number, bytes);
+        Ok(())
     }
 
-    /// Reads a signed 64-bit integer, as its bits.
-    fn signed(&self, scalar: &Scalar<'_>) -> Result<u64> {
-        let value = self.integer(scalar)?;
-        // Numbers above the maximum would become negative.
-        if value > i64::MAX.unsigned_abs() && !self.integer_text(scalar)?.starts_with('-') {
-            return Err(self.json.error("expected an integer of 64 bits with a sign"));
-        }
-        Ok(value)
+    fn text<'s>(&self, field: &Field, scalar: &'s Scalar<'_>) -> Result<&'s str> {
+        let Scalar::Text(text) = scalar else { return Err(self.wrong(field, "expected a text")) };
+        Ok(text)
     }
 
-    /// Reads a 64-bit integer, signed or unsigned, from a number or a string.
-    fn integer(&self, scalar: &Scalar<'_>) -> Result<u64> {
-        let text = self.integer_text(scalar)?;
-        if let Ok(value) = text.parse::<u64>() {
-            return Ok(value);
-        }
-        if let Ok(value) = text.parse::<i64>() {
-            return Ok(value as u64);
-        }
-        // `1.0` and `1e3` are integers in protobuf's JSON mapping.
-        let value = text.parse::<f64>().ok().filter(|v| v.fract() == 0.0 && v.abs() < 9.0e18);
-        value.map(|v| v as i64 as u64).ok_or_else(|| self.json.error("expected an integer"))
-    }
-
-    fn double(&self, scalar: &Scalar<'_>) -> Result<f64> {
-        let text = match scalar {
+    /// Reads an integer of a field from a number or a string, as its 64 bits.
+    fn integer(&self, field: &Field, scalar: &Scalar<'_>) -> Result<u64> {
+        let text: &str = match scalar {
             Scalar::Number(text) => text,
-            Scalar::Text(text) => &**text,
-            _ => return Err(self.json.error("expected a number")),
+            Scalar::Text(text) => text,
+            _ => return Err(self.wrong(field, "expected an integer")),
+        };
+        let width = match field.kind {
+            Kind::Uint32 | Kind::Fixed32 => Width::Unsigned32,
+            Kind::Sint32 | Kind::Enum(_) => Width::Signed32,
+            Kind::Int64 | Kind::Sfixed64 => Width::Signed64,
+            _ => Width::Unsigned64,
+        };
+        integer::read(text, width).map_err(|what| self.wrong(field, what))
+    }
+
+    fn double(&self, field: &Field, scalar: &Scalar<'_>) -> Result<f64> {
+        let text: &str = match scalar {
+            Scalar::Number(text) => text,
+            Scalar::Text(text) => text,
+            _ => return Err(self.wrong(field, "expected a number")),
         };
         let special = match text {
             "NaN" => Some(f64::NAN),
@@ -283,6 +284,6 @@ impl<'a> Transcoder<'a> {
             _ => None,
         };
         let finite = || text.parse::<f64>().ok().filter(|v| v.is_finite());
-        special.or_else(finite).ok_or_else(|| self.json.error("expected a number"))
+        special.or_else(finite).ok_or_else(|| self.wrong(field, "expected a number"))
     }
 }

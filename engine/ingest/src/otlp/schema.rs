@@ -1,4 +1,5 @@
-//! The OTLP messages as tables, for the JSON path: key, number and kind of each field that the decoders read.
+//! The OTLP messages as tables, for the JSON path: key, number and kind of each field that the decoders read, and of
+//! each integer beside them, which is checked as well.
 //!
 //! Source: opentelemetry-proto 1.x, `common/v1`, `resource/v1`, `metrics/v1`, `logs/v1`, `collector/…/v1`.
 
@@ -37,13 +38,15 @@ pub enum Kind {
     Base64,
     /// A boolean.
     Bool,
-    /// A varint: uint32, uint64.
+    /// A varint of 32 bits: uint32.
+    Uint32,
+    /// A varint: uint64.
     Uint64,
     /// A varint with a sign: int64.
     Int64,
-    /// A zigzag varint: sint32.
-    Sint,
-    /// An enum: a number, or the name at that index.
+    /// A zigzag varint of 32 bits: sint32.
+    Sint32,
+    /// An enum: a number of 32 bits, or the name at that index.
     Enum(&'static [&'static str]),
     /// An unsigned integer of 8 bytes.
     Fixed64,
@@ -85,6 +88,8 @@ static LOG_RECORD: Message = Message {
         one("severityText", 3, Kind::Text),
         one("body", 5, Kind::Message(&ANY_VALUE)),
         list("attributes", 6, Kind::Message(&KEY_VALUE)),
+        one("droppedAttributesCount", 7, Kind::Uint32),
+        one("flags", 8, Kind::Fixed32),
         one("traceId", 9, Kind::Hex),
         one("spanId", 10, Kind::Hex),
         one("eventName", 12, Kind::Text),
@@ -127,7 +132,9 @@ static RESOURCE_METRICS: Message = Message {
     ],
 };
 
-pub(crate) static RESOURCE: Message = Message { fields: &[list("attributes", 1, Kind::Message(&KEY_VALUE))] };
+pub(crate) static RESOURCE: Message = Message {
+    fields: &[list("attributes", 1, Kind::Message(&KEY_VALUE)), one("droppedAttributesCount", 2, Kind::Uint32)],
+};
 
 pub(crate) static KEY_VALUE: Message =
     Message { fields: &[one("key", 1, Kind::Text), one("value", 2, Kind::Message(&ANY_VALUE))] };
@@ -161,6 +168,7 @@ pub(crate) static SCOPE: Message = Message {
         one("name", 1, Kind::Text),
         one("version", 2, Kind::Text),
         list("attributes", 3, Kind::Message(&KEY_VALUE)),
+        one("droppedAttributesCount", 4, Kind::Uint32),
     ],
 };
 
@@ -211,7 +219,7 @@ static NUMBER_POINT: Message = Message {
         one("asDouble", 4, Kind::Double),
         one("asInt", 6, Kind::Sfixed64),
         list("exemplars", 5, Kind::Message(&EXEMPLAR)),
-        one("flags", 8, Kind::Uint64),
+        one("flags", 8, Kind::Uint32),
     ],
 };
 
@@ -225,7 +233,7 @@ static HISTOGRAM_POINT: Message = Message {
         list("bucketCounts", 6, Kind::Fixed64),
         list("explicitBounds", 7, Kind::Double),
         list("exemplars", 8, Kind::Message(&EXEMPLAR)),
-        one("flags", 10, Kind::Uint64),
+        one("flags", 10, Kind::Uint32),
     ],
 };
 
@@ -236,17 +244,17 @@ static EXPONENTIAL_POINT: Message = Message {
         one("timeUnixNano", 3, Kind::Fixed64),
         one("count", 4, Kind::Fixed64),
         one("sum", 5, Kind::Double),
-        one("scale", 6, Kind::Sint),
+        one("scale", 6, Kind::Sint32),
         one("zeroCount", 7, Kind::Fixed64),
         one("positive", 8, Kind::Message(&BUCKETS)),
         one("negative", 9, Kind::Message(&BUCKETS)),
-        one("flags", 10, Kind::Uint64),
+        one("flags", 10, Kind::Uint32),
         list("exemplars", 11, Kind::Message(&EXEMPLAR)),
         one("zeroThreshold", 14, Kind::Double),
     ],
 };
 
-static BUCKETS: Message = Message { fields: &[one("offset", 1, Kind::Sint), list("bucketCounts", 2, Kind::Uint64)] };
+static BUCKETS: Message = Message { fields: &[one("offset", 1, Kind::Sint32), list("bucketCounts", 2, Kind::Uint64)] };
 
 static SUMMARY_POINT: Message = Message {
     fields: &[
@@ -256,7 +264,7 @@ static SUMMARY_POINT: Message = Message {
         one("count", 4, Kind::Fixed64),
         one("sum", 5, Kind::Double),
         list("quantileValues", 6, Kind::Message(&QUANTILE_VALUE)),
-        one("flags", 8, Kind::Uint64),
+        one("flags", 8, Kind::Uint32),
     ],
 };
 

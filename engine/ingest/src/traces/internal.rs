@@ -13,6 +13,9 @@ use super::{DecodedSpans, Sink, SpanReason, TraceContext, hex_id};
 use crate::decoding;
 use crate::error::{Error, Result};
 
+/// Doubles from here on are not read as integers of 64 bits, which end there.
+const INT_MAX: f64 = 9_223_372_036_854_775_808.0;
+
 /// The trace as the API answers it.
 #[derive(Debug, Deserialize)]
 struct Wrapped {
@@ -158,11 +161,17 @@ impl Fields {
             (key.as_str(), typed.unwrap_or_else(|| Held::Text(text.clone())))
         });
         let metrics = self.metrics.iter().map(|(key, v)| {
-            let int = self.types.get(key).is_some_and(|t| t == "int") && v.fract() == 0.0;
+            let fits = v.fract() == 0.0 && v.abs() < INT_MAX;
+            let int = fits && self.types.get(key).is_some_and(|t| t == "int");
             (key.as_str(), if int { Held::Int(*v as i64) } else { Held::Double(*v) })
         });
         tags.chain(metrics).collect()
     }
+}
+
+/// Reads a time. OTLP has none before 1970, and could not be told of one.
+fn time(text: &str) -> Option<i64> {
+    text.parse::<i64>().ok().filter(|time| *time >= 0)
 }
 
 fn double(text: &str) -> Option<f64> {
@@ -232,7 +241,7 @@ fn store(trace: &Trace, span: &Span, sink: &mut Sink<'_>) -> Result<(), SpanReas
         Some(text) => parse_hex(text).ok_or(SpanReason::ParentId)?,
     };
     let start = sink.check_start(span.start.parse().map_err(|_| SpanReason::NoStart)?)?;
-    let end = span.end.parse().unwrap_or(start);
+    let end = time(&span.end).unwrap_or(start);
     let service = if span.service_missing { "" } else { span.service.as_str() };
     let service = sink.service(service)?.to_owned();
     let none = (Fields::default(), Scope::default());
@@ -250,8 +259,8 @@ fn store(trace: &Trace, span: &Span, sink: &mut Sink<'_>) -> Result<(), SpanReas
     });
     sink.builder.attributes(&mut list(&span.fields.held()));
     for event in &span.events {
-        let time = event.time.parse().unwrap_or(0);
-        sink.builder.event(time, &event.name, event.dropped, &mut list(&event.fields.held()));
+        let at = time(&event.time).unwrap_or(0);
+        sink.builder.event(at, &event.name, event.dropped, &mut list(&event.fields.held()));
     }
     for link in &span.links {
         let (Some(trace_id), Some(span_id)) = (parse_hex(&link.trace_id), parse_hex(&link.span_id)) else { continue };

@@ -4,7 +4,7 @@
 
 use crate::otlp::schema::{KEY_VALUE, Kind, Message, RESOURCE, SCOPE, list, one};
 
-pub(super) static TRACES_REQUEST: Message =
+pub(crate) static TRACES_REQUEST: Message =
     Message { fields: &[list("resourceSpans", 1, Kind::Message(&RESOURCE_SPANS))] };
 
 static RESOURCE_SPANS: Message = Message {
@@ -43,11 +43,11 @@ static SPAN: Message = Message {
         one("kind", 6, KIND),
         one("startTimeUnixNano", 7, Kind::Fixed64),
         one("endTimeUnixNano", 8, Kind::Fixed64),
-        one("droppedAttributesCount", 10, Kind::Uint64),
+        one("droppedAttributesCount", 10, Kind::Uint32),
         list("events", 11, Kind::Message(&EVENT)),
-        one("droppedEventsCount", 12, Kind::Uint64),
+        one("droppedEventsCount", 12, Kind::Uint32),
         list("links", 13, Kind::Message(&LINK)),
-        one("droppedLinksCount", 14, Kind::Uint64),
+        one("droppedLinksCount", 14, Kind::Uint32),
         one("status", 15, Kind::Message(&STATUS)),
         one("flags", 16, Kind::Fixed32),
     ],
@@ -58,7 +58,7 @@ static EVENT: Message = Message {
         one("timeUnixNano", 1, Kind::Fixed64),
         one("name", 2, Kind::Text),
         list("attributes", 3, Kind::Message(&KEY_VALUE)),
-        one("droppedAttributesCount", 4, Kind::Uint64),
+        one("droppedAttributesCount", 4, Kind::Uint32),
     ],
 };
 
@@ -68,7 +68,7 @@ static LINK: Message = Message {
         one("spanId", 2, Kind::Id),
         one("traceState", 3, Kind::Text),
         list("attributes", 4, Kind::Message(&KEY_VALUE)),
-        one("droppedAttributesCount", 5, Kind::Uint64),
+        one("droppedAttributesCount", 5, Kind::Uint32),
         one("flags", 6, Kind::Fixed32),
     ],
 };

@@ -13,6 +13,8 @@ use super::{DecodedSpans, SPAN_BYTES_MAX, Sink, SpanReason, TraceContext, hex_id
 use crate::error::Result;
 use crate::json::{Json, Next, Scalar};
 
+/// Largest port; others are refused, as by Zipkin.
+const PORT_MAX: u64 = 65_535;
 /// Names of the kinds, by number.
 const KINDS: [&str; 6] = ["", "", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
 
@@ -94,7 +96,7 @@ fn scalar<'a>(json: &mut Json<'a>) -> Result<Scalar<'a>> {
     if json.next()? == Next::Scalar { json.scalar() } else { Err(json.error("expected a plain value")) }
 }
 
-/// Reads a number that is not negative; doubles, as some senders write them, are cut.
+/// Reads a number; doubles, as some senders write them, are cut, and negative ones are 0, as in Zipkin.
 fn number(json: &mut Json<'_>) -> Result<u64> {
     let read = |text: &str| {
         text.parse::<u64>().ok().or_else(|| text.parse::<f64>().ok().filter(|v| v.is_finite()).map(|v| v as u64))
@@ -140,7 +142,10 @@ fn endpoint<'a>(json: &mut Json<'a>) -> Result<Endpoint<'a>> {
             "serviceName" => out.service = text(json)?,
             "ipv4" => out.ipv4 = text(json)?,
             "ipv6" => out.ipv6 = text(json)?,
-            "port" => out.port = number(json)? as i64,
+            "port" => {
+                let port = Some(number(json)?).filter(|port| *port <= PORT_MAX);
+                out.port = port.ok_or_else(|| json.error("expected a port of at most 65535"))? as i64;
+            }
             _ => json.skip()?,
         }
         Ok(())
@@ -373,6 +378,20 @@ mod tests {
         }
     }
 
+    /// Breaks where a port of more than 63 bits becomes a negative one, or one that no connection has is kept.
+    #[test]
+    fn ports_are_ports() {
+        let port = |text: &str| {
+            let body = format!("{{\"port\":{text}}}");
+            endpoint(&mut Json::new(body.as_bytes()).unwrap()).map(|end| end.port).map_err(|error| error.to_string())
+        };
+        assert_eq!([port("0"), port("65535"), port("-1"), port("null")], [Ok(0), Ok(65_535), Ok(0), Ok(0)]);
+        for bad in ["65536", "\"65536\"", "18446744073709551615", "1e19"] {
+            let told = port(bad).unwrap_err();
+            assert!(told.ends_with("expected a port of at most 65535"), "{bad}: {told}");
+        }
+    }
+
     #[test]
     fn numbers() {
         let check = |text: &str, expected: Option<u64>| {
@@ -387,6 +406,7 @@ mod tests {
         check("-5", Some(0));
         check("18446744073709551615", Some(u64::MAX));
         check("18446744073709551616", Some(u64::MAX));
+        check("-9223372036854775809", Some(0));
         for bad in ["1e400", "true", "\"x\"", "\"\"", "\"NaN\"", "[]", "{}", ""] {
             check(bad, None);
         }

@@ -255,6 +255,48 @@ async fn a_newer_catalog_is_refused() {
     first.close().await;
     let error = Catalog::open(&dir.path().join("quiver.db"), Arc::new(SystemClock)).await.unwrap_err();
     assert!(error.to_string().contains("version 99"), "{error}");
+    assert!(error.to_string().contains(&dir.path().join("quiver.db").display().to_string()), "{error}");
+}
+
+/// Breaks where a start says no more than a code, or takes the file of something else for its own.
+#[tokio::test]
+async fn files_that_are_no_catalog() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("quiver.db");
+    let told = async || Catalog::open(&path, Arc::new(SystemClock)).await.unwrap_err();
+    let first = catalog(&dir).await;
+    let many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) \
+        INSERT INTO pending (key, job) SELECT 'k' || i, 'j' FROM n";
+    sqlx::query(many).execute(&first.pool).await.unwrap();
+    first.close().await;
+    let whole = std::fs::read(&path).unwrap();
+    let cut = whole.len() / 2;
+    let shown = path.display();
+    let check = async |bytes: &[u8], what: &str| {
+        std::fs::write(&path, bytes).unwrap();
+        let error = told().await;
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("`{shown}`, the catalog, {what}")), "{text}");
+        assert!(text.contains("quiver catalog rebuild"), "{text}");
+    };
+    check(b"not a database, but a text that somebody saved under its name", "is no SQLite database").await;
+    check(&[0x5a; 10_000], "is no SQLite database").await;
+    check(&whole[..cut], &format!("is cut short: there are {cut} of its {} bytes", whole.len())).await;
+    // A page of garbage in the middle.
+    let mut garbled = whole.clone();
+    garbled[whole.len() / 4096 / 2 * 4096..][..4096].fill(0xa5);
+    check(&garbled, "is damaged").await;
+    std::fs::remove_file(&path).unwrap();
+    let other = SqlitePool::connect(&format!("sqlite://{shown}?mode=rwc")).await.unwrap();
+    sqlx::query("CREATE TABLE cookies (name TEXT)").execute(&other).await.unwrap();
+    other.close().await;
+    let foreign = std::fs::read(&path).unwrap();
+    check(&foreign, "holds tables of something else").await;
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let text = told().await.to_string();
+    assert!(text.contains("the catalog, is a directory;"), "{text}");
 }
 
 #[tokio::test]

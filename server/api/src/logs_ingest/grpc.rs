@@ -10,7 +10,7 @@ use quiver_types::Result;
 
 use super::metrics::Endpoint;
 use super::request::{context, ours};
-use super::whole::{decode_and_write, export_response, judge_otlp};
+use super::whole::{decode_and_write, export_response, has_own_thread, judge_otlp};
 use crate::metrics::phases::Signal as Counted;
 use crate::otlp_grpc::Signal;
 use crate::state::AppState;
@@ -29,10 +29,9 @@ impl Signal for Logs {
         let options = FieldOptions::read(|_| None, header, &state.settings.logs.service_fields).map_err(ours)?;
         let ctx = context(state, options);
         let bytes_max = state.settings.decode_limits.body_bytes_max;
-        let mut share = state.capacity.bodies.share();
+        let mut beside = state.capacity.bodies.share_beside(has_own_thread(&body));
         let decode = move |body: &[u8]| {
-            let body =
-                codec::decompress(encoding, body, bytes_max, &mut |bytes| share.try_hold(bytes)).map_err(ours)?;
+            let body = codec::decompress(encoding, body, bytes_max, &mut |bytes| beside.hold(bytes)).map_err(ours)?;
             otlp::decode(&body, &ctx).map_err(ours)
         };
         let report = decode_and_write(state, Endpoint::OtlpGrpc, body, decode).await?;

@@ -29,6 +29,11 @@ use crate::state::AppState;
 /// Larger bodies are decoded on a blocking thread, so that they do not hold up the threads that serve sockets.
 const INLINE_BYTES_MAX: usize = 64 * 1024;
 
+/// Whether a body is decoded on a thread of its own.
+pub(super) fn has_own_thread(body: &[u8]) -> bool {
+    body.len() > INLINE_BYTES_MAX
+}
+
 /// Runs a decoder, on a blocking thread if the body is large, and stores the rows.
 ///
 /// # Errors
@@ -41,7 +46,7 @@ pub(super) async fn decode_and_write(
 ) -> Result<Report> {
     let bytes = body.len() as u64;
     // Held until the rows are stored.
-    let room = state.capacity.bodies.decoding();
+    let room = state.capacity.bodies.decoding_on(has_own_thread(&body));
     let DecodedLogs { batches, mut report } = decode_body(state, endpoint, &room, body, decode).await?;
     write(state, batches, &mut report).await?;
     count(state, endpoint, bytes, &report);
@@ -57,7 +62,7 @@ async fn decode_body<T: Send + 'static>(
 ) -> Result<T> {
     let room = Arc::clone(room);
     let (bytes, began) = (body.len() as u64, Instant::now());
-    let decoded = if body.len() > INLINE_BYTES_MAX {
+    let decoded = if has_own_thread(&body) {
         let decoded = tokio::task::spawn_blocking(move || within(room, || decode(&body))).await;
         decoded.map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))?
     } else {
@@ -82,9 +87,9 @@ async fn take(
 ) -> Result<Response> {
     let (bytes, id) = (body.len() as u64, intake.id.take());
     let (bytes_max, with_hash) = (state.settings.decode_limits.body_bytes_max, id.is_some());
-    let mut share = state.capacity.bodies.share();
+    let mut beside = state.capacity.bodies.share_beside(has_own_thread(&body));
     let decode = move |body: &[u8]| {
-        let body = intake.decompress(body, default, bytes_max, &mut |bytes| share.try_hold(bytes))?;
+        let body = intake.decompress(body, default, bytes_max, &mut |bytes| beside.hold(bytes))?;
         let body_hash = if with_hash { xxh3_128(&body) } else { 0 };
         Ok((decode(&body, &intake)?, body_hash))
     };
@@ -93,7 +98,7 @@ async fn take(
         let report = decode_and_write(state, endpoint, body, decode).await?;
         return Ok(answer(&report)?.into_response());
     };
-    let room = state.capacity.bodies.decoding();
+    let room = state.capacity.bodies.decoding_on(has_own_thread(&body));
     let (DecodedLogs { batches, report }, body_hash) = decode_body(state, endpoint, &room, body, decode).await?;
     write_once(state, endpoint, id, Whole { batches, report, body_hash, bytes }, answer).await
 }

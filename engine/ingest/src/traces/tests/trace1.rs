@@ -98,6 +98,19 @@ fn what_is_missing() {
     assert_eq!((link.span_id[7], link.flags, link.trace_state.as_str()), (2, 3, "a=b"));
 }
 
+/// Breaks where a time or an integer is kept that OTLP, in which the trace is exported, cannot have.
+#[test]
+fn what_no_field_of_otlp_can_hold() {
+    let span = span_of(json!({
+        "end": "-5", "events": [{"time": "-7", "name": "e"}],
+        "metrics": {"large": 1e19, "least": -1e300, "most": 9e18}, "types": {"large": "int", "least": "int", "most": "int"},
+    }));
+    assert_eq!((span.duration(), span.events[0].time), (0, 0));
+    let get = |key: &str| span.attributes.get(key).unwrap();
+    assert_eq!((get("large"), get("least")), (Value::Double(1e19), Value::Double(-1e300)));
+    assert_eq!(get("most"), Value::Int(9_000_000_000_000_000_000));
+}
+
 #[test]
 fn spans_that_are_refused() {
     let check = |members: Json, reason: SpanReason| {

@@ -102,7 +102,8 @@ fn endpoint(message: &[u8]) -> Result<Endpoint<'_>, Fault> {
                 let bytes = <[u8; 16]>::try_from(r.bytes()?).ok();
                 out.ipv6 = bytes.map_or_else(Text::default, |b| Cow::Owned(Ipv6Addr::from(b).to_string()));
             }
-            PORT => out.port = r.varint()? as i64,
+            // An int32 of the wire: what is more than its 32 bits is not read.
+            PORT => out.port = i64::from(r.varint()? as i32),
             other => r.skip(other, &[1, 2, 3, 4])?,
         }
     }
