@@ -60,6 +60,8 @@ pub(crate) enum Compared {
     Top,
     /// As texts, byte by byte; columns of times as times.
     Texts,
+    /// As they look; those that look alike, as texts: equal values come together.
+    Apart,
 }
 
 impl Sort {
@@ -141,6 +143,7 @@ impl Sort {
             Compared::Top if key > 0 && self.by.len() > 2 => push_length_first,
             Compared::Top if key > 0 => push_bytes,
             Compared::Texts if self.by.get(key).is_some_and(|(name, _)| name != TIME) => push_bytes,
+            Compared::Apart => push_apart,
             Compared::Look | Compared::Top | Compared::Texts => as_they_look,
         }
     }
@@ -225,6 +228,12 @@ impl Operator for Sort {
         }
         Ok(StepExec::plan(Arc::new(Ordered(self)), plan))
     }
+}
+
+/// No such key begins with another, so what follows it decides between equal ones only.
+fn push_apart(key: &mut Vec<u8>, text: &str) {
+    push_plain_sort_key(key, text);
+    push_bytes(key, text);
 }
 
 fn push_bytes(key: &mut Vec<u8>, text: &str) {
