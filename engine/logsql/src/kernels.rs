@@ -6,5 +6,6 @@ pub mod bucket;
 pub mod columns;
 pub mod filters;
 pub mod golang_regex;
+pub(crate) mod number_set;
 pub mod pattern;
 pub mod values;

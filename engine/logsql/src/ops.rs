@@ -8,7 +8,9 @@ mod group;
 pub(crate) mod grouping;
 pub(crate) mod join;
 pub(crate) mod keys;
+mod many_keys;
 pub(crate) mod pack;
+mod packed;
 pub(crate) mod project;
 pub(crate) mod sort;
 pub(crate) mod unpack;
@@ -22,6 +24,7 @@ pub(crate) const STEPS: &[&[StepReader]] = &[
     filter::STEPS,
     group::STEPS,
     join::STEPS,
+    many_keys::STEPS,
     pack::STEPS,
     project::STEPS,
     sort::STEPS,

@@ -15,6 +15,7 @@ use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
 use crate::parser::Regexps;
 use crate::parser::time::moment;
+use crate::pipes::answer_order::AnswerOrder;
 use crate::pipes::fields::Fields;
 use crate::pipes::filter::FilterRows;
 use crate::pipes::join::Join;
@@ -26,7 +27,6 @@ use crate::pipes::sort::Sort;
 use crate::pipes::stats::Stats;
 use crate::pipes::stream_labels::StreamLabels;
 use crate::pipes::unroll::Unroll;
-use crate::pipes::window_stats::{WindowCall, WindowFunc, WindowStats};
 use crate::read::parse_filter_among;
 use crate::stats_labels::stats_columns;
 
@@ -193,8 +193,6 @@ pub fn followed(mut query: Query) -> Result<Query> {
 pub const HITS: &str = "__q_hits";
 /// The column that is `1` in the rows of [`hits`] that stand for all groups beyond the limit.
 pub const IS_OTHER: &str = "__q_other";
-/// The column of how many rows a group has.
-const TOTAL: &str = "__q_total";
 
 /// Counts rows by time and fields: group by group in the order of time, groups in the order of their values. Of more groups
 /// than so many the smallest are one, which comes last ([`IS_OTHER`]).
@@ -204,33 +202,17 @@ pub fn hits(query: Query, step: (i64, &str), offset: Option<(i64, &str)>, fields
     let key = |field: &str| GroupBy { field: field.to_owned(), bucket: None, offset: None };
     let time =
         GroupBy { field: TIME.to_owned(), bucket: Some(TimeBucket::Step(literal(step))), offset: offset.map(literal) };
-    let called = |func| vec![StatsCall { func, condition: None, name: HITS.to_owned() }];
-    let keys = |time: GroupBy, more: &[&str]| -> Vec<GroupBy> {
-        let fields = fields.iter().map(String::as_str);
-        std::iter::once(time).chain(more.iter().copied().chain(fields).map(key)).collect()
-    };
-    let in_order = |first: &[(&str, bool)]| -> Pipe {
-        let fields = fields.iter().map(|field| (field.clone(), false));
-        let first = first.iter().map(|(name, descending)| ((*name).to_owned(), *descending));
-        Sort::by(first.chain(fields).chain([(TIME.to_owned(), false)]).collect()).into()
-    };
+    let count = StatsCall { func: StatsFunc::Count(vec![FieldPattern::all()]), condition: None, name: HITS.to_owned() };
+    let by = std::iter::once(time).chain(fields.iter().map(|field| key(field))).collect();
     let mut query = without_pipes(query);
-    let all = called(StatsFunc::Count(vec![FieldPattern::all()]));
-    query.pipes.push(Stats { by: keys(time, &[]), calls: all }.into());
+    query.pipes.push(Stats { by, calls: vec![count] }.into());
     if fields.is_empty() {
-        query.pipes.push(in_order(&[]));
+        query.pipes.push(Sort::by(vec![(TIME.to_owned(), false)]).into());
         return query;
     }
-    let sum = || vec![FieldPattern::Name(HITS.to_owned())];
-    let total = WindowCall { func: WindowFunc::Sum, fields: sum(), offset: 0, name: TOTAL.to_owned() };
-    let grouped: [Pipe; 5] = [
-        WindowStats { running: false, by: fields.to_vec(), calls: vec![total] }.into(),
-        in_order(&[(TOTAL, true)]),
-        Others { by: fields.to_vec(), limit, to: IS_OTHER.to_owned() }.into(),
-        Stats { by: keys(key(TIME), &[IS_OTHER]), calls: called(StatsFunc::Sum(sum())) }.into(),
-        in_order(&[(IS_OTHER, false)]),
-    ];
-    query.pipes.extend(grouped);
+    query.pipes.push(AnswerOrder::Groups { fields: fields.to_vec() }.into());
+    let to = IS_OTHER.to_owned();
+    query.pipes.push(Others { by: fields.to_vec(), limit, count: HITS.to_owned(), to }.into());
     query
 }
 

@@ -91,12 +91,14 @@ impl Rows {
     /// # Errors
     /// Internal: a column does not hold text.
     pub fn each_row(&self, mut row: impl FnMut(&mut dyn Iterator<Item = (&str, &str)>)) -> Result<()> {
-        let columns: Vec<(&str, Texts)> = self
+        let mut columns: Vec<(&str, Texts)> = self
             .shape
             .names()
             .map(|name| Ok((name, texts_of(&self.batch, &self.shape, name)?)))
             .collect::<datafusion::error::Result<_>>()
             .map_err(from_datafusion)?;
+        // A query may name a thousand fields, most of which no row has.
+        columns.retain(|(_, texts)| !texts.is_absent());
         let rest = Rest::of(&self.batch, &self.shape);
         let mut scratch = vec![String::new(); columns.len()];
         for i in 0..self.len() {

@@ -125,7 +125,8 @@ fn attribute(place: Place, key: &str, test: &Test) -> Result<SpanFilter> {
             of(AttributeTest::Number(min, max))
         }
         Test::In(any, false) | Test::NotIn(any, false) => {
-            any_of(any.iter().map(|o| of(AttributeTest::Equals(o.text.clone(), o.number))).collect())
+            let equals = any.iter().map(|o| AttributeTest::Equals(o.text.clone(), o.number));
+            if any.is_empty() { SpanFilter::None } else { of(AttributeTest::any_of(equals)) }
         }
         Test::In(any, true) | Test::NotIn(any, true) => {
             let mut parts = of_texts();

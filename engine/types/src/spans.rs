@@ -30,7 +30,7 @@ pub use batch::{SpansBatch, context_column};
 pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};
 pub use columns::{SpanColumn, all_columns, code_each, coded_texts, read_spans, schema_of};
 pub use critical::{Segment, critical_path};
-pub use filter::{AttributeTest, Place, SpanFilter, TextTest};
+pub use filter::{AttributeTest, Place, SpanFilter, TextTest, ValueSet};
 pub use items::{any_item, is_list};
 pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceId, kind_name};
 pub use nested::{EventRef, LinkRef, events, links, push_event, push_link};

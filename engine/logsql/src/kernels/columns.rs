@@ -119,6 +119,20 @@ impl Texts {
         }
     }
 
+    /// Says whether no row has a text, as far as that is known without a look at each.
+    pub fn is_absent(&self) -> bool {
+        match self {
+            Self::View(array) => array.null_count() == array.len(),
+            Self::Plain(array) => array.null_count() == array.len(),
+            Self::Dictionary(keys, _) => keys.null_count() == keys.len(),
+            Self::Int(array) => array.null_count() == array.len(),
+            Self::Float(array) => array.null_count() == array.len(),
+            Self::Id(array) => array.null_count() == array.len(),
+            Self::Time(array) => array.null_count() == array.len(),
+            Self::Missing => true,
+        }
+    }
+
     /// Gives the value of a row.
     #[inline]
     pub fn value<'a>(&'a self, row: usize, buffer: &'a mut String) -> Value<'a> {

@@ -16,7 +16,9 @@ use quiver_query::{Operator, coalesced, operator_plan};
 use serde::{Deserialize, Serialize};
 
 use super::group::Grouped;
-use super::grouping::Aggregate;
+use super::grouping::{Aggregate, Key};
+use super::many_keys::{PackedKeys, UnpackedKeys, parted};
+use super::packed::{PACKED, PLAIN_MAX};
 use crate::nodes::StepExec;
 use crate::pieces::map_batches;
 use crate::planned::Planned;
@@ -29,8 +31,25 @@ pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Named>()];
 impl Aggregate {
     /// Adds it to a plan.
     pub(crate) fn plan(self, rows: Planned) -> quiver_types::Result<Planned> {
+        if self.keys.len() > PLAIN_MAX { self.plan_many(rows) } else { self.plan_plain(rows) }
+    }
+
+    fn plan_plain(self, rows: Planned) -> quiver_types::Result<Planned> {
         let shape = self.output();
         Ok(Planned { plan: operator_plan(self, vec![rows.plan])?, shape, ..rows })
+    }
+
+    /// Of many keys those that are texts become one, which is unpacked behind the groups.
+    fn plan_many(self, rows: Planned) -> quiver_types::Result<Planned> {
+        let output = self.output();
+        let (texts, mut keys) = parted(self.keys, &self.input);
+        let fields = texts.iter().map(|key| key.field.clone()).collect();
+        let pack = PackedKeys { keys: texts, input: self.input };
+        let input = pack.output();
+        keys.push(Key { field: PACKED.to_owned(), bucket: None });
+        let rows = Self { input: input.clone(), keys, ..self }.plan_plain(rows.then(pack, input)?)?;
+        let grouped = rows.shape.clone();
+        rows.then(UnpackedKeys { fields, input: grouped, output: output.clone() }, output)
     }
 }
 

@@ -22,7 +22,10 @@ use quiver_types::logs::TIME;
 use serde::{Deserialize, Serialize};
 
 use super::keys::Keys;
+use super::many_keys::{Part, Push, sort_keys};
+use super::packed::{PLAIN_MAX, Packing};
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
+use crate::needs::Needs;
 use crate::nodes::StepExec;
 use crate::pieces::map_batches;
 use crate::planned::Planned;
@@ -49,6 +52,8 @@ pub(crate) struct Sort {
     /// Descending order of all fields, when `by` is empty.
     pub(crate) descending: bool,
     pub(crate) compared: Compared,
+    /// Columns that nobody looks at behind it, by name; of many columns these are not held.
+    pub(crate) unneeded: Vec<String>,
 }
 
 /// How values are compared.
@@ -60,6 +65,8 @@ pub(crate) enum Compared {
     Top,
     /// As texts, byte by byte; columns of times as times.
     Texts,
+    /// As they look; those that look alike, as texts: equal values come together.
+    Apart,
 }
 
 impl Sort {
@@ -74,7 +81,27 @@ impl Sort {
             rank: None,
             descending: false,
             compared: Compared::Look,
+            unneeded: Vec::new(),
         }
+    }
+
+    /// Whether there are so many keys and columns that rows are held packed, with one key each.
+    fn is_packed(&self) -> bool {
+        self.input.columns.len().max(self.by.len()) > PLAIN_MAX
+    }
+
+    /// Leaves columns out that nobody needs behind it, where rows are held packed.
+    pub(crate) fn with_needs(mut self, needs: &Needs) -> Self {
+        if self.is_packed() {
+            let is_unneeded = |name: &&str| !needs.has(name) && !self.partition_by.iter().any(|by| by == name);
+            self.unneeded = self.input.names().filter(is_unneeded).map(str::to_owned).collect();
+            self.unneeded.sort_unstable();
+        }
+        self
+    }
+
+    fn packing(&self) -> Option<Packing> {
+        self.is_packed().then(|| Packing::of(&self.input, &self.unneeded))
     }
 
     /// Adds it to a plan.
@@ -105,8 +132,12 @@ impl Sort {
         (0..self.by.len().max(1)).map(own).collect()
     }
 
-    /// Input columns, then the keys.
+    /// Input columns, then the keys; packed ones, then the one key.
     fn keyed_schema(&self) -> SchemaRef {
+        if let Some(packing) = self.packing() {
+            let key = Arc::new(Field::new("__q_key0", DataType::Binary, false));
+            return Arc::new(Schema::new(packing.fields().into_iter().chain([key]).collect::<Vec<_>>()));
+        }
         let mut fields: Vec<Arc<Field>> = self.input.schema().fields().iter().cloned().collect();
         for (i, _) in self.time_columns().iter().enumerate().filter(|(_, own)| own.is_none()) {
             fields.push(Arc::new(Field::new(format!("__q_key{i}"), DataType::Binary, false)));
@@ -117,6 +148,14 @@ impl Sort {
     fn ordering(&self) -> Result<LexOrdering> {
         let mut exprs = Vec::new();
         let (input, keyed) = (self.input.schema().fields().len(), self.keyed_schema());
+        if self.is_packed() {
+            // The directions of the fields are in the key.
+            let descending = self.by.is_empty() && self.descending;
+            let (index, options) = (keyed.fields().len() - 1, SortOptions { descending, nulls_first: !descending });
+            let key = Arc::new(ColumnExpr::new(keyed.field(index).name(), index));
+            exprs.push(PhysicalSortExpr::new(key, options));
+            return LexOrdering::new(exprs).ok_or_else(|| DataFusionError::Internal("an order has keys".into()));
+        }
         let mut keys = input..keyed.fields().len();
         for (i, own) in self.time_columns().into_iter().enumerate() {
             let index = own.or_else(|| keys.next()).unwrap_or(input);
@@ -138,16 +177,44 @@ impl Sort {
     fn push(&self, key: usize) -> Push {
         let as_they_look: Push = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
         match self.compared {
-            Compared::Top if key > 0 && self.by.len() > 2 => push_length_first,
-            Compared::Top if key > 0 => push_bytes,
-            Compared::Texts if self.by.get(key).is_some_and(|(name, _)| name != TIME) => push_bytes,
+            _ if self.pushes_bytes(key) => push_bytes,
+            Compared::Top if key > 0 => push_length_first,
+            Compared::Apart => push_apart,
             Compared::Look | Compared::Top | Compared::Texts => as_they_look,
+        }
+    }
+
+    /// Whether values of a key are written as they are.
+    fn pushes_bytes(&self, key: usize) -> bool {
+        match self.compared {
+            Compared::Top => key > 0 && self.by.len() <= 2,
+            Compared::Texts => self.by.get(key).is_some_and(|(name, _)| name != TIME),
+            Compared::Look | Compared::Apart => false,
         }
     }
 }
 
-/// Writes a value as a part of a key.
-type Push = fn(&mut Vec<u8>, &str);
+/// The keys of rows that are held packed, and the rows.
+fn packed(
+    sort: &Sort,
+    packing: &Packing,
+    own: &[bool],
+    fields: &[Option<usize>],
+    rows: &RecordBatch,
+) -> Result<Vec<ArrayRef>> {
+    let mut columns = packing.pack(rows)?;
+    columns.push(if sort.by.is_empty() {
+        row_key(rows, &sort.input)?
+    } else {
+        let part = |(i, (_, descending)): (usize, &(String, bool))| -> Result<Part> {
+            let texts = fields[i].map_or(Ok(Texts::Missing), |field| texts(rows.column(field)))?;
+            let (push, is_open) = (sort.push(i), sort.pushes_bytes(i) || sort.compared == Compared::Apart);
+            Ok(Part { texts, descending: *descending, push, is_open, as_time: own[i] })
+        };
+        sort_keys(&sort.by.iter().enumerate().map(part).collect::<Result<Vec<_>>>()?, rows.num_rows())
+    });
+    Ok(columns)
+}
 
 /// Puts keys beside rows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -171,8 +238,14 @@ impl Step for SortKeys {
         let own: Vec<bool> = self.0.time_columns().iter().map(Option::is_some).collect();
         // Looked up once: there may be a thousand keys, and batches of few rows.
         let fields: Vec<Option<usize>> = self.0.by.iter().map(|(name, _)| self.0.input.index(name)).collect();
+        let packing = self.0.packing();
         let map = move |rows: RecordBatch| {
             let input = &self.0.input;
+            if let Some(packing) = &packing {
+                let columns = packed(&self.0, packing, &own, &fields, &rows)?;
+                let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+                return Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?);
+            }
             let mut columns = rows.columns().to_vec();
             for (i, _) in own.iter().enumerate().filter(|(_, own)| !**own) {
                 columns.push(match fields.get(i) {
@@ -227,6 +300,12 @@ impl Operator for Sort {
     }
 }
 
+/// No such key begins with another, so what follows it decides between equal ones only.
+fn push_apart(key: &mut Vec<u8>, text: &str) {
+    push_plain_sort_key(key, text);
+    push_bytes(key, text);
+}
+
 fn push_bytes(key: &mut Vec<u8>, text: &str) {
     key.extend_from_slice(text.as_bytes());
 }
@@ -261,6 +340,7 @@ fn field_key(texts: &Texts, rows: usize, push: Push) -> ArrayRef {
 pub(super) fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
     let mut columns: Vec<(&str, Texts)> =
         shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<_>>()?;
+    columns.retain(|(_, texts)| !texts.is_absent());
     columns.sort_by(|a, b| a.0.cmp(b.0));
     let rest = Rest::of(rows, shape);
     let mut keys = Vec::with_capacity(rows.num_rows());
@@ -310,6 +390,7 @@ impl Step for Ordered {
         let memory = MemoryConsumer::new("partitions of a sort").register(task.memory_pool());
         let mut finish = Finish {
             input: (0..self.0.input.schema().fields().len()).collect(),
+            packing: self.0.packing(),
             output: self.0.output(),
             sort: Arc::clone(&self.0),
             seen: HashMap::new(),
@@ -324,6 +405,7 @@ impl Step for Ordered {
 struct Finish {
     sort: Arc<Sort>,
     input: Vec<usize>,
+    packing: Option<Packing>,
     output: Shape,
     /// How many rows of each partition came.
     seen: HashMap<Box<[u8]>, u64>,
@@ -334,7 +416,10 @@ struct Finish {
 impl Finish {
     fn map(&mut self, keyed: &RecordBatch) -> Result<RecordBatch> {
         let (sort, rows) = (&*self.sort, keyed.num_rows());
-        let own = keyed.project(&self.input)?;
+        let own = match &self.packing {
+            Some(packing) => packing.unpack(keyed)?,
+            None => keyed.project(&self.input)?,
+        };
         let mut partitions = Keys::new(&own, &sort.input, &sort.partition_by)?;
         let rank = sort.rank.as_ref().and_then(|name| self.output.index(name));
         let last = sort.limit.map(|limit| limit.saturating_add(sort.offset));
@@ -416,12 +501,19 @@ mod tests {
         let time = Column { name: "t".to_owned(), kind: Kind::Time };
         let input = Shape { columns: names.iter().map(column).chain([time]).collect(), rest: false };
         let by: Vec<(String, bool)> = names.iter().chain([&"t".to_owned()]).map(|n| (n.clone(), false)).collect();
-        let ordering = Sort::by(input, by).ordering().expect("an order");
-        let shown: Vec<String> = ordering.iter().map(|key| key.expr.to_string()).collect();
-        assert_eq!(
-            (shown.len(), &*shown[0], &*shown[999], &*shown[1000]),
-            (1001, "__q_key0@1001", "__q_key999@2000", "t@1000")
-        );
+        let mut sort = Sort::by(input, by).with_needs(&Needs::of(["t", "f7"]));
+        let columns = |sort: &Sort| {
+            let schema = sort.keyed_schema();
+            let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+            let ordering = sort.ordering().expect("an order");
+            let keys: Vec<String> =
+                ordering.iter().map(|key| format!("{} {}", key.expr, key.options.descending)).collect();
+            (names.join(" "), keys.join(" "))
+        };
+        assert_eq!(columns(&sort), ("t __q_packed __q_key0".to_owned(), "__q_key0@2 false".to_owned()));
+        assert_eq!((sort.unneeded.len(), sort.unneeded.contains(&"f7".to_owned())), (999, false));
+        (sort.by, sort.descending) = (Vec::new(), true);
+        assert_eq!(columns(&sort).1, "__q_key0@2 true");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod chosen;
 mod edges;
+mod many_keys;
 mod naive;
 mod rows;
 mod stats;

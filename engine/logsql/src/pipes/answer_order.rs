@@ -31,6 +31,11 @@ pub enum AnswerOrder {
         /// Fields whose values together tell one series from another.
         labels: Vec<String>,
     },
+    /// Group by group as their values look, each in the order of time.
+    Groups {
+        /// Fields whose values together make a group.
+        fields: Vec<String>,
+    },
 }
 
 /// It is no pipe by name: requests put it into queries.
@@ -40,8 +45,8 @@ impl AnswerOrder {
     fn by(&self) -> Vec<(String, bool)> {
         match self {
             Self::Counted { value, count, .. } => vec![(count.clone(), true), (value.clone(), false)],
-            Self::Series { labels } => {
-                labels.iter().map(String::as_str).chain([TIME]).map(|name| (name.to_owned(), false)).collect()
+            Self::Series { labels: fields } | Self::Groups { fields } => {
+                fields.iter().map(String::as_str).chain([TIME]).map(|name| (name.to_owned(), false)).collect()
             }
         }
     }
@@ -54,6 +59,7 @@ impl Display for AnswerOrder {
                 write!(f, "counted {} by {}{}", word(value), word(count), limited(*limit))
             }
             Self::Series { labels } => write!(f, "series by ({})", names(labels)),
+            Self::Groups { fields } => write!(f, "groups by ({})", names(fields)),
         }
     }
 }
@@ -77,6 +83,7 @@ impl PipeKind for AnswerOrder {
         let (limit, compared) = match self {
             Self::Counted { limit, .. } => (*limit, Compared::Top),
             Self::Series { .. } => (None, Compared::Texts),
+            Self::Groups { .. } => (None, Compared::Apart),
         };
         Sort { limit, compared, ..Sort::by(rows.shape.clone(), self.by()) }.plan(rows)
     }

@@ -1,6 +1,5 @@
 //! `deduplicate`: rows that repeat others are left out, the first of them stays whole.
 
-use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -15,15 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use super::kind::{At, Output, Pipe, PipeKind};
 use super::syntax::names;
+use crate::kernels::number_set::NumberSet;
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
 use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
-
-/// What an entry of the set takes beside its bytes.
-const ENTRY_BYTES: usize = 48;
 
 /// `deduplicate [by (...)]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,18 +113,18 @@ impl Step for Unrepeated {
 
     fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
         let memory = MemoryConsumer::new("LogsDeduplicate").register(task.memory_pool());
-        let mut known: HashSet<Vec<u8>> = HashSet::new();
-        let (mut held, mut key, mut scratch) = (0, Vec::new(), String::new());
+        // Hashes of the rows: millions of whole rows would be held otherwise.
+        let mut known = NumberSet::default();
+        let (mut held, mut key) = (0, Vec::new());
         let keep = move |rows: RecordBatch| {
             let keys = Keys::of(&rows, &self)?;
+            let mut scratch = vec![String::new(); keys.columns.len()];
             let is_new = |row: usize| {
                 key.clear();
                 keys.write(row, &mut scratch, &mut key);
-                if known.contains(&key) {
-                    return Some(false);
-                }
-                held += key.len() + ENTRY_BYTES;
-                Some(known.insert(key.clone()))
+                let grown = known.insert_hash(&key);
+                held += grown;
+                Some(grown > 0)
             };
             let mask: BooleanArray = (0..rows.num_rows()).map(is_new).collect();
             memory.try_resize(held)?;
@@ -157,16 +154,16 @@ impl<'a> Keys<'a> {
     }
 
     /// Writes the key of a row: each text behind its length.
-    fn write(&self, row: usize, scratch: &mut String, out: &mut Vec<u8>) {
+    fn write(&self, row: usize, scratch: &mut [String], out: &mut Vec<u8>) {
+        let values = self.columns.iter().zip(scratch).map(|((name, texts), buffer)| (*name, texts.get(row, buffer)));
         if !self.by_name {
-            self.columns.iter().for_each(|(_, texts)| push(texts.get(row, scratch), out));
+            values.for_each(|(_, value)| push(value, out));
             return;
         }
         // The map has no order, so fields are put in that of their names; those that are empty are missing.
-        let mut fields: Vec<(&str, String)> =
-            self.columns.iter().map(|(name, texts)| (*name, texts.get(row, scratch).to_owned())).collect();
+        let mut fields: Vec<(&str, &str)> = values.collect();
         if let Some(rest) = &self.rest {
-            fields.extend(rest.row(row).map(|(name, value)| (name, value.to_owned())));
+            fields.extend(rest.row(row));
         }
         fields.retain(|(_, value)| !value.is_empty());
         fields.sort_unstable();
@@ -184,7 +181,30 @@ fn push(text: &str, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{ArrayRef, StringViewArray};
+
+    use super::*;
     use crate::pipes::testing::{gives, reads, refuses};
+    use crate::rows::batch;
+
+    /// What is held of a row does not depend on how long it is.
+    #[test]
+    fn rows_are_held_as_their_hashes() {
+        let mut known = NumberSet::default();
+        let shape = Shape::of_texts(["a", "b"], false);
+        let step = Unrepeated { by: Vec::new(), shape: shape.clone() };
+        let long = "x".repeat(10_000);
+        let column = |values: [&str; 3]| -> ArrayRef { Arc::new(StringViewArray::from_iter_values(values)) };
+        let rows = batch(&shape, vec![column(["ab", "a", &long]), column(["c", "bc", &long])], 3).expect("rows");
+        let keys = Keys::of(&rows, &step).expect("keys");
+        let (mut key, mut scratch) = (Vec::new(), vec![String::new(); 2]);
+        let grown = [0, 1, 2, 2, 0].map(|row| {
+            key.clear();
+            keys.write(row, &mut scratch, &mut key);
+            known.insert_hash(&key)
+        });
+        assert_eq!(grown, [32, 32, 32, 0, 0]);
+    }
 
     #[test]
     fn cases() {

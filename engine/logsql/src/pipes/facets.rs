@@ -228,16 +228,34 @@ impl Step for Frequent {
             let mut counts = ValueCounts::new(self.0.limits());
             while let Some(batch) = rows.next().await {
                 counts.add_batch(&batch?).map_err(to_datafusion)?;
-                // The answer is made of them, and there before they are gone.
-                memory.try_resize(2 * counts.memory_bytes())?;
+                memory.try_resize(counts.memory_bytes())?;
             }
+            memory.try_grow(self.answer_bytes(&counts))?;
             self.answer(&counts)
         };
         Ok(futures::stream::once(answer).boxed())
     }
 }
 
+/// What a value takes where all are put in order by field, where those of a field are put in order by count, and in the
+/// answer beside its text.
+const PLACE_BYTES: usize = 8;
+const SORTED_BYTES: usize = 24;
+const ROW_BYTES: usize = 3 * 16 + 24;
+
 impl Frequent {
+    /// Bytes that the answer takes beside what was counted. Values are as long as they may be at most.
+    fn answer_bytes(&self, counts: &ValueCounts) -> usize {
+        let (mut all, mut most, mut rows) = (0, 0, 0);
+        for values in counts.values_of_fields() {
+            all += values as usize;
+            most = most.max(values as usize);
+            rows += values.min(self.0.limit) as usize;
+        }
+        let texts = rows.saturating_mul(self.0.max_value_len as usize).min(counts.memory_bytes());
+        all * PLACE_BYTES + most * SORTED_BYTES + rows * ROW_BYTES + texts
+    }
+
     fn answer(&self, counts: &ValueCounts) -> Result<RecordBatch> {
         let mut builders = [StringViewBuilder::new(), StringViewBuilder::new(), StringViewBuilder::new()];
         let mut count = 0;

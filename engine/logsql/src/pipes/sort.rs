@@ -213,7 +213,7 @@ impl PipeKind for Sort {
         self.rank.iter().try_for_each(|rank| columns.add_label(self, rank))
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
         let reversed = self.is_reversed();
         let by = self.by.iter().map(|(name, descending)| (name.clone(), *descending != reversed)).collect();
         let sort = sort::Sort {
@@ -224,7 +224,7 @@ impl PipeKind for Sort {
             descending: reversed,
             ..sort::Sort::by(rows.shape.clone(), by)
         };
-        sort.plan(rows)
+        sort.with_needs(at.needs).plan(rows)
     }
 }
 

@@ -10,13 +10,13 @@ use quiver_types::logs::ID_BYTES;
 use super::args::{Args, Column};
 use super::blob::{Reader, put_bytes};
 use super::grouped::GroupState;
-use super::key_set::KeySet;
+use super::key_set::KeyCount;
 use crate::kernels::columns::Texts;
 
 /// Combinations of a group.
 #[derive(Debug, Default)]
 pub(super) struct CountUniq {
-    keys: KeySet,
+    keys: KeyCount,
     /// The combination of the row before; often the next one is the same.
     last: Vec<u8>,
 }
@@ -56,6 +56,9 @@ fn number(id: &[u8]) -> u128 {
 
 impl GroupState for CountUniq {
     type Config = u64;
+
+    // Its text is short.
+    const COPIES: usize = 2;
 
     fn add(&mut self, limit: &u64, args: &Args<'_>, row: usize, buffer: &mut String) -> usize {
         if self.keys.len() as u64 >= *limit {

@@ -31,6 +31,9 @@ impl CountUniqHash {
 impl GroupState for CountUniqHash {
     type Config = u64;
 
+    // Its text is short.
+    const COPIES: usize = 2;
+
     fn add(&mut self, limit: &u64, args: &Args<'_>, row: usize, buffer: &mut String) -> usize {
         if self.hashes.len() as u64 >= *limit {
             return 0;

@@ -12,13 +12,12 @@ use super::args::Args;
 use super::blob::Reader;
 use super::state::{Results, Rows, StatsState};
 
-/// How often the bytes of states are there at most: as they grow, written out, and as the text of the result.
-const COPIES: usize = 3;
-
 /// What a function keeps for one group.
 pub(super) trait GroupState: Debug + Default + Send + Sync + 'static {
     /// What the function was called with.
     type Config: Debug + Send + Sync + 'static;
+    /// How often the bytes of states are there at most: as they grow, written out, and as the text of the result.
+    const COPIES: usize = 3;
     /// Adds a row. Gives the bytes by which the state has grown.
     fn add(&mut self, config: &Self::Config, args: &Args<'_>, row: usize, buffer: &mut String) -> usize;
     /// Adds rows that follow each other; gives the bytes like [`Self::add`].
@@ -133,6 +132,6 @@ impl<G: GroupState> StatsState for Grouped<G> {
     }
 
     fn size(&self) -> usize {
-        self.groups.capacity() * size_of::<G>() + COPIES * self.heap
+        self.groups.capacity() * size_of::<G>() + G::COPIES * self.heap
     }
 }

@@ -7,10 +7,10 @@ use arrow::array::make_view;
 use datafusion::common::Result;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use quiver_types::push_hex;
 
 use super::blob::{Reader, put_bytes, put_u64, put_u128};
+use crate::kernels::number_set::NumberSet;
 
 const HASHER: FixedState = FixedState::with_seed(0x5eed);
 /// Bytes of a text that a view holds.
@@ -20,49 +20,25 @@ const VIEW_BYTES: usize = 12;
 #[derive(Debug, Default)]
 pub(super) struct KeySet {
     /// Entries of 32 lower-case hex digits.
-    ids: Numbers,
+    ids: NumberSet,
     /// Views of entries of up to twelve bytes.
-    short: Numbers,
+    short: NumberSet,
     bytes: Vec<u8>,
     /// Where each other entry stands in the buffer.
     table: HashTable<(usize, u32)>,
 }
 
-/// A set of numbers.
-#[derive(Debug, Default)]
-struct Numbers(HashTable<u128>);
-
-impl Numbers {
-    /// Adds one. Gives the bytes by which the set has grown.
-    #[inline]
-    fn insert(&mut self, number: u128) -> usize {
-        match self.0.entry(HASHER.hash_one(number), |own| *own == number, |own| HASHER.hash_one(own)) {
-            Entry::Occupied(_) => 0,
-            Entry::Vacant(place) => {
-                place.insert(number);
-                2 * size_of::<u128>()
-            }
-        }
-    }
-
-    /// Makes room for so many in all. Numbers come out of another set in the order of its table: put into one that grows
-    /// meanwhile, they would crowd at its beginning.
-    fn reserve(&mut self, count: u64) {
-        let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(self.0.len());
-        self.0.reserve(more, |own| HASHER.hash_one(own));
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_u64(out, self.0.len() as u64);
-        out.reserve(self.0.len() * size_of::<u128>());
-        self.0.iter().for_each(|number| put_u128(out, *number));
-    }
+/// Writes the numbers of a set behind their count.
+fn encode_numbers(set: &NumberSet, out: &mut Vec<u8>) {
+    put_u64(out, set.len() as u64);
+    out.reserve(set.len() * size_of::<u128>());
+    set.iter().for_each(|number| put_u128(out, number));
 }
 
 impl KeySet {
     /// Number of entries.
     pub(super) fn len(&self) -> usize {
-        self.table.len() + self.ids.0.len() + self.short.0.len()
+        self.table.len() + self.ids.len() + self.short.len()
     }
 
     /// Adds an entry. Gives the bytes by which the set has grown.
@@ -85,21 +61,15 @@ impl KeySet {
         key.len() + 2 * size_of::<(usize, u32)>()
     }
 
-    /// Adds the entry whose 32 hex digits are those of a number.
-    #[inline]
-    pub(super) fn insert_id(&mut self, number: u128) -> usize {
-        self.ids.insert(number)
-    }
-
     /// Calls a function with each entry, in any order.
     pub(super) fn each(&self, mut call: impl FnMut(&[u8])) {
         self.table.iter().for_each(|place| call(&self.bytes[place.0..][..place.1 as usize]));
-        for view in &self.short.0 {
+        for view in self.short.iter() {
             let bytes = view.to_le_bytes();
-            call(&bytes[4..4 + (*view as u32) as usize]);
+            call(&bytes[4..4 + (view as u32) as usize]);
         }
         let mut digits = Vec::with_capacity(32);
-        for number in &self.ids.0 {
+        for number in self.ids.iter() {
             digits.clear();
             push_hex(&number.to_be_bytes(), &mut digits);
             call(&digits);
@@ -108,8 +78,8 @@ impl KeySet {
 
     /// Writes all entries.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        self.ids.encode(out);
-        self.short.encode(out);
+        encode_numbers(&self.ids, out);
+        encode_numbers(&self.short, out);
         self.table.iter().for_each(|place| put_bytes(out, &self.bytes[place.0..][..place.1 as usize]));
     }
 
@@ -132,6 +102,66 @@ impl KeySet {
         }
         while !from.is_empty() && (self.len() as u64) < most {
             grown += self.insert(from.bytes()?);
+        }
+        Ok(grown)
+    }
+}
+
+/// Distinct keys that are counted only: long ones are held as their hashes.
+#[derive(Debug, Default)]
+pub(super) struct KeyCount {
+    /// Keys of 32 lower-case hex digits.
+    ids: NumberSet,
+    /// Views of keys of up to twelve bytes.
+    short: NumberSet,
+    /// Hashes of all others.
+    hashes: NumberSet,
+}
+
+impl KeyCount {
+    /// Number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.ids.len() + self.short.len() + self.hashes.len()
+    }
+
+    /// Adds a key. Gives the bytes by which the set has grown.
+    pub(super) fn insert(&mut self, key: &[u8]) -> usize {
+        if key.len() <= VIEW_BYTES {
+            return self.short.insert(make_view(key, 0, 0));
+        }
+        match read_hex(key) {
+            Some(number) => self.ids.insert(number),
+            None => self.hashes.insert_hash(key),
+        }
+    }
+
+    /// Adds the key whose 32 hex digits are those of a number.
+    #[inline]
+    pub(super) fn insert_id(&mut self, number: u128) -> usize {
+        self.ids.insert(number)
+    }
+
+    /// Writes all keys.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        [&self.ids, &self.short, &self.hashes].into_iter().for_each(|set| encode_numbers(set, out));
+    }
+
+    /// Adds keys that were written, until there are so many. Gives the bytes by which the set has grown.
+    pub(super) fn merge(&mut self, from: &mut Reader<'_>, most: u64) -> Result<usize> {
+        let (mut grown, mut left) = (0, most.saturating_sub(self.len() as u64));
+        for set in [&mut self.ids, &mut self.short, &mut self.hashes] {
+            let count = from.u64()?;
+            // A set that is cut off says more than it holds, one with a limit holds more than is taken.
+            let held = (from.0.len() / size_of::<u128>()) as u64;
+            set.reserve(count.min(held).min(most));
+            for _ in 0..count {
+                let number = from.u128()?;
+                if left > 0 {
+                    let more = set.insert(number);
+                    grown += more;
+                    left -= u64::from(more > 0);
+                }
+            }
         }
         Ok(grown)
     }
@@ -193,7 +223,7 @@ mod tests {
     #[test]
     fn sets_are_joined() {
         let of = |numbers: std::ops::Range<u128>| {
-            let mut set = KeySet::default();
+            let mut set = KeyCount::default();
             numbers.for_each(|n| _ = set.insert_id(n << 64 | n));
             set.insert(b"short");
             let mut bytes = Vec::new();
@@ -201,16 +231,23 @@ mod tests {
             bytes
         };
         let (first, second) = (of(0..1000), of(500..3000));
-        let mut set = KeySet::default();
+        let mut set = KeyCount::default();
         let grown = set.merge(&mut Reader(&first), u64::MAX).expect("whole");
         assert_eq!((set.len(), grown), (1001, 1001 * 2 * size_of::<u128>()));
         set.merge(&mut Reader(&second), u64::MAX).expect("whole");
         assert_eq!(set.len(), 3001);
-        let mut few = KeySet::default();
+        let mut few = KeyCount::default();
         few.merge(&mut Reader(&second), 10).expect("whole");
-        assert!(few.len() == 10 && few.ids.0.capacity() < 100, "room for what is taken");
-        assert!(KeySet::default().merge(&mut Reader(&first[..100]), u64::MAX).is_err());
-        assert!(KeySet::default().merge(&mut Reader(&u64::MAX.to_le_bytes()), u64::MAX).is_err());
+        assert!(few.len() == 10 && few.ids.capacity() < 100, "room for what is taken");
+        assert!(KeyCount::default().merge(&mut Reader(&first[..100]), u64::MAX).is_err());
+        assert!(KeyCount::default().merge(&mut Reader(&u64::MAX.to_le_bytes()), u64::MAX).is_err());
+    }
+
+    #[test]
+    fn long_keys_that_are_counted_take_as_much_as_short_ones() {
+        let mut set = KeyCount::default();
+        let grown: Vec<usize> = ["a", &"long ".repeat(1000)].map(|key| set.insert(key.as_bytes())).to_vec();
+        assert_eq!(grown, [2 * size_of::<u128>(); 2]);
     }
 
     fn keys() -> impl Strategy<Value = Vec<String>> {
@@ -245,7 +282,18 @@ mod tests {
             prop_assert!(entries(&few).iter().all(|key| more.contains(key)));
             let grown = first.merge(&mut Reader(&bytes), u64::MAX).expect("whole");
             prop_assert_eq!(grown == 0, more.is_subset(&all));
+            let mut counted = KeyCount::default();
+            a.iter().for_each(|key| _ = counted.insert(key.as_bytes()));
+            prop_assert_eq!(counted.len(), all.len());
+            let (mut other, mut bytes) = (KeyCount::default(), Vec::new());
+            b.iter().for_each(|key| _ = other.insert(key.as_bytes()));
+            other.encode(&mut bytes);
+            let mut few = KeyCount::default();
+            few.merge(&mut Reader(&bytes), most).expect("whole");
+            prop_assert_eq!(few.len() as u64, most.min(more.len() as u64));
+            counted.merge(&mut Reader(&bytes), u64::MAX).expect("whole");
             all.extend(more);
+            prop_assert_eq!(counted.len(), all.len());
             prop_assert_eq!(entries(&first), all.into_iter().collect::<Vec<_>>());
         }
     }

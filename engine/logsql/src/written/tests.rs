@@ -172,6 +172,8 @@ fn all() -> Seen {
     // What has no text in the language.
     let every = || parse("*").expect("a query");
     queries.push(Query { pipes: by_stream_labels(Some("a"), "v", "n"), ..every() });
+    let many: Vec<String> = (0..100).map(|n| format!("f{n}")).collect();
+    queries.push(parse(&format!("* | stats by ({}) count() n", many.join(", "))).expect("a query of many keys"));
     queries.push(hits(every(), (3_600_000_000_000, "1h"), None, &["a".to_owned()], 7));
     for query in queries {
         let plan = physical(&query).unwrap_or_else(|e| panic!("{query}: {e}"));

@@ -350,12 +350,14 @@ impl Block for GroupBlock {
     async fn rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<MapArray> {
         let opened = Arc::clone(&self.opened);
         let count = rows.count_set_bits();
+        // A query may name a thousand fields, and each entry of each row is looked up among them.
+        let without: HashSet<&str> = without.iter().copied().collect();
         let mut own: Vec<(&str, StringViewArray)> = Vec::new();
-        for plan in opened.logs.columns.columns.iter().filter(|c| !without.contains(&c.name.as_str())) {
+        for plan in opened.logs.columns.columns.iter().filter(|c| !without.contains(c.name.as_str())) {
             let values = values(self, &plan.name, rows).await?;
             own.push((&plan.name, values.to_text(count)));
         }
-        for (name, value) in opened.logs.columns.constants.iter().filter(|(n, _)| !without.contains(&n.as_str())) {
+        for (name, value) in opened.logs.columns.constants.iter().filter(|(n, _)| !without.contains(n.as_str())) {
             own.push((name, Values::Constant(value.as_str().into()).to_text(count)));
         }
         own.sort_unstable_by_key(|o| o.0);
@@ -366,7 +368,7 @@ impl Block for GroupBlock {
         let mut out = MapWriter::new(count);
         for row in 0..count {
             let mut more =
-                overflow.iter().flat_map(|m| entries(m, row)).filter(|(n, _)| !without.contains(n)).peekable();
+                overflow.iter().flat_map(|m| entries(m, row)).filter(|(n, _)| !without.contains(*n)).peekable();
             for (name, values) in own.iter().filter(|(_, values)| !values.is_null(row)) {
                 while let Some((name, value)) = more.next_if(|(n, _)| n < name) {
                     out.push(name, value);

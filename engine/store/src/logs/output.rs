@@ -146,6 +146,8 @@ pub(crate) async fn output(
 ) -> Result<RecordBatch> {
     let count = rows.count_set_bits();
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(projection.len());
+    // A query may name hundreds of fields that no row has: they are one array.
+    let mut missing: Option<ArrayRef> = None;
     for &at in projection {
         let Some(wanted) = request.columns.get(at) else {
             if request.form == LogForm::Counted {
@@ -171,6 +173,7 @@ pub(crate) async fn output(
             }
             (OBSERVED_TIME, _) => Arc::new(TimestampNanosecondArray::new_null(count).with_timezone("UTC")),
             (_, values) if wanted.stored => values.to_stored(count).into_array(count),
+            (_, Values::Missing) => Arc::clone(missing.get_or_insert_with(|| Arc::new(Values::Missing.to_text(count)))),
             (_, values) => Arc::new(values.to_text(count)),
         });
     }

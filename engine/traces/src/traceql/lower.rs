@@ -62,19 +62,113 @@ fn of_expr(expr: &Expr) -> Lowered {
     match expr {
         Expr::True => (SpanFilter::All, true),
         Expr::False => (SpanFilter::None, true),
-        Expr::And(all) => all.iter().map(of_expr).fold((SpanFilter::All, true), |a, b| (a.0.and(b.0), a.1 && b.1)),
-        Expr::Or(any) => {
-            let any: Vec<Lowered> = any.iter().map(of_expr).collect();
-            let is_exact = any.iter().all(|one| one.1);
-            (SpanFilter::Or(any.into_iter().map(|one| one.0).collect()), is_exact)
-        }
+        Expr::And(all) => join(together(all, Joined::All), Joined::All),
+        Expr::Or(any) => join(together(any, Joined::Any), Joined::Any),
         Expr::Not(one) => match of_expr(one) {
             (filter, true) => (not(filter), true),
             _ => (SpanFilter::All, false),
         },
-        Expr::Is(Field::Attribute(place, key), check) => of_attribute(*place, key, check),
-        Expr::Is(Field::Intrinsic(intrinsic), check) => of_intrinsic(*intrinsic, check),
+        Expr::Is(field, check) => of_check(field, check),
         Expr::Compare(..) => (SpanFilter::All, false),
+    }
+}
+
+fn of_check(field: &Field, check: &Check) -> Lowered {
+    match field {
+        Field::Attribute(place, key) => of_attribute(*place, key, check),
+        Field::Intrinsic(intrinsic) => of_intrinsic(*intrinsic, check),
+    }
+}
+
+/// How conditions are joined.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Joined {
+    All,
+    Any,
+}
+
+/// Most tests of a value, beside those of a set that it may be in, between two looks whether the query goes on.
+const TESTS_MAX: usize = 16;
+
+/// Lowers conditions that are joined, those on one field together: its values are decoded and looked at once for all of
+/// them. Of alternatives these are values that pass a test, of conditions that must all hold values that fail one.
+fn together(parts: &[Expr], joined: Joined) -> Vec<Lowered> {
+    let mut out = Vec::new();
+    let mut by_field: Vec<(usize, &Field, Vec<&AttributeTest>)> = Vec::new();
+    for part in parts {
+        let tested = match part {
+            Expr::Is(field, Check::Passes(test)) if joined == Joined::Any => Some((field, test)),
+            Expr::Is(field @ Field::Attribute(..), Check::Fails(test)) if joined == Joined::All => Some((field, test)),
+            _ => None,
+        };
+        let Some((field, test)) = tested.filter(|(field, test)| goes_together(field, test)) else {
+            out.push(of_expr(part));
+            continue;
+        };
+        if let Some((_, _, tests)) = by_field.iter_mut().find(|(_, known, _)| *known == field) {
+            tests.push(test);
+        } else {
+            by_field.push((out.len(), field, vec![test]));
+            // Its place; what stands there is known at the end.
+            out.push((SpanFilter::All, true));
+        }
+    }
+    for (place, field, tests) in by_field {
+        let is_value =
+            |test: &&AttributeTest| matches!(test, AttributeTest::Equals(..) | AttributeTest::Text(TextTest::Is(_)));
+        let (values, others): (Vec<&AttributeTest>, Vec<&AttributeTest>) = tests.into_iter().partition(is_value);
+        let values = (!values.is_empty()).then(|| one_of(&values));
+        let tests: Vec<AttributeTest> = values.into_iter().chain(others.into_iter().cloned()).collect();
+        let groups = tests.chunks(TESTS_MAX).map(|tests| {
+            let test = AttributeTest::any_of(tests.iter().cloned());
+            of_check(field, &if joined == Joined::Any { Check::Passes(test) } else { Check::Fails(test) })
+        });
+        out[place] = join(groups.collect(), joined);
+    }
+    out
+}
+
+/// Joins what was lowered.
+fn join(mut parts: Vec<Lowered>, joined: Joined) -> Lowered {
+    if parts.len() == 1 {
+        return parts.remove(0);
+    }
+    let is_exact = parts.iter().all(|part| part.1);
+    let filters = parts.into_iter().map(|part| part.0);
+    match joined {
+        Joined::All => (filters.fold(SpanFilter::All, SpanFilter::and), is_exact),
+        Joined::Any => (SpanFilter::Or(filters.collect()), is_exact),
+    }
+}
+
+/// Says whether several such tests of the field can be one. The service and what spans have beside attributes are texts
+/// with tests of their own.
+fn goes_together(field: &Field, test: &AttributeTest) -> bool {
+    match field {
+        Field::Attribute(_, key) => key != "service.name" || matches!(test, AttributeTest::Equals(_, None)),
+        Field::Intrinsic(
+            Intrinsic::Name
+            | Intrinsic::StatusMessage
+            | Intrinsic::EventName
+            | Intrinsic::ScopeName
+            | Intrinsic::ScopeVersion,
+        ) => matches!(test, AttributeTest::Text(TextTest::Is(_))),
+        Field::Intrinsic(_) => false,
+    }
+}
+
+/// The test that a value is one of these.
+fn one_of(tests: &[&AttributeTest]) -> AttributeTest {
+    if let [one] = tests {
+        return (*one).clone();
+    }
+    let text = |test: &&AttributeTest| match test {
+        AttributeTest::Text(TextTest::Is(text)) => Some(text.clone()),
+        _ => None,
+    };
+    match tests.iter().map(text).collect::<Option<Vec<String>>>() {
+        Some(texts) => AttributeTest::Text(TextTest::one_of(texts.iter().map(String::as_str))),
+        None => AttributeTest::any_of(tests.iter().map(|test| (*test).clone())),
     }
 }
 
@@ -97,6 +191,9 @@ fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> Lowered {
         Some(Place::Resource) if key == "service.name" => match check {
             Check::Passes(AttributeTest::Text(test)) => (SpanFilter::Service(test.clone()), true),
             Check::Passes(AttributeTest::Equals(text, None)) => (SpanFilter::Service(TextTest::Is(text.clone())), true),
+            Check::Passes(AttributeTest::OneOf(set)) if set.numbers().is_empty() => {
+                (SpanFilter::Service(TextTest::one_of(set.texts().iter().map(String::as_str))), true)
+            }
             _ => (SpanFilter::All, false),
         },
         // Of several events one may pass and another not.

@@ -437,6 +437,32 @@ fn the_scan_gets_what_it_can_tell() {
     check("{ span.a != 1 }", r#"(span.a exists and not span.a = "1")"#, true);
 }
 
+/// Breaks where each of many conditions on one field looks at its values anew.
+#[test]
+fn conditions_on_one_field_are_one_test() {
+    let check = |text: &str, filter: &str| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(query.exact_filter().map(|filter| filter.to_string()).as_deref(), Some(filter), "{text}");
+    };
+    check(r#"{ span.a = "x" || span.a = "y" }"#, "span.a in 2 values");
+    check(r#"{ span.a = "x" || name = "n" || span.a = 1 || name = "m" }"#, "(span.a in 2 values or name in 2 texts)");
+    let greater = format!("in [{}, {}]", 1f64.next_up(), f64::MAX);
+    let all = format!(r#"(span.a ({greater} or = "1") or resource.a = "1")"#);
+    check("{ span.a > 1 || resource.a = 1 || span.a = 1 }", &all);
+    check("{ span.a != 1 && span.a != 2 }", "(span.a exists and not span.a in 2 values)");
+    check("{ .a = 1 || .a = 2 }", "(span.a in 2 values or (not span.a exists and resource.a in 2 values))");
+    check(r#"{ resource.service.name = "a" || resource.service.name = "b" }"#, "service in 2 texts");
+    let many = |count: usize, sign: &str, by: &str| {
+        let conditions: Vec<String> = (0..count).map(|n| format!("span.a {sign} `x{n}`")).collect();
+        format!("{{ {} }}", conditions.join(by))
+    };
+    check(&many(250, "=", " || "), "span.a in 250 values");
+    check(&many(250, "!=", " && "), "(span.a exists and not span.a in 250 values)");
+    let filter = Query::parse(&many(20, "=~", " || ")).expect("a query").filter();
+    let quiver_types::spans::SpanFilter::Or(groups) = &filter else { panic!("{filter}") };
+    assert_eq!(groups.len(), 2, "a query can end between them");
+}
+
 #[test]
 fn sets_have_what_they_share() {
     let trace = shop();

@@ -45,7 +45,12 @@ pub struct ValueCounts {
     by_name: HashTable<u32>,
     values: Vec<Value>,
     by_value: HashTable<u32>,
+    /// How many of the values are of fields that are left out.
+    gone: u64,
 }
+
+/// Values of fields that were left out are dropped once there are so many, and half of all are such.
+const GONE_MIN: u64 = 1024;
 
 /// A text in the buffer.
 type Place = (u32, u32);
@@ -68,6 +73,10 @@ struct Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountedField(u32);
 
+fn value_hash(field: u32, text: &[u8]) -> u64 {
+    HASHER.hash_one((field, text))
+}
+
 fn text_at(texts: &[u8], place: Place) -> &[u8] {
     &texts[place.0 as usize..][..place.1 as usize]
 }
@@ -83,6 +92,7 @@ impl ValueCounts {
             by_name: HashTable::new(),
             values: Vec::new(),
             by_value: HashTable::new(),
+            gone: 0,
         }
     }
 
@@ -115,7 +125,37 @@ impl ValueCounts {
 
     /// Leaves a field out.
     pub fn leave_out(&mut self, field: CountedField) {
-        self.fields[field.0 as usize].out = true;
+        let field = &mut self.fields[field.0 as usize];
+        self.gone += std::mem::take(&mut field.values);
+        field.out = true;
+        if self.gone >= GONE_MIN.max(self.values.len() as u64 / 2) {
+            self.drop_gone();
+        }
+    }
+
+    /// Drops the values of fields that are left out, which may be millions.
+    fn drop_gone(&mut self) {
+        let Self { texts, fields, values, by_value, gone, .. } = self;
+        values.retain(|value| !fields[value.field as usize].out);
+        values.shrink_to_fit();
+        let old = std::mem::take(texts);
+        let names = fields.iter_mut().map(|field| &mut field.name);
+        for place in names.chain(values.iter_mut().map(|value| &mut value.text)) {
+            let text = text_at(&old, *place);
+            *place = (texts.len() as u32, text.len() as u32);
+            texts.extend_from_slice(text);
+        }
+        *by_value = HashTable::with_capacity(values.len());
+        let hash = |i: &u32| value_hash(values[*i as usize].field, text_at(texts, values[*i as usize].text));
+        for i in 0..values.len() as u32 {
+            by_value.insert_unique(hash(&i), i, hash);
+        }
+        *gone = 0;
+    }
+
+    /// Gives for each field that is not left out how many values it has.
+    pub fn values_of_fields(&self) -> impl Iterator<Item = u64> {
+        self.fields.iter().filter(|field| !field.out).map(|field| field.values)
     }
 
     /// Says that so many more rows have a value. Empty ones do not count.
@@ -128,9 +168,8 @@ impl ValueCounts {
             return self.leave_out(field);
         }
         let Self { texts, values, by_value, .. } = self;
-        let hash = |field: u32, text: &[u8]| HASHER.hash_one((field, text));
         let of = |i: &u32| &values[*i as usize];
-        let found = by_value.find(hash(field.0, value.as_bytes()), |i| {
+        let found = by_value.find(value_hash(field.0, value.as_bytes()), |i| {
             of(i).field == field.0 && text_at(texts, of(i).text) == value.as_bytes()
         });
         if let Some(&found) = found {
@@ -140,8 +179,8 @@ impl ValueCounts {
         if own.values >= self.limits.values {
             return self.leave_out(field);
         }
-        by_value.insert_unique(hash(field.0, value.as_bytes()), values.len() as u32, |i| {
-            hash(of(i).field, text_at(texts, of(i).text))
+        by_value.insert_unique(value_hash(field.0, value.as_bytes()), values.len() as u32, |i| {
+            value_hash(of(i).field, text_at(texts, of(i).text))
         });
         let text = push(texts, value);
         values.push(Value { field: field.0, text, rows });
@@ -329,6 +368,26 @@ mod tests {
             .collect();
         assert_eq!(found, model);
         assert!(all.memory_bytes() > 0);
+    }
+
+    #[test]
+    fn values_of_fields_that_are_left_out_are_dropped() {
+        let mut counts = ValueCounts::new(ValueLimits { values: 5_000, bytes: 50 });
+        let (many, few) = (counts.field("many"), counts.field("few"));
+        counts.add(few, "before", 1);
+        (0..5_000).for_each(|n| counts.add(many, &format!("a value of many {n}"), 1));
+        let held = counts.memory_bytes();
+        assert_eq!(counts.values_of_fields().collect::<Vec<_>>(), [5_000, 1]);
+        counts.add(many, "one more", 1);
+        assert!(counts.is_out(many) && counts.memory_bytes() < held / 10, "{} of {held}", counts.memory_bytes());
+        for value in ["behind", "before", "behind"] {
+            counts.add(few, value, 1);
+        }
+        counts.add(many, "a value of many 7", 1);
+        assert_eq!((counts.field("many"), counts.field("few")), (many, few));
+        let found: Vec<_> = counts.by_name().collect();
+        assert_eq!(found, [("few", vec![("before", 2), ("behind", 2)])]);
+        assert_eq!(counts.values_of_fields().collect::<Vec<_>>(), [2]);
     }
 
     #[test]

@@ -96,6 +96,48 @@ pub enum AttributeTest {
     Number(f64, f64),
     /// An item passes where the value is a list; what is none passes by itself.
     Item(#[serde(with = "crate::nested")] Box<AttributeTest>),
+    /// It equals one of these, as [`Self::Equals`] has it: a value is looked up among them, so many cost little more than
+    /// a few.
+    OneOf(Arc<ValueSet>),
+    /// It passes one of these.
+    Any(#[serde(with = "crate::nested")] Vec<AttributeTest>),
+}
+
+/// Texts and numbers, each in order.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct ValueSet {
+    texts: Vec<String>,
+    numbers: Vec<f64>,
+}
+
+impl ValueSet {
+    fn new(mut texts: Vec<String>, mut numbers: Vec<f64>) -> Self {
+        texts.sort_unstable();
+        texts.dedup();
+        // Minus zero equals zero.
+        numbers.iter_mut().for_each(|number| *number += 0.0);
+        numbers.sort_unstable_by(f64::total_cmp);
+        numbers.dedup();
+        Self { texts, numbers }
+    }
+
+    /// The texts; those of the numbers are among them.
+    pub fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// The numbers.
+    pub fn numbers(&self) -> &[f64] {
+        &self.numbers
+    }
+
+    fn holds(&self, value: Value<'_>) -> bool {
+        let has_number = |n: f64| self.numbers.binary_search_by(|own| own.total_cmp(&(n + 0.0))).is_ok();
+        value.number().is_some_and(has_number) || {
+            let text = value.text();
+            self.texts.binary_search_by(|own| own.as_str().cmp(&*text)).is_ok()
+        }
+    }
 }
 
 impl AttributeTest {
@@ -105,11 +147,38 @@ impl AttributeTest {
         Self::Equals(text.to_owned(), number)
     }
 
-    /// Gives the text and the number that it asks for, if it asks for one value.
-    pub fn wanted(&self) -> Option<(&str, Option<f64>)> {
+    /// Makes the test that a value passes one of these, with all values that one may equal as one set.
+    pub fn any_of(tests: impl IntoIterator<Item = Self>) -> Self {
+        let (mut texts, mut numbers, mut any) = (Vec::new(), Vec::new(), Vec::new());
+        for test in tests {
+            match test {
+                Self::Equals(text, number) => {
+                    texts.push(text);
+                    numbers.extend(number);
+                }
+                other => any.push(other),
+            }
+        }
+        match texts.len() {
+            0 => {}
+            1 => any.extend(texts.pop().map(|text| Self::Equals(text, numbers.pop()))),
+            _ => any.push(Self::OneOf(Arc::new(ValueSet::new(texts, numbers)))),
+        }
+        if any.len() == 1 { any.remove(0) } else { Self::Any(any) }
+    }
+
+    /// Gives the texts and the numbers that it asks for, if it asks for some values only.
+    pub fn wanted(&self) -> Option<(Vec<&str>, Vec<f64>)> {
         match self {
-            Self::Equals(text, number) => Some((text, *number)),
+            Self::Equals(text, number) => Some((vec![text], number.iter().copied().collect())),
             Self::Item(test) => test.wanted(),
+            Self::OneOf(set) => Some((set.texts.iter().map(String::as_str).collect(), set.numbers.clone())),
+            Self::Any(any) => any.iter().map(Self::wanted).try_fold((Vec::new(), Vec::new()), |mut all, one| {
+                let (texts, numbers) = one?;
+                all.0.extend(texts);
+                all.1.extend(numbers);
+                Some(all)
+            }),
             Self::Exists | Self::Text(_) | Self::Number(..) => None,
         }
     }
@@ -134,6 +203,8 @@ impl AttributeTest {
                 _ => value.text() == text.as_str() || number.is_some_and(|n| value.number() == Some(n)),
             },
             Self::Number(min, max) => value.number().is_some_and(|n| *min <= n && n <= *max),
+            Self::OneOf(set) => set.holds(value),
+            Self::Any(any) => any.iter().any(|test| test.matches(value)),
         }
     }
 }
@@ -272,6 +343,13 @@ impl fmt::Display for AttributeTest {
             Self::Equals(text, _) => write!(f, "= {text:?}"),
             Self::Number(min, max) => write!(f, "in [{min}, {max}]"),
             Self::Item(test) => write!(f, "{test}"),
+            Self::OneOf(set) => write!(f, "in {} values", set.texts.len()),
+            Self::Any(any) => {
+                for (i, test) in any.iter().enumerate() {
+                    write!(f, "{}{test}", if i == 0 { "(" } else { " or " })?;
+                }
+                f.write_str(")")
+            }
         }
     }
 }
@@ -354,7 +432,43 @@ mod tests {
         check(AttributeTest::Text(TextTest::Prefix("q".into())), false, true);
         let one = AttributeTest::Item(Box::new(AttributeTest::equals("q1")));
         assert!(one.matches(Value::Text("q1")) && !one.matches(Value::Text("q2")));
-        assert_eq!(one.wanted(), Some(("q1", None)));
+        assert_eq!(one.wanted(), Some((vec!["q1"], Vec::new())));
+    }
+
+    #[test]
+    fn a_set_of_values_has_each_that_one_of_its_tests_has() {
+        let equals = ["500", "5e2", "x", "-0.0", "true", "NaN", "9007199254740993", "0.1"].map(AttributeTest::equals);
+        let set = AttributeTest::any_of(equals.clone());
+        assert!(matches!(set, AttributeTest::OneOf(_)), "{set}");
+        let others = [AttributeTest::Number(7.0, 9.0), AttributeTest::Text(TextTest::Prefix("pre".to_owned()))];
+        let any = AttributeTest::any_of(equals.iter().chain(&others).cloned());
+        for value in [
+            Value::Int(500),
+            Value::Int(0),
+            Value::Int(8),
+            Value::Int(9_007_199_254_740_993),
+            Value::Double(500.0),
+            Value::Double(0.1),
+            Value::Double(f64::NAN),
+            Value::Double(1.5),
+            Value::Bool(true),
+            Value::Bool(false),
+            Value::Text("500"),
+            Value::Text("500.0"),
+            Value::Text("x"),
+            Value::Text("prefix"),
+            Value::Text(""),
+        ] {
+            let one = equals.iter().any(|test| test.matches(value));
+            assert_eq!(set.matches(value), one, "{value:?}");
+            assert_eq!(any.matches(value), one || others.iter().any(|test| test.matches(value)), "{value:?}");
+        }
+        assert_eq!(any.wanted(), None);
+        let two = AttributeTest::any_of(["b", "7"].map(AttributeTest::equals));
+        assert_eq!(two.wanted(), Some((vec!["7", "b"], vec![7.0])));
+        assert_eq!(AttributeTest::any_of([AttributeTest::equals("7")]).wanted(), Some((vec!["7"], vec![7.0])));
+        let list = r#"{"arrayValue":{"values":[{"stringValue":"q1"},{"intValue":"7"}]}}"#;
+        assert!(AttributeTest::Item(Box::new(two)).matches(Value::Json(list)));
     }
 
     #[test]

@@ -148,6 +148,8 @@ mod tests {
             of(Some(Place::Span), AttributeTest::Text(TextTest::one_of(["b", "a"]))),
             of(Some(Place::Scope), AttributeTest::Number(f64::NEG_INFINITY, f64::MAX)),
             of(Some(Place::Resource), AttributeTest::Item(Box::new(AttributeTest::equals("q")))),
+            of(None, AttributeTest::any_of(["b", "7"].map(AttributeTest::equals))),
+            of(None, AttributeTest::any_of([AttributeTest::equals("x"), AttributeTest::Number(0.0, 1.0)])),
         ])
     }
 

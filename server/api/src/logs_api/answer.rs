@@ -31,18 +31,33 @@ pub(super) fn list(
     tail: &'static str,
     memory: Collected,
 ) -> Response {
+    long_list(head, items.map(std::iter::once), tail, memory)
+}
+
+/// As [`list`], with items that are texts one after the other, so that none of them stands in memory as a whole.
+pub(super) fn long_list<I: Iterator<Item = String> + Send + 'static>(
+    head: &'static str,
+    items: impl Iterator<Item = I> + Send + 'static,
+    tail: &'static str,
+    memory: Collected,
+) -> Response {
     let mut items = items.enumerate();
+    let mut item: Option<I> = None;
     let mut head = Some(head);
     let body = while_read(move |piece| {
         let _memory = &memory;
         piece.extend_from_slice(head.take().unwrap_or_default().as_bytes());
         while piece.len() < PIECE_BYTES {
-            let Some((i, item)) = items.next() else {
+            if let Some(text) = item.as_mut().and_then(Iterator::next) {
+                piece.extend_from_slice(text.as_bytes());
+                continue;
+            }
+            let Some((i, next)) = items.next() else {
                 piece.extend_from_slice(tail.as_bytes());
                 return true;
             };
             piece.extend_from_slice(if i > 0 { b"," } else { b"" });
-            piece.extend_from_slice(item.as_bytes());
+            item = Some(next);
         }
         false
     });

@@ -81,6 +81,10 @@ fn with_pipes(ask: &Ask, pipes: Vec<Pipe>) -> Query {
     Query { pipes, ..without_pipes(ask.query.clone()) }
 }
 
+/// Bytes of a point in a list that grows, and points that are written at once.
+const POINT_BYTES: usize = 32;
+const TEXT_POINTS: usize = 1000;
+
 /// One group of `hits`.
 #[derive(Debug, Default)]
 struct Group {
@@ -105,8 +109,10 @@ async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
     }
     let memory = state.engines.logsql.collected("hits", &ask.ctx);
     let mut groups: Vec<Group> = Vec::new();
+    let mut values = vec![String::new(); fields.len()];
     let read = state.engines.logsql.each_row(&query, &ask.scope, &ask.ctx, |row| {
-        let (mut key, mut count, mut time, mut is_other) = (vec![String::new(); fields.len()], 0u64, 0, false);
+        let (mut count, mut time, mut is_other) = (0u64, 0, false);
+        values.iter_mut().for_each(String::clear);
         for (name, value) in row {
             match name {
                 COUNT => count = value.parse().unwrap_or(0),
@@ -114,18 +120,17 @@ async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
                 IS_OTHER => is_other = true,
                 _ => {}
             }
-            for (_, part) in fields.iter().zip(&mut key).filter(|(own, _)| *own == name) {
-                value.clone_into(part);
+            for (_, own) in fields.iter().zip(&mut values).filter(|(own, _)| *own == name) {
+                own.push_str(value);
             }
         }
-        let key = (!is_other).then_some(key);
-        if groups.last().is_none_or(|group| group.key != key) {
-            let texts = key.iter().flatten().map(|part| text_bytes(part)).sum::<usize>();
+        let key = (!is_other).then_some(&values);
+        if groups.last().is_none_or(|group| group.key.as_ref() != key) {
+            let texts = key.into_iter().flatten().map(|part| text_bytes(part)).sum::<usize>();
             memory.add(2 * ENTRY_BYTES + texts)?;
-            groups.push(Group { key, ..Group::default() });
+            groups.push(Group { key: key.cloned(), ..Group::default() });
         }
-        // The point, and its text when the group is written.
-        memory.add(2 * ENTRY_BYTES)?;
+        memory.add(POINT_BYTES)?;
         if let Some(group) = groups.last_mut() {
             group.points.push((time, count));
             group.total += count;
@@ -133,29 +138,48 @@ async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
         Ok(())
     });
     read.await?;
-    let groups = groups.into_iter().map(move |group| group_json(&fields, &group));
-    Ok(answer::list("{\"hits\":[", groups, "]}", memory))
+    let groups = groups.into_iter().map(move |group| group_texts(&fields, group));
+    Ok(answer::long_list("{\"hits\":[", groups, "]}", memory))
 }
 
-fn group_json(fields: &[String], group: &Group) -> String {
-    let mut out = String::from("{\"fields\":{");
+/// Writes a group, some points at once.
+fn group_texts(fields: &[String], group: Group) -> impl Iterator<Item = String> + use<> {
+    let mut head = String::from("{\"fields\":{");
     for (i, (name, value)) in fields.iter().zip(group.key.iter().flatten()).enumerate() {
-        out.push_str(if i > 0 { "," } else { "" });
-        push_json_string(&mut out, name);
-        out.push(':');
-        push_json_string(&mut out, value);
+        head.push_str(if i > 0 { "," } else { "" });
+        push_json_string(&mut head, name);
+        head.push(':');
+        push_json_string(&mut head, value);
     }
-    out.push_str("},\"timestamps\":[");
-    for (i, (ns, _)) in group.points.iter().enumerate() {
-        out.push_str(if i > 0 { ",\"" } else { "\"" });
+    head.push_str("},\"timestamps\":[");
+    let count = group.points.len();
+    let points = Arc::new(group.points);
+    let again = Arc::clone(&points);
+    let parts = move || (0..count).step_by(TEXT_POINTS).map(move |from| from..count.min(from + TEXT_POINTS));
+    let times = parts().map(move |part| times_text(part.start, &points[part]));
+    let values = parts().map(move |part| values_text(part.start, &again[part]));
+    let tail = format!("],\"total\":{}}}", group.total);
+    let between = "],\"values\":[".to_owned();
+    std::iter::once(head).chain(times).chain([between]).chain(values).chain([tail])
+}
+
+/// Times of points, the first of which has so many before it.
+fn times_text(before: usize, points: &[(i64, u64)]) -> String {
+    let mut out = String::new();
+    for (i, (ns, _)) in points.iter().enumerate() {
+        out.push_str(if before + i > 0 { ",\"" } else { "\"" });
         push_rfc3339(&mut out, *ns);
         out.push('"');
     }
-    out.push_str("],\"values\":[");
-    for (i, (_, count)) in group.points.iter().enumerate() {
-        let _ = write!(out, "{}{count}", if i > 0 { "," } else { "" });
+    out
+}
+
+/// Counts of points, the first of which has so many before it.
+fn values_text(before: usize, points: &[(i64, u64)]) -> String {
+    let mut out = String::new();
+    for (i, (_, count)) in points.iter().enumerate() {
+        let _ = write!(out, "{}{count}", if before + i > 0 { "," } else { "" });
     }
-    let _ = write!(out, "],\"total\":{}}}", group.total);
     out
 }
 
@@ -301,18 +325,31 @@ mod tests {
             let key = key.map(|key| key.iter().map(|part| (*part).to_owned()).collect());
             Group { key, points: points.to_vec(), total: points.iter().map(|point| point.1).sum() }
         };
-        let check = |fields: &[&str], group: &Group, expected: &str| {
+        let check = |fields: &[&str], group: Group, expected: &str| {
             let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
-            assert_eq!(group_json(&fields, group), expected);
+            assert_eq!(group_texts(&fields, group).collect::<String>(), expected);
         };
         let point = (1_741_600_001_500_000_000, 3);
         let times = r#""timestamps":["2025-03-10T09:46:41.5Z"],"values":[3],"total":3}"#;
-        check(&[], &group(Some(&[]), &[point]), &format!(r#"{{"fields":{{}},{times}"#));
-        check(&["a", "b"], &group(Some(&["x", ""]), &[point]), &format!(r#"{{"fields":{{"a":"x","b":""}},{times}"#));
-        check(&["a"], &group(None, &[point]), &format!(r#"{{"fields":{{}},{times}"#));
+        check(&[], group(Some(&[]), &[point]), &format!(r#"{{"fields":{{}},{times}"#));
+        check(&["a", "b"], group(Some(&["x", ""]), &[point]), &format!(r#"{{"fields":{{"a":"x","b":""}},{times}"#));
+        check(&["a"], group(None, &[point]), &format!(r#"{{"fields":{{}},{times}"#));
         let two =
             r#"{"fields":{},"timestamps":["1970-01-01T00:00:00Z","1970-01-01T00:00:01Z"],"values":[1,2],"total":3}"#;
-        check(&[], &group(Some(&[]), &[(0, 1), (1_000_000_000, 2)]), two);
+        check(&[], group(Some(&[]), &[(0, 1), (1_000_000_000, 2)]), two);
+    }
+
+    #[test]
+    fn long_groups_are_written_in_parts() {
+        let points: Vec<(i64, u64)> = (0..2_500).map(|n| (n * 1_000_000_000, n as u64)).collect();
+        let total = points.iter().map(|point| point.1).sum();
+        let texts: Vec<String> = group_texts(&[], Group { key: None, points, total }).collect();
+        // The beginning, three parts of times, what is between, three parts of values, the end.
+        assert_eq!(texts.len(), 9);
+        let shown: serde_json::Value = serde_json::from_str(&texts.concat()).expect("JSON");
+        assert_eq!(shown["values"], serde_json::json!((0..2_500).collect::<Vec<u64>>()));
+        let times = shown["timestamps"].as_array().expect("a list");
+        assert_eq!((times.len(), times[2_499].as_str()), (2_500, Some("1970-01-01T00:41:39Z")));
     }
 
     #[test]
@@ -328,7 +365,8 @@ mod tests {
     fn names_and_values_of_groups_are_quoted() {
         let fields = ["a\"b".to_owned(), "ä".to_owned()];
         let group = Group { key: Some(vec!["x\n".to_owned(), "\\".to_owned()]), points: Vec::new(), total: u64::MAX };
-        let shown: serde_json::Value = serde_json::from_str(&group_json(&fields, &group)).expect("JSON");
+        let shown: serde_json::Value =
+            serde_json::from_str(&group_texts(&fields, group).collect::<String>()).expect("JSON");
         let expected = serde_json::json!({
             "fields": {"a\"b": "x\n", "ä": "\\"}, "timestamps": [], "values": [], "total": u64::MAX,
         });

@@ -175,7 +175,7 @@ impl SpanFilters {
                 out
             }
             SpanFilter::Attribute { place, key, test } if key != "service.name" => {
-                let Some((text, number)) = test.wanted() else { return Vec::new() };
+                let Some((texts, numbers)) = test.wanted() else { return Vec::new() };
                 // Attributes with lists as values count as keys without a column.
                 let places = place.map_or_else(|| Place::ALL.to_vec(), |place| vec![place]);
                 if places.iter().any(|place| keys.may_have(*place, key)) {
@@ -185,8 +185,9 @@ impl SpanFilters {
                 let columns: Vec<String> = own.map(|place| column_name(*place, key)).filter(|name| has(name)).collect();
                 // With two columns, both would have to be searched; that is not supported.
                 let [column] = &columns[..] else { return Vec::new() };
-                let hashes = [Some(hash(text)), number.map(of_number)];
-                let may = |block: &Block| hashes.iter().flatten().any(|hash| may_hold(&block.bits, *hash));
+                let texts = texts.into_iter().map(hash);
+                let hashes: Vec<u64> = texts.chain(numbers.into_iter().map(of_number)).collect();
+                let may = |block: &Block| hashes.iter().any(|hash| may_hold(&block.bits, *hash));
                 let blocks = self.0.get(column).map_or(&[][..], Vec::as_slice);
                 blocks.iter().filter(|block| !may(block)).map(|block| block.rows.clone()).collect()
             }
@@ -254,6 +255,10 @@ mod tests {
                 assert!(!excluded("order", &format!("{i}.0")).iter().any(|r| r.contains(&at)), "{i}");
             }
         }
+        let any = AttributeTest::any_of(["u5", "u6"].map(AttributeTest::equals));
+        let any = SpanFilter::Attribute { place: None, key: "user".to_owned(), test: any };
+        let two = filters.excluded(&any, &SpanKeys::none(), &|name| name.starts_with("attributes."));
+        assert!(!two.is_empty() && !two.iter().any(|r| r.contains(&105) || r.contains(&106)), "{two:?}");
         assert!(excluded("user", "u5").len() >= 2 && excluded("order", "7").len() >= 2);
         assert!(excluded("kind", "c").is_empty() && excluded("other", "u5").is_empty());
         let mut moved = FilterWriter::default();

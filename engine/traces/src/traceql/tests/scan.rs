@@ -135,6 +135,21 @@ fn filters_of_scans_say_what_queries_say() {
             all.extend([format!("{one} && {other}"), format!("({one}) || !({other})"), format!("!({one} && {other})")]);
         }
     }
+    // Several on one field are one test of the scan.
+    for field in
+        ["span.a", ".a", "resource.a", "event.a", "link.a", "instrumentation.a", "resource.service.name", "name"]
+    {
+        all.extend([
+            format!("{field} = `5` || {field} = `x` || {field} =~ `1.*` || {field} = `1`"),
+            format!("{field} = `a` || {field} = `x` || {field} = `5.0`"),
+            format!("{field} != `1` && {field} != `x` && {field} !~ `y`"),
+            format!("!({field} = `1` || {field} = `x`)"),
+            format!("{field} = `x` && {field} = `1`"),
+        ]);
+        if field != "name" {
+            all.push(format!("{field} = 1 || {field} = `x` || {field} > 3 || {field} != nil"));
+        }
+    }
     let mut exact = 0;
     for text in &all {
         let query = Query::parse(&format!("{{ {text} }}")).unwrap_or_else(|e| panic!("{text}: {e}"));
