@@ -136,6 +136,7 @@ impl Patterns {
         if let Some(pattern) = self.seen.get(text) {
             return Ok(pattern.clone());
         }
+        self.budget.check()?;
         let pattern = Pattern::new(text)?;
         if let Pattern::Regex(_) = pattern {
             self.budget.add(text)?;

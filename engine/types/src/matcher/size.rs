@@ -64,13 +64,22 @@ impl PatternBudget {
         if self.seen.len() >= few {
             self.measured += compiled_bytes(pattern);
         }
-        if self.measured > self.bytes_max {
-            let (whose, bytes_max) = (self.whose, self.bytes_max);
-            let text = format!("the regular expressions of {whose} take more than {bytes_max} bytes");
-            return Err(Error::new(ErrorKind::LimitExceeded, text));
-        }
+        self.check()?;
         self.seen.insert(pattern.to_owned());
         Ok(())
+    }
+
+    /// Says whether there is room: once there was none, what comes need not be compiled to be refused.
+    ///
+    /// # Errors
+    /// LimitExceeded.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.measured <= self.bytes_max {
+            return Ok(());
+        }
+        let (whose, bytes_max) = (self.whose, self.bytes_max);
+        let text = format!("the regular expressions of {whose} take more than {bytes_max} bytes");
+        Err(Error::new(ErrorKind::LimitExceeded, text))
     }
 }
 

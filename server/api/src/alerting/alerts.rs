@@ -23,7 +23,7 @@ use chrono::DateTime;
 use http::{HeaderMap, StatusCode, header};
 use quiver_alertd::router::{AlertForm, Posted, Shown, posted};
 use quiver_alerting::matchers::{self, Matchers};
-use quiver_types::matcher::compile;
+use quiver_types::matcher::{Patterns, compile};
 use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Result};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -121,20 +121,21 @@ fn truth(params: &Params, name: &str) -> bool {
     })
 }
 
-pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
+pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>, patterns: &mut Patterns) -> Result<Matchers> {
     let mut out: Vec<Matcher> = Vec::new();
     for text in texts {
-        let read = matchers::read(text).map_err(|e| Error::invalid(format!("bad matcher format: {text}: {e}")))?;
+        let read = matchers::read_among(text, patterns)
+            .map_err(|e| Error::invalid(format!("bad matcher format: {text}: {e}")))?;
         out.extend(read.matchers);
     }
     Ok(Matchers::in_order(out))
 }
 
-/// Parses filters: each is one matcher, without braces.
-fn read_filters<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
+/// Parses filters: each is one matcher, without braces. The patterns of a request are bounded together.
+fn read_filters<'a>(texts: impl Iterator<Item = &'a str>, patterns: &mut Patterns) -> Result<Matchers> {
     let mut out: Vec<Matcher> = Vec::new();
     for text in texts {
-        let read = matchers::read_one(text).map_err(|e| Error::invalid(e.message))?;
+        let read = matchers::read_one(text, patterns).map_err(|e| Error::invalid(e.message))?;
         out.extend(read.matchers);
         if out.len() > FILTERS_MAX {
             return Err(Error::invalid(format!("more than {FILTERS_MAX} filters")));
@@ -149,6 +150,7 @@ impl Filter {
             compile(text).map_err(|e| Error::invalid(format!("failed to parse receiver param: {}", e.message)))
         });
         let by_labels: Vec<&str> = params.all("receiver_matchers").collect();
+        let mut patterns = Patterns::default();
         Ok(Self {
             shown: Shown {
                 active: truth(params, "active"),
@@ -156,9 +158,11 @@ impl Filter {
                 inhibited: truth(params, "inhibited"),
                 muted: truth(params, "muted"),
             },
-            matchers: read_filters(params.all("filter"))?,
+            matchers: read_filters(params.all("filter"), &mut patterns)?,
             receiver: receiver.transpose()?,
-            receiver_matchers: (!by_labels.is_empty()).then(|| read_filters(by_labels.into_iter())).transpose()?,
+            receiver_matchers: (!by_labels.is_empty())
+                .then(|| read_filters(by_labels.into_iter(), &mut patterns))
+                .transpose()?,
         })
     }
 
@@ -181,7 +185,7 @@ async fn params_of(state: &AppState, request: Request) -> Result<Params> {
 fn no_empty_filter(query: &str) -> Result<()> {
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
     let is_empty = pairs.any(|(name, value)| name == "filter" && value.is_empty());
-    if is_empty { read_filters(std::iter::once("")).map(|_| ()) } else { Ok(()) }
+    if is_empty { read_filters(std::iter::once(""), &mut Patterns::default()).map(|_| ()) } else { Ok(()) }
 }
 
 async fn listed(state: &Arc<AppState>, request: Request, by_group: bool) -> Response {
@@ -227,7 +231,7 @@ async fn status(State(state): State<Arc<AppState>>) -> Response {
 async fn receivers(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let listed = async {
         let params = params_of(&state, request).await?;
-        let wanted = read_filters(params.all("receiver_matchers"))?;
+        let wanted = read_filters(params.all("receiver_matchers"), &mut Patterns::default())?;
         let policy = state.alertd.router.policy();
         let fits = |labels: &std::collections::BTreeMap<String, String>| {
             wanted.matches(&LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
@@ -311,6 +315,25 @@ mod tests {
         for fine in ["", "filter=a%3D1", "receiver=&active="] {
             assert!(no_empty_filter(fine).is_ok(), "{fine}");
         }
+    }
+
+    /// All filters of a request share one bound: each could be large by itself.
+    #[test]
+    fn patterns_of_filters_are_bounded_together() {
+        let read = |query: &str| {
+            Filter::read(&Params::read(&Method::GET, &HeaderMap::new(), Some(query), b"").expect("a query"))
+        };
+        let large = |name: &str| {
+            let one = |i: usize| format!("{name}=a%3D~%22%5Cw%7B15%7D{i:04}{name}%22");
+            (0..FILTERS_MAX).map(one).collect::<Vec<_>>().join("&")
+        };
+        for name in ["filter", "receiver_matchers"] {
+            let refused = read(&large(name)).err().expect(name);
+            assert_eq!(refused.kind, ErrorKind::Invalid);
+            assert!(refused.message.contains("the regular expressions of a query take more than"), "{refused}");
+        }
+        let same = vec!["filter=a%3D~%22%5Cw%7B15%7D%22"; FILTERS_MAX].join("&");
+        assert!(read(&same).is_ok(), "the same pattern takes no more");
     }
 
     #[test]

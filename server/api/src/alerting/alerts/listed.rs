@@ -7,6 +7,7 @@ use axum::response::Response;
 use quiver_alertd::router::{Asked, GroupPiece, Shown};
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::SilenceState;
+use quiver_types::matcher::Patterns;
 use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Result};
 use serde_json::Value;
 
@@ -56,7 +57,7 @@ pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter
 
 async fn silences_asked(state: &Arc<AppState>, request: Request) -> Result<Vec<u8>> {
     let params = params_of(state, request).await?;
-    let filter = read_filters(params.all("filter"))?;
+    let filter = read_filters(params.all("filter"), &mut Patterns::default())?;
     let wanted = [
         (SilenceState::Active, truth(&params, "active")),
         (SilenceState::Pending, truth(&params, "pending")),
