@@ -29,7 +29,8 @@ async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Ar
     let kept = Kept::open(&dir.join("alerts.db")).await.unwrap();
     let allow = vec![Network::parse("127.0.0.0/8").unwrap()];
     let egress = Egress { allow, ..Egress::default() };
-    let sender = Sender::new(egress, ProxyEnvironment::default(), Arc::new(quiver_types::SystemClock), Arc::default());
+    let sender =
+        Sender::new(egress, ProxyEnvironment::default(), 1 << 20, Arc::new(quiver_types::SystemClock), Arc::default());
     let settings = RouterSettings {
         external_url: "http://q".to_owned(),
         files_dir: None,
