@@ -34,6 +34,8 @@ pub struct Posted {
 const ALERTS_MAX: usize = 50_000;
 /// Most bytes of the labels and annotations of an alert.
 const ALERT_BYTES_MAX: usize = 64 << 10;
+/// Most characters of a text that is refused which are told.
+const SHOWN_CHARS_MAX: usize = 100;
 /// How long an envelope's alert fires without another word.
 const ENVELOPE_NS: i64 = 24 * 3600 * 1_000_000_000;
 
@@ -69,7 +71,8 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
             AlertForm::Envelope => match text(item, "status").map(|own| own.unwrap_or(status)) {
                 Ok("firing") => read(item, now, None, now.saturating_add(ENVELOPE_NS)),
                 Ok("resolved") => read(item, now, Some(now), now),
-                Ok(other) => Err(format!("unknown status {other:?}")),
+                // The envelope's own is told for each of its alerts.
+                Ok(other) => Err(format!("unknown status {:?}", beginning(other))),
                 Err(e) => Err(e),
             },
         };
@@ -79,6 +82,12 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
         }
     }
     Ok(out)
+}
+
+/// The beginning of a text of any length, as messages show it.
+fn beginning(text: &str) -> &str {
+    let end = text.char_indices().nth(SHOWN_CHARS_MAX).map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }
 
 /// Whether a text is an absolute URI or path, as Go's `url.ParseRequestURI` takes them.
@@ -283,6 +292,18 @@ mod tests {
         {
             assert!(!is_uri(wrong), "{wrong}");
         }
+    }
+
+    /// A body of megabytes must not become gigabytes of refusals.
+    #[test]
+    fn what_is_refused_is_told_in_short() {
+        let alerts = vec!["{}"; 10_000].join(",");
+        let body = format!("{{\"status\":\"{}\",\"alerts\":[{alerts}]}}", "é".repeat(100_000));
+        let posted = posted(body.as_bytes(), AlertForm::Envelope, 300 * S, 1000 * S).unwrap();
+        assert_eq!((posted.refused.len(), posted.alerts.len()), (10_000, 0));
+        let expected = format!("alert 0: unknown status {:?}", "é".repeat(SHOWN_CHARS_MAX));
+        assert_eq!(posted.refused[0], expected);
+        assert!(posted.refused.iter().all(|told| told.len() < 300));
     }
 
     #[test]
