@@ -11,6 +11,7 @@ pub(crate) mod silences;
 
 pub(crate) use fields::AlertRecord;
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,6 +23,7 @@ use axum::routing::{get, post};
 use chrono::DateTime;
 use http::{HeaderMap, StatusCode, header};
 use quiver_alertd::router::{AlertForm, Posted, Shown, posted};
+use quiver_alerting::config::Config;
 use quiver_alerting::matchers::{self, Matchers};
 use quiver_types::matcher::{Patterns, compile};
 use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Result};
@@ -166,10 +168,13 @@ impl Filter {
         })
     }
 
-    fn receiver(&self, state: &AppState, name: &str) -> bool {
+    /// Says of each receiver of a policy whether its alerts are asked for: once, and not for each of these.
+    fn receivers<'p>(&self, config: &'p Config) -> HashMap<&'p str, bool> {
+        config.receivers.iter().map(|r| (r.name.as_str(), self.fits(&r.name, &r.labels))).collect()
+    }
+
+    fn fits(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let by_labels = |wanted: &Matchers| {
-            let policy = state.alertd.router.policy();
-            let labels = policy.config.receiver(name).map(|r| r.labels.clone()).unwrap_or_default();
             wanted.matches(&LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
         };
         self.receiver.as_ref().is_none_or(|r| r.is_match(name)) && self.receiver_matchers.as_ref().is_none_or(by_labels)
@@ -233,7 +238,7 @@ async fn receivers(State(state): State<Arc<AppState>>, request: Request) -> Resp
         let params = params_of(&state, request).await?;
         let wanted = read_filters(params.all("receiver_matchers"), &mut Patterns::default())?;
         let policy = state.alertd.router.policy();
-        let fits = |labels: &std::collections::BTreeMap<String, String>| {
+        let fits = |labels: &BTreeMap<String, String>| {
             wanted.matches(&LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
         };
         let shown = policy.config.receivers.iter().filter(|r| fits(&r.labels));
@@ -315,6 +320,23 @@ mod tests {
         for fine in ["", "filter=a%3D1", "receiver=&active="] {
             assert!(no_empty_filter(fine).is_ok(), "{fine}");
         }
+    }
+
+    #[test]
+    fn receivers_are_asked_once() {
+        let config = "route: {receiver: a}\nreceivers:\n- {name: a, labels: {team: x}}\n- {name: ab}\n- {name: b}\n";
+        let config = Config::load(config).expect("a policy");
+        let wanted = |query: &str| {
+            let params = Params::read(&Method::GET, &HeaderMap::new(), Some(query), b"").expect("a query");
+            let filter = Filter::read(&params).expect("valid");
+            let mut wanted: Vec<_> = filter.receivers(&config).into_iter().filter(|(_, fits)| *fits).collect();
+            wanted.sort_unstable();
+            wanted.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(wanted(""), "a ab b");
+        assert_eq!(wanted("receiver=a.*"), "a ab");
+        assert_eq!(wanted("receiver_matchers=team%3Dx"), "a");
+        assert_eq!(wanted("receiver=b&receiver_matchers=team%21%3Dx"), "b");
     }
 
     /// All filters of a request share one bound: each could be large by itself.

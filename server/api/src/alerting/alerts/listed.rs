@@ -1,5 +1,6 @@
 //! Lists of alerts and silences.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -26,7 +27,10 @@ const FEWER: &str = "name fewer by `filter`";
 pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter, by_group: bool) -> Result<Vec<u8>> {
     made(state, move |state, go_on| {
         let labels = |labels: &LabelSet| allows(state, &access, labels) && filter.matchers.matches(labels);
-        let receiver = |name: &str| filter.receiver(state, name);
+        let policy = state.alertd.router.policy();
+        let wanted = filter.receivers(&policy.config);
+        // One that comes in between may have others.
+        let receiver = |name: &str| wanted.get(name).copied().unwrap_or_else(|| filter.fits(name, &BTreeMap::new()));
         let asked = Asked { shown: filter.shown, labels: &labels, receiver: &receiver, go_on };
         let sight = Sight::new(state, &access);
         let mut text = Text::new("[", state.settings.answer_bytes_max, FEWER);
