@@ -16,12 +16,12 @@ const S: i64 = 1_000_000_000;
 pub(crate) fn told(instances: &[(&str, bool)]) -> Message {
     let alert = |(instance, fires): &(&str, bool)| Alert {
         labels: LabelSet::from_pairs([("alertname", "High"), ("instance", instance)]),
-        annotations: [("summary".to_owned(), "high".to_owned())].into(),
+        annotations: Arc::new([("summary".to_owned(), "high".to_owned())].into()),
         starts_at: 10 * S,
         ends_at: if *fires { 1000 * S } else { 50 * S },
         is_timeout: false,
         updated_at: 20 * S,
-        generator_url: format!("http://g/{instance}"),
+        generator_url: format!("http://g/{instance}").into(),
     };
     Message {
         receiver: "team.x".to_owned(),

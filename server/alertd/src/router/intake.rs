@@ -1,6 +1,7 @@
 //! Alerts as others post them: Alertmanager's flat array, and the envelope of its webhooks (`config-api` 2.8).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use quiver_alerting::dispatch::Alert;
@@ -34,6 +35,8 @@ pub struct Posted {
 const ALERTS_MAX: usize = 50_000;
 /// Most bytes of the labels and annotations of an alert.
 const ALERT_BYTES_MAX: usize = 64 << 10;
+/// Longest URL of a page about an alert, in bytes.
+const URL_BYTES_MAX: usize = 64 << 10;
 /// Most characters of a text that is refused which are told.
 const SHOWN_CHARS_MAX: usize = 100;
 /// How long an envelope's alert fires without another word.
@@ -180,9 +183,13 @@ fn read(item: &Value, now: i64, ended: Option<i64>, timeout: i64) -> Result<Aler
     let mut labels = texts(item, "labels")?;
     labels.retain(|_, value| !value.is_empty());
     let annotations = texts(item, "annotations")?;
+    let generator_url = text(item, "generatorURL")?.unwrap_or_default();
     let bytes: usize = labels.iter().chain(&annotations).map(|(n, v)| n.len() + v.len()).sum();
     if bytes > ALERT_BYTES_MAX {
         return Err(format!("its labels and annotations have more than {ALERT_BYTES_MAX} bytes"));
+    }
+    if generator_url.len() > URL_BYTES_MAX {
+        return Err(format!("its `generatorURL` has more than {URL_BYTES_MAX} bytes"));
     }
     if labels.is_empty() {
         return Err("at least one label pair required".to_owned());
@@ -200,18 +207,17 @@ fn read(item: &Value, now: i64, ended: Option<i64>, timeout: i64) -> Result<Aler
         (None, Some(at)) => (at.max(starts_at), false),
         (None, None) => (timeout, true),
     };
-    let generator_url = text(item, "generatorURL")?.unwrap_or_default().to_owned();
     if starts_at > ends_at {
         return Err("start time must be before end time".to_owned());
     }
     Ok(Alert {
         labels: LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))),
-        annotations,
+        annotations: Arc::new(annotations),
         starts_at,
         ends_at,
         is_timeout,
         updated_at: now,
-        generator_url,
+        generator_url: generator_url.into(),
     })
 }
 
@@ -384,6 +390,11 @@ mod tests {
             posted(alert.as_bytes(), AlertForm::Flat, 1, 1).unwrap().alerts.len()
         };
         assert_eq!((sized(ALERT_BYTES_MAX), sized(ALERT_BYTES_MAX + 1)), (1, 0));
+        let linked = |bytes: usize| {
+            let alert = format!("[{{\"labels\":{{\"a\":\"1\"}},\"generatorURL\":\"/{}\"}}]", "x".repeat(bytes - 1));
+            posted(alert.as_bytes(), AlertForm::Flat, 1, 1).unwrap().alerts.len()
+        };
+        assert_eq!((linked(URL_BYTES_MAX), linked(URL_BYTES_MAX + 1)), (1, 0));
         // A time-out beyond all times is the last of them.
         let last = posted(b"[{\"labels\":{\"a\":\"1\"}}]", AlertForm::Flat, i64::MAX, S).unwrap();
         assert_eq!((last.alerts[0].ends_at, last.alerts[0].is_timeout), (i64::MAX, true));

@@ -48,12 +48,12 @@ async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Ar
 fn alert(name: &str, starts_s: i64, ends_s: i64) -> Alert {
     Alert {
         labels: LabelSet::from_pairs([("alertname", name)]),
-        annotations: BTreeMap::new(),
+        annotations: Arc::default(),
         starts_at: starts_s * 1000 * MS,
         ends_at: ends_s * 1000 * MS,
         is_timeout: false,
         updated_at: starts_s * 1000 * MS,
-        generator_url: String::new(),
+        generator_url: Arc::default(),
     }
 }
 
@@ -153,7 +153,7 @@ async fn alerts_take_no_more_memory_than_they_may() {
     let router = open(dir.path(), POLICY, &clock).await;
     let large = |name: &str, kib: usize| {
         let text = "x".repeat(kib << 10);
-        Alert { annotations: BTreeMap::from([("text".to_owned(), text)]), ..alert(name, 1000, 2000) }
+        Alert { annotations: Arc::new(BTreeMap::from([("text".to_owned(), text)])), ..alert(name, 1000, 2000) }
     };
     router.insert_posted(vec![large("A", 200)]).await.unwrap();
     let told = router.insert_posted(vec![large("B", 200)]).await.unwrap_err();
