@@ -226,6 +226,11 @@ impl Query {
         self.stop.is_cancelled()
     }
 
+    /// Waits until [`Self::is_stopped`].
+    pub async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
     /// The error of a query that was ended before it was done.
     pub(crate) fn cancelled(&self, phase: &str) -> Error {
         if self.withdrawn.load(Relaxed) {

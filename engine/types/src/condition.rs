@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::matcher::{Patterns, held_bytes};
+
 pub(crate) mod asked;
 mod glob;
 mod leaf;
@@ -30,6 +32,8 @@ const DEPTH_MAX: usize = 5;
 const LEAVES_MAX: usize = 50;
 /// Longest name of a field, in bytes.
 const FIELD_BYTES_MAX: usize = 256;
+/// Most that the regular expressions of a condition take together, compiled, in bytes.
+const PATTERNS_BYTES_MAX: usize = 4 << 20;
 
 /// What is wrong with a condition, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +123,7 @@ pub struct Condition(Node);
 
 struct Reader {
     leaves: usize,
+    patterns: Patterns,
     errors: Vec<ConditionError>,
 }
 
@@ -128,7 +133,8 @@ impl Condition {
     /// # Errors
     /// All that is wrong with it, each with its place.
     pub fn parse(value: &Value) -> Result<Self, Vec<ConditionError>> {
-        let mut reader = Reader { leaves: 0, errors: Vec::new() };
+        let patterns = Patterns::within("a condition", PATTERNS_BYTES_MAX);
+        let mut reader = Reader { leaves: 0, patterns, errors: Vec::new() };
         let node = reader.node(value, "", 1);
         match node {
             Some(node) if reader.errors.is_empty() => Ok(Self(node)),
@@ -165,6 +171,14 @@ impl Condition {
         let mut found = Vec::new();
         self.0.leaves(&mut |leaf| found.extend(leaf.captured()));
         found
+    }
+
+    /// What its regular expressions take in memory for as long as it is kept, in bytes, more or less: each is compiled
+    /// once more to be measured.
+    pub fn held_bytes(&self) -> usize {
+        let mut bytes = 0;
+        self.0.leaves(&mut |leaf| bytes += leaf.test.pattern().map_or(0, |regex| held_bytes(regex.as_str())));
+        bytes
     }
 
     /// All fields that it names.
@@ -277,7 +291,12 @@ impl Reader {
             return None;
         }
         match Leaf::parse(map, at) {
-            Ok(leaf) => Some(Node::Leaf(Box::new(leaf))),
+            Ok(leaf) => {
+                if let Some(Err(error)) = leaf.test.pattern().map(|regex| self.patterns.count(regex.as_str())) {
+                    return self.error(at, "LIMIT_EXCEEDED", error.message);
+                }
+                Some(Node::Leaf(Box::new(leaf)))
+            }
             Err(errors) => {
                 self.errors.extend(errors);
                 None
@@ -467,6 +486,22 @@ mod tests {
         }
         let halves = json!({"any": [many(LEAVES_MAX / 2), many(LEAVES_MAX / 2 + 1)]});
         assert_eq!(errors(&halves), [" LIMIT_EXCEEDED has more than 50 comparisons"], "all of them count");
+    }
+
+    #[test]
+    fn patterns_of_a_condition_are_bounded_together() {
+        let leaf = |n: usize| json!({"field": "a", "op": "regex", "value": format!(r"\w{{15}}{n:04}")});
+        let any = |count: usize| json!({"any": (0..count).map(leaf).collect::<Vec<_>>()});
+        assert_eq!(errors(&any(3)), [""; 0]);
+        let told = errors(&any(LEAVES_MAX));
+        let why =
+            format!("LIMIT_EXCEEDED the regular expressions of a condition take more than {PATTERNS_BYTES_MAX} bytes");
+        assert!(!told.is_empty() && told.iter().all(|told| told.ends_with(&why)), "{told:?}");
+        let same = json!({"any": vec![leaf(0); LEAVES_MAX]});
+        assert_eq!(errors(&same), [""; 0], "the same one takes no more");
+        let bytes = |condition: &Value| Condition::parse(condition).unwrap().held_bytes();
+        assert!(bytes(&any(3)) > 300_000 && bytes(&json!({"field": "a", "op": "eq", "value": "x"})) == 0);
+        assert!((1..32 << 10).contains(&bytes(&json!({"field": "a", "op": "glob", "value": "/cart/*"}))));
     }
 
     #[test]

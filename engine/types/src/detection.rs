@@ -127,6 +127,11 @@ impl DetectionRule {
         self.pages
     }
 
+    /// What its regular expressions take in memory, in bytes: see [`Condition::held_bytes`].
+    pub fn held_bytes(&self) -> usize {
+        self.condition.held_bytes()
+    }
+
     /// Says whether the rule may be about spans of a service.
     pub fn is_for(&self, service: &str) -> bool {
         glob_of_services(if self.service.is_empty() { "*" } else { &self.service }, service)

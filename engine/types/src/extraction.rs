@@ -150,6 +150,11 @@ impl ExtractionRule {
         glob_of_services(if self.service.is_empty() { "*" } else { &self.service }, service)
     }
 
+    /// What its regular expressions take in memory, in bytes: see [`Condition::held_bytes`].
+    pub fn held_bytes(&self) -> usize {
+        self.condition.as_ref().map_or(0, Condition::held_bytes) + self.method.held_bytes()
+    }
+
     /// What must hold of a record; none: nothing.
     pub fn condition(&self) -> Option<&Condition> {
         self.condition.as_ref()

@@ -13,6 +13,7 @@ mod limits;
 mod list;
 mod looking;
 mod pattern;
+mod size;
 mod watched;
 mod written;
 
@@ -20,7 +21,8 @@ pub use golang::translate;
 pub use limits::{QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX};
 pub use looking::looks_around;
 use pattern::Pattern;
-pub use pattern::{Patterns, affordable, builder, compile, compiled_bytes, few_groups};
+pub use pattern::{Patterns, affordable, builder, compile, few_groups};
+pub use size::{compiled_bytes, held_bytes};
 pub use watched::{Places, WatchedRegex};
 
 /// How a matcher compares.

@@ -10,12 +10,14 @@ mod message;
 mod mime;
 mod proxies;
 mod refused;
+mod room;
 mod smtp;
 mod text;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use quiver_alerting::dispatch::Alert;
 use quiver_alerting::receivers::Integration;
 use quiver_types::Clock;
 use rand::RngExt as _;
@@ -30,6 +32,7 @@ pub use proxies::ProxyEnvironment;
 pub(crate) use refused::unsupported;
 
 use crate::deliver::client::Clients;
+use crate::deliver::room::{Place, Room};
 use crate::egress::Egress;
 use crate::history::{Attempt, Record};
 use crate::metrics::AlertMetrics;
@@ -38,19 +41,62 @@ use crate::metrics::AlertMetrics;
 #[derive(Debug)]
 pub struct Sender {
     clients: Clients,
+    room: Arc<Room>,
     clock: Arc<dyn Clock>,
     metrics: Arc<AlertMetrics>,
+}
+
+/// A message as it goes to a receiver.
+enum Rendered {
+    Mail(kinds::Mail),
+    Calls(Vec<Call>),
+}
+
+impl Rendered {
+    fn of(message: &Message, integration: &Integration, files: &Files) -> Result<Self, Failure> {
+        Ok(if integration.kind.name == kinds::EMAIL {
+            Self::Mail(kinds::mail(message, integration)?)
+        } else {
+            Self::Calls(kinds::calls(message, integration, files)?)
+        })
+    }
+
+    /// What it takes in memory while it is under way, in bytes.
+    fn bytes(&self) -> usize {
+        let bytes = match self {
+            Self::Mail(mail) => mail.data.len(),
+            Self::Calls(calls) => calls.iter().map(Call::bytes).sum(),
+        };
+        COPIES * bytes
+    }
 }
 
 /// First wait between attempts.
 const WAIT_FIRST: Duration = Duration::from_millis(500);
 /// Longest wait between attempts.
 const WAIT_MAX: Duration = Duration::from_mins(1);
+/// How often a message that is under way is held: as it was rendered, and as it is sent.
+const COPIES: usize = 2;
+/// What a message is taken for beside its alerts before it is rendered.
+const MESSAGE_BYTES: usize = 16 << 10;
 
 impl Sender {
-    /// Makes a sender that calls only where `egress` lets it.
-    pub fn new(egress: Egress, proxies: ProxyEnvironment, clock: Arc<dyn Clock>, metrics: Arc<AlertMetrics>) -> Self {
-        Self { clients: Clients::new(egress, proxies), clock, metrics }
+    /// Makes a sender that calls only where `egress` lets it. All messages that are under way take `room_bytes` at most.
+    pub fn new(
+        egress: Egress,
+        proxies: ProxyEnvironment,
+        room_bytes: usize,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<AlertMetrics>,
+    ) -> Self {
+        let room = Room::new(room_bytes, Arc::clone(&metrics));
+        Self { clients: Clients::new(egress, proxies), room, clock, metrics }
+    }
+
+    /// Takes room for a message that is about to be rendered.
+    async fn place_for(&self, message: &Message) -> Place {
+        let alerts: usize = message.alerts.iter().map(Alert::bytes).sum();
+        self.room.take(&message.receiver, MESSAGE_BYTES + alerts).await
     }
 
     /// Tells one integration of a receiver, within a budget of time.
@@ -88,9 +134,15 @@ impl Sender {
         let mut before = None;
         for number in 1.. {
             let (began, at) = (Instant::now(), self.clock.now_ms());
-            let attempt = tokio::time::timeout_at(deadline, self.attempt(message, integration, files)).await;
+            let outcome = match tokio::time::timeout_at(deadline, self.place_for(message)).await {
+                Ok(place) => {
+                    let attempt = self.attempt_in(place, message, integration, files);
+                    let attempt = tokio::time::timeout_at(deadline, attempt).await;
+                    attempt.unwrap_or_else(|_| Err(Failure::out_of_time(budget, before.as_ref())))
+                }
+                Err(_) => Err(Failure::no_room(budget, self.room.held_bytes())),
+            };
             self.metrics.of(integration.kind.name, |figures| figures.latency.observe(began.elapsed()));
-            let outcome = attempt.unwrap_or_else(|_| Err(Failure::out_of_time(budget, before.as_ref())));
             let record = Attempt {
                 at,
                 id: id.clone(),
@@ -119,30 +171,49 @@ impl Sender {
         unreachable!("each way out of the loop returns")
     }
 
-    /// Makes one attempt.
+    /// Makes one attempt, as soon as there is room for the message.
     ///
     /// # Errors
     /// Why it was not taken.
     pub async fn attempt(&self, message: &Message, integration: &Integration, files: &Files) -> Result<Taken, Failure> {
+        let place = self.place_for(message).await;
+        self.attempt_in(place, message, integration, files).await
+    }
+
+    async fn attempt_in(
+        &self,
+        mut place: Place,
+        message: &Message,
+        integration: &Integration,
+        files: &Files,
+    ) -> Result<Taken, Failure> {
         let options = &integration.options;
         if let Some(why) = unsupported(integration).into_iter().next() {
             return Err(Failure::lasting(why));
         }
+        let mut rendered = Rendered::of(message, integration, files)?;
+        let bytes = rendered.bytes();
+        if !place.fits(bytes) {
+            // Nobody waits while he holds what others wait for.
+            drop((rendered, place));
+            place = self.room.take(&message.receiver, bytes).await;
+            rendered = Rendered::of(message, integration, files)?;
+        }
         let sending = async {
-            if integration.kind.name == kinds::EMAIL {
-                let mail = kinds::mail(message, integration)?;
-                smtp::send(&mail, options, files, self.clients.egress()).await?;
-                return Ok(Taken::default());
-            }
             let mut taken = Taken::default();
-            for call in &kinds::calls(message, integration, files)? {
-                let (status, said) = self.clients.send(call, options.object("http_config"), files).await?;
-                taken.status = Some(status);
-                taken.said.extend(said);
+            match &rendered {
+                Rendered::Mail(mail) => smtp::send(mail, options, files, self.clients.egress()).await?,
+                Rendered::Calls(calls) => {
+                    for call in calls {
+                        let (status, said) = self.clients.send(call, options.object("http_config"), files).await?;
+                        taken.status = Some(status);
+                        taken.said.extend(said);
+                    }
+                }
             }
             Ok::<_, Failure>(taken)
         };
-        match options.duration_ns("timeout").filter(|ns| *ns > 0) {
+        let outcome = match options.duration_ns("timeout").filter(|ns| *ns > 0) {
             None => sending.await,
             Some(ns) => {
                 let within = Duration::from_nanos(ns.unsigned_abs());
@@ -150,9 +221,11 @@ impl Sender {
                     reason: "contextDeadlineExceeded",
                     ..Failure::passing(format!("no answer within its `timeout` of {within:?}"))
                 };
-                tokio::time::timeout(within, sending).await.map_err(late)?
+                tokio::time::timeout(within, sending).await.unwrap_or_else(|elapsed| Err(late(elapsed)))
             }
-        }
+        };
+        drop((rendered, place));
+        outcome
     }
 }
 

@@ -76,7 +76,9 @@ impl Alertd {
         let kept = Kept::open(file).await?;
         let metrics = Arc::new(AlertMetrics::of_all(deliver::names(), &deliver::REASONS));
         let (egress, proxies) = (settings.egress, settings.proxies);
-        let sender = Sender::new(egress, proxies, Arc::clone(&clock), Arc::clone(&metrics));
+        // As much as for the alerts that others post.
+        let room_bytes = settings.router.alert_bytes_max;
+        let sender = Sender::new(egress, proxies, room_bytes, Arc::clone(&clock), Arc::clone(&metrics));
         let router =
             Router::open(settings.router, given, Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics))
                 .await?;

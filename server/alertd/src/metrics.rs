@@ -54,7 +54,8 @@ pub(crate) struct Integration {
     pub(crate) latency: Times,
 }
 
-/// All figures of alerting: counters since the process began, but for `alerts` and `queue`, which are of now.
+/// All figures of alerting: counters since the process began, but for `alerts`, `queue` and
+/// `message_bytes`, which are of now.
 /// By default no kind of integration is there before it is told something.
 #[derive(Debug, Default)]
 pub struct AlertMetrics {
@@ -76,6 +77,10 @@ pub struct AlertMetrics {
     pub alerts: AtomicU64,
     /// Notifications that are under way now.
     pub queue: AtomicU64,
+    /// Bytes of messages that are under way now.
+    pub message_bytes: AtomicU64,
+    /// Messages that found no room at first.
+    pub message_waits: AtomicU64,
     /// Records of what was done; it counts those that are lost.
     pub history: Arc<History>,
     pub(crate) integrations: Mutex<BTreeMap<&'static str, Integration>>,
@@ -110,6 +115,18 @@ impl AlertMetrics {
             ("quiver_alerts_invalid_total", "counter", "Alerts that were refused.", &self.invalid),
             ("quiver_alerts", "gauge", "Alerts that are known.", &self.alerts),
             ("quiver_notification_queue_length", "gauge", "Notifications under way.", &self.queue),
+            (
+                "quiver_notification_messages_bytes",
+                "gauge",
+                "Memory of messages under way to receivers.",
+                &self.message_bytes,
+            ),
+            (
+                "quiver_notification_room_waits_total",
+                "counter",
+                "Messages that waited until others left them room.",
+                &self.message_waits,
+            ),
         ];
         for (name, kind, help, value) in plain {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {}", value.load(Relaxed));

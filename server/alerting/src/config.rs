@@ -14,7 +14,7 @@ use crate::inhibit::InhibitRule;
 use crate::intervals::{TimeInterval, read_list};
 use crate::options::Options;
 use crate::receivers::{self, Integration};
-use crate::routes::{Route, RouteConfig};
+use crate::routes::{Reading, Route, RouteConfig};
 
 pub use patterns::is_pattern;
 pub use show::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
@@ -85,7 +85,7 @@ impl Config {
     /// Everything that is wrong, each with its place.
     pub fn read(node: &Node, inherited: Option<&Options>) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let mut warnings = Vec::new();
+        let mut reading = Reading::default();
         let Some(mut fields) = Fields::new(node, "", &mut problems) else { return Err(problems) };
         let global = match (fields.some("global"), inherited) {
             (None, Some(inherited)) => inherited.clone(),
@@ -93,7 +93,7 @@ impl Config {
         };
         let route_node = fields.some("route");
         let route = if let Some(node) = route_node {
-            RouteConfig::read(node, "/route", &mut warnings, &mut problems)
+            RouteConfig::read(node, "/route", &mut reading, &mut problems)
         } else {
             fields.problem("route", Code::Required, "no routes provided", &mut problems);
             RouteConfig::default()
@@ -102,7 +102,7 @@ impl Config {
         let inhibit_rules = inhibit
             .iter()
             .enumerate()
-            .map(|(i, n)| InhibitRule::read(n, &pointer("/inhibit_rules", i), &mut warnings, &mut problems))
+            .map(|(i, n)| InhibitRule::read(n, &pointer("/inhibit_rules", i), &mut reading, &mut problems))
             .collect();
         let nodes = fields.list("receivers", &mut problems).unwrap_or_default();
         let receivers: Vec<Receiver> = nodes
@@ -122,7 +122,7 @@ impl Config {
         }
         for name in ["tracing", "event_recorder"] {
             if fields.take(name).is_some() {
-                warnings.push(format!("`{name}` is ignored"));
+                reading.warnings.push(format!("`{name}` is ignored"));
             }
         }
         fields.finish(&mut problems);
@@ -131,6 +131,7 @@ impl Config {
             check_root(&route, &mut problems);
             check_references(&route, &names, &time_intervals, &mut problems);
         }
+        let warnings = reading.warnings;
         problems.or(Self { global, route, receivers, inhibit_rules, time_intervals, templates, warnings })
     }
 

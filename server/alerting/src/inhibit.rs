@@ -8,7 +8,7 @@ use quiver_yaml::{Fields, Node};
 
 use crate::labels::fingerprint;
 use crate::matchers::Matchers;
-use crate::routes::{read_match, read_matchers};
+use crate::routes::{Reading, read_match, read_matchers};
 
 /// A rule: alerts that match the source mute those that match the target and have equal labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,16 +25,16 @@ pub struct InhibitRule {
 
 impl InhibitRule {
     /// Reads a rule.
-    pub fn read(node: &Node, path: &str, warnings: &mut Vec<String>, problems: &mut Problems) -> Self {
+    pub fn read(node: &Node, path: &str, reading: &mut Reading, problems: &mut Problems) -> Self {
         let Some(mut fields) = Fields::new(node, path, problems) else { return Self::default() };
         let name = fields.text("name", problems).unwrap_or_default();
         let (mut source, mut target) = (Vec::new(), Vec::new());
-        read_match(&mut fields, "source_match", MatchOp::Equal, &mut source, problems);
-        read_match(&mut fields, "source_match_re", MatchOp::Regex, &mut source, problems);
-        read_matchers(&mut fields, "source_matchers", &mut source, warnings, problems);
-        read_match(&mut fields, "target_match", MatchOp::Equal, &mut target, problems);
-        read_match(&mut fields, "target_match_re", MatchOp::Regex, &mut target, problems);
-        read_matchers(&mut fields, "target_matchers", &mut target, warnings, problems);
+        read_match(&mut fields, "source_match", MatchOp::Equal, &mut source, reading, problems);
+        read_match(&mut fields, "source_match_re", MatchOp::Regex, &mut source, reading, problems);
+        read_matchers(&mut fields, "source_matchers", &mut source, reading, problems);
+        read_match(&mut fields, "target_match", MatchOp::Equal, &mut target, reading, problems);
+        read_match(&mut fields, "target_match_re", MatchOp::Regex, &mut target, reading, problems);
+        read_matchers(&mut fields, "target_matchers", &mut target, reading, problems);
         let equal: BTreeSet<String> = fields.texts("equal", problems).unwrap_or_default().into_iter().collect();
         if equal.contains("") {
             fields.problem("equal", Code::InvalidValue, "invalid label name \"\" in equal list", problems);
@@ -99,7 +99,7 @@ mod tests {
     fn muted_or_not() {
         let text = "source_matchers: ['s=\"1\"']\ntarget_matchers: ['t=\"1\"']\nequal: [e]\n";
         let mut problems = Problems::default();
-        let rule = InhibitRule::read(&yaml::read(text).expect("valid")[0], "", &mut Vec::new(), &mut problems);
+        let rule = InhibitRule::read(&yaml::read(text).expect("valid")[0], "", &mut Reading::default(), &mut problems);
         assert!(problems.is_empty(), "{problems}");
         let set = |pairs: &[(&str, &str)]| LabelSet::from_pairs(pairs.iter().copied());
         let check = |firing: &[LabelSet], target: &LabelSet, muted: bool| {
@@ -119,7 +119,7 @@ mod tests {
 
     fn rule(text: &str) -> InhibitRule {
         let mut problems = Problems::default();
-        let rule = InhibitRule::read(&yaml::read(text).expect(text)[0], "", &mut Vec::new(), &mut problems);
+        let rule = InhibitRule::read(&yaml::read(text).expect(text)[0], "", &mut Reading::default(), &mut problems);
         assert!(problems.is_empty(), "{text}: {problems}");
         rule
     }
@@ -201,7 +201,7 @@ mod tests {
     fn refused() {
         let told = |text: &str| {
             let mut problems = Problems::default();
-            InhibitRule::read(&yaml::read(text).expect(text)[0], "/r", &mut Vec::new(), &mut problems);
+            InhibitRule::read(&yaml::read(text).expect(text)[0], "/r", &mut Reading::default(), &mut problems);
             problems.iter().map(|p| format!("{} {}", p.path, p.message)).collect::<Vec<_>>().join("; ")
         };
         for (text, expected) in [

@@ -9,13 +9,14 @@ mod utf8;
 
 use std::fmt;
 
+use quiver_types::matcher::Patterns;
 use quiver_types::{LabelSet, MatchOp, Matcher};
 
 use crate::text::quote;
 use syntax::is_reserved;
 
 pub use classic::parse as parse_classic;
-pub use syntax::{MatcherError, matcher};
+pub use syntax::{MatcherError, matcher, matcher_among};
 pub use utf8::parse as parse_utf8;
 
 /// Matchers that must all match: of routes sorted by name, value and operator, as group keys show them, of silences in the
@@ -37,24 +38,32 @@ pub struct Read {
 /// # Errors
 /// Neither syntax accepts the text; the error is that of the older parser, as Alertmanager's is.
 pub fn read(text: &str) -> Result<Read, MatcherError> {
-    settled(text, parse_utf8(text), parse_classic(text))
+    read_among(text, &mut Patterns::default())
+}
+
+/// Reads some of several whose patterns are bounded together.
+///
+/// # Errors
+/// As [`read`]; also where all patterns are too large together.
+pub fn read_among(text: &str, patterns: &mut Patterns) -> Result<Read, MatcherError> {
+    settled(text, utf8::among(text, patterns), classic::among(text, patterns))
 }
 
 /// Reads one matcher without braces, as parameters of Alertmanager's API hold it: the older syntax takes what stands
 /// behind a comma for a part of the value.
 ///
 /// # Errors
-/// As [`read`]; also where braces begin or end the text, or the younger syntax finds another number of matchers and the
+/// As [`read_among`]; also where braces begin or end the text, or the younger syntax finds another number of matchers and the
 /// older one none.
-pub fn read_one(text: &str) -> Result<Read, MatcherError> {
+pub fn read_one(text: &str, patterns: &mut Patterns) -> Result<Read, MatcherError> {
     if text.starts_with('{') || text.ends_with('}') {
         return Err(MatcherError::new(0, format!("unexpected open or close brace: {text}")));
     }
-    let young = parse_utf8(text).and_then(|found| match found.len() {
+    let young = utf8::among(text, patterns).and_then(|found| match found.len() {
         1 => Ok(found),
         count => Err(MatcherError::new(0, format!("expected 1 matcher, found {count}"))),
     });
-    settled(text, young, classic::one(text).map(|matcher| vec![matcher]))
+    settled(text, young, classic::one(text, patterns).map(|matcher| vec![matcher]))
 }
 
 /// Decides what a text means by what the two syntaxes make of it.
@@ -167,13 +176,27 @@ mod tests {
 
     #[test]
     fn one_at_a_time() {
-        let shown = |text: &str| read_one(text).map(|r| r.matchers.iter().map(show).collect::<String>());
+        let shown = |text: &str| {
+            read_one(text, &mut Patterns::default()).map(|r| r.matchers.iter().map(show).collect::<String>())
+        };
         assert_eq!(shown(" a = 1 ").as_deref(), Ok("a=\"1\""));
         assert_eq!(shown("a=1,b=2").as_deref(), Ok("a=\"1,b=2\""));
         assert_eq!(shown("\"a b\"=1").as_deref(), Ok("\"a b\"=\"1\""));
         for bad in ["", "a", "{a=1}", "a=}", "{a=1", "a=\"1\",b=\"2\"", "a=~\"(\""] {
-            assert!(read_one(bad).is_err(), "{bad}");
+            assert!(read_one(bad, &mut Patterns::default()).is_err(), "{bad}");
         }
+    }
+
+    /// Both syntaxes read a pattern, which is compiled once, and takes its room once.
+    #[test]
+    fn patterns_are_bounded_together() {
+        let mut patterns = Patterns::within("a request", 2 << 20);
+        let text = |i: usize| format!(r#"a=~"\w{{15}}{i:04}""#);
+        for _ in 0..100 {
+            read_among(&text(0), &mut patterns).expect("the same one");
+        }
+        let refused = (1..100).find_map(|i| read_among(&text(i), &mut patterns).err()).expect("all would be too large");
+        assert!(refused.message.contains("the regular expressions of a request take more than"), "{refused}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quiver_types::matcher::Patterns;
 use quiver_types::{LabelSet, MatchOp};
 use quiver_yaml::problem::{Code, Place, Problem, Problems};
 use quiver_yaml::{Fields, Kind, Node, pointer};
@@ -173,16 +174,34 @@ impl Route {
     }
 }
 
+/// What is shared by all parts of a configuration while it is read.
+#[derive(Debug)]
+pub struct Reading {
+    /// The patterns of its matchers, which stay compiled for as long as it is in force.
+    patterns: Patterns,
+    /// What should be said about it.
+    pub warnings: Vec<String>,
+}
+
+/// Most that the patterns of a configuration take, compiled, in bytes.
+const PATTERNS_BYTES_MAX: usize = 32 << 20;
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { patterns: Patterns::within("a configuration", PATTERNS_BYTES_MAX), warnings: Vec::new() }
+    }
+}
+
 /// Most levels of nested routes; deeper ones are refused.
 const DEPTH_MAX: usize = 60;
 
 impl RouteConfig {
     /// Reads a route with its children.
-    pub fn read(node: &Node, path: &str, warnings: &mut Vec<String>, problems: &mut Problems) -> Self {
-        Self::read_at(node, path, 0, warnings, problems)
+    pub fn read(node: &Node, path: &str, reading: &mut Reading, problems: &mut Problems) -> Self {
+        Self::read_at(node, path, 0, reading, problems)
     }
 
-    fn read_at(node: &Node, path: &str, depth: usize, warnings: &mut Vec<String>, problems: &mut Problems) -> Self {
+    fn read_at(node: &Node, path: &str, depth: usize, reading: &mut Reading, problems: &mut Problems) -> Self {
         let mut out = Self { place: node.place, ..Self::default() };
         if depth > DEPTH_MAX {
             problems.push(node.problem(path, Code::InvalidValue, format!("routes are nested deeper than {DEPTH_MAX}")));
@@ -192,9 +211,9 @@ impl RouteConfig {
         out.receiver = fields.text("receiver", problems).filter(|r| !r.is_empty());
         out.read_group_by(&mut fields, problems);
         let mut found = Vec::new();
-        read_match(&mut fields, "match", MatchOp::Equal, &mut found, problems);
-        read_match(&mut fields, "match_re", MatchOp::Regex, &mut found, problems);
-        read_matchers(&mut fields, "matchers", &mut found, warnings, problems);
+        read_match(&mut fields, "match", MatchOp::Equal, &mut found, reading, problems);
+        read_match(&mut fields, "match_re", MatchOp::Regex, &mut found, reading, problems);
+        read_matchers(&mut fields, "matchers", &mut found, reading, problems);
         out.matchers = Matchers::new(found);
         out.mute_time_intervals = fields.texts("mute_time_intervals", problems).unwrap_or_default();
         out.active_time_intervals = fields.texts("active_time_intervals", problems).unwrap_or_default();
@@ -221,7 +240,7 @@ impl RouteConfig {
         let children_path = fields.path_of("routes");
         fields.finish(problems);
         let child =
-            |(i, node): (usize, &Node)| Self::read_at(node, &pointer(&children_path, i), depth + 1, warnings, problems);
+            |(i, node): (usize, &Node)| Self::read_at(node, &pointer(&children_path, i), depth + 1, reading, problems);
         out.routes = children.iter().enumerate().map(child).collect();
         out
     }
@@ -260,6 +279,7 @@ pub(crate) fn read_match(
     name: &'static str,
     op: MatchOp,
     out: &mut Vec<quiver_types::Matcher>,
+    reading: &mut Reading,
     problems: &mut Problems,
 ) {
     let Some(node) = fields.some(name) else { return };
@@ -286,7 +306,7 @@ pub(crate) fn read_match(
         };
         // As it stands in Alertmanager's group keys.
         let text = if op == MatchOp::Regex { format!("^(?:{text})$") } else { text.to_owned() };
-        match matchers::matcher(&key.text, op, text) {
+        match matchers::matcher_among(&key.text, op, text, &mut reading.patterns) {
             Ok(matcher) => out.push(matcher),
             Err(e) => problems.push(value.problem(&path, Code::InvalidRegex, e.message)),
         }
@@ -298,7 +318,7 @@ pub(crate) fn read_matchers(
     fields: &mut Fields<'_>,
     name: &'static str,
     out: &mut Vec<quiver_types::Matcher>,
-    warnings: &mut Vec<String>,
+    reading: &mut Reading,
     problems: &mut Problems,
 ) {
     let items = fields.list(name, problems).unwrap_or_default();
@@ -306,7 +326,7 @@ pub(crate) fn read_matchers(
     for (i, item) in items.iter().enumerate() {
         let path = pointer(&path, i);
         if let Kind::Map(_) = item.kind {
-            out.extend(read_object(item, &path, problems));
+            out.extend(read_object(item, &path, reading, problems));
             continue;
         }
         let Some(text) = item.text() else {
@@ -314,10 +334,10 @@ pub(crate) fn read_matchers(
             problems.push(item.problem(&path, Code::InvalidType, message));
             continue;
         };
-        match matchers::read(text) {
+        match matchers::read_among(text, &mut reading.patterns) {
             Ok(read) => {
                 out.extend(read.matchers);
-                warnings.extend(read.warning);
+                reading.warnings.extend(read.warning);
             }
             Err(e) => problems.push(item.problem(&path, Code::InvalidMatcher, e.message)),
         }
@@ -325,7 +345,12 @@ pub(crate) fn read_matchers(
 }
 
 /// Reads `{name, value, isRegex, isEqual}`.
-fn read_object(node: &Node, path: &str, problems: &mut Problems) -> Option<quiver_types::Matcher> {
+fn read_object(
+    node: &Node,
+    path: &str,
+    reading: &mut Reading,
+    problems: &mut Problems,
+) -> Option<quiver_types::Matcher> {
     let mut fields = Fields::new(node, path, problems)?;
     let name = fields.text("name", problems).unwrap_or_default();
     let value = fields.text("value", problems).unwrap_or_default();
@@ -342,7 +367,7 @@ fn read_object(node: &Node, path: &str, problems: &mut Problems) -> Option<quive
         problems.push(node.problem(path, Code::InvalidMatcher, "a matcher needs a name"));
         return None;
     }
-    matchers::matcher(name, op, value)
+    matchers::matcher_among(name, op, value, &mut reading.patterns)
         .map_err(|e| problems.push(node.problem(path, Code::InvalidMatcher, e.message)))
         .ok()
 }
@@ -355,7 +380,7 @@ mod tests {
     fn tree(text: &str) -> Route {
         let mut problems = Problems::default();
         let node = yaml::read(text).expect(text).remove(0);
-        let config = RouteConfig::read(&node, "/route", &mut Vec::new(), &mut problems);
+        let config = RouteConfig::read(&node, "/route", &mut Reading::default(), &mut problems);
         assert!(problems.is_empty(), "{problems}");
         Route::new(&config)
     }
@@ -396,7 +421,7 @@ mod tests {
         let check = |text: &str, expected: &str| {
             let mut problems = Problems::default();
             let node = yaml::read(text).expect(text).remove(0);
-            RouteConfig::read(&node, "/route", &mut Vec::new(), &mut problems);
+            RouteConfig::read(&node, "/route", &mut Reading::default(), &mut problems);
             assert!(problems.to_string().contains(expected), "{text}: {problems}");
         };
         check("group_by: [a, ...]", "cannot have wildcard group_by");
@@ -514,10 +539,23 @@ mod tests {
         key("matchers: [{name: a}]", "{a=\"\"}");
         key("{match: {a: 1}, match_re: {a: 1}, matchers: ['a!=2']}", "{a=\"1\",a!=\"2\",a=~\"^(?:1)$\"}");
         key("{}", "{}");
-        let mut warnings = Vec::new();
+        let mut reading = Reading::default();
         let node = yaml::read("{matchers: ['a=x y'], routes: [{matchers: ['b=\"\\w\"']}]}").expect("valid").remove(0);
-        RouteConfig::read(&node, "/route", &mut warnings, &mut Problems::default());
-        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        RouteConfig::read(&node, "/route", &mut reading, &mut Problems::default());
+        assert_eq!(reading.warnings.len(), 2, "{reading:?}");
+    }
+
+    /// They stay compiled for as long as the configuration is in force.
+    #[test]
+    fn patterns_of_a_configuration_are_bounded() {
+        let routes: Vec<String> = (0..1000).map(|i| format!("{{matchers: ['a=~\"\\w{{15}}{i:04}\"']}}")).collect();
+        let node = yaml::read(&format!("routes: [{}]", routes.join(", "))).expect("valid").remove(0);
+        let (mut reading, mut problems) = (Reading::default(), Problems::default());
+        RouteConfig::read(&node, "/route", &mut reading, &mut problems);
+        let told: Vec<String> = problems.iter().map(|p| p.message.clone()).collect();
+        assert!(!told.is_empty(), "a thousand are too many");
+        let expected = format!("the regular expressions of a configuration take more than {PATTERNS_BYTES_MAX} bytes");
+        assert!(told.iter().all(|told| told.contains(&expected)), "{told:?}");
     }
 
     #[test]
@@ -525,7 +563,7 @@ mod tests {
         let check = |text: &str, path: &str, expected: &str| {
             let mut problems = Problems::default();
             let node = yaml::read(text).expect(text).remove(0);
-            RouteConfig::read(&node, "/route", &mut Vec::new(), &mut problems);
+            RouteConfig::read(&node, "/route", &mut Reading::default(), &mut problems);
             let told: Vec<String> = problems.iter().map(|p| format!("{} {}", p.path, p.message)).collect();
             assert_eq!(told.len(), 1, "{text}: {told:?}");
             assert!(told[0].starts_with(&format!("{path} ")) && told[0].contains(expected), "{text}: {told:?}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quiver_types::matcher::{compiled_bytes, translate};
+use quiver_types::matcher::{held_bytes, translate};
 use quiver_types::{LabelSet, MatchOp};
 
 use crate::matchers::Matchers;
@@ -121,7 +121,7 @@ impl Silence {
         let labels: usize = pairs.map(|(name, value)| ENTRY_BYTES + name.len() + value.len()).sum();
         let matchers = self.matchers.iter().map(|m| {
             let read = translate(&m.value).ok().filter(|_| m.is_compiled());
-            let pattern = read.map_or(0, |text| PATTERN_TIMES * compiled_bytes(&text));
+            let pattern = read.map_or(0, |text| held_bytes(&text));
             // A list of texts is kept as such, too.
             ENTRY_BYTES + m.name.len() + 2 * m.value.len() + pattern
         });
@@ -142,8 +142,6 @@ impl Silence {
 
 /// What a name and its value take beside their texts.
 const ENTRY_BYTES: usize = 96;
-/// A pattern is kept for both directions, with what makes it quick.
-const PATTERN_TIMES: usize = 3;
 
 /// All silences by id, those that expired included until they are removed.
 #[derive(Debug, Clone, Default)]

@@ -125,6 +125,8 @@ pub struct Family {
     pub links: fn(&Map<String, Value>) -> Vec<Link>,
     /// Checks conditions that involve several fields.
     pub rules: fn(&Map<String, Value>, &mut Vec<FieldError>),
+    /// What the regular expressions of an entity take in memory, in bytes, where they stay compiled; `None`: it has none.
+    pub patterns_bytes: Option<fn(&Map<String, Value>) -> usize>,
     /// Checks conditions that involve several entities.
     pub hook: Option<Hook>,
     /// The service that an entity is about; empty: none.
@@ -172,6 +174,7 @@ impl Family {
         owners: &[],
         links: no_links,
         rules: no_rules,
+        patterns_bytes: None,
         hook: None,
         service: no_service,
         builtin: no_builtin,

@@ -35,6 +35,7 @@ const TABLES: &[Table] = &[
     Table { name: "entity", columns: ENTITY_COLUMNS, key: "family, id", sealed: false },
     Table { name: "deployed", columns: DEPLOYED_COLUMNS, key: "family, id", sealed: false },
     Table { name: "entity_count", columns: &[("family", Text), ("number", Number)], key: "family", sealed: false },
+    Table { name: "pattern_bytes", columns: &[("family", Text), ("number", Number)], key: "family", sealed: false },
     Table {
         name: "entity_value",
         columns: &[("family", Text), ("owner", Text), ("field", Text), ("value", Text), ("id", Text)],

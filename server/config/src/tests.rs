@@ -20,6 +20,7 @@ mod many;
 mod merge;
 mod model;
 mod pages;
+mod patterns;
 mod policy;
 mod resources;
 mod rights;

@@ -1,15 +1,12 @@
 //! Path patterns: `*` is a segment or a part of one, `**` is anything, `{name}` is a named segment.
 
 use memchr::memchr;
-use regex::RegexBuilder;
 
 use super::Captures;
-use crate::matcher::WatchedRegex;
+use crate::matcher::{WatchedRegex, builder};
 
 /// Maximum length of a pattern in bytes.
 const BYTES_MAX: usize = 1024;
-/// Maximum size of a compiled pattern in bytes.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
@@ -65,8 +62,7 @@ impl Glob {
             at_start = c == '/';
         }
         pattern.push('$');
-        let regex = RegexBuilder::new(&pattern).size_limit(COMPILED_BYTES_MAX).build();
-        let regex = regex.map_err(|_| "is too large when it is compiled")?;
+        let regex = builder(&pattern).build().map_err(|_| "is too large when it is compiled")?;
         Ok(Self { text: text.to_owned(), folded, regex: WatchedRegex::new(regex), names, prefix })
     }
 

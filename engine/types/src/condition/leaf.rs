@@ -4,17 +4,14 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use memchr::memmem;
-use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::screens::PART_BYTES_MAX;
 use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
-use crate::matcher::WatchedRegex;
+use crate::matcher::{WatchedRegex, builder};
 
 /// Maximum length of a pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
-/// Maximum size of a compiled pattern in bytes.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// Maximum length of a text to compare with, in characters.
 const TEXT_CHARS_MAX: usize = 4096;
 /// Maximum number of values of `in`.
@@ -70,6 +67,17 @@ pub enum Test {
     Within(Option<(Operand, bool)>, Option<(Operand, bool)>),
 }
 
+impl Test {
+    /// Its regular expression; none where it compares texts.
+    pub(super) fn pattern(&self) -> Option<&WatchedRegex> {
+        match self {
+            Self::Glob(glob) => Some(glob.regex()),
+            Self::Regex(regex) => Some(regex),
+            _ => None,
+        }
+    }
+}
+
 /// A field with its test.
 #[derive(Debug, Clone)]
 pub(super) struct Leaf {
@@ -113,7 +121,7 @@ fn text(value: &Value) -> Checked<String> {
 
 /// Compiles a pattern that includes all its flags.
 pub(super) fn compiled(text: &str) -> Result<WatchedRegex, regex::Error> {
-    RegexBuilder::new(text).size_limit(COMPILED_BYTES_MAX).build().map(WatchedRegex::new)
+    builder(text).build().map(WatchedRegex::new)
 }
 
 fn pattern(value: &Value, folded: bool) -> Checked<WatchedRegex> {

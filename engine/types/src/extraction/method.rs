@@ -3,17 +3,14 @@
 use std::borrow::Cow;
 use std::iter;
 
-use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::json_path::{JsonPath, nodes};
 use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate, Sought};
-use crate::matcher::{Places, WatchedRegex};
+use crate::matcher::{Places, WatchedRegex, builder, held_bytes};
 
 /// Maximum length of an expression in bytes.
 const EXPRESSION_BYTES_MAX: usize = 1024;
-/// Maximum size of a compiled pattern in bytes.
-const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// Default for the maximum depth to which JSON is flattened.
 const DEPTH: u64 = 8;
 /// Maximum number of columns in a rule, and of URL parameters that are read.
@@ -79,8 +76,8 @@ fn regex(text: &str, folded: bool) -> Result<WatchedRegex, ConditionError> {
     }
     // Its watchdog is built from the text, so the flag must be part of it.
     let whole = if folded { Cow::Owned(format!("(?i){text}")) } else { Cow::Borrowed(text) };
-    let built = RegexBuilder::new(&whole).size_limit(COMPILED_BYTES_MAX).build();
-    let regex = built.map_err(|e| wrong(e.to_string().lines().last().unwrap_or_default().to_owned()))?;
+    let regex =
+        builder(&whole).build().map_err(|e| wrong(e.to_string().lines().last().unwrap_or_default().to_owned()))?;
     if regex.capture_names().flatten().next().is_none() {
         return Err(ConditionError::new("/expression", "INVALID_VALUE", "must have a named group"));
     }
@@ -149,6 +146,11 @@ fn delimited(options: &Map<String, Value>, errors: &mut Errors) -> Option<Method
 }
 
 impl Method {
+    /// What its regular expression takes in memory, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        if let Self::Regex(regex) = self { held_bytes(regex.as_str()) } else { 0 }
+    }
+
     pub(super) fn parse(word: &str, expression: Option<&str>, options: &Map<String, Value>) -> Result<Self, Errors> {
         let mut errors = Vec::new();
         let known: &[&str] = match word {

@@ -8,20 +8,30 @@ use regex::Regex;
 
 use crate::Result;
 
-/// Most patterns that are kept.
-const PATTERNS_MAX: usize = 32;
+/// Most that all of them take, in bytes.
+const BYTES_MAX: usize = 1 << 20;
+/// What each letter of a pattern is taken for: a `.` that stands for any character has some ten states, for either
+/// direction.
+const LETTER_BYTES: usize = 1 << 10;
 /// Longest of them, in bytes.
 const TEXT_BYTES_MAX: usize = 64;
 /// What makes a short pattern large: classes of Unicode, counts, flags such as that of any case.
 const LARGE: [&str; 3] = ["\\", "{", "(?"];
 
 /// The patterns of all queries.
-pub(super) static KEPT: Kept = Kept(Mutex::new(BTreeMap::new()));
+pub(super) static KEPT: Kept = Kept(Mutex::new(Held { regexes: BTreeMap::new(), bytes: 0 }));
 
 /// Compiled patterns by their texts. They are never matched themselves: a copy has tables of its own for the states that it
-/// meets, so what is held is what a pattern compiles to: some kilobytes, a few hundred at most with texts that are taken.
+/// meets, so what is held is what a pattern compiles to.
 #[derive(Debug)]
-pub(super) struct Kept(Mutex<BTreeMap<String, Regex>>);
+pub(super) struct Kept(Mutex<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    regexes: BTreeMap<String, Regex>,
+    /// What they take, more or less.
+    bytes: usize,
+}
 
 impl Kept {
     /// Gives a pattern, which is compiled unless it is kept.
@@ -33,21 +43,24 @@ impl Kept {
         if !is_small || LARGE.iter().any(|sign| pattern.contains(sign)) {
             return compile();
         }
-        let known = self.lock().get(pattern).cloned();
+        let known = self.lock().regexes.get(pattern).cloned();
         if let Some(regex) = known {
             return Ok(regex);
         }
         let regex = compile()?;
-        let mut kept = self.lock();
+        let bytes = LETTER_BYTES * (1 + pattern.len());
+        let mut held = self.lock();
         // Those that are in use come back at once; to know which they are would cost each of them more.
-        if kept.len() >= PATTERNS_MAX {
-            kept.clear();
+        if held.bytes + bytes > BYTES_MAX {
+            *held = Held::default();
         }
-        kept.insert(pattern.to_owned(), regex.clone());
+        if held.regexes.insert(pattern.to_owned(), regex.clone()).is_none() {
+            held.bytes += bytes;
+        }
         Ok(regex)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Regex>> {
+    fn lock(&self) -> MutexGuard<'_, Held> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -75,10 +88,12 @@ mod tests {
         for large in [r"host_\d", "host_1{1}", "(?i)HOST_1", "host_1|ä", long.as_str()] {
             assert!(anew(&kept, large) && anew(&kept, large), "{large}");
         }
-        assert_eq!(kept.lock().len(), 1);
-        for i in 0..PATTERNS_MAX * 2 {
-            assert!(anew(&kept, &format!("host_1|{i}")));
-            assert!(kept.lock().len() <= PATTERNS_MAX);
+        assert_eq!(kept.lock().regexes.len(), 1);
+        // Long ones take the room of many short ones, and none is beyond it.
+        for i in 0..2 * BYTES_MAX / LETTER_BYTES / TEXT_BYTES_MAX {
+            assert!(anew(&kept, &format!("host_1|{i:056}")));
+            let held = kept.lock();
+            assert!(held.bytes <= BYTES_MAX && held.regexes.len() <= BYTES_MAX / LETTER_BYTES / 8);
         }
         assert!(anew(&kept, "host_[0-7]"), "as if it had never been");
     }
@@ -89,6 +104,6 @@ mod tests {
         for _ in 0..2 {
             assert!(kept.regex("(", || Err(Error::invalid("no pattern"))).is_err());
         }
-        assert!(kept.lock().is_empty());
+        assert!(kept.lock().regexes.is_empty());
     }
 }

@@ -7,8 +7,9 @@ use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::parse::Parser;
 
 use super::kept::KEPT;
-use super::limits::{QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX};
+use super::limits::REGEX_BYTES_MAX;
 use super::list::alternatives;
+use super::size::{PatternBudget, compiled_bytes};
 use super::{MatchOp, Matcher, WatchedRegex, folding, translate};
 use crate::{Error, ErrorKind, Result};
 
@@ -95,7 +96,8 @@ const CLASSES_MAX: usize = 2000;
 /// budget counts these; patterns that meet more states than fit go on without them, slower.
 const TABLE_BYTES_MAX: usize = 256 << 10;
 
-/// The patterns of one query: each is compiled once, however often it stands there, and all together are bounded.
+/// The patterns of one query, or of something else that is read as a whole: each is compiled once, however often it
+/// stands there, and all together are bounded, for a query by [`super::QUERY_REGEX_BYTES_MAX`].
 #[derive(Debug, Default)]
 pub struct Patterns {
     seen: HashMap<String, Pattern>,
@@ -103,6 +105,12 @@ pub struct Patterns {
 }
 
 impl Patterns {
+    /// Those of something that is no query: `whose` they are, and the bytes that they may take compiled, at least some
+    /// times [`REGEX_BYTES_MAX`].
+    pub fn within(whose: &'static str, bytes_max: usize) -> Self {
+        Self { seen: HashMap::new(), budget: PatternBudget::new(whose, bytes_max) }
+    }
+
     /// Makes a matcher, as [`Matcher::new`] does.
     ///
     /// # Errors
@@ -128,47 +136,13 @@ impl Patterns {
         if let Some(pattern) = self.seen.get(text) {
             return Ok(pattern.clone());
         }
+        self.budget.check()?;
         let pattern = Pattern::new(text)?;
         if let Pattern::Regex(_) = pattern {
             self.budget.add(text)?;
         }
         self.seen.insert(text.to_owned(), pattern.clone());
         Ok(pattern)
-    }
-}
-
-/// How much room the patterns of one query have left. One that comes again takes no more of it.
-///
-/// A few patterns cannot exceed it, since each is bounded by [`REGEX_BYTES_MAX`]: they are only remembered. With more,
-/// all are measured.
-#[derive(Debug, Default)]
-struct PatternBudget {
-    seen: HashSet<String>,
-    measured: usize,
-}
-
-impl PatternBudget {
-    /// Counts a pattern that is compiled.
-    ///
-    /// # Errors
-    /// LimitExceeded: all together are too large.
-    fn add(&mut self, pattern: &str) -> Result<()> {
-        const FEW: usize = QUERY_REGEX_BYTES_MAX / REGEX_BYTES_MAX;
-        if self.seen.contains(pattern) {
-            return Ok(());
-        }
-        if self.seen.len() == FEW {
-            self.measured = self.seen.iter().map(|p| compiled_bytes(p)).sum();
-        }
-        if self.seen.len() >= FEW {
-            self.measured += compiled_bytes(pattern);
-        }
-        if self.measured > QUERY_REGEX_BYTES_MAX {
-            let text = format!("the regular expressions of a query take more than {QUERY_REGEX_BYTES_MAX} bytes");
-            return Err(Error::new(ErrorKind::LimitExceeded, text));
-        }
-        self.seen.insert(pattern.to_owned());
-        Ok(())
     }
 }
 
@@ -188,14 +162,6 @@ pub fn few_groups(regex: &Regex) -> Result<()> {
     }
     let text = format!("a regular expression of that size has too many groups: {}", groups - 1);
     Err(Error::new(ErrorKind::LimitExceeded, text))
-}
-
-/// Gives the size that `size_limit` of the crate `regex` is about.
-pub fn compiled_bytes(pattern: &str) -> usize {
-    use regex_automata::nfa::thompson::{Config, NFA};
-    let config = Config::new().nfa_size_limit(Some(REGEX_BYTES_MAX));
-    let nfa = NFA::compiler().configure(config).build(&format!("^(?s:{pattern})$"));
-    nfa.map_or(REGEX_BYTES_MAX, |nfa| nfa.memory_usage())
 }
 
 #[cfg(test)]
@@ -226,19 +192,5 @@ mod tests {
         let mut patterns = Patterns::default();
         let mut matcher = |name: &str| patterns.matcher(name, MatchOp::Regex, r"\w{15}").expect("valid");
         (0..1000).for_each(|i| assert!(!matcher(&i.to_string()).matches("short")));
-    }
-
-    #[test]
-    fn patterns_of_a_query_together_are_bounded() {
-        let large = |i: usize| format!(r"\w{{15}}{i:04}");
-        let bytes = compiled_bytes(&large(0));
-        assert!((100_000..1 << 20).contains(&bytes), "{bytes}");
-        let mut budget = PatternBudget::default();
-        let fits = QUERY_REGEX_BYTES_MAX / bytes;
-        (0..fits).for_each(|i| budget.add(&large(i)).unwrap_or_else(|e| panic!("{i} of {fits}: {e}")));
-        (0..fits).for_each(|i| budget.add(&large(i)).expect("the same ones"));
-        assert_eq!(budget.add(&large(fits)).unwrap_err().kind, ErrorKind::LimitExceeded);
-        let mut budget = PatternBudget::default();
-        (0..200).for_each(|_| budget.add("a.*").expect("small"));
     }
 }

@@ -60,6 +60,13 @@ impl Call {
             again: &[],
         }
     }
+
+    /// Bytes of its texts.
+    pub(super) fn bytes(&self) -> usize {
+        self.url.len()
+            + self.body.len()
+            + self.headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    }
 }
 
 /// Judges an answer by its status.

@@ -107,6 +107,13 @@ impl Failure {
         let text = format!("no answer within {budget:?}{before}");
         Self { reason: "contextDeadlineExceeded", ..Self::lasting(text) }
     }
+
+    /// Makes the failure of a message that found no room within its whole budget; `bytes` are those of the others.
+    pub(crate) fn no_room(budget: Duration, bytes: usize) -> Self {
+        let text =
+            format!("no room for the message within {budget:?}: those under way to receivers take {bytes} bytes");
+        Self { reason: "contextDeadlineExceeded", ..Self::lasting(text) }
+    }
 }
 
 impl fmt::Display for Failure {

@@ -16,12 +16,12 @@ const S: i64 = 1_000_000_000;
 pub(crate) fn told(instances: &[(&str, bool)]) -> Message {
     let alert = |(instance, fires): &(&str, bool)| Alert {
         labels: LabelSet::from_pairs([("alertname", "High"), ("instance", instance)]),
-        annotations: [("summary".to_owned(), "high".to_owned())].into(),
+        annotations: Arc::new([("summary".to_owned(), "high".to_owned())].into()),
         starts_at: 10 * S,
         ends_at: if *fires { 1000 * S } else { 50 * S },
         is_timeout: false,
         updated_at: 20 * S,
-        generator_url: format!("http://g/{instance}"),
+        generator_url: format!("http://g/{instance}").into(),
     };
     Message {
         receiver: "team.x".to_owned(),
@@ -80,7 +80,7 @@ async fn sink(answers: &'static [&'static str]) -> (String, Arc<Mutex<Vec<String
 fn sender(allow: &[&str]) -> Sender {
     let allow = allow.iter().map(|t| Network::parse(t).unwrap()).collect();
     let (egress, proxies) = (Egress { allow, ..Egress::default() }, ProxyEnvironment::default());
-    Sender::new(egress, proxies, Arc::new(quiver_types::SystemClock), Arc::default())
+    Sender::new(egress, proxies, 1 << 20, Arc::new(quiver_types::SystemClock), Arc::default())
 }
 
 async fn tell(sender: &Sender, yaml: &str, budget_ms: u64) -> Result<Option<u16>, Failure> {
@@ -100,7 +100,7 @@ async fn proxies_and_where_they_may_go() {
     let proxies = ProxyEnvironment { http: proxy.clone(), ..ProxyEnvironment::default() };
     let allow = vec![Network::parse("127.0.0.0/8").unwrap(), Network::parse("8.8.8.8").unwrap()];
     let egress = Egress { allow, ..Egress::default() };
-    let sender = Sender::new(egress, proxies, Arc::new(quiver_types::SystemClock), Arc::default());
+    let sender = Sender::new(egress, proxies, 1 << 20, Arc::new(quiver_types::SystemClock), Arc::default());
     let by_environment =
         "{url: 'http://8.8.8.8/x', http_config: {proxy_from_environment: true, proxy_connect_header: {X-Own: [own]}}}";
     assert_eq!(tell(&sender, by_environment, 60_000).await, Ok(Some(200)));
@@ -249,6 +249,46 @@ async fn redirects_and_time() {
     assert_eq!(failure.reason, "contextDeadlineExceeded");
     let failure = tell(&open, &format!("{{url: '{url}', timeout: 100ms}}"), 1000).await.unwrap_err();
     assert!(failure.text.contains("timeout"), "{failure:?}");
+}
+
+/// A receiver that does not answer holds its messages; who finds no room fails, and says so.
+#[tokio::test]
+async fn messages_without_room_wait_and_are_not_lost_silently() {
+    let (url, seen) = sink(&["200 OK"]).await;
+    let sender = sender(&["127.0.0.0/8"]);
+    let held = sender.room.take("slow", 1 << 20).await;
+    let yaml = format!("{{url: '{url}'}}");
+    let failure = tell(&sender, &yaml, 50).await.unwrap_err();
+    assert_eq!(failure.reason, "contextDeadlineExceeded");
+    assert!(failure.text.contains("no room for the message within 50ms") && failure.text.contains("1048576 bytes"));
+    assert!(seen.lock().unwrap().is_empty());
+    drop(held);
+    assert_eq!(tell(&sender, &yaml, 20_000).await, Ok(Some(200)));
+    assert_eq!((seen.lock().unwrap().len(), sender.room.held_bytes()), (1, 0), "what was taken is given back");
+    let mut out = String::new();
+    sender.metrics.write(&mut out);
+    assert!(out.contains("quiver_notification_room_waits_total 1\n"), "{out}");
+    assert!(out.contains("quiver_notification_messages_bytes 0\n"), "{out}");
+}
+
+/// Templates may make much of little: what they made counts, not what they were made of.
+#[tokio::test]
+async fn large_messages_count_as_they_were_rendered() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    let sender = Arc::new(sender(&["127.0.0.0/8"]));
+    let text = "x".repeat(100_000);
+    let yaml = format!("{{url: '{url}', payload: {{text: '{text}'}}}}");
+    let telling = tokio::spawn({
+        let sender = Arc::clone(&sender);
+        async move { tell(&sender, &yaml, 60_000).await }
+    });
+    // It has connected, so it was rendered.
+    let _peer = silent.accept().await.unwrap();
+    assert!((200_000..210_000).contains(&sender.room.held_bytes()), "{}", sender.room.held_bytes());
+    telling.abort();
+    telling.await.unwrap_err();
+    assert_eq!(sender.room.held_bytes(), 0);
 }
 
 #[test]

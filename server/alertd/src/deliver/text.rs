@@ -11,12 +11,16 @@ use super::message::{Failure, Message};
 
 /// Most texts of one message that are rendered: a template within a list multiplies.
 const TEXTS_MAX: usize = 2000;
+/// What all of them may come to in bytes, beside twice what a single one may: large mails have two large texts.
+const BYTES_MAX: usize = 1 << 20;
 
 /// Renders the texts of one message.
 pub(super) struct Texts<'a> {
     message: &'a Message,
     data: Value,
     count: std::cell::Cell<usize>,
+    /// Bytes of the texts that were rendered.
+    bytes: std::cell::Cell<usize>,
 }
 
 impl<'a> Texts<'a> {
@@ -27,7 +31,7 @@ impl<'a> Texts<'a> {
         let m = message;
         let data =
             message_data(&m.receiver, shown, &m.group_labels, &m.route_labels, &m.reason, &m.external_url, m.now);
-        Self { message, data, count: std::cell::Cell::new(0) }
+        Self { message, data, count: std::cell::Cell::default(), bytes: std::cell::Cell::default() }
     }
 
     /// The data as templates see it.
@@ -53,10 +57,16 @@ impl<'a> Texts<'a> {
             route_labels: Some(&self.message.route_labels),
         };
         let budget = Budget::of_message(self.message.alerts.len());
+        let bytes_max = BYTES_MAX + 2 * budget.output_max;
         let options = Options { host, budget, ..Options::default() };
         let out =
             if html { templates.run_html("", &self.data, &options) } else { templates.run("", &self.data, &options) };
-        out.map_err(|e| failed(e.to_string()))
+        let out = out.map_err(|e| failed(e.to_string()))?;
+        self.bytes.set(self.bytes.get() + out.len());
+        if self.bytes.get() > bytes_max {
+            return Err(Failure::lasting(format!("the texts of a message have more than {bytes_max} bytes")));
+        }
+        Ok(out)
     }
 
     /// Renders a text.
@@ -175,6 +185,17 @@ mod tests {
         check(serde_json::json!({"a": {"b": [3.0, "4.0", null, true]}}), "{\"a\":{\"b\":[3,\"4.0\",null,true]}}");
         check(serde_json::json!(u64::MAX), "18446744073709551615");
         assert_eq!(whole(serde_json::json!(1e300)), serde_json::json!(1e300));
+    }
+
+    /// Each of two thousand templates may write what a mail does.
+    #[test]
+    fn texts_of_one_message_are_bounded_together() {
+        let message = told(&[("a", true)]);
+        let large = "{{ range 6 }}{{ printf \"%9000d\" . }}{{ end }}";
+        let texts = Texts::new(&message, 0);
+        let told = (0..TEXTS_MAX).find_map(|n| texts.text(large).err().map(|failure| (n, failure.text)));
+        let expected = (BYTES_MAX + 2 * (64 << 10)) / 54_000;
+        assert_eq!(told, Some((expected, "the texts of a message have more than 1179648 bytes".to_owned())));
     }
 
     /// Texts without templates cost nothing; of the others a message has so many and no more.

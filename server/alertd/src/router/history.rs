@@ -31,7 +31,7 @@ fn event(alert: &Alert, since: i64, (at, from, to): (i64, &'static str, &'static
         value: None,
         source: "intake",
         rule: RuleRef::default(),
-        generator_url: alert.generator_url.clone(),
+        generator_url: alert.generator_url.to_string(),
     })
 }
 

@@ -1,6 +1,7 @@
 //! Alerts as others post them: Alertmanager's flat array, and the envelope of its webhooks (`config-api` 2.8).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use quiver_alerting::dispatch::Alert;
@@ -34,6 +35,10 @@ pub struct Posted {
 const ALERTS_MAX: usize = 50_000;
 /// Most bytes of the labels and annotations of an alert.
 const ALERT_BYTES_MAX: usize = 64 << 10;
+/// Longest URL of a page about an alert, in bytes.
+const URL_BYTES_MAX: usize = 64 << 10;
+/// Most characters of a text that is refused which are told.
+const SHOWN_CHARS_MAX: usize = 100;
 /// How long an envelope's alert fires without another word.
 const ENVELOPE_NS: i64 = 24 * 3600 * 1_000_000_000;
 
@@ -68,7 +73,8 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
             AlertForm::Envelope => match text(item, "status").map(|own| own.unwrap_or(status)) {
                 Ok("firing") => read(item, now, None, now.saturating_add(ENVELOPE_NS)),
                 Ok("resolved") => read(item, now, Some(now), now),
-                Ok(other) => Err(format!("unknown status {other:?}")),
+                // The envelope's own is told for each of its alerts.
+                Ok(other) => Err(format!("unknown status {:?}", beginning(other))),
                 Err(e) => Err(e),
             },
         };
@@ -88,6 +94,12 @@ fn misfit(item: &Value) -> Option<String> {
     }
     let is_bare = item.as_object().is_some_and(|alert| alert.get("labels").is_none_or(Value::is_null));
     is_bare.then(|| "labels in body is required".to_owned())
+}
+
+/// The beginning of a text of any length, as messages show it.
+fn beginning(text: &str) -> &str {
+    let end = text.char_indices().nth(SHOWN_CHARS_MAX).map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }
 
 /// Whether a text is an absolute URI or path, as Go's `url.ParseRequestURI` takes them.
@@ -180,9 +192,13 @@ fn read(item: &Value, now: i64, ended: Option<i64>, timeout: i64) -> Result<Aler
     let mut labels = texts(item, "labels")?;
     labels.retain(|_, value| !value.is_empty());
     let annotations = texts(item, "annotations")?;
+    let generator_url = text(item, "generatorURL")?.unwrap_or_default();
     let bytes: usize = labels.iter().chain(&annotations).map(|(n, v)| n.len() + v.len()).sum();
     if bytes > ALERT_BYTES_MAX {
         return Err(format!("its labels and annotations have more than {ALERT_BYTES_MAX} bytes"));
+    }
+    if generator_url.len() > URL_BYTES_MAX {
+        return Err(format!("its `generatorURL` has more than {URL_BYTES_MAX} bytes"));
     }
     if labels.is_empty() {
         return Err("at least one label pair required".to_owned());
@@ -200,18 +216,17 @@ fn read(item: &Value, now: i64, ended: Option<i64>, timeout: i64) -> Result<Aler
         (None, Some(at)) => (at.max(starts_at), false),
         (None, None) => (timeout, true),
     };
-    let generator_url = text(item, "generatorURL")?.unwrap_or_default().to_owned();
     if starts_at > ends_at {
         return Err("start time must be before end time".to_owned());
     }
     Ok(Alert {
         labels: LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))),
-        annotations,
+        annotations: Arc::new(annotations),
         starts_at,
         ends_at,
         is_timeout,
         updated_at: now,
-        generator_url,
+        generator_url: generator_url.into(),
     })
 }
 
@@ -292,6 +307,18 @@ mod tests {
         {
             assert!(!is_uri(wrong), "{wrong}");
         }
+    }
+
+    /// A body of megabytes must not become gigabytes of refusals.
+    #[test]
+    fn what_is_refused_is_told_in_short() {
+        let alerts = vec!["{}"; 10_000].join(",");
+        let body = format!("{{\"status\":\"{}\",\"alerts\":[{alerts}]}}", "é".repeat(100_000));
+        let posted = posted(body.as_bytes(), AlertForm::Envelope, 300 * S, 1000 * S).unwrap();
+        assert_eq!((posted.refused.len(), posted.alerts.len()), (10_000, 0));
+        let expected = format!("alert 0: unknown status {:?}", "é".repeat(SHOWN_CHARS_MAX));
+        assert_eq!(posted.refused[0], expected);
+        assert!(posted.refused.iter().all(|told| told.len() < 300));
     }
 
     #[test]
@@ -377,6 +404,11 @@ mod tests {
             posted(alert.as_bytes(), AlertForm::Flat, 1, 1).unwrap().alerts.len()
         };
         assert_eq!((sized(ALERT_BYTES_MAX), sized(ALERT_BYTES_MAX + 1)), (1, 0));
+        let linked = |bytes: usize| {
+            let alert = format!("[{{\"labels\":{{\"a\":\"1\"}},\"generatorURL\":\"/{}\"}}]", "x".repeat(bytes - 1));
+            posted(alert.as_bytes(), AlertForm::Flat, 1, 1).unwrap().alerts.len()
+        };
+        assert_eq!((linked(URL_BYTES_MAX), linked(URL_BYTES_MAX + 1)), (1, 0));
         // A time-out beyond all times is the last of them.
         let last = posted(b"[{\"labels\":{\"a\":\"1\"}}]", AlertForm::Flat, i64::MAX, S).unwrap();
         assert_eq!((last.alerts[0].ends_at, last.alerts[0].is_timeout), (i64::MAX, true));

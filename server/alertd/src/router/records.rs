@@ -1,6 +1,7 @@
 //! Alerts, silences and rows of the log as they are kept: JSON whose fields never change their meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use quiver_alerting::dispatch::{Alert, Entry, LogKey};
 use quiver_alerting::matchers::{Matchers, matcher};
@@ -22,21 +23,21 @@ pub(crate) fn label_set(value: &Value) -> Option<LabelSet> {
 
 pub(super) fn alert(alert: &Alert) -> Value {
     json!({
-        "labels": labels(&alert.labels), "annotations": alert.annotations, "startsAt": alert.starts_at,
+        "labels": labels(&alert.labels), "annotations": *alert.annotations, "startsAt": alert.starts_at,
         "endsAt": alert.ends_at, "isTimeout": alert.is_timeout, "updatedAt": alert.updated_at,
-        "generatorURL": alert.generator_url,
+        "generatorURL": &*alert.generator_url,
     })
 }
 
 pub(super) fn read_alert(value: &Value) -> Option<Alert> {
     Some(Alert {
         labels: label_set(&value["labels"])?,
-        annotations: texts(&value["annotations"])?,
+        annotations: Arc::new(texts(&value["annotations"])?),
         starts_at: value["startsAt"].as_i64()?,
         ends_at: value["endsAt"].as_i64()?,
         is_timeout: value["isTimeout"].as_bool()?,
         updated_at: value["updatedAt"].as_i64()?,
-        generator_url: value["generatorURL"].as_str()?.to_owned(),
+        generator_url: value["generatorURL"].as_str()?.into(),
     })
 }
 
@@ -111,12 +112,12 @@ mod tests {
     fn what_is_kept_is_read() {
         let one = Alert {
             labels: LabelSet::from_pairs([("a", "1"), ("ü", "\"")]),
-            annotations: [("s".to_owned(), "x".to_owned())].into(),
+            annotations: Arc::new([("s".to_owned(), "x".to_owned())].into()),
             starts_at: -5,
             ends_at: i64::MAX,
             is_timeout: true,
             updated_at: 7,
-            generator_url: "http://g".to_owned(),
+            generator_url: "http://g".into(),
         };
         assert_eq!(read_alert(&alert(&one)), Some(one));
         let matchers = quiver_alerting::matchers::read("b=~\"x|y\", a=\"1\", d!~\"z\", c!=\"\"").unwrap().matchers;

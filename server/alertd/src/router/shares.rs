@@ -112,19 +112,19 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     use super::*;
 
     fn alert(name: &str, i: usize) -> Alert {
         Alert {
             labels: LabelSet::from_pairs([("alertname", name), ("i", i.to_string().as_str())]),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             starts_at: 0,
             ends_at: 100,
             is_timeout: false,
             updated_at: 0,
-            generator_url: String::new(),
+            generator_url: Arc::default(),
         }
     }
 
@@ -166,7 +166,7 @@ mod tests {
         let (count, full) = fill(&mut shares, "B", true, most);
         assert!(full == Full::Bytes && (35..45).contains(&count), "{count}");
         // It stays with those who reported it first, and grows by what is more.
-        let larger = Alert { generator_url: "x".repeat(100), ..alert("B", 0) };
+        let larger = Alert { generator_url: "x".repeat(100).into(), ..alert("B", 0) };
         let before = (shares.posted_bytes, shares.our_bytes);
         shares.note(&larger, false);
         assert_eq!(

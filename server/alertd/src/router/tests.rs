@@ -29,7 +29,8 @@ async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Ar
     let kept = Kept::open(&dir.join("alerts.db")).await.unwrap();
     let allow = vec![Network::parse("127.0.0.0/8").unwrap()];
     let egress = Egress { allow, ..Egress::default() };
-    let sender = Sender::new(egress, ProxyEnvironment::default(), Arc::new(quiver_types::SystemClock), Arc::default());
+    let sender =
+        Sender::new(egress, ProxyEnvironment::default(), 1 << 20, Arc::new(quiver_types::SystemClock), Arc::default());
     let settings = RouterSettings {
         external_url: "http://q".to_owned(),
         files_dir: None,
@@ -47,12 +48,12 @@ async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Ar
 fn alert(name: &str, starts_s: i64, ends_s: i64) -> Alert {
     Alert {
         labels: LabelSet::from_pairs([("alertname", name)]),
-        annotations: BTreeMap::new(),
+        annotations: Arc::default(),
         starts_at: starts_s * 1000 * MS,
         ends_at: ends_s * 1000 * MS,
         is_timeout: false,
         updated_at: starts_s * 1000 * MS,
-        generator_url: String::new(),
+        generator_url: Arc::default(),
     }
 }
 
@@ -155,7 +156,7 @@ async fn alerts_take_no_more_memory_than_they_may() {
     let router = open(dir.path(), POLICY, &clock).await;
     let large = |name: &str, kib: usize| {
         let text = "x".repeat(kib << 10);
-        Alert { annotations: BTreeMap::from([("text".to_owned(), text)]), ..alert(name, 1000, 2000) }
+        Alert { annotations: Arc::new(BTreeMap::from([("text".to_owned(), text)])), ..alert(name, 1000, 2000) }
     };
     router.insert_posted(vec![large("A", 200)]).await.unwrap();
     let told = router.insert_posted(vec![large("B", 200)]).await.unwrap_err();

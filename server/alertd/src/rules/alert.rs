@@ -1,5 +1,7 @@
 //! What the router takes of an alert of a rule.
 
+use std::sync::Arc;
+
 use quiver_alerting::dispatch::Alert;
 use quiver_alerting::rules::{ActiveAlert, AlertState, Setting};
 use quiver_alerting::template::query_escape;
@@ -15,19 +17,20 @@ pub(super) fn to_router(alert: &ActiveAlert, expr: &str, setting: &Setting, exte
         AlertState::Inactive => alert.resolved_at,
         _ => alert.valid_until,
     };
+    let annotations = if alert.annotations.values().any(String::is_empty) {
+        let told = alert.annotations.iter().filter(|(_, text)| !text.is_empty());
+        Arc::new(told.map(|(name, text)| (name.clone(), text.clone())).collect())
+    } else {
+        Arc::clone(&alert.annotations)
+    };
     let starts_at = ns(alert.fired_at.unwrap_or(alert.active_at));
     Alert {
         labels,
-        annotations: alert
-            .annotations
-            .iter()
-            .filter(|(_, v)| !v.is_empty())
-            .map(|(n, v)| (n.clone(), v.clone()))
-            .collect(),
+        annotations,
         starts_at,
         ends_at: ends.map_or(starts_at, ns).max(starts_at),
         is_timeout: false,
         updated_at: now,
-        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escape(expr)),
+        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escape(expr)).into(),
     }
 }

@@ -34,7 +34,7 @@ impl Names<'_> {
         Event {
             at,
             labels: sent.labels,
-            annotations: sent.annotations.into_iter().collect(),
+            annotations: sent.annotations.iter().map(|(name, text)| (name.clone(), text.clone())).collect(),
             from: from.as_str(),
             to,
             starts_at: alert.period.or(alert.fired_at).unwrap_or(alert.active_at),
@@ -46,7 +46,7 @@ impl Names<'_> {
             },
             source: "rule",
             rule: of,
-            generator_url: sent.generator_url,
+            generator_url: sent.generator_url.to_string(),
         }
     }
 

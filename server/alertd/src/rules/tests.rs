@@ -94,8 +94,13 @@ async fn open_over(dir: &std::path::Path, engines: &Arc<Answers>, clock: Arc<dyn
         alert_bytes_max: 1 << 20,
         service_labels: vec!["service".to_owned()],
     };
-    let sender =
-        Sender::new(Egress::default(), ProxyEnvironment::default(), Arc::new(SystemClock), Arc::clone(&metrics));
+    let sender = Sender::new(
+        Egress::default(),
+        ProxyEnvironment::default(),
+        1 << 20,
+        Arc::new(SystemClock),
+        Arc::clone(&metrics),
+    );
     let opened =
         Router::open(router, Given::default(), Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics));
     let settings = RuleSettings {

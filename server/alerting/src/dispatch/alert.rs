@@ -1,6 +1,7 @@
 //! An alert as the router has it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quiver_types::LabelSet;
 
@@ -9,13 +10,14 @@ const OWN_BYTES: usize = 1024;
 /// How many copies of its texts there are: in the list of alerts, in groups, in the history, and in messages.
 const COPIES: usize = 4;
 
-/// An alert as posted or sent by a rule. Times are Unix nanoseconds.
+/// An alert as posted or sent by a rule. Times are Unix nanoseconds. Copies share its texts: each route that it takes has one,
+/// and each message under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alert {
     /// Its identity, including `alertname`.
     pub labels: LabelSet,
     /// What else is said of it.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Arc<BTreeMap<String, String>>,
     /// Since when it is firing.
     pub starts_at: i64,
     /// When it ended, or will end if it is not reported again.
@@ -25,7 +27,7 @@ pub struct Alert {
     /// When it was last reported.
     pub updated_at: i64,
     /// URL of a page about its origin, as given by the sender.
-    pub generator_url: String,
+    pub generator_url: Arc<str>,
 }
 
 impl Alert {
@@ -73,12 +75,12 @@ mod tests {
     fn alert(starts_at: i64, ends_at: i64, updated_at: i64) -> Alert {
         Alert {
             labels: LabelSet::from_pairs([("a", "1")]),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             starts_at,
             ends_at,
             is_timeout: false,
             updated_at,
-            generator_url: String::new(),
+            generator_url: Arc::default(),
         }
     }
 
@@ -113,8 +115,8 @@ mod tests {
             }
         }
         // Of two reports at the same time the last one counts.
-        let last = Alert { generator_url: "last".to_owned(), ..alert(0, 200, 1) };
-        assert_eq!(alert(0, 200, 1).merge(&last, NOW).generator_url, "last");
+        let last = Alert { generator_url: "last".into(), ..alert(0, 200, 1) };
+        assert_eq!(alert(0, 200, 1).merge(&last, NOW).generator_url.as_ref(), "last");
     }
 
     #[test]
@@ -130,8 +132,9 @@ mod tests {
         let plain = alert(0, 0, 0);
         let more = |alert: Alert| alert.bytes() - plain.bytes();
         assert!(plain.bytes() >= OWN_BYTES);
-        assert_eq!(more(Alert { generator_url: "x".repeat(100), ..plain.clone() }), 100 * COPIES);
-        let annotations = BTreeMap::from([("n".repeat(10), "v".repeat(20)), (String::new(), "w".to_owned())]);
+        assert_eq!(more(Alert { generator_url: "x".repeat(100).into(), ..plain.clone() }), 100 * COPIES);
+        let annotations = [("n".repeat(10), "v".repeat(20)), (String::new(), "w".to_owned())];
+        let annotations = Arc::new(BTreeMap::from(annotations));
         assert_eq!(more(Alert { annotations, ..plain.clone() }), 31 * COPIES);
         let value = "v".repeat(1000);
         let labels = LabelSet::from_pairs([("a", value.as_str())]);

@@ -1,6 +1,8 @@
 //! Alert groups, each with the time of its next flush. There may be as many as alerts: what is due is found without a look at
 //! the others.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use quiver_types::LabelSet;
@@ -30,8 +32,27 @@ impl Group {
     }
 }
 
-/// Canonical bytes of a label set.
-type LabelSetKey = Vec<u8>;
+/// A label set in the order of its canonical bytes, which its copies share: an alert is in a group of each route.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LabelSetKey(LabelSet);
+
+impl Ord for LabelSetKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.canonical().cmp(other.0.canonical())
+    }
+}
+
+impl PartialOrd for LabelSetKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Borrow<[u8]> for LabelSetKey {
+    fn borrow(&self) -> &[u8] {
+        self.0.canonical()
+    }
+}
 
 /// Where a group stands: index of its route, its labels.
 type Place = (usize, LabelSetKey);
@@ -152,7 +173,7 @@ impl Dispatcher {
 
     /// Adds a report of an alert; returns its merged state.
     pub fn insert(&mut self, alert: Alert, now: i64) -> Alert {
-        let key = alert.labels.canonical().to_vec();
+        let key = LabelSetKey(alert.labels.clone());
         let alert = match self.alerts.get(&key).filter(|old| alert.overlaps(old) || old.overlaps(&alert)) {
             Some(old) => old.merge(&alert, now),
             None => alert,
@@ -173,7 +194,7 @@ impl Dispatcher {
             found.push((route.idx, route.group_key(&labels), labels, wait));
         }
         for (route, key, labels, wait) in found {
-            let place = (route, labels.canonical().to_vec());
+            let place = (route, LabelSetKey(labels.clone()));
             let group = self.groups.entry(place).or_insert_with_key(|place| {
                 // An alert that has waited in another group need not wait again.
                 let waited = alert.starts_at.saturating_add(wait) < now;
@@ -185,7 +206,7 @@ impl Dispatcher {
                 self.changed.insert(key.clone(), Some(next_flush));
                 Group { id, labels, key, alerts: BTreeMap::new(), next_flush, running: None }
             });
-            group.alerts.insert(alert.labels.canonical().to_vec(), alert.clone());
+            group.alerts.insert(LabelSetKey(alert.labels.clone()), alert.clone());
         }
     }
 
@@ -283,7 +304,7 @@ impl Dispatcher {
 
     /// Says whether the group of an alert at a route holds it.
     fn is_held_by(&self, route: &Route, labels: &LabelSet) -> bool {
-        let place = (route.idx, route.group_labels(labels).canonical().to_vec());
+        let place = (route.idx, LabelSetKey(route.group_labels(labels)));
         self.groups.get(&place).is_some_and(|g| g.alerts.contains_key(labels.canonical()))
     }
 

@@ -165,6 +165,8 @@ impl NotificationLog {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use quiver_types::LabelSet;
 
     use super::*;
@@ -175,12 +177,12 @@ mod tests {
         // Each letter is an alert; an upper-case one is firing.
         let alert = |c: char| Alert {
             labels: LabelSet::from_pairs([("n", c.to_ascii_lowercase().to_string().as_str())]),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             starts_at: 0,
             ends_at: if c.is_ascii_uppercase() { i64::MAX } else { 1 },
             is_timeout: false,
             updated_at: 0,
-            generator_url: String::new(),
+            generator_url: Arc::default(),
         };
         states.chars().map(alert).collect()
     }

@@ -73,7 +73,7 @@ pub fn message(
             ("NotificationReason", "notification_reason", Value::text(reason)),
             ("GroupLabels", "groupLabels", labels(group_labels)),
             ("CommonLabels", "commonLabels", map(&common(&own_labels))),
-            ("CommonAnnotations", "commonAnnotations", map(&common(&|a: &Alert| a.annotations.clone()))),
+            ("CommonAnnotations", "commonAnnotations", map(&common(&|a: &Alert| (*a.annotations).clone()))),
             ("RouteLabels", "routeLabels", map(route_labels)),
             ("ExternalURL", "externalURL", Value::text(external_url)),
         ],
@@ -82,6 +82,8 @@ pub fn message(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::template::{Options, default_templates};
 
@@ -89,7 +91,7 @@ mod tests {
     fn what_templates_see() {
         let alert = |i: &str, ends_at| Alert {
             labels: LabelSet::from_pairs([("alertname", "High"), ("i", i)]),
-            annotations: [("s".to_owned(), "x".to_owned())].into(),
+            annotations: Arc::new([("s".to_owned(), "x".to_owned())].into()),
             starts_at: 0,
             ends_at,
             is_timeout: false,
@@ -109,7 +111,7 @@ mod tests {
     fn alert(pairs: &[(&str, &str)], annotations: &[(&str, &str)], ends_at: i64) -> Alert {
         Alert {
             labels: LabelSet::from_pairs(pairs.iter().copied()),
-            annotations: annotations.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            annotations: Arc::new(annotations.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect()),
             starts_at: 1,
             ends_at,
             is_timeout: false,

@@ -73,6 +73,8 @@ impl Muting<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use quiver_types::LabelSet;
 
     use super::*;
@@ -105,12 +107,12 @@ mod tests {
         let muting = Muting { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
         let alert = |pairs: &[(&str, &str)]| Alert {
             labels: LabelSet::from_pairs(pairs.iter().copied()),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             starts_at: 0,
             ends_at: 1000,
             is_timeout: false,
             updated_at: 0,
-            generator_url: String::new(),
+            generator_url: Arc::default(),
         };
         let mut flush = Flush {
             group: 1,
@@ -139,12 +141,12 @@ mod tests {
     fn alert(pairs: &[(&str, &str)]) -> Alert {
         Alert {
             labels: LabelSet::from_pairs(pairs.iter().copied()),
-            annotations: BTreeMap::new(),
+            annotations: Arc::default(),
             starts_at: 0,
             ends_at: 1000,
             is_timeout: false,
             updated_at: 0,
-            generator_url: String::new(),
+            generator_url: Arc::default(),
         }
     }
 

@@ -1,15 +1,21 @@
 //! The older syntax: classic label names; values may be unquoted, and a backslash is literal unless it escapes
 //! something.
 
+use quiver_types::matcher::Patterns;
 use quiver_types::{MatchOp, Matcher};
 
-use super::syntax::{MatcherError, matcher};
+use super::syntax::{MatcherError, matcher_among};
 
 /// Parses matchers.
 ///
 /// # Errors
 /// In the words of Alertmanager's older parser.
 pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
+    among(text, &mut Patterns::default())
+}
+
+/// Parses some of several whose patterns are bounded together.
+pub(super) fn among(text: &str, patterns: &mut Patterns) -> Result<Vec<Matcher>, MatcherError> {
     let text = text.strip_prefix('{').unwrap_or(text);
     let text = text.strip_suffix('}').unwrap_or(text);
     let (mut tokens, mut token) = (Vec::new(), String::new());
@@ -33,7 +39,7 @@ pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
     if !last.is_empty() {
         tokens.push(last.to_owned());
     }
-    tokens.iter().map(|t| one(t)).collect()
+    tokens.iter().map(|t| one(t, patterns)).collect()
 }
 
 /// Splits a matcher into name, operator and raw value.
@@ -53,7 +59,7 @@ fn cut(text: &str) -> Option<(&str, MatchOp, &str)> {
 }
 
 /// Parses one matcher.
-pub(super) fn one(text: &str) -> Result<Matcher, MatcherError> {
+pub(super) fn one(text: &str, patterns: &mut Patterns) -> Result<Matcher, MatcherError> {
     let (name, op, raw) = cut(text).ok_or_else(|| MatcherError::new(0, format!("bad matcher format: {text}")))?;
     let unescaped = || MatcherError::new(0, format!("matcher value contains unescaped double quote: {raw}"));
     let (body, mut open) = raw.strip_prefix('"').map_or((raw, false), |body| (body, true));
@@ -77,7 +83,7 @@ pub(super) fn one(text: &str) -> Result<Matcher, MatcherError> {
     if open {
         return Err(unescaped());
     }
-    matcher(name, op, value)
+    matcher_among(name, op, value, patterns)
 }
 
 #[cfg(test)]
@@ -122,7 +128,7 @@ mod tests {
     #[test]
     fn values_and_escapes() {
         let check = |text: &str, expected: (&str, MatchOp, &str)| {
-            let got = one(text).expect(text);
+            let got = one(text, &mut Patterns::default()).expect(text);
             assert_eq!((got.name.as_str(), got.op, got.value.as_str()), expected, "{text}");
         };
         let (equal, regex) = (MatchOp::Equal, MatchOp::Regex);

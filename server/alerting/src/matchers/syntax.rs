@@ -1,5 +1,6 @@
 //! What both matcher syntaxes share: errors, making a matcher, and reserved characters.
 
+use quiver_types::matcher::Patterns;
 use quiver_types::{MatchOp, Matcher};
 
 /// An error in a list of matchers.
@@ -23,7 +24,20 @@ impl MatcherError {
 /// # Errors
 /// The regular expression does not compile, or is too large.
 pub fn matcher(name: impl Into<String>, op: MatchOp, value: impl Into<String>) -> Result<Matcher, MatcherError> {
-    Matcher::new(name, op, value).map_err(|e| MatcherError::new(0, e.to_string()))
+    matcher_among(name, op, value, &mut Patterns::default())
+}
+
+/// Makes one of several whose patterns are bounded together.
+///
+/// # Errors
+/// As [`matcher`]; also where all patterns are too large together.
+pub fn matcher_among(
+    name: impl Into<String>,
+    op: MatchOp,
+    value: impl Into<String>,
+    patterns: &mut Patterns,
+) -> Result<Matcher, MatcherError> {
+    patterns.matcher(name, op, value).map_err(|e| MatcherError::new(0, e.to_string()))
 }
 
 /// Whether a character is reserved in matchers.

@@ -1,8 +1,9 @@
 //! The newer syntax: names and values are any text without reserved characters, or double-quoted with Go's escapes.
 
+use quiver_types::matcher::Patterns;
 use quiver_types::{MatchOp, Matcher};
 
-use super::syntax::{MatcherError, is_reserved, matcher};
+use super::syntax::{MatcherError, is_reserved, matcher_among};
 use crate::text::unquote;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +111,11 @@ impl Lexer {
 /// # Errors
 /// With the columns and words of Alertmanager's parser.
 pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
+    among(text, &mut Patterns::default())
+}
+
+/// Parses some of several whose patterns are bounded together.
+pub(super) fn among(text: &str, patterns: &mut Patterns) -> Result<Vec<Matcher>, MatcherError> {
     let mut lexer = Lexer { chars: text.chars().collect(), at: 0 };
     let mut matchers = Vec::new();
     let mut token = lexer.next()?;
@@ -122,7 +128,7 @@ pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
     }
     if !matches!(&token, Some(t) if t.kind == Kind::Close) && token.is_some() {
         loop {
-            matchers.push(one(&mut lexer, token)?);
+            matchers.push(one(&mut lexer, token, patterns)?);
             token = lexer.next().map_err(|e| expected(e, "a comma or close brace"))?;
             match &token {
                 Some(t) if t.kind == Kind::Comma => {
@@ -181,7 +187,7 @@ fn word(token: &Token) -> Result<String, MatcherError> {
     })
 }
 
-fn one(lexer: &mut Lexer, name: Option<Token>) -> Result<Matcher, MatcherError> {
+fn one(lexer: &mut Lexer, name: Option<Token>, patterns: &mut Patterns) -> Result<Matcher, MatcherError> {
     const OPERATOR: &str = "an operator such as '=', '!=', '=~' or '!~'";
     let name = match name {
         Some(t) if matches!(t.kind, Kind::Quoted | Kind::Unquoted) => t,
@@ -200,7 +206,7 @@ fn one(lexer: &mut Lexer, name: Option<Token>) -> Result<Matcher, MatcherError> 
         None => return Err(end(lexer, "label value")),
     };
     let text = word(&value)?;
-    matcher(name, op, text).map_err(|e| MatcherError::new(value.start + 1, e.message))
+    matcher_among(name, op, text, patterns).map_err(|e| MatcherError::new(value.start + 1, e.message))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub(crate) mod silences;
 
 pub(crate) use fields::AlertRecord;
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,8 +23,9 @@ use axum::routing::{get, post};
 use chrono::DateTime;
 use http::{HeaderMap, StatusCode, header};
 use quiver_alertd::router::{AlertForm, Posted, Shown, posted};
+use quiver_alerting::config::Config;
 use quiver_alerting::matchers::{self, Matchers};
-use quiver_types::matcher::compile;
+use quiver_types::matcher::{Patterns, compile};
 use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Result};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -130,20 +132,21 @@ fn truth(params: &Params, name: &str) -> bool {
     })
 }
 
-pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
+pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>, patterns: &mut Patterns) -> Result<Matchers> {
     let mut out: Vec<Matcher> = Vec::new();
     for text in texts {
-        let read = matchers::read(text).map_err(|e| Error::invalid(format!("bad matcher format: {text}: {e}")))?;
+        let read = matchers::read_among(text, patterns)
+            .map_err(|e| Error::invalid(format!("bad matcher format: {text}: {e}")))?;
         out.extend(read.matchers);
     }
     Ok(Matchers::in_order(out))
 }
 
-/// Parses filters: each is one matcher, without braces.
-fn read_filters<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
+/// Parses filters: each is one matcher, without braces. The patterns of a request are bounded together.
+fn read_filters<'a>(texts: impl Iterator<Item = &'a str>, patterns: &mut Patterns) -> Result<Matchers> {
     let mut out: Vec<Matcher> = Vec::new();
     for text in texts {
-        let read = matchers::read_one(text).map_err(|e| Error::invalid(e.message))?;
+        let read = matchers::read_one(text, patterns).map_err(|e| Error::invalid(e.message))?;
         out.extend(read.matchers);
         if out.len() > FILTERS_MAX {
             return Err(Error::invalid(format!("more than {FILTERS_MAX} filters")));
@@ -158,6 +161,7 @@ impl Filter {
             compile(text).map_err(|e| Error::invalid(format!("failed to parse receiver param: {}", e.message)))
         });
         let by_labels: Vec<&str> = params.all("receiver_matchers").collect();
+        let mut patterns = Patterns::default();
         Ok(Self {
             shown: Shown {
                 active: truth(params, "active"),
@@ -165,16 +169,21 @@ impl Filter {
                 inhibited: truth(params, "inhibited"),
                 muted: truth(params, "muted"),
             },
-            matchers: read_filters(params.all("filter"))?,
+            matchers: read_filters(params.all("filter"), &mut patterns)?,
             receiver: receiver.transpose()?,
-            receiver_matchers: (!by_labels.is_empty()).then(|| read_filters(by_labels.into_iter())).transpose()?,
+            receiver_matchers: (!by_labels.is_empty())
+                .then(|| read_filters(by_labels.into_iter(), &mut patterns))
+                .transpose()?,
         })
     }
 
-    fn receiver(&self, state: &AppState, name: &str) -> bool {
+    /// Says of each receiver of a policy whether its alerts are asked for: once, and not for each of these.
+    fn receivers<'p>(&self, config: &'p Config) -> HashMap<&'p str, bool> {
+        config.receivers.iter().map(|r| (r.name.as_str(), self.fits(&r.name, &r.labels))).collect()
+    }
+
+    fn fits(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let by_labels = |wanted: &Matchers| {
-            let policy = state.alertd.router.policy();
-            let labels = policy.config.receiver(name).map(|r| r.labels.clone()).unwrap_or_default();
             wanted.matches(&LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
         };
         self.receiver.as_ref().is_none_or(|r| r.is_match(name)) && self.receiver_matchers.as_ref().is_none_or(by_labels)
@@ -190,7 +199,7 @@ async fn params_of(state: &AppState, request: Request) -> Result<Params> {
 fn no_empty_filter(query: &str) -> Result<()> {
     let mut pairs = url::form_urlencoded::parse(query.as_bytes());
     let is_empty = pairs.any(|(name, value)| name == "filter" && value.is_empty());
-    if is_empty { read_filters(std::iter::once("")).map(|_| ()) } else { Ok(()) }
+    if is_empty { read_filters(std::iter::once(""), &mut Patterns::default()).map(|_| ()) } else { Ok(()) }
 }
 
 async fn listed(state: &Arc<AppState>, request: Request, by_group: bool) -> Response {
@@ -236,9 +245,9 @@ async fn status(State(state): State<Arc<AppState>>) -> Response {
 async fn receivers(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let listed = async {
         let params = params_of(&state, request).await?;
-        let wanted = read_filters(params.all("receiver_matchers"))?;
+        let wanted = read_filters(params.all("receiver_matchers"), &mut Patterns::default())?;
         let policy = state.alertd.router.policy();
-        let fits = |labels: &std::collections::BTreeMap<String, String>| {
+        let fits = |labels: &BTreeMap<String, String>| {
             wanted.matches(&LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
         };
         let shown = policy.config.receivers.iter().filter(|r| fits(&r.labels));
@@ -320,6 +329,42 @@ mod tests {
         for fine in ["", "filter=a%3D1", "receiver=&active="] {
             assert!(no_empty_filter(fine).is_ok(), "{fine}");
         }
+    }
+
+    #[test]
+    fn receivers_are_asked_once() {
+        let config = "route: {receiver: a}\nreceivers:\n- {name: a, labels: {team: x}}\n- {name: ab}\n- {name: b}\n";
+        let config = Config::load(config).expect("a policy");
+        let wanted = |query: &str| {
+            let params = Params::read(&Method::GET, &HeaderMap::new(), Some(query), b"").expect("a query");
+            let filter = Filter::read(&params).expect("valid");
+            let mut wanted: Vec<_> = filter.receivers(&config).into_iter().filter(|(_, fits)| *fits).collect();
+            wanted.sort_unstable();
+            wanted.into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(wanted(""), "a ab b");
+        assert_eq!(wanted("receiver=a.*"), "a ab");
+        assert_eq!(wanted("receiver_matchers=team%3Dx"), "a");
+        assert_eq!(wanted("receiver=b&receiver_matchers=team%21%3Dx"), "b");
+    }
+
+    /// All filters of a request share one bound: each could be large by itself.
+    #[test]
+    fn patterns_of_filters_are_bounded_together() {
+        let read = |query: &str| {
+            Filter::read(&Params::read(&Method::GET, &HeaderMap::new(), Some(query), b"").expect("a query"))
+        };
+        let large = |name: &str| {
+            let one = |i: usize| format!("{name}=a%3D~%22%5Cw%7B15%7D{i:04}{name}%22");
+            (0..FILTERS_MAX).map(one).collect::<Vec<_>>().join("&")
+        };
+        for name in ["filter", "receiver_matchers"] {
+            let refused = read(&large(name)).err().expect(name);
+            assert_eq!(refused.kind, ErrorKind::Invalid);
+            assert!(refused.message.contains("the regular expressions of a query take more than"), "{refused}");
+        }
+        let same = vec!["filter=a%3D~%22%5Cw%7B15%7D%22"; FILTERS_MAX].join("&");
+        assert!(read(&same).is_ok(), "the same pattern takes no more");
     }
 
     #[test]

@@ -167,12 +167,12 @@ fn alerts_of(value: Option<&Value>, now: i64) -> Result<Vec<Alert>, Problem> {
         };
         out.push(Alert {
             labels: set(&texts(item.get("labels"), &field("labels"))?),
-            annotations: texts(item.get("annotations"), &field("annotations"))?,
+            annotations: Arc::new(texts(item.get("annotations"), &field("annotations"))?),
             starts_at,
             ends_at,
             is_timeout: false,
             updated_at: now,
-            generator_url: item.get("generatorURL").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            generator_url: item.get("generatorURL").and_then(Value::as_str).unwrap_or_default().into(),
         });
     }
     out.sort_by(|a, b| quiver_alerting::labels::compare_alerts(&a.labels, &b.labels));
@@ -230,12 +230,12 @@ async fn templates_test(State(state): State<Arc<AppState>>, request: Request) ->
 fn sample_alert(now: i64) -> Alert {
     Alert {
         labels: LabelSet::from_pairs([("alertname", "TestAlert"), ("severity", "info")]),
-        annotations: [("summary".to_owned(), "a test of a receiver".to_owned())].into(),
+        annotations: Arc::new([("summary".to_owned(), "a test of a receiver".to_owned())].into()),
         starts_at: now,
         ends_at: i64::MAX,
         is_timeout: false,
         updated_at: now,
-        generator_url: String::new(),
+        generator_url: Arc::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`rules`, `alerts`). `file` is the file or namespace of a group.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Router;
@@ -65,9 +66,9 @@ fn labels(labels: &LabelSet) -> Value {
 #[derive(Debug, Default)]
 struct Filter {
     kind: Option<RuleKind>,
-    names: Vec<String>,
-    groups: Vec<String>,
-    files: Vec<String>,
+    names: HashSet<String>,
+    groups: HashSet<String>,
+    files: HashSet<String>,
     selectors: Vec<Vec<Matcher>>,
     with_alerts: bool,
     page: Option<(usize, Option<String>)>,
@@ -117,7 +118,7 @@ impl Filter {
     }
 
     fn wants_group(&self, view: &GroupView) -> bool {
-        let listed = |list: &[String], text: &str| list.is_empty() || list.iter().any(|t| t == text);
+        let listed = |list: &HashSet<String>, text: &str| list.is_empty() || list.contains(text);
         listed(&self.groups, &view.group.model.name) && listed(&self.files, &view.file)
     }
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::Request;
 use http::{HeaderMap, Method, header};
+use parking_lot::Mutex;
 use quiver_config::{Caller, ChangeMode, Config, ImportMode, Place, Problem, ProblemKind, Result};
 use quiver_ingest::DecodeRoom;
+use quiver_types::matcher::Patterns;
 use serde_json::{Map, Value};
 
 use super::members::only_members;
@@ -17,6 +19,9 @@ use crate::trees;
 /// Parameters for paging and for the shape of lists, which exports do not have.
 pub(super) const NOT_OF_EXPORTS: [&str; 3] = ["limit", "cursor", "count"];
 pub(super) const NOT_OF_IMPORTS: [&str; 5] = ["limit", "cursor", "count", "sort", "fields"];
+
+/// Most that the patterns of a request take, compiled, in bytes: as much as all silences may.
+const PATTERNS_BYTES_MAX: usize = 64 << 20;
 
 /// A parsed request.
 pub(crate) struct Ask {
@@ -30,6 +35,8 @@ pub(crate) struct Ask {
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) body: axum::body::Bytes,
     pub(crate) mode: ChangeMode,
+    /// The patterns of all silences that the request is about, which stay compiled until it is answered.
+    pub(super) patterns: Mutex<Patterns>,
     /// Memory of the parsed body.
     _tree: Option<Arc<dyn DecodeRoom>>,
 }
@@ -71,7 +78,8 @@ impl Ask {
         let (method, path) = (head.method, head.uri.path().to_owned());
         let (config, state) = (state.config.clone(), Arc::clone(state));
         let headers = head.headers;
-        Ok(Self { state, config, caller, place, method, path, headers, parameters, body, mode, _tree: tree })
+        let patterns = Mutex::new(Patterns::within("a request", PATTERNS_BYTES_MAX));
+        Ok(Self { state, config, caller, place, method, path, headers, parameters, body, mode, patterns, _tree: tree })
     }
 
     /// The accounts. An error while access control is off, as there are none.

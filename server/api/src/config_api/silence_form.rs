@@ -4,6 +4,7 @@ use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
 use quiver_config::{FieldError, Problem, Result};
+use quiver_types::matcher::Patterns;
 use serde_json::{Map, Value, json};
 
 use super::ask::Ask;
@@ -17,8 +18,8 @@ const MATCHERS_MAX: usize = 100;
 /// Longest `createdBy`, in characters.
 const NAME_MAX: usize = 200;
 
-/// Reads the matchers of a body: strings as in routes, or objects.
-pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {
+/// Reads the matchers of a body: strings as in routes, or objects. The patterns of a request are bounded together.
+pub(super) fn matchers(body: &Map<String, Value>, patterns: &mut Patterns) -> Result<Matchers> {
     let list = body.get("matchers").and_then(Value::as_array);
     let list = list.ok_or_else(|| Problem::field("/matchers", "REQUIRED", "a list of matchers is wanted"))?;
     let too_many = || Problem::field("/matchers", "LIMIT_EXCEEDED", format!("at most {MATCHERS_MAX} matchers"));
@@ -30,7 +31,7 @@ pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {
         let bad = |text: String| Problem::field(format!("/matchers/{n}"), "INVALID_MATCHER", text);
         match item {
             Value::String(text) => {
-                let read = read_matchers([text.as_str()].into_iter()).map_err(|e| bad(e.message))?;
+                let read = read_matchers([text.as_str()].into_iter(), patterns).map_err(|e| bad(e.message))?;
                 all.extend(read.iter().cloned());
             }
             item => {
@@ -39,7 +40,7 @@ pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {
                 if let Some(map) = item.as_object_mut() {
                     map.entry("isRegex").or_insert(Value::Bool(false));
                 }
-                all.push(read_matcher(&item).map_err(|e| bad(e.message))?);
+                all.push(read_matcher(&item, patterns).map_err(|e| bad(e.message))?);
             }
         }
         // One string may contain several matchers.
@@ -93,7 +94,7 @@ pub(super) fn silence(
     let labels = body.get("labels").and_then(Value::as_object).into_iter().flatten();
     let made = Silence {
         id: present.map(|s| s.id.clone()).unwrap_or_default(),
-        matchers: matchers(&body)?,
+        matchers: matchers(&body, &mut ask.patterns.lock())?,
         starts_at: moment(&body, "startsAt", present.map(|s| s.starts_at), now)?,
         ends_at: moment(&body, "endsAt", present.map(|s| s.ends_at), now)?,
         created_by,
@@ -134,7 +135,7 @@ mod tests {
     use super::*;
 
     fn matchers_of(text: &str) -> Matchers {
-        matchers(json!({"matchers": [text]}).as_object().unwrap()).unwrap()
+        matchers(json!({"matchers": [text]}).as_object().unwrap(), &mut Patterns::default()).unwrap()
     }
 
     #[test]
@@ -177,7 +178,9 @@ mod tests {
     fn read(list: Value) -> std::result::Result<String, (String, &'static str)> {
         let body = json!({ "matchers": list });
         let told = |problem: Problem| (problem.errors[0].field.clone(), problem.errors[0].code);
-        matchers(body.as_object().expect("an object")).map(|all| all.to_string()).map_err(told)
+        matchers(body.as_object().expect("an object"), &mut Patterns::default())
+            .map(|all| all.to_string())
+            .map_err(told)
     }
 
     #[test]

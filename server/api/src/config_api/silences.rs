@@ -228,7 +228,7 @@ fn restore<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
 fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
-        let matchers = super::silence_form::matchers(&ask.object()?)?;
+        let matchers = super::silence_form::matchers(&ask.object()?, &mut ask.patterns.lock())?;
         let found = listed::preview(&ask.state, ask.alerts_access(Right::View), matchers).await;
         let alerts = found.map_err(problem_of)?;
         Ok(Answer::ok(json!({"alerts": alerts, "total": alerts.len()})))

@@ -107,6 +107,11 @@ impl Run {
         Ok(Self { schema, rows: None, batch: Some(batch), taken: 0, ctx: None })
     }
 
+    /// The context of the query; none where the rows are no query's.
+    pub(super) fn ctx(&self) -> Option<&QueryContext> {
+        self.ctx.as_ref()
+    }
+
     /// Frees the query after all rows were taken. The columns can still be described.
     pub(super) fn end(&mut self) {
         *self = Self { schema: Arc::clone(&self.schema), rows: None, batch: None, taken: 0, ctx: None };

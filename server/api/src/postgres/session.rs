@@ -30,6 +30,7 @@ use crate::withdrawn;
 
 mod answer;
 mod ask;
+mod ending;
 
 /// Bytes that are collected before they are sent.
 const OUT_BYTES: usize = 64 << 10;
@@ -373,6 +374,10 @@ fn pace_of(with: &With) -> Pace {
     Pace::new(with.settings.body_rate_min, with.settings.body_grace)
 }
 
+fn cancelled() -> Fault {
+    Fault::new("57014", "the statement was cancelled, as its client asked")
+}
+
 /// Runs work while the connection is watched: it is cancelled with the client's disconnect, or by a cancel request.
 async fn attended<T>(
     stream: &mut Stream,
@@ -381,7 +386,6 @@ async fn attended<T>(
     work: impl Future<Output = T>,
 ) -> Result<T, Trouble> {
     let mut work = std::pin::pin!(work);
-    let cancelled = || Fault::new("57014", "the statement was cancelled, as its client asked");
     // Rows that come as fast as they are sent never wait.
     if running.is_cancelled() {
         return Err(cancelled().into());

@@ -1,10 +1,10 @@
-//! Writes the rows of an entity: the entity, its indexed values, and its versions.
+//! Writes the rows of an entity: the entity, its indexed values, what its patterns weigh, and its versions.
 
 use quiver_database::statement;
 use serde_json::{Map, Value};
 
 use super::Work;
-use crate::entity::Entity;
+use crate::entity::{Entity, all_of};
 use crate::failpoint;
 use crate::family::Family;
 use crate::problem::{Problem, Result};
@@ -12,6 +12,8 @@ use crate::values::keep_values;
 
 /// Most versions that are stored per entity.
 const VERSIONS_KEPT: i64 = 100;
+/// What the regular expressions of all entities of a family may take in memory, in bytes.
+const PATTERNS_BYTES_MAX: i64 = 128 << 20;
 
 impl Work<'_> {
     /// Writes the row of an entity and that of its version.
@@ -34,6 +36,7 @@ impl Work<'_> {
         let row = row.bind(&entity.managed_by).bind(&body).bind(sealed).bind(family.sort_text(&entity.body));
         row.execute(&mut *self.db).await?;
         keep_values(self.db, family, before, Some(entity)).await?;
+        self.weigh_patterns(family, before, Some(entity)).await?;
         self.remember(family, entity, action, &body).await?;
         failpoint::hit("config.after-entity");
         Ok(())
@@ -63,8 +66,35 @@ impl Work<'_> {
         keep_values(self.db, family, Some(entity), None).await?;
         let sql = "UPDATE entity_count SET number = number - 1 WHERE family = ?";
         statement(sql).bind(family.name).execute(&mut *self.db).await?;
+        self.weigh_patterns(family, Some(entity), None).await?;
         let body = serde_json::to_string(&entity.body).map_err(Problem::internal)?;
         let gone = Entity { version: entity.version + 1, ..entity.clone() };
         self.remember(family, &gone, "DELETE", &body).await
+    }
+    /// Notes what the regular expressions of a family take once an entity is written. Refuses what is too much for all
+    /// together: they stay compiled, and no query's memory counts them.
+    async fn weigh_patterns(&mut self, family: &Family, before: Option<&Entity>, after: Option<&Entity>) -> Result<()> {
+        let Some(bytes_of) = family.patterns_bytes else { return Ok(()) };
+        let bytes = |entity: &Entity| i64::try_from(bytes_of(&entity.body)).unwrap_or(i64::MAX);
+        let more = after.map_or(0, bytes) - before.map_or(0, bytes);
+        let sql = "UPDATE pattern_bytes SET number = number + ? WHERE family = ? RETURNING number";
+        let row = statement(sql).bind(more).bind(family.name).fetch_optional(&mut *self.db).await?;
+        let all: i64 = if let Some(row) = row {
+            row.try_get(0)?
+        } else {
+            // The first of this build: those of earlier ones were not noted.
+            let all = all_of(self.db, family.name).await?.iter().map(bytes).fold(0, i64::saturating_add);
+            let sql = "INSERT INTO pattern_bytes (family, number) VALUES (?, ?) \
+                ON CONFLICT (family) DO UPDATE SET number = excluded.number";
+            statement(sql).bind(family.name).bind(all).execute(&mut *self.db).await?;
+            all
+        };
+        if more > 0 && all > PATTERNS_BYTES_MAX {
+            let text = format!(
+                "the regular expressions of all of these would take more than {PATTERNS_BYTES_MAX} bytes of memory"
+            );
+            return Err(Problem::field("", "LIMIT_EXCEEDED", text));
+        }
+        Ok(())
     }
 }

@@ -60,6 +60,7 @@ pub const DETECTION_RULES: Family = Family {
         Field::open("samples", Kind::List { of: SAMPLE, max: SAMPLES_MAX }, "[]"),
     ],
     rules: |body, errors| rules(body, "service", errors),
+    patterns_bytes: Some(|body| DetectionRule::of_json("", body, "service").map_or(0, |rule| rule.held_bytes())),
     service: |body| pattern_service(body, "service"),
     rows: Rows::Service,
     ..Family::BASE
@@ -83,6 +84,7 @@ pub const RUM_DETECTION_RULES: Family = Family {
         Field::open("samples", Kind::List { of: RUM_SAMPLE, max: SAMPLES_MAX }, "[]"),
     ],
     rules: |body, errors| rules(body, "application", errors),
+    patterns_bytes: Some(|body| DetectionRule::of_json("", body, "application").map_or(0, |rule| rule.held_bytes())),
     service: |body| pattern_service(body, "application"),
     rows: Rows::Service,
     ..Family::BASE

@@ -54,6 +54,7 @@ pub const EXTRACTION_RULES: Family = Family {
         Field::read_only("health", Kind::Word(&["ok", "suspended"]), "\"ok\""),
     ],
     rules,
+    patterns_bytes: Some(|body| ExtractionRule::of_json("", body).map_or(0, |rule| rule.held_bytes())),
     service: |body| pattern_service(body, "service"),
     rows: Rows::Service,
     entities_max: ALL_MAX,

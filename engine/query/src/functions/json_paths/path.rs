@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use quiver_types::matcher::{affordable, builder};
+use quiver_types::matcher::{Patterns, affordable, builder};
 use regex::Regex;
 
 /// The last level, whichever that is.
@@ -129,7 +129,7 @@ type Reading<T> = Result<T, String>;
 
 /// Reads a path.
 pub(super) fn read(text: &str) -> Reading<Path> {
-    let mut reader = Reader { whole: text, rest: text, within: 0 };
+    let mut reader = Reader { whole: text, rest: text, within: 0, patterns: Patterns::default() };
     if reader.takes_word("strict") {
         return Err(reader.fault("`strict` is not supported: paths are read as `lax` ones"));
     }
@@ -143,6 +143,8 @@ struct Reader<'p> {
     rest: &'p str,
     /// In how many conditions of items it reads.
     within: usize,
+    /// Its regular expressions, which are bounded together.
+    patterns: Patterns,
 }
 
 impl<'p> Reader<'p> {
@@ -276,7 +278,7 @@ impl<'p> Reader<'p> {
     }
 
     /// A regular expression with its flags: `i`, `s`, `m`, `x`, and `q` for a text that is no pattern.
-    fn pattern(&self, pattern: &str, flags: &str) -> Reading<Pattern> {
+    fn pattern(&mut self, pattern: &str, flags: &str) -> Reading<Pattern> {
         if let Some(other) = flags.chars().find(|flag| !"ismxq".contains(*flag)) {
             return Err(self.fault(&format!("`{other}` is no flag of `like_regex`: `i`, `s`, `m`, `x` and `q` are")));
         }
@@ -286,7 +288,10 @@ impl<'p> Reader<'p> {
         let mut builder = builder(&pattern);
         builder.case_insensitive(flags.contains('i')).ignore_whitespace(flags.contains('x') && !is_text);
         builder.dot_matches_new_line(flags.contains('s')).multi_line(flags.contains('m'));
-        builder.build().map(Pattern).map_err(|_| self.fault("this is no regular expression"))
+        let regex = builder.build().map_err(|_| self.fault("this is no regular expression"))?;
+        let written = if flags.contains('i') { format!("(?i){pattern}") } else { pattern };
+        self.patterns.count(&written).map_err(|refused| self.fault(&refused.message))?;
+        Ok(Pattern(regex))
     }
 
     fn operator(&mut self) -> Option<Operator> {

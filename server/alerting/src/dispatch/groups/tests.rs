@@ -1,25 +1,27 @@
+use std::sync::Arc;
+
 use quiver_yaml as yaml;
 use quiver_yaml::problem::Problems;
 
 use super::*;
-use crate::routes::RouteConfig;
+use crate::routes::{Reading, RouteConfig};
 
 const S: i64 = 1_000_000_000;
 
 fn route(text: &str) -> Route {
     let node = yaml::read(text).expect(text).remove(0);
-    Route::new(&RouteConfig::read(&node, "", &mut Vec::new(), &mut Problems::default()))
+    Route::new(&RouteConfig::read(&node, "", &mut Reading::default(), &mut Problems::default()))
 }
 
 fn alert(pairs: &[(&str, &str)], starts: i64, ends: i64, updated: i64) -> Alert {
     Alert {
         labels: LabelSet::from_pairs(pairs.iter().copied()),
-        annotations: BTreeMap::new(),
+        annotations: Arc::default(),
         starts_at: starts * S,
         ends_at: ends * S,
         is_timeout: true,
         updated_at: updated * S,
-        generator_url: String::new(),
+        generator_url: Arc::default(),
     }
 }
 
@@ -285,4 +287,15 @@ fn groups_fall_due_one_after_the_other() {
         assert!(d.done(&flushes[0], true).is_empty());
     }
     assert_eq!(d.next_due(), Some(1_000_030 * S));
+}
+
+/// An alert is in a group of each route that it takes; its texts are there once.
+#[test]
+fn groups_share_the_texts_of_alerts() {
+    let routes = "{receiver: a, routes: [{receiver: b, continue: true}, {receiver: c, continue: true}, {receiver: d}]}";
+    let mut d = Dispatcher::new(route(routes));
+    let text = Arc::new(BTreeMap::from([("summary".to_owned(), "x".repeat(1000))]));
+    d.insert(Alert { annotations: Arc::clone(&text), ..alert(&[("a", "1")], 0, 100, 1) }, S);
+    assert_eq!(d.groups().count(), 3);
+    assert!(d.groups().all(|group| group.alerts().all(|alert| Arc::ptr_eq(&alert.annotations, &text))));
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quiver_alerting::dispatch::Alert;
 use quiver_types::LabelSet;
@@ -95,10 +96,10 @@ pub(super) fn extract(state: &AppState, alerts: Vec<Alert>) -> Vec<Alert> {
     let each = alerts.into_iter().map(|mut alert| {
         let service = alert.labels.service(router.service_labels()).to_owned();
         let labels = alert.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let mut record = AlertRecord { labels, annotations: std::mem::take(&mut alert.annotations) };
+        let mut record = AlertRecord { labels, annotations: Arc::unwrap_or_clone(alert.annotations) };
         rules.apply_to(&mut record, &service);
         alert.labels = record.label_set();
-        alert.annotations = record.annotations;
+        alert.annotations = Arc::new(record.annotations);
         alert
     });
     let alerts = each.collect();

@@ -1,5 +1,6 @@
 //! Lists of alerts and silences.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -7,6 +8,7 @@ use axum::response::Response;
 use quiver_alertd::router::{Asked, GroupPiece, Shown};
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::SilenceState;
+use quiver_types::matcher::Patterns;
 use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Result};
 use serde_json::Value;
 
@@ -25,7 +27,10 @@ const FEWER: &str = "name fewer by `filter`";
 pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter, by_group: bool) -> Result<Vec<u8>> {
     made(state, move |state, go_on| {
         let labels = |labels: &LabelSet| allows(state, &access, labels) && filter.matchers.matches(labels);
-        let receiver = |name: &str| filter.receiver(state, name);
+        let policy = state.alertd.router.policy();
+        let wanted = filter.receivers(&policy.config);
+        // One that comes in between may have others.
+        let receiver = |name: &str| wanted.get(name).copied().unwrap_or_else(|| filter.fits(name, &BTreeMap::new()));
         let asked = Asked { shown: filter.shown, labels: &labels, receiver: &receiver, go_on };
         let sight = Sight::new(state, &access);
         let mut text = Text::new("[", state.settings.answer_bytes_max, FEWER);
@@ -56,7 +61,7 @@ pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter
 
 async fn silences_asked(state: &Arc<AppState>, request: Request) -> Result<Vec<u8>> {
     let params = params_of(state, request).await?;
-    let filter = read_filters(params.all("filter"))?;
+    let filter = read_filters(params.all("filter"), &mut Patterns::default())?;
     let wanted = [
         (SilenceState::Active, truth(&params, "active")),
         (SilenceState::Pending, truth(&params, "pending")),

@@ -1,7 +1,8 @@
 //! Matchers of silences in the object form of Alertmanager's API.
 
-use quiver_alerting::matchers::matcher;
+use quiver_alerting::matchers::matcher_among;
 use quiver_alerting::silences::Silence;
+use quiver_types::matcher::Patterns;
 use quiver_types::{Error, MatchOp, Matcher, Result};
 use serde_json::{Value, json};
 
@@ -22,11 +23,11 @@ pub(crate) fn matchers_shown(silence: &Silence) -> Vec<Value> {
         .collect()
 }
 
-/// Parses a matcher.
+/// Parses a matcher, one of several whose patterns are bounded together.
 ///
 /// # Errors
-/// Invalid: a member is missing or has the wrong type, or the matcher is not valid.
-pub(crate) fn read_matcher(value: &Value) -> Result<Matcher> {
+/// Invalid: a member is missing or has the wrong type, or the matcher is not valid, or all patterns are too large.
+pub(crate) fn read_matcher(value: &Value, patterns: &mut Patterns) -> Result<Matcher> {
     let text =
         |name: &str| value[name].as_str().ok_or_else(|| Error::invalid(format!("matchers.{name} in body is required")));
     let truth = |name: &str, default: Option<bool>| {
@@ -39,5 +40,5 @@ pub(crate) fn read_matcher(value: &Value) -> Result<Matcher> {
         (true, true) => MatchOp::Regex,
         (false, true) => MatchOp::NotRegex,
     };
-    matcher(text("name")?, op, text("value")?).map_err(|e| Error::invalid(e.to_string()))
+    matcher_among(text("name")?, op, text("value")?, patterns).map_err(|e| Error::invalid(e.to_string()))
 }

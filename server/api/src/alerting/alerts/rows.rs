@@ -45,10 +45,10 @@ pub(super) fn alert(row: &AlertRow, sight: &Sight) -> Value {
     let silenced: Vec<&str> = row.silenced_by.iter().map(AsRef::as_ref).filter(|id| sight.silence(id)).collect();
     let receivers: Vec<Value> = row.receivers.iter().map(|name| json!({"name": name})).collect();
     let mut shown = json!({
-        "labels": labels(&a.labels), "annotations": a.annotations, "startsAt": time(a.starts_at),
+        "labels": labels(&a.labels), "annotations": *a.annotations, "startsAt": time(a.starts_at),
         "endsAt": time(a.ends_at), "updatedAt": time(a.updated_at),
         "fingerprint": fingerprint_text(fingerprint(&a.labels)), "receivers": receivers,
-        "generatorURL": a.generator_url,
+        "generatorURL": &*a.generator_url,
         "status": {
             "state": row.state.as_str(), "silencedBy": silenced, "inhibitedBy": inhibited, "mutedBy": row.muted_by,
         },
@@ -68,6 +68,8 @@ pub(super) fn group(group: &GroupRow) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use quiver_alertd::router::AlertState;
     use quiver_alerting::dispatch::Alert;
 
@@ -77,12 +79,12 @@ mod tests {
         AlertRow {
             alert: Alert {
                 labels: LabelSet::from_pairs([("alertname", name), ("a", "\"")]),
-                annotations: [("summary".to_owned(), "ä".to_owned())].into(),
+                annotations: Arc::new([("summary".to_owned(), "ä".to_owned())].into()),
                 starts_at: 1_500_000_000,
                 ends_at: 0,
                 is_timeout: false,
                 updated_at: -1_000_000,
-                generator_url: String::new(),
+                generator_url: Arc::default(),
             },
             receivers: vec!["ops".to_owned(), "mail".to_owned()],
             state: AlertState::Suppressed,

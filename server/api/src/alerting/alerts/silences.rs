@@ -12,6 +12,7 @@ use quiver_alertd::router::{SilenceError, SilenceOp};
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::Silence;
 use quiver_alerting::text::quote;
+use quiver_types::matcher::Patterns;
 use quiver_types::{Access, ChangeMode, Domain, Error, ErrorKind, MatchOp, Result, Right};
 use serde_json::{Value, json};
 
@@ -148,9 +149,11 @@ fn read(body: &[u8]) -> Result<Silence> {
     for (place, matcher) in matchers.iter().enumerate().filter(|(_, matcher)| matcher.is_object()) {
         must_have(matcher, &REQUIRED_OF_MATCHERS, &format!("matchers.{place}."))?;
     }
+    let mut patterns = Patterns::default();
+    let matchers = matchers.iter().map(|matcher| read_matcher(matcher, &mut patterns)).collect::<Result<_>>()?;
     Ok(Silence {
         id: text("id", false)?,
-        matchers: Matchers::in_order(matchers.iter().map(read_matcher).collect::<Result<_>>()?),
+        matchers: Matchers::in_order(matchers),
         starts_at: read_time(&value, "startsAt")?,
         ends_at: read_time(&value, "endsAt")?,
         updated_at: 0,
@@ -279,7 +282,7 @@ mod tests {
     fn whose_a_silence_is() {
         let names = ["service_name".to_owned(), "service".to_owned()];
         let check = |text: &str, expected: bool| {
-            let matchers = read_matchers([text].into_iter()).expect(text);
+            let matchers = read_matchers([text].into_iter(), &mut Patterns::default()).expect(text);
             assert_eq!(is_of_services(&names, &Access::services(["cart"]), &matchers), expected, "{text}");
         };
         check("service_name=cart, a=b", true);
@@ -294,7 +297,9 @@ mod tests {
     #[test]
     fn filters() {
         let silence = read(GOOD.as_bytes()).expect("valid");
-        let fits = |text: &str| matches_filter(&silence, &read_matchers([text].into_iter()).expect(text));
+        let fits = |text: &str| {
+            matches_filter(&silence, &read_matchers([text].into_iter(), &mut Patterns::default()).expect(text))
+        };
         assert!(fits("a=b") && fits("{a=\"b\"}"));
         assert!(["a=c", "a=~b", "a=~b.*", "a!=c", "c!=x", "c=x", "c=\"\""].into_iter().all(|text| !fits(text)));
     }
@@ -302,7 +307,7 @@ mod tests {
     #[test]
     fn matchers_of_a_body() {
         let check = |value: Value, expected: &str| {
-            let found = read_matcher(&value).map(|m| Matchers::in_order(vec![m]).to_string());
+            let found = read_matcher(&value, &mut Patterns::default()).map(|m| Matchers::in_order(vec![m]).to_string());
             assert_eq!(found.map_err(|e| e.message).as_deref(), Ok(expected), "{value}");
         };
         check(json!({"name": "a", "value": "b", "isRegex": false}), "{a=\"b\"}");
@@ -313,7 +318,7 @@ mod tests {
         check(json!({"name": "a", "value": "", "isRegex": false}), "{a=\"\"}");
         // Unknown members of a matcher are ignored.
         check(json!({"name": "a", "value": "(", "isRegex": false, "x": 1}), "{a=\"(\"}");
-        let told = |value: Value| read_matcher(&value).map(|m| m.name).unwrap_err().message;
+        let told = |value: Value| read_matcher(&value, &mut Patterns::default()).map(|m| m.name).unwrap_err().message;
         for (value, part) in [
             (json!({"name": "a", "value": "b"}), "matchers.isRegex in body"),
             (json!({"name": "a", "value": "b", "isRegex": "false"}), "matchers.isRegex in body"),

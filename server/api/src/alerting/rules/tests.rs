@@ -181,6 +181,7 @@ fn filters_choose_groups_and_rules() {
         rules.map(|rule| rule["name"].as_str().expect("a name").to_owned()).collect()
     };
     let own = |texts: &[&str]| -> Vec<String> { texts.iter().map(|text| (*text).to_owned()).collect() };
+    let set = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<HashSet<String>>();
     let base = Filter::default;
     let page = Matcher::equal("severity", "page");
     let other = Matcher::new("service", quiver_types::MatchOp::NotEqual, "pay").expect("a matcher");
@@ -188,10 +189,10 @@ fn filters_choose_groups_and_rules() {
         (base(), own(&["Down", "a:b", "Other"])),
         (Filter { kind: Some(RuleKind::Alert), ..base() }, own(&["Down", "Other"])),
         (Filter { kind: Some(RuleKind::Record), ..base() }, own(&["a:b"])),
-        (Filter { names: own(&["Other", "none"]), ..base() }, own(&["Other"])),
-        (Filter { groups: own(&["g"]), ..base() }, own(&["Down", "a:b"])),
-        (Filter { files: own(&["f"]), groups: own(&["h"]), ..base() }, own(&["Other"])),
-        (Filter { files: own(&["F"]), ..base() }, own(&[])),
+        (Filter { names: set(&["Other", "none"]), ..base() }, own(&["Other"])),
+        (Filter { groups: set(&["g"]), ..base() }, own(&["Down", "a:b"])),
+        (Filter { files: set(&["f"]), groups: set(&["h"]), ..base() }, own(&["Other"])),
+        (Filter { files: set(&["F"]), ..base() }, own(&[])),
         (Filter { selectors: vec![vec![page.clone()]], ..base() }, own(&["Other"])),
         // One of the selectors must match, with all of its matchers; a missing label is empty.
         (Filter { selectors: vec![vec![other.clone()]], ..base() }, own(&["Down", "a:b"])),

@@ -6,6 +6,7 @@ use pgwire::messages::startup::ParameterStatus;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::told;
+use super::ending::Ending;
 use super::{Connection, OUT_BYTES, Trouble, attended};
 use crate::postgres::command::{Command, Declare, Forget, Form, Holds, Prepare};
 use crate::postgres::encode;
@@ -142,12 +143,12 @@ impl Connection {
         let Portal { run, results, done, text, .. } = portal;
         let Some(run) = run else { return Ok(0) };
         let forms = encode::forms(results, run.schema.fields().len())?;
-        let running = CancellationToken::new();
-        self.cancellable.runs(&running);
+        let ending = Ending::of(run);
+        self.cancellable.runs(&ending.running);
         let mut sent = 0;
         while most.is_none_or(|most| sent < most) {
             let wanted = most.map_or(ROWS, |most| ROWS.min(most - sent));
-            let next = attended(&mut self.stream, &mut self.read, &running, run.next(wanted)).await?;
+            let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(wanted)).await?;
             let Some(batch) = next.map_err(|error| told(&error, text))? else {
                 *done = true;
                 run.end();
@@ -161,7 +162,7 @@ impl Connection {
                 encode::rows(&batch.slice(at, rows), &forms, &mut self.out).map_err(|error| told(&error, text))?;
                 at += rows;
                 if self.out.len() >= OUT_BYTES {
-                    self.flush().await?;
+                    self.send(&ending, text).await?;
                 }
             }
         }
@@ -173,11 +174,11 @@ impl Connection {
         let Portal { run, text, .. } = portal;
         let Some(run) = run else { return Ok(0) };
         encode::lines_follow(&run.schema, form, &mut self.out)?;
-        let running = CancellationToken::new();
-        self.cancellable.runs(&running);
+        let ending = Ending::of(run);
+        self.cancellable.runs(&ending.running);
         let mut sent = 0;
         loop {
-            let next = attended(&mut self.stream, &mut self.read, &running, run.next(ROWS)).await?;
+            let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(ROWS)).await?;
             let Some(batch) = next.map_err(|error| told(&error, text))? else {
                 self.say(b'c');
                 return Ok(sent);
@@ -189,7 +190,7 @@ impl Connection {
                 encode::lines(&batch.slice(at, rows), form, &mut self.out).map_err(|error| told(&error, text))?;
                 at += rows;
                 if self.out.len() >= OUT_BYTES {
-                    self.flush().await?;
+                    self.send(&ending, text).await?;
                 }
             }
         }

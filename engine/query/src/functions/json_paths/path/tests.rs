@@ -153,3 +153,16 @@ fn conditions_of_items_nest_as_deep_as_others() {
     let many = format!("$ ? ({})", vec!["@ == 1"; 2_000].join(" || "));
     assert!(read(&many).is_ok());
 }
+
+/// Each by itself would be allowed, and a path may hold thousands.
+#[test]
+fn patterns_of_a_path_are_bounded_together() {
+    let path = |pattern: &dyn Fn(usize) -> String| {
+        let conditions: Vec<String> = (0..200).map(|n| format!("@ like_regex \"{}\"", pattern(n))).collect();
+        format!("$ ? ({})", conditions.join(" || "))
+    };
+    let fault = read(&path(&|n| format!(r"\\w{{15}}{n:04}"))).unwrap_err();
+    assert!(fault.contains("the regular expressions of a query take more than"), "{fault}");
+    assert!(read(&path(&|n| format!("^a{n}"))).is_ok());
+    assert!(read(&path(&|_| r"\\w{15}".to_owned())).is_ok(), "the same one takes no more");
+}
