@@ -47,7 +47,7 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     let (mut share, most) = (state.bodies.share(), state.settings.form_bytes_max);
     let body = codec::decompress(Encoding::Snappy, &body, most, &mut |bytes| share.try_hold(bytes))?.into_owned();
     // Taken after the body has arrived: slow senders must not keep others waiting.
-    let place = Arc::clone(&state.places.reads).acquire_owned().await;
+    let place = state.places.reads.take().await;
     let place = place.map_err(|_| Error::internal("the server stops"))?;
     let ctx = state.context(Language::RemoteRead);
     let (reader, bytes_max) = (state.promql.raw(&ctx), state.settings.answer_bytes_max);
@@ -60,9 +60,13 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
             ResponseType::StreamedXorChunks => chunked(reader, queries, memory).await.map(Answer::Chunks),
         }
     };
-    let answered = state.engine.run(&ctx, work).await.map(|answer| match answer {
-        Answer::Samples(message) => whole(message, place),
-        Answer::Chunks(answers) => streamed(answers, place),
+    let answered = state.engine.run(&ctx, work).await.map(|answer| {
+        let mut response = match answer {
+            Answer::Samples(message) => whole(message, place),
+            Answer::Chunks(answers) => streamed(answers, place),
+        };
+        state.places.reads.kept_by(&mut response);
+        response
     });
     // The engine's limit of samples has the text and the status (400) of this protocol; other errors are reported as
     // everywhere.
