@@ -168,7 +168,7 @@ async fn long_traces_are_whole_as_protobuf() {
     for (path, is_wrapped) in [("/tempo/api/traces/", false), ("/tempo/api/v2/traces/", true)] {
         let answer = server.get_as(&format!("{path}{ID}"), &[("accept", "application/protobuf")]).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        let trace = if is_wrapped { parts(&answer.body, 1).concat() } else { answer.body.to_vec() };
+        let trace = if is_wrapped { parts(&answer.body, 1).concat() } else { answer.body.clone() };
         let scopes = parts(&trace, 1).into_iter().flat_map(|block| parts(&block, 2));
         let spans = scopes.flat_map(|scope| parts(&scope, 2));
         let found: BTreeSet<Vec<u8>> = spans.flat_map(|span| parts(&span, 2)).collect();
