@@ -177,6 +177,20 @@ async fn too_large_an_answer_is_refused_as_everywhere() {
     }
 }
 
+/// Two bytes of a request may become a hundred when it is decoded, so it counts in its query's memory before that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_counts_before_it_is_decoded() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().env("QUIVER_MEMORY__LIMIT", "256MiB")).await;
+    for (bytes, status) in [(10_000, 200), (2 << 20, 422), (10_000, 200)] {
+        let value = "x".repeat(bytes);
+        for accepted in [0, 1] {
+            let answer = post(&server, request(&[(0, "job", &value)], 0, T0_MS, &[accepted])).await;
+            assert_eq!(answer.status, status, "{bytes} bytes: {}", answer.text());
+        }
+    }
+}
+
 /// Who may see one service reads the same bytes as where there is nothing else, and within the same limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_reads_its_services_only() {

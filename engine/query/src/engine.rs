@@ -41,7 +41,7 @@ use crate::gate::QueryGate;
 use crate::in_flight::AllUnderway;
 use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
-use crate::reader::Beside;
+use crate::reader::{Answered, Beside};
 use crate::running::{Phase, Running};
 use crate::short_work::{Start, of_panic};
 use crate::spill::SpillRoom;
@@ -341,6 +341,11 @@ impl QueryEngine {
     /// Unavailable: it took none for long, and other queries need what this one holds.
     pub async fn taken<T>(&self, ctx: &QueryContext, reader: impl Future<Output = T>) -> Result<T> {
         Beside::new(ctx.query(), &self.used, &self.memory).taken(reader).await
+    }
+
+    /// Watches a query whose answer is being sent, for those who send it.
+    pub fn answered(&self, ctx: &QueryContext) -> Answered {
+        Answered::new(ctx.query(), self.share(ctx), &self.used, &self.memory)
     }
 
     /// Waits while the process is short of memory and other queries run, whose end will free some.

@@ -74,6 +74,7 @@ pub use names::Names;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
 pub use pace::Pace;
 pub use pool::Keeper;
+pub use reader::Answered;
 pub use rehearsal::PlanRun;
 pub use rules::{Rules, SharedState};
 pub use running::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};

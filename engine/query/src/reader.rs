@@ -2,15 +2,15 @@
 //! few readers that take nothing would otherwise keep everybody out until their time limit.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use quiver_types::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
-use crate::pool::SharedPool;
-use crate::running::Query;
+use crate::pool::{QueryPool, SharedPool};
+use crate::running::{Phase, Query};
 use crate::usage::QueryUse;
 
 /// How long a reader may take nothing while others need what its query holds.
@@ -69,12 +69,48 @@ impl Beside {
     }
 }
 
+/// A query whose answer is being sent, and how others fare meanwhile. It keeps nothing of the query, whose memory may be
+/// held for longer than itself.
+#[derive(Debug)]
+pub struct Answered {
+    query: Weak<Query>,
+    held: Weak<QueryPool>,
+    used: Arc<QueryUse>,
+    memory: Arc<SharedPool>,
+}
+
+impl Answered {
+    pub(crate) fn new(
+        query: &Arc<Query>,
+        held: &Arc<QueryPool>,
+        used: &Arc<QueryUse>,
+        memory: &Arc<SharedPool>,
+    ) -> Self {
+        let (query, held) = (Arc::downgrade(query), Arc::downgrade(held));
+        Self { query, held, used: Arc::clone(used), memory: Arc::clone(memory) }
+    }
+
+    /// How often queries were refused memory so far that others held.
+    pub fn refusals(&self) -> u64 {
+        self.memory.refused()
+    }
+
+    /// Says whether others are kept out by it: they wait for a place while it has one, or were refused memory since there
+    /// were so many refusals, and it holds much.
+    pub fn keeps_out(&self, refusals: u64) -> bool {
+        // One that has all of its rows has given its place back.
+        let has_place = self.query.upgrade().is_some_and(|query| query.phase() != Phase::Encode);
+        let holds_much =
+            || self.held.upgrade().is_some_and(|pool| pool.used_and_peak().0 > self.memory.size / MUCH_PART);
+        has_place && self.used.waiting.load(Relaxed) > 0 || self.memory.refused() != refusals && holds_much()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 
     use super::*;
-    use crate::pool::QueryPool;
     use crate::running::Asked;
 
     const LONG: Duration = Duration::from_millis(60);
@@ -139,5 +175,29 @@ mod tests {
             late().await
         };
         assert_eq!(beside.taken_within(refused, LONG, SHORT).await.unwrap(), 7);
+    }
+
+    #[test]
+    fn answers_keep_out_who_needs_what_they_hold() {
+        let beside = beside();
+        let own = holding(&beside, &beside.query, 0);
+        let pool = beside.query.memory.get().unwrap();
+        let answered = Answered::new(&beside.query, pool, &beside.used, &beside.memory);
+        assert!(!answered.keeps_out(answered.refusals()));
+        beside.used.waiting.store(1, Relaxed);
+        assert!(answered.keeps_out(answered.refusals()), "it has a place");
+        beside.query.enter(Phase::Encode);
+        assert!(!answered.keeps_out(answered.refusals()), "not any longer");
+        // Another one is refused what this one holds.
+        let before = answered.refusals();
+        own.grow(SIZE * 3 / 4);
+        holding(&beside, &Query::new(Asked::default()), 0).try_grow(SIZE / 2).unwrap_err();
+        assert!(answered.keeps_out(before) && !answered.keeps_out(answered.refusals()));
+        drop(beside);
+        assert!(answered.keeps_out(before), "its memory is there without it");
+        own.free();
+        assert!(!answered.keeps_out(before), "it holds nothing");
+        drop(own);
+        assert!(!answered.keeps_out(before), "it is gone");
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod json;
 pub(crate) mod list;
 pub(crate) mod ndjson;
 pub(crate) mod outcome;
+pub(crate) mod packed_chunks;
 pub(crate) mod pieces;
 pub(crate) mod prometheus;
 pub(crate) mod protobuf;

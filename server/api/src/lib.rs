@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `router`, `rights` | one line per family of endpoints · the rights that each endpoint needs |
 //! | `middleware`, `request`, `guard`, `metrics`, `access_log` | what happens around every request: id and span, refusals, counting, the access log |
-//! | `serve`, `bodies`, `answers`, `sending` | listeners with limits on connections, heads and pace · memory of request bodies and of responses · streamed responses |
+//! | `serve`, `bodies`, `answers`, `demand`, `sending` | listeners with limits on connections, heads and pace · memory of request bodies and of responses · what responses hold that others need · streamed responses |
 //! | `state`, `live`, `starting` | what all handlers share · settings that may change while the server runs · responses before the store is open |
 //! | `params`, `parameters`, `encode`, `error` | reading parameters · refusing unknown ones · encoding results · error kinds → HTTP statuses |
 //! | `explained`, `partial`, `segments`, `watch` | `explain` · responses that lack damaged files · segments below queries · metrics and log of ended queries |
@@ -19,6 +19,7 @@ pub mod alerting;
 pub mod answers;
 pub mod bodies;
 mod config_api;
+mod demand;
 pub mod discovery;
 pub mod effects;
 mod encode;

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use axum::extract::ConnectInfo;
 use http::{HeaderMap, HeaderValue, Uri};
+use parking_lot::Mutex;
 use quiver_auth::Identity;
+use quiver_query::Answered;
 use tracing::Span;
 
 use crate::identity::rates::Meter;
@@ -22,6 +24,8 @@ pub(crate) const ID_HEADER: &str = "x-request-id";
 const TRACE_HEADER: &str = "traceparent";
 /// Longest request id that is accepted from a client.
 const ID_BYTES_MAX: usize = 128;
+/// Most queries of a request that are noted.
+const QUERIES_MAX: usize = 64;
 
 /// Makes request ids: 16 hexadecimal digits, unique within the process and almost certainly beyond.
 #[derive(Debug, Default)]
@@ -70,6 +74,8 @@ pub(crate) struct RequestInfo {
     refused: Arc<AtomicU64>,
     /// Statistics of the telemetry that it sends, if wanted.
     pub(crate) taken: Option<Arc<Taken>>,
+    /// The queries that were begun for it.
+    queries: Arc<Mutex<Vec<Arc<Answered>>>>,
 }
 
 tokio::task_local! {
@@ -90,6 +96,7 @@ impl RequestInfo {
             meter: None,
             refused: Arc::default(),
             taken: None,
+            queries: Arc::default(),
         }
     }
 
@@ -107,6 +114,21 @@ impl RequestInfo {
     /// Counts records of telemetry in the current request.
     pub(crate) fn note_records(count: u64) {
         let _ = CURRENT.try_with(|request| request.meter.as_ref().map(|meter| meter.records(count)));
+    }
+
+    /// Notes a query of the current request.
+    pub(crate) fn note_query(query: Answered) {
+        let _ = CURRENT.try_with(|request| {
+            let mut queries = request.queries.lock();
+            if queries.len() < QUERIES_MAX {
+                queries.push(Arc::new(query));
+            }
+        });
+    }
+
+    /// The queries of the current request that were noted so far.
+    pub(crate) fn noted_queries() -> Vec<Arc<Answered>> {
+        CURRENT.try_with(|request| request.queries.lock().clone()).unwrap_or_default()
     }
 
     /// The counter of refused records.
@@ -127,6 +149,7 @@ impl RequestInfo {
             meter: None,
             refused: Arc::default(),
             taken: None,
+            queries: Arc::default(),
         }
     }
 

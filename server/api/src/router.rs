@@ -1,5 +1,6 @@
 //! The router: one line per family of endpoints.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
@@ -17,8 +18,10 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
 use crate::answers::AnswerBudget;
+use crate::demand::Holding;
 use crate::error::plain;
 use crate::middleware::around;
+use crate::request::RequestInfo;
 use crate::state::AppState;
 use crate::unrouted::{not_allowed, not_found, not_on_this_port};
 use crate::{
@@ -116,16 +119,20 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
         // as a slow client reads.
         .layer(CompressionLayer::new().no_gzip().no_zstd().quality(CompressionLevel::Precise(1)))
         .layer(CompressionLayer::new().no_br())
-        .map_response(move |answer: Response| counted(&answers, answer));
+        .then(move |answer: Result<Response, Infallible>| counted(answers.clone(), answer));
     router.method_not_allowed_fallback(not_allowed).layer(layers).with_state(state)
 }
 
-/// Charges the response to the memory budget until it is sent. Applied inside of compression, which hides its length.
-fn counted(answers: &AnswerBudget, answer: Response) -> Response {
-    let answer = answers.count(answer);
+/// Charges the response to the memory budget until it is sent, and tells the connection what it holds. Applied inside of
+/// compression, which hides its length.
+async fn counted(answers: AnswerBudget, answer: Result<Response, Infallible>) -> Result<Response, Infallible> {
+    let mut answer = answers.count(answer?).await;
     if answer.body().size_hint().exact().is_some() {
-        return answer;
+        return Ok(answer);
+    }
+    for query in RequestInfo::noted_queries() {
+        Holding::add(&mut answer, query);
     }
     // Brotli's encoder polls the stream once more after its end, which an unfolded stream does not allow.
-    answer.map(|body| Body::new(body.fuse()))
+    Ok(answer.map(|body| Body::new(body.fuse())))
 }

@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 use crate::alerting::rule_bench::RuleBench;
 use crate::answers::AnswerBudget;
 use crate::bodies::BodyBudget;
+use crate::demand::Room;
 use crate::effects::Effects;
 use crate::explained::noting;
 use crate::identity::Identities;
@@ -67,7 +68,9 @@ pub struct Places {
     /// Imports of text; each has a thread and a batch.
     pub(crate) imports: Semaphore,
     /// Remote reads; further ones wait (`metrics-api` section 6).
-    pub(crate) reads: Arc<Semaphore>,
+    pub(crate) reads: Room,
+    /// Live tails; each has buffers that nothing else counts.
+    pub(crate) tails: Room,
     /// Long traces that are streamed; each needs a thread. Further ones are encoded as a whole.
     pub(crate) writers: Arc<Semaphore>,
     /// Unit tests of rules; each has stores of its own.
@@ -80,14 +83,18 @@ pub struct Places {
 
 /// Most long traces that are streamed at once; see [`Places`].
 const WRITERS: usize = 64;
+/// The part (1/n) of the process's memory that live tails may take, and what each of them takes.
+const TAILS_PART: u64 = 16;
+const TAIL_BYTES: u64 = 32 << 10;
 
 impl Places {
-    /// Makes the limits, with those of imports and remote reads.
-    pub fn new(imports: usize, reads: usize) -> Self {
+    /// Makes the limits, with those of imports and remote reads, for a process of so many bytes of memory.
+    pub fn new(imports: usize, reads: usize, memory_bytes: u64) -> Self {
         let places = |n: usize| Arc::new(Semaphore::new(n.max(1)));
         Self {
             imports: Semaphore::new(imports.max(1)),
-            reads: places(reads),
+            reads: Room::new(reads),
+            tails: Room::new((memory_bytes / TAILS_PART / TAIL_BYTES) as usize),
             writers: places(WRITERS),
             tests: places(1),
             alerts: places(2),
@@ -266,6 +273,7 @@ impl AppState {
             ctx.stats.hide();
         }
         self.engines.query.begin(&ctx);
+        RequestInfo::note_query(self.engines.query.answered(&ctx));
         ctx
     }
 

@@ -129,8 +129,8 @@ async fn assemble(
         engines,
         capacity: Capacity {
             bodies: BodyBudget::new((memory / 16) as usize, settings.http.body_max.0 as usize),
-            answers: AnswerBudget::new(memory / 16),
-            places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max),
+            answers: AnswerBudget::new(memory / 8),
+            places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max, memory),
         },
         process: Process {
             started_ms: clock.now_ms(),

@@ -254,3 +254,28 @@ async fn what_cannot_be_followed_is_refused() {
         assert!(answer.text().contains(name), "{name}={value}: {}", answer.text());
     }
 }
+
+/// Each has buffers that nothing else counts, so a part of the memory bounds how many there are.
+#[tokio::test(flavor = "multi_thread")]
+async fn tails_are_as_many_as_there_is_room_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().env("QUIVER_MEMORY__LIMIT", "256MiB")).await;
+    let begun = || {
+        let mut reader = BufReader::new(open(&server, &format!("{API}/tail?query=*&refresh_interval=1h")));
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a head");
+        (reader, line)
+    };
+    let mut tails = Vec::new();
+    for _ in 0..(256 << 20) / 16 / (32 << 10) {
+        let (reader, line) = begun();
+        assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+        tails.push(reader);
+    }
+    let refused = ask(&server, "tail", &[("query", "*")]).await;
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.text().contains("512 live tails") && refused.text().contains("memory.limit"), "{}", refused.text());
+    // Who leaves makes room.
+    drop(tails.pop());
+    until("there is room again", async || begun().1.starts_with("HTTP/1.1 200")).await;
+}

@@ -1,6 +1,9 @@
 //! Ids of traces in every form at every endpoint that takes one (promise H10), and what the platform API says of errors,
 //! windows and services.
 
+use std::collections::BTreeSet;
+
+use quiver_tests::chunks::fields;
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
@@ -142,5 +145,33 @@ async fn windows_and_services_of_exports() {
         let answer = get("download=1").await;
         let name = format!("attachment; filename=\"trace-{ID}-{format}.json\"");
         assert_eq!(answer.headers["content-disposition"], name.as_str(), "{format}");
+    }
+}
+
+/// Would fail if a trace that becomes protobuf in parts lost spans between them, or its length were told wrongly.
+#[tokio::test(flavor = "multi_thread")]
+async fn long_traces_are_whole_as_protobuf() {
+    const SPANS: usize = 700;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let span = |n: usize| {
+        json!({"traceId": ID, "spanId": format!("{:016x}", n + 1), "name": format!("op{n}"), "kind": 2,
+            "startTimeUnixNano": (NOON + n as i64).to_string(), "endTimeUnixNano": (NOON + 1_000).to_string()})
+    };
+    let spans: Vec<Value> = (0..SPANS).map(span).collect();
+    let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string();
+    let answer = server.post("/v1/traces", &[("content-type", "application/json")], body.into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let parts = |message: &[u8], number: u64| -> Vec<Vec<u8>> {
+        fields(message).into_iter().filter(|(n, _)| *n == number).map(|(_, part)| part.bytes().to_vec()).collect()
+    };
+    for (path, is_wrapped) in [("/tempo/api/traces/", false), ("/tempo/api/v2/traces/", true)] {
+        let answer = server.get_as(&format!("{path}{ID}"), &[("accept", "application/protobuf")]).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        let trace = if is_wrapped { parts(&answer.body, 1).concat() } else { answer.body.clone() };
+        let scopes = parts(&trace, 1).into_iter().flat_map(|block| parts(&block, 2));
+        let spans = scopes.flat_map(|scope| parts(&scope, 2));
+        let found: BTreeSet<Vec<u8>> = spans.flat_map(|span| parts(&span, 2)).collect();
+        assert_eq!(found.len(), SPANS, "{path}");
     }
 }

@@ -8,7 +8,6 @@ use quiver_types::text::push_base64;
 
 use super::scopes::Scopes;
 use super::values::any_value;
-use crate::assemble::Trace;
 use crate::writer::JsonWriter;
 
 /// How ids and enums are written.
@@ -37,11 +36,11 @@ struct Block<'t> {
     scopes: Scopes<'t>,
 }
 
-/// Writes the blocks of a trace as a list, under a key of the current object.
-pub fn write_blocks(trace: &Trace, key: &str, form: Form, w: &mut JsonWriter<'_>) {
+/// Writes the blocks of a trace, or of some of its spans, as a list, under a key of the current object.
+pub fn write_blocks(spans: &[Span], key: &str, form: Form, w: &mut JsonWriter<'_>) {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut places: HashMap<(&str, &Attributes), usize, FixedState> = HashMap::default();
-    for span in &trace.spans {
+    for span in spans {
         let (service, resource) = (span.context.service.as_str(), &span.context.resource);
         let at = *places.entry((service, resource)).or_insert_with(|| {
             blocks.push(Block { service, resource, scopes: Scopes::default() });

@@ -80,7 +80,7 @@ fn every_format_is_json_whatever_texts_hold() {
     }
     for form in [tempo::Form::Protobuf, tempo::Form::Otlp] {
         let mut w = JsonWriter::default();
-        w.object(|w| tempo::write_blocks(&trace, "batches", form, w));
+        w.object(|w| tempo::write_blocks(&trace.spans, "batches", form, w));
         serde_json::from_slice::<Json>(&w.finish().unwrap()).unwrap_or_else(|e| panic!("{form:?}: {e}"));
     }
 }
@@ -221,7 +221,7 @@ fn the_trace_object_has_each_tag_once() {
 fn blocks_of_resources_in_both_forms() {
     let written = |form: tempo::Form| -> Json {
         let mut w = JsonWriter::default();
-        w.object(|w| tempo::write_blocks(&call(), "batches", form, w));
+        w.object(|w| tempo::write_blocks(&call().spans, "batches", form, w));
         serde_json::from_slice(&w.finish().unwrap()).unwrap()
     };
     let span = |json: &Json, block: usize| json["batches"][block]["scopeSpans"][0]["spans"][0].clone();
@@ -238,7 +238,7 @@ fn blocks_of_resources_in_both_forms() {
     assert_eq!(failed["status"], json!({"message": "no", "code": 2}));
     let unset = assemble([1; 16], vec![span_of_kind(0)]);
     let mut w = JsonWriter::default();
-    w.object(|w| tempo::write_blocks(&unset, "batches", tempo::Form::Protobuf, w));
+    w.object(|w| tempo::write_blocks(&unset.spans, "batches", tempo::Form::Protobuf, w));
     let json: Json = serde_json::from_slice(&w.finish().unwrap()).unwrap();
     let one = &json["batches"][0]["scopeSpans"][0]["spans"][0];
     assert_eq!((&one["kind"], &one["status"]), (&Json::Null, &json!({})));
@@ -293,7 +293,7 @@ fn no_span_is_written_for_a_reader_that_went_away() {
     let otlp = held(&|w| otlp::write(&trace, ExportOptions::default(), w));
     assert!(otlp < SPAN_BYTES, "{otlp}");
     for form in [tempo::Form::Protobuf, tempo::Form::Otlp] {
-        let held = held(&|w| w.object(|w| tempo::write_blocks(&trace, "batches", form, w)));
+        let held = held(&|w| w.object(|w| tempo::write_blocks(&trace.spans, "batches", form, w)));
         assert!(held < SPAN_BYTES, "{form:?}: {held}");
     }
 }

@@ -13,7 +13,7 @@ use quiver_traces::{Closed, JsonWriter};
 use quiver_types::Result;
 
 /// Approximate size of a piece in bytes.
-pub(crate) const PIECE_BYTES: usize = 64 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Makes a body from a function that appends one piece per call and returns whether that was the last. The function
 /// is dropped after the last piece, or when the client disconnects. A short body gets a `Content-Length`.
@@ -75,6 +75,16 @@ impl Text {
         }
         piece.shrink_to_fit();
         self.pieces.push(Bytes::from(piece));
+        Ok(())
+    }
+
+    /// Puts a piece before all others.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub(crate) fn begin_with(&mut self, head: Vec<u8>) -> io::Result<()> {
+        self.push(head)?;
+        self.pieces.rotate_right(1);
         Ok(())
     }
 
@@ -204,6 +214,20 @@ mod tests {
                 let body = text.body().expect("room");
                 assert_eq!(frames(body).await, expected, "{bytes} by {step}");
             }
+        }
+        assert_eq!(engine.memory_reserved(), 0);
+    }
+
+    /// What tells how long a text is stands before it, and is known after it.
+    #[tokio::test]
+    async fn a_head_comes_first() {
+        let (engine, ctx) = engine(8 << 20);
+        for bytes in [0, 3, PIECE_BYTES, 2 * PIECE_BYTES + 5] {
+            let mut text = Text::new(&engine, &ctx);
+            text.write_all(&vec![b'x'; bytes]).expect("room");
+            text.begin_with(b"head ".to_vec()).expect("room");
+            let read = text.body().expect("room").collect().await.expect("a body").to_bytes();
+            assert_eq!(read, format!("head {}", "x".repeat(bytes)));
         }
         assert_eq!(engine.memory_reserved(), 0);
     }

@@ -1,20 +1,16 @@
-//! Messages of Prometheus remote read: the request, and both kinds of responses.
+//! Messages of Prometheus remote read: the request, and responses with samples (those with chunks: `packed_chunks`).
 //!
 //! Fields as in Prometheus 3.14 `prompb/remote.proto` and `prompb/types.proto`.
 
-use bytes::Bytes;
-use quiver_ingest::wire::{BYTES, Reader, VARINT, WireError, put_bytes, put_varint, tag, varints};
+use quiver_ingest::wire::{BYTES, Reader, VARINT, WireError, put_varint, tag, varints};
 use quiver_promql::kernel::SeriesSamples;
-use quiver_promql::raw::chunks::{Chunk, deltas};
+use quiver_promql::raw::chunks::deltas;
 use quiver_query::Pace;
 use quiver_types::histogram::Span;
 use quiver_types::matcher::Patterns;
 use quiver_types::{Error, Histogram, MatchOp, Matcher, MillisRange, Result};
 
 use super::protobuf::{put_double, put_doubles, put_message, put_sint, put_sints, put_text, put_uint};
-
-/// Approximate size of a frame in bytes.
-const FRAME_BYTES: usize = 1 << 20;
 
 /// Longest error text for a matcher, in bytes.
 const ERROR_BYTES_MAX: usize = 1000;
@@ -203,7 +199,7 @@ pub(crate) fn put_series<'a>(
 }
 
 /// Appends labels as field 1.
-fn put_labels<'a>(out: &mut Vec<u8>, labels: impl Iterator<Item = (&'a str, &'a str)>) {
+pub(super) fn put_labels<'a>(out: &mut Vec<u8>, labels: impl Iterator<Item = (&'a str, &'a str)>) {
     for (name, value) in labels {
         put_message(out, 1, |label| {
             put_text(label, 1, name);
@@ -248,61 +244,9 @@ fn put_histogram(out: &mut Vec<u8>, ts: i64, h: &Histogram) {
     put_doubles(out, 16, &h.custom_bounds);
 }
 
-/// The frames of one series: messages `prometheus.ChunkedReadResponse`, each with one series, as clients expect. Each is
-/// made when it is asked for: those of a long series together are as large as all of its chunks.
-pub(crate) struct Frames {
-    head: Vec<u8>,
-    chunks: std::vec::IntoIter<Chunk>,
-    query: usize,
-}
-
-impl Frames {
-    /// Begins with the first frame of a series, which is of this query of the request.
-    pub(crate) fn new<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>, chunks: Vec<Chunk>, query: usize) -> Self {
-        let mut head = Vec::new();
-        put_labels(&mut head, labels);
-        Self { head, chunks: chunks.into_iter(), query }
-    }
-}
-
-impl Iterator for Frames {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        if self.chunks.as_slice().is_empty() {
-            return None;
-        }
-        let mut series = self.head.clone();
-        for chunk in self.chunks.by_ref() {
-            put_message(&mut series, 2, |message| {
-                put_uint(message, 1, chunk.min_ms as u64);
-                put_uint(message, 2, chunk.max_ms as u64);
-                put_uint(message, 3, chunk.encoding as u64);
-                put_bytes(message, 4, &chunk.data);
-            });
-            if series.len() >= FRAME_BYTES {
-                break;
-            }
-        }
-        let mut message = Vec::with_capacity(series.len() + 16);
-        put_bytes(&mut message, 1, &series);
-        put_uint(&mut message, 2, self.query as u64);
-        Some(frame(&message))
-    }
-}
-
-/// Length, checksum, data.
-fn frame(message: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(message.len() + 14);
-    put_varint(&mut out, message.len() as u64);
-    out.extend_from_slice(&crc32c::crc32c(message).to_be_bytes());
-    out.extend_from_slice(message);
-    out.into()
-}
-
 #[cfg(test)]
 mod tests {
-    use quiver_promql::raw::chunks::Encoding;
+    use quiver_ingest::wire::put_bytes;
     use quiver_query::{Limits, QueryContext};
     use quiver_types::Access;
 
@@ -375,27 +319,6 @@ mod tests {
         check(&[(3, -5), (4, 300)], (100, 200));
         check(&[(4, 150)], (100, 150));
         check(&[(3, 210), (4, 220)], (210, 200));
-    }
-
-    #[test]
-    fn long_series_are_cut_into_frames() {
-        let chunk = |n: i64| Chunk { min_ms: n, max_ms: n, encoding: Encoding::Xor, data: vec![0; 1000] };
-        let all: Vec<Chunk> = (0..2500).map(chunk).collect();
-        let mut sizes = Vec::new();
-        let mut made = Frames::new([("a", "b")].into_iter(), all, 1);
-        while let Some(frame) = made.next() {
-            let mut r = Reader::new(&frame);
-            let len = r.varint().unwrap() as usize;
-            let (sum, data) = frame[frame.len() - r.rest_len()..].split_at(4);
-            assert_eq!((data.len(), sum), (len, &crc32c::crc32c(data).to_be_bytes()[..]));
-            sizes.push(len);
-            // What is not sent stays as it was: frames that wait for a slow client would be a second copy.
-            let left = if sizes.len() < 3 { 2500 - 1040 * sizes.len() } else { 0 };
-            assert!(made.chunks.len().abs_diff(left) < 30, "{} chunks, about {left}", made.chunks.len());
-        }
-        assert_eq!(sizes.len(), 3);
-        assert!(sizes.iter().all(|s| *s < FRAME_BYTES + 2000), "{sizes:?}");
-        assert_eq!(Frames::new([("a", "b")].into_iter(), Vec::new(), 0).next(), None, "there is nothing to frame");
     }
 
     /// Reads the fields of a message: number, bytes, and the integer.
@@ -548,21 +471,5 @@ mod tests {
         ] {
             assert_eq!(decode(&request(&accepted, 0, b"a"), None).unwrap().response_type, expected, "{accepted:?}");
         }
-    }
-
-    #[test]
-    fn a_frame_names_its_query_and_its_chunks() {
-        let chunk = Chunk { min_ms: -2, max_ms: 0, encoding: Encoding::FloatHistogram, data: vec![7, 8] };
-        let all: Vec<Bytes> = Frames::new([("a", "b")].into_iter(), vec![chunk], 3).collect();
-        let mut r = Reader::new(&all[0]);
-        let len = r.varint().unwrap() as usize;
-        let message = &all[0][all[0].len() - len..];
-        let shown = fields(message);
-        assert_eq!((all.len(), shown.len()), (1, 2));
-        assert_eq!((shown[0].0, &shown[1]), (1, &(2, Vec::new(), 3)));
-        let series = fields(&shown[0].1);
-        assert_eq!(series[0], (1, vec![10, 1, b'a', 18, 1, b'b'], 0));
-        let expected = [(1, Vec::new(), -2_i64 as u64), (3, Vec::new(), 3), (4, vec![7, 8], 0)];
-        assert_eq!(fields(&series[1].1), expected);
     }
 }

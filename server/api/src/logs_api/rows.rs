@@ -17,6 +17,7 @@ use quiver_logsql::request::{duration_param, followed, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
 use quiver_query::{Collected, Phase, QueryContext, WITHDRAWN};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
@@ -168,6 +169,7 @@ struct Tail {
     look: Option<Look>,
     /// Whether rows of the last look were sent.
     begun: bool,
+    _place: OwnedSemaphorePermit,
 }
 
 /// The rows being read.
@@ -198,6 +200,12 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
+    let tails = &state.capacity.places.tails;
+    let place = tails.try_take().ok_or_else(|| {
+        let text =
+            format!("{} live tails are open, as many as `memory.limit` has room for; try again later", tails.most());
+        Error::new(ErrorKind::Unavailable, text)
+    })?;
     let memory = state.engines.logsql.collected("text of a tail", &ask.ctx);
     memory.add(ask.texts.bytes())?;
     let now_ns = state.clock.now_ms() * 1_000_000;
@@ -213,6 +221,7 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
         wait: false,
         look: None,
         begun: false,
+        _place: place,
     };
     let span = Span::current();
     let chunks = unfold(Some(tail), move |tail| {
@@ -229,7 +238,9 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
         };
         next.instrument(span.clone())
     });
-    Ok(lines(chunks.boxed()))
+    let mut response = lines(chunks.boxed());
+    tails.kept_by(&mut response);
+    Ok(response)
 }
 
 impl Tail {

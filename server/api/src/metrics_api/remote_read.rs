@@ -13,20 +13,22 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use http::{StatusCode, header};
 use quiver_ingest::{Encoding, codec};
 use quiver_promql::RawReader;
-use quiver_promql::raw::chunks::Chunk;
-use quiver_query::{Pace, from_datafusion};
+use quiver_query::{Pace, QueryContext, from_datafusion};
 use quiver_types::stats::get;
-use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
+use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result, SeriesTable};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::bodies::read_body;
-use crate::encode::remote_read::{Frames, ReadRequest, ResponseType, decode, put_series};
+use crate::encode::packed_chunks::PackedChunks;
+use crate::encode::remote_read::{ReadRequest, ResponseType, decode, put_series};
 use crate::error::{plain, plain_error};
 use crate::metrics::phases::Language;
 use crate::sending::in_pieces;
 use crate::state::AppState;
 
 const ROUTE: &str = "/api/v1/read";
+/// Memory that each byte of a request takes when it is decoded, at most: two bytes are a matcher, or a text of a list.
+const REQUEST_FACTOR: usize = 64;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -47,22 +49,29 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     let (mut share, most) = (state.capacity.bodies.share(), state.settings.form_bytes_max);
     let body = codec::decompress(Encoding::Snappy, &body, most, &mut |bytes| share.try_hold(bytes))?.into_owned();
     // Taken after the body has arrived: slow senders must not keep others waiting.
-    let place = Arc::clone(&state.capacity.places.reads).acquire_owned().await;
+    let place = state.capacity.places.reads.take().await;
     let place = place.map_err(|_| Error::internal("the server stops"))?;
     let ctx = state.context(Language::RemoteRead);
     let (reader, bytes_max) = (state.engines.promql.raw(&ctx), state.settings.answer_bytes_max);
     let memory = state.engines.query.reservation("remote read", &ctx);
+    let request = state.engines.query.collected("request", &ctx);
+    request.add(REQUEST_FACTOR * body.len())?;
     let pace = Pace::new(&ctx, "query preparation");
     let work = async move {
+        let _request = request;
         let ReadRequest { queries, response_type } = decode(&body, Some(&pace))?;
         match response_type {
             ResponseType::Samples => samples(reader, queries, bytes_max, memory).await.map(Answer::Samples),
             ResponseType::StreamedXorChunks => chunked(reader, queries, memory).await.map(Answer::Chunks),
         }
     };
-    let answered = state.engines.query.run(&ctx, work).await.map(|answer| match answer {
-        Answer::Samples(message) => whole(message, place),
-        Answer::Chunks(answers) => streamed(answers, place),
+    let answered = state.engines.query.run(&ctx, work).await.map(|answer| {
+        let mut response = match answer {
+            Answer::Samples(message) => whole(message, place),
+            Answer::Chunks(packed) => streamed(packed, place, ctx.clone()),
+        };
+        state.capacity.places.reads.kept_by(&mut response);
+        response
     });
     // The engine's limit of samples has the text and the status (400) of this protocol; other errors are reported as
     // everywhere.
@@ -76,7 +85,7 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
 /// The data that was read, with its memory.
 enum Answer {
     Samples((Vec<u8>, MemoryReservation)),
-    Chunks((Vec<Sorted>, MemoryReservation)),
+    Chunks(Packed),
 }
 
 type Queries = Vec<(Vec<Matcher>, MillisRange)>;
@@ -137,45 +146,29 @@ fn whole((message, memory): (Vec<u8>, MemoryReservation), place: OwnedSemaphoreP
     (headers, in_pieces(pieces)).into_response()
 }
 
-/// The result of one query: labels and chunks of each series, in the order of labels.
-struct Sorted {
-    table: Arc<quiver_types::SeriesTable>,
-    series: Vec<(u32, Vec<Chunk>)>,
+/// The chunks of all series of each query, in the order of labels, and the tables that have these.
+struct Packed {
+    chunks: PackedChunks,
+    tables: Vec<Arc<SeriesTable>>,
 }
 
 /// Reads all series as chunks, in order. The first frame is sent once nothing can fail any more, so all chunks are in
 /// memory: a few bytes per sample.
-async fn chunked(
-    reader: RawReader,
-    queries: Queries,
-    memory: MemoryReservation,
-) -> Result<(Vec<Sorted>, MemoryReservation)> {
-    let mut answers = Vec::with_capacity(queries.len());
-    for (matchers, range) in queries {
+async fn chunked(reader: RawReader, queries: Queries, memory: MemoryReservation) -> Result<Packed> {
+    let (mut packed, mut tables) = (PackedChunks::new(memory), Vec::with_capacity(queries.len()));
+    for (query, (matchers, range)) in (0..).zip(queries) {
         let mut found = reader.ordered_chunks(matchers, range).await?;
-        let mut series = Vec::new();
-        found
-            .each(|row, chunks| {
-                let held: usize = chunks.iter().map(|chunk| chunk.data.len() + 2 * size_of::<Chunk>()).sum();
-                memory.try_grow(held + 2 * size_of::<(u32, Vec<Chunk>)>()).map_err(from_datafusion)?;
-                series.push((row, chunks));
-                Ok(())
-            })
-            .await?;
-        answers.push(Sorted { table: found.table, series });
+        found.each(|row, chunks| packed.push(query, row, &chunks)).await?;
+        tables.push(found.table);
     }
-    Ok((answers, memory))
+    Ok(Packed { chunks: packed, tables })
 }
 
-/// Makes frames while the client reads them. The request keeps its permit until then.
-fn streamed((answers, memory): (Vec<Sorted>, MemoryReservation), place: OwnedSemaphorePermit) -> Response {
-    let mut series_frames = answers.into_iter().enumerate().flat_map(|(query, answer)| {
-        let Sorted { table, series } = answer;
-        series.into_iter().flat_map(move |(row, chunks)| Frames::new(table.labels(row as usize), chunks, query))
-    });
-    let frames = std::iter::from_fn(move || {
-        let _held = (&place, &memory);
-        series_frames.next()
+/// Makes frames while the client reads them. The request keeps its permit until then, and the query the memory of its
+/// tables.
+fn streamed(Packed { chunks, tables }: Packed, place: OwnedSemaphorePermit, ctx: QueryContext) -> Response {
+    let frames = chunks.frames(tables).inspect(move |_| {
+        let _held = (&place, &ctx);
     });
     let content_type = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
     ([(header::CONTENT_TYPE, content_type)], in_pieces(frames)).into_response()

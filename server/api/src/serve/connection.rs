@@ -42,6 +42,7 @@ use super::tls::Tls;
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
 use super::{ServeSettings, refuse};
 use crate::bodies::{BodyBudget, Share};
+use crate::demand::Holding;
 use crate::error::plain;
 use crate::middleware::safety::guard;
 
@@ -120,7 +121,8 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: E
         let pace = Pace::new(settings.body_rate_min, settings.body_grace);
         let (heads, plain_max) = (settings.heads.clone(), settings.head_bytes_max / 2);
         let unread = is_http2.then(|| Arc::new(Unread::new(settings.windows.clone(), settings.window_bytes as usize)));
-        let sending = is_http2.then(|| Arc::new(Sending::new(settings.send_timeout)));
+        // The connection of HTTP/1 tells by itself that nothing is read.
+        let sending = Arc::new(Sending::new(is_http2.then_some(settings.send_timeout), pace));
         let serving = Serving {
             router,
             peer,
@@ -130,7 +132,7 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: E
             pace,
             heads,
             unread,
-            sending: sending.clone(),
+            sending: Arc::clone(&sending),
             plain_max,
         };
         // Boxed: otherwise the connection would hold the space of this future even while it has no request.
@@ -157,11 +159,11 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: E
     match connection {
         Version::One(connection) => {
             let leave = http1::Connection::graceful_shutdown;
-            drive(connection, leave, &watch, sending.as_deref(), &ends, peer).await;
+            drive(connection, leave, &watch, &sending, &ends, peer).await;
         }
         Version::Two(connection) => {
             let leave = http2::Connection::graceful_shutdown;
-            drive(connection, leave, &watch, sending.as_deref(), &ends, peer).await;
+            drive(connection, leave, &watch, &sending, &ends, peer).await;
         }
     }
 }
@@ -220,7 +222,7 @@ async fn drive<C, E>(
     mut connection: Pin<Box<C>>,
     leave: impl Fn(Pin<&mut C>),
     watch: &Arc<Watch>,
-    sending: Option<&Sending>,
+    sending: &Sending,
     ends: &Ends,
     peer: SocketAddr,
 ) where
@@ -229,12 +231,7 @@ async fn drive<C, E>(
 {
     let mut watchdog = Watchdog::new(Arc::clone(watch));
     let mut stop = pin!(ends.stop.cancelled());
-    let mut taken = pin!(async {
-        match sending {
-            Some(sending) => sending.guard().await,
-            None => std::future::pending().await,
-        }
-    });
+    let mut taken = pin!(sending.guard());
     let mut stopping = false;
     let verdict = loop {
         tokio::select! {
@@ -279,8 +276,8 @@ struct Serving {
     /// The budget of data that was received and not read yet. `None` for HTTP/1, whose bodies are only read on
     /// demand.
     unread: Option<Arc<Unread>>,
-    /// The responses on their way. `None` for HTTP/1, where the connection tells whether the client reads.
-    sending: Option<Arc<Sending>>,
+    /// The responses on their way: all of HTTP/2; of HTTP/1 those that hold what others may need.
+    sending: Arc<Sending>,
     /// Most bytes of a head, without its `Authorization` field.
     plain_max: usize,
 }
@@ -327,9 +324,13 @@ impl Serving {
         if is_head && response.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n.as_bytes() == b"0") {
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
-        Ok(response.map(|body| match &self.sending {
-            Some(sending) => sending.begin(body, under_way, share),
-            None => Body::new(Kept { body, _under_way: under_way, _head: share }),
+        let held = Holding::take(&mut response);
+        Ok(response.map(|body| {
+            if self.sending.is_for(&held) {
+                self.sending.begin(body, under_way, share, held)
+            } else {
+                Body::new(Kept { body, _under_way: under_way, _head: share })
+            }
         }))
     }
 

@@ -92,6 +92,14 @@ impl Socket {
         }
     }
 
+    /// Tells the watch how a write went.
+    fn note(&self, written: &Poll<io::Result<usize>>) {
+        self.watch.sent(written.is_ready());
+        if let Poll::Ready(Ok(bytes)) = written {
+            self.watch.wrote(*bytes);
+        }
+    }
+
     /// Reads and drops everything that a refused client still sends: closing with unread data sends a reset, and the
     /// client could lose the answer.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -156,7 +164,7 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, data);
-        self.watch.sent(written.is_ready());
+        self.note(&written);
         written
     }
 
@@ -166,7 +174,7 @@ impl AsyncWrite for Socket {
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, data);
-        self.watch.sent(written.is_ready());
+        self.note(&written);
         written
     }
 

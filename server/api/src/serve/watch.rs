@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub(super) struct Watch {
     header_timeout: Duration,
     keep_alive: Duration,
     send_timeout: Duration,
+    /// Bytes that the connection has sent.
+    sent_bytes: AtomicU64,
 }
 
 impl Watch {
@@ -87,6 +90,7 @@ impl Watch {
             header_timeout: settings.header_timeout,
             keep_alive: settings.keep_alive,
             send_timeout: settings.send_timeout,
+            sent_bytes: AtomicU64::new(0),
         })
     }
 
@@ -120,6 +124,11 @@ impl Watch {
         } else {
             state.blocked.get_or_insert_with(Instant::now);
         }
+    }
+
+    /// Notes that bytes were sent.
+    pub(super) fn wrote(&self, bytes: usize) {
+        self.sent_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
     /// Notes that the client has closed its side.
@@ -176,6 +185,11 @@ impl UnderWay {
     /// Number of the request on its connection, counted from 0.
     pub(super) fn nth(&self) -> u64 {
         self.nth
+    }
+
+    /// Bytes that its connection has sent so far.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        self.watch.sent_bytes.load(Relaxed)
     }
 
     /// Notes that the unread body was read and dropped: heads follow again.

@@ -8,7 +8,7 @@ use quiver_traces::export::internal::write_trace;
 use quiver_traces::stats::GroupBy;
 use quiver_traces::{Trace, TraceError, Tree, summarize};
 use quiver_types::spans::hex;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::export::{selection, send};
 use super::problem::derived;
@@ -89,14 +89,32 @@ pub(super) async fn critical_path(
     Path(id): Path<String>,
     request: Request,
 ) -> Response {
-    with(state, &id, request, |_, trace| {
-        let segments = Tree::of(trace).critical_path(trace);
-        let rows = segments.iter().map(|s| {
-            json!({"spanId": hex(&trace.spans[s.span].span_id), "from": s.from.to_string(), "to": s.to.to_string()})
-        });
-        Ok(Value::Array(rows.collect()))
-    })
-    .await
+    let run = async {
+        let call = Call::of(state, request).await?;
+        let selection = selection(&call, &id)?;
+        let window = selection.window;
+        let trace = call.trace(selection).await?;
+        let meta = call.meta(Some(window), None);
+        // There may be as many parts as spans.
+        call.written(trace.spans.len(), move |w| {
+            w.object(|w| {
+                w.key("data").array(|w| {
+                    for part in Tree::of(&trace).critical_path(&trace) {
+                        if w.is_closed() {
+                            return;
+                        }
+                        w.object(|w| {
+                            w.key("spanId").id(&trace.spans[part.span].span_id);
+                            w.key("from").quoted(part.from);
+                            w.key("to").quoted(part.to);
+                        });
+                    }
+                });
+                w.key("meta").raw(&meta);
+            });
+        })
+    };
+    run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }
 
 pub(super) async fn similar(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {

@@ -18,22 +18,26 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderMap, StatusCode, header};
 use quiver_ingest::traces::to_protobuf;
+use quiver_query::Collected;
 use quiver_traces::export::tempo::{Form, write_blocks};
 use quiver_traces::{Closed, JsonWriter, ParamError, Selection, Trace, TraceError};
 use quiver_types::Error;
-use quiver_types::spans::{TraceId, parse_hex};
+use quiver_types::spans::{Span, TraceId, parse_hex};
 use serde_json::json;
 
 use self::params::window;
 use super::status_and_text;
 use crate::encode::json::json_answer;
-use crate::encode::pieces::PIECE_BYTES;
+use crate::encode::pieces::Text;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::traces_api::Call;
 
 /// The version shown to clients: the newest one whose features are all supported. Later ones stream over gRPC.
 const VERSION: &str = "2.1.0";
+
+/// Spans that become protobuf together; their JSON is in memory beside the message.
+const SPANS_AT_ONCE: usize = 256;
 
 /// Parameters that reduce a trace, in Tempo since 2026.
 const PARTS: [&str; 2] = ["q", "span_pruning"];
@@ -100,32 +104,43 @@ fn wants_protobuf(headers: &HeaderMap) -> bool {
     accept.split(',').any(|t| matches!(first(t).as_str(), "application/protobuf" | "application/x-protobuf"))
 }
 
-/// Encodes a trace as the message `Trace`, whose only field equals that of `ExportTraceServiceRequest`.
-fn message(call: &Call, trace: &Trace) -> Result<Vec<u8>, TraceError> {
-    // Memory for the JSON text, and for the message, which is shorter.
+/// Encodes a trace as the message `Trace`, whose only field equals that of `ExportTraceServiceRequest`. A message of some
+/// spans behind one of others is the message of all of them. Returns also how long it is.
+fn message(call: &Call, trace: &Trace) -> Result<(Text, usize), TraceError> {
+    let (mut text, mut len) = (call.text(), 0);
+    for spans in trace.spans.chunks(SPANS_AT_ONCE) {
+        let (part, _memory) = part_of(call, spans)?;
+        len += part.len();
+        if text.write_all(&part).is_err() {
+            // The body reports it.
+            break;
+        }
+    }
+    Ok((text, len))
+}
+
+/// Encodes some spans, and gives the memory that is held for that.
+fn part_of(call: &Call, spans: &[Span]) -> Result<(Vec<u8>, Collected), TraceError> {
+    // Memory for the JSON text, which grows by doubling, and for the message, which is shorter.
     let memory = call.state.engines.query.collected("message", &call.ctx);
     let mut json = Vec::new();
     let mut outcome = Ok(());
     let mut writer = JsonWriter::pieces(|piece| {
-        outcome = memory.add(2 * piece.len());
+        outcome = memory.add(3 * piece.len());
         json.extend_from_slice(&piece);
         outcome.as_ref().copied().map_err(|_| Closed)
     });
-    writer.object(|w| write_blocks(trace, "resourceSpans", Form::Otlp, w));
+    writer.object(|w| write_blocks(spans, "resourceSpans", Form::Otlp, w));
     // The outcome reports errors.
     let _ = writer.finish();
     outcome?;
-    let written = to_protobuf(&json, usize::MAX);
-    Ok(written.map_err(|e| Error::internal("cannot write a trace").with_source(e))?)
+    let written = to_protobuf(&json, usize::MAX).map_err(|e| Error::internal("cannot write a trace").with_source(e))?;
+    Ok((written, memory))
 }
 
-/// Sends a message, preceded by a field header.
-fn protobuf(call: &Call, head: Vec<u8>, message: Vec<u8>) -> Result<Response, TraceError> {
-    let mut text = call.text();
-    let whole = text.write_all(&head).and_then(|()| message.chunks(PIECE_BYTES).try_for_each(|p| text.write_all(p)));
-    // The body reports errors.
-    let _ = whole;
-    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], text.body()?).into_response())
+/// Sends a message.
+fn protobuf(message: Text) -> Result<Response, TraceError> {
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], message.body()?).into_response())
 }
 
 /// Whether a parameter is present and not false.
@@ -161,9 +176,9 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         let none = || (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")]).into_response();
         let Some(trace) = trace else { return Ok(none()) };
         if wants_protobuf {
-            return protobuf(call, Vec::new(), message(call, &trace)?);
+            return protobuf(message(call, &trace)?.0);
         }
-        call.written(trace.spans.len(), move |w| w.object(|w| write_blocks(&trace, "batches", Form::Protobuf, w)))
+        call.written(trace.spans.len(), move |w| w.object(|w| write_blocks(&trace.spans, "batches", Form::Protobuf, w)))
     };
     looked_up(state, &id, request, answer).await
 }
@@ -171,17 +186,20 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
 async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
     let answer = |call: &Call, trace: Option<Trace>, wants_protobuf| {
         if wants_protobuf {
-            let message = trace.map(|trace| message(call, &trace)).transpose()?.unwrap_or_default();
+            let whole = trace.map(|trace| message(call, &trace)).transpose()?;
+            let (mut text, len) = whole.unwrap_or_else(|| (call.text(), 0));
             let mut head = Vec::new();
-            quiver_ingest::wire::put_head(&mut head, 1, message.len());
-            return protobuf(call, head, message);
+            quiver_ingest::wire::put_head(&mut head, 1, len);
+            // The body reports errors.
+            let _ = text.begin_with(head);
+            return protobuf(text);
         }
         let spans = trace.as_ref().map_or(0, |trace| trace.spans.len());
         call.written(spans, move |w| {
             w.object(|w| {
                 w.key("trace").object(|w| {
                     if let Some(trace) = &trace {
-                        write_blocks(trace, "resourceSpans", Form::Protobuf, w);
+                        write_blocks(&trace.spans, "resourceSpans", Form::Protobuf, w);
                     }
                 });
             });
