@@ -97,6 +97,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     if let Parsed::Query(query) = &mut statement {
         only_reads(query)?;
         keep_texts(query);
+        signs::keep(query);
     }
     Ok(Read { statement, explain })
 }
