@@ -97,6 +97,8 @@ const STATEMENTS: &[&str] = &[
      from generate_series(1, 2) order by value",
     "select json_get_text('{\"a\": 7}', 'a'), format('%s of %I', value, 'a b'), regexp_replace('abc', 'b', 'x'), md5('a') \
      from generate_series(1, 2) order by value",
+    "select date_part('epoch', value * interval '1 month'), date_part('microsecond', value * interval '1 second') \
+     from generate_series(1, 2) order by value",
     "select sum(value) from generate_series(1, 20) having sum(value) > 5",
     "select array_agg(distinct x order by x), array_agg(x order by x), first_value(x order by x) from (values (2), (1), (2)) t(x)",
     "select x, 1 y from (values (1), (null)) t(x) union all select 2, null union all select value, 3 from generate_series(4, 5) \

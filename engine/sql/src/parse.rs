@@ -9,6 +9,7 @@ mod reading;
 mod repeated;
 mod signs;
 mod texts;
+mod wholes;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::tokenizer::{Location, Tokenizer};
@@ -66,7 +67,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let text: &str = &known;
     let dialect = Patience::for_words(words);
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
-    let tokens = signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?);
+    let tokens = wholes::bare(signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?));
     let parser = DFParserBuilder::new(tokens).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
     let options = explained::options(&mut parser.parser)?;
@@ -96,6 +97,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     if let Parsed::Query(query) = &mut statement {
         only_reads(query)?;
         keep_texts(query);
+        signs::keep(query);
     }
     Ok(Read { statement, explain })
 }

@@ -103,6 +103,8 @@ pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
         intervals::quotient(),
         intervals::length(),
         intervals::spread(),
+        intervals::micros(),
+        intervals::seconds(),
         printed::function(),
     ];
     let all = others.into_iter().chain(overflow::checks()).chain(patterns::functions()).map(Arc::new);

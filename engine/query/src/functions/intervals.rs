@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Decimal128Array, Int32Array, IntervalMonthDayNanoArray};
+use arrow::array::{ArrayRef, AsArray, Decimal128Array, Float64Array, Int32Array, IntervalMonthDayNanoArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
@@ -17,6 +17,8 @@ const MINUTE_NS: i64 = 60_000_000_000;
 const DAY_SECONDS: f64 = 86_400.0;
 /// Days of a month outside of a calendar.
 const MONTH_DAYS: i64 = 30;
+/// Days of a year there.
+const YEAR_DAYS: f64 = 365.25;
 /// Digits of the length of the longest interval.
 const DIGITS: u8 = 38;
 
@@ -28,6 +30,7 @@ enum Asked {
     Length,
     Spread,
     Micros,
+    Seconds,
 }
 
 /// A function of an interval, and of a number.
@@ -41,7 +44,7 @@ fn function(asked: Asked) -> ScalarUDF {
     let kind = DataType::Interval(IntervalUnit::MonthDayNano);
     let signature = match asked {
         Asked::Product | Asked::Quotient => Signature::exact(vec![kind, DataType::Float64], Volatility::Immutable),
-        Asked::Length | Asked::Micros => Signature::exact(vec![kind], Volatility::Immutable),
+        Asked::Length | Asked::Micros | Asked::Seconds => Signature::exact(vec![kind], Volatility::Immutable),
         Asked::Spread => Signature::any(1, Volatility::Immutable),
     };
     ScalarUDF::from(Calculation { asked, signature })
@@ -73,6 +76,12 @@ pub(crate) fn micros() -> ScalarUDF {
     function(Asked::Micros)
 }
 
+/// The seconds of an interval as its epoch: a year has 365.25 days, and what is left of the months 30 each. DataFusion takes
+/// all months for 30 days.
+pub(crate) fn seconds() -> ScalarUDF {
+    function(Asked::Seconds)
+}
+
 impl ScalarUDFImpl for Calculation {
     fn name(&self) -> &'static str {
         match self.asked {
@@ -81,6 +90,7 @@ impl ScalarUDFImpl for Calculation {
             Asked::Length => "interval_length",
             Asked::Spread => "interval_spread",
             Asked::Micros => "interval_micros",
+            Asked::Seconds => "interval_seconds",
         }
     }
 
@@ -93,6 +103,7 @@ impl ScalarUDFImpl for Calculation {
             Asked::Product | Asked::Quotient | Asked::Spread => DataType::Interval(IntervalUnit::MonthDayNano),
             Asked::Length => DataType::Decimal128(DIGITS, 0),
             Asked::Micros => DataType::Int32,
+            Asked::Seconds => DataType::Float64,
         })
     }
 
@@ -111,6 +122,10 @@ impl ScalarUDFImpl for Calculation {
         if self.asked == Asked::Micros {
             let micros: Int32Array = intervals.iter().map(|interval| interval.and_then(micros_of)).collect();
             return Ok(ColumnarValue::Array(Arc::new(micros)));
+        }
+        if self.asked == Asked::Seconds {
+            let seconds: Float64Array = intervals.iter().map(|interval| interval.map(seconds_of)).collect();
+            return Ok(ColumnarValue::Array(Arc::new(seconds)));
         }
         let Some(numbers) = args.args.get(1) else { return internal_err!("a number is lacking") };
         let numbers = cast(&numbers.to_array(args.number_rows)?, &DataType::Float64)?;
@@ -165,6 +180,13 @@ fn micros_of(interval: IntervalMonthDayNano) -> Option<i32> {
     i32::try_from(interval.nanoseconds % MINUTE_NS / 1_000).ok()
 }
 
+/// The epoch of an interval, in seconds.
+fn seconds_of(interval: IntervalMonthDayNano) -> f64 {
+    let (years, months) = (f64::from(interval.months / 12), f64::from(interval.months % 12));
+    let days = years * YEAR_DAYS + months * MONTH_DAYS as f64 + f64::from(interval.days);
+    days * DAY_SECONDS + interval.nanoseconds as f64 / 1e9
+}
+
 /// Scales the parts of an interval: fractions of months are carried to days, and those of days to the time.
 fn scaled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     parts_scaled((f64::from(interval.months), f64::from(interval.days), interval.nanoseconds as f64), scale)
@@ -213,7 +235,7 @@ fn parts_scaled(parts: (f64, f64, f64), scale: impl Fn(f64) -> f64) -> Option<In
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DurationNanosecondArray, DurationSecondArray, Float64Array};
+    use arrow::array::{DurationNanosecondArray, DurationSecondArray};
     use datafusion::common::ScalarValue;
 
     use super::super::testing::{call, column, draws, shown};
@@ -227,6 +249,19 @@ mod tests {
 
     fn intervals(parts: &[Option<Parts>]) -> IntervalMonthDayNanoArray {
         parts.iter().map(|parts| parts.map(interval)).collect()
+    }
+
+    #[test]
+    fn years_have_a_quarter_of_a_day_more() {
+        for (parts, expected) in [
+            ((1, 0, 0), 2_592_000.0),
+            ((12, 0, 0), 31_557_600.0),
+            ((13, 1, 1_000_000_000), 34_236_001.0),
+            ((-14, 0, 0), -36_741_600.0),
+            ((0, 0, -500_000_000), -0.5),
+        ] {
+            assert_eq!(seconds_of(interval(parts)).to_string(), expected.to_string(), "{parts:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! `to_char` of numbers and `to_number`, by patterns of PostgreSQL: `9`, `0`, `.`, `,`, `D`, `G`, `S`, `MI`, `PL`, `SG`, `PR`,
-//! `FM`, and what stands between them. Statements are put into these two by `quiver_sql`, which refuses other words.
+//! `FM`, `RN`, `TH`, `V`, `EEEE`, and what stands between them. Statements are put into these two by `quiver_sql`, which
+//! refuses other words.
 //!
 //! Source: PostgreSQL's formatting.c, `NUM_processor` and `NUM_numpart_to_char`, node by node.
+
+mod forms;
 
 use std::sync::Arc;
 
@@ -14,6 +17,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 
 use super::held::Room;
 use super::making::Making;
+use forms::{ROMAN_WIDTH, exponent_of, exponent_of_digits, ordinal, roman, shifted};
 
 /// Digits behind the point of a double, at most: the least is 2 to the power of -1074.
 const DIGITS_MAX: usize = 1_074;
@@ -119,19 +123,14 @@ impl Formatted {
                 known = Some(Pattern::read(patterns.value(row)));
             }
             let Some(pattern) = &known else { return internal_err!("a pattern is lacking") };
-            making.add(2 * patterns.value(row).len())?;
+            if let Some(wrong) = pattern.wrong {
+                return exec_err!("{wrong} in the pattern `{}`", patterns.value(row));
+            }
+            making.add(2 * patterns.value(row).len() + ROMAN_WIDTH)?;
             text.clear();
             match (doubles, &digits) {
-                (Some(doubles), _) => match doubles.value(row) {
-                    number if number.is_finite() => pattern.write(&printed(number, pattern.behind), &mut text),
-                    number if number.is_nan() => pattern.write("NaN", &mut text),
-                    // It has more digits than there is room for.
-                    number => {
-                        let sign = if number < 0.0 { "-" } else { "" };
-                        pattern.write(&format!("{sign}{}", "9".repeat(pattern.before + 1)), &mut text);
-                    }
-                },
-                (None, Some(digits)) => pattern.write(&rounded(digits.value(row), pattern.behind), &mut text),
+                (Some(doubles), _) => pattern.double(doubles.value(row), &mut text),
+                (None, Some(digits)) => pattern.digits(digits.value(row), &mut text),
                 (None, None) => return internal_err!("a number is lacking"),
             }
             out.append_value(&text);
@@ -206,6 +205,10 @@ enum Node {
     Minus,
     Plus,
     Sign,
+    /// `TH`, in small letters or large ones.
+    Ordinal(bool),
+    /// `RN`, the same.
+    Roman(bool),
     Other(char),
 }
 
@@ -235,10 +238,19 @@ struct Pattern {
     has_minus: bool,
     has_plus: bool,
     has_brackets: bool,
+    is_roman: bool,
+    /// `EEEE`: with an exponent.
+    has_exponent: bool,
+    /// `V`, and by how many powers of ten the number is multiplied.
+    multiplies: bool,
+    places: usize,
+    /// What is wrong with it.
+    wrong: Option<&'static str>,
 }
 
 /// Words of patterns.
-const WORDS: [&str; 13] = ["FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
+const WORDS: [&str; 17] =
+    ["EEEE", "RN", "TH", "V", "FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
 
 impl Pattern {
     fn read(text: &str) -> Self {
@@ -257,8 +269,19 @@ impl Pattern {
                 rest = &rest[first.len_utf8()..];
                 continue;
             };
+            let is_small = first.is_ascii_lowercase();
             rest = &rest[word.len()..];
+            if pattern.has_exponent {
+                pattern.wrong = Some("`EEEE` is not the last word");
+            }
             match *word {
+                "EEEE" => pattern.has_exponent = true,
+                "RN" => {
+                    pattern.is_roman = true;
+                    pattern.nodes.push(Node::Roman(is_small));
+                }
+                "TH" => pattern.nodes.push(Node::Ordinal(is_small)),
+                "V" => pattern.multiplies = true,
                 "FM" => pattern.is_short = true,
                 "PR" => pattern.has_brackets = true,
                 "S" if !pattern.has_point => {
@@ -290,11 +313,65 @@ impl Pattern {
         if is_free && pattern.sign == Some(Place::Before) && digits_before_sign == pattern.before {
             pattern.sign = Some(Place::Behind);
         }
+        if pattern.multiplies && pattern.has_point {
+            pattern.wrong = Some("`V` stands together with a point");
+        }
+        let has_others = pattern.is_short || pattern.has_brackets || pattern.is_roman || pattern.multiplies;
+        if pattern.has_exponent && (has_others || !is_free || pattern.sign.is_some()) {
+            pattern.wrong = Some("`EEEE` stands together with words that are none of digits");
+        }
+        pattern.before += pattern.places;
         pattern
+    }
+
+    /// Writes a double.
+    fn double(&self, number: f64, out: &mut String) {
+        let scaled = number * 10_f64.powi(self.places as i32);
+        if self.has_exponent && number.is_finite() {
+            out.push_str(&exponent_of(number, self.behind));
+        } else if self.has_exponent {
+            self.no_exponent(out);
+        } else if self.is_roman {
+            // A half goes to the even neighbour.
+            self.write(&format!("{number:.0}"), out);
+        } else if scaled.is_finite() {
+            self.write(&printed(scaled, self.behind), out);
+        } else if scaled.is_nan() {
+            self.write("NaN", out);
+        } else {
+            // It has more digits than there is room for.
+            let sign = if scaled < 0.0 { "-" } else { "" };
+            self.write(&format!("{sign}{}", "9".repeat(self.before + 1)), out);
+        }
+    }
+
+    /// Writes a number as it is printed.
+    fn digits(&self, number: &str, out: &mut String) {
+        if self.has_exponent {
+            out.push_str(&exponent_of_digits(number, self.behind));
+        } else if self.is_roman {
+            self.write(&rounded(number, 0), out);
+        } else if self.places > 0 {
+            self.write(&rounded(&shifted(number, self.places), self.behind), out);
+        } else {
+            self.write(&rounded(number, self.behind), out);
+        }
+    }
+
+    /// What stands for a number that has no exponent.
+    fn no_exponent(&self, out: &mut String) {
+        out.push(' ');
+        out.push_str(&"#".repeat(self.before));
+        out.push('.');
+        out.push_str(&"#".repeat(self.behind + "e+00".len()));
     }
 
     fn digit(&mut self, is_zero: bool) {
         self.nodes.push(if is_zero { Node::Zero } else { Node::Nine });
+        if self.multiplies && !is_zero {
+            self.places += 1;
+            return;
+        }
         if is_zero && !self.has_point && self.zeros_from.is_none() {
             self.zeros_from = Some(self.before);
         }
@@ -323,6 +400,20 @@ impl Pattern {
         let mut writing = Writing::new(self, digits.as_bytes(), blanks, is_below);
         for node in &self.nodes {
             match node {
+                Node::Nine | Node::Zero | Node::Point | Node::Comma if self.is_roman => {}
+                Node::Roman(is_small) => {
+                    let width = if self.is_short { 0 } else { ROMAN_WIDTH };
+                    let letters = roman(number);
+                    let letters = if *is_small { letters.to_lowercase() } else { letters };
+                    out.extend(std::iter::repeat_n(' ', width.saturating_sub(letters.len())));
+                    out.push_str(&letters);
+                }
+                // What is below zero, has a fraction or no room is no ordinal.
+                Node::Ordinal(_) if self.is_roman || is_below || self.has_point || whole > self.before => {}
+                Node::Ordinal(is_small) => {
+                    let end = ordinal(number);
+                    out.push_str(&if *is_small { end.to_owned() } else { end.to_uppercase() });
+                }
                 Node::Nine | Node::Zero | Node::Point => writing.digit(*node == Node::Zero, out),
                 Node::Comma if writing.is_within => out.push(','),
                 Node::Minus if is_below => out.push('-'),

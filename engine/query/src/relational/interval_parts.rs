@@ -1,8 +1,8 @@
 //! `extract` and `date_part` of intervals as in PostgreSQL: quarters are computed from the months, and fields that only
-//! a calendar date has (week, day of the week) are refused. DataFusion computes weeks from the days and knows no
-//! quarters.
+//! a calendar date has (week, day of the week) are refused, and the epoch has years of 365.25 days. DataFusion computes
+//! weeks from the days, knows no quarters, and takes each month for 30 days.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result, not_impl_err};
@@ -11,6 +11,8 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::functions::intervals;
 
 const FUNCTION: &str = "date_part";
 /// Fields that an interval does not have.
@@ -64,8 +66,13 @@ fn of_interval(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             if PLACES.contains(&part.as_str()) {
                 return not_impl_err!("unit \"{part}\" not supported for type interval");
             }
-            let is_quarter = matches!(part.as_str(), "quarter" | "qtr");
-            is_quarter.then(|| call.func.call(vec![lit("month"), value.clone()]) / lit(3_i32) + lit(1_i32))
+            match part.as_str() {
+                "quarter" | "qtr" => Some(call.func.call(vec![lit("month"), value.clone()]) / lit(3_i32) + lit(1_i32)),
+                "epoch" if value.get_type(schema)? == DataType::Interval(IntervalUnit::MonthDayNano) => {
+                    Some(intervals::seconds().call(vec![value.clone()]))
+                }
+                _ => None,
+            }
         }
         _ => None,
     };
@@ -83,6 +90,9 @@ mod tests {
             ("extract(quarter from interval '-7 months')", "-1"),
             ("date_part('quarter', interval '14 months')", "1"),
             ("extract(month from interval '15 months')", "3"),
+            ("extract(epoch from interval '1 month') = 2592000", "true"),
+            ("date_part('epoch', interval '13 months 1 day') = 34236000", "true"),
+            ("extract(epoch from timestamp '1970-01-02') = 86400", "true"),
             ("extract(week from timestamp '2005-01-01')", "53"),
             ("extract(quarter from timestamp '2024-05-01')", "2"),
             ("extract(quarter from cast(null as interval))", "NULL"),

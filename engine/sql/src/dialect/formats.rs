@@ -40,9 +40,9 @@ const WORDS: [(&str, &str, &str); 24] = [
 /// Words whose case matters. Names of months and days are read in any case.
 const OF_CASE: [&str; 4] = ["AM", "PM", "am", "pm"];
 
-/// Words of number patterns, and those that are not supported.
-const NUMBERS: [&str; 13] = ["FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
-const LACKING: [&str; 4] = ["EEEE", "RN", "TH", "V"];
+/// Words of number patterns.
+const NUMBERS: [&str; 17] =
+    ["EEEE", "RN", "TH", "V", "FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
 
 /// A call with a translated pattern; `None` if it needs no translation.
 pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
@@ -51,8 +51,11 @@ pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         // The pattern differs by row, or is a parameter without a value yet.
         return Ok((name == "to_char").then(|| call("row_to_char", args.to_vec())));
     };
-    let has_numbers = matches!(name, "to_char" | "to_number") && is_of_numbers(&pattern)?;
-    if has_numbers && name == "to_char" {
+    let has_numbers = name == "to_char" && is_of_numbers(&pattern);
+    if name == "to_number" {
+        only_reads(&pattern)?;
+    }
+    if has_numbers {
         return Ok(Some(call("number_to_char", args.to_vec())));
     }
     if pattern.contains('%') || name == "to_number" {
@@ -65,9 +68,26 @@ pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(call(name, vec![value.clone(), text(&found)])))
 }
 
-/// Whether a pattern is one of numbers: it has digits, and only words of number patterns.
-fn is_of_numbers(pattern: &str) -> Result<bool> {
-    let (mut rest, mut has_digits, mut lacking) = (pattern, false, None);
+/// Whether a pattern is one of numbers: it has digits or Roman ones, and only words of number patterns.
+fn is_of_numbers(pattern: &str) -> bool {
+    words(pattern).is_some_and(|words| words.iter().any(|word| matches!(*word, "9" | "0" | "RN")))
+}
+
+/// Refuses words of a pattern of numbers by which none are read.
+fn only_reads(pattern: &str) -> Result<()> {
+    let words = words(pattern).unwrap_or_default();
+    match words.into_iter().find(|word| matches!(*word, "EEEE" | "RN" | "V")) {
+        Some(word) => {
+            let text = format!("`{word}` in the pattern `{pattern}` of `to_number` is not supported");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The words of a pattern of numbers; `None`: it has others.
+fn words(pattern: &str) -> Option<Vec<&'static str>> {
+    let (mut rest, mut found) = (pattern, Vec::new());
     while let Some(first) = rest.chars().next() {
         if let Some((_, behind)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
             rest = behind;
@@ -75,24 +95,15 @@ fn is_of_numbers(pattern: &str) -> Result<bool> {
         }
         let begins = |word: &&&str| rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
         if let Some(word) = NUMBERS.iter().find(begins) {
-            has_digits |= matches!(*word, "9" | "0");
-            rest = &rest[word.len()..];
-        } else if let Some(word) = LACKING.iter().find(begins) {
-            lacking = lacking.or(Some(*word));
+            found.push(*word);
             rest = &rest[word.len()..];
         } else if first.is_ascii_alphabetic() {
-            return Ok(false);
+            return None;
         } else {
             rest = &rest[first.len_utf8()..];
         }
     }
-    match lacking {
-        Some(word) if has_digits || word == "RN" => {
-            let text = format!("`{word}` in the pattern `{pattern}` is not supported");
-            Err(Error::new(ErrorKind::Unsupported, text))
-        }
-        _ => Ok(has_digits),
-    }
+    Some(found)
 }
 
 /// The translated pattern; `None` if it has no words of times.
@@ -159,12 +170,18 @@ mod tests {
             ("MI:SS", false),
             ("%Y", false),
             ("DD", false),
+            ("DDTH", false),
+            ("9.99EEEE", true),
+            ("FMrn", true),
+            ("999TH", true),
+            ("9V9", true),
         ] {
-            assert_eq!(is_of_numbers(pattern).unwrap(), expected, "{pattern}");
+            assert_eq!(is_of_numbers(pattern), expected, "{pattern}");
         }
-        for wrong in ["9.99EEEE", "RN", "999TH", "9V9"] {
-            assert_eq!(is_of_numbers(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
+        for wrong in ["9.99EEEE", "RN", "9V9"] {
+            assert_eq!(only_reads(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
         }
+        assert!(only_reads("9,999th").is_ok());
         for wrong in ["DDTH", "YYYY-Q", "YYYY \"open"] {
             assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
         }

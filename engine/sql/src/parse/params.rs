@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
+use super::signs;
 use super::texts::literal as text_literal;
 use crate::catalog::types::PgType;
 use crate::walk::{walk, walk_mut};
@@ -199,9 +200,11 @@ impl VisitorMut for Filler<'_> {
 /// Invalid: a parameter has no value.
 pub(crate) fn put_params(query: &mut Query, params: &Params) -> Result<()> {
     match walk_mut(query, &mut Filler(params)) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(*error),
+        ControlFlow::Continue(()) => {}
+        ControlFlow::Break(error) => return Err(*error),
     }
+    signs::keep(query);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,13 @@
 //! Signs that stand right behind an operator, as in `a>-1`. The tokenizer takes all letters of operators that stand together
-//! for one; PostgreSQL's ends in a sign only where it has a letter that no operator of the standard has.
+//! for one; PostgreSQL's ends in a sign only where it has a letter that no operator of the standard has. And two signs in a
+//! row, which the printer would write as the beginning of a comment: parts of a statement are printed and parsed again.
 
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value, VisitMut, VisitorMut};
 use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan};
+
+use crate::walk::walk_mut;
 
 /// What lets an operator end in a sign.
 const UNCOMMON: [char; 10] = ['~', '!', '@', '#', '%', '^', '&', '|', '`', '?'];
@@ -58,6 +64,44 @@ fn operator(token: &Token) -> Option<(Token, Vec<Token>)> {
     Some((name, signs.chars().map(|sign| if sign == '+' { Token::Plus } else { Token::Minus }).collect()))
 }
 
+/// Puts what begins with a minus in brackets where a minus stands before it.
+pub(super) fn keep(part: &mut impl VisitMut) {
+    let _ = walk_mut(part, &mut Kept);
+}
+
+struct Kept;
+
+impl VisitorMut for Kept {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr } = place
+            && begins_with_minus(expr)
+        {
+            let inner = std::mem::replace(&mut **expr, Expr::Value(Value::Null.into()));
+            **expr = Expr::Nested(Box::new(inner));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn begins_with_minus(expr: &Expr) -> bool {
+    match expr {
+        // The signs of a power belong to its base, where brackets come later.
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => !is_power(expr),
+        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits.starts_with('-')),
+        _ => false,
+    }
+}
+
+fn is_power(expr: &Expr) -> bool {
+    match expr {
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => is_power(expr),
+        Expr::BinaryOp { op, .. } => *op == BinaryOperator::PGExp,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -107,6 +151,10 @@ mod tests {
         };
         assert_eq!(printed("select a>-1, b>=+1 from t where c<>-d"), "SELECT a > -1, b >= +1 FROM t WHERE c <> -d");
         assert_eq!(printed("select j->-1"), "SELECT j -> -1");
+        assert_eq!(printed("select - -a, - - -1, -(-2), - -2 ^ 2"), "SELECT -(-a), -(-(-1)), -(-2), --2 ^ 2");
+        let params = Params::of_json(&serde_json::json!([-5])).unwrap();
+        let Parsed::Query(query) = parse("select -$1, 1 -$1", &params).unwrap().statement else { panic!("no query") };
+        assert_eq!(query.to_string(), "SELECT -(-5), 1 - -5");
         let error = parse("select a>-1,\n b>-+) from t", &Params::default()).expect_err("an operand is missing");
         assert_eq!(place_of(&error), Some((2, 6)), "{error}");
     }

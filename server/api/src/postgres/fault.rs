@@ -82,7 +82,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 131] = [
+const CODES: [(&str, &str); 134] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -188,6 +188,9 @@ const CODES: [(&str, &str); 131] = [
     ("time field value out of range", "22008"),
     ("in a pattern is for times", "22007"),
     ("`to_number` finds no number", "22P02"),
+    ("`EEEE` is not the last word", "42601"),
+    ("`EEEE` stands together with", "42601"),
+    ("`V` stands together with", "42601"),
     ("Inconsistent data length across values list", "42601"),
     ("Unsupported CAST", "42846"),
     ("two texts stand one behind the other", "42601"),
