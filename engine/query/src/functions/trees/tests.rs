@@ -125,7 +125,14 @@ fn spans_take_little_more_than_their_texts() {
     let mut all = groups(Outcome::Packed);
     all.update_batch(&columns(&rows), &[0; 1000], None, 1).unwrap();
     // Of a span: ids, start, duration, kind and error, lengths, a service of 3 and a name of 16 bytes.
-    assert_eq!(all.spans[0].len(), 1000 * (8 + 8 + 8 + 4 + 1 + 3 + 3 + 16));
+    let bytes = 1000 * (8 + 8 + 8 + 4 + 1 + 3 + 3 + 16);
+    assert_eq!(all.spans[0].len(), bytes);
+    assert!(all.size() < bytes + bytes / 4 + 100, "{} for {bytes}", all.size());
+    // Whoever merges them takes no more than they do.
+    let states = all.state(EmitTo::All).unwrap();
+    let mut merged = groups(Outcome::Packed);
+    merged.merge_batch(&states, &[0], 1).unwrap();
+    assert_eq!(merged.bytes, bytes);
 }
 
 #[test]
