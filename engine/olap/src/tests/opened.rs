@@ -64,7 +64,7 @@ async fn ask(olap: &Arc<OlapEngine>, query: &Value) -> OlapResult<Value> {
 }
 
 /// The ids of the rows that pass a filter.
-async fn passed(olap: &Arc<OlapEngine>, filter: Value) -> Vec<i64> {
+async fn passed(olap: &Arc<OlapEngine>, filter: &Value) -> Vec<i64> {
     let query = json!({"dimensions": ["Jobs.id"], "filters": [filter]});
     let answer = ask(olap, &query).await.unwrap();
     let id = |row: &Value| row["Jobs.id"].as_str().unwrap().parse().unwrap();
@@ -94,7 +94,7 @@ fn filters_compare_as_the_column_has_it() {
         ];
         for (member, operator, values, expected) in cases {
             let filter = json!({"member": format!("Jobs.attr_{member}"), "operator": operator, "values": values});
-            assert_eq!(passed(&olap, filter.clone()).await, expected, "{filter}");
+            assert_eq!(passed(&olap, &filter).await, expected, "{filter}");
         }
         let filter = json!({"member": "Jobs.attr_depth", "operator": "gt", "values": ["fast"]});
         let wrong = ask(&olap, &json!({"measures": ["Jobs.count"], "filters": [filter]})).await.unwrap_err();

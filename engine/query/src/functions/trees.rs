@@ -97,6 +97,9 @@ impl AggregateUDFImpl for Trees {
     }
 }
 
+/// A group gets more room by this part of what it has.
+const GROWN_PART: usize = 4;
+
 /// The spans of each group, written one behind the other.
 #[derive(Debug)]
 struct Groups {
@@ -107,10 +110,15 @@ struct Groups {
 }
 
 impl Groups {
-    fn append(&mut self, group: usize, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Adds spans to a group.
+    fn append(&mut self, group: usize, written: &[u8]) {
         let spans = &mut self.spans[group];
         let before = spans.capacity();
-        write(spans);
+        if before - spans.len() < written.len() {
+            // Twice the room would be mostly unused: groups are many and small, and their states come at once.
+            spans.reserve_exact(written.len().max(spans.len() / GROWN_PART));
+        }
+        spans.extend_from_slice(written);
         self.bytes += spans.capacity() - before;
     }
 
@@ -131,9 +139,12 @@ impl GroupsAccumulator for Groups {
     ) -> Result<()> {
         self.spans.resize_with(total_num_groups, Vec::new);
         let columns = Columns::of(values)?;
+        let mut written = Vec::new();
         for (row, group) in group_indices.iter().enumerate() {
             if opt_filter.is_none_or(|f| f.is_valid(row) && f.value(row)) {
-                self.append(*group, |out| columns.write(row, out));
+                written.clear();
+                columns.write(row, &mut written);
+                self.append(*group, &written);
             }
         }
         Ok(())
@@ -153,7 +164,7 @@ impl GroupsAccumulator for Groups {
         self.spans.resize_with(total_num_groups, Vec::new);
         let states = states(&values[0])?;
         for (row, group) in group_indices.iter().enumerate().filter(|(row, _)| states.is_valid(*row)) {
-            self.append(*group, |out| out.extend_from_slice(states.value(row)));
+            self.append(*group, states.value(row));
         }
         Ok(())
     }

@@ -116,16 +116,23 @@ fn packed_spans_say_the_same() {
     assert!(unpacking("trace_shape").is_none());
 }
 
-/// Breaks where each span takes the room of its longest form: a thousand of them are a large trace.
+/// Breaks where each span takes the room of its longest form, or groups take twice what they need.
 #[test]
 fn spans_take_little_more_than_their_texts() {
-    let ids: Vec<String> = (1..=1000).map(|n| format!("{n:016x}")).collect();
+    let ids: Vec<String> = (1..=700).map(|n| format!("{n:016x}")).collect();
     let rows: Vec<Row<'_>> =
         ids.iter().map(|id| (id.as_str(), ids[0].as_str(), "SERVER", 1 << 60, (1 << 60) + 5_000_000)).collect();
     let mut all = groups(Outcome::Packed);
-    all.update_batch(&columns(&rows), &[0; 1000], None, 1).unwrap();
+    all.update_batch(&columns(&rows), &[0; 700], None, 1).unwrap();
     // Of a span: ids, start, duration, kind and error, lengths, a service of 3 and a name of 16 bytes.
-    assert_eq!(all.spans[0].len(), 1000 * (8 + 8 + 8 + 4 + 1 + 3 + 3 + 16));
+    let bytes = 700 * (8 + 8 + 8 + 4 + 1 + 3 + 3 + 16);
+    assert_eq!(all.spans[0].len(), bytes);
+    assert!(all.size() < bytes + bytes / 4 + 100, "{} for {bytes}", all.size());
+    // Whoever merges them takes no more than they do.
+    let states = all.state(EmitTo::All).unwrap();
+    let mut merged = groups(Outcome::Packed);
+    merged.merge_batch(&states, &[0], 1).unwrap();
+    assert_eq!(merged.bytes, bytes);
 }
 
 #[test]
