@@ -19,6 +19,8 @@ const NAMED: &[&str] = &[
     "m and abs(m)",
     "m unless (abs(m) < n)",
     "m or abs(m)",
+    "(m > 1) or abs(m)",
+    "((m > 1) or abs(m)) > n",
     "last_over_time(m[5m])",
     "topk(1, m > n)",
 ];
@@ -46,6 +48,10 @@ const NAMELESS: &[&str] = &[
     "(abs(m) > n) and m",
     "(abs(m) > n) unless (m < n)",
     "(abs(m) > n) or m",
+    "(m > 5) or abs(m)",
+    "((m > 5) or abs(m)) > n",
+    "(m > 5) or (n > 5) or abs(m)",
+    "label_replace((m > 5) or abs(m), \"x\", \"1\", \"\", \"\")",
     "topk(1, abs(m) > n)",
     "sum by (x, __name__) (abs(m) > n)",
     "last_over_time((abs(m) > n)[5m:1m])",
@@ -53,7 +59,8 @@ const NAMELESS: &[&str] = &[
     "label_replace(abs(m) > n, \"x\", \"1\", \"\", \"\")",
 ];
 
-/// Breaks where a comparison between vectors, or `count_values`, brings back a name that was dropped below it.
+/// Breaks where a comparison between vectors, `count_values`, or a row of the same labels on the other side of `or` brings
+/// back a name that was dropped below it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_name_stays_away() {
     let dir = tempfile::tempdir().expect("a folder");

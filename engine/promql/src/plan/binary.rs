@@ -10,7 +10,7 @@ use quiver_types::series::LabelColumn;
 use quiver_types::{Result, SeriesTable};
 
 use super::invariant::{chain, step_invariant};
-use super::labels::{Groups, concat, group, is_metadata};
+use super::labels::{Groups, concat, group, group_apart, is_metadata};
 use super::room::Room;
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{BinaryExpr, BinaryOp, Expr, MatchCardinality, PosRange, ValueType, VectorMatching};
@@ -189,10 +189,10 @@ impl Planner {
         let all = concat(room, operands.iter().map(|o| &*o.table))?;
         let names = Matched::by(matching);
         let signatures = group(room, &all, |n| names.has(n))?;
-        let rows = group(room, &all, |_| true)?;
         room.take(all.len() * (2 + 2 * size_of::<u32>()))?;
         room.did(all.len())?;
         let flags: Vec<bool> = operands.iter().flat_map(|o| o.drop_name.iter().copied()).collect();
+        let rows = group_apart(room, &all, &flags)?;
         let drop_name = rows.first.iter().map(|&r| flags[r as usize]).collect();
         let (histograms, ordered) = (operands.iter().any(|o| o.histograms), operands.iter().any(|o| o.ordered));
         let mut at = 0;
@@ -271,13 +271,13 @@ impl Planner {
         let mut results = Results { both: &both, matching, op: expr.op, pairs: Vec::with_capacity(pairs) };
         add_pairs(room, &mut results, &mut groups, (many_at, one_at))?;
         let candidates = results.table(room, &names)?;
-        let rows = group(room, &candidates, |_| true)?;
-        let drop_name = if expr.return_bool {
-            vec![true; rows.len()]
-        } else {
-            let dropped = [left.drop_name.as_slice(), right.drop_name.as_slice()].concat();
-            results.drop_name(room, &names, &dropped, &rows)?
-        };
+        let _flags = room.lend(pairs)?;
+        let dropped = [left.drop_name.as_slice(), right.drop_name.as_slice()].concat();
+        let dropped = if expr.return_bool { None } else { Some(dropped.as_slice()) };
+        let flags = results.drop_name(room, &names, &candidates, dropped)?;
+        let rows = group_apart(room, &candidates, &flags)?;
+        room.take(rows.len())?;
+        let drop_name = rows.first.iter().map(|&pair| flags[pair as usize]).collect();
         for group in &mut groups {
             room.did(group.pairs.len())?;
             group.pairs.iter_mut().chain(&mut group.lone).for_each(|p| *p = rows.ids[*p as usize]);
@@ -440,21 +440,26 @@ impl Results<'_> {
         Ok(SeriesTable::new(self.pairs.len(), columns.collect::<Result<_>>()?))
     }
 
-    /// Tells of each result row whether its name goes at the end of the query: the one it was taken from had lost its
-    /// name already, and a comparison does not bring it back. `dropped` has the flags of the combined table; `rows`
-    /// are the rows that the pairs become.
-    fn drop_name(&self, room: &Room, names: &Matched<'_>, dropped: &[bool], rows: &Groups) -> Result<Vec<bool>> {
-        room.take(rows.len())?;
-        let mut flags = vec![false; rows.len()];
-        if dropped.contains(&true) {
-            room.did(self.pairs.len())?;
-            let (included, matched) =
-                (self.matching.include.iter().any(|name| name == METRIC_NAME), names.has(METRIC_NAME));
-            for (pair, &row) in self.pairs.iter().zip(&rows.ids) {
-                let (from, other) = if included { (pair.one, pair.many) } else { (pair.many, pair.one) };
-                let source = from.or(if matched { other } else { None });
-                flags[row as usize] |= source.is_some_and(|source| dropped[source as usize]);
-            }
+    /// Tells of each pair whether its name goes at the end of the query: the row that it was taken from had lost its name
+    /// already, and a comparison does not bring it back. `table` has the labels of the pairs, `dropped` the flags of the
+    /// combined table; without them all names go.
+    fn drop_name(
+        &self,
+        room: &Room,
+        names: &Matched<'_>,
+        table: &SeriesTable,
+        dropped: Option<&[bool]>,
+    ) -> Result<Vec<bool>> {
+        let mut flags = vec![dropped.is_none(); self.pairs.len()];
+        let is_named = table.names().iter().any(|name| is_metadata(name));
+        let Some(dropped) = dropped.filter(|dropped| is_named && dropped.contains(&true)) else { return Ok(flags) };
+        room.did(self.pairs.len())?;
+        let (included, matched) =
+            (self.matching.include.iter().any(|name| name == METRIC_NAME), names.has(METRIC_NAME));
+        for (pair, flag) in self.pairs.iter().zip(&mut flags) {
+            let (from, other) = if included { (pair.one, pair.many) } else { (pair.many, pair.one) };
+            let source = from.or(if matched { other } else { None });
+            *flag = source.is_some_and(|source| dropped[source as usize]);
         }
         Ok(flags)
     }

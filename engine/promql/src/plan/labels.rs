@@ -82,6 +82,29 @@ pub(crate) fn group(room: &Room, table: &SeriesTable, mut like: impl FnMut(&str)
     Ok(Groups { ids, first })
 }
 
+/// Groups rows by all their labels, but apart from each other those whose name goes at the end of the query and those
+/// that keep it: they will be different series.
+pub(crate) fn group_apart(room: &Room, table: &SeriesTable, dropped: &[bool]) -> Result<Groups> {
+    let mut rows = group(room, table, |_| true)?;
+    if !rows.merges() || !dropped.contains(&true) || !dropped.contains(&false) {
+        return Ok(rows);
+    }
+    let _places = room.lend(rows.len().saturating_mul(size_of::<[Option<u32>; 2]>()))?;
+    room.take_codes(table.len())?;
+    let (mut places, mut first) = (vec![[None; 2]; rows.len()], Vec::new());
+    for piece in room.pieces(table.len()) {
+        for row in piece? {
+            let place = &mut places[rows.ids[row] as usize][usize::from(dropped[row])];
+            rows.ids[row] = *place.get_or_insert_with(|| {
+                first.push(row as u32);
+                (first.len() - 1) as u32
+            });
+        }
+    }
+    rows.first = first;
+    Ok(rows)
+}
+
 /// Concatenates tables, uniting their dictionaries.
 pub(crate) fn concat<'a>(room: &Room, tables: impl IntoIterator<Item = &'a SeriesTable>) -> Result<SeriesTable> {
     let tables: Vec<&SeriesTable> = tables.into_iter().collect();
@@ -409,6 +432,21 @@ mod tests {
         assert_eq!(*made.codes, [1, 0, 2, 1, 0, 3]);
         assert_eq!(made.values.iter().map(|v| &**v).collect::<Vec<_>>(), ["", "b", "a", "ü"]);
         assert_eq!(column(&room, 0, []).unwrap().values.len(), 1, "the empty text is there from the first");
+    }
+
+    /// Breaks where a row that loses its name takes that of a row with the same labels away, or keeps it by that.
+    #[test]
+    fn rows_that_lose_their_name_are_apart_from_those_that_keep_it() {
+        let room = Room::unbounded();
+        let t = table(&[&[("a", "1")], &[("a", "2")], &[("a", "1")], &[("a", "2")], &[("a", "1")]]);
+        let check = |dropped: [bool; 5], ids: &[u32], first: &[u32]| {
+            let rows = group_apart(&room, &t, &dropped).unwrap();
+            assert_eq!((rows.ids.as_slice(), rows.first.as_slice()), (ids, first), "{dropped:?}");
+        };
+        check([false; 5], &[0, 1, 0, 1, 0], &[0, 1]);
+        check([true; 5], &[0, 1, 0, 1, 0], &[0, 1]);
+        check([false, false, true, false, true], &[0, 1, 2, 1, 2], &[0, 1, 2]);
+        check([true, false, false, true, true], &[0, 1, 2, 3, 0], &[0, 1, 2, 3]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use quiver_types::matcher::{WatchedRegex, compile, compiled_bytes, few_groups};
 use quiver_types::series::LabelColumn;
 use quiver_types::{Error, ErrorKind, Result, SeriesTable};
 
-use super::labels::{Values, group};
+use super::labels::{Values, group_apart};
 use super::template::Template;
 use super::{Planner, Scope, VectorPlan, failed};
 use crate::ast::Text;
@@ -152,7 +152,7 @@ impl Planner {
         scope: Scope,
         shown: String,
     ) -> Result<VectorPlan> {
-        let groups = group(&self.room, &table, |_| true)?;
+        let groups = group_apart(&self.room, &table, &drop_name)?;
         if !groups.merges() {
             vector.table = Arc::new(table);
             vector.drop_name = drop_name;

@@ -43,10 +43,10 @@ fn flagged(query: &str, left: &[&str], right: &[&str], dropped: &[&str]) -> Vec<
     let mut results = Results { both: &both, matching, op: binary.op, pairs: vec![] };
     add_pairs(&room, &mut results, &mut groups, starts).expect("pairs");
     let table = results.table(&room, &names).expect("labels");
-    let rows = group(&room, &table, |_| true).expect("groups");
     let dropped: Vec<bool> = (0..both.len()).map(|row| dropped.contains(&both.metric(row))).collect();
-    let flags = results.drop_name(&room, &names, &dropped, &rows).expect("flags");
-    (0..table.len()).map(|row| (show(table.labels(row)), flags[rows.ids[row] as usize])).collect()
+    let flags = results.drop_name(&room, &names, &table, Some(&dropped)).expect("flags");
+    assert!(results.drop_name(&room, &names, &table, None).expect("flags").into_iter().all(|goes| goes), "{query}");
+    (0..table.len()).map(|row| (show(table.labels(row)), flags[row])).collect()
 }
 
 fn check(query: &str, left: &[&str], right: &[&str], expected: &[&str]) {
@@ -96,7 +96,8 @@ fn dropped_names_stay_away() {
     assert_eq!(goes("a > b", &gone, &kept), [true]);
     assert_eq!(goes("a > b", &kept, &gone), [false], "the name is that of the left one");
     assert_eq!(goes("a > b", &kept, &kept), [false]);
-    assert_eq!(goes("a > on(x) b", &gone, &kept), [true]);
+    assert_eq!(goes("a > on(x) b", &gone, &kept), [false], "there is none left");
+    assert_eq!(goes("a + b", &gone, &kept), [false]);
     assert_eq!(goes("a > ignoring(y) b", &gone, &kept), [true]);
     let many = ["gone{x='1', y='1'}", "m{x='1', y='2'}"];
     assert_eq!(goes("a > on(x) group_left b", &many, &kept), [true, false]);
@@ -108,7 +109,7 @@ fn dropped_names_stay_away() {
     // A side that is filled has the name of the other one only where names are matched.
     assert_eq!(goes("a > on(x) fill_left(0) b", &[], &gone), [false]);
     assert_eq!(goes("a > on(x, __name__) fill_left(0) b", &[], &gone), [true]);
-    assert_eq!(goes("a > on(x) fill_right(0) b", &gone, &[]), [true]);
+    assert_eq!(goes("a > fill_right(0) b", &gone, &[]), [true]);
 }
 
 #[test]
