@@ -100,6 +100,9 @@ pub(crate) struct Sink {
 
 /// Bytes of a float sample in the columns, with its start time.
 const SAMPLE_BYTES: usize = 4 + 8 + 8 + 8;
+/// Labels of more bytes are counted twice when fewer are left of their place, which may move with the next series.
+const MOVED_BYTES_MIN: usize = 1 << 20;
+const ROOM_BYTES_MIN: usize = 64 << 10;
 /// Samples of one series after which memory is asked for.
 const SAMPLES_AT_ONCE: usize = 1 << 14;
 
@@ -203,7 +206,15 @@ impl Sink {
         if used > self.bytes_max || self.batch.label_bytes.len() > u32::MAX as usize {
             return Err(self.too_large());
         }
-        decoding::hold(used)
+        decoding::hold(used + self.moving_bytes())
+    }
+
+    /// Bytes of labels that stand in memory twice while they move to a larger place, if that may be soon.
+    #[inline]
+    fn moving_bytes(&self) -> usize {
+        let labels = &self.batch.label_bytes;
+        let is_near = labels.capacity() - labels.len() < ROOM_BYTES_MIN;
+        if is_near && labels.len() > MOVED_BYTES_MIN { labels.len() } else { 0 }
     }
 
     pub(crate) fn mark(&self) -> Mark {
@@ -437,6 +448,27 @@ mod tests {
         check(&|sink| sink.push_sample(0, 1, 1.0, 0));
         check(&|sink| sink.push_histogram(0, 1, Histogram::default(), 0));
         check(&|sink| sink.charge(100));
+    }
+
+    /// Breaks where labels move to a larger place before there is memory for both.
+    #[test]
+    fn labels_that_move_take_memory_twice() {
+        struct Few;
+        impl decoding::DecodeRoom for Few {
+            fn hold(&self, bytes: usize) -> bool {
+                bytes <= 6 << 20
+            }
+        }
+        let bytes = decoding::within(Arc::new(Few), || {
+            let mut sink = Sink::new(1 << 20, 1 << 30);
+            let write = |out: &mut Vec<u8>| {
+                out.resize(out.len() + 30_000, 0);
+                Ok(())
+            };
+            while sink.push_series(write).is_ok() {}
+            sink.batch.label_bytes.len()
+        });
+        assert!((3 << 20..(4 << 20) + ROOM_BYTES_MIN).contains(&bytes), "{bytes} bytes, and as many beside them");
     }
 
     #[test]

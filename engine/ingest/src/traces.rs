@@ -273,7 +273,7 @@ impl<'c> Sink<'c> {
             let what = "batch of spans, each with its resource and scope";
             return Err(Error::TooLarge { what, limit_bytes: REPEATED_BYTES_MAX });
         }
-        decoding::hold(bytes)
+        decoding::hold(bytes + self.builder.moving_bytes())
     }
 
     pub(crate) fn finish(self) -> DecodedSpans {

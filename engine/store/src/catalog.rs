@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_database::{CHECKED_BYTES_MAX, TABLES, damage, fault_of_file, is_ours};
+use quiver_database::{CHECKED_BYTES_MAX, Damage, TABLES, damage, fault_of_file, is_ours};
 use quiver_types::Clock;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
@@ -89,12 +89,9 @@ impl<T> Db<T> for std::result::Result<T, sqlx::Error> {
 }
 
 /// Says of a file which it is, what is wrong with it, and what to do.
-fn unusable(path: &Path, what: &str) -> Error {
-    Error::invalid(format!(
-        "`{}`, the catalog, {what}; move it and `quiver.db-wal` away, then `quiver catalog rebuild` makes it anew from the \
-         store",
-        path.display()
-    ))
+fn unusable(path: &Path, damage: &Damage) -> Error {
+    let instead = "move it and `quiver.db-wal` away, then `quiver catalog rebuild` makes it anew from the store";
+    Error::invalid(format!("`{}`, the catalog, {}", path.display(), damage.advice(instead)))
 }
 
 fn parse_uuid(text: &str) -> Result<Uuid> {
@@ -112,13 +109,13 @@ impl Catalog {
     /// [`ErrorKind::Invalid`] when a newer build made it or the file is none that can be used, [`ErrorKind::Internal`]
     /// when it cannot be opened.
     pub async fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self> {
-        if let Some(what) = damage(path) {
-            return Err(unusable(path, &what));
+        if let Some(damage) = damage(path) {
+            return Err(unusable(path, &damage));
         }
         Self::open_file(path, clock).await.map_err(|error| {
             let cause = error.source.as_deref().and_then(|cause| cause.downcast_ref::<sqlx::Error>());
             match cause.and_then(fault_of_file) {
-                Some(what) => unusable(path, what).with_source(error),
+                Some(damage) => unusable(path, &damage).with_source(error),
                 None => error,
             }
         })
@@ -167,13 +164,13 @@ impl Catalog {
             let outcome: String = row.try_get(0).db("be read")?;
             if outcome != "ok" {
                 let outcome = outcome.split_whitespace().collect::<Vec<_>>().join(" ");
-                return Err(unusable(path, &format!("is damaged ({outcome})")));
+                return Err(unusable(path, &Damage::lost(format!("is damaged ({outcome})"))));
             }
         }
         let row = sqlx::query(TABLES).fetch_one(&self.pool).await.db("be read")?;
         let number = |at: usize| row.try_get::<i64, _>(at).db("be read");
         let is_ours = is_ours([number(0)?, number(1)?, number(2)?], false);
-        if is_ours { Ok(()) } else { Err(unusable(path, "holds tables of something else")) }
+        if is_ours { Ok(()) } else { Err(unusable(path, &Damage::lost("holds tables of something else"))) }
     }
 
     async fn migrate(&self, path: &Path) -> Result<()> {

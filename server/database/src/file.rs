@@ -9,6 +9,33 @@ use std::path::{Path, PathBuf};
 use sqlx::Error;
 use sqlx::sqlite::SqliteError;
 
+/// What is wrong with a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The part of a sentence whose subject is the file.
+    pub what: String,
+    /// Whether the file itself is to blame, so that another one must take its place. Otherwise it is the rights of the
+    /// server, or the disk.
+    pub is_lost: bool,
+}
+
+impl Damage {
+    /// Makes that of a file whose content is of no use.
+    pub fn lost(what: impl Into<String>) -> Self {
+        Self { what: what.into(), is_lost: true }
+    }
+
+    fn kept_from(what: impl Into<String>) -> Self {
+        Self { what: what.into(), is_lost: false }
+    }
+
+    /// Says what to do: what `instead` says if the file is lost.
+    pub fn advice(&self, instead: &str) -> String {
+        let advice = if self.is_lost { instead } else { "see to its owner, its mode and its disk" };
+        format!("{}; {advice}", self.what)
+    }
+}
+
 /// What every database begins with.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 const HEADER_BYTES: u64 = 100;
@@ -41,27 +68,27 @@ pub fn is_empty(path: &Path) -> bool {
     metadata(path).is_ok_and(|file| file.is_file() && file.len() == 0) && !has_log(path)
 }
 
-/// Says what is wrong with a file, as a part of a sentence; none: it may be a database, holds nothing, or is not there.
-pub fn damage(path: &Path) -> Option<String> {
+/// Says what is wrong with a file; none: it may be a database, holds nothing, or is not there.
+pub fn damage(path: &Path) -> Option<Damage> {
     let found = match metadata(path) {
         Ok(found) => found,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
-        Err(e) => return Some(format!("cannot be opened ({e})")),
+        Err(e) => return Some(Damage::kept_from(format!("cannot be opened ({e})"))),
     };
     if found.is_dir() {
-        return Some("is a directory".to_owned());
+        return Some(Damage::lost("is a directory"));
     }
     if !found.is_file() {
-        return Some("is no regular file".to_owned());
+        return Some(Damage::lost("is no regular file"));
     }
     // Asked of the system, since modes say nothing of root, and a disk may be read-only.
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => file,
-        Err(e) => return Some(format!("cannot be opened to read and write ({e})")),
+        Err(e) => return Some(Damage::kept_from(format!("cannot be opened to read and write ({e})"))),
     };
     match of_header(file, found.len(), has_log(path)) {
-        Ok(what) => what,
-        Err(e) => Some(format!("cannot be read ({e})")),
+        Ok(what) => what.map(Damage::lost),
+        Err(e) => Some(Damage::kept_from(format!("cannot be read ({e})"))),
     }
 }
 
@@ -89,17 +116,17 @@ fn of_header(file: File, length: u64, has_log: bool) -> io::Result<Option<String
     Ok(is_short.then(|| format!("is cut short: there are {length} of its {whole} bytes")))
 }
 
-/// Says what an error of SQLite means for its file, as a part of a sentence; none: the file is not at fault.
-pub fn fault_of_file(error: &Error) -> Option<&'static str> {
+/// Says what an error of SQLite means for its file; none: the file is not at fault.
+pub fn fault_of_file(error: &Error) -> Option<Damage> {
     let Error::Database(error) = error else { return None };
     error.try_downcast_ref::<SqliteError>()?;
     // The low byte of the extended code.
     match error.code()?.parse::<u32>().ok()? & 0xff {
-        3 | 8 => Some("cannot be written to"),
-        10 => Some("cannot be read or written, says the disk"),
-        11 => Some("is damaged"),
-        14 => Some("cannot be opened"),
-        26 => Some("is no SQLite database"),
+        3 | 8 => Some(Damage::kept_from("cannot be written to")),
+        10 => Some(Damage::kept_from("cannot be read or written, says the disk")),
+        11 => Some(Damage::lost("is damaged")),
+        14 => Some(Damage::kept_from("cannot be opened")),
+        26 => Some(Damage::lost("is no SQLite database")),
         _ => None,
     }
 }
@@ -107,6 +134,13 @@ pub fn fault_of_file(error: &Error) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_to_do() {
+        assert_eq!(Damage::lost("is damaged").advice("put it back"), "is damaged; put it back");
+        let told = Damage::kept_from("cannot be opened").advice("put it back");
+        assert_eq!(told, "cannot be opened; see to its owner, its mode and its disk");
+    }
 
     #[test]
     fn tables_of_others() {

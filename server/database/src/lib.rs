@@ -11,7 +11,7 @@ mod tables;
 mod value;
 
 pub use connection::{Connection, Database, Link, Writing};
-pub use file::{CHECKED_BYTES_MAX, TABLES, damage, fault_of_file, is_empty, is_ours};
+pub use file::{CHECKED_BYTES_MAX, Damage, TABLES, damage, fault_of_file, is_empty, is_ours};
 pub use open::is_passing;
 pub use sqlx::Error;
 pub use statement::{Statement, statement};

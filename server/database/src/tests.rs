@@ -256,7 +256,7 @@ async fn what_is_wrong_with_a_file() {
     let whole = std::fs::read(&path).unwrap();
     let check = |bytes: &[u8], expected: Option<&str>| {
         std::fs::write(&path, bytes).unwrap();
-        assert_eq!(damage(&path).as_deref(), expected, "{} bytes", bytes.len());
+        assert_eq!(damage(&path), expected.map(Damage::lost), "{} bytes", bytes.len());
     };
     let half = format!("is cut short: there are 50000 of its {} bytes", whole.len());
     check(&whole[..50_000], Some(&half));
@@ -274,7 +274,7 @@ async fn what_is_wrong_with_a_file() {
     check(&whole[..50_000], None);
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    assert_eq!((damage(&path).as_deref(), is_empty(&path)), (Some("is a directory"), false));
+    assert_eq!((damage(&path), is_empty(&path)), (Some(Damage::lost("is a directory")), false));
 }
 
 #[tokio::test]
@@ -284,10 +284,11 @@ async fn errors_that_are_the_file_s() {
     std::fs::write(&path, "an everyday text of more than one hundred bytes, in which no database is".repeat(10))
         .unwrap();
     let error = Database::sqlite(&path).await.unwrap_err();
-    assert_eq!(fault_of_file(&error), Some("is no SQLite database"), "{error}");
+    assert_eq!(fault_of_file(&error), Some(Damage::lost("is no SQLite database")), "{error}");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
     let error = Database::sqlite(&path).await.unwrap_err();
-    assert_eq!(fault_of_file(&error), Some("cannot be opened"), "{error}");
+    let expected = Some(("cannot be opened".to_owned(), false));
+    assert_eq!(fault_of_file(&error).map(|damage| (damage.what, damage.is_lost)), expected, "{error}");
     assert_eq!(fault_of_file(&Error::PoolTimedOut), None);
 }

@@ -7,7 +7,9 @@ use quiver_api::alerting::stored_checks::AlertingChecks;
 use quiver_api::identity::{FirstPassword, Identities, KeyRates, PasswordSealer, Rate};
 use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, SCHEMA, Secret, apikey};
 use quiver_config::{Config, Problem, ProblemKind, migrate};
-use quiver_database::{CHECKED_BYTES_MAX, Database, TABLES, damage, fault_of_file, is_empty, is_ours, statement};
+use quiver_database::{
+    CHECKED_BYTES_MAX, Damage, Database, TABLES, damage, fault_of_file, is_empty, is_ours, statement,
+};
 use quiver_store::layout::DataDir;
 use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
 
@@ -86,21 +88,19 @@ pub(crate) async fn open_database(settings: &Settings) -> Result<Database> {
 }
 
 /// Says of a file which it is, what is wrong with it, and what to do.
-fn unusable(path: &Path, what: &str) -> Error {
-    Error::invalid(format!(
-        "`{}`, the database of accounts and configuration, {what}; put it back from a backup (`quiver restore`), or move it \
-         and `{DATABASE}-wal` away to begin with new accounts and without configuration",
-        path.display()
-    ))
+fn unusable(path: &Path, damage: &Damage) -> Error {
+    let instead = format!(
+        "put it back from a backup (`quiver restore`), or move it and `{DATABASE}-wal` away to begin with new accounts and \
+         without configuration"
+    );
+    let told = damage.advice(&instead);
+    Error::invalid(format!("`{}`, the database of accounts and configuration, {told}", path.display()))
 }
 
 /// Opens the file of SQLite, if it is one that this server can go on with.
 async fn open_file(path: &Path) -> Result<Database> {
-    if let Some(what) = damage(path) {
-        return Err(unusable(path, &what));
-    }
-    if is_empty(path) {
-        return Err(unusable(path, "is empty"));
+    if let Some(damage) = damage(path).or_else(|| is_empty(path).then(|| Damage::lost("is empty"))) {
+        return Err(unusable(path, &damage));
     }
     let base = Database::sqlite(path).await.map_err(|error| told(path, error))?;
     match check(&base, path).await {
@@ -115,7 +115,7 @@ async fn open_file(path: &Path) -> Result<Database> {
 
 fn told(path: &Path, error: quiver_database::Error) -> Error {
     match fault_of_file(&error) {
-        Some(what) => unusable(path, what).with_source(error),
+        Some(damage) => unusable(path, &damage).with_source(error),
         None => fault(error.into()),
     }
 }
@@ -128,13 +128,13 @@ async fn check(base: &Database, path: &Path) -> Result<()> {
         let outcome: String = row.try_get(0).map_err(told)?;
         if outcome != "ok" {
             let outcome = outcome.split_whitespace().collect::<Vec<_>>().join(" ");
-            return Err(unusable(path, &format!("is damaged ({outcome})")));
+            return Err(unusable(path, &Damage::lost(format!("is damaged ({outcome})"))));
         }
     }
     let row = statement(TABLES).fetch_one(base).await.map_err(told)?;
     let number = |at: usize| row.try_get::<i64>(at).map_err(told);
     let is_ours = is_ours([number(0)?, number(1)?, number(2)?], true);
-    if is_ours { Ok(()) } else { Err(unusable(path, "holds tables of something else")) }
+    if is_ours { Ok(()) } else { Err(unusable(path, &Damage::lost("holds tables of something else"))) }
 }
 
 /// The text of an error without the URL and its password.

@@ -297,8 +297,8 @@ impl Encoder {
         self.write(Kind::SpanContexts, 0, batch.contexts.columns().to_vec(), out);
     }
 
-    pub(crate) fn span_rows(&mut self, batch: &SpansBatch, out: &mut Vec<u8>) {
-        self.write(Kind::SpanRows, 0, batch.spans.columns().to_vec(), out);
+    pub(crate) fn span_rows(&mut self, spans: &RecordBatch, out: &mut Vec<u8>) {
+        self.write(Kind::SpanRows, 0, spans.columns().to_vec(), out);
     }
 
     pub(crate) fn rows(&mut self, rows: &TableRows, out: &mut Vec<u8>) {

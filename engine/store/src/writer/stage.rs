@@ -29,6 +29,10 @@ use crate::wal::record;
 
 /// Nanoseconds of a millisecond.
 const MILLI_NS: i64 = 1_000_000;
+/// About how many bytes of spans, and how many series, one record holds. What writes a record copies all of it twice, so
+/// that the largest write would stand in memory four times if it were one.
+const RECORD_BYTES: usize = 4 << 20;
+const DEFINITIONS_MAX: usize = 16 << 10;
 
 /// The rows of one write, ready to be inserted.
 #[derive(Debug)]
@@ -174,9 +178,18 @@ impl Stager {
         let at = record::begin(out);
         self.encoder.span_contexts(batch, out);
         record::finish(out, at, header(Kind::SpanContexts, seq, 0, 0));
-        let at = record::begin(out);
-        self.encoder.span_rows(batch, out);
-        record::finish(out, at, header(Kind::SpanRows, seq, 1, record::LAST));
+        let (rows, bytes) = (batch.len(), batch.memory_bytes());
+        if bytes > RECORD_BYTES {
+            // While it grows by doubling, a buffer stands in memory twice.
+            out.reserve(bytes);
+        }
+        let step = rows.div_ceil(bytes.div_ceil(RECORD_BYTES).max(1)).max(1);
+        for (i, start) in (0..rows.max(1)).step_by(step).enumerate() {
+            let flags = if start + step >= rows { record::LAST } else { 0 };
+            let at = record::begin(out);
+            self.encoder.span_rows(&batch.spans.slice(start, step.min(rows - start)), out);
+            record::finish(out, at, header(Kind::SpanRows, seq, i as u16 + 1, flags));
+        }
     }
 
     fn stage_metrics(&mut self, ctx: StageContext<'_>, seq: u64, mut batch: MetricsBatch, out: &mut Vec<u8>) -> Staged {
@@ -315,10 +328,12 @@ impl Stager {
         kinds.extend((!staged.exemplars.is_empty()).then_some(Kind::Exemplars));
         kinds.extend((!staged.metadata.is_empty()).then_some(Kind::Metadata));
         if self.encoded < self.unlogged.len() && !kinds.is_empty() {
-            let at = record::begin(out);
-            self.encoder.definitions(Kind::Definitions, &self.unlogged[self.encoded..], out);
+            for definitions in self.unlogged[self.encoded..].chunks(DEFINITIONS_MAX) {
+                let at = record::begin(out);
+                self.encoder.definitions(Kind::Definitions, definitions, out);
+                record::finish(out, at, header(Kind::Definitions, staged.seq, 0, 0));
+            }
             self.encoded = self.unlogged.len();
-            record::finish(out, at, header(Kind::Definitions, staged.seq, 0, 0));
         }
         let last = kinds.len().saturating_sub(1);
         for (index, kind) in kinds.into_iter().enumerate() {

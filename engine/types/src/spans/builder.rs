@@ -1,16 +1,19 @@
 //! Builds a batch row by row; the rules that all formats share are applied here (`traces-api` 6.2): what is cut, the tag
 //! `error`, ends before starts.
 
+mod bytes;
+
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BinaryArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt8Array, UInt32Array,
 };
-use arrow::buffer::{Buffer, OffsetBuffer};
+use arrow::buffer::Buffer;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
+use self::bytes::Bytes;
 use super::attributes::push_attribute;
 use super::nested::{EventRef, LinkRef, push_event, push_link};
 use super::schema::{context_schema, span_schema};
@@ -143,43 +146,6 @@ impl<'a> ContextFields<'a> {
     }
 }
 
-#[derive(Debug, Default)]
-struct Bytes {
-    /// A zero before the first.
-    ends: Vec<i32>,
-    bytes: Vec<u8>,
-}
-
-impl Bytes {
-    fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-        self.end();
-    }
-
-    fn end(&mut self) {
-        if self.ends.is_empty() {
-            self.ends.push(0);
-        }
-        self.ends.push(self.bytes.len() as i32);
-    }
-
-    fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
-        if ends.is_empty() { OffsetBuffer::new_empty() } else { OffsetBuffer::new(ends.into()) }
-    }
-
-    fn text(self) -> ArrayRef {
-        // Everything that is pushed as text came as `&str`.
-        Arc::new(StringArray::new(Self::offsets(self.ends), Buffer::from_vec(self.bytes), None))
-    }
-
-    fn binary(mut self) -> ArrayRef {
-        if self.bytes.capacity() > self.bytes.len() + self.bytes.len() / 8 {
-            self.bytes.shrink_to_fit();
-        }
-        Arc::new(BinaryArray::new(Self::offsets(self.ends), Buffer::from_vec(self.bytes), None))
-    }
-}
-
 /// Builds a [`SpansBatch`]. Attributes, events and links of the next span come first, then [`SpansBuilder::span`].
 #[derive(Debug, Default)]
 pub struct SpansBuilder {
@@ -295,6 +261,12 @@ impl SpansBuilder {
             + self.names.bytes.len()
             + self.messages.bytes.len()
             + self.states.bytes.len()
+    }
+
+    /// How many bytes more it holds while the largest of its columns moves to a larger place, if that may be soon.
+    pub fn moving_bytes(&self) -> usize {
+        let columns = [&self.attributes, &self.events, &self.links, &self.names, &self.messages, &self.states];
+        columns.into_iter().map(Bytes::moving_bytes).max().unwrap_or_default()
     }
 
     /// How many bytes of resources and scopes stand beside the spans when each has its own, as in parts.

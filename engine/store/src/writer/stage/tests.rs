@@ -279,6 +279,20 @@ fn spans_follow_their_contexts_and_tables_their_order() {
     let (staged, told) = bench.stage(1, Batch::Spans(builder.finish()));
     assert_eq!(told, [(Kind::SpanContexts, 0, 0, 1), (Kind::SpanRows, 1, LAST, 2)]);
     assert_eq!(staged.span_times().collect::<Vec<_>>(), [-1, 1]);
+    // Breaks where a large write is one record: whoever encodes it holds all of it twice more.
+    let mut builder = SpansBuilder::default();
+    for start in 0..100_000 {
+        builder.span(&SpanFields { context, start, end: start, ..SpanFields::default() });
+    }
+    let bytes = 100_000 * 100;
+    let (staged, told) = bench.stage(1, Batch::Spans(builder.finish()));
+    let [(Kind::SpanContexts, 0, 0, _), rest @ .., (Kind::SpanRows, last, LAST, _)] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert!(rest.iter().all(|(kind, _, flags, _)| (*kind, *flags) == (Kind::SpanRows, 0)), "{told:?}");
+    assert!(usize::from(*last) >= bytes / RECORD_BYTES && usize::from(*last) == rest.len() + 1, "{told:?}");
+    assert_eq!(told.iter().skip(1).map(|(.., rows)| rows).sum::<usize>(), 100_000);
+    assert_eq!(staged.spans.map(|spans| spans.len()), Some(100_000));
     let rows = || TableRows { table: &RULE_EVALUATIONS, rows: RecordBatch::new_empty(RULE_EVALUATIONS.columns()) };
     let (staged, told) = bench.stage(2, Batch::Rows(vec![rows(), rows()]));
     let kind = Kind::Rows(RULE_EVALUATIONS.number);

@@ -229,6 +229,23 @@ fn contexts_take_memory() {
     assert!(builder.memory_bytes() > 2 * one, "each has a resource of its own");
 }
 
+/// Breaks where a column that is about to move is counted once.
+#[test]
+fn columns_that_move_take_memory_twice() {
+    let mut builder = SpansBuilder::for_request(4 << 20);
+    let value = "x".repeat(30_000);
+    let push = |builder: &mut SpansBuilder| {
+        builder.attributes(&mut vec![("k", Value::Text(&value))]);
+        builder.span(&SpanFields::default());
+    };
+    push(&mut builder);
+    assert_eq!(builder.moving_bytes(), 0, "there is room for many more");
+    while builder.memory_bytes() < 7 << 19 {
+        push(&mut builder);
+    }
+    assert!(builder.moving_bytes() > 3 << 20, "{} of {}", builder.moving_bytes(), builder.memory_bytes());
+}
+
 #[test]
 fn equal_contexts_are_one() {
     let mut builder = SpansBuilder::default();
