@@ -26,7 +26,7 @@ use crate::pipes::stream_context::StreamContext;
 use crate::plan::Planner;
 use crate::plan::filter::lower;
 use crate::planned::Planned;
-use crate::rows::{Rest, Shape, Texts, texts_of};
+use crate::rows::{Rest, Shape, Texts, texts, texts_of};
 use crate::scope::QueryScope;
 use crate::time_scope::TimeScope;
 use crate::written::hand_on_matchers;
@@ -94,7 +94,8 @@ impl Rows {
         let mut columns: Vec<(&str, Texts)> = self
             .shape
             .names()
-            .map(|name| Ok((name, texts_of(&self.batch, &self.shape, name)?)))
+            .zip(self.batch.columns())
+            .map(|(name, column)| Ok((name, texts(column)?)))
             .collect::<datafusion::error::Result<_>>()
             .map_err(from_datafusion)?;
         // A query may name a thousand fields, most of which no row has.

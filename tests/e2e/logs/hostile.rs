@@ -252,6 +252,13 @@ async fn wide_deep_and_heavy() {
             survives(&server, &wide, statuses).await;
         }
     }
+    // Keys that no row has take next to nothing.
+    let fields = numbers(1000, "f");
+    for many in
+        ["sort by (F, n) | fields n", "sort by (F, n) limit 3", "stats by (F) count() n", "uniq by (F) with hits"]
+    {
+        survives(&server, &format!("* | {}", many.replace('F', &fields)), &[200]).await;
+    }
     for heavy in [
         "~\"(a*)*$\"",
         "~\"(.*)*x\"",

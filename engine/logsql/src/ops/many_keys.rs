@@ -106,7 +106,8 @@ impl Run {
 /// row by row.
 pub(crate) fn sort_keys(parts: &[Part], rows: usize) -> ArrayRef {
     // The parts that some row has, each with the runs of absent ones before it; what is absent behind the last of them.
-    let (mut present, mut absent): (Vec<(Vec<Run>, &Part)>, Vec<Run>) = (Vec::new(), Vec::new());
+    let mut present: Vec<(Vec<Run>, &Part)> = Vec::new();
+    let mut absent: Vec<Run> = Vec::new();
     for part in parts {
         if !part.texts.is_absent() {
             present.push((std::mem::take(&mut absent), part));

@@ -29,7 +29,7 @@ use crate::needs::Needs;
 use crate::nodes::StepExec;
 use crate::pieces::map_batches;
 use crate::planned::Planned;
-use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts, texts_of};
+use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
@@ -339,7 +339,7 @@ fn field_key(texts: &Texts, rows: usize, push: Push) -> ArrayRef {
 /// Keys of whole rows: the time, then the other fields in the order of their names.
 pub(super) fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
     let mut columns: Vec<(&str, Texts)> =
-        shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<_>>()?;
+        shape.names().zip(rows.columns()).map(|(name, column)| Ok((name, texts(column)?))).collect::<Result<_>>()?;
     columns.retain(|(_, texts)| !texts.is_absent());
     columns.sort_by(|a, b| a.0.cmp(b.0));
     let rest = Rest::of(rows, shape);

@@ -258,7 +258,8 @@ impl LargestGroups {
 
     /// Makes a batch; a text stands once in it, however many points its group has.
     fn rows_of(&self, points: &[Point]) -> Result<RecordBatch> {
-        let (mut keys, mut key_of): (Vec<&Arc<[Box<str>]>>, Vec<Option<u32>>) = (Vec::new(), Vec::new());
+        let mut keys: Vec<&Arc<[Box<str>]>> = Vec::new();
+        let mut key_of: Vec<Option<u32>> = Vec::new();
         for (key, _, _) in points {
             if let Some(key) = key
                 && keys.last().is_none_or(|last| !Arc::ptr_eq(last, key))

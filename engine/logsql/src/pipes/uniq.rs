@@ -6,9 +6,11 @@ use std::sync::Arc;
 use arrow::array::StringViewBuilder;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use datafusion::error::Result;
+use datafusion::common::utils::memory::get_record_batch_memory_size;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
@@ -167,13 +169,15 @@ impl Step for LimitHits {
         true
     }
 
-    fn open(self: Arc<Self>, mut rows: SendableRecordBatchStream, _: Arc<TaskContext>) -> Result<Batches> {
+    fn open(self: Arc<Self>, mut rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let memory = MemoryConsumer::new("LogsLimitHits").register(task.memory_pool());
         let all = async move {
             let mut kept: Vec<RecordBatch> = Vec::new();
             let mut left = usize::try_from(self.limit).unwrap_or(usize::MAX);
             let mut over = false;
             while let Some(batch) = rows.next().await {
                 let batch = batch?;
+                memory.try_grow(get_record_batch_memory_size(&batch))?;
                 over = batch.num_rows() > left;
                 kept.push(batch.slice(0, batch.num_rows().min(left)));
                 left -= kept.last().map_or(0, RecordBatch::num_rows);
@@ -190,19 +194,46 @@ impl Step for LimitHits {
                     *rows = batch(&self.shape, columns, rows.num_rows())?;
                 }
             }
-            Ok(kept)
+            let kept = kept.into_iter().map(move |rows| {
+                let _held = &memory;
+                Ok(rows)
+            });
+            Ok::<_, DataFusionError>(futures::stream::iter(kept))
         };
-        let batches = futures::stream::once(all).flat_map(|kept: Result<Vec<RecordBatch>>| match kept {
-            Ok(kept) => futures::stream::iter(kept.into_iter().map(Ok).collect::<Vec<_>>()),
-            Err(e) => futures::stream::iter(vec![Err(e)]),
-        });
-        Ok(batches.boxed())
+        Ok(futures::stream::once(all).try_flatten().boxed())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{ArrayRef, StringViewArray};
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+
+    use super::*;
     use crate::pipes::testing::{gives, reads, refuses};
+
+    /// Whether there are too many rows is known when all of them wait.
+    #[test]
+    fn rows_that_wait_are_counted() {
+        let shape = Shape::of_texts(["a", "hits"], false);
+        let column = || -> ArrayRef { Arc::new(StringViewArray::from_iter_values(vec!["1"; 1000])) };
+        let rows = batch(&shape, vec![column(), column()], 1000).expect("rows");
+        let run = |memory: usize, limit: u64| {
+            let pool = Arc::new(GreedyMemoryPool::new(memory));
+            let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().expect("a runtime");
+            let task = Arc::new(TaskContext::default().with_runtime(runtime));
+            let input = futures::stream::iter(vec![Ok(rows.clone()), Ok(rows.clone())]);
+            let input = Box::pin(RecordBatchStreamAdapter::new(shape.schema(), input));
+            let step = Arc::new(LimitHits { limit, hits: "hits".to_owned(), shape: shape.clone() });
+            let batches = step.open(input, task).expect("begun");
+            let found: Result<Vec<RecordBatch>> = futures::executor::block_on(batches.try_collect());
+            found.map(|found| found.iter().map(RecordBatch::num_rows).sum::<usize>())
+        };
+        assert_eq!((run(1 << 20, 1500).ok(), run(1 << 20, 5000).ok()), (Some(1500), Some(2000)));
+        assert!(run(40_000, 1500).is_err(), "two batches of two columns take more");
+    }
 
     #[test]
     fn cases() {

@@ -48,13 +48,29 @@ impl Query {
 fn of_spans(spans: &Spanset) -> Lowered {
     match spans {
         Spanset::Filter(expr) => of_expr(expr),
-        Spanset::Both(Relation::Or, left, right) => {
-            let (left, right) = (of_spans(left), of_spans(right));
-            (SpanFilter::Or(vec![left.0, right.0]), left.1 && right.1)
+        Spanset::Both(Relation::Or, ..) => {
+            let (mut exprs, mut parts) = (Vec::new(), Vec::new());
+            alternatives(spans, &mut exprs, &mut parts);
+            let mut any = together(exprs, Joined::Any);
+            any.append(&mut parts);
+            join(any, Joined::Any)
         }
         Spanset::Both(Relation::And, left, _) => (of_spans(left).0, false),
         Spanset::Both(Relation::Structure { .. }, _, right) => (of_spans(right).0, false),
         Spanset::Piped(spans, _) => (of_spans(spans).0, false),
+    }
+}
+
+/// Takes sets of which each span is wanted apart: conditions, and what other sets are lowered to.
+fn alternatives<'s>(spans: &'s Spanset, exprs: &mut Vec<&'s Expr>, parts: &mut Vec<Lowered>) {
+    match spans {
+        Spanset::Both(Relation::Or, left, right) => {
+            alternatives(left, exprs, parts);
+            alternatives(right, exprs, parts);
+        }
+        Spanset::Filter(Expr::Or(any)) => exprs.extend(any),
+        Spanset::Filter(expr) => exprs.push(expr),
+        other => parts.push(of_spans(other)),
     }
 }
 
@@ -92,7 +108,7 @@ const TESTS_MAX: usize = 16;
 
 /// Lowers conditions that are joined, those on one field together: its values are decoded and looked at once for all of
 /// them. Of alternatives these are values that pass a test, of conditions that must all hold values that fail one.
-fn together(parts: &[Expr], joined: Joined) -> Vec<Lowered> {
+fn together<'e>(parts: impl IntoIterator<Item = &'e Expr>, joined: Joined) -> Vec<Lowered> {
     let mut out = Vec::new();
     let mut by_field: Vec<(usize, &Field, Vec<&AttributeTest>)> = Vec::new();
     for part in parts {

@@ -451,6 +451,7 @@ fn conditions_on_one_field_are_one_test() {
     check("{ span.a > 1 || resource.a = 1 || span.a = 1 }", &all);
     check("{ span.a != 1 && span.a != 2 }", "(span.a exists and not span.a in 2 values)");
     check("{ .a = 1 || .a = 2 }", "(span.a in 2 values or (not span.a exists and resource.a in 2 values))");
+    check("{ span.a = 1 } || { span.a = 2 || name = `n` } || { span.a = 3 }", r#"(span.a in 3 values or name = "n")"#);
     check(r#"{ resource.service.name = "a" || resource.service.name = "b" }"#, "service in 2 texts");
     let many = |count: usize, sign: &str, by: &str| {
         let conditions: Vec<String> = (0..count).map(|n| format!("span.a {sign} `x{n}`")).collect();

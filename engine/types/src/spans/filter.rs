@@ -170,7 +170,7 @@ impl AttributeTest {
     /// Gives the texts and the numbers that it asks for, if it asks for some values only.
     pub fn wanted(&self) -> Option<(Vec<&str>, Vec<f64>)> {
         match self {
-            Self::Equals(text, number) => Some((vec![text], number.iter().copied().collect())),
+            Self::Equals(text, number) => Some((vec![text.as_str()], number.iter().copied().collect())),
             Self::Item(test) => test.wanted(),
             Self::OneOf(set) => Some((set.texts.iter().map(String::as_str).collect(), set.numbers.clone())),
             Self::Any(any) => any.iter().map(Self::wanted).try_fold((Vec::new(), Vec::new()), |mut all, one| {
