@@ -43,8 +43,8 @@ async fn patterns_of_rules_are_weighed() {
 }
 
 /// Conditions within lists count, whichever family they are of.
-#[tokio::test]
-async fn conditions_in_lists_are_weighed() {
+#[test]
+fn conditions_in_lists_are_weighed() {
     let leaf = |pattern: &str| json!({"field": "http.route", "op": "regex", "value": pattern});
     let step = |name: &str, pattern: &str| json!({"name": name, "kind": "span", "condition": leaf(pattern)});
     let process = |pattern: &str| json!({"steps": [step("a", "a+b"), step("b", pattern)]});
