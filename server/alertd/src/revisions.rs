@@ -26,6 +26,25 @@ pub struct Revision {
 
 /// Most revisions that are kept; the oldest go first.
 const REVISIONS_MAX: usize = 500;
+/// Most bytes of their texts, but for the last one: they stay in memory, and a policy may have megabytes.
+const BYTES_MAX: usize = if cfg!(test) { 100 } else { 64 << 20 };
+
+impl Revision {
+    fn bytes(&self) -> usize {
+        self.shown.len() + self.sealed.len()
+    }
+}
+
+/// How many of the oldest ones are too many.
+fn beyond(all: &[Arc<Revision>]) -> usize {
+    let mut bytes = 0;
+    let kept = all.iter().rev().take(REVISIONS_MAX).take_while(|revision| {
+        let is_last = bytes == 0;
+        bytes += revision.bytes();
+        is_last || bytes <= BYTES_MAX
+    });
+    all.len() - kept.count()
+}
 
 /// All revisions that are kept.
 #[derive(Debug)]
@@ -77,10 +96,8 @@ impl Revisions {
             let value = json!({"at": at, "shown": made.shown, "sealed": made.sealed, "hash": made.hash});
             let mut changes = vec![Change::set(Kind::Revision, number.to_be_bytes(), &value)];
             all.push(Arc::new(made));
-            if all.len() > REVISIONS_MAX {
-                let gone = all.remove(0);
-                changes.push(Change::remove(Kind::Revision, gone.number.to_be_bytes()));
-            }
+            let gone = beyond(&all);
+            changes.extend(all.drain(..gone).map(|gone| Change::remove(Kind::Revision, gone.number.to_be_bytes())));
             self.kept.put(changes)
         };
         writing.durable().await
@@ -116,5 +133,24 @@ mod tests {
         assert_eq!(again.get(2).map(|r| r.sealed.clone()).as_deref(), Some("sealed b"));
         again.note(5, "shown", "a", String::new).await.unwrap();
         assert_eq!(again.all().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn the_oldest_make_room_for_large_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("alerts.db");
+        let revisions = Revisions::load(Kept::open(&file).await.unwrap()).await.unwrap();
+        let numbers = |revisions: &Revisions| revisions.all().iter().map(|r| r.number).collect::<Vec<_>>();
+        for (number, bytes) in [(1, 30), (2, 30), (3, 30)] {
+            revisions.note(number, &"x".repeat(bytes), &number.to_string(), String::new).await.unwrap();
+        }
+        assert_eq!(numbers(&revisions), [3, 2, 1]);
+        revisions.note(4, &"x".repeat(40), "4", String::new).await.unwrap();
+        assert_eq!(numbers(&revisions), [4, 3, 2]);
+        revisions.note(5, &"x".repeat(500), "5", String::new).await.unwrap();
+        assert_eq!(numbers(&revisions), [5], "the last one stays, however large it is");
+        drop(revisions);
+        let again = Revisions::load(Kept::open(&file).await.unwrap()).await.unwrap();
+        assert_eq!(numbers(&again), [5]);
     }
 }

@@ -169,7 +169,8 @@ impl Router {
             if let Some(alert) = records::read_alert(&value) {
                 state.read_row(&alert, &value);
                 let known = state.dispatcher.insert(alert, now);
-                state.shares.note(&known, value["posted"].is_i64());
+                let routes = state.dispatcher.route().matching(&known.labels).len();
+                state.shares.note(&known, routes, value["posted"].is_i64());
             }
         }
         let timers = kept.load(Kind::Timer).await?.into_iter();
@@ -296,7 +297,8 @@ impl Router {
             let now = self.now();
             let mut changes = Vec::with_capacity(alerts.len());
             for alert in alerts {
-                match state.shares.has_room(&alert, posted, most) {
+                let routes = state.dispatcher.route().matching(&alert.labels).len();
+                match state.shares.has_room(&alert, routes, posted, most) {
                     Ok(()) => {}
                     Err(Full::Bytes) => {
                         too_large += 1;
@@ -308,7 +310,7 @@ impl Router {
                     }
                 }
                 let known = state.dispatcher.insert(alert, now);
-                state.shares.note(&known, posted);
+                state.shares.note(&known, routes, posted);
                 if posted {
                     state.note_posted(&known, now, &self.metrics.history);
                 } else if state.posted.contains_key(known.labels.canonical()) {

@@ -15,6 +15,15 @@ const MANY: usize = 10;
 /// How much more memory the alerts of our rules may have than those of others.
 const OURS_TIMES: usize = 2;
 
+/// What a group takes beside its labels, which stand in its key and in that of what was told of it.
+const GROUP_BYTES: usize = 512;
+
+/// What an alert takes: itself, and the groups of further routes that it may be alone in.
+fn weight(alert: &Alert, routes: usize) -> usize {
+    let group = GROUP_BYTES + 2 * alert.labels.canonical().len();
+    alert.bytes().saturating_add(group.saturating_mul(routes.saturating_sub(1)))
+}
+
 /// Most alerts, and most bytes of those that others post.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Most {
@@ -58,13 +67,13 @@ impl Shares {
         if posted { &mut self.posted_bytes } else { &mut self.our_bytes }
     }
 
-    /// Says whether an alert may be taken; one that is known takes only what it grows by.
+    /// Says whether an alert that takes so many routes may be taken; one that is known takes only what it grows by.
     ///
     /// # Errors
     /// What there is too much of.
-    pub(super) fn has_room(&self, alert: &Alert, posted: bool, most: Most) -> Result<(), Full> {
+    pub(super) fn has_room(&self, alert: &Alert, routes: usize, posted: bool, most: Most) -> Result<(), Full> {
         let known = self.known.get(&alert.labels);
-        let more = alert.bytes().saturating_sub(known.map_or(0, |known| known.bytes));
+        let more = weight(alert, routes).saturating_sub(known.map_or(0, |known| known.bytes));
         let (bytes, bytes_max) = if known.map_or(posted, |known| known.posted) {
             (self.posted_bytes, most.bytes)
         } else {
@@ -82,9 +91,9 @@ impl Shares {
     }
 
     /// Notes an alert as it is known now. It stays with those who reported it first.
-    pub(super) fn note(&mut self, alert: &Alert, posted: bool) {
+    pub(super) fn note(&mut self, alert: &Alert, routes: usize, posted: bool) {
         let former = self.remove(&alert.labels);
-        let known = Known { bytes: alert.bytes(), posted: former.map_or(posted, |former| former.posted) };
+        let known = Known { bytes: weight(alert, routes), posted: former.map_or(posted, |former| former.posted) };
         let of_name = self.names.entry(alert.labels.get(NAME).to_owned()).or_default();
         (of_name.count, of_name.bytes) = (of_name.count + 1, of_name.bytes + known.bytes);
         *self.bytes_of(known.posted) += known.bytes;
@@ -132,8 +141,8 @@ mod tests {
     fn fill(shares: &mut Shares, name: &str, posted: bool, most: Most) -> (usize, Full) {
         for i in 0.. {
             let alert = alert(name, i);
-            match shares.has_room(&alert, posted, most) {
-                Ok(()) => shares.note(&alert, posted),
+            match shares.has_room(&alert, 1, posted, most) {
+                Ok(()) => shares.note(&alert, 1, posted),
                 Err(full) => return (i, full),
             }
         }
@@ -148,7 +157,7 @@ mod tests {
         // Another one gets as many as are few, whoever reports it.
         assert_eq!(fill(&mut shares, "B", true, most), (11, Full::Count));
         assert_eq!(fill(&mut shares, "C", false, most), (9, Full::Count));
-        assert_eq!(shares.has_room(&alert("A", 3), false, most), Ok(()), "it is known");
+        assert_eq!(shares.has_room(&alert("A", 3), 1, false, most), Ok(()), "it is known");
         for i in 0..80 {
             shares.forget(&alert("A", i).labels);
             shares.forget(&alert("A", i).labels);
@@ -168,7 +177,7 @@ mod tests {
         // It stays with those who reported it first, and grows by what is more.
         let larger = Alert { generator_url: "x".repeat(100).into(), ..alert("B", 0) };
         let before = (shares.posted_bytes, shares.our_bytes);
-        shares.note(&larger, false);
+        shares.note(&larger, 1, false);
         assert_eq!(
             (shares.posted_bytes, shares.our_bytes),
             (before.0 + larger.bytes() - alert("B", 0).bytes(), before.1)
@@ -178,5 +187,19 @@ mod tests {
             shares.forget(labels);
         }
         assert_eq!((shares.posted_bytes, shares.our_bytes, shares.names.len()), (0, 0, 0));
+    }
+    /// A policy of many routes that go on makes many groups of one alert.
+    #[test]
+    fn groups_of_further_routes_count() {
+        let one = alert("A", 0);
+        let most = Most { count: 10, bytes: one.bytes() + GROUP_BYTES };
+        let mut shares = Shares::default();
+        assert_eq!(shares.has_room(&one, 1, true, most), Ok(()));
+        assert_eq!(shares.has_room(&one, 3, true, most), Err(Full::Bytes));
+        shares.note(&one, 3, true);
+        let labels = one.labels.canonical().len();
+        assert_eq!(shares.posted_bytes, one.bytes() + 2 * (GROUP_BYTES + 2 * labels));
+        shares.forget(&one.labels);
+        assert_eq!((shares.posted_bytes, shares.names.len()), (0, 0));
     }
 }

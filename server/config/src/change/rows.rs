@@ -71,6 +71,7 @@ impl Work<'_> {
         let gone = Entity { version: entity.version + 1, ..entity.clone() };
         self.remember(family, &gone, "DELETE", &body).await
     }
+
     /// Notes what the regular expressions of a family take once an entity is written. Refuses what is too much for all
     /// together: they stay compiled, and no query's memory counts them.
     async fn weigh_patterns(&mut self, family: &Family, before: Option<&Entity>, after: Option<&Entity>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Extracts parts of a body: strings, the service, references to other entities.
 
-use quiver_types::condition::ConditionError;
+use quiver_types::condition::{Condition, ConditionError};
 use serde_json::{Map, Value};
 
 use crate::family::{Link, OnDelete};
@@ -10,6 +10,13 @@ use crate::problem::FieldError;
 /// The strings of a list.
 pub(crate) fn texts<'a>(body: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> {
     body.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// What the patterns of the conditions in a list of objects take in memory, in bytes.
+pub(super) fn conditions_bytes(body: &Map<String, Value>, key: &str) -> usize {
+    let items = body.get(key).and_then(Value::as_array).into_iter().flatten();
+    let conditions = items.filter_map(|item| Condition::parse(item.get("condition")?).ok());
+    conditions.map(|condition| condition.held_bytes()).sum()
 }
 
 /// The service, or pattern of services, in a field.

@@ -6,7 +6,7 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::body::text;
+use super::body::{conditions_bytes, text};
 use crate::access::SERVICES;
 use crate::entity::{Drafted, find};
 use crate::family::{Family, Link, Making, OnDelete, Rows};
@@ -51,6 +51,7 @@ pub const PROCESSES: Family = Family {
     ],
     links,
     rules,
+    patterns_bytes: Some(|body| conditions_bytes(body, "steps")),
     rows: Rows::Service,
     prepare: Some(prepare),
     ..Family::BASE

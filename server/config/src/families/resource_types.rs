@@ -7,7 +7,7 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules as attribute_rules};
-use super::body::{id_link, text, texts};
+use super::body::{conditions_bytes, id_link, text, texts};
 use super::ci_above::{line, no_clash};
 use super::names;
 use crate::entity::{Drafted, find};
@@ -48,6 +48,7 @@ pub const RESOURCE_TYPES: Family = Family {
         links
     },
     rules,
+    patterns_bytes: Some(|body| conditions_bytes(body, "discovery")),
     builtin,
     prepare: Some(prepare),
     ..Family::BASE

@@ -3,7 +3,7 @@
 use quiver_database::statement;
 
 use super::*;
-use crate::families::DETECTION_RULES;
+use crate::families::{DETECTION_RULES, RESOURCE_TYPES};
 
 /// Rules stay compiled, so what their patterns take is bounded for all of them together.
 #[tokio::test]
@@ -40,4 +40,19 @@ async fn patterns_of_rules_are_weighed() {
     assert!(full.errors[0].message.contains("134217728 bytes of memory"), "{}", full.errors[0].message);
     fx.op(&DETECTION_RULES, patch(&small.id, json!({"priority": 9}))).await.expect("it takes no more");
     fx.op(&DETECTION_RULES, delete(&small.id)).await.unwrap();
+}
+
+/// Conditions within lists count, whichever family they are of.
+#[test]
+fn conditions_in_lists_are_weighed() {
+    let leaf = |pattern: &str| json!({"field": "http.route", "op": "regex", "value": pattern});
+    let step = |name: &str, pattern: &str| json!({"name": name, "kind": "span", "condition": leaf(pattern)});
+    let process = |pattern: &str| json!({"steps": [step("a", "a+b"), step("b", pattern)]});
+    let bytes = |family: &Family, body: Value| (family.patterns_bytes.expect("it has patterns"))(&map(body));
+    let small = bytes(&PROCESSES, process("a+c"));
+    assert!((1..100_000).contains(&small), "{small}");
+    assert!(bytes(&PROCESSES, process(r"\w{15}")) > small + 300_000);
+    let discovery = json!([{"signal": "logs", "condition": leaf("a+b")}, {"signal": "logs", "condition": null}]);
+    assert!(bytes(&RESOURCE_TYPES, json!({"discovery": discovery})) > 0);
+    assert_eq!(bytes(&RESOURCE_TYPES, json!({})), 0);
 }
