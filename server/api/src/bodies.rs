@@ -20,6 +20,7 @@ use quiver_ingest::{DecodeRoom, Encoding, codec};
 use quiver_types::{Error, ErrorKind, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::demand::{Demand, Needed};
 use crate::serve::pace::{Pace, TooSlow};
 
 /// What is counted in one.
@@ -52,6 +53,8 @@ pub struct BodyBudget {
     waiting: Arc<watch::Sender<usize>>,
     /// For what bodies are decoded to; none: that comes out of this one.
     decoded: Option<Arc<Self>>,
+    /// Those who found no room to decode something.
+    refused: Arc<Demand>,
 }
 
 /// One of those that wait.
@@ -101,12 +104,18 @@ impl BodyBudget {
             largest,
             waiting: Arc::new(watch::Sender::new(0)),
             decoded: None,
+            refused: Arc::default(),
         }
     }
 
     /// Begins to decode a body; what it takes is given back when the room is dropped.
     pub(crate) fn decoding(&self) -> Arc<dyn DecodeRoom> {
         Arc::new(Decoding(Mutex::new(self.decoded_share())))
+    }
+
+    /// Tells whether others need that memory, for responses that hold some.
+    pub(crate) fn decoding_needed(&self) -> Arc<dyn Needed> {
+        Arc::clone(&self.decoded.as_deref().unwrap_or(self).refused) as _
     }
 
     /// Begins with nothing of the same memory, for who can wait.
@@ -125,7 +134,12 @@ struct Decoding(Mutex<Share>);
 
 impl DecodeRoom for Decoding {
     fn hold(&self, bytes: usize) -> bool {
-        self.0.lock().try_hold(bytes)
+        let mut share = self.0.lock();
+        let is_held = share.try_hold(bytes);
+        if !is_held {
+            share.budget.refused.refuse();
+        }
+        is_held
     }
 }
 
@@ -479,6 +493,14 @@ mod tests {
         assert!(other.try_hold(large), "all was given back");
         assert!(other.try_hold(0), "nothing always fits");
         assert_eq!(budget.small.available_permits() + budget.large.available_permits(), 2 * half);
+    }
+
+    #[test]
+    fn who_finds_no_room_to_decode_is_counted() {
+        let (budget, most) = (BodyBudget::new(1 << 20, 1 << 20), 2 << 20);
+        let (held, needed) = (budget.decoding(), budget.decoding_needed());
+        assert!(held.hold(most) && !needed.is_needed(0));
+        assert!(!budget.decoding().hold(most) && needed.is_needed(0));
     }
 
     #[tokio::test]

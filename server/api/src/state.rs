@@ -252,7 +252,7 @@ impl AppState {
             ctx.stats.hide();
         }
         self.engine.begin(&ctx);
-        RequestInfo::note_query(self.engine.answered(&ctx));
+        RequestInfo::note_held(Arc::new(self.engine.answered(&ctx)));
         ctx
     }
 
