@@ -27,6 +27,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use crate::demand::{Demand, Needed};
 use crate::serve::pace::{Pace, TooSlow};
 use turns::{TURN_WAIT, Turn, Turns};
 
@@ -64,6 +65,8 @@ pub struct BodyBudget {
     turns: Turns,
     /// For what bodies are decoded to; none: that comes out of this one.
     decoded: Option<Arc<Self>>,
+    /// Those who found no room to decode something.
+    refused: Arc<Demand>,
 }
 
 /// One of those that wait.
@@ -114,6 +117,7 @@ impl BodyBudget {
             waiting: Arc::new(watch::Sender::new(0)),
             turns: Turns::new(largest),
             decoded: None,
+            refused: Arc::default(),
         }
     }
 
@@ -130,6 +134,11 @@ impl BodyBudget {
     /// Begins with nothing for the unpacked form of a body, which stands beside it.
     pub(crate) fn share_beside(&self, own_thread: bool) -> Beside {
         Beside::new(self.share(), own_thread)
+    }
+
+    /// Tells whether others need that memory, for responses that hold some.
+    pub(crate) fn decoding_needed(&self) -> Arc<dyn Needed> {
+        Arc::clone(&self.decoded.as_deref().unwrap_or(self).refused) as _
     }
 
     /// Begins with nothing of the same memory, for who can wait.
@@ -182,7 +191,12 @@ struct Decoding(Mutex<Beside>);
 
 impl DecodeRoom for Decoding {
     fn hold(&self, bytes: usize) -> bool {
-        self.0.lock().hold(bytes)
+        let mut share = self.0.lock();
+        let is_held = share.try_hold(bytes);
+        if !is_held {
+            share.budget.refused.refuse();
+        }
+        is_held
     }
 }
 
@@ -474,4 +488,237 @@ pub(crate) async fn read_unpacked(
     let unpacked = tokio::task::spawn_blocking(unpack).await;
     let unpacked = unpacked.map_err(|e| Error::internal("unpacking met a fault of ours").with_source(e))?;
     Ok(Bytes::from_owner(unpacked?))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use http::HeaderValue;
+
+    use super::*;
+
+    /// The form `query=1`, compressed by gzip.
+    const GZIP: [u8; 27] =
+        [31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 43, 44, 77, 45, 170, 180, 53, 4, 0, 226, 19, 110, 124, 7, 0, 0, 0];
+
+    #[test]
+    fn batches_share_what_there_is() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let (first, second) = (budget.decoding(), budget.decoding());
+        let half = (1 << 20) + SMALL_BATCH_BYTES;
+        assert!(first.hold(half) && second.hold(half));
+        assert!(!first.hold(half + UNIT), "two megabytes are all there is for large ones");
+        drop(second);
+        // One that is alone may have more than there is.
+        assert!(first.hold(1 << 30));
+        assert!(!budget.decoding().hold(SMALL_BATCH_BYTES + 1));
+        // Small ones have room beside it, and are counted from their first byte.
+        let mut small = Vec::new();
+        loop {
+            let room = budget.decoding();
+            if !room.hold(SMALL_BATCH_BYTES) {
+                break;
+            }
+            small.push(room);
+        }
+        assert_eq!(small.len(), (1 << 20) / SMALL_BATCH_BYTES - 1);
+        assert!(!budget.decoding().hold(1));
+        drop((first, small));
+        assert!(budget.decoding().hold(2 << 20));
+    }
+
+    #[tokio::test]
+    async fn bodies_may_be_packed() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let read = async |encoding: &'static str, body: &[u8], bytes_max: usize| {
+            let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, HeaderValue::from_static(encoding))]);
+            let read = read_unpacked(&budget, &headers, Body::from(body.to_vec()), bytes_max).await;
+            read.map_err(|error| error.kind)
+        };
+        assert_eq!(read("gzip", &GZIP, 100).await.unwrap(), "query=1");
+        assert_eq!(read("identity", b"query=1", 100).await.unwrap(), "query=1");
+        assert_eq!(read("br", b"", 100).await.unwrap(), "");
+        assert_eq!(read("br", b"query=1", 100).await.unwrap_err(), ErrorKind::Unsupported);
+        assert_eq!(read("gzip", b"query=1", 100).await.unwrap_err(), ErrorKind::Invalid);
+        assert_eq!(budget.small.available_permits(), BodyBudget::new(1 << 20, 1 << 20).small.available_permits());
+        let many = codec_bomb();
+        assert_eq!(read("zstd", &many, 1000).await.unwrap_err(), ErrorKind::TooLarge);
+    }
+
+    /// A million zeros as one block of zstd that says "so many of this".
+    fn codec_bomb() -> Vec<u8> {
+        let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
+        let block = |last: u32| ((128 << 10) << 3 | 1 << 1 | last).to_le_bytes();
+        let blocks = (0..8).flat_map(|n| [&block(u32::from(n == 7))[..3], &[0]].concat());
+        frame.into_iter().chain(blocks).collect()
+    }
+
+    fn body_of(chunks: Vec<Bytes>) -> Body {
+        Body::from_stream(futures::stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)))
+    }
+
+    #[tokio::test]
+    async fn bodies_share_what_there_is() {
+        let budget = BodyBudget::new(1 << 20, 128 * 1024);
+        let read = async |bytes: usize| {
+            let pieces = vec![Bytes::from(vec![7; bytes / 4]); 4];
+            read_body(&budget, &HeaderMap::new(), body_of(pieces), 1 << 20).await
+        };
+        let first = read(1 << 20).await.expect("alone it has room");
+        assert_eq!(first.len(), 1 << 20);
+        // What is over its small share fills most of the budget.
+        let error = read(512 * 1024).await.expect_err("there is no room for another");
+        assert_eq!(error.kind, ErrorKind::Unavailable);
+        assert!(read(4096).await.is_ok(), "there is for a small one");
+        drop(first);
+        assert!(read(1 << 20).await.is_ok(), "all was given back");
+        let error = read(2 << 20).await.expect_err("too large");
+        assert_eq!(error.kind, ErrorKind::TooLarge);
+        assert!(read(1 << 20).await.is_ok(), "what was refused holds nothing");
+    }
+
+    #[tokio::test]
+    async fn who_is_slow_gives_way_to_who_waits() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let begun = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![7; 1 << 20]))]);
+        let stalled = Body::from_stream(begun.chain(futures::stream::pending()));
+        let (own, headers) = (budget.clone(), HeaderMap::new());
+        let stalled = tokio::spawn(async move { read_body(&own, &headers, stalled, 2 << 20).await });
+        tokio::time::sleep(SLOW.1 + WAIT / 2).await;
+        assert!(!stalled.is_finished(), "nobody waits");
+        let headers = HeaderMap::new();
+        let other = read_body(&budget, &headers, body_of(vec![Bytes::from(vec![7; 1 << 20])]), 1 << 20);
+        assert_eq!(other.await.expect("it gets the room").len(), 1 << 20);
+        let error = stalled.await.expect("ends").expect_err("it is told");
+        assert_eq!(crate::error::status_of(error.kind), http::StatusCode::REQUEST_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn who_is_too_slow_is_told() {
+        let slow = futures::stream::iter([Err::<Bytes, _>(TooSlow)]);
+        let error = read_body(&BodyBudget::new(1, 1), &HeaderMap::new(), Body::from_stream(slow), 1).await;
+        assert_eq!(error.expect_err("too slow").kind, ErrorKind::SenderTimeout);
+    }
+
+    #[test]
+    fn heads_share_what_there_is() {
+        let budget = BodyBudget::of_heads(0);
+        let half = HEAD_UNITS_MIN / 2;
+        let large = 16 * UNIT + SMALL_HEAD_BYTES;
+        let mut held = Vec::new();
+        loop {
+            let mut share = budget.share();
+            if !share.try_hold(large) {
+                break;
+            }
+            held.push(share);
+        }
+        assert_eq!(held.len(), half / 16, "as many as fit");
+        let mut other = budget.share();
+        assert!(other.try_hold(SMALL_HEAD_BYTES), "a small one has room beside large ones");
+        assert!(!other.try_hold(large), "another large one has none");
+        drop(held);
+        assert!(other.try_hold(large), "all was given back");
+        assert!(other.try_hold(0), "nothing always fits");
+        assert_eq!(budget.small.available_permits() + budget.large.available_permits(), 2 * half);
+    }
+
+    #[test]
+    fn who_finds_no_room_to_decode_is_counted() {
+        let (budget, most) = (BodyBudget::new(1 << 20, 1 << 20), 2 << 20);
+        let (held, needed) = (budget.decoding(), budget.decoding_needed());
+        assert!(held.hold(most) && !needed.is_needed(0));
+        assert!(!budget.decoding().hold(most) && needed.is_needed(0));
+    }
+
+    #[tokio::test]
+    async fn small_ones_have_room_beside_large_ones() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let mut large = budget.share();
+        large.hold(1 << 20).await.expect("alone");
+        let mut other = budget.share();
+        assert!(!other.try_hold(1 << 20), "large ones are full");
+        other.hold(SMALL_BYTES).await.expect("a small one has room");
+        // One that waits gets what another gives back.
+        let waiting = tokio::spawn(async move { other.hold(512 * 1024).await.map(|()| other) });
+        // It has its turn on this thread, and waits.
+        tokio::task::yield_now().await;
+        large.hold(UNIT).await.expect("less than before");
+        assert!(waiting.await.expect("ends").is_ok());
+    }
+
+    /// Breaks where a body is cut, or put together in another order than it came.
+    #[tokio::test]
+    async fn bodies_are_whole_however_they_come() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let whole: Vec<u8> = (0..10_000_u32).map(|n| n as u8).collect();
+        for piece in [7, 1024, 4096, whole.len()] {
+            for stated in [None, Some("10000"), Some("5"), Some("no number")] {
+                let headers: HeaderMap =
+                    stated.map(|text| (header::CONTENT_LENGTH, HeaderValue::from_static(text))).into_iter().collect();
+                let chunks = whole.chunks(piece).map(Bytes::copy_from_slice).collect();
+                let read = read_body(&budget, &headers, body_of(chunks), whole.len()).await.unwrap();
+                assert_eq!(read, whole, "in pieces of {piece}, {stated:?} stated");
+            }
+        }
+        let empty = read_body(&budget, &HeaderMap::new(), body_of(vec![Bytes::new(), Bytes::new()]), 0).await;
+        assert_eq!(empty.unwrap().len(), 0);
+        assert_eq!(budget.small.available_permits(), (1 << 20) / UNIT / 4, "all was given back");
+    }
+
+    #[tokio::test]
+    async fn bodies_are_too_large_by_what_they_state_or_hold() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let read = async |stated: Option<&'static str>, bytes: usize, bytes_max: usize| {
+            let headers: HeaderMap =
+                stated.map(|text| (header::CONTENT_LENGTH, HeaderValue::from_static(text))).into_iter().collect();
+            let chunks = vec![Bytes::from(vec![7; bytes])];
+            let read = read_body(&budget, &headers, body_of(chunks), bytes_max).await;
+            read.map(|body| body.len()).map_err(|error| (error.kind, error.message))
+        };
+        let too_large = Err((ErrorKind::TooLarge, "body is larger than 100 bytes".to_owned()));
+        assert_eq!(read(None, 100, 100).await, Ok(100));
+        assert_eq!(read(Some("100"), 100, 100).await, Ok(100));
+        assert_eq!(read(None, 101, 100).await, too_large);
+        assert_eq!(read(Some("101"), 1, 100).await, too_large, "what is promised is not waited for");
+        assert_eq!(read(Some("1"), 101, 100).await, too_large);
+        assert_eq!(read(Some("101"), 0, 100).await, too_large);
+    }
+
+    /// Breaks where a body is waited for that nobody would read, or where its client is asked to send it.
+    #[test]
+    fn bodies_that_their_heads_refuse_are_not_waited_for() {
+        let read = |stated: &'static str, expect: Option<&'static str>| {
+            let fields = [(header::CONTENT_LENGTH, Some(stated)), (header::EXPECT, expect)];
+            let headers: HeaderMap =
+                fields.into_iter().filter_map(|(name, text)| Some((name, HeaderValue::from_static(text?)))).collect();
+            let silent = Body::from_stream(futures::stream::pending::<std::io::Result<Bytes>>());
+            let read = read_body(&BodyBudget::new(1, 1), &headers, silent, 100).now_or_never();
+            read.map(|body| body.map(|bytes| bytes.len()).map_err(|error| error.kind))
+        };
+        let too_large = Some(Err(ErrorKind::TooLarge));
+        assert_eq!(read("99999999999999", None), too_large);
+        assert_eq!(read("99999999999999", Some("100-continue")), too_large);
+        assert_eq!(read("101", Some("100-continue")), too_large);
+        // This client gets to see the answer once it has sent all.
+        assert_eq!(read("101", None), None);
+        assert_eq!(read("100", Some("100-continue")), None);
+    }
+
+    #[tokio::test]
+    async fn bodies_that_break_off_are_told_apart() {
+        let read = async |error: Box<dyn std::error::Error + Send + Sync>| {
+            let begun = [Ok(Bytes::from_static(b"a")), Err(error)];
+            let body = Body::from_stream(futures::stream::iter(begun));
+            let budget = BodyBudget::new(1 << 20, 1 << 20);
+            read_body(&budget, &HeaderMap::new(), body, 100).await.map_err(|error| (error.kind, error.message))
+        };
+        let early = Err((ErrorKind::Invalid, "the body ended early".to_owned()));
+        assert_eq!(read(std::io::Error::other("reset").into()).await, early);
+        assert_eq!(read("anything".into()).await, early);
+        let slow = Err((ErrorKind::SenderTimeout, "the body came too slowly".to_owned()));
+        assert_eq!(read(TooSlow.into()).await, slow);
+        // Whatever wraps it.
+        assert_eq!(read(axum::Error::new(axum::Error::new(TooSlow)).into()).await, slow);
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use quiver_auth::{Auth, Happened, Identity, PasswordRule, Passwords, Subject, external_id};
-use quiver_config::families::{BINDINGS, GROUPS, KEYS, ROLES, SERVICE_ACCOUNTS, USERS};
+use quiver_config::families::BINDINGS;
 use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, KeyBounds, Problem, ProblemKind, Sealer};
 use quiver_types::time::Clock;
 use serde_json::{Map, Value};
@@ -49,8 +49,18 @@ pub struct Identities {
     data: std::path::PathBuf,
     refusals: refusals::Refusals,
     rates: Arc<rates::Rates>,
-    /// The revision that the directory was made from; the lock lets one task at a time make a new one.
-    refreshing: tokio::sync::Mutex<u64>,
+    /// What the directory was made from; the lock lets one task at a time make a new one.
+    refreshing: tokio::sync::Mutex<Known>,
+}
+
+/// What is known of accounts.
+#[derive(Debug)]
+struct Known {
+    /// The revision that it is from; `u64::MAX`: none.
+    revision: u64,
+    /// Whether the directory is to be made anew, whatever changes next.
+    is_behind: bool,
+    parts: directory::Parts,
 }
 
 /// Hashes passwords of users.
@@ -87,7 +97,8 @@ impl Identities {
         first: &FirstPassword,
     ) -> quiver_config::Result<Arc<Self>> {
         let data = first.data.clone();
-        let refreshing = tokio::sync::Mutex::new(u64::MAX);
+        let known = Known { revision: u64::MAX, is_behind: true, parts: directory::Parts::default() };
+        let refreshing = tokio::sync::Mutex::new(known);
         let refusals = refusals::Refusals::default();
         let rates = Arc::new(rates::Rates::new(key_rates));
         let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, rates, refreshing });
@@ -124,27 +135,22 @@ impl Identities {
         current.map_or(Cow::Borrowed(&self.issuer[..]), |request| self.issuer_of(&request))
     }
 
-    /// Makes the directory of accounts anew if something changed since the last one.
+    /// Makes the directory of accounts anew if one of them changed since the last one. Of accounts, only those are read.
     ///
     /// # Errors
     /// When the database is unreachable: the last directory stays in force.
     pub async fn refresh(&self) -> quiver_config::Result<()> {
-        let mut done = self.refreshing.lock().await;
+        let mut known = self.refreshing.lock().await;
         let revision = self.config.revision();
-        if *done == revision {
+        if known.revision == revision {
             return Ok(());
         }
-        let config = &self.config;
-        let all = directory::Entities {
-            users: config.all(&USERS).await?,
-            services: config.all(&SERVICE_ACCOUNTS).await?,
-            groups: config.all(&GROUPS).await?,
-            roles: config.all(&ROLES).await?,
-            bindings: config.all(&BINDINGS).await?,
-            keys: config.all(&KEYS).await?,
-        };
-        self.auth.set_directory(directory::picture(&all));
-        *done = revision;
+        // If this fails half-way, what was read already is not seen to change once more.
+        let was_behind = std::mem::replace(&mut known.is_behind, true);
+        if known.parts.follow(&self.config).await? || was_behind {
+            self.auth.set_directory(known.parts.picture());
+        }
+        (known.revision, known.is_behind) = (revision, false);
         Ok(())
     }
 
@@ -206,11 +212,11 @@ impl Identities {
 
     /// Empties the directory because it is too old, so that nobody is admitted.
     async fn let_nobody_in(&self) {
-        let mut done = self.refreshing.lock().await;
-        if *done != u64::MAX {
+        let mut known = self.refreshing.lock().await;
+        if known.revision != u64::MAX {
             tracing::error!("accounts could not be read for an hour: nobody is let in until they can");
         }
-        *done = u64::MAX;
+        (known.revision, known.is_behind) = (u64::MAX, true);
         self.auth.set_directory(quiver_auth::Directory::default());
     }
 

@@ -10,9 +10,9 @@ use axum::extract::ConnectInfo;
 use http::{HeaderMap, HeaderValue, Uri};
 use parking_lot::Mutex;
 use quiver_auth::Identity;
-use quiver_query::Answered;
 use tracing::Span;
 
+use crate::demand::Needed;
 use crate::identity::rates::Meter;
 use crate::identity::unnamed::NOBODY;
 use crate::scattered::Scattered;
@@ -24,8 +24,8 @@ pub(crate) const ID_HEADER: &str = "x-request-id";
 const TRACE_HEADER: &str = "traceparent";
 /// Longest request id that is accepted from a client.
 const ID_BYTES_MAX: usize = 128;
-/// Most queries of a request that are noted.
-const QUERIES_MAX: usize = 64;
+/// Most things that are noted of a response, say queries of one request.
+const HELD_MAX: usize = 64;
 
 /// Makes request ids: 16 hexadecimal digits, unique within the process and almost certainly beyond.
 #[derive(Debug, Default)]
@@ -74,8 +74,8 @@ pub(crate) struct RequestInfo {
     refused: Arc<AtomicU64>,
     /// Statistics of the telemetry that it sends, if wanted.
     pub(crate) taken: Option<Arc<Taken>>,
-    /// The queries that were begun for it.
-    queries: Arc<Mutex<Vec<Arc<Answered>>>>,
+    /// What its response may hold until it is sent.
+    held: Arc<Mutex<Vec<Arc<dyn Needed>>>>,
 }
 
 tokio::task_local! {
@@ -96,7 +96,7 @@ impl RequestInfo {
             meter: None,
             refused: Arc::default(),
             taken: None,
-            queries: Arc::default(),
+            held: Arc::default(),
         }
     }
 
@@ -116,19 +116,19 @@ impl RequestInfo {
         let _ = CURRENT.try_with(|request| request.meter.as_ref().map(|meter| meter.records(count)));
     }
 
-    /// Notes a query of the current request.
-    pub(crate) fn note_query(query: Answered) {
+    /// Notes what the response to the current request may hold until it is sent, such as the memory of a query.
+    pub(crate) fn note_held(held: Arc<dyn Needed>) {
         let _ = CURRENT.try_with(|request| {
-            let mut queries = request.queries.lock();
-            if queries.len() < QUERIES_MAX {
-                queries.push(Arc::new(query));
+            let mut all = request.held.lock();
+            if all.len() < HELD_MAX {
+                all.push(held);
             }
         });
     }
 
-    /// The queries of the current request that were noted so far.
-    pub(crate) fn noted_queries() -> Vec<Arc<Answered>> {
-        CURRENT.try_with(|request| request.queries.lock().clone()).unwrap_or_default()
+    /// What was noted so far.
+    pub(crate) fn held() -> Vec<Arc<dyn Needed>> {
+        CURRENT.try_with(|request| request.held.lock().clone()).unwrap_or_default()
     }
 
     /// The counter of refused records.
@@ -149,7 +149,7 @@ impl RequestInfo {
             meter: None,
             refused: Arc::default(),
             taken: None,
-            queries: Arc::default(),
+            held: Arc::default(),
         }
     }
 

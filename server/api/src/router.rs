@@ -130,8 +130,8 @@ async fn counted(answers: AnswerBudget, answer: Result<Response, Infallible>) ->
     if answer.body().size_hint().exact().is_some() {
         return Ok(answer);
     }
-    for query in RequestInfo::noted_queries() {
-        Holding::add(&mut answer, query);
+    for held in RequestInfo::held() {
+        Holding::add(&mut answer, held);
     }
     // Brotli's encoder polls the stream once more after its end, which an unfolded stream does not allow.
     Ok(answer.map(|body| Body::new(body.fuse())))

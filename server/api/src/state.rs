@@ -273,7 +273,7 @@ impl AppState {
             ctx.stats.hide();
         }
         self.engines.query.begin(&ctx);
-        RequestInfo::note_query(self.engines.query.answered(&ctx));
+        RequestInfo::note_held(Arc::new(self.engines.query.answered(&ctx)));
         ctx
     }
 

@@ -130,14 +130,23 @@ const HELD_MAX: usize = 10_000;
 impl Directory {
     /// Makes a directory.
     pub fn new(all: Accounts) -> Self {
-        let mut directory = Self { grants: all.grants, ..Self::default() };
-        for account in all.accounts {
+        Self::of(all.accounts.into_iter().map(Arc::new), all.keys.into_iter().map(Arc::new), all.grants)
+    }
+
+    /// Makes a directory of accounts and keys that others keep, too.
+    pub fn of(
+        accounts: impl IntoIterator<Item = Arc<Account>>,
+        keys: impl IntoIterator<Item = Arc<Key>>,
+        grants: Vec<Grant>,
+    ) -> Self {
+        let mut directory = Self { grants, ..Self::default() };
+        for account in accounts {
             let name = account.name.to_lowercase();
             directory.names.insert((account.kind, name), account.id.clone());
-            directory.accounts.insert((account.kind, account.id.clone()), Arc::new(account));
+            directory.accounts.insert((account.kind, account.id.clone()), account);
         }
-        for key in all.keys {
-            directory.keys.insert(key.key_id.clone(), Arc::new(key));
+        for key in keys {
+            directory.keys.insert(key.key_id.clone(), key);
         }
         for (i, grant) in directory.grants.iter().enumerate() {
             match &grant.to {

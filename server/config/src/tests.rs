@@ -14,6 +14,7 @@ use crate::families::{
 use crate::*;
 
 mod contract;
+mod followed;
 mod jobs;
 mod large;
 mod many;

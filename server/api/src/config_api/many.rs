@@ -11,6 +11,7 @@ use super::exported::{FORMAT, Form, Writer};
 use super::ids::uuid_of;
 use super::members::only_members;
 use super::{csv, old_matchers, special, yaml};
+use crate::request::RequestInfo;
 
 /// The ids in a member of a body; `None` if it is missing.
 pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<Vec<String>>> {
@@ -152,6 +153,8 @@ impl Ask {
         };
         let query = ListQuery::parse(self.place.family, &self.parameters, &["format"])?;
         let _place = self.state.capacity.places.exports.acquire().await.map_err(Problem::internal)?;
+        // Until it is sent.
+        RequestInfo::note_held(self.state.capacity.bodies.decoding_needed());
         let mut writer = Writer::new(form, self.state.capacity.bodies.decoding());
         let exported = self.config.export(&self.place, &query, &self.caller, &mut writer).await?;
         let sent = Some(writer.end(self.place.family.name, exported));

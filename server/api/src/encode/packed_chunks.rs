@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(packed.blocks.len(), 2, "small ones share one");
         let tables = vec![table(&["x", "y"]), table(&["z"])];
         let found: Vec<_> = packed.frames(tables).map(|frame| read(&frame)).collect();
-        let expected = [(0, "y", 0), (1, "x", 0), (2, "z", 1)];
+        let expected = [(0, "y", 0_u64), (1, "x", 0), (2, "z", 1)];
         assert_eq!(found, expected.map(|(n, name, query)| (series(name, &all[n].2), query)));
     }
 

@@ -1,22 +1,42 @@
 //! Builds the directory that requests are checked against from the stored entities.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
-use quiver_auth::{Account, AccountKind, Accounts, BoundTo, Directory, Grant, Key, Secret};
-use quiver_config::Entity;
+use quiver_auth::{Account, AccountKind, BoundTo, Directory, Grant, Key, Secret};
+use quiver_config::families::{BINDINGS, GROUPS, KEYS, ROLES, SERVICE_ACCOUNTS, USERS};
 use quiver_config::json::time_of;
+use quiver_config::{Config, Entity, Followed};
 use quiver_types::{Rights, Triple};
 use serde_json::Value;
 
-/// All entities that concern access.
+/// What is kept of all entities that concern access.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    users: Followed<Arc<Account>>,
+    services: Followed<Arc<Account>>,
+    /// Ids of the members of groups.
+    groups: Followed<Vec<String>>,
+    roles: Followed<Role>,
+    bindings: Followed<Option<Binding>>,
+    keys: Followed<Option<Arc<Key>>>,
+}
+
+/// A role: its name, and what it gives.
 #[derive(Debug)]
-pub(super) struct Entities {
-    pub(super) users: Vec<Entity>,
-    pub(super) services: Vec<Entity>,
-    pub(super) groups: Vec<Entity>,
-    pub(super) roles: Vec<Entity>,
-    pub(super) bindings: Vec<Entity>,
-    pub(super) keys: Vec<Entity>,
+struct Role {
+    name: String,
+    gives: Vec<Triple>,
+}
+
+/// Who has a role.
+#[derive(Debug)]
+struct Binding {
+    role_id: String,
+    /// Kind of subject, and its id.
+    subject: (String, String),
+    /// The services that it is narrowed to.
+    services: Option<Vec<String>>,
+    expires_ms: Option<i64>,
 }
 
 fn time(entity: &Entity, field: &str) -> Option<i64> {
@@ -72,40 +92,73 @@ fn key(entity: &Entity) -> Option<Key> {
     })
 }
 
-/// Builds the directory.
-pub(super) fn picture(all: &Entities) -> Directory {
-    let users = all.users.iter().map(|e| account(AccountKind::User, e));
-    let services = all.services.iter().map(|e| account(AccountKind::Service, e));
-    let roles: HashMap<&str, (&str, Vec<Triple>)> = all
-        .roles
-        .iter()
-        .map(|e| (e.id.as_str(), (e.text("name"), triples(e.body.get("permissions")).unwrap_or_default())))
-        .collect();
-    let members: HashMap<&str, Vec<String>> =
-        all.groups.iter().map(|e| (e.id.as_str(), texts(e.body.get("members")).unwrap_or_default())).collect();
-    let grant = |binding: &Entity| {
-        let (role, given) = roles.get(binding.text("roleId"))?;
-        let part = |name: &str| binding.body.get("subject").and_then(|s| s.get(name)).and_then(Value::as_str);
-        let id = part("id")?;
-        let to = match part("type")? {
-            "user" => BoundTo::Account(AccountKind::User, id.to_owned()),
-            "serviceAccount" => BoundTo::Account(AccountKind::Service, id.to_owned()),
-            "group" => BoundTo::Members(members.get(id).cloned().unwrap_or_default()),
-            "externalRole" => BoundTo::ExternalRole(id.to_owned()),
+fn user(entity: &Entity) -> Arc<Account> {
+    Arc::new(account(AccountKind::User, entity))
+}
+
+fn service(entity: &Entity) -> Arc<Account> {
+    Arc::new(account(AccountKind::Service, entity))
+}
+
+fn members(group: &Entity) -> Vec<String> {
+    texts(group.body.get("members")).unwrap_or_default()
+}
+
+fn role(entity: &Entity) -> Role {
+    let gives = triples(entity.body.get("permissions")).unwrap_or_default();
+    Role { name: entity.text("name").to_owned(), gives }
+}
+
+fn binding(entity: &Entity) -> Option<Binding> {
+    let part =
+        |name: &str| entity.body.get("subject").and_then(|s| s.get(name)).and_then(Value::as_str).map(str::to_owned);
+    Some(Binding {
+        role_id: entity.text("roleId").to_owned(),
+        subject: (part("type")?, part("id")?),
+        services: texts(entity.body.get("services")),
+        expires_ms: time(entity, "expiresAt"),
+    })
+}
+
+impl Parts {
+    /// Reads what has changed; says whether something has.
+    ///
+    /// # Errors
+    /// When the database is unreachable.
+    pub(super) async fn follow(&mut self, config: &Config) -> quiver_config::Result<bool> {
+        let mut changed = config.follow(&USERS, &mut self.users, |entity| user(&entity)).await?;
+        changed |= config.follow(&SERVICE_ACCOUNTS, &mut self.services, |entity| service(&entity)).await?;
+        changed |= config.follow(&GROUPS, &mut self.groups, |entity| members(&entity)).await?;
+        changed |= config.follow(&ROLES, &mut self.roles, |entity| role(&entity)).await?;
+        changed |= config.follow(&BINDINGS, &mut self.bindings, |entity| binding(&entity)).await?;
+        changed |= config.follow(&KEYS, &mut self.keys, |entity| key(&entity).map(Arc::new)).await?;
+        Ok(changed)
+    }
+
+    /// Builds the directory.
+    pub(super) fn picture(&self) -> Directory {
+        let accounts = self.users.values().chain(self.services.values()).cloned();
+        let keys = self.keys.values().flatten().cloned();
+        Directory::of(accounts, keys, self.bindings.values().flatten().filter_map(|b| self.grant(b)).collect())
+    }
+
+    fn grant(&self, binding: &Binding) -> Option<Grant> {
+        let role = self.roles.get(&binding.role_id)?;
+        let (kind, id) = &binding.subject;
+        let to = match kind.as_str() {
+            "user" => BoundTo::Account(AccountKind::User, id.clone()),
+            "serviceAccount" => BoundTo::Account(AccountKind::Service, id.clone()),
+            "group" => BoundTo::Members(self.groups.get(id).cloned().unwrap_or_default()),
+            "externalRole" => BoundTo::ExternalRole(id.clone()),
             _ => return None,
         };
         Some(Grant {
             to,
-            rights: Rights::narrowed(given, texts(binding.body.get("services")).as_deref()),
-            role: (*role).to_owned(),
-            expires_ms: time(binding, "expiresAt"),
+            rights: Rights::narrowed(&role.gives, binding.services.as_deref()),
+            role: role.name.clone(),
+            expires_ms: binding.expires_ms,
         })
-    };
-    Directory::new(Accounts {
-        accounts: users.chain(services).collect(),
-        keys: all.keys.iter().filter_map(key).collect(),
-        grants: all.bindings.iter().filter_map(grant).collect(),
-    })
+    }
 }
 
 #[cfg(test)]
@@ -161,6 +214,37 @@ mod tests {
         assert_eq!((old.0.expose(), old.1), ("old", 5));
     }
 
+    /// Entities as they are stored.
+    struct Entities {
+        users: Vec<Entity>,
+        services: Vec<Entity>,
+        groups: Vec<Entity>,
+        roles: Vec<Entity>,
+        bindings: Vec<Entity>,
+        keys: Vec<Entity>,
+    }
+
+    /// What is kept of some entities.
+    fn kept<T>(entities: &[Entity], make: impl Fn(&Entity) -> T) -> Followed<T> {
+        let mut kept = Followed::default();
+        for entity in entities {
+            kept.keep(entity.clone(), |entity| make(&entity));
+        }
+        kept
+    }
+
+    fn picture(all: &Entities) -> Directory {
+        let parts = Parts {
+            users: kept(&all.users, user),
+            services: kept(&all.services, service),
+            groups: kept(&all.groups, members),
+            roles: kept(&all.roles, role),
+            bindings: kept(&all.bindings, super::binding),
+            keys: kept(&all.keys, |entity| key(entity).map(Arc::new)),
+        };
+        parts.picture()
+    }
+
     fn entities() -> Entities {
         let user = |id: &str| Entity::for_tests(id, json!({"username": id, "enabled": true}));
         let role = |id: &str, permissions: &[&str]| {
@@ -177,7 +261,7 @@ mod tests {
     }
 
     fn binding(role: &str, subject: Value, more: Value) -> Entity {
-        let mut entity = Entity::for_tests("b", more);
+        let mut entity = Entity::for_tests(&format!("{role} {subject}"), more);
         entity.body.insert("roleId".to_owned(), json!(role));
         entity.body.insert("subject".to_owned(), subject);
         entity

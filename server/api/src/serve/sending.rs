@@ -144,8 +144,10 @@ struct Behind {
 
 impl Behind {
     fn new(body: Body, under_way: UnderWay, head: Share, needed: Vec<Arc<dyn Needed>>) -> Self {
-        let needed = needed.into_iter().map(|held| (Arc::clone(&held), held.refused())).collect();
-        Self { body, under_way, _head: head, needed }
+        let mut behind =
+            Self { body, under_way, _head: head, needed: needed.into_iter().map(|held| (held, 0)).collect() };
+        behind.forget();
+        behind
     }
 
     /// Forgets who was refused something so far.
