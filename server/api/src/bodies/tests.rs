@@ -287,3 +287,11 @@ async fn who_has_a_thread_of_its_own_waits() {
     let own = budget.clone();
     assert!(!tokio::task::spawn_blocking(move || own.decoding_on(true).hold(2 << 20)).await.expect("ends"));
 }
+
+#[test]
+fn who_finds_no_room_to_decode_is_counted() {
+    let (budget, most) = (BodyBudget::new(1 << 20, 1 << 20), 2 << 20);
+    let (held, needed) = (budget.decoding(), budget.decoding_needed());
+    assert!(held.hold(most) && !needed.is_needed(0));
+    assert!(!budget.decoding().hold(most) && needed.is_needed(0));
+}
