@@ -47,6 +47,9 @@ pub struct Link {
     pub on_delete: OnDelete,
 }
 
+/// Gives what the regular expressions of an entity take in memory, in bytes, where they stay compiled.
+pub type PatternsBytes = fn(&Map<String, Value>) -> usize;
+
 /// A check that needs more than the entity itself. It runs within the transaction, after the change.
 pub type Hook = for<'a> fn(
     &'a mut Connection,
@@ -125,8 +128,8 @@ pub struct Family {
     pub links: fn(&Map<String, Value>) -> Vec<Link>,
     /// Checks conditions that involve several fields.
     pub rules: fn(&Map<String, Value>, &mut Vec<FieldError>),
-    /// What the regular expressions of an entity take in memory, in bytes, where they stay compiled; `None`: it has none.
-    pub patterns_bytes: Option<fn(&Map<String, Value>) -> usize>,
+    /// Weighs regular expressions; `None`: entities have none.
+    pub patterns_bytes: Option<PatternsBytes>,
     /// Checks conditions that involve several entities.
     pub hook: Option<Hook>,
     /// The service that an entity is about; empty: none.

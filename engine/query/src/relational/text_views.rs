@@ -14,13 +14,11 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions};
 use futures::{TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 
-use crate::node_defaults::{by_replacing, no_expressions};
+use crate::node_defaults::no_expressions;
 
 /// The most bytes of values that one batch may hold, unless a single row holds more.
 const BATCH_BYTES: usize = 16 << 20;
@@ -172,7 +170,7 @@ impl ExecutionPlan for TextViewsExec {
         Ok(Arc::new(Self::new(Arc::clone(input), self.columns.clone(), self.to)?))
     }
 
-    by_replacing!();
+    crate::by_replacing!();
     no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
