@@ -48,7 +48,7 @@ pub struct Link {
 }
 
 /// Gives what the regular expressions of an entity take in memory, in bytes, where they stay compiled.
-pub type PatternsBytes = fn(&Map<String, Value>) -> usize;
+pub(crate) type PatternsBytes = fn(&Map<String, Value>) -> usize;
 
 /// A check that needs more than the entity itself. It runs within the transaction, after the change.
 pub type Hook = for<'a> fn(

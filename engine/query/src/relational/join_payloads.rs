@@ -11,6 +11,7 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::error::Result;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
@@ -64,7 +65,7 @@ fn looked_at(node: &dyn ExecutionPlan) -> Option<Looked> {
     let join = node.downcast_ref::<HashJoinExec>()?;
     for (left, right) in join.on() {
         for (side, key) in looked.iter_mut().zip([left, right]) {
-            side.extend(collect_columns(key).iter().map(|column| column.index()));
+            side.extend(collect_columns(key).iter().map(Column::index));
         }
     }
     add_condition(&mut looked, join.filter());
