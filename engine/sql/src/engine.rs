@@ -272,20 +272,18 @@ impl SqlEngine {
         }
         let (places, called) = (places_of(&query), Called::of(&query));
         let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
-        let error = |error| match missing(&error) {
-            Some(name) => {
-                // Printing a statement needs no rights, so none is reported as missing.
-                let lacks = || lacking::for_table(&name, &**snapshot, &*self.models);
-                let unknown = || with_place(catalog.unknown(&name), &name, &places);
-                // A table of that name may exist in another schema.
-                let bare = name.rsplit('.').next().unwrap_or(&name);
-                let is_seen = catalog.entries.iter().any(|entry| entry.name == bare);
-                (!is_printed && !is_seen).then(lacks).flatten().unwrap_or_else(unknown)
-            }
-            None => {
+        let error = |error| {
+            let Some(name) = missing(&error) else {
                 let said = called.told(Missing::of(&error), of_planner(error));
-                if made.is_empty() { said } else { catalog.with_member(said) }
-            }
+                return if made.is_empty() { said } else { catalog.with_member(said) };
+            };
+            // Printing a statement needs no rights, so none is reported as missing.
+            let lacks = || lacking::for_table(&name, &**snapshot, &*self.models);
+            let unknown = || with_place(catalog.unknown(&name), &name, &places);
+            // A table of that name may exist in another schema.
+            let bare = name.rsplit('.').next().unwrap_or(&name);
+            let is_seen = catalog.entries.iter().any(|entry| entry.name == bare);
+            (!is_printed && !is_seen).then(lacks).flatten().unwrap_or_else(unknown)
         };
         let plan = names.plan_statement(statement).map_err(error)?;
         planned::check(&plan)?;
