@@ -1,7 +1,7 @@
 //! Numbers in other forms than digits in their places: Roman ones (`RN`), ordinals (`TH`), with an exponent (`EEEE`), and
 //! multiplied by powers of ten (`V`).
 
-use super::rounded;
+use super::{DIGITS_MAX, rounded};
 
 /// The width of the longest Roman number, which is that of all without `FM`.
 pub(super) const ROMAN_WIDTH: usize = 15;
@@ -64,9 +64,12 @@ pub(super) fn shifted(number: &str, places: usize) -> String {
 
 /// A double with an exponent, and so many digits behind its point.
 pub(super) fn exponent_of(number: f64, behind: usize) -> String {
-    let text = format!("{number:.behind$e}");
+    // Behind these there are zeros alone, and the precision of `format!` has 16 bits.
+    let exact = behind.min(DIGITS_MAX);
+    let text = format!("{number:.exact$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    with_exponent(digits, exponent.parse().unwrap_or_default())
+    let zeros = "0".repeat(behind - exact);
+    with_exponent(&format!("{digits}{zeros}"), exponent.parse().unwrap_or_default())
 }
 
 /// The same of a number as it is printed; a half goes away from zero.
@@ -142,5 +145,6 @@ mod tests {
         assert_eq!(exponent_of(1e100, 1), " 1.0e+100");
         assert_eq!(exponent_of(-1e-9, 0), "-1e-09");
         assert_eq!(exponent_of(0.0, 2), " 0.00e+00");
+        assert_eq!(exponent_of(0.5, 70_000), format!(" 5.{}e-01", "0".repeat(70_000)));
     }
 }
