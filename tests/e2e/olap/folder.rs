@@ -213,7 +213,7 @@ async fn values_and_kinds() {
         let filter = json!({"member": "Sales.shop", "operator": operator, "values": [null]});
         data(&server, json!({"measures": ["Sales.total"], "filters": [filter]})).await[0]["Sales.total"].clone()
     };
-    assert_eq!(with("contains").await, Value::Null, "NULL occurs in no text");
+    assert_eq!(with("contains").await, Value::Null, "no shop is NULL, one is an empty text");
     assert_eq!(with("notContains").await, 21);
     let answer = load(&server, &json!({"dimensions": ["Sales.size"]})).await.json();
     assert_eq!(answer["annotation"]["dimensions"]["Sales.size"]["type"], "string", "{answer}");

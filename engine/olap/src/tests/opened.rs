@@ -75,13 +75,16 @@ async fn passed(olap: &Arc<OlapEngine>, filter: &Value) -> Vec<i64> {
 fn filters_compare_as_the_column_has_it() {
     on_a_deep_stack(async {
         let olap = olap();
-        let cases: [(&str, &str, Value, &[i64]); 15] = [
+        let cases: [(&str, &str, Value, &[i64]); 18] = [
             ("depth", "gt", json!(["9"]), &[2, 3]),
             ("depth", "gte", json!([9]), &[1, 2, 3]),
             ("depth", "lt", json!(["50.5"]), &[1, 2]),
             ("depth", "equals", json!(["10"]), &[2]),
             ("depth", "notEquals", json!(["10"]), &[1, 3, 4, 5, 6]),
             ("depth", "contains", json!(["A"]), &[4, 5]),
+            ("depth", "contains", json!(["A", null]), &[4, 5, 6]),
+            ("depth", "notContains", json!(["A"]), &[1, 2, 3, 6]),
+            ("depth", "notContains", json!(["A", null]), &[1, 2, 3]),
             ("status", "gt", json!(["404"]), &[3, 4]),
             ("status", "equals", json!(["200", "404.0"]), &[1, 2]),
             ("status", "equals", json!([500]), &[3]),
