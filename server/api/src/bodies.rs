@@ -28,6 +28,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::serve::pace::{Pace, TooSlow};
+pub(crate) use turns::on_connection;
 use turns::{TURN_WAIT, Turn, Turns};
 
 /// What is counted in one.
