@@ -29,6 +29,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::demand::{Demand, Needed};
 use crate::serve::pace::{Pace, TooSlow};
+pub(crate) use turns::on_connection;
 use turns::{TURN_WAIT, Turn, Turns};
 
 /// What is counted in one.

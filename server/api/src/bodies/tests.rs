@@ -249,6 +249,10 @@ async fn large_bodies_take_turns() {
         let done = futures::future::join_all((0..4).map(|_| read(head, frame))).await;
         assert_eq!(done, [Ok(BYTES); 4], "{head:?}");
     }
+    // On one connection of HTTP/2 they would keep each other's windows.
+    let done = on_connection(true, futures::future::join_all((0..4).map(|_| read(heads[1], frame)))).await;
+    assert_eq!(done[0], Ok(BYTES));
+    assert_eq!(done[1..], [Err(ErrorKind::Unavailable); 3]);
     assert_eq!(budget.large.available_permits(), budget.largest, "all was given back");
 }
 

@@ -18,6 +18,22 @@ const SHARE_WITHOUT: [usize; 2] = [16, 64];
 /// How many times its own size a body needs.
 const NEEDED: usize = 2;
 
+tokio::task_local! {
+    /// Whether the connection of the request at hand carries others beside it.
+    static SHARED: bool;
+}
+
+/// Answers a request, whose connection may carry others beside it, as those of HTTP/2 do. Bodies of such a one do not wait
+/// for their turn: what comes of a body that is not read takes the window of all, and they would stand still with it,
+/// also the one that has the turn.
+pub(crate) async fn on_connection<F: Future>(is_shared: bool, answer: F) -> F::Output {
+    SHARED.scope(is_shared, answer).await
+}
+
+fn is_shared() -> bool {
+    SHARED.try_with(|shared| *shared).unwrap_or(false)
+}
+
 /// Who may have much at once.
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
@@ -43,7 +59,8 @@ impl Turns {
         let _place = self.places.try_acquire().ok()?;
         let units = units.saturating_mul(NEEDED).min(self.all);
         let turn = Arc::clone(&self.units).acquire_many_owned(units as u32);
-        let permit = tokio::time::timeout(TURN_WAIT, turn).await.ok()?.ok()?;
+        let wait = if is_shared() { Duration::ZERO } else { TURN_WAIT };
+        let permit = tokio::time::timeout(wait, turn).await.ok()?.ok()?;
         Some(Turn::Now { _permit: permit, since: Instant::now() })
     }
 }

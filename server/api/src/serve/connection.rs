@@ -41,8 +41,7 @@ use super::stream::{Begun, NO_TLS, Stream, Transport};
 use super::tls::Tls;
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
 use super::{ServeSettings, refuse};
-use crate::bodies::{BodyBudget, Share};
-use crate::demand::Holding;
+use crate::bodies::{BodyBudget, Share, on_connection};
 use crate::error::plain;
 use crate::middleware::safety::guard;
 
@@ -313,7 +312,9 @@ impl Serving {
             } else {
                 Body::new(Paced::new(rest.lend(body), self.pace, self.watch, window.flatten()))
             };
-            let Ok(response) = self.router.oneshot(Request::from_parts(head, body)).await;
+            let is_shared = head.version >= http::Version::HTTP_2;
+            let answer = self.router.oneshot(Request::from_parts(head, body));
+            let Ok(response) = on_connection(is_shared, answer).await;
             (response, rest.take())
         };
         if let Some(rest) = rest.filter(|rest| !rest.is_end_stream()) {
