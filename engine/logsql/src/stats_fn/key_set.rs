@@ -283,10 +283,14 @@ mod tests {
             let grown = first.merge(&mut Reader(&bytes), u64::MAX).expect("whole");
             prop_assert_eq!(grown == 0, more.is_subset(&all));
             let mut counted = KeyCount::default();
-            a.iter().for_each(|key| _ = counted.insert(key.as_bytes()));
+            for key in &a {
+                counted.insert(key.as_bytes());
+            }
             prop_assert_eq!(counted.len(), all.len());
             let (mut other, mut bytes) = (KeyCount::default(), Vec::new());
-            b.iter().for_each(|key| _ = other.insert(key.as_bytes()));
+            for key in &b {
+                other.insert(key.as_bytes());
+            }
             other.encode(&mut bytes);
             let mut few = KeyCount::default();
             few.merge(&mut Reader(&bytes), most).expect("whole");

@@ -115,7 +115,9 @@ impl ValueSet {
         texts.sort_unstable();
         texts.dedup();
         // Minus zero equals zero.
-        numbers.iter_mut().for_each(|number| *number += 0.0);
+        for number in &mut numbers {
+            *number += 0.0;
+        }
         numbers.sort_unstable_by(f64::total_cmp);
         numbers.dedup();
         Self { texts, numbers }
