@@ -130,7 +130,9 @@ pub(crate) fn sort_keys(parts: &[Part], rows: usize) -> ArrayRef {
         key.clear();
         let mut run = Run::default();
         for (before, part) in &present {
-            before.iter().for_each(|absent| run.push(&mut key, absent.length, absent.descending));
+            for absent in before {
+                run.push(&mut key, absent.length, absent.descending);
+            }
             if part.texts.is_empty(row) {
                 run.push(&mut key, 1, part.descending);
             } else {
@@ -138,7 +140,9 @@ pub(crate) fn sort_keys(parts: &[Part], rows: usize) -> ArrayRef {
                 part.push(&mut key, row, &mut scratch);
             }
         }
-        absent.iter().for_each(|absent| run.push(&mut key, absent.length, absent.descending));
+        for absent in &absent {
+            run.push(&mut key, absent.length, absent.descending);
+        }
         run.end(&mut key);
         keys.append_value(&key);
     }

@@ -276,17 +276,23 @@ impl LargestGroups {
             }
             let mut texts = StringViewBuilder::with_capacity(points.len());
             if name == self.of.count {
-                points.iter().for_each(|(_, _, count)| texts.append_value(count.to_string()));
+                for (_, _, count) in points {
+                    texts.append_value(count.to_string());
+                }
                 return Ok(Arc::new(texts.finish()));
             }
             if name == self.of.to {
-                points.iter().for_each(|(key, _, _)| push_text(&mut texts, if key.is_none() { "1" } else { "" }));
+                for (key, _, _) in points {
+                    push_text(&mut texts, if key.is_none() { "1" } else { "" });
+                }
                 return Ok(Arc::new(texts.finish()));
             }
             let Some(place) = self.of.by.iter().position(|field| field == name) else {
                 return Ok(missing(points.len()));
             };
-            keys.iter().for_each(|key| push_text(&mut texts, &key[place]));
+            for key in &keys {
+                push_text(&mut texts, &key[place]);
+            }
             Ok(take(&texts.finish(), &key_of, None)?)
         });
         batch(&self.output, columns.collect::<Result<_>>()?, points.len())

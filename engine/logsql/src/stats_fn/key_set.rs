@@ -143,7 +143,9 @@ impl KeyCount {
 
     /// Writes all keys.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        [&self.ids, &self.short, &self.hashes].into_iter().for_each(|set| encode_numbers(set, out));
+        for set in [&self.ids, &self.short, &self.hashes] {
+            encode_numbers(set, out);
+        }
     }
 
     /// Adds keys that were written, until there are so many. Gives the bytes by which the set has grown.
