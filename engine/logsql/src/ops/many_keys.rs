@@ -53,8 +53,15 @@ impl Part {
             close(out, start + 1);
         }
         if self.descending {
-            out[start..].iter_mut().for_each(|byte| *byte = !*byte);
+            invert(&mut out[start..]);
         }
+    }
+}
+
+/// Turns an order around.
+fn invert(key: &mut [u8]) {
+    for byte in key {
+        *byte = !*byte;
     }
 }
 
@@ -95,7 +102,7 @@ impl Run {
             out.push(ABSENT);
             out.extend_from_slice(&(!self.length).to_be_bytes());
             if self.descending {
-                out[start..].iter_mut().for_each(|byte| *byte = !*byte);
+                invert(&mut out[start..]);
             }
         }
         self.length = 0;

@@ -73,13 +73,18 @@ impl Kept {
         self.fields.iter().any(|pattern| pattern.matches(name)) != self.delete
     }
 
+    /// For each column of the output its place in the input. There may be a thousand, so they are looked for once.
+    fn places(&self) -> Vec<Option<usize>> {
+        self.output.columns.iter().map(|column| self.input.index(&column.name)).collect()
+    }
+
     /// Keeps the columns of the output, and of the map what is kept.
-    fn map(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+    fn map(&self, rows: &RecordBatch, places: &[Option<usize>]) -> Result<RecordBatch> {
         let count = rows.num_rows();
         let mut columns = Vec::with_capacity(self.output.columns.len() + 1);
-        for column in &self.output.columns {
-            if let Some(i) = self.input.index(&column.name) {
-                columns.push(Arc::clone(rows.column(i)));
+        for (column, place) in self.output.columns.iter().zip(places) {
+            if let Some(i) = place {
+                columns.push(Arc::clone(rows.column(*i)));
             } else {
                 let narrow = Shape { columns: vec![column.clone()], rest: false };
                 columns.push(Arc::clone(assemble(rows, &self.input, &narrow, &[])?.column(0)));
@@ -113,7 +118,8 @@ impl Step for Kept {
     }
 
     fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
-        Ok(map_batches(rows, &task, Box::new(move |rows| self.map(&rows))))
+        let places = self.places();
+        Ok(map_batches(rows, &task, Box::new(move |rows| self.map(&rows, &places))))
     }
 }
 

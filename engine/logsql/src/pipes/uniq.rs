@@ -196,7 +196,7 @@ impl Step for LimitHits {
             }
             let kept = kept.into_iter().map(move |rows| {
                 let _held = &memory;
-                Ok(rows)
+                Ok::<_, DataFusionError>(rows)
             });
             Ok::<_, DataFusionError>(futures::stream::iter(kept))
         };
