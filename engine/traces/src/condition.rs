@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quiver_types::condition::{Condition, ConditionError, FieldName, Operand, Test, Visitor};
-use quiver_types::matcher::WatchedRegex;
+use quiver_types::matcher::{Patterns, WatchedRegex};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
 use quiver_types::{Error, Result};
 use regex::Regex;
@@ -35,12 +35,36 @@ fn told(error: &ConditionError) -> String {
 /// Makes a filter of a condition.
 ///
 /// # Errors
-/// Invalid: a range of texts, which scans of spans do not know.
+/// Invalid: a range of texts, which scans of spans do not know. LimitExceeded: texts that match in any case are too large
+/// as patterns.
 pub fn filter_of(condition: &Condition) -> Result<SpanFilter> {
-    condition.visit(&mut Filters)
+    condition.visit(&mut Filters::default())
 }
 
-struct Filters;
+#[derive(Default)]
+struct Filters {
+    /// Those that are made of texts; those of the condition itself were counted when it was read.
+    patterns: Patterns,
+}
+
+impl Filters {
+    fn count(&mut self, test: &Test) -> Result<()> {
+        match test {
+            Test::In(any, true) | Test::NotIn(any, true) => {
+                any.iter().try_for_each(|o| self.patterns.count(&whole(&o.text)))
+            }
+            Test::Contains(part, true) | Test::Starts(part, true) | Test::Ends(part, true) => {
+                self.patterns.count(&whole(part))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The pattern of a whole text in any case.
+fn whole(text: &str) -> String {
+    format!("(?i)^(?:{})$", regex::escape(text))
+}
 
 fn pattern(text: &str) -> TextTest {
     // It is made of a pattern that was compiled, or of a text that was escaped.
@@ -57,9 +81,7 @@ fn texts(test: &Test) -> Option<Vec<TextTest>> {
     let fold = |folded: bool| if folded { "(?i)" } else { "" };
     Some(match test {
         Test::In(any, false) | Test::NotIn(any, false) => any.iter().map(|o| TextTest::Is(o.text.clone())).collect(),
-        Test::In(any, true) | Test::NotIn(any, true) => {
-            any.iter().map(|o| pattern(&format!("(?i)^(?:{})$", regex::escape(&o.text)))).collect()
-        }
+        Test::In(any, true) | Test::NotIn(any, true) => any.iter().map(|o| pattern(&whole(&o.text))).collect(),
         Test::Contains(part, false) => vec![TextTest::Contains(part.clone())],
         Test::Starts(part, false) => vec![TextTest::Prefix(part.clone())],
         Test::Contains(part, true) => vec![pattern(&format!("(?i){}", regex::escape(part)))],
@@ -160,6 +182,7 @@ impl Visitor<Result<SpanFilter>> for Filters {
     }
 
     fn test(&mut self, field: &FieldName, test: &Test) -> Result<SpanFilter> {
+        self.count(test)?;
         let positive = match field {
             FieldName::Intrinsic("span.name") => own(test, SpanFilter::Name)?,
             FieldName::Intrinsic("service.name") => own(test, SpanFilter::Service)?,

@@ -62,6 +62,9 @@ pub type Hook = for<'a> fn(
 /// Completes or refuses an entity before it is stored, depending on other entities.
 pub type Prepare = for<'a> fn(&'a mut Connection, &'a Making<'a>, &'a mut Drafted) -> BoxFuture<'a, Result<()>>;
 
+/// Says what the regular expressions of a body take in memory, in bytes.
+pub type Weigh = fn(&Map<String, Value>) -> usize;
+
 /// An entity that is being created or changed.
 pub struct Making<'a> {
     /// Who changes it.
@@ -128,8 +131,8 @@ pub struct Family {
     pub links: fn(&Map<String, Value>) -> Vec<Link>,
     /// Checks conditions that involve several fields.
     pub rules: fn(&Map<String, Value>, &mut Vec<FieldError>),
-    /// Weighs regular expressions; `None`: entities have none.
-    pub patterns_bytes: Option<PatternsBytes>,
+    /// What the regular expressions of an entity take in memory, in bytes, where they stay compiled; `None`: it has none.
+    pub patterns_bytes: Option<Weigh>,
     /// Checks conditions that involve several entities.
     pub hook: Option<Hook>,
     /// The service that an entity is about; empty: none.

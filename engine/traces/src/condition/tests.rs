@@ -1,3 +1,4 @@
+use quiver_types::ErrorKind;
 use quiver_types::spans::{Attributes, Span, SpanContext, SpanRow, Value};
 use serde_json::{Value as Json, json};
 
@@ -156,4 +157,18 @@ fn errors_say_where() {
     check(&deep, "`/not/not/not/not/not`: is nested deeper than 5");
     let many = vec![r#"{"field":"a","op":"exists"}"#; 51].join(",");
     check(&format!(r#"{{"any":[{many}]}}"#), "a condition has more than 50 comparisons");
+}
+
+/// Each text in any case becomes a pattern: a condition may hold thousands of large ones.
+#[test]
+fn texts_in_any_case_are_bounded_together() {
+    let values: Vec<String> = (0..1000).map(|n| format!("{n:04}{}", "x".repeat(4000))).collect();
+    for field in ["http.route", "span.name"] {
+        let any = json!({"field": field, "op": "in", "value": values, "caseSensitive": false});
+        let refused = filter_of(&Condition::parse(&any).unwrap()).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::LimitExceeded, "{refused}");
+        let short: Vec<String> = (0..1000).map(|n| format!("/cart/{n}")).collect();
+        let any = json!({"field": field, "op": "in", "value": short, "caseSensitive": false});
+        assert!(filter_of(&Condition::parse(&any).unwrap()).is_ok());
+    }
 }

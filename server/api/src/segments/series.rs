@@ -1,10 +1,14 @@
 //! Converts conditions to alternative lists of series matchers, which label indexes evaluate.
 
 use quiver_types::condition::{Condition, FieldName, Operand, Test, Visitor};
+use quiver_types::matcher::Patterns;
 use quiver_types::{Error, MatchOp, Matcher, Result};
 
 /// Most alternatives, since each is looked up separately.
 const LISTS_MAX: usize = 64;
+
+/// Most that its patterns take, compiled, in bytes: those of a condition, and what is made of its texts.
+const PATTERNS_BYTES_MAX: usize = 10 << 20;
 
 /// Alternatives, of which one must match.
 type Lists = Vec<Vec<Matcher>>;
@@ -13,9 +17,10 @@ type Lists = Vec<Vec<Matcher>>;
 ///
 /// # Errors
 /// Invalid: something that labels cannot be tested for (ranges, fields of spans and log rows), or too many
-/// combinations.
+/// combinations. LimitExceeded: its patterns are too large together.
 pub(crate) fn lists_of(condition: &Condition, service_labels: &[String]) -> Result<Lists> {
-    condition.visit(&mut Writer { service_labels }).map(|sides| sides.yes)
+    let mut writer = Writer { service_labels, patterns: Patterns::within("a segment", PATTERNS_BYTES_MAX) };
+    condition.visit(&mut writer).map(|sides| sides.yes)
 }
 
 /// Combines two conditions: series that match both.
@@ -39,10 +44,7 @@ struct Sides {
 
 struct Writer<'a> {
     service_labels: &'a [String],
-}
-
-fn matcher(label: &str, op: MatchOp, value: impl Into<String>) -> Result<Matcher> {
-    Matcher::new(label, op, value)
+    patterns: Patterns,
 }
 
 /// A regular expression for a test on the whole value of a label.
@@ -78,7 +80,8 @@ fn names(key: &str) -> Vec<String> {
 
 impl Writer<'_> {
     /// Converts a test of the first existing one of some labels, ignoring that the test may be negated.
-    fn sides(test: &Test, labels: &[String]) -> Result<Sides> {
+    fn sides(&mut self, test: &Test, labels: &[String]) -> Result<Sides> {
+        let mut matcher = |label: &str, op, value: &str| self.patterns.matcher(label, op, value);
         let mut sides = Sides { yes: Vec::new(), no: Vec::new() };
         let mut before = Vec::new();
         for label in labels {
@@ -90,7 +93,7 @@ impl Writer<'_> {
                 }
                 other => {
                     let pattern = pattern(other)?;
-                    (matcher(label, MatchOp::Regex, &*pattern)?, matcher(label, MatchOp::NotRegex, &*pattern)?)
+                    (matcher(label, MatchOp::Regex, &pattern)?, matcher(label, MatchOp::NotRegex, &pattern)?)
                 }
             };
             let list = |last: Matcher| [&before[..], &[there.clone(), last]].concat();
@@ -123,12 +126,12 @@ impl Visitor<Result<Sides>> for Writer<'_> {
 
     fn test(&mut self, field: &FieldName, test: &Test) -> Result<Sides> {
         let sides = match field {
-            FieldName::Intrinsic("service.name") => Self::sides(test, self.service_labels)?,
+            FieldName::Intrinsic("service.name") => self.sides(test, self.service_labels)?,
             FieldName::Intrinsic(other) => {
                 return Err(Error::invalid(format!("a segment asks metrics for labels; `{other}` is none")));
             }
             FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => {
-                Self::sides(test, &names(key))?
+                self.sides(test, &names(key))?
             }
         };
         let negative = matches!(test, Test::NotIn(..) | Test::Exists(false));
@@ -207,6 +210,20 @@ mod tests {
                 assert_eq!(matches(&lists, row), compiled.matches(&Labels(row)), "{condition} over {row:?}: {lists:?}");
             }
         }
+    }
+
+    #[test]
+    fn patterns_of_a_segment_are_bounded_together() {
+        let lists = |all: Vec<serde_json::Value>| {
+            lists_of(&Condition::parse(&json!({ "any": all })).unwrap(), &["job".to_owned()])
+        };
+        let large = |n: usize| {
+            let values: Vec<String> = (0..4).map(|m| format!("{n:02}{m}{}", "x".repeat(4000))).collect();
+            json!({"field": "a", "op": "in", "value": values, "caseSensitive": false})
+        };
+        assert!(lists(vec![large(0)]).is_ok());
+        let refused = lists((0..50).map(large).collect()).unwrap_err();
+        assert!(refused.message.contains("the regular expressions of a segment take more than"), "{refused}");
     }
 
     #[test]
