@@ -13,7 +13,7 @@ use quiver_traces::{Closed, JsonWriter};
 use quiver_types::Result;
 
 /// Approximate size of a piece in bytes.
-const PIECE_BYTES: usize = 64 << 10;
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
 /// Makes a body from a function that appends one piece per call and returns whether that was the last. The function
 /// is dropped after the last piece, or when the client disconnects. A short body gets a `Content-Length`.
