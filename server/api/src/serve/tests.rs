@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::bodies::{BodyBudget, read_body};
+use crate::demand::Room;
 use crate::error::plain_error;
 
 const SHORT: Duration = Duration::from_millis(100);
@@ -31,8 +32,23 @@ async fn served(settings: ServeSettings) -> Served {
     };
     let endless =
         || async { Body::from_stream(futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![7; 1 << 16]))) };
+    let room = Arc::new(Room::new(1));
+    let held = move || {
+        let room = Arc::clone(&room);
+        async move {
+            let place = room.take().await.expect("nobody closes it");
+            let piece = move || {
+                let _held = &place;
+                Ok::<_, std::io::Error>(vec![7; 1 << 16])
+            };
+            let mut response = Body::from_stream(futures::stream::repeat_with(piece)).into_response();
+            room.kept_by(&mut response);
+            response
+        }
+    };
     let router = Router::new()
         .route("/", get(|| async { "here" }))
+        .route("/held", get(held))
         .route("/query", get(|uri: http::Uri| async move { uri.query().unwrap_or_default().to_owned() }))
         .route("/take", post(take))
         .route("/endless", get(endless))
@@ -246,6 +262,19 @@ async fn readers_that_take_nothing_are_cut() {
     tokio::time::sleep(SHORT * 5).await;
     let mut rest = Vec::new();
     let _ = tokio::time::timeout(LONG, socket.read_to_end(&mut rest)).await.expect("it ends");
+}
+
+#[tokio::test]
+async fn readers_that_are_slow_give_way_to_those_who_wait() {
+    let served = served(ServeSettings { body_grace: SHORT, ..ServeSettings::default() }).await;
+    let ask = "GET /held HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut slow = TcpStream::connect(served.at).await.expect("it listens");
+    assert!(one(&mut slow, ask).await.starts_with("HTTP/1.1 200 "));
+    // There is one place, which the first one has until its answer ends: never, if it is up to its reader.
+    let mut next = TcpStream::connect(served.at).await.expect("it listens");
+    let answer = tokio::time::timeout(LONG, one(&mut next, ask)).await.expect("it has its turn");
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let _ = tokio::time::timeout(LONG, slow.read_to_end(&mut Vec::new())).await.expect("the first one ends");
 }
 
 #[tokio::test]
