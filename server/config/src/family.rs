@@ -47,9 +47,6 @@ pub struct Link {
     pub on_delete: OnDelete,
 }
 
-/// Gives what the regular expressions of an entity take in memory, in bytes, where they stay compiled.
-pub(crate) type PatternsBytes = fn(&Map<String, Value>) -> usize;
-
 /// A check that needs more than the entity itself. It runs within the transaction, after the change.
 pub type Hook = for<'a> fn(
     &'a mut Connection,

@@ -42,6 +42,7 @@ use super::tls::Tls;
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
 use super::{ServeSettings, refuse};
 use crate::bodies::{BodyBudget, Share, on_connection};
+use crate::demand::Holding;
 use crate::error::plain;
 use crate::middleware::safety::guard;
 

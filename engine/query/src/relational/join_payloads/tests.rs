@@ -12,7 +12,7 @@ use crate::{Limits, QueryContext, Rules};
 async fn explained(statement: &str) -> String {
     let engine = engine();
     let plan = Names::new(engine.relational()).plan(statement).unwrap();
-    let physical = engine.plan_relational(&plan).await.unwrap();
+    let (_, physical) = engine.plan_relational(&plan).await.unwrap();
     displayable(physical.as_ref()).indent(false).to_string()
 }
 
@@ -71,7 +71,7 @@ async fn nodes_come_back_from_what_is_written() {
     let engine = engine();
     let statement = "select a.x from (values ('x', 1), ('z', 2)) a(x, n), generate_series(1, 3) g";
     let plan = Names::new(engine.relational()).plan(statement).unwrap();
-    let physical = engine.plan_relational(&plan).await.unwrap();
+    let (_, physical) = engine.plan_relational(&plan).await.unwrap();
     let (_, names) = passed(physical);
     assert!(names.contains("TextViewsExec"), "{names:?}");
 }
