@@ -60,7 +60,7 @@ pub type Hook = for<'a> fn(
 pub type Prepare = for<'a> fn(&'a mut Connection, &'a Making<'a>, &'a mut Drafted) -> BoxFuture<'a, Result<()>>;
 
 /// Says what the regular expressions of a body take in memory, in bytes.
-pub type Weigh = fn(&Map<String, Value>) -> usize;
+pub(crate) type Weigh = fn(&Map<String, Value>) -> usize;
 
 /// An entity that is being created or changed.
 pub struct Making<'a> {

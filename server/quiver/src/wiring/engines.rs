@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quiver_api::state::Engines;
 use quiver_logsql::LogsqlEngine;
-use quiver_olap::{ModelTables, OlapEngine};
+use quiver_olap::ModelTables;
 use quiver_promql::{PromqlEngine, PromqlSettings};
 use quiver_query::tables::{TableSources, Tables};
 use quiver_query::{EngineSettings, QueryEngine};
