@@ -285,7 +285,7 @@ impl Settings {
 fn length(time: Duration) -> String {
     let ms = time.as_millis();
     let units = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)];
-    let unit = units.into_iter().find(|(_, factor)| ms > 0 && ms % factor == 0);
+    let unit = units.into_iter().find(|(_, factor)| ms > 0 && ms.is_multiple_of(*factor));
     unit.map_or_else(|| "0".to_owned(), |(unit, factor)| format!("{}{unit}", ms / factor))
 }
 
