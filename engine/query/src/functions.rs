@@ -55,6 +55,7 @@ mod quoting;
 mod rate;
 mod results;
 mod row_format;
+mod scales;
 mod seconds;
 mod series_state;
 mod sizes;
@@ -207,6 +208,10 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("justify_hours(interval)", "24 hours become a day"),
     ("justify_days(interval)", "30 days become a month"),
     ("justify_interval(interval)", "both, and all parts have one sign"),
+    (
+        "scale(x)",
+        "digits behind the point; `min_scale` without zeros at the end, `trim_scale` the number without these",
+    ),
     ("div(x, y)", "the quotient without its fraction"),
     (
         "width_bucket(x, low, high, n)",
@@ -284,7 +289,8 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in digests::functions().chain(sizes::functions()) {
         state.register_udf(function)?;
     }
-    for function in justify::functions().chain(numbers::functions()).chain(number_format::functions(room)) {
+    let numbers = numbers::functions().chain(scales::functions());
+    for function in justify::functions().chain(numbers).chain(number_format::functions(room)) {
         state.register_udf(function)?;
     }
     for function in trees::functions().into_iter().chain(gauges::functions()).chain(bits::functions()) {

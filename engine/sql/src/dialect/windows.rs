@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, FunctionArguments, Ident, NamedWindowDefinition, NamedWindowExpr, ObjectName, OrderBy,
-    Query, Select, VisitorMut, WindowFrameBound, WindowSpec, WindowType,
+    Query, Select, UnaryOperator, VisitorMut, WindowFrameBound, WindowSpec, WindowType,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::expressions::{arguments, bare, expr};
+use super::expressions::{arguments, bare, expr, literal};
 use super::{gathered, operators};
 use crate::error::unsupported;
 use crate::names::normal;
@@ -185,8 +185,8 @@ const OF_ROWS: [&str; 11] = [
 ///
 /// # Errors
 ///
-/// Limit exceeded: nested calls would grow the statement without bound. Unsupported: a `FILTER` on a function that is
-/// no aggregate, which the planner would ignore.
+/// Invalid: a place before the first row. Limit exceeded: nested calls would grow the statement without bound.
+/// Unsupported: a `FILTER` on a function that is no aggregate, which the planner would ignore.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let Expr::Function(function) = &mut *place else { return Ok(()) };
     let Some(over) = &function.over else { return Ok(()) };
@@ -195,6 +195,11 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         && function.filter.is_some()
     {
         return Err(unsupported(format!("`FILTER` beside `{name}`, which is no aggregate")));
+    }
+    if name.as_deref() == Some("nth_value")
+        && arguments(&function.args).is_some_and(|args| args.get(1).is_some_and(is_below_one))
+    {
+        return Err(Error::invalid("argument of nth_value must be greater than zero"));
     }
     if let Some((variance, is_root)) = name.as_deref().and_then(variance)
         && moves(over)
@@ -251,4 +256,14 @@ fn moves(over: &WindowType) -> bool {
     }
     let begins = window.window_frame.as_ref().map(|frame| &frame.start_bound);
     begins.is_some_and(|start| *start != WindowFrameBound::Preceding(None))
+}
+
+/// Whether an expression is written as a whole number below one.
+fn is_below_one(place: &Expr) -> bool {
+    match place {
+        Expr::Nested(inner) => is_below_one(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => literal(expr).is_some(),
+        Expr::Value(_) => literal(place).is_some_and(|digits| digits.parse::<u64>() == Ok(0)),
+        _ => false,
+    }
 }

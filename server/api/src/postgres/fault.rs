@@ -82,7 +82,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 134] = [
+const CODES: [(&str, &str); 135] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -136,6 +136,7 @@ const CODES: [(&str, &str); 134] = [
     ("Scalar subquery returned more than one row", "21000"),
     ("a subquery that stands for a value gives more than one row", "21000"),
     ("NTILE requires a positive integer", "22014"),
+    ("argument of nth_value must", "22016"),
     ("Invalid input syntax for type interval", "22007"),
     ("to value of Boolean type", "22P02"),
     ("Unable to parse date from", "22008"),

@@ -203,6 +203,8 @@ fn what_is_wrong_is_said() {
         ("lpad('a', 2000000000)", "at most"),
         ("repeat('ab', 2000000000)", "at most"),
         ("to_number('1', 'RN')", "`RN`"),
+        ("nth_value(1, 0) over ()", "argument of nth_value must be greater than zero"),
+        ("nth_value(1, -1) over ()", "argument of nth_value must be greater than zero"),
         ("to_char(1, '9EEEE9')", "`EEEE` is not the last word"),
         ("to_char(1, 'FM9EEEE')", "`EEEE` stands together"),
         ("to_char(1, '9.9V9')", "`V` stands together"),

@@ -1,0 +1,124 @@
+//! How many digits numbers have behind their point: `scale`, `min_scale` without zeros at the end, and `trim_scale`, the
+//! number without these. Doubles have none of them.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef, AsArray as _, Int32Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Decimal128Type, Float64Type};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Asked {
+    All,
+    Least,
+    Trimmed,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Scale {
+    asked: Asked,
+    signature: Signature,
+}
+
+/// Gives the functions.
+pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    [Asked::All, Asked::Least, Asked::Trimmed].into_iter().map(|asked| {
+        Arc::new(ScalarUDF::from(Scale { asked, signature: Signature::user_defined(Volatility::Immutable) }))
+    })
+}
+
+impl ScalarUDFImpl for Scale {
+    fn name(&self) -> &'static str {
+        match self.asked {
+            Asked::All => "scale",
+            Asked::Least => "min_scale",
+            Asked::Trimmed => "trim_scale",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        match types {
+            [kind] if kind.is_integer() => Ok(vec![kind.clone()]),
+            [DataType::Decimal128(precision, scale)] => Ok(vec![DataType::Decimal128(*precision, *scale)]),
+            [kind] if kind.is_numeric() || kind.is_null() => Ok(vec![DataType::Float64]),
+            _ => plan_err!("`{}` takes a number", self.name()),
+        }
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(match (self.asked, types) {
+            (Asked::Trimmed, [kind]) if kind.is_integer() => kind.clone(),
+            (Asked::Trimmed, _) => DataType::Float64,
+            _ => DataType::Int32,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = args.args.as_slice() else { return exec_err!("`{}` takes a number", self.name()) };
+        let values = value.to_array(args.number_rows)?;
+        if self.asked == Asked::Trimmed {
+            return Ok(ColumnarValue::Array(cast(&values, args.return_field.data_type())?));
+        }
+        Ok(ColumnarValue::Array(Arc::new(digits(&values, self.asked == Asked::Least))))
+    }
+}
+
+/// Digits behind the points of numbers; NULL of what is no number.
+fn digits(values: &ArrayRef, is_least: bool) -> Int32Array {
+    match values.data_type() {
+        DataType::Decimal128(_, scale) => {
+            let scale = i32::from(*scale).max(0);
+            let of = |number: i128| if is_least { least(number, scale) } else { scale };
+            values.as_primitive::<Decimal128Type>().iter().map(|number| number.map(of)).collect()
+        }
+        DataType::Float64 => {
+            let mut text = String::new();
+            let mut of = |number: f64| {
+                text.clear();
+                let _ = write!(text, "{number}");
+                let behind = text.split_once('.').map_or(0, |(_, behind)| behind.len());
+                number.is_finite().then(|| i32::try_from(behind).unwrap_or(i32::MAX))
+            };
+            values.as_primitive::<Float64Type>().iter().map(|number| number.and_then(&mut of)).collect()
+        }
+        _ => (0..values.len()).map(|row| values.is_valid(row).then_some(0)).collect(),
+    }
+}
+
+/// Digits behind the point of a decimal without zeros at the end.
+fn least(mut number: i128, mut scale: i32) -> i32 {
+    while scale > 0 && number % 10 == 0 {
+        (number, scale) = (number / 10, scale - 1);
+    }
+    scale
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Decimal128Array, Float64Array, Int64Array};
+
+    use super::*;
+
+    #[test]
+    fn digits_are_counted() {
+        let check = |values: ArrayRef, all: &[Option<i32>], least: &[Option<i32>]| {
+            assert_eq!(digits(&values, false).iter().collect::<Vec<_>>(), all);
+            assert_eq!(digits(&values, true).iter().collect::<Vec<_>>(), least);
+        };
+        let decimals = Decimal128Array::from(vec![Some(84_100), Some(0), None, Some(-5)]);
+        let decimals = decimals.with_precision_and_scale(20, 4).unwrap();
+        check(Arc::new(decimals), &[Some(4), Some(4), None, Some(4)], &[Some(2), Some(0), None, Some(4)]);
+        let doubles = Float64Array::from(vec![Some(8.41), Some(1e-7), Some(100.0), None, Some(f64::NAN)]);
+        let expected = [Some(2), Some(7), Some(0), None, None];
+        check(Arc::new(doubles), &expected, &expected);
+        check(Arc::new(Int64Array::from(vec![Some(10), None])), &[Some(0), None], &[Some(0), None]);
+    }
+}
