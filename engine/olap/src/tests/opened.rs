@@ -117,7 +117,8 @@ fn rows_are_ordered_by_numbers_first() {
             let query = json!({"dimensions": ["Jobs.attr_depth"], "measures": ["Jobs.count"], "order": order});
             let answer = ask(&olap, &query).await.unwrap();
             let rows = answer["data"].as_array().unwrap().iter();
-            assert_eq!(Value::from_iter(rows.map(|row| row["Jobs.attr_depth"].clone())), expected, "{direction}");
+            let depths: Value = rows.map(|row| row["Jobs.attr_depth"].clone()).collect();
+            assert_eq!(depths, expected, "{direction}");
         }
         // The text of the plan is read by the session of SQL.
         let query = json!({"dimensions": ["Jobs.attr_depth"], "order": {"Jobs.attr_depth": "asc"}});

@@ -46,10 +46,10 @@ pub(crate) fn holds(op: &str, values: &[Value], value: &Val, tz: Tz) -> bool {
     match op {
         "set" => return !value.is_null(),
         "notSet" => return value.is_null(),
-        "equals" | "in" if value.is_null() => return lists_null,
-        "notEquals" | "notIn" if value.is_null() => return !lists_null,
-        "contains" | "startsWith" | "endsWith" if value.is_null() => return lists_null,
-        "notContains" | "notStartsWith" | "notEndsWith" if value.is_null() => return !lists_null,
+        "equals" | "in" | "contains" | "startsWith" | "endsWith" if value.is_null() => return lists_null,
+        "notEquals" | "notIn" | "notContains" | "notStartsWith" | "notEndsWith" if value.is_null() => {
+            return !lists_null;
+        }
         _ if value.is_null() => return false,
         _ => {}
     }
