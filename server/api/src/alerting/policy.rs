@@ -444,7 +444,7 @@ mod tests {
         }
         let one = |value: Value| alerts_of(Some(&json!([value])), 9).expect("a good one").remove(0);
         let plain = one(json!({"labels": {"a": "1", "b": ""}, "status": null, "generatorURL": "http://h"}));
-        assert_eq!((plain.starts_at, plain.ends_at, plain.generator_url.as_str()), (9, i64::MAX, "http://h"));
+        assert_eq!((plain.starts_at, plain.ends_at, &*plain.generator_url), (9, i64::MAX, "http://h"));
         assert_eq!(plain.labels.iter().collect::<Vec<_>>(), [("a", "1")]);
         // A resolved alert has ended by now, whatever the request says; a firing one has no end.
         assert_eq!(one(json!({"status": "resolved", "endsAt": "2030-01-01T00:00:00Z"})).ends_at, 9);

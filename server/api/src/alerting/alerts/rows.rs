@@ -109,7 +109,7 @@ mod tests {
         });
         assert_eq!(alert(&row("A"), &Sight(None)), expected, "where it comes from is not known, and not said");
         let mut known = row("A");
-        known.alert.generator_url = "http://h/x".to_owned();
+        known.alert.generator_url = "http://h/x".into();
         let shown = alert(&known, &Sight(None));
         assert_eq!(shown["generatorURL"], "http://h/x");
         assert_eq!(shown.as_object().map(Map::len), expected.as_object().map(|fields| fields.len() + 1));
