@@ -47,6 +47,9 @@ pub struct Link {
     pub on_delete: OnDelete,
 }
 
+/// Gives what the regular expressions of an entity take in memory, in bytes, where they stay compiled.
+pub(crate) type PatternsBytes = fn(&Map<String, Value>) -> usize;
+
 /// A check that needs more than the entity itself. It runs within the transaction, after the change.
 pub type Hook = for<'a> fn(
     &'a mut Connection,
@@ -58,9 +61,6 @@ pub type Hook = for<'a> fn(
 
 /// Completes or refuses an entity before it is stored, depending on other entities.
 pub type Prepare = for<'a> fn(&'a mut Connection, &'a Making<'a>, &'a mut Drafted) -> BoxFuture<'a, Result<()>>;
-
-/// Says what the regular expressions of a body take in memory, in bytes.
-pub(crate) type Weigh = fn(&Map<String, Value>) -> usize;
 
 /// An entity that is being created or changed.
 pub struct Making<'a> {
@@ -129,7 +129,7 @@ pub struct Family {
     /// Checks conditions that involve several fields.
     pub rules: fn(&Map<String, Value>, &mut Vec<FieldError>),
     /// What the regular expressions of an entity take in memory, in bytes, where they stay compiled; `None`: it has none.
-    pub patterns_bytes: Option<Weigh>,
+    pub patterns_bytes: Option<PatternsBytes>,
     /// Checks conditions that involve several entities.
     pub hook: Option<Hook>,
     /// The service that an entity is about; empty: none.
