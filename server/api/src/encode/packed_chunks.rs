@@ -189,7 +189,9 @@ mod tests {
     fn series(name: &str, chunks: &[Chunk]) -> Vec<u8> {
         let mut out = Vec::new();
         put_labels(&mut out, [("a", name)].into_iter());
-        chunks.iter().for_each(|chunk| put_chunk(&mut out, chunk));
+        for chunk in chunks {
+            put_chunk(&mut out, chunk);
+        }
         out
     }
 
