@@ -247,7 +247,7 @@ impl Held {
         }
         let since = self.untaken?;
         let is_stuck = patience.is_some_and(|patience| now.saturating_duration_since(since) >= patience);
-        if !is_stuck && !(is_over && behind.is_needed()) {
+        if !(is_stuck || is_over && behind.is_needed()) {
             return None;
         }
         tracing::debug!(is_stuck, "a response that is not read is given up");
