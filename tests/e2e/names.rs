@@ -81,7 +81,7 @@ async fn a_dropped_name_stays_away() {
             rows.iter().map(|row| row["metric"].clone()).collect::<Vec<_>>()
         };
         let at = server.query(query, T0_S).await;
-        assert_eq!(metrics(&at), [expected.clone()], "{query}");
+        assert_eq!(metrics(&at), std::slice::from_ref(&expected), "{query}");
         let over = server.query_range(query, T0_S - 20.0, T0_S, 20.0).await;
         assert_eq!(metrics(&over), [expected], "{query} over a range");
     }

@@ -201,9 +201,9 @@ fn logsql_rows() {
     let check = |case: &Case| {
         let world = &worlds[case.world as usize];
         let query = parse(&case.text).unwrap_or_else(|e| panic!("{}: {e}", case.text));
-        let live = runtime.block_on(ask(&world.live.logsql, &query));
-        same(&runtime.block_on(ask(&world.flushed.logsql, &query)), &live, "flushed", &query);
-        same(&runtime.block_on(ask(&world.compacted.logsql, &query)), &live, "compacted", &query);
+        let live = runtime.block_on(ask(&world.live.engines.logsql, &query));
+        same(&runtime.block_on(ask(&world.flushed.engines.logsql, &query)), &live, "flushed", &query);
+        same(&runtime.block_on(ask(&world.compacted.engines.logsql, &query)), &live, "compacted", &query);
         match &live {
             Ok(found) => {
                 answered += 1;
@@ -215,7 +215,7 @@ fn logsql_rows() {
             return;
         }
         let query = parse(&format!("{} | delete _stream, _stream_id", case.text)).expect("valid as before");
-        let live = runtime.block_on(ask(&world.live.logsql, &query));
+        let live = runtime.block_on(ask(&world.live.engines.logsql, &query));
         for batch_rows in [1000, 7, 1] {
             let memory = Memory { rows: Arc::clone(&world.memory), batch_rows };
             let logsql = logsql_over(Arc::new(memory), Arc::clone(&engine));

@@ -114,7 +114,7 @@ async fn error_of(stream: &mut TcpStream) -> String {
         match kind {
             b'E' => {
                 let fields = body.split(|byte| *byte == 0);
-                let field = fields.filter_map(|field| field.strip_prefix(b"C")).next().expect("a code");
+                let field = fields.find_map(|field| field.strip_prefix(b"C")).expect("a code");
                 code = String::from_utf8_lossy(field).into_owned();
             }
             b'Z' => return code,
