@@ -58,7 +58,7 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
             // Unlike the errors of other endpoints, those of this one do not name the parameter.
             let expr = promql.parse(&text, &inner).map_err(|e| match e {
                 PromqlError::Parse(e) => Error::invalid(e.to_string()),
-                other => query_error(other),
+                other @ PromqlError::Evaluation(_) => query_error(other),
             })?;
             let wanted: Vec<Vec<Matcher>> = selectors(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
             if wanted.is_empty() {
