@@ -113,7 +113,7 @@ async fn error_of(stream: &mut TcpStream) -> String {
         stream.read_exact(&mut body).await.expect("its body");
         match kind {
             b'E' => {
-                let fields = body.split(|byte| *byte == 0);
+                let mut fields = body.split(|byte| *byte == 0);
                 let field = fields.find_map(|field| field.strip_prefix(b"C")).expect("a code");
                 code = String::from_utf8_lossy(field).into_owned();
             }
