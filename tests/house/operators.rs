@@ -19,7 +19,7 @@ pub(crate) const PLACES: &[&str] = &[
     "engine/query/src/relational/slices.rs",
     "engine/query/src/relational/text_views.rs",
     "engine/query/src/relational/functional_dependencies.rs",
-    "engine/query/src/tables/at_once.rs",
+    "engine/query/src/tables/materialized.rs",
     "engine/query/src/tables/convert.rs",
     "engine/query/src/relational/windows.rs",
     "engine/store/src/scan/planned.rs",
@@ -74,7 +74,7 @@ fn each_operator_says_what_datafusion_lacks() {
 
 #[test]
 fn nodes_of_the_engine_have_written_forms() {
-    let forms = read("engine/query/src/forms.rs");
+    let forms = read("engine/query/src/node_encoding.rs");
     let sources = sources();
     let places = PLACES.iter().filter(|place| place.starts_with("engine/query/"));
     let here = places.flat_map(|place| sources.iter().filter(move |s| s.path.starts_with(place)));

@@ -194,16 +194,22 @@ const SEES_ALL: &[(&str, &str)] = &[
     ("engine/types/src/access.rs", "defines it"),
     ("engine/query/src/tables/snapshot.rs", "the same of all domains"),
     ("engine/query/src/tables/history.rs", "queries that ended, cut to the caller's own before anything is shown"),
-    ("engine/sql/src/lacking.rs", "asks which tables there are, to name the right that a caller lacks"),
-    ("server/api/src/discovery/look.rs", "resources are found for all; who may see one is asked where it is shown"),
+    ("engine/sql/src/missing_rights.rs", "asks which tables there are, to name the right that a caller lacks"),
+    (
+        "server/api/src/discovery/probe_queries.rs",
+        "resources are found for all; who may see one is asked where it is shown",
+    ),
     ("server/quiver/src/sql.rs", "a directory at rest, which the caller can read as files"),
-    ("server/quiver/src/warm.rs", "queries before anybody asks, of which nothing is shown"),
+    ("server/quiver/src/warm_up.rs", "queries before anybody asks, of which nothing is shown"),
     ("engine/traces/src/engine.rs", "tells that a trace is there but hidden; gives no row of it"),
-    ("engine/traces/src/lists/dependencies/late.rs", "calls of hidden services are shown as hidden"),
-    ("engine/promql/src/plan/room.rs", "a context for tests"),
+    ("engine/traces/src/lists/dependencies/late_calls.rs", "calls of hidden services are shown as hidden"),
+    ("engine/promql/src/plan/memory.rs", "a context for tests"),
     ("engine/ingest/src/fuzz.rs", "a decoder alone"),
     ("engine/olap/src/engine/basis.rs", "asks whether tables of guarded models have changed, not for rows"),
-    ("engine/olap/src/engine/kept.rs", "plans over the rows of a rollup, which were read with the caller's rights"),
+    (
+        "engine/olap/src/engine/cached_rows.rs",
+        "plans over the rows of a rollup, which were read with the caller's rights",
+    ),
     ("engine/olap/src/plan/sources.rs", "asks for columns of tables, not for rows"),
     ("engine/olap/src/rollup/buckets.rs", "asks whether the operator has a table of a name, not for rows"),
 ];
@@ -213,10 +219,10 @@ const BEGINS: &[(&str, &str)] = &[
     ("server/api/src/state.rs", "the one door of requests"),
     ("server/quiver/src/alerting/engine.rs", "rules, with the rights of their owner"),
     ("server/quiver/src/rules/bench.rs", "a bench of rules over samples of its own"),
-    ("engine/promql/src/plan/room.rs", "a context for tests"),
+    ("engine/promql/src/plan/memory.rs", "a context for tests"),
     ("engine/query/src/context.rs", "defines them"),
     ("server/quiver/src/sql.rs", "a directory at rest: there is no request and no server"),
-    ("server/quiver/src/warm.rs", "before the first request, so that it does not wait for what is made once"),
+    ("server/quiver/src/warm_up.rs", "before the first request, so that it does not wait for what is made once"),
 ];
 
 /// Lines of the product that contain one of some texts, outside of the allowed files.

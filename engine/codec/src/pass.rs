@@ -19,7 +19,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 use quiver_query::{Forms as _, QueryEngine, Written};
-use quiver_types::written::{sealed, unsealed};
+use quiver_types::encoding::{sealed, unsealed};
 
 use crate::body::{SortKey, broken};
 use crate::levels::Levels;

@@ -7,7 +7,7 @@ use quiver_types::label::Pairs;
 use quiver_types::metrics::{BatchSeries, Exemplar, HistogramSample, MetricMetadata};
 use quiver_types::{Histogram, MetricsBatch, Millis, SeriesId};
 
-use crate::decoding;
+use crate::decode_memory;
 use crate::error::{Error, Result};
 use crate::labels::LabelBuilder;
 use crate::reason::Reason;
@@ -190,7 +190,7 @@ impl Sink {
         if self.other_bytes > self.bytes_max {
             return Err(self.too_large());
         }
-        decoding::hold(self.used())
+        decode_memory::hold(self.used())
     }
 
     /// Estimates the bytes of the batch.
@@ -206,7 +206,7 @@ impl Sink {
         if used > self.bytes_max || self.batch.label_bytes.len() > u32::MAX as usize {
             return Err(self.too_large());
         }
-        decoding::hold(used + self.moving_bytes())
+        decode_memory::hold(used + self.moving_bytes())
     }
 
     /// Bytes of labels that stand in memory twice while they move to a larger place, if that may be soon.
@@ -301,7 +301,7 @@ impl Sink {
         }
         // Memory is checked per series, but a single series may have all the samples.
         if self.batch.ts.len().is_multiple_of(SAMPLES_AT_ONCE) {
-            decoding::hold(self.used())?;
+            decode_memory::hold(self.used())?;
         }
         self.batch.push_sample(series, ts, value, start_ts);
         Ok(())
@@ -433,13 +433,13 @@ mod tests {
     #[test]
     fn one_series_asks_for_memory() {
         struct Nothing;
-        impl decoding::DecodeRoom for Nothing {
+        impl decode_memory::DecodeRoom for Nothing {
             fn hold(&self, _: usize) -> bool {
                 false
             }
         }
         let check = |push: &dyn Fn(&mut Sink) -> Result<()>| {
-            let refused = decoding::within(Arc::new(Nothing), || {
+            let refused = decode_memory::within(Arc::new(Nothing), || {
                 let mut sink = Sink::new(0, 1 << 30);
                 (0..1 << 20).find_map(|_| push(&mut sink).err())
             });
@@ -454,12 +454,12 @@ mod tests {
     #[test]
     fn labels_that_move_take_memory_twice() {
         struct Few;
-        impl decoding::DecodeRoom for Few {
+        impl decode_memory::DecodeRoom for Few {
             fn hold(&self, bytes: usize) -> bool {
                 bytes <= 6 << 20
             }
         }
-        let bytes = decoding::within(Arc::new(Few), || {
+        let bytes = decode_memory::within(Arc::new(Few), || {
             let mut sink = Sink::new(1 << 20, 1 << 30);
             let write = |out: &mut Vec<u8>| {
                 out.resize(out.len() + 30_000, 0);

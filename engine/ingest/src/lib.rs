@@ -8,8 +8,8 @@
 
 pub mod codec;
 mod context;
+mod decode_memory;
 pub mod decoded;
-mod decoding;
 pub mod detect;
 pub mod error;
 pub mod exposition;
@@ -29,8 +29,8 @@ pub mod wire;
 
 pub use codec::Encoding;
 pub use context::{Context, Limits};
+pub use decode_memory::{DecodeRoom, within};
 pub use decoded::{Decoded, Rejected};
-pub use decoding::{DecodeRoom, within};
 pub use error::{Error, Result};
 pub use exposition::ExpositionDecoder;
 pub use formats::Format;

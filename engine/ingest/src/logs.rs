@@ -2,8 +2,8 @@
 //!
 //! `options` holds the field-handling parameters, `rows` builds rows out of fields (`names`, `tables` find what was
 //! seen before), `json` and `flatten` read objects, `time` reads times. Above them stands one file per format: `lines`
-//! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`; `shared` has what rows share. A format gives batches and a
-//! [`Report`]; only what its protocol calls a bad request is an error.
+//! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`; `shared_fields` has what
+//! rows share. A format gives batches and a [`Report`]; only what its protocol calls a bad request is an error.
 
 pub mod bulk;
 mod flatten;
@@ -17,7 +17,7 @@ pub mod push;
 mod report;
 mod rows;
 pub mod saas;
-mod shared;
+mod shared_fields;
 mod tables;
 pub mod time;
 
@@ -31,7 +31,7 @@ pub use options::{FieldOptions, KEEP_MESSAGES, PARAMETERS, Parameter};
 pub use report::{Dropped, Report};
 pub use rows::Rows;
 
-use crate::decoding;
+use crate::decode_memory;
 use crate::error::Error;
 use crate::sender::Sender;
 
@@ -58,7 +58,7 @@ fn lossy(bytes: &[u8]) -> Cow<'_, str> {
 fn lossy_body(body: &[u8]) -> Result<Cow<'_, str>, Error> {
     if std::str::from_utf8(body).is_err() {
         let bytes = |c: std::str::Utf8Chunk<'_>| c.valid().len() + REPLACEMENT.len();
-        decoding::hold_beside(body.utf8_chunks().map(bytes).sum())?;
+        decode_memory::hold_beside(body.utf8_chunks().map(bytes).sum())?;
     }
     Ok(lossy(body))
 }

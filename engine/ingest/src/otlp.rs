@@ -8,7 +8,7 @@
 pub(crate) mod any;
 mod convert;
 pub mod delta;
-mod fixed;
+mod fixed_labels;
 pub mod json;
 mod labels;
 pub mod names;

@@ -20,7 +20,7 @@ use quiver_types::spans::{ContextFields, Cut, SpanId, SpansBatch, SpansBuilder, 
 use quiver_types::{Access, SpansBatch as Batch};
 
 use crate::codec::{self, Encoding, Room};
-use crate::decoding;
+use crate::decode_memory;
 use crate::error::{Error, Result};
 
 /// Largest span as it comes over the wire.
@@ -273,7 +273,7 @@ impl<'c> Sink<'c> {
             let what = "batch of spans, each with its resource and scope";
             return Err(Error::TooLarge { what, limit_bytes: REPEATED_BYTES_MAX });
         }
-        decoding::hold(bytes + self.builder.moving_bytes())
+        decode_memory::hold(bytes + self.builder.moving_bytes())
     }
 
     pub(crate) fn finish(self) -> DecodedSpans {

@@ -7,8 +7,8 @@
 //! | `print`, `reserved` | the tree as canonical text · words that must be quoted in it |
 //! | `request`, `scope`, `time_scope` | request parameters · time range, filters and "now" that a request imposes on a query |
 //! | `pipes`, `rowfn`, `stats_fn` | the pipes · functions of pipes on single rows · functions of `stats`; one file each |
-//! | `plan`, `planned`, `needs`, `filter_needs` | the tree → `LogicalPlan` · which fields each part of a query needs |
-//! | `nodes`, `step`, `ops`, `rows`, `pieces`, `written` | operators, the layout of their batches, their serialized forms |
+//! | `plan`, `partial_plan`, `needs`, `filter_needs` | the tree → `LogicalPlan` · which fields each part of a query needs |
+//! | `nodes`, `step`, `ops`, `rows`, `pieces`, `encoding` | operators, the layout of their batches, their serialized forms |
 //! | `kernels` | filters and formats of single values |
 //! | `run` | runs queries on an engine |
 //! | `series_columns`, `stats_labels`, `stream_text` | results in the form of Prometheus · labels of streams as text |
@@ -17,6 +17,7 @@
 //! HTTP.
 
 pub mod ast;
+mod encoding;
 mod error;
 mod filter_needs;
 pub mod fuzz;
@@ -28,10 +29,10 @@ mod nodes;
 mod normal;
 mod ops;
 mod parser;
+mod partial_plan;
 mod pieces;
 pub mod pipes;
 mod plan;
-mod planned;
 mod print;
 mod read;
 pub mod request;
@@ -47,8 +48,8 @@ mod step;
 mod stream_text;
 mod time_scope;
 mod visit;
-mod written;
 
+pub use encoding::PlanForms;
 pub use error::Result;
 pub use parser::{QUERY_LEN_MAX, Regexps};
 pub use read::{parse, parse_among, parse_filter};
@@ -57,4 +58,3 @@ pub use scope::QueryScope;
 pub use series_columns::{StatsColumns, histogram_buckets};
 pub use stats_labels::{by_step, in_series, stats_columns};
 pub use stream_text::parse as stream_labels;
-pub use written::PlanForms;

@@ -18,7 +18,7 @@ pub(crate) mod time;
 use std::collections::HashSet;
 
 use quiver_types::Error;
-use quiver_types::meant::did_you_mean;
+use quiver_types::suggestions::did_you_mean;
 
 use crate::ast::Pipe;
 use crate::error::{Result, at};

@@ -16,7 +16,7 @@ pub mod json_array_concat;
 pub mod json_array_len;
 pub mod math;
 pub mod pack;
-mod quoted;
+mod quoting;
 pub mod replace;
 pub mod replace_regexp;
 pub mod split;

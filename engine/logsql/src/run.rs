@@ -18,18 +18,18 @@ use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use crate::ast::{Filter, Pipe, Query, Test, Values};
+use crate::encoding::hand_on_matchers;
 use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::context::{Context, WINDOW_NS};
+use crate::partial_plan::Planned;
 use crate::pipes::kind::QueryPlanner;
 use crate::pipes::stream_context::StreamContext;
 use crate::plan::Planner;
 use crate::plan::filter::lower;
-use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts, texts_of};
 use crate::scope::QueryScope;
 use crate::time_scope::TimeScope;
-use crate::written::hand_on_matchers;
 
 /// Most values of a subquery.
 const VALUES_MAX: usize = 1_000_000;

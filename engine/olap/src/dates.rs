@@ -4,9 +4,9 @@
 //! the current time is an argument.
 
 pub mod granularity;
+pub mod parse;
 pub mod phrase;
 pub mod range;
-pub mod written;
 pub mod zone;
 
 /// Nanoseconds of a second.

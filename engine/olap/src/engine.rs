@@ -1,9 +1,9 @@
 //! `OlapEngine`: plans and answers requests over one snapshot.
 
 mod basis;
-mod kept;
-mod parted;
-mod rolled;
+mod bucket_results;
+mod cached_rows;
+mod rollup_results;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -25,9 +25,9 @@ use serde_json::Value;
 use crate::drill;
 use crate::error::OlapResult;
 use crate::explain;
-use crate::listed::{Listed, Lists};
 use crate::meta::Wanted;
 use crate::model::catalog::Catalog;
+use crate::model_lists::{Listed, Lists};
 use crate::plan::sources::has_own_rows;
 use crate::plan::{Given, Planned, Planner, Sources, Tree, exemplars};
 use crate::query::Query;
@@ -36,8 +36,8 @@ use crate::rollup::{self, AllPieces, Parts, Rollups, Used};
 use crate::sql_text;
 
 pub use basis::Basis;
-pub(crate) use parted::HIDDEN;
-use rolled::Chosen;
+pub(crate) use bucket_results::HIDDEN;
+use rollup_results::Chosen;
 
 /// Plans and runs analytics queries over tables.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What `explain` shows besides the plans: whose rows the caller sees, and what the run could skip (`olap-api.md`
 //! 12.4).
 
-use quiver_query::quoted;
+use quiver_query::quoting;
 use quiver_query::tables::DomainAccess;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn condition(model: &Model, access: &DomainAccess, caller: &str) -> Option<Strin
     }
     let member = |name: &String| format!("\"{}\".\"{name}\"", model.common.name);
     let own = right.own.as_ref().filter(|_| !caller.is_empty());
-    let own = own.map(|own| format!("{} = {}", member(own), quoted::text(caller)));
+    let own = own.map(|own| format!("{} = {}", member(own), quoting::text(caller)));
     if right.services.is_empty() {
         return Some(own.unwrap_or_else(|| "FALSE".to_owned()));
     }
@@ -55,8 +55,8 @@ fn condition(model: &Model, access: &DomainAccess, caller: &str) -> Option<Strin
 fn allows(member: &str, pattern: &str) -> String {
     match pattern.strip_suffix('*') {
         Some("") => format!("{member} <> ''"),
-        Some(prefix) => format!("starts_with({member}, {})", quoted::text(prefix)),
-        None => format!("{member} = {}", quoted::text(pattern)),
+        Some(prefix) => format!("starts_with({member}, {})", quoting::text(prefix)),
+        None => format!("{member} = {}", quoting::text(pattern)),
     }
 }
 

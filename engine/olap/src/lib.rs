@@ -5,7 +5,7 @@
 //! | `model`, `dates` | the data model · dates and ranges in queries |
 //! | `query`, `plan` | a checked query · its plan, made of DataFusion nodes |
 //! | `engine`, `explain` | runs queries · explains them |
-//! | `answer`, `drill`, `meta`, `listed`, `title`, `visible` | responses · drill-down · metadata of models, by what the caller may see |
+//! | `answer`, `drill`, `meta`, `model_lists`, `title`, `visibility` | responses · drill-down · metadata of models, by what the caller may see |
 //! | `rollup` | stored groups of rows, and the queries that are answered from them |
 //! | `tables`, `models`, `sql_text`, `functions` | the operator's tables · models as SQL tables · plans as SQL text · functions |
 //!
@@ -19,9 +19,9 @@ pub mod engine;
 pub mod error;
 mod explain;
 mod functions;
-pub mod listed;
 pub mod meta;
 pub mod model;
+pub mod model_lists;
 pub mod models;
 pub mod plan;
 pub mod query;
@@ -29,7 +29,7 @@ mod rollup;
 pub mod sql_text;
 pub mod tables;
 mod title;
-mod visible;
+mod visibility;
 
 #[cfg(test)]
 mod testing;

@@ -10,7 +10,7 @@ use crate::model::{
     Case, Common, DimensionType, Folder, FolderItem, Label, MeasureType, MemberId, Model, Source, View,
 };
 use crate::query::Query;
-use crate::visible::may_name;
+use crate::visibility::may_name;
 use quiver_query::tables::DomainAccess;
 
 /// Says of each member of a query what it is. `columns`: those of its rows, which alone say what type an open dimension

@@ -4,7 +4,7 @@
 //! across all files, `owner` finds the model that a problem in a file belongs to, `catalog` is the checked result,
 //! `load` reads folders. Nothing here knows tables or plans.
 
-mod added;
+mod added_groups;
 pub mod catalog;
 mod check;
 pub mod load;
@@ -21,7 +21,7 @@ use quiver_yaml::problem::Place;
 use serde_json::Value;
 
 use crate::dates::granularity::{Granularity, Interval};
-pub use added::AddedGroup;
+pub use added_groups::AddedGroup;
 pub use open::OpenMembers;
 pub use template::{Piece, Template};
 pub use views::{Folder, FolderItem, Include, View, ViewHierarchy, ViewMember, ViewPart};

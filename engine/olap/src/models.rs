@@ -22,9 +22,9 @@ use crate::error::{OlapError, OlapResult};
 use crate::functions::instant_type;
 use crate::model::catalog::{Catalog, Kind};
 use crate::model::{DimensionType, MeasureType, MemberId};
-use crate::plan::guarded::unreadable;
+use crate::plan::guarded_rows::unreadable;
 use crate::plan::{Given, Planner, Sources, column};
-use crate::visible::{may_name, sees};
+use crate::visibility::{may_name, sees};
 use statement::{Made, unknown};
 
 /// All that can be named of some version of the models.

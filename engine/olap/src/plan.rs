@@ -2,25 +2,24 @@
 //!
 //! | File | What |
 //! |---|---|
-//! | `reached`, `sources` | which members and models a query needs · their tables, in one snapshot |
+//! | `references`, `sources` | which members and models a query needs · their tables, in one snapshot |
 //! | `tree`, `exprs` | joins of models · SQL texts of models as expressions |
-//! | `rights`, `guarded` | hides rows that the caller may not see · the same for SQL texts that read such rows again |
+//! | `rights`, `guarded_rows` | hides rows that the caller may not see · the same for SQL texts that read such rows again |
 //! | `filters`, `ranges` | conditions · what a SQL text may use of the query's date range |
 //! | `opened` | how attributes and labels are compared and ordered, whose type only their column says |
-//! | `parts`, `apart` | aggregation such that joins count no row twice · measures of other models, in queries of their own |
+//! | `parts`, `unjoined_measures` | aggregation such that joins count no row twice · measures of other models, in queries of their own |
 //! | `windows`, `exemplars` | rolling windows · sample rows behind groups |
 //! | `results`, `stages` | joins of partial results · puts it all together, with calculations over results |
 
 pub mod answer;
-mod apart;
 pub mod exemplars;
 mod exprs;
 mod filters;
-pub(crate) mod guarded;
+pub(crate) mod guarded_rows;
 mod opened;
 mod parts;
 mod ranges;
-mod reached;
+mod references;
 mod results;
 mod rights;
 mod segments;
@@ -28,6 +27,7 @@ mod selects;
 pub mod sources;
 mod stages;
 mod tree;
+mod unjoined_measures;
 mod windows;
 
 use std::collections::{BTreeMap, HashMap};

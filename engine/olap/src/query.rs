@@ -1,12 +1,12 @@
 //! A query: read from JSON, checked against the catalog, with dates resolved at the time of the request.
 
 mod clock;
+mod error;
 pub mod filter;
 mod json;
 mod names;
 mod operator;
 mod read;
-mod refused;
 pub mod request;
 
 use chrono_tz::Tz;

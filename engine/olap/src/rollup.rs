@@ -1,15 +1,15 @@
 //! Rollups (`olap-api.md` 11.5): stored groups of a model's rows, from which queries are answered.
 //!
-//! `matched` decides which queries a rollup can answer, and gives a model over its rows, so that the ordinary planner
-//! plans them; `kept` holds the rows. `engine::rolled` builds and uses rollups.
+//! `matching` decides which queries a rollup can answer, and gives a model over its rows, so that the ordinary planner
+//! plans them; `row_cache` holds the rows. `engine::rollup_results` builds and uses rollups.
 //!
 //! Queries over product tables that repeat are also answered from cached rows, one group per time bucket: `buckets`
-//! decides which queries, `pieces` keeps the closed buckets, and `engine::parted` reads the others.
+//! decides which queries, `bucket_cache` keeps the closed buckets, and `engine::bucket_results` reads the others.
 
+mod bucket_cache;
 mod buckets;
-mod kept;
-mod matched;
-mod pieces;
+mod matching;
+mod row_cache;
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use datafusion::execution::session_state::SessionState;
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use serde_json::{Value, json};
 
+pub use bucket_cache::Parts;
+pub(crate) use bucket_cache::{AllPieces, Pieces, Run};
 pub(crate) use buckets::Bucketed;
-pub(crate) use kept::{Kept, Rollups, bytes_of};
-pub(crate) use matched::Held;
-pub use pieces::Parts;
-pub(crate) use pieces::{AllPieces, Pieces, Run};
+pub(crate) use matching::Held;
+pub(crate) use row_cache::{Kept, Rollups, bytes_of};
 
 use crate::model::Model;
 use crate::model::catalog::Catalog;
@@ -98,7 +98,7 @@ pub(crate) fn candidates(
 
 /// What tells the rows of a rollup from those of others: the models, the caller's rights, the rows of the tables.
 pub(crate) fn key(catalog: &Catalog, held: &Held, access: &DomainAccess, tables: &str) -> String {
-    format!("{} {} {} {tables}", catalog.version, held.id, kept::rights(access))
+    format!("{} {} {} {tables}", catalog.version, held.id, row_cache::rights(access))
 }
 
 /// As `explain` shows buckets of time, or why an answer is not made of such.

@@ -15,7 +15,7 @@ use quiver_types::Histogram;
 use crate::annotation::Annotations;
 use crate::ast::{BinaryOp, PosRange};
 use crate::functions::ScalarSteps;
-use crate::functions::notes::{self, HistogramOperation};
+use crate::functions::annotations::{self, HistogramOperation};
 use crate::kernel::SeriesOut;
 
 /// An operand of a binary operator, as one series of the output meets it.
@@ -93,19 +93,19 @@ impl BinaryNotes {
         ];
         for (bit, lhs, rhs) in types {
             if has(bit) {
-                annotations.info(pos, notes::incompatible_types(lhs, op.as_str(), rhs));
+                annotations.info(pos, annotations::incompatible_types(lhs, op.as_str(), rhs));
             }
         }
         let operation =
             if op == BinaryOp::Sub { HistogramOperation::Subtraction } else { HistogramOperation::Addition };
         if has(LAYOUT) {
-            annotations.warn(pos, notes::incompatible_bucket_layout(op.as_str()));
+            annotations.warn(pos, annotations::incompatible_bucket_layout(op.as_str()));
         }
         if has(COLLISION) {
-            annotations.warn(pos, notes::counter_reset_collision(operation));
+            annotations.warn(pos, annotations::counter_reset_collision(operation));
         }
         if has(RECONCILED) {
-            annotations.info(pos, notes::mismatched_custom_buckets(operation));
+            annotations.info(pos, annotations::mismatched_custom_buckets(operation));
         }
     }
 }

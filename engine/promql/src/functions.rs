@@ -13,10 +13,10 @@
 
 #![expect(clippy::unnecessary_wraps, reason = "kernels of one kind share a signature, and some of them fail")]
 
+pub mod annotations;
 pub mod call;
 pub mod elementwise;
-pub(crate) mod named;
-pub mod notes;
+pub(crate) mod function_reference;
 
 mod average;
 mod clamp;
@@ -24,8 +24,8 @@ mod counting;
 mod date;
 mod definition;
 mod delta;
-mod ends;
 mod extremes;
+mod first_last;
 mod floats;
 mod growth;
 mod histogram_stats;
@@ -79,7 +79,7 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     smoothing::DOUBLE_EXPONENTIAL_SMOOTHING,
     special::END,
     math::EXP,
-    ends::FIRST_OVER_TIME,
+    first_last::FIRST_OVER_TIME,
     math::FLOOR,
     histogram_stats::HISTOGRAM_AVG,
     histogram_stats::HISTOGRAM_COUNT,
@@ -96,7 +96,7 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     delta::IRATE,
     special::LABEL_JOIN,
     special::LABEL_REPLACE,
-    ends::LAST_OVER_TIME,
+    first_last::LAST_OVER_TIME,
     math::LN,
     math::LOG10,
     math::LOG2,
@@ -135,8 +135,8 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     math::TANH,
     special::TIME,
     special::TIMESTAMP,
-    ends::TS_OF_FIRST_OVER_TIME,
-    ends::TS_OF_LAST_OVER_TIME,
+    first_last::TS_OF_FIRST_OVER_TIME,
+    first_last::TS_OF_LAST_OVER_TIME,
     extremes::TS_OF_MAX_OVER_TIME,
     extremes::TS_OF_MIN_OVER_TIME,
     special::VECTOR_,

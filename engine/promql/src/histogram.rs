@@ -37,7 +37,7 @@ pub use stats::stats_only;
 pub use text::text;
 pub use trim::{trim_lower, trim_upper};
 
-use crate::functions::notes::{Note, Notes};
+use crate::functions::annotations::{Note, Notes};
 
 /// Gives the histogram at `t` on the line between two; over a counter reset the line starts at zero. Notes and
 /// `None` when the two have different kinds of buckets.

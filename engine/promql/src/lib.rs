@@ -24,10 +24,10 @@ pub mod quantile;
 pub mod query;
 pub mod raw;
 pub mod result;
+pub mod sample_stats;
 pub mod selectors;
-pub mod tally;
+mod single_flight;
 pub mod tree;
-mod turns;
 pub mod window;
 
 mod cache;
@@ -39,9 +39,9 @@ mod sorting;
 
 pub use cache::{ResultCache, ResultCacheStats};
 pub use error::PromqlError;
-pub use nodes::written::PlanForms;
+pub use nodes::encoding::PlanForms;
 pub use plan::QueryTimes;
 pub use query::{PromqlEngine, PromqlSettings, QueryOptions, QueryOutcome, QueryTimings};
 pub use raw::{NewestSamples, NewestValue, OrderedChunks, RawReader, RawSeries};
 pub use result::{QueryValue, SampleResult, SampleSeries, StepResult, StepRow};
-pub use tally::SampleStats;
+pub use sample_stats::SampleStats;

@@ -39,13 +39,14 @@ pub(crate) mod aggregate;
 pub(crate) mod batch;
 pub(crate) mod broadcast;
 pub(crate) mod chunks;
-pub(crate) mod drive;
-pub(crate) mod form;
+pub(crate) mod driver;
+pub(crate) mod encoding;
 pub(crate) mod histogram;
 pub(crate) mod join;
 pub(crate) mod literal;
 pub(crate) mod map;
 pub(crate) mod newest;
+pub(crate) mod operator_encoding;
 pub(crate) mod rollup;
 pub(crate) mod rows;
 pub(crate) mod samples;
@@ -54,7 +55,6 @@ pub(crate) mod select;
 pub(crate) mod set;
 pub(crate) mod sort;
 pub(crate) mod union;
-pub(crate) mod written;
 
 /// How an operator treats the partitions of its first input. Those of further inputs are always merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ pub(crate) trait StepOperator: fmt::Debug + Send + Sync + 'static {
         usize::MAX
     }
 
-    /// Serializes its content, with [`form::body`].
+    /// Serializes its content, with [`operator_encoding::body`].
     fn written(&self) -> Result<Vec<u8>>;
 
     /// Begins the work.

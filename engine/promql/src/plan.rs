@@ -22,14 +22,14 @@ use crate::duration::{evaluate, evaluate_positive};
 use crate::kernel::{Block, Grid};
 use crate::nodes::batch::{matrix_schema, to_batch, to_block};
 use crate::nodes::broadcast::Broadcast;
-use crate::nodes::drive::Param;
+use crate::nodes::driver::Param;
 use crate::nodes::literal::Literal;
 use crate::nodes::map::{Map, Stage};
 use crate::nodes::rollup::Rollup;
 use crate::nodes::rows::to_batches;
 use crate::nodes::{Step, StepOperator};
 use crate::run::RunState;
-use crate::tally::{Merge, TallyId};
+use crate::sample_stats::{Merge, TallyId};
 
 pub(crate) mod aggregate;
 pub(crate) mod binary;
@@ -39,16 +39,16 @@ pub(crate) mod histogram;
 pub(crate) mod info;
 pub(crate) mod invariant;
 pub(crate) mod labels;
+pub(crate) mod memory;
 pub(crate) mod narrow;
 pub(crate) mod relabel;
-pub(crate) mod room;
 pub(crate) mod scan;
 pub(crate) mod select;
 mod template;
 
 use invariant::{evaluates_once, unparen};
+use memory::Room;
 use narrow::Narrow;
-use room::Room;
 
 /// What an operator costs in memory and time regardless of its input, both in the plan and while it runs.
 const NODE_BYTES: usize = 8 << 10;

@@ -19,21 +19,21 @@ use crate::check::type_of;
 use crate::error::PromqlError;
 use crate::kernel::Grid;
 use crate::parser::{ParseOptions, parse_with};
-use crate::plan::room::Room;
+use crate::plan::memory::Room;
 use crate::plan::{Detail, Planner, QueryTimes, Scope};
 use crate::raw::RawReader;
 use crate::result::QueryValue;
 use crate::run::RunState;
+use crate::sample_stats::{SampleStats, Tallies};
 use crate::selectors::repeated;
-use crate::tally::{SampleStats, Tallies};
-use crate::turns::{Found, Turns};
+use crate::single_flight::{Found, Turns};
 
-pub(crate) mod evaluated;
+pub(crate) mod evaluation;
 mod job;
 mod range;
 
-use evaluated::Evaluated;
-pub use evaluated::QueryTimings;
+use evaluation::Evaluated;
+pub use evaluation::QueryTimings;
 use job::Job;
 use range::usable;
 

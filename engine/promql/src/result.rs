@@ -12,7 +12,7 @@ use crate::nodes::batch::matrix_schema;
 use crate::nodes::batch::to_block;
 use crate::nodes::rows::Merger;
 use crate::plan::labels::{drop_names, group, ranks};
-use crate::plan::room::Room;
+use crate::plan::memory::Room;
 
 /// The value of a query.
 #[derive(Debug, Clone)]

@@ -11,7 +11,7 @@ use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind, RunShared};
 
 use crate::annotation::Annotations;
-use crate::tally::{SampleStats, Tallies};
+use crate::sample_stats::{SampleStats, Tallies};
 
 /// The text of Prometheus for a query that would hold too many samples.
 pub(crate) const TOO_MANY_SAMPLES: &str = "query processing would load too many samples into memory in query execution";

@@ -15,10 +15,10 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::from_datafusion;
-use crate::explaining::{Explaining, Plan};
 use crate::gate::QueryGate;
 use crate::in_flight::Underway;
-use crate::running::{Asked, Query};
+use crate::plan_recorder::{Explaining, Plan};
+use crate::running_queries::{Asked, Query};
 use crate::{explain, failpoint};
 
 /// Limits of one query (`metrics-api` section 2, `identity-and-access` section 7).

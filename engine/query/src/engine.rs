@@ -42,7 +42,7 @@ use crate::in_flight::AllUnderway;
 use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
 use crate::reader::{Answered, Beside};
-use crate::running::{Phase, Running};
+use crate::running_queries::{Phase, Running};
 use crate::short_work::{Start, of_panic};
 use crate::spill::SpillRoom;
 use crate::usage::{Ending, Gauge, QueryUse};
@@ -177,8 +177,8 @@ impl QueryEngine {
         let memory = SharedPool::new(pool, settings.memory_bytes, Arc::clone(&settings.pressure));
         let room = Room::new(Arc::new(QueryPool::of_nobody(&memory)));
         let relational = crate::relational::session(config.clone(), Arc::clone(&runtime_env), functions, &room);
-        let small_lists = crate::lists::small_session(config.clone(), Arc::clone(&runtime_env));
-        let lists = crate::lists::session(config.clone(), Arc::clone(&runtime_env));
+        let small_lists = crate::list_session::small_session(config.clone(), Arc::clone(&runtime_env));
+        let lists = crate::list_session::session(config.clone(), Arc::clone(&runtime_env));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&runtime_env))

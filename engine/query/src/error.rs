@@ -6,7 +6,7 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use quiver_types::{Error, ErrorKind};
 
-use crate::moments::is_beyond;
+use crate::time_literals::is_beyond;
 
 /// How a refusal begins that is due to other queries: operators know refusals by their type, so it stands in the text.
 pub(crate) const CROWDED: &str = "other queries hold the memory";

@@ -4,7 +4,7 @@
 mod addresses;
 mod age;
 mod approximate;
-pub(crate) mod around;
+mod array_containment;
 mod attr;
 mod averages;
 mod bits;
@@ -12,66 +12,66 @@ mod bounded;
 mod buckets;
 mod bytes;
 mod clock;
-mod contained;
+mod collecting_aggregates;
+mod concat_operator;
 pub(crate) mod decimals;
 mod digests;
 mod distinct;
 mod divisor;
-mod excluding;
 mod format;
 mod fractional;
-mod gathering;
+mod frame_exclusion;
 mod gauges;
 mod growth;
-mod held;
 mod interval_trunc;
 pub(crate) mod intervals;
-mod joined;
 mod json;
-mod json_changed;
-mod json_made;
-mod json_parts;
+mod json_build;
+mod json_edit;
+mod json_elements;
 mod json_paths;
 mod json_values;
 mod justify;
 mod keywords;
 mod list_texts;
 pub(crate) mod literal;
-mod making;
 mod maps;
 mod mode;
+mod nullable;
 mod number_format;
 mod numbers;
 mod operation;
-mod optional;
 mod or_empty;
 mod overlaps;
-mod patterned;
-mod pieces;
-pub(crate) mod printed;
 mod processes;
 mod quantile;
 mod quoting;
 mod rate;
+mod regex_functions;
+mod regex_matches;
+mod result_memory;
 mod results;
+mod rounding_casts;
+mod row_builder;
 mod row_format;
 mod scales;
 mod seconds;
 mod series_state;
+mod single_value;
 mod sizes;
 mod sketches;
-mod sole;
 mod spans;
 mod stacks;
 mod statements;
 mod substring;
 mod sums;
-mod texts;
+mod text_functions;
+pub(crate) mod text_output;
 mod time_format;
-mod trees;
+mod trace_trees;
 mod typeof_value;
-mod whole;
-mod windowed;
+mod window_functions;
+pub(crate) mod wrappers;
 mod zones;
 
 use std::sync::Arc;
@@ -90,25 +90,25 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
-pub(crate) use excluding::{Exclusion, exclusion, is_mark};
+pub(crate) use frame_exclusion::{Exclusion, exclusion, is_mark};
 pub(crate) use growth::{bytes_of, widths_of as widths};
-pub(crate) use held::COUNTED as CONSTANT_CALL_MAX;
-pub(crate) use held::Room;
 pub(crate) use json::get as json_get;
 pub use json::{field as json_field, is_document, is_json, tree_bytes as json_tree_bytes};
 pub use keywords::KEYWORDS;
 pub(crate) use list_texts::function as text_list;
 pub use list_texts::items as list_items;
 pub(crate) use operation::{operation, sign, typed_as};
-pub use printed::interval_texts;
 pub use quantile::quantile;
-pub(crate) use quantile::several::quantiles;
+pub(crate) use quantile::quantile_list::quantiles;
+pub(crate) use result_memory::COUNTED as CONSTANT_CALL_MAX;
+pub(crate) use result_memory::Room;
 pub(crate) use results::{counted, is_long};
 pub(crate) use sums::{function as sum, is_summed};
-use texts::Gives;
+use text_functions::Gives;
+pub use text_output::interval_texts;
 #[cfg(test)]
-pub(crate) use trees::functions as span_aggregates;
-pub(crate) use trees::{UNPACKED_ROWS, is_unpacking, packed_spans, unpacking};
+pub(crate) use trace_trees::functions as span_aggregates;
+pub(crate) use trace_trees::{UNPACKED_ROWS, is_unpacking, packed_spans, unpacking};
 
 /// The functions for the documentation: how each is called, and what it gives.
 pub const FUNCTIONS: &[(&str, &str)] = &[
@@ -268,20 +268,22 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     bounded::bound(state, room)?;
     bytes::register(state)?;
-    gathering::register(state)?;
+    collecting_aggregates::register(state)?;
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;
     state.register_udf(processes::function())?;
     for (name, arity, gives) in OF_TEXTS {
-        state.register_udf(texts::function(name, *arity, *gives))?;
+        state.register_udf(text_functions::function(name, *arity, *gives))?;
     }
     for function in json::functions() {
         state.register_udf(function)?;
     }
-    for function in json_parts::functions(room).chain(json_made::functions(room)).chain(pieces::functions(room)) {
+    for function in
+        json_elements::functions(room).chain(json_build::functions(room)).chain(regex_matches::functions(room))
+    {
         state.register_udf(function)?;
     }
-    for function in json_changed::functions(room).chain(json_paths::functions(room)) {
+    for function in json_edit::functions(room).chain(json_paths::functions(room)) {
         state.register_udf(function)?;
     }
     let part = state.udf("substr")?;
@@ -293,10 +295,10 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in justify::functions().chain(numbers).chain(number_format::functions(room)) {
         state.register_udf(function)?;
     }
-    for function in trees::functions().into_iter().chain(gauges::functions()).chain(bits::functions()) {
+    for function in trace_trees::functions().into_iter().chain(gauges::functions()).chain(bits::functions()) {
         state.register_udaf(function)?;
     }
-    for function in excluding::marks() {
+    for function in frame_exclusion::marks() {
         state.register_udf(function)?;
     }
     state.register_udaf(averages::function())?;
@@ -316,8 +318,8 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(fractional::function())?;
     state.register_udf(seconds::function())?;
     state.register_udf(clock::function())?;
-    state.register_udf(sole::function())?;
-    state.register_udf(optional::function())?;
+    state.register_udf(single_value::function())?;
+    state.register_udf(nullable::function())?;
     state.register_udf(or_empty::function())?;
     state.register_udf(list_texts::function())?;
     state.register_udf(literal::function())?;
@@ -326,7 +328,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(row_format::function(room))?;
     state.register_udf(typeof_value::function())?;
     state.register_udf(interval_trunc::function())?;
-    state.register_udf(whole::function())?;
+    state.register_udf(rounding_casts::function())?;
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;
     state.register_udaf(quantiles())?;

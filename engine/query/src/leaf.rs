@@ -1,11 +1,11 @@
 //! The one leaf of all plans over the store: wraps what implements `quiver_types::scan` as a DataFusion table provider
 //! and as a plan node, which charges memory to the query and reports its counters and metrics.
 
+mod encoding;
 mod node;
 mod task;
 #[cfg(test)]
 mod tests;
-mod written;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use quiver_types::scan::{ScanShape, ScanSource};
 use crate::error::to_datafusion;
 use crate::provider::scan_by_plan;
 
+pub use encoding::LeafForms;
 pub use node::ScanExec;
-pub use written::LeafForms;
 
 /// Makes a DataFusion table of a scannable source.
 pub fn scan_table(source: Arc<dyn ScanSource>) -> Arc<dyn TableProvider> {

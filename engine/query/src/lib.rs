@@ -4,51 +4,51 @@
 //! |---|---|
 //! | `engine`, `short_work`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · memory pools · spill files |
 //! | `rules` | which rules a plan goes through, and what its nodes share while it runs |
-//! | `context`, `running`, `usage` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
+//! | `context`, `running_queries`, `usage` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
 //! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf node of scans · the traits through which languages scan · index look-ups |
-//! | `operator`, `written`, `forms` | plan nodes of the languages · serialized plans |
-//! | `lists` | the session for lists (labels, values, services, …) |
+//! | `operator`, `encoding`, `node_encoding` | plan nodes of the languages · serialized plans |
+//! | `list_session` | the session for lists (labels, values, services, …) |
 //! | `relational`, `functions`, `tables` | the session of SQL and analytics · its functions · the tables that statements may name |
-//! | `explain`, `explaining` | plans as JSON · collecting the plans of a request that is explained |
+//! | `explain`, `plan_recorder` | plans as JSON · collecting the plans of a request that is explained |
 //! | `rows`, `reader` | the rows of a result, batch by batch · how long they wait for their reader |
-//! | `durations`, `moments`, `quoted`, `regular` | intervals and times as people write them · quoted names and strings · PostgreSQL's regular expressions |
+//! | `durations`, `time_literals`, `quoting`, `postgres_regex` | intervals and times as people write them · quoted names and strings · PostgreSQL's regular expressions |
 //!
 //! Invariant: knows no query language and no store.
 
+mod cache_memory;
 mod context;
 mod current_query;
 pub mod durations;
+mod encoding;
 mod engine;
 mod error;
 mod explain;
-mod explaining;
 pub mod failpoint;
-mod forms;
 pub mod functions;
 mod gate;
 mod in_flight;
 pub mod index;
-mod kept;
+mod interner;
 mod leaf;
-mod lists;
+mod list_session;
 mod logs;
 mod merged_stream;
-pub mod moments;
 mod names;
 mod node_defaults;
-mod numbered;
+mod node_encoding;
 mod operator;
 mod pace;
+mod plan_recorder;
 mod pool;
+pub mod postgres_regex;
 mod provider;
-pub mod quoted;
+pub mod quoting;
 mod reader;
-pub mod regular;
 mod rehearsal;
 mod relational;
 pub mod rows;
 mod rules;
-mod running;
+mod running_queries;
 mod samples;
 mod sequential_union;
 mod short_work;
@@ -57,32 +57,32 @@ mod spill;
 pub mod tables;
 #[cfg(test)]
 mod testing;
-mod unpinned;
+pub mod time_literals;
 mod usage;
-mod written;
+mod view_compaction;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
+pub use encoding::{Forms, Written};
 pub use engine::{EngineSettings, QueryEngine, THREAD_KEEP_ALIVE, ThroughCodec};
 pub use error::{BY_ZERO, from_datafusion, no_moment, own_error, to_datafusion};
-pub use explaining::{Explain, Explaining};
-pub use forms::PlanForms;
-pub use functions::around::{Around, aggregate_within, over_aggregate};
+pub use functions::wrappers::{Around, aggregate_within, over_aggregate};
 pub use in_flight::{Held, Underway};
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;
 pub use names::Names;
+pub use node_encoding::PlanForms;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
 pub use pace::Pace;
+pub use plan_recorder::{Explain, Explaining};
 pub use pool::Keeper;
 pub use reader::Answered;
 pub use rehearsal::PlanRun;
 pub use rules::{Rules, SharedState};
-pub use running::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
+pub use running_queries::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::SampleTables;
 pub use sequential_union::in_turn;
 pub use short_work::give_way;
 pub use spans::SpanTables;
 pub use spill::spill_folder;
-pub use unpinned::unpinned;
 pub use usage::QueryUse;
-pub use written::{Forms, Written};
+pub use view_compaction::unpinned;

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
-use crate::rows::parts::held_bytes;
+use crate::rows::batch_split::held_bytes;
 
 /// Bytes of batches that wait for their reader, beside the one that each partition has at hand: a batch at least.
 const WAITING_BYTES: u32 = 2 << 20;

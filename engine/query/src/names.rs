@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use quiver_types::{Error, Result};
 
 use crate::error::from_datafusion;
-use crate::relational::asking::goes_on_now;
+use crate::relational::cancellation::goes_on_now;
 use crate::relational::functional_dependencies::{Relations, removed};
 
 /// The name of a table, with its schema if one is given.

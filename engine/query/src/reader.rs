@@ -10,7 +10,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
 use crate::pool::{QueryPool, SharedPool};
-use crate::running::{Phase, Query};
+use crate::running_queries::{Phase, Query};
 use crate::usage::QueryUse;
 
 /// How long a reader may take nothing while others need what its query holds.
@@ -111,7 +111,7 @@ mod tests {
     use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 
     use super::*;
-    use crate::running::Asked;
+    use crate::running_queries::Asked;
 
     const LONG: Duration = Duration::from_millis(60);
     const SHORT: Duration = Duration::from_millis(5);

@@ -6,36 +6,36 @@
 //! DataFusion does without it; `docs/internals/sql.md` lists them.
 
 mod arithmetic;
-pub(crate) mod asking;
 mod boolean_texts;
 mod bounds;
+pub(crate) mod cancellation;
 mod dates;
 mod distinct_counts;
+mod duplicate_sort_keys;
 mod expression_size;
 pub(crate) mod functional_dependencies;
 pub(crate) mod grouping;
 mod in_subqueries;
 mod inner_order;
+mod interval_comparison;
 mod interval_parts;
 mod join_payloads;
 mod joined_ids;
 mod lateral;
-mod lengths;
 pub(crate) mod list_pieces;
 mod literals;
 mod out_of_range;
 pub(crate) mod overflow;
 pub(crate) mod patterns;
-pub(crate) mod plain;
-mod printed;
 mod quantiles;
-mod repeated;
+pub(crate) mod single_table;
 pub(crate) mod slices;
 mod span_trees;
 pub(crate) mod streaming;
 mod subscripts;
+mod text_casts;
 pub(crate) mod text_views;
-mod untyped;
+mod untyped_times;
 pub(crate) mod windows;
 
 use std::sync::Arc;
@@ -63,18 +63,18 @@ use self::expression_size::few_parts;
 use self::functional_dependencies::{Keys, Planned, Relations};
 use self::in_subqueries::InSubqueries;
 use self::inner_order::InnerOrder;
+use self::interval_comparison::{Lengths, WindowLengths};
 use self::interval_parts::IntervalParts;
 use self::lateral::Lateral;
-use self::lengths::{Lengths, WindowLengths};
 use self::literals::Literals;
 use self::overflow::Overflows;
 use self::patterns::Patterns;
-use self::plain::is_plain;
-use self::printed::Printing;
 use self::quantiles::Quantiles;
+use self::single_table::is_plain;
 use self::span_trees::SpanTrees;
 use self::subscripts::Subscripts;
-use self::untyped::UntypedTimes;
+use self::text_casts::Printing;
+use self::untyped_times::UntypedTimes;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions::{self, PlanOptions, Room};
 use crate::sequential_union::few_at_once;
@@ -125,9 +125,9 @@ pub(crate) fn session(
     ];
     let analyzers = before.into_iter().chain(Analyzer::new().rules).chain(behind);
     let state = state
-        .with_analyzer_rules(asking::analyzers(analyzers))
-        .with_optimizer_rules(asking::optimizers(Optimizer::new().rules))
-        .with_physical_optimizer_rules(asking::physical(PhysicalOptimizer::new().rules));
+        .with_analyzer_rules(cancellation::analyzers(analyzers))
+        .with_optimizer_rules(cancellation::optimizers(Optimizer::new().rules))
+        .with_physical_optimizer_rules(cancellation::physical(PhysicalOptimizer::new().rules));
     let mut state = state.build();
     functions::register(&mut state, room).expect("a registry of its own takes each function");
     for function in languages {
@@ -175,7 +175,7 @@ pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &Pla
         let rules = if is_plain(&plan)? { &planning.plain } else { state.optimizer() };
         rules.optimize(plan, &moment, |_, _| {})
     });
-    let optimized = optimized.and_then(functional_dependencies::removed).and_then(repeated::left_out);
+    let optimized = optimized.and_then(functional_dependencies::removed).and_then(duplicate_sort_keys::left_out);
     optimized.and_then(out_of_range::told).map_err(of_planning)
 }
 

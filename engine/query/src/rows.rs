@@ -4,7 +4,7 @@
 //! before, or takes nothing for long while others need what it holds. Rows that wait for a slow client are charged to
 //! the query and handed out a few at a time, since what is made of them (mostly text) is several times as large.
 
-pub(crate) mod parts;
+pub(crate) mod batch_split;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::reader::Beside;
-pub use parts::slice_bytes;
-use parts::{GIVEN_BYTES, held_bytes, parts, written_bytes};
+pub use batch_split::slice_bytes;
+use batch_split::{GIVEN_BYTES, held_bytes, parts, written_bytes};
 
 /// Most batches that wait for the reader.
 const WAITING_MAX: usize = 2;

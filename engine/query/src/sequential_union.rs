@@ -150,7 +150,7 @@ mod tests {
     use futures::StreamExt as _;
 
     use super::*;
-    use crate::forms::tests::passed;
+    use crate::node_encoding::tests::passed;
 
     /// A partition of one number, and how many partitions were opened.
     #[derive(Debug)]

@@ -3,31 +3,31 @@
 //! They are in two schemas: `public` has the operator's own tables, `quiver` those of the product. A name without a
 //! schema is looked up in `public` first. A third schema, `olap`, has the models of analytics (`models`).
 
-mod ask;
-pub(crate) mod at_once;
 pub(crate) mod cells;
-pub mod configured;
+pub mod config_columns;
+pub mod config_tables;
 pub(crate) mod convert;
+pub(crate) mod decoding;
+pub(crate) mod encoding;
 mod episodes;
 mod history;
 mod keys;
-pub mod listed;
 pub(crate) mod logs;
 mod lower;
+pub(crate) mod materialized;
 mod metrics;
 pub mod models;
-mod named;
+mod named_table;
 pub mod processes;
-pub(crate) mod reading;
+mod registry;
 pub mod resources;
 pub mod rules;
 mod snapshot;
 mod spans;
 mod views;
-pub(crate) mod written;
 
 pub use cells::TextMaps;
-pub use named::TableSources;
+pub use registry::TableSources;
 pub use snapshot::{
     DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables,
 };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use quiver_types::ErrorKind;
 
-use crate::running::Query;
+use crate::running_queries::Query;
 
 /// What all queries used so far.
 #[derive(Debug, Default)]

@@ -17,9 +17,9 @@ use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, Query, TableFactor, Visitor};
 use quiver_query::durations::worded;
-use quiver_query::moments::{Moment, in_form};
 use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
+use quiver_query::time_literals::{Moment, in_form};
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 

@@ -6,15 +6,15 @@ use arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry};
-use quiver_types::meant::nearest;
+use quiver_types::suggestions::nearest;
 use quiver_types::{Error, Result};
 
 use crate::error::{NO_COLUMN, NO_TABLE};
 use crate::names::Named;
 use crate::session::Session;
 
-mod about;
 pub(crate) mod functions;
+mod information_schema;
 mod postgres;
 mod rows;
 pub(crate) mod schemas;
@@ -43,7 +43,7 @@ fn shape_of((schema, name): &Named) -> Option<(&'static str, Shape)> {
     let of = |shapes: &'static [Shape]| shapes.iter().find(|shape| shape.name == *name).copied();
     let postgres = || of(&postgres::FILLED).or_else(|| of(&postgres::EMPTY)).map(|shape| (PG_CATALOG, shape));
     match schema.as_deref() {
-        Some(INFORMATION_SCHEMA) => of(&about::ALL).map(|shape| (INFORMATION_SCHEMA, shape)),
+        Some(INFORMATION_SCHEMA) => of(&information_schema::ALL).map(|shape| (INFORMATION_SCHEMA, shape)),
         // Its schema is looked in first, as PostgreSQL does.
         Some(PG_CATALOG) | None => postgres(),
         Some(_) => None,
@@ -125,7 +125,7 @@ impl Catalog {
             |schema: &'static str, name: &str| Relation { oid: number(&[schema, name]), schema, name: name.to_owned() };
         let own = self.entries.iter().map(|entry| of(entry.schema, &entry.name));
         let system = postgres::FILLED.iter().chain(&postgres::EMPTY).map(|shape| of(PG_CATALOG, shape.name));
-        let about = about::ALL.iter().map(|shape| of(INFORMATION_SCHEMA, shape.name));
+        let about = information_schema::ALL.iter().map(|shape| of(INFORMATION_SCHEMA, shape.name));
         own.chain(system).chain(about).collect()
     }
 
@@ -153,7 +153,7 @@ impl Catalog {
             Some((PG_CATALOG, shape)) => {
                 postgres::EMPTY.iter().any(|empty| empty.name == shape.name) || shape.name == "pg_am"
             }
-            Some((_, shape)) => about::is_empty(shape.name),
+            Some((_, shape)) => information_schema::is_empty(shape.name),
             None => false,
         }
     }
@@ -241,8 +241,11 @@ mod tests {
 
     #[test]
     fn tables_about_tables_have_their_columns() {
-        let shapes =
-            [(INFORMATION_SCHEMA, &about::ALL[..]), (PG_CATALOG, &postgres::FILLED), (PG_CATALOG, &postgres::EMPTY)];
+        let shapes = [
+            (INFORMATION_SCHEMA, &information_schema::ALL[..]),
+            (PG_CATALOG, &postgres::FILLED),
+            (PG_CATALOG, &postgres::EMPTY),
+        ];
         for (schema, shape) in shapes.into_iter().flat_map(|(schema, all)| all.iter().map(move |shape| (schema, shape)))
         {
             let named = (Some(schema.to_owned()), shape.name.to_owned());
@@ -380,7 +383,7 @@ mod tests {
     fn rows_have_values_of_the_kinds_of_their_columns() {
         let (catalog, session) = (with_model(), Session::of("ann"));
         let of = |schema: &'static str, shapes: &'static [Shape]| shapes.iter().map(move |shape| (schema, shape));
-        let all = of(INFORMATION_SCHEMA, &about::ALL).chain(of(PG_CATALOG, &postgres::FILLED));
+        let all = of(INFORMATION_SCHEMA, &information_schema::ALL).chain(of(PG_CATALOG, &postgres::FILLED));
         for (schema, shape) in all.chain(of(PG_CATALOG, &postgres::EMPTY)) {
             let mut kinds = BTreeMap::new();
             for column in shape.columns.split_whitespace() {

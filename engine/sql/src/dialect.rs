@@ -5,44 +5,44 @@
 //! here reads data: a fact about the catalog becomes a literal, a `CASE`, or a catalog table.
 
 mod ambiguous;
-mod around;
 mod arrays;
 mod binary;
 mod bounds;
 mod bytes;
 mod casts;
+mod collecting_aggregates;
 mod columns;
-mod common;
+mod common_tables;
 mod data_types;
 mod divisors;
 mod documents;
-mod empty;
+mod empty_queries;
 mod exists;
 mod expressions;
 mod factors;
 mod fields;
 mod formats;
+mod function_rewrites;
 mod functions;
-mod gathered;
 mod groupings;
-mod inlined;
+mod hidden_sort_keys;
+mod inlined_tables;
 mod json;
+mod key_positions;
 mod keywords;
 mod kinds;
 mod laterals;
 mod literals;
 mod lookups;
-mod merged;
+mod name_scope;
 mod naming;
-mod natural;
+mod natural_joins;
 mod operators;
 mod orders;
-mod others;
 mod outer;
 mod outputs;
 mod patterns;
 mod percentiles;
-mod places;
 mod queries;
 mod ranks;
 mod records;
@@ -56,8 +56,8 @@ mod times;
 mod translator;
 mod tuples;
 mod types;
-mod unnested;
-mod untyped;
+mod untyped_literals;
+mod using_columns;
 mod values;
 mod windows;
 
@@ -65,13 +65,13 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 pub(crate) use columns::{Common, Known, constraint};
-pub(crate) use common::tell_apart;
+pub(crate) use common_tables::tell_apart;
 pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use expressions::{arguments, bare};
+pub(crate) use key_positions::look_up as look_places_up;
 pub(crate) use naming::{AGAIN, make_unique, name as output_name};
 pub(crate) use outputs::translate as name_outputs;
-pub(crate) use places::look_up as look_places_up;
-pub(crate) use untyped::leave_open;
+pub(crate) use untyped_literals::leave_open;
 
 use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut};
 use quiver_query::durations::worded;
@@ -104,7 +104,7 @@ pub(crate) fn translate(
     ambiguous::none(query, &fixed)?;
     stars::translate(query, &fixed);
     outer::translate(query, &fixed);
-    inlined::translate(query);
+    inlined_tables::translate(query);
     let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
     let left = names.expressions + ADDED_MAX;
     let (names, common) = (names.columns, Vec::new());
@@ -180,7 +180,7 @@ impl Translator<'_> {
                 if patterns::is_text(pattern) =>
             {
                 patterns::regular(pattern)?;
-                let found = others::matched(vec![take(within), take(pattern)]);
+                let found = function_rewrites::matched(vec![take(within), take(pattern)]);
                 *place = call("array_element", vec![found, number(1)]);
             }
             Expr::Substring {
@@ -206,11 +206,11 @@ impl Translator<'_> {
                 tuples::lone(place)?;
                 sets::behind_name(place)?;
             }
-            Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
+            Expr::Exists { subquery, negated } if empty_queries::is_empty(subquery) => *place = boolean(*negated),
             Expr::Exists { subquery, .. } => exists::whole(subquery)?,
             Expr::Subquery(query) => {
                 lookups::unlimited(query, self.aggregates);
-                if empty::is_empty(query) {
+                if empty_queries::is_empty(query) {
                     *place = Expr::Value(Value::Null.into());
                 } else if self.is_look_up(query) {
                     // One row of the catalog at most has a key, so that the greatest value is the value.
@@ -232,7 +232,7 @@ impl Translator<'_> {
     fn is_look_up(&self, query: &Query) -> bool {
         let SetExpr::Select(select) = &*query.body else { return false };
         let about = |factor: &TableFactor| match factor {
-            TableFactor::Table { name, args: None, .. } => Catalog::is_about(&empty::named(name)),
+            TableFactor::Table { name, args: None, .. } => Catalog::is_about(&empty_queries::named(name)),
             _ => false,
         };
         let from = select
@@ -245,8 +245,8 @@ impl Translator<'_> {
             && query.with.is_none()
             && select.distinct.is_none()
             && select.having.is_none()
-            && empty::is_ungrouped(select);
-        plain && from.peek().is_some() && from.all(about) && !empty::aggregates(select, self.aggregates)
+            && empty_queries::is_ungrouped(select);
+        plain && from.peek().is_some() && from.all(about) && !empty_queries::aggregates(select, self.aggregates)
     }
 }
 
@@ -272,17 +272,17 @@ impl VisitorMut for Translator<'_> {
     type Break = Box<Error>;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
-        empty::fold(query, self.aggregates);
-        unnested::ordered(query);
+        empty_queries::fold(query, self.aggregates);
+        hidden_sort_keys::ordered(query);
         rows::typed(query);
         let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
-        let done = cast.and_then(|()| natural::translate(query, &self.columns()));
+        let done = cast.and_then(|()| natural_joins::translate(query, &self.columns()));
         documents::rows_in_order(query, &self.columns());
         let done = done.and_then(|()| windows::written_out(query)).and_then(|()| ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
         let done = done.and_then(|()| queries::translate(query)).and_then(|()| bounds::translate(query));
-        let done = done.and_then(|()| merged::translate(query));
+        let done = done.and_then(|()| using_columns::translate(query));
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
         let done = done.and_then(|()| laterals::translate_groups(query, making));
         done.map_or_else(refused, ControlFlow::Continue)
@@ -299,7 +299,7 @@ impl VisitorMut for Translator<'_> {
             return refused(error);
         }
         queries::ungroup(select, self.aggregates);
-        if let Err(error) = gathered::apart(select) {
+        if let Err(error) = collecting_aggregates::apart(select) {
             return refused(error);
         }
         documents::rows_in(select, &self.columns());

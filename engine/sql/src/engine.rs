@@ -21,29 +21,29 @@ use crate::calls::{self, Languages};
 use crate::catalog::Catalog;
 use crate::dialect;
 use crate::error::{of_planner, of_run};
-use crate::lacking;
+use crate::map_columns;
+use crate::missing_rights;
 use crate::models;
 use crate::names::parts;
 use crate::nesting::few_levels;
+use crate::operator_chains::few_steps;
 use crate::parse::{Param, Params, Parsed, Read, parse};
-use crate::planned;
+use crate::plan_checks;
 use crate::scope::{Wanted, expand_wildcards, wanted};
 use crate::session::Session;
-use crate::steps::few_steps;
 use crate::walk::walk;
-use crate::widen;
 
 mod absent;
 mod describe;
-mod named;
-mod printed;
-mod zoned;
+mod output_names;
+mod plan_printing;
+mod time_zones;
 
 use absent::{Called, Missing};
 pub use describe::{Described, plan_columns};
-pub use named::output_name;
-use named::shown_names;
-use zoned::{in_zone, shown, zone_of, zones_of};
+pub use output_names::output_name;
+use output_names::shown_names;
+use time_zones::{in_zone, shown, zone_of, zones_of};
 
 /// Estimated most bytes of memory that parsing and planning take per byte of a statement.
 const TEXT_FACTOR: usize = 64;
@@ -165,7 +165,7 @@ impl SqlEngine {
         let ctx = &noting(ctx, noted.as_ref());
         let mut calls = Vec::new();
         for found in found {
-            lacking::for_call(&found.call, access)?;
+            missing_rights::for_call(&found.call, access)?;
             let rows = self.languages.call(&found.call, access, ctx).await?;
             let memory = self.engine.collected("rows of a table function", ctx);
             memory.add(rows.iter().map(RecordBatch::get_array_memory_size).sum())?;
@@ -278,7 +278,7 @@ impl SqlEngine {
                 return if made.is_empty() { said } else { catalog.with_member(said) };
             };
             // Printing a statement needs no rights, so none is reported as missing.
-            let lacks = || lacking::for_table(&name, &**snapshot, &*self.models);
+            let lacks = || missing_rights::for_table(&name, &**snapshot, &*self.models);
             let unknown = || with_place(catalog.unknown(&name), &name, &places);
             // A table of that name may exist in another schema.
             let bare = name.rsplit('.').next().unwrap_or(&name);
@@ -286,7 +286,7 @@ impl SqlEngine {
             (!is_printed && !is_seen).then(lacks).flatten().unwrap_or_else(unknown)
         };
         let plan = names.plan_statement(statement).map_err(error)?;
-        planned::check(&plan)?;
+        plan_checks::check(&plan)?;
         for field in plan.schema().fields() {
             zones_of(field.data_type())?;
         }
@@ -354,7 +354,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     dialect::name_outputs(&mut query)?;
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     few_levels(&query)?;
-    widen::widen_calls(&mut query)?;
+    map_columns::widen_calls(&mut query)?;
     Ok(query)
 }
 

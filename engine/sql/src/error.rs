@@ -5,7 +5,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_query::{BY_ZERO, from_datafusion, no_moment, own_error};
-use quiver_types::meant::did_you_mean;
+use quiver_types::suggestions::did_you_mean;
 use quiver_types::{Error, ErrorKind};
 use std::fmt::Write as _;
 

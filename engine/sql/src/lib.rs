@@ -2,15 +2,15 @@
 //!
 //! | Module | What |
 //! |---|---|
-//! | `parse`, `wording` | text → statement; only queries are allowed · PostgreSQL syntax that the parser does not know |
-//! | `nesting`, `steps` | limits on nested subqueries, and on chains of operators |
+//! | `parse`, `syntax_rewrites` | text → statement; only queries are allowed · PostgreSQL syntax that the parser does not know |
+//! | `nesting`, `operator_chains` | limits on nested subqueries, and on chains of operators |
 //! | `names`, `scope` | names in a statement · which columns it refers to, and of which table |
-//! | `calls`, `widen` | table functions: PromQL and LogsQL as tables · their labels and fields as columns |
+//! | `calls`, `map_columns` | table functions: PromQL and LogsQL as tables · their labels and fields as columns |
 //! | `catalog` | `information_schema` and `pg_catalog` |
 //! | `dialect` | rewrites PostgreSQL's dialect to what DataFusion's planner knows |
 //! | `session`, `settings` | what a statement may ask about its connection, and set on it |
 //! | `models` | models of analytics as tables |
-//! | `planned`, `lacking` | checks of the plan before it is optimized · missing rights |
+//! | `plan_checks`, `missing_rights` | checks of the plan before it is optimized · missing rights |
 //! | `engine`, `error` | plans and runs statements · errors of DataFusion with a place in the text and a suggestion |
 //!
 //! Invariant: statements only read; the crate knows no store: tables and languages come in through traits.
@@ -20,21 +20,21 @@ mod catalog;
 mod dialect;
 mod engine;
 mod error;
-mod lacking;
+mod map_columns;
+mod missing_rights;
 mod models;
 mod names;
 mod nesting;
+mod operator_chains;
 mod parse;
-mod planned;
+mod plan_checks;
 mod scope;
 mod session;
 mod settings;
-mod steps;
+mod syntax_rewrites;
 #[cfg(test)]
 mod testing;
 mod walk;
-mod widen;
-mod wording;
 
 pub use calls::{CALLS, Call, Languages};
 pub use catalog::type_name;

@@ -3,13 +3,13 @@
 //!
 //! A SELECT whose `FROM` has only models is split in two (`select`): its dimensions, measures and conditions on rows go
 //! to the compiler of models, and the rest of it reads the resulting table. If a model is joined with other tables, it
-//! stands for the table of its rows (`beside`). `columns` resolves names in a SELECT, `members` marks them in the tree.
-//! `model_rows` reads the rows of a model, for SQL text that analytics has printed.
+//! stands for the table of its rows (`joined_models`). `columns` resolves names in a SELECT, `members` marks them in
+//! the tree. `model_rows` reads the rows of a model, for SQL text that analytics has printed.
 //!
 //! Nothing here computes a measure: joins, rights and measures are those of any analytics query.
 
-mod beside;
 mod columns;
+mod joined_models;
 pub(crate) mod members;
 mod select;
 

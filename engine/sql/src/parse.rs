@@ -1,14 +1,14 @@
 //! From text to one statement that only reads, with its parameters in place.
 
-mod behind;
+mod backtracking;
 mod bounds;
-mod explained;
+mod expansion_limits;
+mod explain_options;
 mod params;
-mod patience;
-mod reading;
-mod repeated;
+mod postfix;
+mod read_only;
 mod signs;
-mod texts;
+mod string_literals;
 mod wholes;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
@@ -16,18 +16,18 @@ use datafusion::sql::sqlparser::tokenizer::{Location, Tokenizer};
 use quiver_types::{Error, Result};
 
 use crate::error::{of_parser, unreadable};
-use crate::wording;
+use crate::syntax_rewrites;
 use bounds::bounded;
-use reading::{not_reading, only_reads, reading};
+use read_only::{not_reading, only_reads, reading};
 
+pub(crate) use backtracking::Patience;
 pub(crate) use bounds::OPERATORS_MAX;
 pub use bounds::TEXT_BYTES_MAX;
-pub(crate) use explained::Explained;
+pub(crate) use explain_options::Explained;
 pub use params::{Param, Params};
 pub(crate) use params::{params_of, put_params};
-pub(crate) use patience::Patience;
-pub(crate) use reading::Parsed;
-pub(crate) use texts::{keep as keep_texts, literal as text_literal};
+pub(crate) use read_only::Parsed;
+pub(crate) use string_literals::{keep as keep_texts, literal as text_literal};
 
 /// How deeply brackets and subqueries may be nested.
 const DEPTH_MAX: usize = 50;
@@ -63,14 +63,14 @@ pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
 /// As [`parse`].
 pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let words = bounded(text)?;
-    let known = wording::known(text)?;
+    let known = syntax_rewrites::known(text)?;
     let text: &str = &known;
     let dialect = Patience::for_words(words);
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
     let tokens = wholes::bare(signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?));
     let parser = DFParserBuilder::new(tokens).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
-    let options = explained::options(&mut parser.parser)?;
+    let options = explain_options::options(&mut parser.parser)?;
     let statements = parser.parse_statements();
     // Some errors have no place; then the parser's position is just after the token that it could not read.
     let statements = statements.map_err(|e| match text.split_whitespace().next() {

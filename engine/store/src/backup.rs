@@ -22,19 +22,19 @@ use crate::part::{FileMeta, Part, PartMeta, Place};
 use crate::settings::StoreSettings;
 use crate::store::Store;
 
-mod attached;
+mod attachments;
 mod copy;
 mod keys;
 mod manifest;
 mod report;
 mod restore;
 
-pub use attached::{Attach, Detach};
+pub use attachments::{Attach, Detach};
 pub use manifest::{Attached, Manifest};
 pub use report::BackupReport;
 pub use restore::{RestoreReport, list, restore, restore_with};
 
-use attached::attach;
+use attachments::attach;
 use copy::{checksum, fetch};
 use keys::{backup_of, manifests};
 

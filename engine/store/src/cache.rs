@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use roaring::RoaringBitmap;
 
-use crate::decoded::DecodedCache;
+use crate::decoded_cache::DecodedCache;
 use crate::lru::{CacheStats, Lru, Room};
 use crate::part::logs::{ColumnIndex, KeptPiece, PartLogs, StreamPiece};
 use crate::part::spans::{SpanIndex, TraceFilter};

@@ -20,9 +20,9 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::layout::{STORE_FORMAT, check_format};
 use crate::part::{PartId, PartMeta};
 
-mod answered;
 mod clean;
 mod commit;
+mod idempotency;
 mod objects;
 mod offline;
 

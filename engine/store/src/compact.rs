@@ -18,19 +18,19 @@ use crate::metrics::METRICS;
 use crate::part::{Part, PartId, PartMeta, Place};
 use crate::threads;
 
+mod backoff;
 mod logs;
 mod merge;
 mod output;
 mod plan;
-mod rest;
 pub(crate) mod rewrite;
 mod rows;
 mod spans;
 #[cfg(test)]
 mod tests;
 
+use backoff::Resting;
 use plan::{Context, Plan, plan};
-use rest::Resting;
 use rewrite::{Outcome, SpanRewriter};
 
 /// Number of conflicts (inputs removed by another commit) after which a run leaves the rest to the next one.

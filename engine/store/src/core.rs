@@ -23,7 +23,7 @@ use crate::catalog::{Catalog, Change};
 use crate::disk_space::DiskSpace;
 use crate::epoch::{self, Mastership};
 use crate::error::{Error, ErrorKind, Result, chain};
-use crate::graces::Graces;
+use crate::grace_periods::Graces;
 use crate::health::FlushHealth;
 use crate::identity;
 use crate::io::{LocalIo, PartIo};

@@ -13,7 +13,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use quiver_types::SpansBatch;
 use quiver_types::error::disk_is_full;
-use quiver_types::tables::{self, kept, logs, metric_metadata, metrics, spans};
+use quiver_types::tables::{self, logs, metric_metadata, metrics, record_tables, spans};
 use quiver_types::time::{DAY_MS, day_of};
 use tokio::sync::mpsc::UnboundedReceiver;
 use uuid::Uuid;
@@ -31,10 +31,10 @@ use crate::metrics::METRICS;
 use crate::part::spans::{OwnColumn, SpanPartWriter, own_columns, sorted};
 use crate::part::{Origin, PartCompression, PartId, PartMeta, PartSpec, PartWriter, planned_keys, write_rows_part};
 
-mod aside;
+mod quarantine;
 
-use aside::Aside;
-pub(crate) use aside::held_id;
+use quarantine::Aside;
+pub(crate) use quarantine::held_id;
 
 /// Number of failed attempts after which a generation is set aside.
 const GIVEN_UP_AFTER: u32 = 5;
@@ -297,7 +297,7 @@ fn plan(generation: &Generation) -> Vec<Output> {
     outputs.extend(generation.logs().days().into_iter().map(|day| output(logs::TABLE.name, day, Vec::new())));
     outputs.extend(plan_spans(generation));
     outputs.extend(metadata.into_iter().map(|(day, rows)| output(metric_metadata::TABLE.name, day, newest_rows(rows))));
-    for table in kept::TABLES {
+    for table in record_tables::TABLES {
         let days = crate::rows::all_days(&generation.table_rows(table.name, u64::MAX));
         outputs.extend(days.into_iter().map(|day| output(table.name, day, Vec::new())));
     }

@@ -7,23 +7,23 @@
 
 mod block;
 mod blocks;
-mod choose;
 pub(crate) mod column;
 mod eval;
 pub(crate) mod flush;
 mod group;
 mod live;
-mod opened;
+mod open_part;
 mod ordered;
 mod output;
+mod part_streams;
 mod parts;
 mod planned;
 mod prune;
 pub(crate) mod rewrite;
 mod scan;
-mod slots;
 pub(crate) mod source;
 mod stream;
+mod stream_selection;
 mod stream_values;
 #[cfg(test)]
 mod tests;

@@ -42,7 +42,7 @@ use crate::memtable::rows::LiveRows;
 use crate::memtable::series::SeriesData;
 use crate::memtable::spans::{LiveSpans, SpanChunk};
 use crate::registry::Registry;
-use crate::registry::paged::Paged;
+use crate::registry::paged_table::Paged;
 use crate::run::{FloatRun, HistRun, RunExemplar, SeriesRun};
 
 /// Number of shards of a generation. [`BLOCK`] consecutive slots are in the same shard: the series of a request mostly

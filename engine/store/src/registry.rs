@@ -12,7 +12,7 @@
 
 pub(crate) mod index;
 mod matching;
-pub(crate) mod paged;
+pub(crate) mod paged_table;
 mod postings;
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};

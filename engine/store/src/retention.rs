@@ -21,7 +21,7 @@ use crate::part::Part;
 use crate::snapshot::Visible;
 
 pub(crate) mod clock;
-mod due;
+mod expiry;
 
 use clock::{Reading, TrustedClock};
 
@@ -57,11 +57,11 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
     let wall = core.now_ms();
     let now = Reading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
     let time = clock.read(now, &core.clock_note).await;
-    let mut dropped = drop_all(core, "past the retention", |now| due::past(&core.settings, now, time)).await?;
+    let mut dropped = drop_all(core, "past the retention", |now| expiry::past(&core.settings, now, time)).await?;
     METRICS.retention_parts.add(dropped.len() as u64);
     METRICS.retention_bytes.add(dropped.iter().map(|p| p.meta.bytes).sum());
     if let Some(limit) = core.settings.size_max {
-        let over = drop_all(core, "over the size of the store", |now| due::over(limit, now, time)).await?;
+        let over = drop_all(core, "over the size of the store", |now| expiry::over(limit, now, time)).await?;
         METRICS.size_parts.add(over.len() as u64);
         METRICS.size_bytes.add(over.iter().map(|p| p.meta.bytes).sum());
         // Room is what this is about, and no clock has a say in it.
@@ -115,7 +115,7 @@ async fn drop_all(core: &Core, why: &str, choose: impl Fn(&Visible) -> Vec<Arc<P
         core.publish(number, Vec::new(), &change.removed, None);
         core.shared.dropping();
         failpoint::hit("retention.after-swap");
-        let (first, last) = due::days(&chosen);
+        let (first, last) = expiry::days(&chosen);
         tracing::info!(commit = number, parts = chosen.len(), first, last, "dropped days {why}");
         core.wake.outbox.notify_one();
         return Ok(chosen);

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use quiver_types::{MillisRange, Pins, Result, Version};
 use serde::{Deserialize, Serialize};
 
-use crate::changes::ChangeLog;
+use crate::change_log::ChangeLog;
 use crate::memtable::Generation;
 use crate::part::Part;
 

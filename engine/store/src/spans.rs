@@ -5,11 +5,11 @@
 //! once. The index of a part tells which rows may match (by trace, by minute); only their pages, and only the columns
 //! that filter and output need, are read.
 
+mod attribute_types;
+mod duplicates;
 pub(crate) mod eval;
-mod kinds;
 mod live;
 mod planned;
-mod repeats;
 mod rollup;
 mod stream;
 mod table;
@@ -17,9 +17,9 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use kinds::attribute_kinds;
+pub use attribute_types::attribute_kinds;
+pub(crate) use duplicates::Repeats;
 pub(crate) use planned::{SpansForm, SpansScan};
-pub(crate) use repeats::Repeats;
 pub(crate) use rollup::{LiveRollup, RollupForm, RollupScan};
 pub use table::{SpanSnapshots, rollups_table, spans_table, tags_table};
 pub(crate) use tags::{TagForm, TagScan};

@@ -6,9 +6,9 @@
 //! flush, and [`WritePath::retire`] deletes their WAL segments after it.
 
 pub(crate) mod committer;
-pub(crate) mod described;
 pub(crate) mod hints;
 pub(crate) mod limits;
+pub(crate) mod metric_metadata;
 pub(crate) mod quota;
 pub(crate) mod stage;
 

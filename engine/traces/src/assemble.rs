@@ -1,7 +1,7 @@
 //! Assembles one trace from its stored spans: merges repeated reports of a span, gives new ids to different spans that
 //! share one, sorts (`traces-api` section 1).
 
-mod halves;
+mod call_sides;
 mod times;
 
 use std::cmp::{Ordering, Reverse};
@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_types::spans::{NEGATIVE_DURATION, SHARED, STATUS_ERROR, Side, Span, SpanId, TraceId};
 
-use self::halves::Half;
+use self::call_sides::Half;
 use self::times::Times;
 
 /// A trace: its spans in order of start, then span id; no two with one id.
@@ -91,7 +91,7 @@ fn merge(reports: Vec<Span>) -> Vec<Span> {
     let mut halves: Vec<Option<Half>> = vec![None; reports.len()];
     for of in by_id.values().filter(|of| of.len() > 1) {
         let list: Vec<&Span> = of.iter().map(|&i| &reports[i]).collect();
-        of.iter().zip(halves::of(&list)).for_each(|(&i, half)| halves[i] = Some(half));
+        of.iter().zip(call_sides::of(&list)).for_each(|(&i, half)| halves[i] = Some(half));
     }
     let mut into: HashMap<(SpanId, Half), usize, FixedState> = HashMap::default();
     let mut spans: Vec<United> = Vec::with_capacity(by_id.len());

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `engine` | runs reads: one snapshot, one context, one or more plans |
 //! | `params`, `condition`, `traceql` | query parameters, conditions and TraceQL → filters of spans |
-//! | `plan`, `columns`, `written` | building plans over spans · columns of a scan · serialized functions |
+//! | `plan`, `columns`, `encoding` | building plans over spans · columns of a scan · serialized functions |
 //! | `search`, `lists` | traces that match · services, operations, tags, service graph |
 //! | `assemble`, `tree`, `resource`, `summary`, `stats` | spans → one trace · its shape · its services · one row or figures about it |
 //! | `export`, `writer` | export formats · JSON, written piece by piece |
@@ -17,6 +17,7 @@
 pub mod assemble;
 mod columns;
 pub mod condition;
+mod encoding;
 mod engine;
 pub mod export;
 pub mod lists;
@@ -31,9 +32,9 @@ mod testing;
 pub mod traceql;
 mod tree;
 mod writer;
-mod written;
 
 pub use assemble::{Trace, assemble};
+pub use encoding::PlanForms;
 pub use engine::{Selection, TraceError, TracesEngine, spans_bytes};
 pub use lists::dependencies::{Dependencies, Edge, Node};
 pub use lists::{InstanceRow, OperationRow, ServiceRow, TagRow};
@@ -43,4 +44,3 @@ pub use search::{Page, Search, Sort};
 pub use summary::{ServiceCount, Summary, summarize};
 pub use tree::Tree;
 pub use writer::{Closed, JsonWriter};
-pub use written::PlanForms;

@@ -8,10 +8,10 @@
 pub(crate) mod ast;
 mod cells;
 mod compare;
+mod completion;
 pub(crate) mod error;
 mod eval;
 pub(crate) mod fields;
-mod found;
 mod json;
 mod lower;
 mod math;
@@ -19,19 +19,19 @@ mod memory;
 mod metrics;
 mod numbers;
 mod parser;
+mod result;
+mod result_fields;
 mod search;
 mod series;
-mod shown;
 mod stages;
 mod terms;
-mod unfinished;
 
 pub use ast::Query;
 pub use error::TraceqlError;
 pub(crate) use eval::attribute;
 pub use fields::{INTRINSIC_NAMES, scope_name};
-pub use found::{Found, FoundSet};
 pub use math::Figures;
+pub use result::{Found, FoundSet};
 pub use search::{HitSet, HitSpan, TraceqlHit, TraceqlSearch};
 pub use series::{MetricExemplar, MetricSeries};
 

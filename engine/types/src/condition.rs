@@ -10,20 +10,20 @@ use serde_json::{Map, Value};
 
 use crate::matcher::{Patterns, held_bytes};
 
-pub(crate) mod asked;
 mod glob;
 mod leaf;
-mod screens;
-mod shared;
+mod prefilter;
+mod shared_tests;
 mod template;
+pub(crate) mod value_matcher;
 mod variables;
 
-pub use asked::Asked;
 pub use glob::{Glob, glob_of_services};
 use leaf::Leaf;
-pub use screens::{Screens, Sought};
-pub use shared::{SharedCondition, SharedTests};
+pub use prefilter::{Screens, Sought};
+pub use shared_tests::{SharedCondition, SharedTests};
 pub use template::NameTemplate;
+pub use value_matcher::Asked;
 pub use variables::bind;
 
 /// Deepest level of a condition; the outermost one is on level 1.

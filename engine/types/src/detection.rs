@@ -12,13 +12,13 @@ use crate::condition::{
     glob_of_services,
 };
 
-mod many;
 mod pages;
 mod sample;
+mod span_batches;
 
-pub use many::Detecting;
 pub use pages::PageRow;
 pub use sample::Sample;
+pub use span_batches::Detecting;
 
 /// What further names of a rule count as.
 pub const OTHER: &str = "(other)";

@@ -1,6 +1,6 @@
 //! Label sets in one canonical byte form: what is hashed to a series id, compared, logged and stored.
 
-mod written;
+mod encoding;
 
 use std::cmp::Ordering;
 use std::fmt;

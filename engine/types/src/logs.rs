@@ -7,29 +7,29 @@
 mod batch;
 mod color;
 mod counts;
+mod encoding;
 mod filter;
-mod holding;
 mod matching;
 mod source;
-mod stored;
+mod stored_field;
 mod stream;
+mod substring_search;
 mod words;
-mod written;
 
 pub use batch::{BatchStream, FIELD_BYTES, LogsBatch, MSG, RecordMarks, RowFields};
 pub use color::without_colors;
 pub use counts::{CountedField, FIELD_NAME, FIELD_VALUE, ROW_COUNT, ValueCounts, ValueLimits};
+pub use encoding::{MatcherForm, MatcherReaders, ReadRowMatcher, ReadValueMatcher, read_matchers};
 pub use filter::{
     FieldNames, FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate,
     ValueMatcher,
 };
-pub use holding::Holding;
 pub use matching::{AllRows, ChosenRows, IfPresent, TextMatch, TypedValues, match_coded, match_typed};
 pub use source::{LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, StreamInfo};
-pub use stored::{ID_BYTES, Stored, read_float, read_int, write_float, write_int};
+pub use stored_field::{ID_BYTES, Stored, read_float, read_int, write_float, write_int};
 pub use stream::{StreamId, quote_into, stream_text};
+pub use substring_search::Holding;
 pub use words::{Words, is_word_char, word_at, word_before, words};
-pub use written::{MatcherForm, MatcherReaders, ReadRowMatcher, ReadValueMatcher, read_matchers};
 
 /// Time of a row, in the answers of the language.
 pub const TIME: &str = "_time";

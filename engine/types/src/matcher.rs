@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
+mod bounded_regex;
+mod encoding;
 mod folding;
 mod golang;
-mod kept;
 mod limits;
 mod list;
-mod looking;
+mod lookaround;
 mod pattern;
+mod pattern_cache;
 mod size;
-mod watched;
-mod written;
 
+pub use bounded_regex::{Places, WatchedRegex};
 pub use golang::translate;
 pub use limits::{QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX};
-pub use looking::looks_around;
+pub use lookaround::looks_around;
 use pattern::Pattern;
 pub use pattern::{Patterns, affordable, builder, compile, few_groups};
 pub use size::{compiled_bytes, held_bytes};
-pub use watched::{Places, WatchedRegex};
 
 /// How a matcher compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 //! Labels are touched once per series, in the label phase; the number phase carries row numbers only
 //! (`engines` 1.1).
 
-mod written;
+mod encoding;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

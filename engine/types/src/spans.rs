@@ -4,11 +4,13 @@
 //! Ids are fixed-size bytes, times Unix nanoseconds; attributes keep the type that they were sent with (`traces-api`
 //! section 1). An empty service means none.
 
+mod attribute_values;
 mod attributes;
 mod batch;
 mod builder;
 mod columns;
 mod critical;
+mod encoding;
 mod filter;
 mod items;
 mod model;
@@ -19,9 +21,8 @@ mod row;
 mod schema;
 mod source;
 mod tags;
-mod typed;
-mod written;
 
+pub use attribute_values::{AttributeKind, AttributeValues, KnownKind};
 pub use attributes::{
     Attribute, AttributeWriter, Attributes, RawAttribute, RawIter, Value, json_text, push_replaced, push_typed,
     push_typed_text,
@@ -47,7 +48,6 @@ pub use tags::{
     TAG_BYTES, TAG_CARDINALITY_MAX, TAG_DOUBLE, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name,
     tag_schema, tag_value_kind,
 };
-pub use typed::{AttributeKind, AttributeValues, KnownKind};
 
 /// Ids of traces and spans are written in them.
 pub use crate::hex::{hex, parse_hex};

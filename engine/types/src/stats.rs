@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::Result;
-use crate::left_out::LeftOut;
+use crate::missing_files::LeftOut;
 
 /// The query of an index look-up, as the look-up sees it: asked before it takes memory, and regularly whether to go
 /// on. What it takes is given back at the end of the query.

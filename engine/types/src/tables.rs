@@ -11,10 +11,10 @@ use crate::{Error, Result};
 
 pub mod columns;
 pub mod history;
-pub mod kept;
 pub mod logs;
 pub mod metric_metadata;
 pub mod metrics;
+pub mod record_tables;
 pub mod spans;
 pub mod usage;
 
@@ -184,13 +184,13 @@ mod tests {
 
     #[test]
     fn tables_of_rows_are_found_by_their_numbers() {
-        for of in kept::TABLES {
-            assert_eq!(kept::numbered(of.number).map(|found| found.name), Some(of.name));
+        for of in record_tables::TABLES {
+            assert_eq!(record_tables::numbered(of.number).map(|found| found.name), Some(of.name));
             let columns = of.columns();
             // Nothing is NULL at rest, and who may see a row must see its services.
             assert!(columns.fields().iter().all(|field| !field.is_nullable()), "{}", of.name);
             assert!(columns.field_with_name(history::SERVICE).is_ok() && !of.dynamic, "{}", of.name);
         }
-        assert!([0, metrics::TABLE.number, logs::TABLE.number].iter().all(|n| kept::numbered(*n).is_none()));
+        assert!([0, metrics::TABLE.number, logs::TABLE.number].iter().all(|n| record_tables::numbered(*n).is_none()));
     }
 }

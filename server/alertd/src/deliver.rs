@@ -9,10 +9,10 @@ mod kinds;
 mod message;
 mod mime;
 mod proxies;
-mod refused;
 mod room;
 mod smtp;
 mod text;
+mod unsupported_options;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) use kinds::names;
 pub(crate) use message::REASONS;
 pub use message::{Failure, Message, Taken};
 pub use proxies::ProxyEnvironment;
-pub(crate) use refused::unsupported;
+pub(crate) use unsupported_options::unsupported;
 
 use crate::deliver::client::Clients;
 use crate::deliver::room::{Place, Room};

@@ -2,17 +2,17 @@
 //!
 //! `rules` evaluates groups when they are due and hands alerts to the `router`, which also receives alerts posted by
 //! others; the router groups, mutes and flushes them according to the `policy`, and `deliver` notifies receivers.
-//! `kept` stores what must survive a restart: alerts, silences, timers, the notification log, states of rules. `egress`
-//! decides where calls may go; `history` passes records of events to whoever stores them.
+//! `durable_state` stores what must survive a restart: alerts, silences, timers, the notification log, states of rules.
+//! `egress` decides where calls may go; `history` passes records of events to whoever stores them.
 //!
 //! Invariants: no query language and no store (the engine of rules is passed in through a trait), and nothing is sent
 //! except through `egress`.
 
 pub mod deliver;
+pub mod durable_state;
 pub mod egress;
 pub mod failpoint;
 pub mod history;
-pub mod kept;
 pub mod metrics;
 pub mod origin;
 pub mod policy;
@@ -27,9 +27,9 @@ use quiver_types::{Clock, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::deliver::{ProxyEnvironment, Sender};
+use crate::durable_state::Kept;
 use crate::egress::Egress;
 use crate::history::HistoryStore;
-use crate::kept::Kept;
 use crate::metrics::AlertMetrics;
 use crate::revisions::Revisions;
 use crate::router::{Given, Router, RouterSettings};

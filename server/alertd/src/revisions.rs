@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use quiver_types::{Millis, Result};
 use serde_json::{Value, json};
 
-use crate::kept::{Change, Kept, Kind};
+use crate::durable_state::{Change, Kept, Kind};
 
 /// A policy that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 //! One lock holds the state of dispatch; nothing is awaited while it is held. Changes are passed to `kept` under the
 //! lock, so that they are stored in the order in which they happened.
 
+mod alert_quota;
 mod flush;
 mod history;
 mod intake;
 mod records;
-mod shares;
 mod silencing;
 mod views;
 
@@ -32,11 +32,11 @@ pub use silencing::{SilenceDone, SilenceError, SilenceOp};
 pub use views::{AlertRow, AlertState, Asked, GroupPiece, GroupRow, RouteMatch, Shown};
 
 use crate::deliver::{Failure, Files, Message, Sender};
-use crate::kept::{Change, Kept, Kind};
+use crate::durable_state::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
 use crate::origin::Origin;
 use crate::policy::Policy;
-use shares::{Full, Most, Shares};
+use alert_quota::{Full, Most, Shares};
 
 /// Settings of the router.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ mod alert;
 mod cycle;
 mod group;
 mod records;
-mod remember;
+mod rule_state;
 mod runner;
 
 use std::collections::BTreeMap;
@@ -22,12 +22,12 @@ use quiver_types::{Clock, Result};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::kept::{Change, Kept, Kind};
+use crate::durable_state::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
 use crate::origin::Origin;
 use crate::router::Router;
 use records::Names;
-use remember::Memory;
+use rule_state::Memory;
 use runner::{Command, Runner};
 
 pub use group::{Asker, Engines, GroupView, RuleSettings, Source};
@@ -128,7 +128,7 @@ impl Rules {
                 _ = every.tick() => {}
             }
             let now = self.clock.now_ms();
-            drop(self.kept.put(vec![Change::set(Kind::Service, remember::HEARTBEAT_KEY, &now.into())]));
+            drop(self.kept.put(vec![Change::set(Kind::Service, rule_state::HEARTBEAT_KEY, &now.into())]));
         }
     }
 

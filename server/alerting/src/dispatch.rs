@@ -8,12 +8,12 @@ mod alert;
 mod groups;
 mod log;
 mod message;
-mod silenced;
+mod silence_index;
 mod stages;
 
 pub use alert::Alert;
 pub use groups::{Dispatcher, Flush, GroupView, Timers};
 pub use log::{Decision, Entry, LogKey, NotificationLog, Reason, Said};
 pub use message::message;
-pub use silenced::Silenced;
+pub use silence_index::Silenced;
 pub use stages::{Muted, Muting, Passed};

@@ -4,26 +4,26 @@
 //! store.
 
 mod alert;
-mod before;
 mod check;
 mod documents;
 mod engine;
 mod evaluate;
 mod group;
+mod memory;
 mod model;
 mod read;
 mod restore;
-mod room;
+mod resumption;
 mod variables;
 
 pub use alert::{ActiveAlert, AlertState};
-pub use before::{GRACE_MS, OUTAGE_MAX_MS};
 pub use check::{Expressions, ParsedExpr, duplicates, is_metric_name};
 pub use documents::documents;
 pub use engine::{Element, ElementValue, Engine, NewestSample, Reads, Written};
 pub use evaluate::{ERROR_TEMPLATE, Setting, show_pairs};
 pub use group::{Cycle, Group, Health, RuleStatus, Sending};
+pub use memory::Room;
 pub use model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
 pub use read::{OWN_FIELDS, read, read_own, read_with};
 pub use restore::Remembered;
-pub use room::Room;
+pub use resumption::{GRACE_MS, OUTAGE_MAX_MS};

@@ -2,11 +2,11 @@
 
 mod bench;
 mod compare;
-mod in_order;
 mod read;
 mod run;
 pub mod series;
 mod valid;
+mod write_order;
 
 use std::collections::BTreeMap;
 

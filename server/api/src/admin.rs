@@ -16,9 +16,9 @@ use quiver_types::{Error, Result};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::configuration_backup::SavedConfiguration;
 use crate::error::{plain, plain_error};
 use crate::params::Params;
-use crate::saved::SavedConfiguration;
 use crate::state::AppState;
 
 /// Routes of this family.

@@ -28,7 +28,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::demand::{Demand, Needed};
-use crate::serve::pace::{Pace, TooSlow};
+use crate::serve::minimum_rate::{Pace, TooSlow};
 pub(crate) use turns::on_connection;
 use turns::{TURN_WAIT, Turn, Turns};
 

@@ -1,8 +1,9 @@
 //! Configuration over HTTP: one set of handlers for every family (`config-api` section 1). Operations that only one
 //! family has are in a module of their own.
 //!
-//! `ask` is a parsed request with its `conditions`; `entities` and `many` carry it out, `answer` encodes the result
-//! (`exported`: that of exports), `refusals` records refused requests; `operation` makes the routes of a family's own operations.
+//! `ask` is a parsed request with its `conditions`; `entities` and `bulk` carry it out, `answer` encodes the result
+//! (`export`: that of exports), `refusals` records refused requests; `operation` makes the routes of a family's own
+//! operations.
 
 use std::sync::Arc;
 
@@ -15,21 +16,23 @@ use quiver_config::{Family, Place};
 
 use crate::state::AppState;
 
+pub(crate) mod account_effects;
 pub(crate) mod answer;
 mod apdex;
 mod apply;
 pub(crate) mod ask;
+mod bulk;
 mod conditions;
 mod csv;
 pub(crate) mod deploy;
 mod detection;
 mod entities;
-mod exported;
+mod export;
 mod extraction;
+mod family_operation;
 pub(crate) mod ids;
-mod many;
+mod legacy_matchers;
 pub(crate) mod members;
-mod old_matchers;
 pub(crate) mod operation;
 mod policy;
 mod policy_revisions;
@@ -47,21 +50,19 @@ pub(crate) mod silence_entity;
 mod silence_form;
 mod silences;
 mod silences_many;
-pub(crate) mod special;
 mod steps;
 mod telemetry;
 mod transactions;
-mod warned;
-mod what;
+mod warnings;
 mod window;
 pub(crate) mod yaml;
 
 use answer::with_dry_run;
 use ask::Ask;
+use family_operation::What;
 use ids::Ids;
 use operation::{BODY_BYTES_MAX, IMPORT_BYTES_MAX, Routes, not_allowed};
 use refusals::{Write, to_its_end, told};
-use what::What;
 
 /// Routes of all families.
 pub(crate) fn routes() -> Router<Arc<AppState>> {

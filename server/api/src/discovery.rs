@@ -12,16 +12,16 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::state::AppState;
-use found::{Found, Key};
-use known::{Kept, Known, by_id, kept_of};
+use derivation::{Found, Key};
+use inventory::{Kept, Known, by_id, kept_of};
 
-mod found;
+mod derivation;
 mod health;
-mod known;
-mod look;
+mod inventory;
+mod probe_queries;
 mod probes;
 
-pub(crate) use look::number;
+pub(crate) use probe_queries::number;
 pub(crate) use probes::identity_of;
 
 /// How far a run reaches back before the last one, since telemetry may arrive late.
@@ -61,9 +61,9 @@ async fn once(state: &AppState, known: &mut Known, since_ms: i64, now_ms: i64) -
     let probes = probes::of_types(&known.types);
     let mut found = Found::default();
     for probe in &probes {
-        look::run(state, probe, (since_ms, now_ms), &mut found).await?;
+        probe_queries::run(state, probe, (since_ms, now_ms), &mut found).await?;
     }
-    look::edges(state, (since_ms, now_ms), &mut found).await?;
+    probe_queries::edges(state, (since_ms, now_ms), &mut found).await?;
     take_in(state, known, &found, now_ms).await?;
     ask_others(state, known, &found, now_ms).await?;
     let healths = keep_alive(state, known, &found, now_ms).await?;
@@ -158,7 +158,7 @@ async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64
     Ok(())
 }
 
-fn entity_body(key: &Key, one: &found::Resource) -> Map<String, Value> {
+fn entity_body(key: &Key, one: &derivation::Resource) -> Map<String, Value> {
     let mut body = Map::new();
     body.insert("typeId".to_owned(), json!(key.kind));
     body.insert("displayName".to_owned(), json!(one.name));
@@ -235,7 +235,7 @@ mod tests {
     use quiver_config::Entity;
     use quiver_config::json::time_text;
 
-    use super::known::key_of;
+    use super::inventory::key_of;
     use super::*;
 
     /// Only resources that another server may have seen are read again before they are marked inactive.
@@ -252,7 +252,7 @@ mod tests {
             let (mut known, mut found) = (Known::default(), Found::default());
             if is_found {
                 let (attributes, services) = (Map::new(), std::collections::BTreeSet::new());
-                let told = found::Resource { name: "k".into(), attributes, services, first_ms: NOW, last_ms: NOW };
+                let told = derivation::Resource { name: "k".into(), attributes, services, first_ms: NOW, last_ms: NOW };
                 found.resources.insert(key_of(&entity), told);
             }
             known.by_key.insert(key_of(&entity), Kept::of(&entity));

@@ -26,10 +26,10 @@ use tokio_util::sync::CancellationToken;
 use crate::alerting::stored_policy::{self, TemplateFiles};
 use crate::alerting::stored_rules;
 
-pub(crate) mod configured;
-mod listed;
+pub(crate) mod query_configuration;
 mod resources;
 mod rules;
+mod table_rows;
 
 /// How long to wait before a failed read is tried again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
@@ -147,10 +147,10 @@ impl ConfiguredSource for Effects {
         match (of, self.config.get()) {
             (Listed::Silences, _) => {
                 let alertd = self.alertd.get().and_then(|(alertd, _)| alertd.upgrade());
-                alertd.map_or(Ok(Vec::new()), |alertd| listed::silences(&alertd, hold))
+                alertd.map_or(Ok(Vec::new()), |alertd| table_rows::silences(&alertd, hold))
             }
-            (Listed::Receivers, Some(config)) => listed::receivers(config, hold).await,
-            (Listed::Audit, Some(config)) => listed::audit(config, own, hold).await,
+            (Listed::Receivers, Some(config)) => table_rows::receivers(config, hold).await,
+            (Listed::Audit, Some(config)) => table_rows::audit(config, own, hold).await,
             (Listed::Receivers | Listed::Audit, None) => Ok(Vec::new()),
         }
     }
@@ -185,7 +185,7 @@ impl Effects {
             detector.store(Arc::new(detector_of(config, family).await?.after(&detector.load())));
         }
         self.segments.store(Arc::new(config.all(&SEGMENTS).await?));
-        self.configured.store(Arc::new(configured::read(config).await?));
+        self.configured.store(Arc::new(query_configuration::read(config).await?));
         if let Some((alertd, files)) = self.alertd.get()
             && let Some(alertd) = alertd.upgrade()
         {

@@ -19,9 +19,9 @@ mod demo_account;
 mod directory;
 mod first_start;
 pub(crate) mod held;
+mod observations;
 pub(crate) mod rates;
 mod refusals;
-mod seen;
 pub(crate) mod unnamed;
 
 pub use first_start::{FirstPassword, reset_password};

@@ -4,7 +4,7 @@ use quiver_alerting::rules::{Expressions, Language, ParsedExpr};
 use quiver_yaml::problem::Place;
 use serde_json::Value;
 
-use crate::olap_api::ordered;
+use crate::olap_api::query_body;
 
 /// The languages of this binary.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,7 +38,7 @@ impl Expressions for Languages {
 /// # Errors
 /// What a rule cannot ask for.
 pub fn olap_query(expr: &str) -> Result<Value, String> {
-    let query = ordered::read(expr.as_bytes()).map_err(|e| format!("a JSON query is wanted: {e}"))?;
+    let query = query_body::read(expr.as_bytes()).map_err(|e| format!("a JSON query is wanted: {e}"))?;
     let Some(object) = query.as_object() else { return Err("a JSON query is wanted: an object".to_owned()) };
     let measures = object.get("measures").and_then(Value::as_array).map_or(0, Vec::len);
     if measures != 1 {

@@ -1,20 +1,20 @@
 //! Logs over HTTP and gRPC: the endpoints of five formats, and the calls that log shippers make before they send.
 //!
 //! `request` reads what all endpoints share (parameters, encoding, tenancy), `store` writes batches, `lines` streams
-//! the two line formats, `whole` reads the others as a whole, `once` handles idempotency keys, `search_engine` and
-//! `handshake` answer the small calls.
+//! the two line formats, `buffered_formats` reads the others as a whole, `idempotency` handles idempotency keys,
+//! `search_engine` and `handshake` answer the small calls.
 
+mod buffered_formats;
 mod decoders;
 mod grpc;
 mod handshake;
+mod idempotency;
 mod lines;
 pub mod metrics;
-mod once;
 mod request;
 mod search_engine;
 pub mod settings;
 mod store;
-mod whole;
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ const SAAS: [&str; 2] = ["saas", "datadog"];
 
 /// Routes of this family on the main port: below `/insert`, and below `/logs-api/insert` beside the queries.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    let push = Router::new().route("/loki/api/v1/push", post(whole::push)).merge(otlp_routes());
+    let push = Router::new().route("/loki/api/v1/push", post(buffered_formats::push)).merge(otlp_routes());
     ["/insert", "/logs-api/insert"].iter().fold(push, |router, base| router.merge(below(base)))
 }
 
@@ -41,7 +41,7 @@ fn below(base: &str) -> Router<Arc<AppState>> {
     let mut router = Router::new()
         .route(&format!("{base}/ready"), get(handshake::ready))
         .route(&format!("{base}/jsonline"), post(lines::json_lines))
-        .route(&format!("{base}/opentelemetry/v1/logs"), post(whole::otlp));
+        .route(&format!("{base}/opentelemetry/v1/logs"), post(buffered_formats::otlp));
     for name in SEARCH_ENGINE {
         router = router
             .route(&format!("{base}/{name}"), any(search_engine::root))
@@ -51,12 +51,12 @@ fn below(base: &str) -> Router<Arc<AppState>> {
     for name in AGGREGATOR {
         router = router.route(&format!("{base}/{name}/ready"), get(handshake::aggregator_ready));
         for path in ["api/v1/push", "loki/api/v1/push"] {
-            router = router.route(&format!("{base}/{name}/{path}"), post(whole::push));
+            router = router.route(&format!("{base}/{name}/{path}"), post(buffered_formats::push));
         }
     }
     for name in SAAS {
         router = router
-            .route(&format!("{base}/{name}/api/v2/logs"), post(whole::saas))
+            .route(&format!("{base}/{name}/api/v2/logs"), post(buffered_formats::saas))
             .route(&format!("{base}/{name}/api/v1/validate"), any(handshake::validate));
     }
     router
@@ -64,5 +64,5 @@ fn below(base: &str) -> Router<Arc<AppState>> {
 
 /// Routes of this family on the OTLP port too.
 pub(crate) fn otlp_routes() -> Router<Arc<AppState>> {
-    Router::new().route("/v1/logs", post(whole::otlp))
+    Router::new().route("/v1/logs", post(buffered_formats::otlp))
 }

@@ -29,11 +29,11 @@ use crate::{parameters, partial, tenancy};
 
 pub(crate) mod admission;
 pub(crate) mod proxy;
-pub(crate) mod safety;
-mod sent;
+mod refused_records;
+pub(crate) mod security_headers;
 
 pub use proxy::Proxies;
-use sent::Sent;
+use refused_records::Sent;
 
 /// Serves a request, with everything that happens around it.
 pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
@@ -111,7 +111,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         allow(&live, origin, response.headers_mut());
     }
     let encrypted = transport.encrypted || passed.is_some_and(|passed| passed.encrypted);
-    safety::guard(response.headers_mut(), encrypted, caller_has_data);
+    security_headers::guard(response.headers_mut(), encrypted, caller_has_data);
     response.headers_mut().insert(ID_HEADER, id);
     state.metrics.count(family, response.status().as_u16(), began.elapsed());
     if let (Some(taken), Some(path)) = (taken, path) {

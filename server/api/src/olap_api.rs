@@ -1,16 +1,16 @@
 //! Analytics over HTTP, below `/olap-api/v1`, in the wire format of Cube (`olap-api.md`).
 //!
 //! Requests are read here, checked and planned by `quiver_olap`, and shared with equal ones by `waiting`. `forms` are
-//! response formats other than JSON, `behind` gives the rows behind a measure and values of a dimension, `statements`
-//! SQL texts over models, `told` removes from responses what would reveal hidden rows. The caller's rights in the
+//! response formats other than JSON, `drill` gives the rows behind a measure and values of a dimension, `statements`
+//! SQL texts over models, `response` removes from responses what would reveal hidden rows. The caller's rights in the
 //! domain of each model are applied by its scan.
 
-mod behind;
+mod drill;
 mod forms;
-pub(crate) mod ordered;
 mod problem;
+pub(crate) mod query_body;
+mod response;
 mod statements;
-mod told;
 pub mod waiting;
 
 use std::sync::Arc;
@@ -40,9 +40,9 @@ use crate::request::RequestInfo;
 use crate::segments;
 use crate::sql_api::forms::Form;
 use crate::state::AppState;
-use crate::{trees, withdrawn};
+use crate::{revoked_rights, trees};
 use problem::problem;
-use told::Told;
+use response::Told;
 use waiting::{Outcome, Ready, Work};
 
 /// The signals whose rows a segment narrows in a query.
@@ -65,8 +65,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/dry-run", get(dry).post(dry))
         .route("/explain", post(explain))
         .route("/sql", get(sql).post(sql))
-        .route("/drill", post(behind::drill))
-        .route("/meta/values", get(behind::values));
+        .route("/drill", post(drill::drill))
+        .route("/meta/values", get(drill::values));
     Router::new().nest("/olap-api/v1", v1)
 }
 
@@ -86,11 +86,11 @@ impl Given {
         let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
         let tree = trees::hold(&state.capacity.bodies, &bytes)?;
         let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
-        let mut body = if bytes.is_empty() { Value::Null } else { ordered::read(&bytes).map_err(bad)? };
+        let mut body = if bytes.is_empty() { Value::Null } else { query_body::read(&bytes).map_err(bad)? };
         let mut asked = params.clone();
         let mut query = body.get("query").cloned().filter(|query| !query.is_null());
         if let (None, Some(text)) = (&query, params.get("query")) {
-            query = ordered::read(text.as_bytes()).ok();
+            query = query_body::read(text.as_bytes()).ok();
         }
         let mut places = Vec::new();
         if let Some(mut query) = query {
@@ -127,7 +127,7 @@ impl Given {
     fn query(&self) -> Result<Value, OlapError> {
         match (self.body.get("query"), self.params.get("query")) {
             (Some(query), _) if !query.is_null() => Ok(query.clone()),
-            (_, Some(text)) => ordered::read(text.as_bytes())
+            (_, Some(text)) => query_body::read(text.as_bytes())
                 .map_err(|e| QueryError::new(Reason::BadJson, "", format!("`query` is no JSON: {e}")).into()),
             _ => Err(QueryError::new(Reason::QueryRequired, "", "a request needs a `query`").into()),
         }
@@ -293,7 +293,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     // with `X-Wait: 0` by whether it comes at all. So callers to whom rows are hidden get none.
     let holds = |basis: &Basis| !some_hidden && state.engines.olap.holds(basis);
     let outcome = state.olap_waiting.ask(key, work, mode, wait, holds).await?;
-    withdrawn::check(state)?;
+    revoked_rights::check(state)?;
     let answer = match outcome {
         Outcome::Done(answer) => answer,
         Outcome::Wait(elapsed) => {

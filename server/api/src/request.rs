@@ -15,7 +15,7 @@ use tracing::Span;
 use crate::demand::Needed;
 use crate::identity::rates::Meter;
 use crate::identity::unnamed::NOBODY;
-use crate::scattered::Scattered;
+use crate::opaque_ids::Scattered;
 use crate::usage::intake::Taken;
 
 /// Header with the id of a request, which the response repeats.

@@ -17,14 +17,14 @@ use crate::identity::{Origin, caller};
 use crate::refused::problem_of;
 use crate::state::AppState;
 
-mod below;
 pub(crate) mod in_force;
 mod logs;
 pub(crate) mod preview;
+mod scan_filters;
 mod series;
 
-pub(crate) use below::{acts_on, acts_on_traces, begin, is_segment};
 pub(crate) use logs::text_of;
+pub(crate) use scan_filters::{acts_on, acts_on_traces, begin, is_segment};
 
 /// Most segments of a query.
 const SEGMENTS_MAX: usize = 20;

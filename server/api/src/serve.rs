@@ -6,13 +6,13 @@ mod frames;
 mod framing;
 mod handshake;
 mod head;
-pub(crate) mod pace;
-mod paced;
-mod rest;
-mod sending;
+pub(crate) mod minimum_rate;
+mod paced_body;
+mod response_timeout;
 mod socket;
 mod stream;
 mod tls;
+mod unread_body;
 mod watch;
 
 use std::net::SocketAddr;

@@ -2,9 +2,9 @@
 
 mod export;
 mod lists;
-mod one;
 mod problem;
 mod related;
+mod single_trace;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,11 +47,11 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         router = router.route(path, get(handler).post(handler));
     }
     router
-        .route("/traces/{id}", get(one::trace))
-        .route("/traces/{id}/summary", get(one::summary))
-        .route("/traces/{id}/statistics", get(one::statistics))
-        .route("/traces/{id}/critical-path", get(one::critical_path))
-        .route("/traces/{id}/similar", get(one::similar))
+        .route("/traces/{id}", get(single_trace::trace))
+        .route("/traces/{id}/summary", get(single_trace::summary))
+        .route("/traces/{id}/statistics", get(single_trace::statistics))
+        .route("/traces/{id}/critical-path", get(single_trace::critical_path))
+        .route("/traces/{id}/similar", get(single_trace::similar))
         .route("/traces/{id}/logs", get(related::logs))
         .route("/traces/{id}/exemplars", get(related::exemplars))
 }

@@ -10,12 +10,12 @@ use crate::config_api::answer::Answer;
 use crate::error::plain;
 use crate::refused;
 
-mod elsewhere;
+mod path_hints;
 
 /// Nothing is at this path.
 pub(crate) async fn not_found(uri: Uri) -> Response {
     let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", "nothing is at this path");
-    let hint = elsewhere::hint(uri.path()).map(|hint| format!(": {hint}")).unwrap_or_default();
+    let hint = path_hints::hint(uri.path()).map(|hint| format!(": {hint}")).unwrap_or_default();
     answer(uri.path(), StatusCode::NOT_FOUND, &problem, &format!("404 page not found{hint}"))
 }
 

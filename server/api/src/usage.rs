@@ -14,11 +14,11 @@ use quiver_query::Query;
 use quiver_types::stats::get;
 use quiver_types::{ErrorKind, Millis};
 
-use crate::scattered::Scattered;
+use crate::opaque_ids::Scattered;
 
 pub(crate) mod intake;
 pub(crate) mod rows;
-pub mod written;
+pub mod writer;
 
 pub(crate) use intake::{Brought, Taken};
 use intake::{Intake, protocol_of};

@@ -1,12 +1,12 @@
 //! From the credentials of a request to the identity of its caller and its rights.
 //!
-//! `identity` is the result, `identify` finds it from credentials, `proof` checks secrets of accounts, `standing` says
-//! whether an identity still holds later.
+//! `identity` is the result, `identify` finds it from credentials, `proof` checks secrets of accounts, `current_rights`
+//! says whether an identity still holds later.
 
+mod current_rights;
 mod identify;
 mod identity;
 mod proof;
-mod standing;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::error::TokenError;
 use crate::external::{ExternalIssuer, Externals, Fetch};
 use crate::jwt::Checked;
 use crate::keys::{Rotated, SigningKeys};
+use crate::observations::{Notes, Seen};
 use crate::password::Passwords;
-use crate::seen::{Notes, Seen};
 use crate::session::Sessions;
 use crate::throttle::Throttle;
 pub use identity::{Identity, Subject, Way, external_id};

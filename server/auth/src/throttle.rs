@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use quiver_database::Database;
 use quiver_types::{Error, ErrorKind, Result};
 
-mod told;
+mod shared_failures;
 
 /// Failures of an account that cost nothing, within [`ACCOUNT_MS`].
 const FREE: u32 = 5;
@@ -33,7 +33,7 @@ struct Failures {
 pub(crate) struct Throttle {
     accounts: Mutex<HashMap<String, Failures>>,
     networks: Mutex<HashMap<[u8; 9], Failures>>,
-    told: told::Told,
+    told: shared_failures::Told,
 }
 
 /// The network of an address: /24, /64.

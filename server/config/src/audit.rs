@@ -12,7 +12,7 @@ use crate::family::{Caller, Family};
 use crate::fields::SECRET;
 use crate::filter::{self, Class, Filter};
 use crate::json::{time_of, time_text};
-use crate::kept::{PAGE_BYTES_MAX, map_bytes};
+use crate::page_buffer::{PAGE_BYTES_MAX, map_bytes};
 use crate::problem::{Problem, ProblemKind, Result, shown};
 use crate::query::{Page, any_of, bound_to, cursor_mismatch, cut, flag};
 use crate::{db, failpoint};

@@ -17,11 +17,11 @@ use crate::problem::{Problem, Result};
 
 mod draft;
 mod identity;
+mod joint_validation;
 pub(crate) mod links;
 mod op;
 mod restore;
 mod rows;
-mod wholes;
 mod work;
 
 pub(crate) use draft::{Draft, Reading};

@@ -3,8 +3,8 @@
 use quiver_database::Argument;
 use serde_json::Value;
 
-use crate::encoded::encoded;
 use crate::json::{time_of, time_text};
+use crate::sort_encoding::encoded;
 use crate::sort_text::joined;
 
 /// What an index orders the entities of a family by.

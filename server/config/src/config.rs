@@ -9,13 +9,13 @@ use quiver_database::{Connection, Database, statement};
 use quiver_types::{Clock, Random, Vault, random_bytes};
 use tokio::sync::{Notify, watch};
 
-use crate::asked::{Checks, Sealer};
 use crate::entity::{Entity, find};
 use crate::failpoint;
 use crate::family::{Caller, Family};
-use crate::held::lists::Lists;
 use crate::place::{Place, is_visible};
 use crate::problem::{Problem, Result};
+use crate::server_checks::{Checks, Sealer};
+use crate::text_cache::lists::Lists;
 
 /// Stored configuration: lists, reads and changes entities of all families, with rights, history and audit.
 #[derive(Clone)]

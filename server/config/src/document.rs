@@ -10,11 +10,11 @@ use crate::config::Config;
 use crate::entity::{Entity, diff};
 use crate::family::{Caller, Rows};
 use crate::json::time_text;
-use crate::kept::{First, Kept};
-use crate::narrowed::{Narrowed, Share};
+use crate::page_buffer::{First, Kept};
 use crate::place::{Place, is_listed, is_visible};
 use crate::problem::{Problem, Result};
 use crate::query::{ListQuery, Page};
+use crate::sql_filter::{Narrowed, Share};
 
 impl Config {
     /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so are the entities that

@@ -7,12 +7,12 @@ use quiver_database::Database;
 use quiver_types::{Clock, Random, Vault};
 use tokio::sync::watch;
 
-use crate::asked::{NoChecks, Sealer};
 use crate::config::{Config, next_revision, numbers};
 use crate::db;
 use crate::families::FAMILIES;
 use crate::idempotency::forget_lost;
 use crate::problem::Result;
+use crate::server_checks::{NoChecks, Sealer};
 
 impl Config {
     /// Opens the tables of configuration, and puts in what is built in.

@@ -1,5 +1,5 @@
 //! An index of the values of fields: a list that filters or sorts by them costs what it returns, not the size of the
-//! family. Rows are written in the transaction of the change; `narrowed` queries them.
+//! family. Rows are written in the transaction of the change; `sql_filter` queries them.
 
 use std::collections::BTreeSet;
 use std::iter::once;
@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 
 use crate::config::Config;
 use crate::db;
-use crate::encoded::{CHARS_MAX, encoded, encoded_to};
 use crate::entity::Entity;
 use crate::families::{FAMILIES, RESOURCES};
 use crate::family::Family;
 use crate::fields::{Field, Kind, Mode};
 use crate::problem::Result;
 use crate::query::bound_to;
-use crate::texts::keep_words;
+use crate::sort_encoding::{CHARS_MAX, encoded, encoded_to};
+use crate::text_index::keep_words;
 
 /// Most entities of a family that is read as a whole.
 const SMALL_MAX: i64 = 1000;

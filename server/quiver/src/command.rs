@@ -29,7 +29,8 @@ use crate::reload::Reloading;
 use crate::server::{Addresses, Bound};
 use crate::settings::{Settings, print_settings};
 use crate::{
-    analytics, demo, identity, memory, notify, preflight, process, remote, saved, sql, stop, telemetry, wiring,
+    analytics, configuration_backup, demo, identity, memory, notify, preflight, process, remote, sql, stop, telemetry,
+    wiring,
 };
 
 /// Stack size of a thread. Large, because parsers recurse once per level of nesting in their input; the system commits
@@ -186,7 +187,7 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
         runtime()?.block_on(remote.backup(&request))?
     } else {
         let settings = installed(&args.serve, ANY)?;
-        let configuration = saved::AtRest(&settings);
+        let configuration = configuration_backup::AtRest(&settings);
         let store = wiring::store_settings(&settings);
         let report = quiver_store::backup::backup(store, Arc::new(SystemClock), &request, Some(&configuration));
         runtime()?.block_on(report).map_err(|e| match e.kind() {
@@ -254,7 +255,7 @@ fn restore(args: &RestoreArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let (clock, which) = (Arc::new(SystemClock), (args.from.as_str(), args.at.as_deref()));
-    let returning = saved::Returning::new(&settings, args.without_secrets);
+    let returning = configuration_backup::Returning::new(&settings, args.without_secrets);
     let configuration = (!args.without_configuration).then_some(&returning as &dyn Detach);
     let report = runtime()?.block_on(quiver_store::backup::restore_with(store, clock, which, configuration))?;
     println!("{report}");

@@ -3,10 +3,10 @@
 
 pub mod alerts;
 mod banner;
-mod configured;
+mod configuration;
+mod otlp_telemetry;
 mod shop;
 mod systems;
-mod telling;
 
 use std::f64::consts::TAU;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use self::banner::LogIn;
+use self::otlp_telemetry::{Told, tell};
 use self::shop::{DEPLOYED, PAYMENT_DOWN, SERVICES, SLOW_DB, checkout_version};
-use self::telling::{Told, tell};
 use crate::server::Addresses;
 use crate::settings::Settings;
 
@@ -86,7 +86,7 @@ pub fn open_doors(settings: &mut Settings) {
 pub async fn run(app: Arc<AppState>, base: String, addresses: Addresses, stop: CancellationToken) {
     let (door, log_in) = Door::open(&app).await;
     banner::print(&base, &addresses, log_in.as_ref());
-    if let Err(problem) = configured::make(&app).await {
+    if let Err(problem) = configuration::make(&app).await {
         tracing::error!(cause = problem.cause, "the demo cannot be configured: {problem}");
     }
     feed(app, door, stop).await;

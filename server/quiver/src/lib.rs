@@ -3,7 +3,9 @@
 
 pub mod alerting;
 pub mod analytics;
+pub mod codec_loop;
 pub mod command;
+pub mod configuration_backup;
 pub mod demo;
 pub mod identity;
 pub mod issuers;
@@ -14,13 +16,11 @@ pub mod process;
 pub mod reload;
 pub mod remote;
 pub mod rules;
-pub mod saved;
 pub mod server;
 pub mod settings;
 pub mod sql;
 mod sql_languages;
 pub mod stop;
 pub mod telemetry;
-pub mod through;
-mod warm;
+mod warm_up;
 pub mod wiring;

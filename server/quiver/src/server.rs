@@ -317,7 +317,7 @@ impl Bound {
         let rest = async {
             // It may still be writing; wait until that is done.
             let _ = usage.await;
-            quiver_api::usage::written::finish(&app).await;
+            quiver_api::usage::writer::finish(&app).await;
         };
         // If another server took the store, nothing may be written any more.
         if lost.is_none() && tokio::time::timeout(CLOSE_WITHIN, rest).await.is_err() {
@@ -335,9 +335,9 @@ fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken)
     let every = settings.resources.discovery_interval.0.unwrap_or_default();
     tokio::spawn(quiver_api::discovery::follow(Arc::clone(app), every, serving.clone()));
     let every = settings.usage.interval.0.unwrap_or_default();
-    let usage = tokio::spawn(quiver_api::usage::written::follow(Arc::clone(app), every, serving.clone()));
+    let usage = tokio::spawn(quiver_api::usage::writer::follow(Arc::clone(app), every, serving.clone()));
     tokio::spawn(quiver_api::peers::follow(app.config.clone(), app.identities.clone(), serving.clone()));
-    tokio::spawn(quiver_api::withdrawn::follow(Arc::clone(app), serving.clone()));
+    tokio::spawn(quiver_api::revoked_rights::follow(Arc::clone(app), serving.clone()));
     if let Some(identities) = &app.identities {
         tokio::spawn(Arc::clone(identities).follow(serving.clone()));
         tokio::spawn(Arc::clone(identities).keep_seen(serving.clone()));

@@ -13,13 +13,13 @@ mod checks;
 mod environment;
 mod live;
 mod oidc;
-mod printed;
+mod rendering;
 mod tls;
 mod values;
 
 pub use live::is_live;
 pub use oidc::OidcIssuer;
-pub use printed::{print_settings, settings_document};
+pub use rendering::{print_settings, settings_document};
 use values::Shown;
 pub use values::{Hidden, OwnSpan, Size, Span};
 
@@ -496,7 +496,7 @@ impl Loaded {
                 },
             );
         }
-        let mut all: Table = printed::defaults().parse().expect("the defaults are valid");
+        let mut all: Table = rendering::defaults().parse().expect("the defaults are valid");
         for (section, values) in &given {
             match (all.get_mut(section), values) {
                 (Some(Value::Table(into)), Value::Table(values)) => into.extend(values.clone()),

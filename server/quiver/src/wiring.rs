@@ -1,7 +1,7 @@
 //! Builds every component, bottom to top, and connects the store with the query languages.
 
+mod component_settings;
 pub(crate) mod engines;
-mod given;
 mod tables;
 
 use std::net::SocketAddr;
@@ -27,10 +27,10 @@ use tokio::runtime::Handle;
 
 use crate::rules::{MemoryPart, ServerBench};
 use crate::settings::Settings;
-use crate::{alerting, identity, process, warm};
-use given::{api_settings, span};
+use crate::{alerting, identity, process, warm_up};
+use component_settings::{api_settings, span};
 
-pub use given::{admin_token, live_settings, secret_in, store_settings};
+pub use component_settings::{admin_token, live_settings, secret_in, store_settings};
 
 /// Least memory in bytes for unit tests of rules that the server runs, however little memory the server itself has.
 const BENCH_MEMORY_MIN: u64 = 128 << 20;
@@ -97,7 +97,7 @@ async fn assemble(
     let engines = engines::open(settings, store_settings, results_bytes, configured, &clock).await?;
     if address.is_some() {
         // Before the observer is set, so that these warm-up queries are not counted as anyone's.
-        Box::pin(warm::up(&engines.promql, &engines.logsql, &engines.traces)).await;
+        Box::pin(warm_up::up(&engines.promql, &engines.logsql, &engines.traces)).await;
     }
     engines.query.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let identities = match listen {

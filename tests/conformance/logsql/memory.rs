@@ -37,7 +37,7 @@ pub(crate) fn engine() -> Arc<QueryEngine> {
     let start = || QueryEngine::new(&settings).expect("an engine");
     let engine = start();
     if quiver_tests::through_codec() {
-        quiver::through::send(&engine, start()).expect("plans go through one codec");
+        quiver::codec_loop::send(&engine, start()).expect("plans go through one codec");
     }
     engine
 }

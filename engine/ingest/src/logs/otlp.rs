@@ -10,7 +10,7 @@ use quiver_types::push_hex;
 
 use super::options::Defaults;
 use super::rows::Rows;
-use super::shared::Shared;
+use super::shared_fields::Shared;
 use super::time::Stamp;
 use super::{DecodedLogs, LogsContext, lossy};
 use crate::error::Result;

@@ -9,7 +9,7 @@ use super::json::{Cursor, JsonFault};
 use super::names::{MSG_NAME, ROOT};
 use super::options::Defaults;
 use super::rows::Rows;
-use super::shared::Shared;
+use super::shared_fields::Shared;
 use super::time::{Stamp, unix};
 use super::{DecodedLogs, LogsContext, labels, lossy, lossy_body};
 use crate::error::{Error, Result};

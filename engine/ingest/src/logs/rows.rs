@@ -2,9 +2,9 @@
 //! message, stream and service are determined, and the row is kept or rolled back.
 
 mod batches;
-mod judge;
-mod marks;
-mod settle;
+mod completion;
+mod rights;
+mod rollback;
 
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ mod tests;
 use quiver_types::hex_bytes;
 use quiver_types::text::from_base64;
 
-use crate::decoding;
+use crate::decode_memory;
 use crate::error::{Error, Result};
 use crate::json::{Json, Next, Scalar};
 use crate::otlp::schema::{Field, Kind, Message};
@@ -65,9 +65,9 @@ impl<'a> Transcoder<'a> {
         }
         if needed > capacity {
             let grown = needed.max(2 * capacity).min(self.limit_bytes);
-            decoding::hold_beside(grown)?;
+            decode_memory::hold_beside(grown)?;
             self.out.reserve_exact(grown - self.out.len());
-            decoding::give_back_beside(capacity);
+            decode_memory::give_back_beside(capacity);
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use quiver_types::SeriesId;
 use quiver_types::label::METRIC_NAME;
 
-use super::fixed::FixedLabels;
+use super::fixed_labels::FixedLabels;
 use super::{Fault, any, names};
 use crate::labels::{LABELS_MAX, TEXT_MAX_BYTES, push_text};
 use crate::reason::Reason;
@@ -278,7 +278,7 @@ fn push_special<'a>(
 mod tests {
     use quiver_types::LabelSet;
 
-    use super::super::fixed::FixedLabel;
+    use super::super::fixed_labels::FixedLabel;
     use super::*;
     use crate::wire::put_bytes;
 

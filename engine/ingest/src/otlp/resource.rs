@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::fixed::{FixedLabel, FixedLabels};
+use super::fixed_labels::{FixedLabel, FixedLabels};
 use super::labels::Attributes;
 use super::{Fault, any, names};
 use crate::labels::TEXT_MAX_BYTES;

@@ -10,7 +10,7 @@ use quiver_types::SeriesId;
 use quiver_types::metrics::MetricMetadata;
 
 use super::delta::{ClassicSum, DeltaState};
-use super::fixed::FixedLabels;
+use super::fixed_labels::FixedLabels;
 use super::labels::{Attributes, PointLabels};
 use super::names::{self, NameKind};
 use super::points::{ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint};

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::{DecodedSpans, Sink, SpanReason, TraceContext, hex_id};
-use crate::decoding;
+use crate::decode_memory;
 use crate::error::{Error, Result};
 
 /// Doubles from here on are not read as integers of 64 bits, which end there.
@@ -196,7 +196,7 @@ pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
     if bytes > limit_bytes {
         return Err(Error::TooLarge { what: "trace of the format `trace/1`, as it is read,", limit_bytes });
     }
-    decoding::hold_beside(bytes)?;
+    decode_memory::hold_beside(bytes)?;
     // Not as an enum of both, which would be read into a tree of values first.
     let trace = match serde_json::from_slice::<Wrapped>(body) {
         Ok(wrapped) => wrapped.data,

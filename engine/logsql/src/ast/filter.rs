@@ -13,11 +13,11 @@ pub enum Filter {
     /// `*`: every row.
     All,
     /// All of them; at least two.
-    And(#[serde(with = "quiver_types::nested")] Vec<Filter>),
+    And(#[serde(with = "quiver_types::nesting")] Vec<Filter>),
     /// Any of them; at least two.
-    Or(#[serde(with = "quiver_types::nested")] Vec<Filter>),
+    Or(#[serde(with = "quiver_types::nesting")] Vec<Filter>),
     /// The rows the inner filter does not select.
-    Not(#[serde(with = "quiver_types::nested")] Box<Filter>),
+    Not(#[serde(with = "quiver_types::nesting")] Box<Filter>),
     /// A test of one field (or of any field of a group).
     Field {
         /// Which field; a group matches when any of its fields does.

@@ -16,20 +16,20 @@ pub enum MathExpr {
         /// What is done with both sides.
         op: MathOp,
         /// Its left side.
-        #[serde(with = "quiver_types::nested")]
+        #[serde(with = "quiver_types::nesting")]
         left: Box<MathExpr>,
         /// Its right side.
-        #[serde(with = "quiver_types::nested")]
+        #[serde(with = "quiver_types::nesting")]
         right: Box<MathExpr>,
     },
     /// `-x`: the other sign.
-    Negate(#[serde(with = "quiver_types::nested")] Box<MathExpr>),
+    Negate(#[serde(with = "quiver_types::nesting")] Box<MathExpr>),
     /// A function over its arguments.
     Call {
         /// Which function of the pipe.
         func: MathFunc,
         /// Its arguments, as many as it takes.
-        #[serde(with = "quiver_types::nested")]
+        #[serde(with = "quiver_types::nesting")]
         args: Vec<MathExpr>,
     },
 }

@@ -20,8 +20,8 @@ use super::grouping::{Aggregate, Key};
 use super::many_keys::{PackedKeys, UnpackedKeys, parted};
 use super::packed::{PACKED, PLAIN_MAX};
 use crate::nodes::StepExec;
+use crate::partial_plan::Planned;
 use crate::pieces::map_batches;
-use crate::planned::Planned;
 use crate::rows::batch;
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -13,13 +13,13 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::{StreamExt, TryStreamExt};
-use quiver_query::unpinned;
+use quiver_query::view_compaction;
 use quiver_types::logs::{LogFilter, MSG, STREAM, STREAM_ID, TIME};
 use serde::{Deserialize, Serialize};
 
 use super::filter::evaluate;
 use super::sort::{Sort, row_key};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::rows::{Shape, batch, empty_rest, missing, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -4,7 +4,7 @@
 //! row. What is kept is given out when it grows too large; whoever merges it can spill.
 
 mod codes;
-mod shorts;
+mod short_keys;
 mod streams;
 
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ use crate::rows::{rows_within, texts_of};
 use crate::stats_fn::{GroupRows, StatsAccumulator};
 use crate::step::{Batches, Step, StepKind, StepReader};
 use codes::{Codes, HASHER, KeyValues};
-use shorts::Shorts;
+use short_keys::Shorts;
 
 /// How its step is read.
 pub(super) const STEPS: &[StepReader] = &[StepReader::of::<Grouped>()];

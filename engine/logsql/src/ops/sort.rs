@@ -17,7 +17,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use quiver_query::{Operator, operator_plan, unpinned};
+use quiver_query::{Operator, operator_plan, view_compaction};
 use quiver_types::logs::TIME;
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +27,8 @@ use super::packed::{PLAIN_MAX, Packing};
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
 use crate::needs::Needs;
 use crate::nodes::StepExec;
+use crate::partial_plan::Planned;
 use crate::pieces::map_batches;
-use crate::planned::Planned;
 use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -11,7 +11,7 @@ use super::syntax::{limited, names};
 use crate::needs::Needs;
 use crate::ops::sort::{Compared, Sort};
 use crate::parser::PipeDef;
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::word;
 
 /// How an answer is ordered.

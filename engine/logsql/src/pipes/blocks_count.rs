@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::kind::{At, Pipe, PipeKind};
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::word;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};

@@ -17,8 +17,8 @@ use super::syntax::names;
 use crate::kernels::number_set::NumberSet;
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
+use crate::partial_plan::Planned;
 use crate::pieces::map_batches;
-use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

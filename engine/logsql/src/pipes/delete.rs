@@ -10,7 +10,7 @@ use crate::ast::FieldPattern;
 use crate::needs::Needs;
 use crate::ops::project::{Kept, delete_shape};
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::patterns;
 use crate::series_columns::StatsColumns;
 

@@ -19,8 +19,8 @@ use super::kind::{At, Pipe, PipeKind};
 use super::syntax::above_0;
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
+use crate::partial_plan::Planned;
 use crate::pieces::Pieces;
-use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, batch, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -9,7 +9,7 @@ use super::syntax::{limited, source, text_filter, text_filter_text};
 use super::uniq::Uniq;
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::word;
 
 /// `field_values f [filter s] [limit N]`

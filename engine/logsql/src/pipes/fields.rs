@@ -11,7 +11,7 @@ use crate::needs::Needs;
 use crate::ops::project::{Kept, fields_shape};
 use crate::parser::names::or_all;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::patterns;
 use crate::series_columns::StatsColumns;
 

@@ -10,8 +10,8 @@ use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::filter::Matching;
 use crate::parser::{Parser, PipeDef};
+use crate::partial_plan::Planned;
 use crate::plan::filter::lower;
-use crate::planned::Planned;
 use crate::series_columns::StatsColumns;
 
 /// `filter f`, `where f`: the filter that rows must match.

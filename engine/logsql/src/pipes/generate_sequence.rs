@@ -15,7 +15,7 @@ use super::kind::{At, Order, Pipe, PipeKind};
 use super::syntax::above_0;
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::{Planned, internal};
+use crate::partial_plan::{Planned, internal};
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

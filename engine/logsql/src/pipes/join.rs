@@ -12,7 +12,7 @@ use crate::needs::Needs;
 use crate::ops::join;
 use crate::ops::project::Reshaped;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::word;
 
 /// `join by (...) (query) [inner] [prefix p]`

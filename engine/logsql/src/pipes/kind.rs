@@ -8,7 +8,7 @@ use quiver_types::logs::{LogFilter, LogRequest};
 
 use crate::ast::{Filter, Query};
 use crate::needs::Needs;
-use crate::planned::{Planned, internal};
+use crate::partial_plan::{Planned, internal};
 use crate::series_columns::{StatsColumns, refused};
 use crate::step::StepReader;
 use crate::time_scope::TimeScope;

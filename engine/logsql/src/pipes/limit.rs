@@ -9,7 +9,7 @@ use quiver_types::Result;
 use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::series_columns::StatsColumns;
 
 /// `limit N`, `head N`: most rows that come through.

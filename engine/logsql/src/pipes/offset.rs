@@ -8,7 +8,7 @@ use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
 use super::limit::{Limit, cut};
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::series_columns::StatsColumns;
 
 /// `offset N`, `skip N`: the number of rows that are left out at the beginning.

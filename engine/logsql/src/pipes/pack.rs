@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::needs::Needs;
 use crate::ops::pack::{Packed, Packing};
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::patterns;
 
 /// `pack_json [fields (a, b)] [as f]`, `pack_logfmt [fields (a, b)] [as f]`

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::kind::{At, PipeKind};
 use crate::needs::Needs;
 use crate::parser::PipeDef;
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

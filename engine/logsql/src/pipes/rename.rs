@@ -11,7 +11,7 @@ use crate::ast::{FieldPattern, PatternPair};
 use crate::needs::Needs;
 use crate::ops::project::{Moved, moved_needs};
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::series_columns::StatsColumns;
 
 /// `rename a as b, ..`

@@ -17,7 +17,7 @@ use crate::lexer::quote;
 use crate::needs::Needs;
 use crate::parser::names::field_name;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::{Planned, internal};
+use crate::partial_plan::{Planned, internal};
 use crate::print::list;
 use crate::rows::{Shape, batch, push_text};
 use crate::step::{Batches, Step, StepKind, StepReader};

@@ -17,8 +17,8 @@ use super::kind::{At, Output, Pipe, PipeKind};
 use super::syntax::above_0;
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
+use crate::partial_plan::Planned;
 use crate::pieces::map_batches;
-use crate::planned::Planned;
 use crate::rows::Shape;
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -11,7 +11,7 @@ use super::syntax::{above_0, limited, names, rank_name, rank_text};
 use crate::needs::Needs;
 use crate::ops::sort;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::sort_fields;
 use crate::series_columns::StatsColumns;
 

@@ -12,8 +12,8 @@ use crate::ast::{FieldPattern, Filter, GroupBy, StatsCall, StatsFunc};
 use crate::needs::Needs;
 use crate::ops::project::Reshaped;
 use crate::parser::{Parser, PipeDef};
+use crate::partial_plan::Planned;
 use crate::plan::stats::{self, Grouping};
-use crate::planned::Planned;
 use crate::print::list;
 use crate::series_columns::StatsColumns;
 

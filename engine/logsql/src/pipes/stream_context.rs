@@ -9,7 +9,7 @@ use super::kind::{At, Pipe, PipeKind};
 use crate::ast::{Filter, Literal};
 use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::{Planned, internal};
+use crate::partial_plan::{Planned, internal};
 use crate::print::literal;
 
 /// `stream_context [before N] [after N] [time_window d]`

@@ -15,8 +15,8 @@ use quiver_types::{Access, ReadStats, Result};
 use super::kind::Pipe;
 use super::rows::Rows;
 use crate::ast::Query;
+use crate::encoding::tests::{Seen, again};
 use crate::rowfn::{Fields, pack_logfmt, unpack_logfmt};
-use crate::written::tests::{Seen, again};
 use crate::{LogsqlEngine, QueryScope, parse};
 
 /// A pipe that joins no other in the normal form, so that the pipes of a case stay where they are.

@@ -11,7 +11,7 @@ use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
 use crate::ops::sort;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::word;
 
 /// `top [N] by (...) [hits as x] [rank]`

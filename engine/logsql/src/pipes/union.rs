@@ -14,7 +14,7 @@ use crate::ast::Query;
 use crate::needs::Needs;
 use crate::ops::project::Reshaped;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::rows::{Column, Kind};
 
 /// `union (query)` or `union rows(...)`

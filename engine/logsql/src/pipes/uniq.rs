@@ -22,8 +22,8 @@ use crate::ops::filter::Matching;
 use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
 use crate::parser::{Parser, PipeDef};
+use crate::partial_plan::Planned;
 use crate::plan::filter::lower;
-use crate::planned::Planned;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -13,7 +13,7 @@ use crate::ast::{FieldPattern, Filter, Overwrite};
 use crate::needs::Needs;
 use crate::ops::unpack::{Format, Unpacked};
 use crate::parser::Parser;
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::{patterns, word};
 use crate::rows::Kind;
 

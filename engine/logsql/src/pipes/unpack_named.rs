@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::needs::Needs;
 use crate::ops::unpack::Format;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 
 /// `unpack_json [if (f)] [from f] [fields (..)] ..`, `unpack_logfmt [if (f)] [from f] [fields (..)] ..`
 #[derive(Debug, Clone, PartialEq)]

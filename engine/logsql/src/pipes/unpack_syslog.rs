@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::needs::Needs;
 use crate::ops::unpack::Format;
 use crate::parser::{Parser, PipeDef};
-use crate::planned::Planned;
+use crate::partial_plan::Planned;
 use crate::print::literal;
 use crate::rowfn::SyslogContext;
 

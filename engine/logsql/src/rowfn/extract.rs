@@ -3,7 +3,7 @@
 use memchr::memmem::Finder;
 
 use super::fields::Fields;
-use super::quoted::unquote_prefix;
+use super::quoting::unquote_prefix;
 use super::template::{Step, parse};
 
 /// A pattern that cuts fields out of a text.

@@ -1,7 +1,7 @@
 //! `unpack_logfmt`: `name=value name="quoted value" name`.
 
 use super::fields::Fields;
-use super::quoted::unquote_prefix;
+use super::quoting::unquote_prefix;
 
 /// Appends the fields of a text. A name alone has the empty value; a value alone is the message.
 pub fn unpack_logfmt(value: &str, out: &mut Fields) {

@@ -259,7 +259,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::dates::written::of_text;
+    use crate::dates::parse::of_text;
 
     /// Checks all recorded phrases: those that must parse, and those that may be refused but not parsed to anything
     /// else.

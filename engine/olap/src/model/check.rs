@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use quiver_types::meant::did_you_mean;
+use quiver_types::suggestions::did_you_mean;
 use quiver_yaml::problem::Place;
 
 use super::problem::ModelProblem;

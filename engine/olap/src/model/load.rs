@@ -11,7 +11,7 @@ use super::catalog::Catalog;
 use super::owner::owner;
 use super::problem::ModelProblem;
 use super::read::{FileContent, file};
-use super::{Model, Relationship, View, added, check, views};
+use super::{Model, Relationship, View, added_groups, check, views};
 
 /// The largest file of models, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -135,7 +135,7 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
     check::deep_texts(&models, &mut problems);
     check::cycles(&models, &mut problems);
     check::levels(&models, &mut problems);
-    added::check(&models, &mut problems);
+    added_groups::check(&models, &mut problems);
     keys(&models, &mut problems);
     let models: BTreeMap<String, Model> = models.into_iter().map(|m| (m.common.name.clone(), m)).collect();
     for view in &mut all_views {

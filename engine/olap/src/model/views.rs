@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use quiver_types::meant::did_you_mean;
+use quiver_types::suggestions::did_you_mean;
 use quiver_yaml::problem::Place;
 
 use super::problem::ModelProblem;

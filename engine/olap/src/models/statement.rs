@@ -21,7 +21,7 @@ use crate::plan::Given;
 use crate::query::filter::Filter;
 use crate::query::{Query, TimeEntry};
 use crate::sql_text::marked;
-use crate::visible::may_name;
+use crate::visibility::may_name;
 
 mod conditions;
 

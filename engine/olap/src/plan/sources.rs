@@ -13,8 +13,8 @@ use quiver_query::{Names, QueryContext};
 use quiver_types::Domain;
 use quiver_types::tables::usage::QUERY_LOG;
 
-use super::reached::Reached;
-use super::{guarded, model_error, selects};
+use super::references::Reached;
+use super::{guarded_rows, model_error, selects};
 use crate::error::OlapResult;
 use crate::model::catalog::{Catalog, Kind};
 use crate::model::{MemberId, Model, Reads, Source};
@@ -81,11 +81,11 @@ impl Sources {
         for name in &reached.models {
             let model = catalog.model(name);
             let mut rows = finder.rows(model).await?;
-            let is_long = rows.text.as_ref().is_some_and(|text| text.len() > guarded::SELECT_BYTES_MAX);
+            let is_long = rows.text.as_ref().is_some_and(|text| text.len() > guarded_rows::SELECT_BYTES_MAX);
             if is_long || rows.is_guarded && !access.is_full_everywhere() {
-                let columns = guarded::columns(catalog, model, &rows.plan, &reached.spoken_of(catalog, name));
-                selects.insert(name.clone(), guarded::text(model, &columns, bounds.told_to(model)));
-                rows.plan = guarded::narrowed(rows.plan, columns)?;
+                let columns = guarded_rows::columns(catalog, model, &rows.plan, &reached.spoken_of(catalog, name));
+                selects.insert(name.clone(), guarded_rows::text(model, &columns, bounds.told_to(model)));
+                rows.plan = guarded_rows::narrowed(rows.plan, columns)?;
             } else {
                 selects.extend(rows.text.map(|text| (name.clone(), text)));
             }

@@ -8,10 +8,10 @@ use datafusion::logical_expr::{
     Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, cast,
 };
 
-use super::apart::Apart;
 use super::parts::{Leaf, aggregated, with_digits};
 use super::ranges::{Over, time_of};
 use super::results::{full_join, left_join, measure_column};
+use super::unjoined_measures::Apart;
 use super::{Group, Planner, Stage, Tree, column, model_error};
 use crate::dates::granularity::{Buckets, Interval, nests};
 use crate::dates::range::WallRange;

@@ -11,7 +11,7 @@ use crate::model::catalog::{Catalog, Kind};
 use crate::model::{MemberId, Relationship};
 use crate::query::Query;
 use crate::query::filter::Filter;
-use crate::visible::may_name;
+use crate::visibility::may_name;
 
 /// Models joined to a root.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use chrono_tz::Tz;
 use serde_json::Value;
 
-use super::refused::{Read, err};
+use super::error::{Read, err};
+use crate::dates::parse;
 use crate::dates::range::WallRange;
-use crate::dates::written;
 use crate::error::Reason;
 
 /// The zone and the current time of a query.
@@ -20,7 +20,7 @@ impl Clock {
     pub(super) fn range(&self, value: &Value, at: &str) -> Read<WallRange> {
         let texts: Option<Vec<&str>> = match value {
             Value::String(text) => {
-                return written::of_text(text, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e));
+                return parse::of_text(text, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e));
             }
             Value::Array(list) => list.iter().map(Value::as_str).collect(),
             _ => None,
@@ -28,6 +28,6 @@ impl Clock {
         let Some(texts) = texts else {
             return err(Reason::BadType, at, "a date range is a text or a pair of texts");
         };
-        written::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
+        parse::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
     }
 }

@@ -2,13 +2,13 @@
 //! are not are reported as missing, and never suggested.
 
 use quiver_query::tables::DomainAccess;
-use quiver_types::meant::{did_you_mean, nearest};
+use quiver_types::suggestions::{did_you_mean, nearest};
 
-use super::refused::{Read, err};
+use super::error::{Read, err};
 use crate::error::Reason;
 use crate::model::MemberId;
 use crate::model::catalog::{Catalog, Found};
-use crate::visible;
+use crate::visibility;
 
 /// The models of a query with the rights of the caller.
 #[derive(Debug, Clone, Copy)]
@@ -22,13 +22,13 @@ pub(super) struct Names<'a> {
 
 impl<'a> Names<'a> {
     fn shows(&self, model: &str) -> bool {
-        self.access.is_none_or(|access| visible::may_name(self.catalog, model, access))
+        self.access.is_none_or(|access| visibility::may_name(self.catalog, model, access))
     }
 
     /// Whether a join path may lead over a model.
     pub(super) fn leads_over(&self, model: &str) -> bool {
         let model = self.catalog.models.get(model);
-        model.is_some_and(|model| self.access.is_none_or(|access| visible::sees(model, access)))
+        model.is_some_and(|model| self.access.is_none_or(|access| visibility::sees(model, access)))
     }
 
     /// Finds a member by name.
@@ -36,7 +36,7 @@ impl<'a> Names<'a> {
         let Some(id) = MemberId::parse(text) else {
             return err(Reason::UnknownMember, at, format!("`{text}` is no member; write it as `Model.member`"));
         };
-        let is_answered = self.answers_blind && self.access.is_some_and(visible::is_blind);
+        let is_answered = self.answers_blind && self.access.is_some_and(visibility::is_blind);
         let found = self.catalog.find(&id).filter(|found| self.catalog.is_public(found));
         if let Some(found) = found.filter(|_| is_answered || self.shows(&id.model)) {
             return Ok((id, found));

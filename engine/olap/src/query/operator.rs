@@ -1,11 +1,11 @@
 //! Filter operators: validates their values and converts them to conditions (`olap-api.md` 4).
 
-use quiver_types::meant::did_you_mean;
+use quiver_types::suggestions::did_you_mean;
 use serde_json::Value;
 
 use super::clock::Clock;
+use super::error::{Read, err};
 use super::filter::{Comparison, Literal, Occurs, Test};
-use super::refused::{Read, err};
 use crate::dates::range::{Point, WallRange};
 use crate::dates::zone::{Edge, utc_ns};
 use crate::error::Reason;

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use chrono_tz::{TZ_VARIANTS, Tz};
-use quiver_types::meant::did_you_mean;
+use quiver_types::suggestions::did_you_mean;
 use serde_json::{Map, Value};
 
 use super::clock::Clock;
+use super::error::{Read, err};
 use super::filter::{Filter, Leaf, Test};
 use super::names::Names;
 use super::operator::{Operator, Type};
-use super::refused::{Read, err};
 use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry, whole_number};
 use crate::dates::granularity::{Granularity, STANDARD};
 use crate::dates::range::Point;

@@ -10,8 +10,8 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Statement as SqlStatement, TableFactor};
 use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
 
-use super::kept::rights;
-use super::matched::{Held, fits, is_kept_dimension, is_kept_measure, is_kept_segment, is_special, sketch_of};
+use super::matching::{Held, fits, is_kept_dimension, is_kept_measure, is_kept_segment, is_special, sketch_of};
+use super::row_cache::rights;
 use crate::dates::SECOND_NS;
 use crate::dates::granularity::{Granularity, nests};
 use crate::dates::range::WallRange;

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::unparser::Unparser;
 use datafusion::sql::unparser::dialect::{CustomDialect, CustomDialectBuilder};
 
-use quiver_query::quoted;
+use quiver_query::quoting;
 use quiver_query::tables::models::OLAP_SCHEMA;
 
 use super::alias_of;
@@ -206,7 +206,7 @@ impl<'a> Printer<'a> {
         let places: Vec<Option<usize>> = block.order.iter().map(|sort| place(&sort.expr)).collect();
         let mut outs = Vec::new();
         for (expr, alias) in outputs {
-            outs.push(format!("{} AS {}", self.expr(expr)?, quoted::name(alias)));
+            outs.push(format!("{} AS {}", self.expr(expr)?, quoting::name(alias)));
         }
         if outs.is_empty() {
             outs.push("1 AS \"one\"".to_owned());
@@ -263,7 +263,7 @@ impl<'a> Printer<'a> {
         }
         let outputs = names.iter().map(|(e, name)| (e.clone(), name.as_str())).collect();
         let inner = self.select(block, outputs)?;
-        Ok(Block::of(format!("({inner}) AS {}", quoted::name(&alias)), items))
+        Ok(Block::of(format!("({inner}) AS {}", quoting::name(&alias)), items))
     }
 
     /// A subselect with a name and column names.
@@ -273,8 +273,8 @@ impl<'a> Printer<'a> {
         let relation = TableReference::bare(alias.as_str());
         let names = || schema.fields().iter().map(|f| f.name().as_str());
         let items = names().map(|name| Expr::Column(Column::new(Some(relation.clone()), name))).collect();
-        let heads: Vec<String> = names().map(quoted::name).collect();
-        Block::of(format!("{rows} AS {} ({})", quoted::name(&alias), heads.join(", ")), items)
+        let heads: Vec<String> = names().map(quoting::name).collect();
+        Block::of(format!("{rows} AS {} ({})", quoting::name(&alias), heads.join(", ")), items)
     }
 
     fn child(&mut self, plan: &LogicalPlan, may_stay: impl Fn(&Block) -> bool) -> OlapResult<Block> {
@@ -435,14 +435,14 @@ fn is_series(scan: &TableScan) -> bool {
 
 /// The rows of a model as its file defines them.
 fn rows_of(model: &Model, selects: &BTreeMap<String, String>, schema: &DFSchema) -> OlapResult<Block> {
-    let name = quoted::name(&model.common.name);
+    let name = quoting::name(&model.common.name);
     let of_select = |sql: &str| format!("({}) AS {name}", sql.trim().trim_end_matches(';'));
     let from = match (selects.get(&model.common.name), &model.source) {
         (Some(sql), _) | (None, Some(Source::Select(sql))) => of_select(sql),
         (None, Some(Source::Table(Some(schema), table))) => {
-            format!("{}.{} AS {name}", quoted::name(schema), quoted::name(table))
+            format!("{}.{} AS {name}", quoting::name(schema), quoting::name(table))
         }
-        (None, Some(Source::Table(None, table))) => format!("{} AS {name}", quoted::name(table)),
+        (None, Some(Source::Table(None, table))) => format!("{} AS {name}", quoting::name(table)),
         (None, None) => return Err(model_error(format!("model `{}` has no rows", model.common.name))),
     };
     Ok(Block::of(from, schema.columns().into_iter().map(Expr::Column).collect()))

@@ -4,19 +4,19 @@
 //! rows affects only the last digits. A partition passes its state on as [`Parts`], and [`Accumulator::merge`] combines
 //! the states of several.
 
-mod parts;
+mod conversion;
 mod rows;
-mod travel;
+mod state_columns;
 
 use quiver_types::Histogram;
 
-pub use parts::Parts;
 use rows::Rows;
+pub use state_columns::Parts;
 
 use super::hists::HistogramSums;
 use crate::annotation::Annotations;
 use crate::ast::{AggregateOp, PosRange};
-use crate::functions::notes;
+use crate::functions::annotations;
 use crate::kahan;
 use crate::kernel::Block;
 
@@ -223,7 +223,7 @@ impl Accumulator {
     /// Adds annotations about the rows added since the last call.
     pub fn remark(&mut self, annotations: &mut Annotations) {
         if std::mem::take(&mut self.ignored_histograms) {
-            annotations.info(self.pos, notes::histogram_ignored_in_aggregation(self.op.as_str()));
+            annotations.info(self.pos, annotations::histogram_ignored_in_aggregation(self.op.as_str()));
         }
         self.hists.remark(self.pos, annotations);
     }

@@ -6,7 +6,7 @@ use quiver_types::{Histogram, ResetHint};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
 use crate::functions::MeanHistogram;
-use crate::functions::notes::{self, HistogramOperation};
+use crate::functions::annotations::{self, HistogramOperation};
 use crate::histogram::{self, Compensation};
 
 /// Estimated memory of a slot besides its histogram: its place in the map, and the metric's name.
@@ -118,10 +118,10 @@ impl HistogramSums {
     /// Adds annotations about the histograms added since the last call.
     pub(super) fn remark(&mut self, pos: PosRange, annotations: &mut Annotations) {
         for metric in self.misfits.drain(..) {
-            annotations.warn(pos, notes::mixed_exponential_custom(&metric));
+            annotations.warn(pos, annotations::mixed_exponential_custom(&metric));
         }
         if std::mem::take(&mut self.reconciled) {
-            annotations.info(pos, notes::mismatched_custom_buckets(HistogramOperation::Aggregation));
+            annotations.info(pos, annotations::mismatched_custom_buckets(HistogramOperation::Aggregation));
         }
     }
 
@@ -212,7 +212,7 @@ impl HistogramSums {
         let mut out: Vec<(usize, Option<Histogram>)> = Vec::with_capacity(self.slots.len());
         for (slot, state) in self.slots {
             if has_float(slot) {
-                annotations.warn(pos, notes::mixed_floats_histograms_aggregation());
+                annotations.warn(pos, annotations::mixed_floats_histograms_aggregation());
                 out.push((slot, None));
                 continue;
             }
@@ -221,7 +221,7 @@ impl HistogramSums {
                 continue;
             }
             if state.saw_reset && state.saw_no_reset {
-                annotations.warn(pos, notes::counter_reset_collision(HistogramOperation::Aggregation));
+                annotations.warn(pos, annotations::counter_reset_collision(HistogramOperation::Aggregation));
             }
             let mut h = match state.total {
                 Total::Sum(sum) => {

@@ -6,8 +6,8 @@ use quiver_types::{Error, ErrorKind, Result};
 use crate::annotation::Annotations;
 use crate::ast::{AggregateOp, PosRange};
 use crate::functions::ScalarSteps;
+use crate::functions::annotations;
 use crate::functions::math::{go_max, go_min};
-use crate::functions::notes;
 
 /// Checks the parameter of `topk`, `bottomk`, `limitk`, `limit_ratio` or `quantile`; `pos` is its position. Returns
 /// `false` if the result is empty whatever the input is. Call it even if the input has no rows.
@@ -53,21 +53,21 @@ pub fn check_params(
                 return fail("Ratio value is NaN".to_owned());
             }
             if max > 1.0 {
-                annotations.warn(pos, notes::invalid_ratio(max, 1.0));
+                annotations.warn(pos, annotations::invalid_ratio(max, 1.0));
             }
             if min < -1.0 {
-                annotations.warn(pos, notes::invalid_ratio(min, -1.0));
+                annotations.warn(pos, annotations::invalid_ratio(min, -1.0));
             }
         }
         AggregateOp::Quantile => {
             if has_nan {
-                annotations.warn(pos, notes::invalid_quantile(f64::NAN));
+                annotations.warn(pos, annotations::invalid_quantile(f64::NAN));
             }
             if max > 1.0 {
-                annotations.warn(pos, notes::invalid_quantile(max));
+                annotations.warn(pos, annotations::invalid_quantile(max));
             }
             if min < 0.0 {
-                annotations.warn(pos, notes::invalid_quantile(min));
+                annotations.warn(pos, annotations::invalid_quantile(min));
             }
         }
         _ => {}

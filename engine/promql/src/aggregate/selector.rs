@@ -5,7 +5,7 @@ use quiver_types::Histogram;
 use crate::annotation::Annotations;
 use crate::ast::{AggregateOp, PosRange};
 use crate::functions::ScalarSteps;
-use crate::functions::notes;
+use crate::functions::annotations;
 
 /// Collects the best rows per group and step.
 ///
@@ -89,7 +89,7 @@ impl RowSelector {
     /// Gives the kept rows.
     pub fn finish(self, annotations: &mut Annotations) -> Selection {
         if self.ignored_histograms {
-            annotations.info(self.pos, notes::histogram_ignored_in_aggregation(self.op.as_str()));
+            annotations.info(self.pos, annotations::histogram_ignored_in_aggregation(self.op.as_str()));
         }
         let mut order = Vec::new();
         for heap in self.heaps.iter().step_by(self.steps.max(1)) {

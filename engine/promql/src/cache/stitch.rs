@@ -11,7 +11,7 @@ use quiver_types::{Result, SeriesTable};
 
 use crate::kernel::{Block, Grid};
 use crate::plan::labels::sorted;
-use crate::plan::room::Room;
+use crate::plan::memory::Room;
 use crate::result::StepResult;
 
 /// Memory of a row besides its values and labels.

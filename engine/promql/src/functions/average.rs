@@ -2,9 +2,9 @@
 
 use quiver_types::{Histogram, Result};
 
+use super::annotations::{Note, Notes};
 use super::call::{KernelContext, RangeCall};
 use super::definition::{FunctionDef, MATRIX, RangeFunction};
-use super::notes::{Note, Notes};
 use super::sum::contradict;
 use crate::histogram::{self, Compensation};
 use crate::kahan;

@@ -6,7 +6,7 @@
 use quiver_query::Pace;
 use quiver_types::Millis;
 
-use super::notes::{self, Notes};
+use super::annotations::{self, Notes};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
 use crate::kernel::{Grid, Window};
@@ -113,7 +113,7 @@ impl KernelContext<'_> {
             return;
         }
         name.clone_into(&mut self.scratch.noted_non_counter);
-        self.annotations.info(self.pos, notes::possible_non_counter(name));
+        self.annotations.info(self.pos, annotations::possible_non_counter(name));
     }
 }
 
@@ -137,7 +137,7 @@ pub struct Scratch {
 mod tests {
     use super::*;
     use crate::annotation::Level;
-    use crate::functions::notes::Note;
+    use crate::functions::annotations::Note;
 
     #[test]
     fn scalars_are_one_value_or_one_for_each_step() {

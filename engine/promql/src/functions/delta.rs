@@ -4,10 +4,10 @@
 
 use quiver_types::{Histogram, Millis, ResetHint, Result};
 
+use super::annotations::{Note, Notes};
 use super::call::{KernelContext, RangeCall};
 use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::growth::is_start_reset;
-use super::notes::{Note, Notes};
 use crate::histogram::{self, detect_reset};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::{StepWindow, each};

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 
 use quiver_types::Result;
 
+use super::annotations::{Note, Notes};
 use super::call::{KernelContext, RangeCall};
 use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::floats::of_floats;
-use super::notes::{Note, Notes};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;
 

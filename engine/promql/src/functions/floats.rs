@@ -1,7 +1,7 @@
 //! Functions over time that compute one number from the floats of a window and ignore histograms.
 
+use super::annotations::{Note, Notes};
 use super::call::{KernelContext, RangeCall};
-use super::notes::{Note, Notes};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;
 

@@ -3,9 +3,9 @@
 
 use quiver_types::Result;
 
+use super::annotations::{self, Note, Notes};
 use super::call::{KernelContext, RangeCall};
 use super::definition::{FunctionDef, MATRIX, RangeFunction};
-use super::notes::{self, Note, Notes};
 use crate::ast::ValueType::{Matrix, Scalar};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::quantile::quantile;
@@ -41,7 +41,7 @@ fn quantile_over_time(
         }
         let q = call.params[0].at(w.step);
         if !(0.0..=1.0).contains(&q) && invalid.is_none_or(|last| last.to_bits() != q.to_bits()) {
-            annotations.warn(pos, notes::invalid_quantile(q));
+            annotations.warn(pos, annotations::invalid_quantile(q));
             invalid = Some(q);
         }
         if !w.hists.is_empty() {

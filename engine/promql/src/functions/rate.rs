@@ -6,10 +6,10 @@
 
 use quiver_types::{Millis, Result};
 
+use super::annotations::{Note, Notes};
 use super::call::{KernelContext, RangeCall, Scratch};
 use super::definition::{FunctionDef, MATRIX, RangeFunction, RangeKernel};
 use super::growth::{Edges, Extent, Growth, Place, is_start_reset, overlaps_before};
-use super::notes::{Note, Notes};
 use super::rate_extended;
 use super::rate_histogram::HistogramRates;
 use crate::kernel::{SeriesOut, SeriesSamples};

@@ -5,9 +5,9 @@
 
 use quiver_types::{Histogram, Millis, ResetHint};
 
+use super::annotations::{Note, Notes};
 use super::call::{RangeCall, Scratch};
 use super::growth::Growth;
-use super::notes::{Note, Notes};
 use crate::histogram::{self, detect_reset, uses_custom_buckets};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::{Cursor, StepWindow, each, interpolate, outer_samples};

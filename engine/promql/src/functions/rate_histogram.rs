@@ -5,8 +5,8 @@
 
 use quiver_types::{Histogram, Millis, ResetHint};
 
+use super::annotations::{Note, Notes};
 use super::growth::{Edges, Growth, is_start_reset, overlaps_before};
-use super::notes::{Note, Notes};
 use crate::histogram::{self, detect_reset, uses_custom_buckets};
 use crate::kernel::SeriesSamples;
 use crate::window::Cursor;

@@ -1,15 +1,15 @@
 //! `deriv` and `predict_linear`: a least-squares line through the values of a range.
 
+mod integer_sums;
 mod line;
-mod whole;
 
 use quiver_types::{Millis, Result};
 
+use self::integer_sums::WholeSums;
 use self::line::{Line, Times};
-use self::whole::WholeSums;
+use super::annotations::{Note, Notes};
 use super::call::{KernelContext, RangeCall};
 use super::definition::{FunctionDef, MATRIX, RangeFunction};
-use super::notes::{Note, Notes};
 use crate::ast::ValueType::{Matrix, Scalar};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;

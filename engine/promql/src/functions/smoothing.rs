@@ -2,9 +2,9 @@
 
 use quiver_types::{Error, ErrorKind, Result};
 
+use super::annotations::{Note, Notes};
 use super::call::{KernelContext, RangeCall};
 use super::definition::{FunctionDef, RangeFunction};
-use super::notes::{Note, Notes};
 use crate::ast::ValueType::{Matrix, Scalar};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;

@@ -19,8 +19,8 @@ use quiver_types::series::LabelColumn;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, rows_per_batch, to_block};
-use super::drive::{Hists, Param, Worker, drive_after, once, params, split_hists};
-use super::form::{self, Form};
+use super::driver::{Hists, Param, Worker, drive_after, once, params, split_hists};
+use super::operator_encoding::{self, Form};
 use super::rollup::{Rollup, SeriesRollup};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
@@ -136,7 +136,7 @@ impl StepOperator for FoldPartial {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
@@ -265,7 +265,7 @@ impl StepOperator for FoldFinal {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -9,8 +9,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{BlockBuilder, matrix_schema, to_block};
-use super::drive::{Worker, drive};
-use super::form::{self, Form};
+use super::driver::{Worker, drive};
+use super::operator_encoding::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::run::RunState;
 
@@ -41,7 +41,7 @@ impl StepOperator for Broadcast {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -14,8 +14,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use serde::{Deserialize, Serialize};
 
-use super::drive::{Worker, drive_after};
-use super::form::{self, Form};
+use super::driver::{Worker, drive_after};
+use super::operator_encoding::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::raw::chunks::{Chunk, Encoding, chunks};
@@ -74,7 +74,7 @@ impl StepOperator for SampleChunks {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -12,13 +12,13 @@ use quiver_types::{Histogram, SeriesTable};
 use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
-use super::drive::{Matrix, Param, RowView, collect, once, params};
-use super::form::{self, Form};
+use super::driver::{Matrix, Param, RowView, collect, once, params};
+use super::operator_encoding::{self, Form};
 use super::rows::{Merger, to_batches};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
-use crate::functions::{ScalarSteps, notes};
+use crate::functions::{ScalarSteps, annotations};
 use crate::kernel::{Block, Grid};
 use crate::quantile::{
     ClassicBucket, Fix, ForcedMonotonicity, NanNote, bucket_fraction, bucket_quantile, histogram_fraction,
@@ -88,7 +88,7 @@ impl StepOperator for StepHistogram {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
@@ -123,7 +123,7 @@ impl<'a> Work<'a> {
         for &row in &self.op.bad {
             if matrix.row(row).is_some_and(|v| v.present.contains(&true)) {
                 let (metric, le) = (self.op.table.metric(row as usize), self.op.table.value(row as usize, "le"));
-                self.annotations.warn(self.op.pos, notes::bad_bucket_label(metric, le));
+                self.annotations.warn(self.op.pos, annotations::bad_bucket_label(metric, le));
             }
         }
         let steps = self.op.grid.steps;
@@ -169,7 +169,7 @@ impl<'a> Work<'a> {
         for (param, pos) in self.params.iter().zip(positions) {
             for &q in param.values() {
                 if !(0.0..=1.0).contains(&q) {
-                    self.annotations.warn(*pos, notes::invalid_quantile(q));
+                    self.annotations.warn(*pos, annotations::invalid_quantile(q));
                 }
             }
         }
@@ -200,7 +200,7 @@ impl<'a> Work<'a> {
             let histogram = native.as_ref().and_then(|v| v.histogram(step));
             match (buckets.is_empty(), histogram) {
                 (true, None) => {}
-                (false, Some(_)) => self.annotations.warn(op.pos, notes::mixed_classic_native(native_name)),
+                (false, Some(_)) => self.annotations.warn(op.pos, annotations::mixed_classic_native(native_name)),
                 (true, Some(h)) => self.native(h, step, native_name, rows),
                 (false, None) => self.classic(&mut buckets, step, classic_name, rows),
             }
@@ -217,9 +217,9 @@ impl<'a> Work<'a> {
             (values[step], present[step]) = (value, true);
             if let Some(note) = note {
                 let text = match note {
-                    NanNote::Result => notes::quantile_nan_result(metric),
-                    NanNote::Skew => notes::quantile_nan_skew(metric),
-                    NanNote::Fraction => notes::fraction_nan(metric),
+                    NanNote::Result => annotations::quantile_nan_result(metric),
+                    NanNote::Skew => annotations::quantile_nan_skew(metric),
+                    NanNote::Fraction => annotations::fraction_nan(metric),
                 };
                 self.annotations.info(self.op.pos, text);
             }
@@ -257,7 +257,7 @@ impl<'a> Work<'a> {
 
     fn finish(mut self) -> Annotations {
         for (metric, fix) in &self.fixes {
-            self.annotations.info(self.op.pos, notes::forced_monotonicity(metric, fix));
+            self.annotations.info(self.op.pos, annotations::forced_monotonicity(metric, fix));
         }
         self.annotations
     }

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::batch::{VALUES_PER_BATCH, matrix_schema};
-use super::drive::{Matrix, RowView, collect, once};
-use super::form::{self, Form};
+use super::driver::{Matrix, RowView, collect, once};
+use super::operator_encoding::{self, Form};
 use super::rows::{Merger, to_batches};
 use super::{Batches, Env, Spread, StepOperator, failed};
 use crate::annotation::Annotations;
@@ -31,17 +31,17 @@ const STEP_BYTES: usize = size_of::<Option<usize>>() + size_of::<SmallVec<[u32; 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct JoinGroup {
     /// Rows of the "many" side.
-    #[serde(with = "form::few")]
+    #[serde(with = "operator_encoding::few")]
     pub(crate) many: SmallVec<[u32; 2]>,
     /// Rows of the "one" side, of which only one may be present per step.
-    #[serde(with = "form::few")]
+    #[serde(with = "operator_encoding::few")]
     pub(crate) one: SmallVec<[u32; 2]>,
     /// Output row for each of `many` combined with each of `one`; each run ends with the row for a filled value, if
     /// there is one.
-    #[serde(with = "form::few")]
+    #[serde(with = "operator_encoding::few")]
     pub(crate) pairs: SmallVec<[u32; 2]>,
     /// Output row for each of `one` combined with a filled value on the other side.
-    #[serde(with = "form::few")]
+    #[serde(with = "operator_encoding::few")]
     pub(crate) lone: SmallVec<[u32; 2]>,
 }
 
@@ -106,7 +106,7 @@ impl StepOperator for StepJoin {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -10,7 +10,7 @@ use futures::StreamExt;
 use futures::stream;
 use serde::{Deserialize, Serialize};
 
-use super::form::{self, Form};
+use super::operator_encoding::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 
 /// Returns fixed batches.
@@ -19,10 +19,10 @@ pub(crate) struct Literal {
     /// Its text in plans.
     pub(crate) shown: String,
     /// Schema of the batches.
-    #[serde(with = "quiver_types::written::schema")]
+    #[serde(with = "quiver_types::encoding::schema")]
     pub(crate) schema: SchemaRef,
     /// Rows that were known when the query was planned.
-    #[serde(with = "quiver_types::written::batches")]
+    #[serde(with = "quiver_types::encoding::batches")]
     pub(crate) batches: Vec<RecordBatch>,
 }
 
@@ -44,7 +44,7 @@ impl StepOperator for Literal {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, _: Vec<SendableRecordBatchStream>, _: Env) -> Batches {

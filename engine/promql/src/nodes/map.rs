@@ -10,14 +10,14 @@ use quiver_types::SeriesTable;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
-use super::drive::{Hists, Param, Worker, drive_after, params, split_hists};
-use super::form::{self, Form};
+use super::driver::{Hists, Param, Worker, drive_after, params, split_hists};
+use super::operator_encoding::{self, Form};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::{BinaryOp, PosRange};
 use crate::binary::{self, BinaryNotes, Side};
-use crate::functions::named::Named;
+use crate::functions::function_reference::Named;
 use crate::functions::{ElementwiseKernel, ScalarKernel, ScalarSteps};
 use crate::histogram;
 use crate::kernel::{Block, Grid, SeriesOut};
@@ -123,7 +123,7 @@ impl StepOperator for Map {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

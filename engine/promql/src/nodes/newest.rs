@@ -13,8 +13,8 @@ use quiver_types::histogram::{HistogramBuilder, histogram_fields, read_histogram
 use quiver_types::{Histogram, Millis, is_stale};
 use serde::{Deserialize, Serialize};
 
-use super::drive::{Worker, drive};
-use super::form::{self, Form};
+use super::driver::{Worker, drive};
+use super::operator_encoding::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::SeriesSamples;
@@ -70,7 +70,7 @@ impl StepOperator for Newest {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -15,16 +15,16 @@ use quiver_types::{Histogram, Millis, SeriesTable};
 use serde::{Deserialize, Serialize};
 
 use super::batch::{BlockBuilder, matrix_schema, to_block};
-use super::drive::{Param, Worker, drive_after, params};
-use super::form::{self, Form};
+use super::driver::{Param, Worker, drive_after, params};
+use super::operator_encoding::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers, grid_samples};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
-use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarSteps, Scratch, named};
+use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarSteps, Scratch, function_reference};
 use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};
 use crate::run::RunState;
-use crate::tally::{Counts, TallyId};
+use crate::sample_stats::{Counts, TallyId};
 use crate::window::{InstantValue, SharedWindows, StaleFree, WORK_AT_A_STRETCH, instant, instant_smoothed};
 
 /// What is computed from the samples.
@@ -35,7 +35,7 @@ pub(crate) enum RollupFunction {
     /// A `smoothed` value, interpolated between the samples around the step.
     Smoothed,
     /// A function of a range vector.
-    Range(#[serde(with = "named::of_range")] &'static FunctionDef),
+    Range(#[serde(with = "function_reference::of_range")] &'static FunctionDef),
 }
 
 /// Where samples come from.
@@ -174,7 +174,7 @@ impl StepOperator for Rollup {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

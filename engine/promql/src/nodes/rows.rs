@@ -12,8 +12,8 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{BlockBuilder, matrix_schema, rows_per_batch, to_batch, to_block};
-use super::drive::once;
-use super::form::{self, Form};
+use super::driver::once;
+use super::operator_encoding::{self, Form};
 use super::{Batches, Env, Spread, StepOperator, failed};
 use crate::kernel::Block;
 
@@ -53,7 +53,7 @@ impl StepOperator for MapRows {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

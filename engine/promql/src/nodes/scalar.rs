@@ -8,8 +8,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_batch};
-use super::drive::{each_block, once};
-use super::form::{self, Form};
+use super::driver::{each_block, once};
+use super::operator_encoding::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 
@@ -34,7 +34,7 @@ impl StepOperator for ToScalar {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -9,8 +9,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
-use super::drive::{Matrix, Param, collect, once, params};
-use super::form::{self, Form};
+use super::driver::{Matrix, Param, collect, once, params};
+use super::operator_encoding::{self, Form};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::aggregate::{RowSelector, Selection, check_params, ratio_keeps};
@@ -62,7 +62,7 @@ impl StepOperator for StepSelect {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -10,8 +10,8 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
-use super::drive::{Worker, drive_after, each_block};
-use super::form::{self, Form};
+use super::driver::{Worker, drive_after, each_block};
+use super::operator_encoding::{self, Form};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::ast::BinaryOp;
@@ -53,7 +53,7 @@ impl StepOperator for StepSet {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

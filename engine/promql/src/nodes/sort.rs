@@ -9,8 +9,8 @@ use datafusion::execution::SendableRecordBatchStream;
 use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
-use super::drive::{collect, once};
-use super::form::{self, Form};
+use super::driver::{collect, once};
+use super::operator_encoding::{self, Form};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
@@ -59,7 +59,7 @@ impl StepOperator for Sort {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

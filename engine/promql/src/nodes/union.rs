@@ -11,8 +11,8 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
-use super::drive::once;
-use super::form::{self, Form};
+use super::driver::once;
+use super::operator_encoding::{self, Form};
 use super::rows::{Merger, to_batches};
 use super::set::{Later, Presence};
 use super::{Batches, Env, Spread, StepOperator};
@@ -60,7 +60,7 @@ impl StepOperator for StepUnion {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        form::body(self)
+        operator_encoding::body(self)
     }
 
     fn open(self: Arc<Self>, inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -16,7 +16,7 @@ use crate::aggregate::{Accumulator, CountValues};
 use crate::ast::{AggregateExpr, AggregateOp, PosRange};
 use crate::kernel::Block;
 use crate::nodes::aggregate::{Fold, FoldFinal};
-use crate::nodes::drive::split_hists;
+use crate::nodes::driver::split_hists;
 use crate::nodes::select::StepSelect;
 
 impl Planner {

@@ -11,7 +11,7 @@ use quiver_types::{Result, SeriesTable};
 
 use super::invariant::{chain, step_invariant};
 use super::labels::{Groups, concat, group, group_apart, is_metadata};
-use super::room::Room;
+use super::memory::Room;
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{BinaryExpr, BinaryOp, Expr, MatchCardinality, PosRange, ValueType, VectorMatching};
 use crate::binary;

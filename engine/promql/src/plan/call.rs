@@ -8,12 +8,12 @@ use quiver_types::{MatchOp, Matcher, Result, SeriesTable};
 
 use super::invariant::unparen;
 use super::labels::{self, Order, Values};
-use super::room::Room;
+use super::memory::Room;
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{Expr, ExprKind, PosRange, Text};
-use crate::functions::named::Named;
+use crate::functions::function_reference::Named;
 use crate::functions::{
-    ElementwiseKernel, FunctionDef, Kernel, RangeFunction, ScalarKernel, SpecialKind, lookup, names_where, notes,
+    ElementwiseKernel, FunctionDef, Kernel, RangeFunction, ScalarKernel, SpecialKind, annotations, lookup, names_where,
 };
 use crate::nodes::absent::Absent;
 use crate::nodes::map::Stage;
@@ -215,7 +215,7 @@ impl Planner {
         let vector = self.vector(argument(args, 0)?, scope).await?;
         let labels = texts(&args[1..])?;
         if !scope.single {
-            self.annotate(|a| a.warn(pos, notes::sort_in_range_query()));
+            self.annotate(|a| a.warn(pos, annotations::sort_in_range_query()));
             // In a range query, values are not reordered, but `sort` still drops histograms.
             let mut vector = vector;
             if matches!(kind, K::Sort | K::SortDesc) {

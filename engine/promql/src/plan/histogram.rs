@@ -8,7 +8,7 @@ use quiver_types::{Result, SeriesTable};
 use super::call::{argument, texts, with_label};
 use super::invariant::unparen;
 use super::labels::{concat, group};
-use super::room::Room;
+use super::memory::Room;
 use super::{Planner, Scope, VectorPlan};
 use crate::ast::{Expr, PosRange};
 use crate::functions::SpecialKind;

@@ -12,7 +12,7 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::series::LabelColumn;
 use quiver_types::{Result, SeriesTable};
 
-use super::room::Room;
+use super::memory::Room;
 use crate::sorting;
 
 type Map<K, V> = HashMap<K, V, RandomState>;

@@ -13,10 +13,10 @@ use super::scan::{Scanned, scan_of};
 use super::{Detail, Planned, Planner, RangePlan, Scope, VectorPlan};
 use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
 use crate::kernel::{Block, Grid, Window};
-use crate::nodes::drive::Param;
+use crate::nodes::driver::Param;
 use crate::nodes::rollup::{Rollup, RollupFunction, SampleSource};
 use crate::run::TOO_MANY_SAMPLES;
-use crate::tally::Merge;
+use crate::sample_stats::Merge;
 use crate::window::InstantValue;
 
 /// Estimated memory of a selector besides its series: matchers, locations of samples, the scan.

@@ -9,14 +9,14 @@ use quiver_query::{Explain, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesTable};
 use serde_json::Value;
 
-use super::evaluated::{Evaluated, QueryTimings, too_many_rows};
+use super::evaluation::{Evaluated, QueryTimings, too_many_rows};
 use crate::ast::Expr;
 use crate::kernel::Grid;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::plan::labels::ranks;
 use crate::plan::{Detail, Planned, Planner, RangePlan, ScalarPlan, Scope, VectorPlan};
 use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult, settle};
-use crate::tally::{Counts, histogram_samples};
+use crate::sample_stats::{Counts, histogram_samples};
 use crate::window::{StaleFree, extend_floats};
 
 /// Memory of a sample in a result: time and value.

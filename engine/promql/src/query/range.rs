@@ -7,7 +7,7 @@ use std::time::Instant;
 use quiver_query::{QueryContext, QueryMemory};
 use quiver_types::{Error, Result, SeriesSnapshot, Version};
 
-use super::evaluated::{Evaluated, QueryTimings, too_many_rows};
+use super::evaluation::{Evaluated, QueryTimings, too_many_rows};
 use super::job::Job;
 use super::{PromqlEngine, QueryOptions, grid};
 use crate::annotation::Annotations;
@@ -16,7 +16,7 @@ use crate::cache::{Dependence, Entry, Key, Piece, ResultCache, dependence, stitc
 use crate::check::type_of;
 use crate::kernel::Grid;
 use crate::plan::QueryTimes;
-use crate::plan::room::Room;
+use crate::plan::memory::Room;
 use crate::print::print;
 use crate::result::{QueryValue, StepResult};
 

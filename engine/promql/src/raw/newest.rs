@@ -16,7 +16,7 @@ use super::RawReader;
 use crate::nodes::Step;
 use crate::nodes::newest::{NOT_WANTED, Newest, PLACE, each_row};
 use crate::plan::labels::{Order, concat, group, sort_numbers};
-use crate::plan::room::Room;
+use crate::plan::memory::Room;
 use crate::run::RunState;
 
 pub use crate::nodes::newest::NewestValue;

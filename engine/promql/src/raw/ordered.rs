@@ -16,7 +16,7 @@ use super::chunks::Chunk;
 use crate::nodes::Step;
 use crate::nodes::chunks::{PLACE, SampleChunks, each_row};
 use crate::plan::labels::sorted;
-use crate::plan::room::Room;
+use crate::plan::memory::Room;
 use crate::run::RunState;
 
 /// The chunks of each series, sorted by labels.

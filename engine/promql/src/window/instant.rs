@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::cursor::{Cursor, first_after};
 use super::extend::interpolate;
+use crate::functions::annotations::Note;
+use crate::functions::annotations::Notes;
 use crate::functions::call::{KernelContext, RangeCall};
-use crate::functions::notes::Note;
-use crate::functions::notes::Notes;
 use crate::histogram;
 use crate::kernel::{SeriesOut, SeriesSamples};
 

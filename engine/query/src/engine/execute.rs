@@ -16,12 +16,12 @@ use super::QueryEngine;
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, of_planning};
 use crate::explain;
-use crate::explaining::Explain;
 use crate::merged_stream::gathered;
 use crate::operator::planned;
+use crate::plan_recorder::Explain;
 use crate::rehearsal::{PlanRun, rehearsed};
 use crate::rules::Rules;
-use crate::running::Phase;
+use crate::running_queries::Phase;
 use crate::short_work::give_way;
 
 impl QueryEngine {

@@ -1,4 +1,4 @@
-//! Plans lists in a [session of their own](crate::lists).
+//! Plans lists in a [session of their own](crate::list_session).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use quiver_types::Result;
 use super::QueryEngine;
 use crate::context::QueryContext;
 use crate::error::from_datafusion;
-use crate::lists::is_small;
+use crate::list_session::is_small;
 use crate::operator::planned;
 
 impl QueryEngine {
@@ -50,7 +50,7 @@ mod tests {
     use quiver_types::{Access, ErrorKind};
 
     use super::*;
-    use crate::lists::{ROWS_FEW, is_chain};
+    use crate::list_session::{ROWS_FEW, is_chain};
     use crate::provider::scan_by_plan;
     use crate::rules::Rules;
     use crate::{EngineSettings, Explain, Explaining, Limits};

@@ -1,6 +1,6 @@
 //! Parts of addresses: `path_of(u)`, `host_of(u)`, `registered_domain(h)`, `fold_ids(p)`.
 
-use super::texts::Texts;
+use super::text_functions::Texts;
 
 /// Tokens of at least this length that contain a digit are taken for identifiers.
 const TOKEN_BYTES_MIN: usize = 16;

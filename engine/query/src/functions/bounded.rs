@@ -1,6 +1,6 @@
 //! Functions that make much out of little (`repeat('x', 1000000000)`) with a bound on what one batch of rows may become,
-//! counted before it is made. What they make takes memory of its query as long as it is there ([`held`](super::held)):
-//! one statement may hold the results of any number of calls.
+//! counted before it is made. What they make takes memory of its query as long as it is there
+//! ([`result_memory`](super::result_memory)): one statement may hold the results of any number of calls.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -24,13 +24,13 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::{AnalyzerRule, Optimizer};
 use quiver_types::{Error, ErrorKind};
 
-use super::contained;
+use super::array_containment;
+use super::concat_operator::{JOINED, Joined, sides};
 use super::growth::Growth;
-use super::held::{self, BYTES_MAX, COUNTED, Room};
-use super::joined::{JOINED, Joined, sides};
-use super::patterned;
+use super::regex_functions;
+use super::result_memory::{self, BYTES_MAX, COUNTED, Room};
 use crate::error::to_datafusion;
-use crate::relational::{patterns, plain};
+use crate::relational::{patterns, single_table};
 
 /// Bytes at most of a constant that becomes part of a plan, where nothing counts it and each use copies it. Longer ones are
 /// made when the plan runs.
@@ -115,7 +115,7 @@ pub(super) fn bound(state: &mut SessionState, room: &Room) -> Result<()> {
         functions.insert(*name, function);
     }
     // They do not grow; here they get to stand for the operators `@>` and `<@`, too.
-    for (name, function) in contained::functions() {
+    for (name, function) in array_containment::functions() {
         state.register_udf(Arc::clone(&function))?;
         functions.insert(name, function);
     }
@@ -235,7 +235,7 @@ pub(crate) struct PlanOptions {
 pub(crate) fn planning(state: &SessionState, room: Room) -> PlanOptions {
     let mut options = ConfigOptions::clone(state.config_options());
     options.extensions.insert(Planning);
-    PlanOptions { options: Arc::new(options), room, plain: plain::rules(state.optimizer()) }
+    PlanOptions { options: Arc::new(options), room, plain: single_table::rules(state.optimizer()) }
 }
 
 impl Bounded {
@@ -268,7 +268,7 @@ impl Bounded {
             return Err(self.too_much(bytes, BYTES_MAX));
         }
         let memory = self.room.take(bytes as usize)?;
-        Ok(ColumnarValue::Array(held::with_memory(&value.to_array_of_size(rows)?, memory)))
+        Ok(ColumnarValue::Array(result_memory::with_memory(&value.to_array_of_size(rows)?, memory)))
     }
 }
 
@@ -306,20 +306,20 @@ impl ScalarUDFImpl for Bounded {
     }
 
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let _written = patterned::written(self.inner.name(), &mut args.args, &self.room)?;
+        let _written = regex_functions::written(self.inner.name(), &mut args.args, &self.room)?;
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let is_planning = args.config_options.extensions.get::<Planning>().is_some();
         let most = if is_planning { CONSTANT_MAX } else { BYTES_MAX };
         let rows = args.number_rows;
-        patterned::few(self.inner.name(), &args.args)?;
+        regex_functions::few(self.inner.name(), &args.args)?;
         let bytes = self.growth.bytes(&args.args, if is_constant { 1 } else { rows })?;
         if bytes > most && bytes - self.growth.there(&args.args, rows)? > most {
             return Err(self.too_much(bytes, most));
         }
         let bytes = bytes.max(0) as usize;
-        let shared = if self.growth == Growth::Alike { held::addresses(&args.args) } else { Vec::new() };
+        let shared = if self.growth == Growth::Alike { result_memory::addresses(&args.args) } else { Vec::new() };
         let memory = (bytes > COUNTED).then(|| self.room.take(bytes)).transpose()?;
-        let mut array = match patterned::invoke(&self.inner, args, &self.room)? {
+        let mut array = match regex_functions::invoke(&self.inner, args, &self.room)? {
             ColumnarValue::Array(array) => array,
             ColumnarValue::Scalar(value) if value.size() <= COUNTED => return Ok(ColumnarValue::Scalar(value)),
             ColumnarValue::Scalar(value) if is_planning => {
@@ -330,7 +330,7 @@ impl ScalarUDFImpl for Bounded {
                 return self.spread(&value, rows);
             }
         };
-        let whole = held::fresh(&array, &shared);
+        let whole = result_memory::fresh(&array, &shared);
         if whole <= COUNTED {
             return Ok(ColumnarValue::Array(array));
         }
@@ -338,12 +338,12 @@ impl ScalarUDFImpl for Bounded {
         if whole > SHRUNK {
             array.shrink_to_fit();
         }
-        let whole = held::fresh(&array, &shared);
+        let whole = result_memory::fresh(&array, &shared);
         let memory = match memory {
             Some(memory) => memory.try_resize(whole).map(|()| memory)?,
             None => self.room.take(whole)?,
         };
-        Ok(ColumnarValue::Array(held::with_memory(&array, memory)))
+        Ok(ColumnarValue::Array(result_memory::with_memory(&array, memory)))
     }
 }
 

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
 };
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::numbered::{Texts, make_room};
+use crate::interner::{Texts, make_room};
 
 /// The name of the function in plans.
 pub(crate) const COUNT_DISTINCT: &str = "count_distinct";

@@ -10,9 +10,9 @@ use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-use super::held::Room;
-use super::making::Making;
 use super::quoting::{quote_ident, quote_literal};
+use super::result_memory::Room;
+use super::row_builder::Making;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Format {

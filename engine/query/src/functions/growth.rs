@@ -9,8 +9,8 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 
-use super::held::BYTES_MAX;
-use super::patterned;
+use super::regex_functions;
+use super::result_memory::BYTES_MAX;
 
 /// Bytes of an item of a list.
 const ITEM_BYTES: i128 = 8;
@@ -288,10 +288,10 @@ fn added_by_patterns(args: &[ColumnarValue], rows: usize) -> Result<i128> {
         .map(|at| {
             let (width, to) = (within.value(at).len() as i128, to.value(at));
             let places = if options(at).contains('g') { width + 1 } else { 1 };
-            places * to.len() as i128 + width * patterned::references(to)
+            places * to.len() as i128 + width * regex_functions::references(to)
         })
         .sum();
-    if most <= BYTES_MAX { Ok(most) } else { patterned::added(args, rows) }
+    if most <= BYTES_MAX { Ok(most) } else { regex_functions::added(args, rows) }
 }
 
 impl Growth {

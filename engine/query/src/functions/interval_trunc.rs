@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use super::intervals::spread_out;
-use crate::moments::era;
+use crate::time_literals::era;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Truncated {

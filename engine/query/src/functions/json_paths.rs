@@ -19,10 +19,10 @@ use datafusion::logical_expr::{
 };
 use quiver_types::watch;
 
-use super::held::Room;
 use super::json::{document_of, field, member, parts, unquoted};
 use super::json_values::push_normal;
-use super::making::Making;
+use super::result_memory::Room;
+use super::row_builder::Making;
 use path::{Condition, LAST, Method, Operator, Path, Place, Scalar, Step, Steps};
 
 /// Bytes that an item takes while it is looked at.

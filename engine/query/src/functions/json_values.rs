@@ -17,8 +17,8 @@ use quiver_types::write_hex;
 
 use super::intervals::spread_out;
 use super::json::{is_json, parts, unquoted, whole};
-use super::making::Making;
-use super::printed::texts;
+use super::row_builder::Making;
+use super::text_output::texts;
 use crate::index::json_text;
 
 /// Levels of a document that is put into another form: each is a call within a call.
@@ -384,7 +384,7 @@ mod tests {
 
     use super::super::testing::draws;
     use super::*;
-    use crate::functions::held::Room;
+    use crate::functions::result_memory::Room;
 
     fn room() -> Room {
         Room::new(Arc::new(UnboundedMemoryPool::default()))

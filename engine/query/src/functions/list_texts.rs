@@ -158,7 +158,7 @@ mod tests {
             let list: Vec<Option<String>> = (0..word(5).len()).map(|at| (at % 4 != 3).then(|| word(6))).collect();
             let mut built = ListBuilder::new(StringBuilder::new());
             built.append_value(list.iter().map(Option::as_deref));
-            let written = crate::functions::printed::function();
+            let written = crate::functions::text_output::function();
             let written = one(&written, &[column(built.finish())]).unwrap().unwrap();
             assert_eq!(items(&written), Some(list), "{written}");
         }

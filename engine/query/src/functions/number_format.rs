@@ -15,8 +15,8 @@ use datafusion::common::{exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-use super::held::Room;
-use super::making::Making;
+use super::result_memory::Room;
+use super::row_builder::Making;
 use forms::{ROMAN_WIDTH, exponent_of, exponent_of_digits, ordinal, roman, shifted};
 
 /// Digits behind the point of a double, at most: the least is 2 to the power of -1074.

@@ -19,7 +19,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use self::lengths::Intervals;
 
 mod lengths;
-pub(super) mod several;
+pub(super) mod quantile_list;
 
 /// Values of a chunk. A full chunk is never copied to grow, so that what [`Accumulator::size`] says is all there is.
 const CHUNK: usize = 8192;

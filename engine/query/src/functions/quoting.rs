@@ -1,7 +1,7 @@
 //! Texts as parts of statements, as PostgreSQL writes them.
 
 use super::keywords::is_reserved;
-use super::texts::Texts;
+use super::text_functions::Texts;
 
 /// A name: in quotes, unless it is one without. Words of the language need them, though some are names here and there.
 pub(super) fn quote_ident(args: &Texts<'_>) -> Option<String> {

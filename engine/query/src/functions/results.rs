@@ -1,7 +1,8 @@
 //! Results of expressions that have no bound of their own: `CASE` and casts copy values, and functions that give texts,
-//! lists and maps make new ones; those of windows are [`windowed`]. Each result takes memory of its query as long as it is
-//! there ([`held`](super::held)): a statement that has many of them over long texts is refused where it would take the
-//! process down. Windows whose frames leave rows out become what they are by [`excluding`] here, too.
+//! lists and maps make new ones; those of windows are [`window_functions`]. Each result takes memory of its query as
+//! long as it is there ([`result_memory`](super::result_memory)): a statement that has many of them over long texts is
+//! refused where it would take the process down. Windows whose frames leave rows out become what they are by
+//! [`frame_exclusion`] here, too.
 //!
 //! This is put into plans that are optimized already, as rules look for what they know, and a call around it hides it.
 
@@ -20,9 +21,9 @@ use datafusion::logical_expr::{
 };
 
 use super::bounded::{Bounded, is_bounded};
-use super::excluding;
-use super::held::{self, Room};
-use super::windowed;
+use super::frame_exclusion;
+use super::result_memory::{self, Room};
+use super::window_functions;
 
 /// Lets the results of a plan's expressions count.
 ///
@@ -36,13 +37,14 @@ pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
         }
         let schema = merge_schema(&node.inputs());
         let collects =
-            matches!(&node, LogicalPlan::Window(window) if window.window_expr.iter().any(windowed::collects));
+            matches!(&node, LogicalPlan::Window(window) if window.window_expr.iter().any(window_functions::collects));
         // Within the condition of an aggregate (FILTER) a function is printed by its own name.
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let changed = expr
-                .transform_up(|e| excluding::applied(e)?.transform_data(|e| Ok(counting.expr(e, &schema, collects))))?;
+            let changed = expr.transform_up(|e| {
+                frame_exclusion::applied(e)?.transform_data(|e| Ok(counting.expr(e, &schema, collects)))
+            })?;
             Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
         })
     });
@@ -122,7 +124,7 @@ impl Counting {
                 Expr::WindowFunction(_) => true,
                 _ => false,
             };
-        let is_filtered = matches!(&expr, Expr::WindowFunction(call) if windowed::is_filtered(call));
+        let is_filtered = matches!(&expr, Expr::WindowFunction(call) if window_functions::is_filtered(call));
         if !is_counted && !is_filtered {
             return Transformed::no(expr);
         }
@@ -132,7 +134,7 @@ impl Counting {
                 Expr::ScalarFunction(ScalarFunction { func, args })
             }
             Expr::WindowFunction(call) => {
-                Expr::WindowFunction(Box::new(windowed::counted(*call, collects, is_long(&kind), &self.room)))
+                Expr::WindowFunction(Box::new(window_functions::counted(*call, collects, is_long(&kind), &self.room)))
             }
             other => self.around.call(vec![other]),
         })
@@ -177,7 +179,7 @@ impl ScalarUDFImpl for Counted {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         match args.args.into_iter().next() {
-            Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(held::counted(array, &self.room)?)),
+            Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(result_memory::counted(array, &self.room)?)),
             Some(constant) => Ok(constant),
             None => internal_err!("one value is counted"),
         }

@@ -8,7 +8,7 @@ use datafusion::common::plan_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-use super::held::Room;
+use super::result_memory::Room;
 use super::{number_format, time_format};
 
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@ use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-use super::texts::Texts;
+use super::text_functions::Texts;
 
 /// The event whose attributes say what went wrong.
 const EXCEPTION: &str = "exception";

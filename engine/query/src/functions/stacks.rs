@@ -2,7 +2,7 @@
 //! `fold_text(t)`.
 
 use super::statements::hash;
-use super::texts::Texts;
+use super::text_functions::Texts;
 
 /// Frames that name an error; those below hardly differ between its causes.
 const FRAMES_MAX: usize = 50;

@@ -5,7 +5,7 @@ use std::hash::Hasher as _;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::texts::Texts;
+use super::text_functions::Texts;
 
 /// Longest summary, in bytes.
 const SUMMARY_BYTES_MAX: usize = 255;

@@ -11,8 +11,8 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::held::Room;
-use super::pieces;
+use super::regex_matches;
+use super::result_memory::Room;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Substring {
@@ -26,7 +26,7 @@ struct Substring {
 /// Gives the function, over that of places.
 pub(super) fn function(part: Arc<ScalarUDF>, room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Substring { part, found: pieces::first(room), signature }))
+    Arc::new(ScalarUDF::from(Substring { part, found: regex_matches::first(room), signature }))
 }
 
 impl Substring {

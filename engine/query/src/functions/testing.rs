@@ -13,7 +13,7 @@ use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF};
 use serde_json::Value;
 
-use super::held::Room;
+use super::result_memory::Room;
 
 /// A room without an end.
 pub(super) fn room() -> Room {

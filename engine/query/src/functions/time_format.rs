@@ -15,9 +15,9 @@ use datafusion::common::{exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-use super::held::Room;
 use super::intervals::spread_out;
-use super::making::Making;
+use super::result_memory::Room;
+use super::row_builder::Making;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Bytes that a word of a pattern gives at most.

@@ -18,9 +18,9 @@ use quiver_types::stats::{add, get};
 use quiver_types::{Error, ErrorKind, ReadStats, Result, RunShared};
 
 use super::*;
+use crate::encoding::Written as _;
 use crate::error::from_datafusion;
-use crate::forms::tests::Lists;
-use crate::written::Written as _;
+use crate::node_encoding::tests::Lists;
 
 /// Bytes that a partition takes before it reads.
 const BYTES: usize = 1000;

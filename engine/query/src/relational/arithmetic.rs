@@ -9,7 +9,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable as _, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::functions::{decimals, intervals, text_list};
-use crate::moments::has_date;
+use crate::time_literals::has_date;
 
 /// The expression planner for operators.
 #[derive(Debug)]

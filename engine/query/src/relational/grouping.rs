@@ -5,11 +5,11 @@
 //! thousands of rows, so here conditions, functions and keys of texts are evaluated once per text, and rows are grouped
 //! by small numbers. Filters and projections between the table and the aggregation become part of the node.
 
-mod alone;
-mod asked;
 mod columns;
+mod expressions;
 mod keys;
 pub(crate) mod node;
+mod single_group;
 #[cfg(test)]
 mod tests;
 
@@ -27,7 +27,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Partitioning};
 
-use self::asked::{Asked, Exprs};
+use self::expressions::{Asked, Exprs};
 use self::node::CodedGroupExec;
 use crate::tables::convert::ConvertExec;
 

@@ -21,11 +21,11 @@ use datafusion::physical_plan::{
 use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::Error;
 
-use super::written::WrittenConvert;
+use super::encoding::WrittenConvert;
+use crate::encoding::context::At;
 use crate::error::to_datafusion;
 use crate::node_defaults::{no_expressions, one_input};
-use crate::unpinned::unpinned;
-use crate::written::at::At;
+use crate::view_compaction::unpinned;
 
 /// Column with a number per row that is unique within a scan, across partitions and batches.
 pub(super) const ROW_ID: &str = "__q_row_id";

@@ -9,11 +9,11 @@ use futures::future::BoxFuture;
 use quiver_types::tables::history::{ALERT_EVENTS, NOTIFICATIONS};
 use quiver_types::{Domain, Result};
 
-use super::ask::{Ask, NamedTable};
 use super::cells::{text, text_map, time};
 use super::history::{HistoryTable, entry_of};
+use super::named_table::{Ask, NamedTable};
 use crate::names::Names;
-use crate::quoted;
+use crate::quoting;
 
 #[derive(Debug)]
 pub(super) struct EpisodeTable;
@@ -48,7 +48,7 @@ FROM (
 /// The statement with columns that were found by name, whatever characters the names contain.
 fn statement(found: &[String]) -> String {
     let list = |of: &dyn Fn(String) -> String| {
-        found.iter().flat_map(|name| [", ".to_owned(), of(quoted::name(name))]).collect::<String>()
+        found.iter().flat_map(|name| [", ".to_owned(), of(quoting::name(name))]).collect::<String>()
     };
     let inner = list(&|name| format!("last_value({name} ORDER BY time) AS {name}"));
     let outer = list(&|name| format!("e.{name}"));

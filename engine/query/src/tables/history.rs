@@ -24,18 +24,18 @@ use futures::future::BoxFuture;
 use quiver_types::source::RowSnapshot;
 use quiver_types::tables::TableDef;
 use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, services_in};
-use quiver_types::tables::kept::numbered;
+use quiver_types::tables::record_tables::numbered;
 use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, RESOURCE_HEALTH, STORAGE_STATS};
 use quiver_types::{Access, Domain, Error, MillisRange, Pins, ReadStats, Result};
 
-use super::ask::{Ask, NamedTable};
-use super::at_once::{ReadAtOnce, at_once};
 use super::cells::{text, text_map, texts, time};
 use super::convert::batch;
+use super::encoding::{WrittenHistory, WrittenRows};
 use super::lower::{Condition, Lower, Lowered, lower_all, nanos_of, range_of, supported};
-use super::written::{WrittenHistory, WrittenRows};
+use super::materialized::{ReadAtOnce, at_once};
+use super::named_table::{Ask, NamedTable};
+use crate::encoding::context::{At, damaged, pinned};
 use crate::provider::scan_by_plan;
-use crate::written::at::{At, damaged, pinned};
 
 /// The column with the service of a row.
 const SERVICE_NAME: &str = "service_name";
@@ -346,7 +346,7 @@ mod tests {
     use quiver_types::ErrorKind;
 
     use super::*;
-    use crate::forms::tests::passed;
+    use crate::node_encoding::tests::passed;
     use crate::tables::cells::TextMaps;
     use crate::tables::lower::lower;
 

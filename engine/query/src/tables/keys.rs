@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use quiver_types::configured::{Judging, KeyTransaction};
 use quiver_types::{Domain, Error, Result};
 
-use super::ask::{Ask, NamedTable};
 use super::cells::{text, time};
+use super::named_table::{Ask, NamedTable};
 use crate::error::from_datafusion;
 
 #[derive(Debug)]

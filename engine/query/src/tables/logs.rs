@@ -1,9 +1,9 @@
 //! `logs`: one row per record. Any other column name is a field of the record.
 
 mod columns;
+mod config_columns;
 pub(super) mod convert;
 pub(crate) mod filter;
-mod says;
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use quiver_types::{Access, Domain, ReadStats, Result};
 
 use self::convert::LogRows;
 use self::filter::{LogLower, present};
-use super::ask::{Ask, NamedTable};
 use super::cells::{Kind, kind_of_stored, text, text_map, time};
-use super::configured;
+use super::config_columns;
 use super::convert::{ConvertExec, ROW_ID};
 use super::lower::{Lower as _, lower_all, supported};
+use super::named_table::{Ask, NamedTable};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::logs::LogTables;
 use crate::provider::scan_by_plan;
@@ -70,7 +70,7 @@ impl NamedTable for LogTable {
             let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
             let mut kinds = Vec::new();
             for name in ask.found.iter().filter(|name| *name != ROW_ID) {
-                let kind = match configured::kind_of(name) {
+                let kind = match config_columns::kind_of(name) {
                     Some(kind) => kind,
                     None => kind(ask, name).await?,
                 };

@@ -15,15 +15,15 @@ use quiver_types::configured::{Process, ProcessStep, StepKind};
 use quiver_types::{Domain, Result};
 use serde_json::json;
 
-use super::ask::{Ask, NamedTable};
 use super::cells::{text, time};
-use super::configured::when;
+use super::config_columns::when;
 use super::logs::LogTable;
+use super::named_table::{Ask, NamedTable};
 use super::spans::SpanTable;
 use super::spans::columns::Each;
 use crate::error::from_datafusion;
 use crate::names::Names;
-use crate::quoted;
+use crate::quoting;
 
 /// What is asked about processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,12 +52,12 @@ pub struct Statement {
 impl Statement {
     fn of_spans(&mut self, column: &str) -> String {
         self.spans.insert(column.to_owned());
-        quoted::name(column)
+        quoting::name(column)
     }
 
     fn of_logs(&mut self, column: &str) -> String {
         self.logs.insert(column.to_owned());
-        quoted::name(column)
+        quoting::name(column)
     }
 
     /// SQL of the value of a span's field.
@@ -103,11 +103,11 @@ impl Statement {
         };
         let mut filters = vec![format!("{value} IS NOT NULL"), format!("{holds} = 1")];
         if let Some((start, end)) = window {
-            filters.push(format!("{time} >= {}", quoted::time(start)));
-            filters.push(format!("{time} < {}", quoted::time(end)));
+            filters.push(format!("{time} >= {}", quoting::time(start)));
+            filters.push(format!("{time} < {}", quoting::time(end)));
         }
         if let Some(service) = &step.service {
-            filters.push(format!("service_name = {}", quoted::text(service)));
+            filters.push(format!("service_name = {}", quoting::text(service)));
         }
         match step.kind {
             StepKind::Event => {
@@ -152,11 +152,11 @@ impl Statement {
             concat({id}, ':', CAST(run['start'] AS VARCHAR), ':', correlation_value) AS instance_id, run FROM \
             (SELECT correlation_value, unnest(process_runs({definition}, CAST({now_ns} AS BIGINT), array_agg(event))) AS run \
             FROM ({events}) AS seen GROUP BY correlation_value) AS grouped",
-            id = quoted::text(&process.id),
-            name = quoted::text(&process.name),
+            id = quoting::text(&process.id),
+            name = quoting::text(&process.name),
             version = process.version,
             sla = process.sla_ms.map_or_else(|| "NULL".to_owned(), |ms| ms.to_string()),
-            definition = quoted::text(&definition),
+            definition = quoting::text(&definition),
         )
     }
 
@@ -165,7 +165,7 @@ impl Statement {
         let runs = self.runs(process, now_ns, window);
         let by_place = |place: &str, of: &dyn Fn(&ProcessStep) -> &str| {
             let cases =
-                process.steps.iter().enumerate().map(|(n, step)| format!("WHEN {n} THEN {}", quoted::text(of(step))));
+                process.steps.iter().enumerate().map(|(n, step)| format!("WHEN {n} THEN {}", quoting::text(of(step))));
             format!("CASE {place} {} END", cases.collect::<Vec<_>>().join(" "))
         };
         let stamp = |ns: &str| format!("arrow_cast({ns}, 'Timestamp(Nanosecond, Some(\"UTC\"))')");
@@ -211,7 +211,7 @@ impl Statement {
 fn funnel(process: &Process, runs: &str, stamp: &dyn Fn(&str) -> String) -> String {
     let places = process.steps.iter().enumerate().map(|(n, step)| {
         let is_last = n + 1 == process.steps.len();
-        format!("({n}, {}, {}, {is_last})", quoted::text(&step.id), quoted::text(&step.name))
+        format!("({n}, {}, {}, {is_last})", quoting::text(&step.id), quoting::text(&step.name))
     });
     format!(
         "SELECT process_id AS funnel_id, process_name AS funnel_name, 'process' AS scope, instance_id AS scope_id, \

@@ -13,8 +13,8 @@ use datafusion::catalog::{MemTable, TableProvider};
 use futures::future::BoxFuture;
 use quiver_types::{Access, Domain, Error, Result};
 
-use super::ask::{Ask, NamedTable};
 use super::cells::{TextMaps, text, text_column, text_map, time, time_column};
+use super::named_table::{Ask, NamedTable};
 use crate::error::from_datafusion;
 
 /// Prefix of columns that are attributes.

@@ -12,8 +12,8 @@ use datafusion::catalog::{MemTable, TableProvider};
 use futures::future::BoxFuture;
 use quiver_types::{Domain, Error, Result};
 
-use super::ask::{Ask, NamedTable};
 use super::cells::{text, time};
+use super::named_table::{Ask, NamedTable};
 use crate::error::from_datafusion;
 
 /// The column with the service that the caller must be allowed to see.

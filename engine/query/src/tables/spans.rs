@@ -1,11 +1,11 @@
 //! `spans`: one row per span, as it was sent; `span_events` and `span_links`.
 
+mod column_access;
 pub(super) mod columns;
+mod config_columns;
 mod conventions;
 pub(super) mod convert;
 mod filter;
-mod says;
-mod stored;
 mod typing;
 
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use quiver_types::{Access, Domain, ReadStats, Result};
 use self::columns::{Each, attribute_of, span_columns, span_prefix};
 use self::convert::SpanRows;
 use self::filter::SpanLower;
-use super::ask::{Ask, NamedTable};
 use super::cells::{text, text_map, time};
-use super::configured;
+use super::config_columns;
 use super::convert::ConvertExec;
 use super::lower::{Lower as _, lower_all, supported};
+use super::named_table::{Ask, NamedTable};
 use crate::error::to_datafusion;
 use crate::provider::scan_by_plan;
 use crate::spans::SpanTables;
@@ -67,7 +67,7 @@ impl NamedTable for SpanTable {
     fn finds(&self, column: &str) -> bool {
         // Events and links have attributes of their own; of their span's, only those of the resource can be named.
         let is_known = conventions::kind_of(column).is_some() && (self.0 == Each::Span || column.starts_with("res@"));
-        is_known || self.0 == Each::Span && (attribute_of(column).is_some() || configured::is_configured(column))
+        is_known || self.0 == Each::Span && (attribute_of(column).is_some() || config_columns::is_configured(column))
     }
 
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {

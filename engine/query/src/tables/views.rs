@@ -9,8 +9,8 @@ use datafusion::catalog::view::ViewTable;
 use futures::future::BoxFuture;
 use quiver_types::{Domain, Result};
 
-use super::ask::{Ask, NamedTable};
 use super::cells::{text, time};
+use super::named_table::{Ask, NamedTable};
 use super::spans::SpanTable;
 use super::spans::columns::Each;
 use crate::names::Names;

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SetExpr, TableFactor, Visit, Visitor};
 use quiver_types::{Error, Result};
 
-use super::around::{self, Scope};
 use super::columns::factors;
+use super::name_scope::{self, Scope};
 use super::naming::AGAIN;
 use super::orders::ORDERED;
 use crate::names::{Fixed, alias_of, normal};
@@ -26,7 +26,7 @@ pub(super) fn none(query: &Query, fixed: Fixed<'_>) -> Result<()> {
 }
 
 /// A table in a `FROM`.
-type Table = around::Table<()>;
+type Table = name_scope::Table<()>;
 
 fn has_twice(table: &Table, column: &str) -> bool {
     // A duplicate that is written out has a number behind its name (see `AGAIN`); one that `*` gives has the name

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::expressions::{arguments, bare, expr, number};
-use super::{empty, lookups, naming};
+use super::{empty_queries, lookups, naming};
 use crate::catalog::Catalog;
 use crate::names::normal;
 
@@ -23,8 +23,8 @@ pub(super) fn listed(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> 
         && is_whole
         && select.distinct.is_none()
         && select.having.is_none()
-        && empty::is_ungrouped(select)
-        && !empty::aggregates(select, is_aggregate)
+        && empty_queries::is_ungrouped(select)
+        && !empty_queries::aggregates(select, is_aggregate)
         && let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
             select.projection.as_slice()
         && !is_of_several(value)

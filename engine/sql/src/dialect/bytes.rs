@@ -1,7 +1,7 @@
 //! Values of type `bytea` in statements, and forms of calls that the planner would resolve to functions of texts.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr};
-use quiver_query::quoted::text as quoted;
+use quiver_query::quoting::text as quoted;
 use quiver_types::Result;
 
 use super::expressions::{arguments, bare, call, expr, literal, number, take, text};

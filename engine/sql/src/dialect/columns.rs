@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::expressions::bare;
-use super::{empty, naming, rows};
+use super::{empty_queries, naming, rows};
 use crate::names::{Fixed, Named, left_out, normal, parts};
 
 /// The name of a common table and its columns; `None` if they are not known.
@@ -26,7 +26,7 @@ impl Known<'_> {
     pub(crate) fn of_factor(&self, factor: &TableFactor) -> Option<Vec<String>> {
         match factor {
             TableFactor::Table { name, alias, args: None, .. } => {
-                let named = empty::named(name);
+                let named = empty_queries::named(name);
                 let columns = match self.common_table(&named) {
                     Some((_, columns)) => columns.clone()?,
                     None => (self.fixed)(&named)?,

@@ -10,11 +10,11 @@ use datafusion::sql::sqlparser::ast::{
     VisitorMut,
 };
 
+use super::collecting_aggregates::sorted;
 use super::columns::{Known, called, factors};
 use super::data_types::is_text;
-use super::empty;
+use super::empty_queries;
 use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, take, text};
-use super::gathered::sorted;
 use super::naming::AGAIN;
 use crate::names::{alias_of, normal, parts};
 use crate::walk::walk_mut;
@@ -155,7 +155,7 @@ pub(super) fn rows_in_order(query: &mut Query, known: &Known<'_>) {
         return;
     };
     let SetExpr::Select(select) = &**body else { return };
-    if select.distinct.is_some() || !empty::is_ungrouped(select) {
+    if select.distinct.is_some() || !empty_queries::is_ungrouped(select) {
         return;
     }
     let rows = Rows::of(select, known);

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Query, Select, SelectIt
 use quiver_types::{Error, Result};
 
 use super::expressions::{boolean, expr, number, take};
-use super::{empty, lookups, queries};
+use super::{empty_queries, lookups, queries};
 use crate::error::unsupported;
 use crate::walk::change_outside_subqueries;
 
@@ -31,8 +31,8 @@ fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
         && query.limit_clause.is_none()
         && query.fetch.is_none()
         && select.having.is_none()
-        && empty::is_ungrouped(select)
-        && !empty::aggregates(select, is_aggregate)
+        && empty_queries::is_ungrouped(select)
+        && !empty_queries::aggregates(select, is_aggregate)
 }
 
 /// Replaces `EXISTS` of a query that always has a row, such as an aggregate over all rows.
@@ -42,8 +42,8 @@ pub(super) fn always(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     let has_row = subquery.limit_clause.is_none()
         && subquery.fetch.is_none()
         && select.having.is_none()
-        && empty::is_ungrouped(select)
-        && empty::aggregates(select, is_aggregate);
+        && empty_queries::is_ungrouped(select)
+        && empty_queries::aggregates(select, is_aggregate);
     if has_row {
         *place = boolean(!*negated);
     }

@@ -4,14 +4,17 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
     Ident, ObjectName, Value,
 };
-use quiver_query::quoted::text as quoted;
+use quiver_query::quoting::text as quoted;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{arguments, bare, boolean, call, expr, is_null, items_of_text, literal, number, take, text};
 use super::patterns::{self, folded};
 use super::translator::Translator;
-use super::{arrays, documents, empty, gathered, others, percentiles, rows, times, types, windows};
+use super::{
+    arrays, collecting_aggregates, documents, empty_queries, function_rewrites, percentiles, rows, times, types,
+    windows,
+};
 use crate::catalog::functions::{Known, known};
 use crate::session::{DATABASE, SERVER_VERSION};
 
@@ -123,7 +126,7 @@ impl Translator<'_> {
         if let FunctionArguments::Subquery(query) = &mut function.args
             && name == "array"
         {
-            if empty::is_empty(query) {
+            if empty_queries::is_empty(query) {
                 *place = expr("make_array()")?;
             } else if let Some(list) = rows::items_of(query) {
                 *place = call("or_empty", vec![list]);
@@ -145,7 +148,7 @@ impl Translator<'_> {
             patterns::in_call(&name, &mut function.args)?;
         }
         if name == "array_remove"
-            && let Some(found) = arguments(&function.args).and_then(|args| gathered::without_nulls(&args))
+            && let Some(found) = arguments(&function.args).and_then(|args| collecting_aggregates::without_nulls(&args))
         {
             *place = found;
             return Ok(());
@@ -163,7 +166,7 @@ impl Translator<'_> {
             *place = found;
             return Ok(());
         }
-        if let Some(found) = gathered::sorted(&name, function) {
+        if let Some(found) = collecting_aggregates::sorted(&name, function) {
             *place = found;
             return Ok(());
         }
@@ -197,7 +200,7 @@ impl Translator<'_> {
             None if name.contains("_extract_path") => at_path(&name, &args),
             None if name == "ceiling" => Some(call("ceil", args.clone())),
             None if matches!(name.as_str(), "lpad" | "rpad") => padded(&name, &args)?,
-            None => others::written(&name, &args)?,
+            None => function_rewrites::written(&name, &args)?,
             found => found,
         };
         let found = match found {

@@ -3,18 +3,18 @@
 //! not take them. They become joins: the distinct outer values that a subquery reads are joined with its own tables,
 //! numbered or grouped by these values, and the result is joined with the outer tables by the same values.
 
-mod among;
 mod conditions;
-mod emptied;
-mod gathered;
+mod empty_groups;
+mod grouped_rows;
 mod groups;
-mod listed;
+mod joinable;
 mod look_ups;
 mod names;
-mod plain;
-mod reading;
-mod windowed;
-mod written;
+mod outer_references;
+mod quantified_comparison;
+mod query_builder;
+mod values_lists;
+mod window_partitions;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -34,7 +34,7 @@ use crate::error::unsupported;
 use crate::names::normal;
 use crate::walk::{walk, walk_mut};
 pub(super) use groups::translate as translate_groups;
-use reading::{gives_beside_table, reads_deeper, reads_otherwise, reads_within};
+use outer_references::{gives_beside_table, reads_deeper, reads_otherwise, reads_within};
 
 /// The name of the table of distinct outer values.
 const KEYS: &str = "of rows";
@@ -49,7 +49,7 @@ pub(super) struct Making<'m> {
 /// Replaces such subqueries of a `FROM`, and such look-ups, by joins.
 pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
     beside(select);
-    listed::translate(select);
+    values_lists::translate(select);
     conditions::translate(select, making.known)?;
     for factor in select.from.iter_mut().flat_map(factors_mut) {
         names::of_row(factor);
@@ -139,16 +139,16 @@ impl<'m> Lateral<'m> {
         let Some(keys) = keys_of(&mut query, &outer) else { return Ok(None) };
         let is_row = matches!(&*query.body, SetExpr::Select(select) if select.from.is_empty());
         let is_another = !is_known || is_row || keys.is_empty() || (is_own && is_planned(&query, making));
-        if is_another || !plain::is_plain(&query, making.is_aggregate) {
+        if is_another || !joinable::is_plain(&query, making.is_aggregate) {
             return Ok(None);
         }
-        let Some(mut given) = making.known.of_query(&query) else { return Err(unsupported(written::STARS)) };
+        let Some(mut given) = making.known.of_query(&query) else { return Err(unsupported(query_builder::STARS)) };
         for (column, renamed) in given.iter_mut().zip(&alias.columns) {
             *column = normal(&renamed.name);
         }
-        windowed::divide(&mut query, keys.len())?;
+        window_partitions::divide(&mut query, keys.len())?;
         change_selects(&mut query, |select| {
-            select.from.iter_mut().flat_map(factors_mut).for_each(reading::of_table_before);
+            select.from.iter_mut().flat_map(factors_mut).for_each(outer_references::of_table_before);
             Ok(())
         })?;
         let (name, operator) = (alias.name.clone(), join.join_operator.clone());
@@ -232,16 +232,16 @@ impl<'m> Lateral<'m> {
 /// Whether the planner takes a subquery as it is.
 fn is_planned(query: &Query, making: Making<'_>) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
-    let is_half_known = select.having.is_some() && emptied::is_one_group(select, making.is_aggregate);
+    let is_half_known = select.having.is_some() && empty_groups::is_one_group(select, making.is_aggregate);
     query.limit_clause.is_none()
-        && !windowed::has(&select.projection)
-        && !windowed::has(&query.order_by)
+        && !window_partitions::has(&select.projection)
+        && !window_partitions::has(&query.order_by)
         && !reads_otherwise(select.selection.as_ref())
         && !gives_beside_table(select)
         && !reads_within(select)
         && !reads_deeper(select)
         && !is_half_known
-        && !gathered::is_misread(select, making.is_aggregate)
+        && !grouped_rows::is_misread(select, making.is_aggregate)
 }
 
 /// Replaces `WITH TIES` by ranks, and lists the outputs again, which have become `*`.

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::empty;
+use super::empty_queries;
 use super::expressions::{call, expr, take};
 use crate::error::unsupported;
 use crate::names::{normal, parts};
@@ -74,7 +74,11 @@ pub(super) fn unlimited(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) 
     };
     let has_room = matches!(&limit.value, Value::Number(rows, _) if rows.parse::<u64>().is_ok_and(|rows| rows > 0));
     let SetExpr::Select(select) = &*query.body else { return };
-    if has_room && limit_by.is_empty() && empty::is_ungrouped(select) && empty::aggregates(select, is_aggregate) {
+    if has_room
+        && limit_by.is_empty()
+        && empty_queries::is_ungrouped(select)
+        && empty_queries::aggregates(select, is_aggregate)
+    {
         (query.limit_clause, query.order_by) = (None, None);
     }
 }
@@ -85,8 +89,8 @@ pub(super) fn compared(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     let Expr::InSubquery { expr, subquery, negated } = place else { return };
     let SetExpr::Select(select) = &*subquery.body else { return };
     let has_one_row = select.having.is_none()
-        && empty::is_ungrouped(select)
-        && empty::aggregates(select, is_aggregate)
+        && empty_queries::is_ungrouped(select)
+        && empty_queries::aggregates(select, is_aggregate)
         && subquery.limit_clause.is_none()
         && subquery.fetch.is_none();
     let is_one =
@@ -121,8 +125,8 @@ pub(super) fn unwrapped(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
         && select.distinct.is_none()
         && select.selection.is_none()
         && select.having.is_none()
-        && empty::is_ungrouped(select)
-        && !empty::aggregates(select, is_aggregate)
+        && empty_queries::is_ungrouped(select)
+        && !empty_queries::aggregates(select, is_aggregate)
         && !has_window(select);
     let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
         select.projection.as_mut_slice()
@@ -146,7 +150,9 @@ pub(super) fn may_be_null(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool
         return;
     }
     let SetExpr::Select(select) = &mut *query.body else { return };
-    let has_one_row = select.having.is_none() && empty::is_ungrouped(select) && empty::aggregates(select, is_aggregate);
+    let has_one_row = select.having.is_none()
+        && empty_queries::is_ungrouped(select)
+        && empty_queries::aggregates(select, is_aggregate);
     let has_one_row = has_one_row || (select.from.is_empty() && select.selection.is_none());
     if has_one_row || select.distinct.is_some() {
         return;
@@ -185,8 +191,8 @@ fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
         && select.distinct.is_none()
         && select.having.is_none()
         && !select.from.is_empty()
-        && empty::is_ungrouped(select)
-        && !empty::aggregates(select, is_aggregate)
+        && empty_queries::is_ungrouped(select)
+        && !empty_queries::aggregates(select, is_aggregate)
         && !has_window(select)
         && !is_sorted_by_output()
 }

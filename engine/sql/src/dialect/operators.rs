@@ -186,7 +186,7 @@ pub(super) fn has_several(left: &Expr, right: &Expr, is_any: bool) -> Result<Exp
 }
 
 /// `x BETWEEN SYMMETRIC a AND b`, in which either bound may be the lower one. It is parsed with three `NOT` before
-/// `a` (see [`wording`](crate::wording)).
+/// `a` (see [`syntax_rewrites`](crate::syntax_rewrites)).
 pub(super) fn symmetric(place: &mut Expr) -> Result<()> {
     fn marked(low: &Expr) -> Option<&Expr> {
         let mut inner = low;

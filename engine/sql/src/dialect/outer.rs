@@ -9,10 +9,10 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Expr, Ident, LimitClause, Query, Select, TableFactor, VisitorMut};
 
-use super::around::{self, Scope};
 use super::columns::factors;
-use super::empty;
+use super::empty_queries;
 use super::expressions::is_bare_function;
+use super::name_scope::{self, Scope};
 use crate::names::{Fixed, alias_of, normal};
 use crate::walk::{change_outside_subqueries, walk_mut};
 
@@ -27,7 +27,7 @@ pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
 }
 
 /// A table in a `FROM`.
-type Table = around::Table<Beside>;
+type Table = name_scope::Table<Beside>;
 
 /// What is known of a table in addition to its columns.
 struct Beside {
@@ -53,7 +53,7 @@ impl Outer<'_> {
         let known = self.scope.known();
         let is_open = match factor {
             TableFactor::Table { name, args: None, .. } => {
-                let named = empty::named(name);
+                let named = empty_queries::named(name);
                 known.common_table(&named).is_none() && (known.fixed)(&named).is_some()
             }
             _ => false,

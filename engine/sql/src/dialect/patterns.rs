@@ -3,7 +3,7 @@
 //! as one that matches the whole text.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, FunctionArguments, Value};
-use quiver_query::regular::Options;
+use quiver_query::postgres_regex::Options;
 use quiver_types::{Error, Result};
 
 use super::data_types;

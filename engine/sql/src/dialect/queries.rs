@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::expressions::{expr, number, take};
-use super::{empty, naming, types};
+use super::{empty_queries, naming, types};
 use crate::error::unsupported;
 
 /// Rewrites `FETCH FIRST n ROWS ONLY` as `LIMIT n`, and `EXCEPT ALL` and `INTERSECT ALL` by row numbers.
@@ -134,7 +134,7 @@ pub(super) fn ungroup(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) 
     let count = keys.len();
     keys.retain(|key| !matches!(key, Expr::Tuple(items) if items.is_empty()));
     let is_one_group = keys.is_empty() && keys.len() < count;
-    if is_one_group && select.having.is_none() && !empty::aggregates(select, is_aggregate) {
+    if is_one_group && select.having.is_none() && !empty_queries::aggregates(select, is_aggregate) {
         select.having = expr("count(*) >= 0").ok();
     }
 }

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     DataType, Expr, FunctionArg, FunctionArgExpr, Query, Select, TableAlias, TableAliasColumnDef, TableFactor,
     TableWithJoins, Visitor,
 };
-use quiver_query::quoted::text as quoted;
+use quiver_query::quoting::text as quoted;
 use quiver_types::Result;
 
 use super::expressions::bare;

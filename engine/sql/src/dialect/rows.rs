@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     Value, visit_expressions,
 };
 use quiver_query::durations::worded;
-use quiver_query::quoted::text as quoted;
+use quiver_query::quoting::text as quoted;
 
 use super::expressions::{arguments, bare, call, expr, take, value_of};
 use super::{patterns, series, times};

@@ -10,10 +10,10 @@ use datafusion::sql::sqlparser::ast::{
     SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::around::{self, Scope};
 use super::columns::{called, constraint, factors, is_plain, leaves_out};
-use super::common::has_common;
-use super::empty;
+use super::common_tables::has_common;
+use super::empty_queries;
+use super::name_scope::{self, Scope};
 use crate::catalog::Catalog;
 use crate::names::{Fixed, Names, alias_of, left_out, normal, parts};
 use crate::walk::{selects, walk_mut};
@@ -38,7 +38,7 @@ pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
 type Asked = BTreeMap<String, BTreeSet<String>>;
 
 /// A table in a `FROM`.
-type Table = around::Table<Leads>;
+type Table = name_scope::Table<Leads>;
 
 /// Where fields of a table that are not among its columns come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Stars<'_> {
                 if !is_renamed && self.leads_further(subquery) { Leads::Further } else { Leads::Nowhere }
             }
             TableFactor::Table { name, alias, args: None, .. } => {
-                let named = empty::named(name);
+                let named = empty_queries::named(name);
                 if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
                     Leads::Nowhere
                 } else if self.scope.known().common_table(&named).is_some() {
@@ -157,7 +157,7 @@ impl Stars<'_> {
         match factor {
             TableFactor::Derived { subquery, .. } => self.give(subquery, field),
             TableFactor::Table { name, .. } => {
-                self.wanted.entry(empty::named(name).1).or_default().insert(field.to_owned());
+                self.wanted.entry(empty_queries::named(name).1).or_default().insert(field.to_owned());
                 false
             }
             _ => false,
@@ -272,7 +272,7 @@ impl VisitorMut for Hiding<'_> {
         let is_it = |factor: &TableFactor| match factor {
             TableFactor::Table { name, alias, args: None, .. } => {
                 let is_renamed = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
-                let (schema, name) = empty::named(name);
+                let (schema, name) = empty_queries::named(name);
                 schema.is_none() && name == self.table && !is_renamed
             }
             _ => false,

@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::ast::{
     TimezoneInfo, UnaryOperator, Value,
 };
 use quiver_query::durations::worded;
-use quiver_query::moments::{Moment, era, in_form};
-use quiver_query::quoted::text as quoted;
+use quiver_query::quoting::text as quoted;
+use quiver_query::time_literals::{Moment, era, in_form};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{arguments, bare, call, expr, literal, take, text};

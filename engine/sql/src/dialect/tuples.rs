@@ -10,7 +10,7 @@ use super::columns::{Known, called, factors};
 use super::data_types::is_text;
 use super::expressions::{arguments, bare, call, expr, is_bare_function, text};
 use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
-use super::{empty, lookups, outputs, queries, sets};
+use super::{empty_queries, lookups, outputs, queries, sets};
 use crate::catalog::Catalog;
 use crate::error::unsupported;
 use crate::names::{normal, table_of_prefix};
@@ -287,7 +287,7 @@ impl Tables<'_> {
         let of = |factor: &TableFactor| {
             let data = match factor {
                 TableFactor::Table { name, args: None, .. } => {
-                    let named = empty::named(name);
+                    let named = empty_queries::named(name);
                     let is_common = self.known.common_table(&named).is_some();
                     let is_data = !is_common && !Catalog::has(&named) && (self.known.fixed)(&named).is_some();
                     is_data.then_some(named.1)
@@ -328,7 +328,9 @@ fn owner<'o>(owners: &'o [Owner], column: &str) -> Option<&'o str> {
 /// among the outputs. There an unknown result counts as false, or below a `NOT` as true. Other outputs of a select
 /// without groups become values. Long lists are left to the planner where NULL makes no difference.
 pub(super) fn in_conditions(select: &mut Select, known: Known<'_>, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
-    let is_grouped = !empty::is_ungrouped(select) || select.having.is_some() || empty::aggregates(select, is_aggregate);
+    let is_grouped = !empty_queries::is_ungrouped(select)
+        || select.having.is_some()
+        || empty_queries::aggregates(select, is_aggregate);
     let Select { from, selection, projection, .. } = select;
     let tables = Tables { from: from.as_slice(), known };
     if let Some(condition) = selection {

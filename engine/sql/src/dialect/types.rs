@@ -1,7 +1,7 @@
 //! Casts to types of PostgreSQL: names with a schema, and names of relations and types as OIDs.
 
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, UnaryOperator, Value};
-use quiver_query::quoted::text as quoted;
+use quiver_query::quoting::text as quoted;
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
@@ -10,7 +10,7 @@ use super::data_types::{is_text, is_whole, letters_of, name_of, plain};
 use super::expressions::{arguments, bare, calculates, call, expr, items_of_text, literal, number, take, text};
 use super::patterns::folded;
 use super::translator::Translator;
-use super::{arrays, bytes, others, times};
+use super::{arrays, bytes, function_rewrites, times};
 use crate::catalog::Relation;
 use crate::catalog::functions::known;
 use crate::catalog::schemas::{INFORMATION_SCHEMA, SCHEMAS, schema_oid};
@@ -78,7 +78,7 @@ fn rounding(value: &Expr) -> &'static str {
     let is_mean = match value {
         Expr::Nested(inner) => return rounding(inner),
         Expr::Function(function) if bare(&function.name).as_deref() == Some("avg") => {
-            arguments(&function.args).is_some_and(|args| !args.iter().any(others::is_double))
+            arguments(&function.args).is_some_and(|args| !args.iter().any(function_rewrites::is_double))
         }
         _ => false,
     };

@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::expressions::expr;
-use super::{empty, naming};
+use super::{empty_queries, naming};
 use crate::walk::walk;
 
 /// The column that holds the number of a row.
@@ -104,7 +104,7 @@ fn is_row(select: &Select) -> bool {
         && select.selection.is_none()
         && select.having.is_none()
         && select.qualify.is_none()
-        && empty::is_ungrouped(select)
+        && empty_queries::is_ungrouped(select)
 }
 
 /// Outputs with their names.

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{arguments, bare, expr, literal};
-use super::{gathered, operators};
+use super::{collecting_aggregates, operators};
 use crate::error::unsupported;
 use crate::names::normal;
 use crate::walk::{look_outside_subqueries, refused, selects, walk_mut};
@@ -218,7 +218,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
                 && list.duplicate_treatment != Some(DuplicateTreatment::Distinct));
             let args = arguments(&function.args).unwrap_or_default();
             let [text, between] = args.as_slice() else { return Ok(()) };
-            let Some(between) = gathered::separator(between) else { return Ok(()) };
+            let Some(between) = collecting_aggregates::separator(between) else { return Ok(()) };
             let filter = function.filter.as_ref().map_or_else(String::new, |kept| format!(" FILTER (WHERE {kept})"));
             if is_plain {
                 operators::copied(&Expr::Function(function.clone()), 2)?;

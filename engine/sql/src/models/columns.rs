@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{Expr as Ast, Query, SelectItem, SelectItemQualifiedWildcardKind, VisitorMut};
 use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::{ModelMember, Models, is_measure};
-use quiver_types::meant::nearest;
+use quiver_types::suggestions::nearest;
 use quiver_types::{Error, Result};
 
 use super::members::{

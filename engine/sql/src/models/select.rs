@@ -15,8 +15,8 @@ use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::beside::{alias, factors};
 use super::columns::{Columns, Marker, Relation, is_all_of, listed};
+use super::joined_models::{alias, factors};
 use super::members::{DIMENSION_MARK, dimension_of, marked, measure_of, quoted};
 use super::{Asked, Walk};
 use crate::dialect::{make_unique, output_name};

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{behind, signs, texts};
+use super::{postfix, signs, string_literals};
 use crate::error::unreadable;
 
 /// The most bytes of a statement.
@@ -54,14 +54,14 @@ pub(super) fn bounded(text: &str) -> Result<usize> {
         | Token::SemiColon => false,
         _ => true,
     };
-    let operators = behind::operators(&tokens, joins);
+    let operators = postfix::operators(&tokens, joins);
     if operators > OPERATORS_MAX {
         return refused(format!(
             "a statement with {operators} operators is too deep, at most {OPERATORS_MAX} are allowed; `IN (…)` takes long lists"
         ));
     }
-    behind::few(&tokens)?;
-    texts::readable_names(&tokens)?;
+    postfix::few(&tokens)?;
+    string_literals::readable_names(&tokens)?;
     // Beyond its depth limit the parser backtracks, and then reports a misleading error at a valid word.
     let (mut cases, mut deepest) = (0_usize, 0);
     for token in &tokens {

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::signs;
-use super::texts::literal as text_literal;
+use super::string_literals::literal as text_literal;
 use crate::catalog::types::PgType;
 use crate::walk::{walk, walk_mut};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use quiver_types::Clock;
 use uuid::Uuid;
 
-use super::attached::{Detach, detach};
+use super::attachments::{Detach, detach};
 use super::copy::{checksum, fetch};
 use super::keys::manifests;
 use super::manifest::Manifest;

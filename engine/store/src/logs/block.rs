@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use quiver_types::ReadStats;
 use quiver_types::logs::{LogFilter, OBSERVED_TIME, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME, ValueMatcher};
 
-use super::choose::StreamTest;
 use super::column::{Column, Values};
+use super::stream_selection::StreamTest;
 use super::stream_values::{StreamValue, with_computed};
 use crate::error::Result;
 

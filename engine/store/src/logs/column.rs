@@ -1,8 +1,8 @@
 //! One field of the rows of a block: its stored values and the rows they belong to.
 
-mod converted;
-mod pieces;
-mod stored;
+mod conversion;
+mod slicing;
+mod values;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use arrow::compute::{filter, take};
 
 use crate::error::{Context, Result};
 
-pub(crate) use self::converted::coded;
-pub(crate) use self::stored::{Values, dictionary};
+pub(crate) use self::conversion::coded;
+pub(crate) use self::values::{Values, dictionary};
 
 /// If fewer than one in this many rows are selected, they are taken one by one.
 const FEW_OF: usize = 64;

@@ -12,8 +12,8 @@ use quiver_types::logs::{
 };
 
 use super::block::{Block, column, of_stream};
-use super::choose::StreamTest;
 use super::column::{Column, Values, dictionary};
+use super::stream_selection::StreamTest;
 use super::text;
 use crate::error::Result;
 use crate::part::logs::ColumnKind;

@@ -16,11 +16,11 @@ use quiver_types::logs::{LogFilter, OBSERVED_TIME, SEVERITY_NUMBER, TIME, ValueM
 use quiver_types::{ReadStats, Result};
 
 use super::block::{Block, COMPUTED, STEP_ROWS, column, given_by_stream, values};
-use super::choose::StreamTest;
 use super::column::{Column, Runs, Values};
-use super::opened::Opened;
+use super::open_part::Opened;
 use super::output::MapWriter;
 use super::prune;
+use super::stream_selection::StreamTest;
 use super::stream_values::StreamValue;
 use crate::memtable::log_streams::LiveStream;
 use crate::part::Part;

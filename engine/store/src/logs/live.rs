@@ -12,9 +12,9 @@ use quiver_types::logs::{StreamId, ValueMatcher};
 use quiver_types::{Access, ReadStats};
 
 use super::block::{Block, STEP_ROWS};
-use super::choose::{Chosen, Holders, Postings, StreamTest, VisitText, VisitValue};
 use super::column::{Column, Values};
 use super::output::MapWriter;
+use super::stream_selection::{Chosen, Holders, Postings, StreamTest, VisitText, VisitValue};
 use super::stream_values::{OfStreams, StreamValue};
 use crate::error::Result;
 use crate::memtable::log_streams::{LiveStream, StreamIndex, StreamList, runs_of};

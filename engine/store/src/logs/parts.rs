@@ -9,11 +9,11 @@ use quiver_types::tables::logs as table;
 use quiver_types::{Access, LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
-use super::choose::{StreamTest, allowed, selects};
 use super::group::Group;
-use super::opened::{Opened, streams_of};
+use super::open_part::{Opened, streams_of};
+use super::part_streams::PartSlots;
 use super::prune;
-use super::slots::PartSlots;
+use super::stream_selection::{StreamTest, allowed, selects};
 use crate::error::leave_out;
 use crate::part::logs::{ColumnKind, StreamSet};
 use crate::part::{Part, PartMeta};

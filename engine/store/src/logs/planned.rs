@@ -16,7 +16,7 @@ use super::scan::{Scan, ScanRun};
 use super::stream::AnyOrder;
 use super::values::LeftOut;
 use crate::error::Context;
-use crate::explained;
+use crate::scan_counters;
 use crate::snapshot::{Snapshot, SnapshotForm, SnapshotName};
 
 /// Metrics that count for the query as a whole and not for a node.
@@ -159,11 +159,11 @@ impl PlannedScan for LogsScan {
     }
 
     fn known(&self) -> Vec<(Cow<'static, str>, usize)> {
-        explained::known(self.parts(), self.pruned_by())
+        scan_counters::known(self.parts(), self.pruned_by())
     }
 
     fn counters(&self) -> Vec<&'static str> {
-        explained::counters(&OF_THE_QUERY)
+        scan_counters::counters(&OF_THE_QUERY)
     }
 
     fn open(&self, _: usize, task: ScanTask) -> Result<Box<dyn ScanBatches>> {

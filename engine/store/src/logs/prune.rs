@@ -11,7 +11,7 @@ use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, OBSERVED_TIME, SEV
 use quiver_types::tables::logs::SERVICE;
 
 use super::block::COMPUTED;
-use super::choose::selects;
+use super::stream_selection::selects;
 use crate::memtable::log_streams::LiveStream;
 use crate::part::PartMeta;
 use crate::part::bloom;

@@ -8,9 +8,9 @@ use async_trait::async_trait;
 use quiver_types::logs::{LogSnapshot, LogSource, StreamId, StreamInfo, StreamSelector};
 use quiver_types::{Access, LabelSet, MillisRange, ReadStats, Result, Version};
 
-use super::choose::StreamTest;
 use super::live::LiveStreams;
 use super::parts;
+use super::stream_selection::StreamTest;
 use crate::snapshot::{Shared, Snapshot};
 
 /// Provides snapshots of a store's logs.

@@ -17,7 +17,7 @@ use super::fetch::{Purpose, Selection};
 use super::file::keys;
 use super::footer::{Footer, damaged};
 use super::index::LabelIndex;
-use super::pairs::PairTable;
+use super::label_pairs::PairTable;
 use super::reader::Part;
 use super::series::page::PAGE_SERIES;
 use crate::error::Result;

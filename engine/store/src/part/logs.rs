@@ -2,12 +2,12 @@
 //! streams ([`StreamBlocks`]), and which streams have a label ([`Part::each_label_value`](super::Part)).
 
 mod columns;
-mod known;
 mod labels_file;
-mod merged;
+mod merged_schema;
+mod metadata;
 mod reader;
-mod set;
 mod stream_pieces;
+mod stream_set;
 mod streams;
 mod streams_file;
 #[cfg(test)]
@@ -15,11 +15,11 @@ mod tests;
 mod writer;
 
 pub(crate) use columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy, Optional, worth_codes};
-pub(crate) use known::{ColumnIndex, PartLogs, PartStream};
 pub(crate) use labels_file::{KIND_LABEL, KIND_SERVICE};
-pub(crate) use merged::merged_columns;
+pub(crate) use merged_schema::merged_columns;
+pub(crate) use metadata::{ColumnIndex, PartLogs, PartStream};
 pub(crate) use reader::{page_numbers, page_times};
-pub(crate) use set::{StreamSet, StreamSetBuilder};
 pub(crate) use stream_pieces::{KeptPiece, StreamBlocks, StreamColumns, StreamPiece};
+pub(crate) use stream_set::{StreamSet, StreamSetBuilder};
 pub(crate) use streams::LabelRuns;
 pub(crate) use writer::{GROUP_ROWS, GroupColumns, LogPartWriter, array_type};

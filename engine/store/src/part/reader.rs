@@ -13,7 +13,7 @@ use super::file::keys;
 use super::footer::{Footer, damaged, key_value, row_groups_end};
 use super::{FileMeta, PartId, PartMeta, Place, kind_number};
 use crate::cache::Caches;
-use crate::decoded::DecodedCache;
+use crate::decoded_cache::DecodedCache;
 use crate::error::{Context, Result};
 use crate::io::PartIo;
 

@@ -17,7 +17,7 @@ use quiver_types::tables::metrics::{self, LABEL_COLUMNS};
 use roaring::RoaringBitmap;
 
 use super::file::{Choices, Draft, PartFile, codec, column, keys, properties};
-use super::pairs::{PairTable, Texts};
+use super::label_pairs::{PairTable, Texts};
 use super::{FileMeta, PartMeta};
 use crate::error::{Context, Result};
 use crate::run::SeriesRun;

@@ -1,27 +1,27 @@
 //! Parts of the table `spans`: converts batches of spans to columns and back.
 
 mod chunks;
+mod column_cache;
 mod columns;
+mod dedicated_columns;
 mod filters;
 mod groups;
 mod index;
-mod kept;
 mod keys;
-mod own;
 mod pages;
 mod read;
 mod rollup;
 mod rows;
 mod slowest;
-mod texts;
+mod text_columns;
 mod trace_filter;
 mod traces;
 mod write;
 
+pub(crate) use dedicated_columns::{OwnColumn, own_columns};
 pub(crate) use filters::without;
 pub(crate) use groups::{SpanGroup, can_hold};
 pub(crate) use index::SpanIndex;
-pub(crate) use own::{OwnColumn, own_columns};
 pub(crate) use read::needed;
 pub(crate) use rows::{AttributeColumn, PartRows, SpanRows};
 pub(crate) use trace_filter::TraceFilter;

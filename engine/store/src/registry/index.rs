@@ -14,7 +14,7 @@ use quiver_types::{LabelSet, SeriesId};
 use roaring::RoaringBitmap;
 use std::hash::BuildHasher;
 
-use super::paged::Paged;
+use super::paged_table::Paged;
 use super::postings::Postings;
 
 /// A label pair.

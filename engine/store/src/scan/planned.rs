@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::batch;
 use super::stream::{SampleStream, ScanRun, ScanShared};
 use crate::error::Context;
-use crate::explained;
+use crate::scan_counters;
 use crate::select::Selection;
 
 /// Metrics that are counted when labels are resolved, so not by this node.
@@ -148,11 +148,11 @@ impl PlannedScan for SamplesScan {
     }
 
     fn known(&self) -> Vec<(Cow<'static, str>, usize)> {
-        explained::known(self.parts(), self.pruned_by())
+        scan_counters::known(self.parts(), self.pruned_by())
     }
 
     fn counters(&self) -> Vec<&'static str> {
-        explained::counters(&OF_THE_QUERY)
+        scan_counters::counters(&OF_THE_QUERY)
     }
 
     fn open(&self, partition: usize, task: ScanTask) -> Result<Box<dyn ScanBatches>> {

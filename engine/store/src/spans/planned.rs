@@ -13,7 +13,7 @@ use quiver_types::spans::{SpanRequest, schema_of};
 use quiver_types::{Access, Result};
 use serde::{Deserialize, Serialize};
 
-use super::repeats::Repeats;
+use super::duplicates::Repeats;
 use super::stream::{ScanRun, ScanShared, SpanStream};
 use crate::error::Context;
 use crate::snapshot::SnapshotForm;

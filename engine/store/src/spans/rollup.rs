@@ -21,8 +21,8 @@ use quiver_types::{Access, ReadStats, SpansBatch};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
+use super::duplicates::{Correction, Repeats, push, without};
 use super::planned::{Cut, projected, write_end};
-use super::repeats::{Correction, Repeats, push, without};
 use crate::error::{Context, Result, leave_out};
 use crate::memtable::GenerationId;
 use crate::part::Part;

@@ -16,9 +16,9 @@ use quiver_types::{Access, ReadStats, stats};
 
 use tokio::sync::OnceCell;
 
+use super::duplicates::Repeats;
 use super::eval::{mask, matching, matching_of};
 use super::live::LiveRows;
-use super::repeats::Repeats;
 use crate::error::{Error, Result, leave_out};
 use crate::memtable::spans::SpanChunk;
 use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed, without};

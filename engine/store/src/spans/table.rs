@@ -9,8 +9,8 @@ use quiver_types::scan::{PlannedScan, ScanShape, ScanSource};
 use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, SpanSource, TagRequest, schema_of};
 use quiver_types::{Access, Error, MillisRange, ReadStats, Result, Version};
 
+use super::duplicates::Repeats;
 use super::planned::SpansScan;
-use super::repeats::Repeats;
 use super::rollup::{self, LiveRollup};
 use super::stream::ScanShared;
 use super::tags;

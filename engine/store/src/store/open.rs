@@ -15,7 +15,7 @@ use crate::cache::Caches;
 use crate::catalog::Catalog;
 use crate::compact::Compactor;
 use crate::core::{Core, Parts};
-use crate::decoded::DecodedCache;
+use crate::decoded_cache::DecodedCache;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::flush::{Flushing, Found, Retire, held_id};
 use crate::idempotency::KEPT_MS;

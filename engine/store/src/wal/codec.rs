@@ -20,7 +20,7 @@ use quiver_types::histogram::{HistogramBuilder, histogram_fields, read_histogram
 use quiver_types::metrics::MetricMetadata;
 use quiver_types::spans::{context_schema, span_schema};
 use quiver_types::tables::history::TableRows;
-use quiver_types::tables::{TableDef, kept, logs, metric_metadata, metrics, spans};
+use quiver_types::tables::{TableDef, logs, metric_metadata, metrics, record_tables, spans};
 use quiver_types::{Millis, SeriesId, SpansBatch};
 
 use crate::idempotency::{Answer, AnsweredRequest, RequestId};
@@ -66,7 +66,7 @@ impl Kind {
             Self::Metadata => &metric_metadata::TABLE,
             Self::LogStreams | Self::LogNames | Self::LogRows | Self::LogRequest => &logs::TABLE,
             Self::SpanContexts | Self::SpanRows => &spans::TABLE,
-            Self::Rows(number) => kept::numbered(number).expect("made of a table's number"),
+            Self::Rows(number) => record_tables::numbered(number).expect("made of a table's number"),
             _ => &metrics::TABLE,
         }
     }
@@ -91,7 +91,7 @@ impl Kind {
         let metrics = [Self::Definitions, Self::Samples, Self::Histograms, Self::Exemplars, Self::Metadata];
         let all = metrics.into_iter().chain([Self::LogStreams, Self::LogNames, Self::LogRows, Self::LogRequest]);
         let all = all.chain([Self::SpanContexts, Self::SpanRows]);
-        let mut all = all.chain(kept::TABLES.map(|table| Self::Rows(table.number)));
+        let mut all = all.chain(record_tables::TABLES.map(|table| Self::Rows(table.number)));
         all.find(|k| k.table().number == table && k.number() == number)
     }
 

@@ -14,9 +14,9 @@ use quiver_types::metrics::BatchSeries;
 use quiver_types::tables::history::TableRows;
 use quiver_types::{MetricsBatch, Millis, SpansBatch};
 
-use super::described::Described;
 use super::hints::HintTracker;
 use super::limits::retain;
+use super::metric_metadata::Described;
 use super::quota::SeriesQuota;
 use crate::idempotency::{AnsweredRequest, Claim};
 use crate::memtable::logs::{LogRows, PreparedLogs};

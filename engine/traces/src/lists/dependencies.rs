@@ -8,7 +8,7 @@
 //! elsewhere, including its duration sketches, and DataFusion's aggregates cannot subtract. There is one sum for each
 //! edge, plus the open spans; both are accounted to the query.
 
-mod late;
+mod late_calls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

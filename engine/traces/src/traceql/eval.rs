@@ -8,8 +8,8 @@ use quiver_types::time::duration::format_go;
 
 use super::ast::{Aggregate, Check, Expr, Query, Relation, Spanset, Stage, Structure};
 use super::fields::{Field, Intrinsic};
-use super::found::{Found, FoundSet};
 use super::json::{any_json, double, number};
+use super::result::{Found, FoundSet};
 use super::terms::{Compare, Fixed, Term};
 use crate::assemble::Trace;
 use crate::export::internal::STATUS;

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::ast::Query;
 use super::eval::Looked;
-use super::found::FoundSet;
 use super::memory::LABEL_BYTES;
+use super::result::FoundSet;
 use crate::assemble::Trace;
 use crate::engine::{TraceError, TracesEngine};
 use crate::search::{Accepts, Search};

@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 use super::ast::{Aggregate, Scalar, Stage};
 use super::eval::Looked;
 use super::fields::Field;
-use super::found::FoundSet;
 use super::json::{double, number};
+use super::result::FoundSet;
 use super::terms::Term;
 
 /// Most attributes of a set: what its values are called is in memory once, the values are not.

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use memchr::memmem;
 use serde_json::{Map, Value};
 
-use super::screens::PART_BYTES_MAX;
+use super::prefilter::PART_BYTES_MAX;
 use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
 use crate::matcher::{WatchedRegex, builder};
 

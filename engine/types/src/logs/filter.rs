@@ -140,17 +140,17 @@ pub enum LogFilter {
     /// No row passes.
     None,
     /// Rows that pass all of these.
-    And(#[serde(with = "crate::nested")] Vec<LogFilter>),
+    And(#[serde(with = "crate::nesting")] Vec<LogFilter>),
     /// Rows that pass any of these.
-    Or(#[serde(with = "crate::nested")] Vec<LogFilter>),
+    Or(#[serde(with = "crate::nesting")] Vec<LogFilter>),
     /// Rows that do not pass this one.
-    Not(#[serde(with = "crate::nested")] Box<LogFilter>),
+    Not(#[serde(with = "crate::nesting")] Box<LogFilter>),
     /// The value of a field matches. `_time`, `_stream` and `_stream_id` are tested in the form that users see.
     Value {
         /// The field, or all fields with a prefix.
         field: FieldPattern,
         /// Tells whether a value matches.
-        #[serde(with = "crate::logs::written::value")]
+        #[serde(with = "crate::logs::encoding::value")]
         matcher: Arc<dyn ValueMatcher>,
     },
     /// The values of several fields match together.
@@ -158,7 +158,7 @@ pub enum LogFilter {
         /// Names of the fields whose values the matcher gets, in this order.
         fields: Vec<String>,
         /// Tells whether the values match together.
-        #[serde(with = "crate::logs::written::row")]
+        #[serde(with = "crate::logs::encoding::row")]
         matcher: Arc<dyn RowMatcher>,
     },
     /// The time lies in one of these ranges of Unix nanoseconds; inclusive, ascending and disjoint.

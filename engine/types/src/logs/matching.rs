@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::buffer::BooleanBuffer;
 
 use super::filter::{MatchHints, ValueMatcher};
-use super::stored::{read_float, read_int, write_float, write_int};
+use super::stored_field::{read_float, read_int, write_float, write_int};
 use crate::hex::{read_hex, write_hex};
 
 /// With at least this many values, they are looked up in a set instead of compared one by one.

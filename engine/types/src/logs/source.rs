@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::{FIELD_NAME, ROW_COUNT, ValueCounts, ValueLimits};
 use super::filter::{LogFilter, StreamSelector};
-use super::stored::Stored;
+use super::stored_field::Stored;
 use super::stream::StreamId;
 use super::{OBSERVED_TIME, REST, SEVERITY_NUMBER, TIME};
 use crate::tables::columns::{map, nanos};

@@ -49,7 +49,7 @@ pub enum TextTest {
     /// Has this somewhere within, case kept.
     Contains(String),
     /// Matches as a whole.
-    Regex(#[serde(with = "super::written::regex")] Arc<WatchedRegex>),
+    Regex(#[serde(with = "super::encoding::regex")] Arc<WatchedRegex>),
     /// Equal to one of these, in order: a text is looked up among them, so many cost little more than a few.
     OneOf(Arc<Vec<String>>),
 }
@@ -95,12 +95,12 @@ pub enum AttributeTest {
     /// It is a number within these bounds, both included.
     Number(f64, f64),
     /// An item passes where the value is a list; what is none passes by itself.
-    Item(#[serde(with = "crate::nested")] Box<AttributeTest>),
+    Item(#[serde(with = "crate::nesting")] Box<AttributeTest>),
     /// It equals one of these, as [`Self::Equals`] has it: a value is looked up among them, so many cost little more than
     /// a few.
     OneOf(Arc<ValueSet>),
     /// It passes one of these.
-    Any(#[serde(with = "crate::nested")] Vec<AttributeTest>),
+    Any(#[serde(with = "crate::nesting")] Vec<AttributeTest>),
 }
 
 /// Texts and numbers, each in order.
@@ -219,11 +219,11 @@ pub enum SpanFilter {
     /// No span passes.
     None,
     /// Spans that pass all of these.
-    And(#[serde(with = "crate::nested")] Vec<SpanFilter>),
+    And(#[serde(with = "crate::nesting")] Vec<SpanFilter>),
     /// Spans that pass any of these.
-    Or(#[serde(with = "crate::nested")] Vec<SpanFilter>),
+    Or(#[serde(with = "crate::nesting")] Vec<SpanFilter>),
     /// Spans that do not pass this one.
-    Not(#[serde(with = "crate::nested")] Box<SpanFilter>),
+    Not(#[serde(with = "crate::nesting")] Box<SpanFilter>),
     /// Of one of these traces.
     Traces(Arc<Vec<TraceId>>),
     /// Takes every span, and says of a look-up of traces that reports that were sent again count once, as they do

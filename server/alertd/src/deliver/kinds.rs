@@ -1,9 +1,9 @@
 //! What each kind of integration sends. One file per kind.
 
-mod common;
 mod discord;
 mod email;
 mod mattermost;
+mod message_fields;
 mod msteamsv2;
 mod opsgenie;
 mod pagerduty;

@@ -12,8 +12,8 @@ use tokio::sync::Semaphore;
 use super::views::Seen;
 use super::{Router, records};
 use crate::deliver::Message;
+use crate::durable_state::{Change, Kind};
 use crate::failpoint;
-use crate::kept::{Change, Kind};
 use crate::policy::Policy;
 
 /// Least time that all attempts of a flush have.

@@ -11,8 +11,8 @@ use quiver_types::{LabelSet, MatchOp};
 use serde_json::Value;
 
 use super::{MS, Router, State, records};
+use crate::durable_state::{Change, Kind};
 use crate::history::{Action, Event, History, Record, RuleRef};
-use crate::kept::{Change, Kind};
 
 /// Records that are handed on together: the history takes so many only, and those beyond that need not be made at once.
 const RECORDS_AT_ONCE: usize = 1000;

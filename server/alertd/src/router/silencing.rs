@@ -8,7 +8,7 @@ use quiver_types::{ChangeMode, Error};
 use tokio::task::spawn_blocking;
 
 use super::{Router, records};
-use crate::kept::{Change, Kind, Writing};
+use crate::durable_state::{Change, Kind, Writing};
 
 /// Why a silence was not set.
 #[derive(Debug)]

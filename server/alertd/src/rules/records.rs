@@ -8,7 +8,7 @@ use quiver_alerting::rules::{
 use quiver_types::Millis;
 
 use super::alert::to_router;
-use super::remember::Gone;
+use super::rule_state::Gone;
 use crate::history::{Evaluation, Event, Record, RuleRef};
 
 /// What names a group in records.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::alert::to_router;
 use super::group::{Asker, Engines, GroupView, RuleSettings, Source};
 use super::records::Names;
-use super::remember::{KeptNow, Memory};
+use super::rule_state::{KeptNow, Memory};
 use crate::failpoint;
 use crate::history::Record;
 use crate::metrics::AlertMetrics;

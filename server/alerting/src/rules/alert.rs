@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quiver_types::{LabelSet, Millis};
 
 use super::engine::ElementValue;
-use super::room;
+use super::memory;
 
 /// State of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,7 +62,7 @@ pub struct ActiveAlert {
 impl ActiveAlert {
     /// Its approximate memory in bytes.
     pub fn bytes(&self) -> usize {
-        room::of_alert(&self.labels) + room::of_texts(&self.annotations)
+        memory::of_alert(&self.labels) + memory::of_texts(&self.annotations)
     }
 
     /// Shifts its times by a clock jump.

@@ -10,10 +10,10 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::before::Before;
 use super::engine::{Element, ElementValue, Engine, Written};
+use super::memory::{self, Room, Share};
 use super::model::{Language, Rule};
-use super::room::{self, Room, Share};
+use super::resumption::Before;
 use super::variables::{defined, names_own, own_fields};
 use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};
 
@@ -278,7 +278,7 @@ impl Evaluation<'_> {
             self.in_time()?;
             let labels = self.labels(element, texts(), warnings);
             self.must_write(&labels)?;
-            share.grow(room::of_alert(&labels))?;
+            share.grow(memory::of_alert(&labels))?;
             if hits.insert(labels.canonical().to_vec(), (labels, element)).is_some() {
                 return Err("vector contains metrics with the same labelset after applying alert labels".to_owned());
             }
@@ -298,7 +298,7 @@ impl Evaluation<'_> {
                 alert
             });
             let annotations = self.annotations(element, texts(), (labels, alert.active_at), warnings);
-            share.grow(room::of_texts(&annotations))?;
+            share.grow(memory::of_texts(&annotations))?;
             (alert.value, alert.annotations) = (element.value.clone(), Arc::new(annotations));
             fresh.push((key.clone(), alert));
         }
@@ -397,7 +397,7 @@ impl Evaluation<'_> {
             pairs.extend(own.map(|(n, v)| (n.as_str(), v.as_str())));
             let labels = LabelSet::from_pairs(pairs);
             self.must_write(&labels)?;
-            share.grow(room::of_series(&labels))?;
+            share.grow(memory::of_series(&labels))?;
             if !seen.insert(labels.clone()) {
                 return Err("vector contains metrics with the same labelset after applying rule labels".to_owned());
             }

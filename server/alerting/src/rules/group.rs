@@ -1,6 +1,6 @@
 //! A group under evaluation: its rules with their alerts, the series written last, and the alerts to send.
 
-mod at_once;
+mod parallel;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use std::time::Duration;
 use quiver_types::{LabelSet, Millis, stale_nan};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::before::Before;
 use super::engine::{ElementValue, Engine, Written};
 use super::evaluate::{Evaluation, Setting, until};
+use super::memory::Held;
 use super::model::{Rule, RuleGroup, RuleKind};
-use super::room::Held;
+use super::resumption::Before;
 
-pub use at_once::Cycle;
+pub use parallel::Cycle;
 
 /// Health of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

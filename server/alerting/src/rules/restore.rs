@@ -6,9 +6,9 @@ use std::sync::Arc;
 use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::before::{OUTAGE_MAX_MS, resumed};
 use super::engine::ElementValue;
 use super::group::{Group, RuleStatus};
+use super::resumption::{OUTAGE_MAX_MS, resumed};
 
 /// The stored state of an alert.
 #[derive(Debug, Clone, PartialEq)]

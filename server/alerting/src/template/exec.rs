@@ -4,13 +4,13 @@
 mod args;
 mod evaluate;
 mod frame;
-mod kept;
+mod render_state;
 mod walk;
 
 use std::fmt;
 
 use frame::{At, Frame, fail};
-use kept::Kept;
+use render_state::Kept;
 
 use super::html::Page;
 use super::value::Value;

@@ -9,8 +9,8 @@ use quiver_types::{LabelSet, Millis};
 
 use super::bench::Bench;
 use super::compare::{self, Sample};
-use super::in_order::InOrder;
 use super::series::{self, Value};
+use super::write_order::InOrder;
 use super::{AlertTest, TestGroup, valid};
 use crate::rules::{
     ActiveAlert, AlertState, ElementValue, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting, Written,

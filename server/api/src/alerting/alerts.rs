@@ -4,7 +4,7 @@
 //! those with 422 are `{code, message}`. Unknown parameters are ignored.
 
 mod fields;
-pub(crate) mod listed;
+pub(crate) mod list_routes;
 pub(crate) mod matcher_form;
 mod rows;
 pub(crate) mod silences;
@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/api/v2/alerts", get(alerts).post(post_alerts))
         .route("/api/v2/alertprocess", post(post_envelope))
         .route("/api/v2/alerts/groups", get(groups))
-        .route("/api/v2/silences", get(listed::silences).post(silences::set))
+        .route("/api/v2/silences", get(list_routes::silences).post(silences::set))
         .route("/api/v2/silence/{id}", get(silences::one).delete(silences::expire))
 }
 
@@ -205,7 +205,7 @@ fn no_empty_filter(query: &str) -> Result<()> {
 async fn listed(state: &Arc<AppState>, request: Request, by_group: bool) -> Response {
     let made = async {
         let params = params_of(state, request).await?;
-        listed::listed(state, state.access(Domain::Alerts), Filter::read(&params)?, by_group).await
+        list_routes::listed(state, state.access(Domain::Alerts), Filter::read(&params)?, by_group).await
     };
     written(made.await)
 }

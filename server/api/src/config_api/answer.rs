@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use quiver_config::{ChangeMode, Problem, ProblemKind};
 use serde_json::{Value, json};
 
-use super::exported::Sent;
+use super::export::Sent;
 use crate::error::with_retry_after;
 use crate::refused::Forever;
 use crate::request::RequestInfo;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 use super::ask::Ask;
 use super::operation::special_at;
-use crate::effects::configured;
+use crate::effects::query_configuration;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -32,7 +32,7 @@ fn effective<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>>
             return Err(Problem::parameter("`signal` must be service or rum"));
         }
         let operation = ask.parameter("operation")?;
-        let judging = configured::judging(&ask.config, signal == "rum").await?;
+        let judging = query_configuration::judging(&ask.config, signal == "rum").await?;
         // The given name may be that of an operation or of a transaction.
         let found = judging.threshold(service, operation, operation);
         let keys = if signal == "rum" { &RUM_TRANSACTIONS } else { &TRANSACTIONS };

@@ -8,7 +8,7 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::{DETECTION_RULES, RUM_DETECTION_RULES, TOO_SLOW};
 use quiver_config::{Family, FieldError, Problem, Result};
-use quiver_query::tables::configured::{first_of, name_by};
+use quiver_query::tables::config_columns::{first_of, name_by};
 use quiver_types::Domain;
 use quiver_types::condition::{Captures, Condition, ConditionError, FieldName, Fields, NameTemplate};
 use quiver_types::detection::{DetectionRule, Sample};

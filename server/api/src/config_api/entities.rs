@@ -8,8 +8,8 @@ use tokio::sync::Semaphore;
 
 use super::answer::Answer;
 use super::ask::{Ask, NOT_OF_EXPORTS, NOT_OF_IMPORTS};
-use super::what::What;
-use super::{ids, policy, special, warned};
+use super::family_operation::What;
+use super::{account_effects, ids, policy, warnings};
 
 /// How many lists are made at once: the entities of a page take several times its text.
 static LISTED: Semaphore = Semaphore::const_new(4);
@@ -67,7 +67,7 @@ impl Ask {
         };
         if !self.mode.is_dry_run() && done.changed {
             self.acts().await;
-            special::after(self, &done).await;
+            account_effects::after(self, &done).await;
         }
         Ok(done)
     }
@@ -120,7 +120,7 @@ impl Ask {
     }
 
     async fn create(&self) -> Result<Answer> {
-        let made = special::made(self);
+        let made = account_effects::made(self);
         let done = self.change(Op::Create { id: None, body: self.object()? }, made.system).await?;
         self.created(&done, made.shown).await
     }
@@ -142,13 +142,13 @@ impl Ask {
     async fn present(&self, done: &Done, status: u16) -> Result<Answer> {
         let Some(after) = &done.after else { return Ok(Answer { status, ..Answer::ok(Value::Null) }) };
         let shown = self.config.shown(self.place.family, after).await?;
-        let warning = warned::of(self, &shown).await;
+        let warning = warnings::of(self, &shown).await;
         Ok(Answer { status, etag: Some(after.etag()), warning, ..Answer::ok(Value::Object(shown)) })
     }
 
     pub(super) async fn replace(&self, id: &str, body: Map<String, Value>) -> Result<Answer> {
         if self.headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes().trim_ascii() == b"*") {
-            let (id, made) = (ids::uuid_of(id)?, special::made(self));
+            let (id, made) = (ids::uuid_of(id)?, account_effects::made(self));
             let done = self.change(Op::Create { id: Some(id), body }, made.system).await?;
             return self.created(&done, made.shown).await;
         }

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use quiver_config::families::EXTRACTION_RULES;
 use quiver_config::{Problem, Result};
 use quiver_logsql::QueryScope;
-use quiver_query::tables::configured::when;
+use quiver_query::tables::config_columns::when;
 use quiver_types::condition::{Condition, FieldName, Fields};
 use quiver_types::extraction::{Applied, ExtractionRule, Record};
 use quiver_types::{Domain, Right, Services, Triple};

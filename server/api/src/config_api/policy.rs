@@ -27,8 +27,8 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::ask::Ask;
+use super::bulk::all_ids_in;
 use super::deploy::{Telling, Told, flag, manager, outcome, refused};
-use super::many::all_ids_in;
 use super::members::only_members;
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::rule_groups::at_places;

@@ -19,7 +19,7 @@ use super::members::only_members;
 use super::operation::special_at;
 use super::telemetry::{self, Row, count, number, quoted};
 use super::window::Window;
-use crate::effects::configured::Transactions;
+use crate::effects::query_configuration::Transactions;
 use crate::state::AppState;
 
 /// States of instances.

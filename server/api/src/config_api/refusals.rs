@@ -8,7 +8,7 @@ use tracing::Instrument;
 
 use super::answer::Answer;
 use super::ask::Ask;
-use super::what::What;
+use super::family_operation::What;
 use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
 use crate::state::AppState;

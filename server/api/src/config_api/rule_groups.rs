@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::ask::Ask;
-use super::many::all_ids_in;
+use super::bulk::all_ids_in;
 use super::members::only_members;
 use super::operation::special_at;
 use crate::alerting::rules::group_times;

@@ -17,15 +17,15 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::ask::Ask;
+use super::bulk::own_id;
 use super::ids::uuid_of;
-use super::many::own_id;
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::silence_changes::{patched, rows, told};
 use super::silence_entity::entity;
 use super::silence_form::silence;
 use super::silences_many;
 use super::telemetry::problem_of;
-use crate::alerting::alerts::listed;
+use crate::alerting::alerts::list_routes;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -229,7 +229,7 @@ fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let matchers = super::silence_form::matchers(&ask.object()?, &mut ask.patterns.lock())?;
-        let found = listed::preview(&ask.state, ask.alerts_access(Right::View), matchers).await;
+        let found = list_routes::preview(&ask.state, ask.alerts_access(Right::View), matchers).await;
         let alerts = found.map_err(problem_of)?;
         Ok(Answer::ok(json!({"alerts": alerts, "total": alerts.len()})))
     })

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
 use super::ask::Ask;
+use super::bulk::{failed, filter_in, ids_in};
 use super::ids::uuid_of;
-use super::many::{failed, filter_in, ids_in};
 use super::members::only_members;
 use super::silence_changes::{patched, rows};
 use super::silence_entity::entity;

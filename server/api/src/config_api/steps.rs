@@ -212,7 +212,7 @@ fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &["ids"])?;
-        let wanted = super::many::all_ids_in(&body, "ids")?;
+        let wanted = super::bulk::all_ids_in(&body, "ids")?;
         let entity = ask
             .edit(&ids[0], &|steps| {
                 let sorted: Result<Vec<_>> =

@@ -2,7 +2,7 @@
 
 use arrow::json::ArrayWriter;
 use quiver_config::{Problem, ProblemKind, Result};
-pub(super) use quiver_query::quoted::{name as name_of, text as quoted};
+pub(super) use quiver_query::quoting::{name as name_of, text as quoted};
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer as SqlAnswer, Request as SqlRequest};
 use quiver_types::{Domain, Error, ErrorKind, Triple};

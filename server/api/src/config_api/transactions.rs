@@ -8,7 +8,7 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::{RUM_TRANSACTIONS, TRANSACTIONS};
 use quiver_config::{Family, Problem, Result};
-use quiver_query::tables::configured::when;
+use quiver_query::tables::config_columns::when;
 use quiver_types::Domain;
 use quiver_types::configured::KeyTransaction;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use super::ask::Ask;
 use super::members::{list, only_members};
 use super::operation::special_at;
 use super::telemetry::{IS_ERROR, Row, name_of, number, quoted};
-use crate::effects::configured::{key_of, transaction_condition};
+use crate::effects::query_configuration::{key_of, transaction_condition};
 use crate::state::AppState;
 
 /// Most key transactions that are created at once.

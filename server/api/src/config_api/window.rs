@@ -1,7 +1,7 @@
 //! The time range of a special operation (`config-api` 1.7): `start` and `end` in the query string or in the body.
 
 use quiver_config::{Problem, Result};
-use quiver_query::quoted;
+use quiver_query::quoting;
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
@@ -19,7 +19,7 @@ pub(super) struct Window {
 impl Window {
     /// Both times as SQL literals.
     pub(super) fn sql(&self) -> (String, String) {
-        (quoted::time(self.start), quoted::time(self.end))
+        (quoting::time(self.start), quoting::time(self.end))
     }
 }
 

@@ -8,7 +8,7 @@ use quiver_types::Result;
 use quiver_types::tables::history::{TableRows, services_text};
 use quiver_types::tables::usage::RESOURCE_HEALTH;
 
-use super::known::{Known, Noted};
+use super::inventory::{Known, Noted};
 use crate::state::AppState;
 use crate::usage::rows::{made, texts, times};
 
@@ -85,8 +85,8 @@ mod tests {
     use quiver_config::Entity;
     use serde_json::json;
 
-    use super::super::found::Key;
-    use super::super::known::Kept;
+    use super::super::derivation::Key;
+    use super::super::inventory::Kept;
     use super::*;
 
     #[test]

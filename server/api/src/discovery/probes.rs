@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use quiver_config::Entity;
 use quiver_config::json::text;
-use quiver_query::quoted;
+use quiver_query::quoting;
 use quiver_types::condition::{Condition, FieldName, NameTemplate};
 use serde_json::{Map, Value};
 
@@ -57,22 +57,22 @@ pub(super) fn column_of(signal: Signal, field: &FieldName) -> Option<String> {
         (Signal::Spans, FieldName::Intrinsic("span.name")) => "name".to_owned(),
         (Signal::Spans, FieldName::Intrinsic("span.kind")) => "lower(kind)".to_owned(),
         (Signal::Spans, FieldName::Intrinsic("span.status")) => "lower(status_code)".to_owned(),
-        (Signal::Spans, FieldName::Resource(key)) => quoted::name(&format!("resource.{key}")),
-        (Signal::Spans, FieldName::Attribute(key)) => quoted::name(&format!("attributes.{key}")),
+        (Signal::Spans, FieldName::Resource(key)) => quoting::name(&format!("resource.{key}")),
+        (Signal::Spans, FieldName::Attribute(key)) => quoting::name(&format!("attributes.{key}")),
         (Signal::Spans, FieldName::Bare(key)) => {
-            let of = |place: &str| format!("CAST({} AS VARCHAR)", quoted::name(&format!("{place}.{key}")));
+            let of = |place: &str| format!("CAST({} AS VARCHAR)", quoting::name(&format!("{place}.{key}")));
             format!("coalesce({}, {})", of("attributes"), of("resource"))
         }
         (Signal::Logs, FieldName::Intrinsic("_msg")) => "message".to_owned(),
         (Signal::Logs, FieldName::Intrinsic("severity")) => {
-            format!("coalesce({}, severity_text, {})", quoted::name("severity"), quoted::name("level"))
+            format!("coalesce({}, severity_text, {})", quoting::name("severity"), quoting::name("level"))
         }
         (Signal::Logs, FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key)) => {
-            quoted::name(key)
+            quoting::name(key)
         }
         (Signal::Metrics, FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key)) => {
             let (own, other) =
-                (quoted::name(&format!("labels.{key}")), quoted::name(&format!("labels.{}", plain(key))));
+                (quoting::name(&format!("labels.{key}")), quoting::name(&format!("labels.{}", plain(key))));
             if own == other { own } else { format!("coalesce({own}, {other})") }
         }
         (_, FieldName::Intrinsic(_)) => return None,

@@ -8,9 +8,9 @@ use quiver_ingest::logs::{FieldOptions, otlp};
 use quiver_ingest::{Encoding, codec};
 use quiver_types::Result;
 
+use super::buffered_formats::{decode_and_write, export_response, has_own_thread, judge_otlp};
 use super::metrics::Endpoint;
 use super::request::{context, ours};
-use super::whole::{decode_and_write, export_response, has_own_thread, judge_otlp};
 use crate::metrics::phases::Signal as Counted;
 use crate::otlp_grpc::Signal;
 use crate::state::AppState;

@@ -22,8 +22,8 @@ use tracing::Instrument;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::decoders::LineDecoder;
+use super::idempotency::{Success, Whole, write_once};
 use super::metrics::Endpoint;
-use super::once::{Success, Whole, write_once};
 use super::request::{Intake, ours};
 use super::store::{count, judge, refuse, write_counted};
 use crate::bodies::Share;

@@ -10,7 +10,7 @@ use quiver_ingest::{Encoding, codec};
 use quiver_store::RequestId;
 use quiver_types::{Domain, Error, Result};
 
-use super::once::request_id;
+use super::idempotency::request_id;
 use crate::refused;
 use crate::state::AppState;
 

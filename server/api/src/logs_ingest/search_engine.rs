@@ -13,9 +13,9 @@ use quiver_ingest::logs::bulk::{Bulk, BulkAnswer};
 use quiver_types::{Error, ErrorKind};
 
 use super::handshake::json;
+use super::idempotency::{Success, write_once};
 use super::lines::stream;
 use super::metrics::Endpoint;
-use super::once::{Success, write_once};
 use super::request::Intake;
 use super::store::judge;
 use crate::bodies::Share;

@@ -23,10 +23,10 @@ use super::frame::{self, AHEAD_BYTES_MAX, Bind, FRAME_BYTES_MAX, Message, Target
 use super::portal::Portal;
 use super::statements::{Kept, Prepared};
 use crate::bodies::Share;
+use crate::revoked_rights;
 use crate::serve::Stream;
-use crate::serve::pace::Pace;
+use crate::serve::minimum_rate::Pace;
 use crate::state::AppState;
-use crate::withdrawn;
 
 mod answer;
 mod ask;
@@ -185,7 +185,7 @@ impl Connection {
                 return Err(Ended::Said);
             }
             // The connection of a deleted account ends, even if it is idle.
-            () = withdrawn::gone(&self.app, &self.identity) => {
+            () = revoked_rights::gone(&self.app, &self.identity) => {
                 self.fail(&Fault::of_ended_account());
                 let _ = self.flush().await;
                 return Err(Ended::Said);

@@ -10,8 +10,8 @@ use quiver_types::matcher::Patterns;
 use quiver_types::{Access, Domain, Error, ErrorKind, Within};
 use serde_json::{Map, Value, json};
 
-use super::below::{signal_of, within};
 use super::one;
+use super::scan_filters::{signal_of, within};
 use crate::config_api::answer::Answer;
 use crate::config_api::ask::Ask;
 use crate::config_api::members::only_members;

@@ -32,19 +32,19 @@ use tower::ServiceExt;
 
 use super::frames::{Frames, Unread};
 use super::head::{Heads, join_codings, refusal, weight};
-use super::pace::Pace;
-use super::paced::Paced;
-use super::rest::{Rest, see_off};
-use super::sending::Sending;
+use super::minimum_rate::Pace;
+use super::paced_body::Paced;
+use super::response_timeout::Sending;
 use super::socket::{Socket, TOO_LATE};
 use super::stream::{Begun, NO_TLS, Stream, Transport};
 use super::tls::Tls;
+use super::unread_body::{Rest, see_off};
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
 use super::{ServeSettings, refuse};
 use crate::bodies::{BodyBudget, Share, on_connection};
 use crate::demand::Holding;
 use crate::error::plain;
-use crate::middleware::safety::guard;
+use crate::middleware::security_headers::guard;
 
 /// The connection preface with which a client of HTTP/2 begins (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

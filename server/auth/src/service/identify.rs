@@ -10,7 +10,7 @@ use crate::credentials::Shown;
 use crate::directory::{AccountKind, Key};
 use crate::error::TokenError;
 use crate::jwt::{Claims, Expected, Parts, verify};
-use crate::seen::Seen;
+use crate::observations::Seen;
 use crate::{Secret, same, sha256_hex};
 
 impl Auth {

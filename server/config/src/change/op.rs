@@ -145,7 +145,7 @@ impl Done {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outside::Outside;
+    use crate::external_entities::Outside;
 
     fn entity(version: i64) -> Entity {
         let (times_ms, by) = ((0, 0), (String::new(), String::new()));

@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 use super::{BUILTIN, Done, Draft, Op, Reading, System};
 use crate::audit;
 use crate::config::Config;
-use crate::encoded::encoded;
 use crate::entity::{Drafted, Entity, find};
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Making};
@@ -14,6 +13,7 @@ use crate::fields::Mode;
 use crate::json::merge;
 use crate::place::{Place, is_visible};
 use crate::problem::{Problem, ProblemKind, Result};
+use crate::sort_encoding::encoded;
 
 /// Most entities of a family that a caller may make for himself without a right to it.
 const OWN_MAX: i64 = 1000;

@@ -5,7 +5,7 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
-use super::standing;
+use super::subject_rights;
 use crate::entity::Entity;
 use crate::family::{Caller, Family, Link, OnDelete, no_builtin, no_rules, no_service};
 use crate::fields::{Field, Kind};
@@ -66,10 +66,10 @@ fn hook<'a>(
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if let Some(binding) = after {
-            let given = standing::given_by(db, &binding.body).await?;
-            standing::only_own(caller, given.triples())?;
+            let given = subject_rights::given_by(db, &binding.body).await?;
+            subject_rights::only_own(caller, given.triples())?;
         }
-        if before.is_some() { standing::an_admin_stays(db, caller).await } else { Ok(()) }
+        if before.is_some() { subject_rights::an_admin_stays(db, caller).await } else { Ok(()) }
     })
 }
 

@@ -5,7 +5,7 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
-use super::standing;
+use super::subject_rights;
 use crate::entity::Entity;
 use crate::family::{Caller, Family, Link, OnDelete, no_builtin, no_rules, no_service};
 use crate::fields::{Field, Kind};
@@ -54,9 +54,9 @@ fn hook<'a>(
         let members = |e: &Entity| links(&e.body).into_iter().map(|l| l.id).collect::<Vec<_>>();
         let old = before.map(members).unwrap_or_default();
         if let Some(group) = after.filter(|g| members(g).iter().any(|m| !old.contains(m))) {
-            let held = standing::rights_of(db, now_ms, "group", &group.id).await?;
-            standing::only_own(caller, held.triples())?;
+            let held = subject_rights::rights_of(db, now_ms, "group", &group.id).await?;
+            subject_rights::only_own(caller, held.triples())?;
         }
-        if before.is_some() { standing::an_admin_stays(db, caller).await } else { Ok(()) }
+        if before.is_some() { subject_rights::an_admin_stays(db, caller).await } else { Ok(()) }
     })
 }

@@ -5,7 +5,7 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right, Rights, Triple};
 use serde_json::{Map, Value};
 
-use super::standing;
+use super::subject_rights;
 use crate::entity::Entity;
 use crate::family::{Caller, Family, KeyBounds, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
@@ -66,7 +66,7 @@ fn keep_within(own: &KeyBounds, body: &Map<String, Value>) -> Result<()> {
 fn given(key: &Map<String, Value>, held: &Rights) -> Vec<Triple> {
     // Also for one's own keys: a key with fewer rights must not create one with more.
     let all = key.get("permissions").is_none_or(Value::is_null);
-    if all { held.triples().to_vec() } else { standing::triples(key, "permissions") }
+    if all { held.triples().to_vec() } else { subject_rights::triples(key, "permissions") }
 }
 
 /// A key has at most the rights of its owner, whoever creates it, and no more than its creator. A caller authenticated by a
@@ -80,9 +80,9 @@ fn hook<'a>(
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if let (Some(old), Some(_)) = (before, &caller.key) {
-            let (kind, id) = standing::owner_of(&old.owner)?;
-            let held = standing::rights_of(db, now_ms, kind, id).await?;
-            standing::only_own(caller, &given(&old.body, &held))?;
+            let (kind, id) = subject_rights::owner_of(&old.owner)?;
+            let held = subject_rights::rights_of(db, now_ms, kind, id).await?;
+            subject_rights::only_own(caller, &given(&old.body, &held))?;
         }
         let Some(key) = after else { return Ok(()) };
         let changed = before.is_none_or(|b| b.body.get("expiresAt") != key.body.get("expiresAt"));
@@ -92,10 +92,10 @@ fn hook<'a>(
             return Err(Problem::field("/expiresAt", "OUT_OF_RANGE", text));
         }
         caller.key.as_ref().map_or(Ok(()), |own| keep_within(own, &key.body))?;
-        let (kind, id) = standing::owner_of(&key.owner)?;
-        let held = standing::rights_of(db, now_ms, kind, id).await?;
-        standing::only_own(caller, &given(&key.body, &held))?;
-        let asked = standing::triples(&key.body, "permissions");
+        let (kind, id) = subject_rights::owner_of(&key.owner)?;
+        let held = subject_rights::rights_of(db, now_ms, kind, id).await?;
+        subject_rights::only_own(caller, &given(&key.body, &held))?;
+        let asked = subject_rights::triples(&key.body, "permissions");
         if let Some((n, triple)) = asked.iter().enumerate().find(|(_, t)| !held.covers(t)) {
             let text = format!("the key's owner does not hold {triple}");
             return Err(Problem::field(format!("/permissions/{n}"), "INVALID_VALUE", text));

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::body::{id_link, text};
 use super::names;
-use crate::encoded::encoded;
 use crate::entity::{Drafted, Entity, find};
 use crate::family::{Caller, Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::{LISTED_MAX, Problem, ProblemKind, Result};
+use crate::sort_encoding::encoded;
 use crate::sort_text::place_behind;
 
 /// The root of the routing tree.

@@ -8,9 +8,9 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::body::{id_link, ids_links, text};
-use super::ends::{allows, of_resource, service_of};
 use super::names;
-use super::related::hook;
+use super::relationship_checks::hook;
+use super::relationship_ends::{allows, of_resource, service_of};
 use super::resources::RESOURCES;
 use crate::access::SERVICES;
 use crate::entity::{Drafted, Entity, find};

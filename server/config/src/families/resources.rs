@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::{id_link, pattern_service, text, texts};
 use super::names;
-use super::related::{end_fits, follow_service};
+use super::relationship_checks::{end_fits, follow_service};
 use super::resource_types::attributes_of;
 use crate::entity::{Drafted, Entity, find};
 use crate::family::{Caller, Family, Making, OnDelete, Rows};

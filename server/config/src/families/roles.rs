@@ -5,7 +5,7 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Value, json};
 
-use super::standing::{self, ADMIN_ROLE_ID};
+use super::subject_rights::{self, ADMIN_ROLE_ID};
 use crate::entity::Entity;
 use crate::family::{Caller, Family, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
@@ -60,8 +60,8 @@ fn hook<'a>(
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if let Some(role) = after {
-            standing::only_own(caller, &standing::triples(&role.body, "permissions"))?;
+            subject_rights::only_own(caller, &subject_rights::triples(&role.body, "permissions"))?;
         }
-        if before.is_some() { standing::an_admin_stays(db, caller).await } else { Ok(()) }
+        if before.is_some() { subject_rights::an_admin_stays(db, caller).await } else { Ok(()) }
     })
 }

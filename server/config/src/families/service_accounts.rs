@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 
-use super::standing;
+use super::subject_rights;
 use crate::entity::Entity;
 use crate::family::{Caller, Family, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
@@ -41,12 +41,12 @@ fn hook<'a>(
     Box::pin(async move {
         let Some(account) = before else {
             return match after {
-                Some(new) => standing::id_is_its_own(db, "rbac/users", &new.id).await,
+                Some(new) => subject_rights::id_is_its_own(db, "rbac/users", &new.id).await,
                 None => Ok(()),
             };
         };
-        let held = standing::rights_of(db, now_ms, "serviceAccount", &account.id).await?;
-        standing::only_own(caller, held.triples())?;
-        standing::an_admin_stays(db, caller).await
+        let held = subject_rights::rights_of(db, now_ms, "serviceAccount", &account.id).await?;
+        subject_rights::only_own(caller, held.triples())?;
+        subject_rights::an_admin_stays(db, caller).await
     })
 }

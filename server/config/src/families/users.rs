@@ -5,7 +5,7 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 
 use super::body::text;
-use super::standing;
+use super::subject_rights;
 use crate::entity::Entity;
 use crate::family::{Caller, Family, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind, Mode};
@@ -57,13 +57,13 @@ fn hook<'a>(
         }
         let Some(user) = before else {
             return match after {
-                Some(new) => standing::id_is_its_own(db, "rbac/service-accounts", &new.id).await,
+                Some(new) => subject_rights::id_is_its_own(db, "rbac/service-accounts", &new.id).await,
                 None => Ok(()),
             };
         };
         // Also for one's own account: an API key with fewer rights than its owner must not become its owner.
-        let held = standing::rights_of(db, now_ms, "user", &user.id).await?;
-        standing::only_own(caller, held.triples())?;
-        standing::an_admin_stays(db, caller).await
+        let held = subject_rights::rights_of(db, now_ms, "user", &user.id).await?;
+        subject_rights::only_own(caller, held.triples())?;
+        subject_rights::an_admin_stays(db, caller).await
     })
 }

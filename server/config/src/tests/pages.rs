@@ -6,8 +6,8 @@ use super::*;
 use crate::families::{RESOURCES, RULE_GROUPS, RULES, SERVICE_TYPE_ID, TRANSACTIONS};
 use crate::filter::Op as FilterOp;
 use crate::json::time_text;
-use crate::narrowed::{Asked, Narrowed};
-use crate::times::holding;
+use crate::sql_filter::{Asked, Narrowed};
+use crate::time_filters::holding;
 
 /// All pages of a list: ids in their order.
 async fn walk(fx: &Fixture, family: &'static Family, caller: &Caller, parameters: &[(&str, &str)]) -> Vec<String> {

@@ -67,7 +67,7 @@ fn files_that_cannot_be_read() {
 #[test]
 fn printed_settings_are_settings() {
     let printed: Table = print_settings().parse().unwrap();
-    assert_eq!(printed, printed::defaults().parse::<Table>().unwrap());
+    assert_eq!(printed, rendering::defaults().parse::<Table>().unwrap());
     assert!(print_settings().contains("# Address and port; port 0"));
 }
 

@@ -15,11 +15,11 @@ use quiver_traces::TracesEngine;
 use quiver_types::configured::ConfiguredSource;
 use quiver_types::{Clock, MemoryPressure, Result};
 
-use super::given::{promql_settings, store_settings};
+use super::component_settings::{promql_settings, store_settings};
 use super::tables::{StoreSpans, StoreTables};
 use crate::settings::Settings;
 use crate::sql_languages::SqlLanguages;
-use crate::{analytics, memory, process, through};
+use crate::{analytics, codec_loop, memory, process};
 
 /// Opens the store and starts the engines. `results_bytes` is the size of PromQL's cache of results; `configured`
 /// gives the configuration that SQL may read.
@@ -107,7 +107,7 @@ fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>)
     let start = || QueryEngine::with_functions(&settings, quiver_olap::session_functions());
     let engine = start()?;
     if through_codec {
-        through::send(&engine, start()?)?;
+        codec_loop::send(&engine, start()?)?;
     }
     Ok(engine)
 }

@@ -9,7 +9,7 @@ use quiver_types::logs::{FIELD_BYTES, RecordMarks};
 use super::super::labels;
 use super::super::names::NONE;
 use super::Rows;
-use crate::decoding;
+use crate::decode_memory;
 use crate::error::{Error, Result};
 
 /// A batch is full at this number of rows, whatever its bytes.
@@ -136,7 +136,7 @@ impl Rows {
         if bytes.max(self.shared) > limit_bytes {
             return Err(Error::TooLarge { what: "body, its rows written out,", limit_bytes });
         }
-        decoding::hold(bytes + self.names.bytes())
+        decode_memory::hold(bytes + self.names.bytes())
     }
 }
 

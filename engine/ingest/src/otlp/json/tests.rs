@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::decoding::{DecodeRoom, within};
+use crate::decode_memory::{DecodeRoom, within};
 use crate::otlp::schema::{LOGS_REQUEST, METRICS_REQUEST};
 use crate::traces::schema::TRACES_REQUEST;
 

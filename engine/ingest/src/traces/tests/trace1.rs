@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::decoding::{DecodeRoom, within};
+use crate::decode_memory::{DecodeRoom, within};
 
 fn read(trace: &Json) -> Result<DecodedSpans> {
     with(|ctx| decode(TraceFormat::Internal, None, trace.to_string().as_bytes(), ctx))

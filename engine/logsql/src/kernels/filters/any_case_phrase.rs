@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 use super::phrase::Phrase;
 
 /// A phrase, compared in small letters. Indexes keep the case, so nothing prunes.

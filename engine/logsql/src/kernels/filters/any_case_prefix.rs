@@ -3,7 +3,7 @@
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
 use super::any_case_phrase::{in_lower_case, lower};
-use super::form::form;
+use super::matcher_form::form;
 use super::prefix::Prefix;
 
 /// A prefix, compared in small letters. Indexes keep the case, so nothing prunes.

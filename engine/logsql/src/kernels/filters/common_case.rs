@@ -3,8 +3,8 @@
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
 use super::contains_any::ContainsAny;
-use super::form::{describe_list, form};
 use super::in_list::InList;
+use super::matcher_form::{describe_list, form};
 
 /// With more capitals than this only the text itself and its small and capital forms are tried.
 const CAPITALS_MAX: usize = 6;

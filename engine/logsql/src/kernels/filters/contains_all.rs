@@ -2,8 +2,8 @@
 
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, words};
 
-use super::form::{describe_list, form};
 use super::hints::words_once;
+use super::matcher_form::{describe_list, form};
 use super::phrase::{Phrase, goes_on};
 
 /// All of a list of phrases; an empty phrase is no condition, so an empty list matches everything.

@@ -3,8 +3,8 @@
 use foldhash::{HashMap, HashMapExt, HashSet};
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, words};
 
-use super::form::{describe_list, form};
 use super::hints::{alternatives, words_of};
+use super::matcher_form::{describe_list, form};
 use super::phrase::{Phrase, goes_on};
 
 /// Any of a list of phrases; of an empty list none. The empty phrase is in every value.

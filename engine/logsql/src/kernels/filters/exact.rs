@@ -2,8 +2,8 @@
 
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::form::form;
 use super::hints::exact_hints;
+use super::matcher_form::form;
 
 /// Equality of texts. The empty text matches a missing field.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 use super::substring::inner_words;
 
 /// The beginning of a value. The empty one matches every value, a missing field too.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use quiver_types::logs::{MatcherForm, RowMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 use crate::kernels::values::numeric;
 
 /// How two fields are compared.

@@ -3,8 +3,8 @@
 use foldhash::HashSet;
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::form::{describe_list, form};
 use super::hints::exact_hints;
+use super::matcher_form::{describe_list, form};
 
 /// Membership in a list; of no value in an empty one.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use quiver_types::logs::{MatchHints, MatcherForm, NumberRange, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 use crate::kernels::values::{parse_ipv4, push_ipv4};
 
 /// A range of IPv4 addresses, both ends included; the whole value must be an address.

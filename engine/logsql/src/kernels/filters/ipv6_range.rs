@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 use crate::kernels::values::parse_ipv6;
 
 /// A range of IPv6 addresses, both ends included; the whole value must be an address; IPv4 counts as its mapped form.

@@ -2,8 +2,8 @@
 
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::form::{describe_list, form};
 use super::in_list::InList;
+use super::matcher_form::{describe_list, form};
 use crate::rowfn::json::plain_items;
 
 /// An item of a JSON array as text: strings without quotes, numbers, `true`, `false` and `null` as they are written;

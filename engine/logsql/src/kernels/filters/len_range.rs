@@ -2,7 +2,7 @@
 
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 
 /// A range of lengths in characters, both ends included. A missing field counts as 0.
 #[derive(Debug, Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 use super::substring::inner_words;
 use crate::kernels::pattern::{Pattern, Piece};
 

@@ -4,8 +4,8 @@ use memchr::memmem::Finder;
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, is_word_char, word_at, word_before};
 use quiver_types::watch;
 
-use super::form::form;
 use super::hints::words_of;
+use super::matcher_form::form;
 
 /// Bytes that are looked through in the time of a step of [`watch::goes_on`], and steps that it takes to begin.
 const BYTES_OF_STEP: usize = 16;

@@ -3,8 +3,8 @@
 use memchr::memmem::Finder;
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, word_at, word_before};
 
-use super::form::form;
 use super::hints::words_of;
+use super::matcher_form::form;
 use super::phrase::next_start;
 
 /// A prefix of words. The empty prefix matches every value that is not empty.

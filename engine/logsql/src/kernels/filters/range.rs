@@ -2,7 +2,7 @@
 
 use quiver_types::logs::{MatchHints, MatcherForm, NumberRange, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 use crate::kernels::values::{float_text, numeric};
 
 /// A range of numbers, both ends included. Values that are no numbers never match; a duration, a size, an address or a

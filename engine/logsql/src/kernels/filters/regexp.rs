@@ -10,8 +10,8 @@ use quiver_types::matcher::WatchedRegex;
 use regex::Regex;
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind, Look};
 
-use super::form::form;
 use super::hints::{ALTERNATIVES_MAX, alternatives};
+use super::matcher_form::form;
 use super::substring::inner_words;
 use crate::kernels::golang_regex;
 

@@ -3,7 +3,7 @@
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
 use super::contains_all::hints_of_all;
-use super::form::{describe_list, form};
+use super::matcher_form::{describe_list, form};
 use super::phrase::{Phrase, goes_on};
 
 /// Phrases one after the other. Each is looked for in what follows the one before, as if a value began there.

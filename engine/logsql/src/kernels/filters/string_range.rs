@@ -2,7 +2,7 @@
 
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 
 /// A range of texts: `min <= value < max`.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 
 /// How texts are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::form::form;
+use super::matcher_form::form;
 use crate::kernels::values::{parse_float, parse_i64, parse_ipv4, parse_rfc3339, parse_u64};
 
 /// The kind of a value as its text shows it: `uint64`, `int64`, `float64`, `ipv4`, `iso8601`, else `string`. Which

@@ -1,6 +1,6 @@
 //! Reads a mapping of a file field by field, and names of members in it.
 
-use quiver_types::meant::did_you_mean;
+use quiver_types::suggestions::did_you_mean;
 use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{Fields, Kind, Node};
 use serde_json::{Map, Value};

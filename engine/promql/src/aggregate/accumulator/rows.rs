@@ -1,6 +1,6 @@
 //! Keeps input rows unchanged, for `quantile`, which needs all values of a group at once.
 
-use super::parts::Parts;
+use super::state_columns::Parts;
 use crate::quantile::quantile;
 
 /// When a block has this many values, the next row starts a new block.

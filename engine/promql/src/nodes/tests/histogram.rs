@@ -3,7 +3,7 @@
 use super::*;
 use crate::ast::PosRange;
 use crate::kernel::Grid;
-use crate::nodes::drive::Param;
+use crate::nodes::driver::Param;
 use crate::nodes::histogram::{HistogramFunction, HistogramGroup, StepHistogram};
 
 const QUANTILE: HistogramFunction = HistogramFunction::Quantiles(vec![]);

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::ast::{BinaryOp, PosRange};
-use crate::functions::named::{KernelKind, Named};
+use crate::functions::function_reference::{KernelKind, Named};
 use crate::functions::{ElementwiseKernel, FUNCTIONS};
 use crate::kernel::Grid;
-use crate::nodes::drive::Param;
+use crate::nodes::driver::Param;
 use crate::nodes::map::{Map, Stage};
 
 fn map(stages: Vec<Stage>) -> Map {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ast::{AggregateOp, PosRange};
-use crate::nodes::drive::Param;
+use crate::nodes::driver::Param;
 use crate::nodes::select::StepSelect;
 
 /// Rows 0, 1 and 2 are one group, row 3 is another.

@@ -15,7 +15,7 @@ use datafusion::error::Result;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::columns::Found;
-use crate::numbered::{Texts, make_room, spread};
+use crate::interner::{Texts, make_room, spread};
 use crate::tables::cells::hex_ids;
 
 /// Numbers the distinct values of a column in order of first occurrence.

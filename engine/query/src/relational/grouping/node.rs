@@ -27,13 +27,13 @@ use datafusion::physical_plan::{
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 
-use super::alone::Alone;
-use super::asked::{Asked, with_columns};
 use super::columns::Prepared;
+use super::expressions::{Asked, with_columns};
 use super::keys::{Groups, Values, is_key};
+use super::single_group::Alone;
+use crate::encoding::context::{At, damaged, within};
 use crate::functions::COUNT_DISTINCT;
 use crate::node_defaults::{no_expressions, one_input};
-use crate::written::at::{At, damaged, within};
 
 /// Rows of an output batch.
 const BATCH_ROWS: usize = 8192;

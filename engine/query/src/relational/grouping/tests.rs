@@ -18,8 +18,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::future::BoxFuture;
 
 use super::by_codes;
-use crate::forms::tests::passed;
 use crate::functions;
+use crate::node_encoding::tests::passed;
 use crate::provider::scan_by_plan;
 use crate::relational::distinct_counts::DistinctCounts;
 use crate::tables::cells::hex_ids;

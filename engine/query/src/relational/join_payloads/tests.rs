@@ -4,8 +4,8 @@ use datafusion::physical_plan::displayable;
 use futures::TryStreamExt as _;
 use quiver_types::Access;
 
-use crate::forms::tests::passed;
 use crate::names::Names;
+use crate::node_encoding::tests::passed;
 use crate::relational::tests::engine;
 use crate::{Limits, QueryContext, Rules};
 

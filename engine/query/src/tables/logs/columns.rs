@@ -2,7 +2,7 @@
 
 use quiver_types::logs::MSG;
 
-use crate::tables::configured;
+use crate::tables::config_columns;
 use crate::tables::convert::ROW_ID;
 
 /// Columns that are fields of the record under another name, with the fields.
@@ -16,7 +16,7 @@ pub(super) fn field_of(column: &str) -> Option<&str> {
             None
         }
         // Columns that depend on the configuration.
-        other if configured::is_configured(other) => None,
+        other if config_columns::is_configured(other) => None,
         other => Some(FIELDS.iter().find(|(name, _)| *name == other).map_or(other, |(_, field)| field)),
     }
 }

@@ -10,13 +10,13 @@ use quiver_types::tables::logs::SERVICE;
 use quiver_types::{Error, Result};
 
 use super::columns::{FIELDS, field_of};
-use super::says::LogWhen;
+use super::config_columns::LogWhen;
+use crate::encoding::context::At;
 use crate::error::to_datafusion;
 use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};
-use crate::tables::configured::{self, Says, is_configured};
+use crate::tables::config_columns::{self, Says, is_configured};
 use crate::tables::convert::{Convert, Converted, ROW_ID, batch, pieces};
-use crate::tables::written::{WrittenConvert, WrittenLogs};
-use crate::written::at::At;
+use crate::tables::encoding::{WrittenConvert, WrittenLogs};
 
 /// How a column is computed. Numbers are indexes of stored columns.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ impl LogRows {
         };
         let mut cell = |name: &str| -> Result<Cell> {
             if is_configured(name) {
-                let Says::When(condition) = configured::read(name, &Arc::default())? else {
+                let Says::When(condition) = config_columns::read(name, &Arc::default())? else {
                     return Err(Error::invalid("only conditions are columns of logs"));
                 };
                 let mut column = |field: &str| (!rest || field == SERVICE).then(|| place(LogColumn::text(field)));
@@ -203,8 +203,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tables::ask::NamedTable as _;
     use crate::tables::logs::LogTable;
+    use crate::tables::named_table::NamedTable as _;
 
     #[test]
     fn fields_are_read_out_of_the_map() {
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn conditions_are_columns() {
-        let condition = |value: serde_json::Value| configured::when(&value);
+        let condition = |value: serde_json::Value| config_columns::when(&value);
         let severe = condition(json!({"field": "severity", "op": "eq", "value": "error"}));
         let of_cart = condition(json!({"field": "service.name", "op": "eq", "value": "cart"}));
         let names = [severe.as_str(), of_cart.as_str()];

@@ -21,16 +21,16 @@ use super::columns::{label_of, series_columns, with_found};
 use super::filter::{MetricFilter, MetricLower};
 use super::labels::LabelCells;
 use super::series::Series;
+use crate::encoding::context::{At, pinned};
 use crate::error::from_datafusion;
 use crate::provider::scan_by_plan;
 use crate::samples::SampleTables;
-use crate::tables::ask::{Ask, NamedTable};
-use crate::tables::at_once::{ReadAtOnce, at_once};
 use crate::tables::cells::{text, text_map, time};
 use crate::tables::convert::{BATCH_ROWS, batch};
+use crate::tables::encoding::{List, WrittenList, WrittenRows};
 use crate::tables::lower::{lower_all, supported};
-use crate::tables::written::{List, WrittenList, WrittenRows};
-use crate::written::at::{At, pinned};
+use crate::tables::materialized::{ReadAtOnce, at_once};
+use crate::tables::named_table::{Ask, NamedTable};
 
 /// The table of series: one row each, with the times of its first and last sample.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use quiver_types::{Error, Result, SelectedSeries, SeriesTable, is_stale};
 
 use super::columns::{BEFORE_MS, INCREASE};
 use super::labels::LabelCells;
+use crate::encoding::context::At;
 use crate::tables::convert::{BATCH_ROWS, Convert, Converted, batch};
-use crate::tables::written::{WrittenConvert, WrittenSamples};
-use crate::written::at::At;
+use crate::tables::encoding::{WrittenConvert, WrittenSamples};
 
 /// Converts stored series.
 #[derive(Debug)]

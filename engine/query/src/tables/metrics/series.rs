@@ -6,7 +6,7 @@ use quiver_types::{Access, Domain, MillisRange, ReadStats, Result, SelectedSerie
 
 use super::filter::{MetricFilter, MetricLower};
 use super::labels::LabelCells;
-use crate::tables::ask::Ask;
+use crate::tables::named_table::Ask;
 
 /// The sources that tables over series read from.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Makes rows of `spans`, `span_events` and `span_links` from stored spans.
 
 mod cells;
-mod coded;
-mod written;
+mod dictionary;
+mod encoding;
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use quiver_types::spans::{AttributeKind, Place, SpanColumn};
 use quiver_types::{Error, Pins, Result};
 
 use self::cells::{Cell, First, Nested, column};
-use self::coded::{bytes_field, coded_column, coded_field};
+use self::dictionary::{bytes_field, coded_column, coded_field};
 use super::columns::{Each, Kinds, attribute_of};
+use super::config_columns::Places;
 use super::conventions::{self, Form, Step};
-use super::says::Places;
+use crate::encoding::context::At;
 use crate::tables::cells::Kind;
-use crate::tables::configured::{self, is_configured};
+use crate::tables::config_columns::{self, is_configured};
 use crate::tables::convert::{Convert, Converted, batch, pieces};
-use crate::tables::written::{WrittenConvert, WrittenSpans};
-use crate::written::at::At;
+use crate::tables::encoding::{WrittenConvert, WrittenSpans};
 
 /// Converts stored spans.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ fn cell(
         "scope" => Cell::Map(at(Context("scope_attributes"))),
         "events" => Cell::Events(at(Own("events"))),
         "links" => Cell::Links(at(Own("links"))),
-        found if is_configured(found) => Cell::Says(configured::read(found, configured)?, Places::new(&mut at)),
+        found if is_configured(found) => Cell::Says(config_columns::read(found, configured)?, Places::new(&mut at)),
         found if conventions::kind_of(found).is_some() => first(found, &mut at)?,
         found => {
             let unknown = || Error::internal(format!("spans have no column `{found}`"));

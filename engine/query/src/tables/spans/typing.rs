@@ -11,14 +11,14 @@ use quiver_types::{Domain, Error, Result};
 use super::columns::attribute_of;
 use super::conventions;
 use crate::error::from_datafusion;
-use crate::tables::ask::Ask;
 use crate::tables::cells::Kind;
-use crate::tables::configured;
+use crate::tables::config_columns;
+use crate::tables::named_table::Ask;
 
 /// The kind of each column that was found by name; text if nothing is known.
 pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
     // Kinds that the conventions define need no probe.
-    let fixed = |name: &str| conventions::kind_of(name).or_else(|| configured::kind_of(name));
+    let fixed = |name: &str| conventions::kind_of(name).or_else(|| config_columns::kind_of(name));
     let asked = |name: &&String| fixed(name).is_none();
     let attribute = |name: &String| {
         let found = attribute_of(name).ok_or_else(|| Error::internal(format!("`{name}` is no attribute")));

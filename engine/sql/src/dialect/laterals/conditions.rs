@@ -14,7 +14,7 @@ use quiver_types::Result;
 use super::super::columns::{Known, called, constraint};
 use super::super::expressions::{boolean, expr, take};
 use super::super::operators::binary;
-use super::super::{empty, lookups, stars, tuples};
+use super::super::{empty_queries, lookups, stars, tuples};
 use super::{keeps_left, quoted, table_of};
 use crate::catalog::Catalog;
 use crate::names::{normal, parts};
@@ -88,7 +88,7 @@ fn columns_of_left_joins(select: &Select, known: Known<'_>) -> Result<HashMap<(u
 /// a `*` would show the fields.
 fn columns_read(select: &Select, factor: &TableFactor, known: Known<'_>) -> Result<Option<Vec<String>>> {
     let TableFactor::Table { name: table, args: None, alias, .. } = factor else { return Ok(None) };
-    let named = empty::named(table);
+    let named = empty_queries::named(table);
     let is_renamed = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
     if is_renamed || known.common_table(&named).is_some() || Catalog::has(&named) {
         return Ok(None);
@@ -205,7 +205,7 @@ fn all(conditions: Vec<Expr>) -> Expr {
 fn within(factor: &TableFactor, condition: &Expr, known: Known<'_>, columns: Option<&[String]>) -> Option<TableFactor> {
     let is_whole = match factor {
         TableFactor::Derived { lateral: false, .. } => true,
-        TableFactor::Table { name, args: None, .. } => known.common_table(&empty::named(name)).is_some(),
+        TableFactor::Table { name, args: None, .. } => known.common_table(&empty_queries::named(name)).is_some(),
         _ => false,
     };
     let name = called(factor).filter(|_| columns.is_some() || (is_whole && known.of_factor(factor).is_some()))?;

@@ -11,12 +11,12 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::super::columns::{called, factors};
-use super::super::empty::{self, IsAggregate};
+use super::super::empty_queries::{self, IsAggregate};
 use super::super::expressions::{bare, expr, is_bare_function};
 use super::super::naming;
-use super::emptied::is_same;
+use super::empty_groups::is_same;
 use super::look_ups::is_key;
-use super::reading::{reads_deeper, reads_keys, reads_otherwise, reads_within};
+use super::outer_references::{reads_deeper, reads_keys, reads_otherwise, reads_within};
 use super::{Making, keys_of};
 use crate::names::normal;
 use crate::walk::{walk, walk_mut};
@@ -91,7 +91,10 @@ fn asks(select: &Select, tables: &HashSet<String>, making: Making<'_>) -> bool {
         }
     }
     let is_aggregate = making.is_aggregate;
-    if empty::is_ungrouped(select) && select.having.is_none() && !empty::aggregates(select, is_aggregate) {
+    if empty_queries::is_ungrouped(select)
+        && select.having.is_none()
+        && !empty_queries::aggregates(select, is_aggregate)
+    {
         return false;
     }
     let mut asks = Asks { tables, is_aggregate, aggregates: 0, depth: 0 };
@@ -108,7 +111,7 @@ fn is_read(query: &Query, tables: &HashSet<String>, is_aggregate: IsAggregate<'_
     }
     let SetExpr::Select(select) = &*seen.body else { return true };
     reads_otherwise(select.selection.as_ref())
-        || empty::has_aggregate(&select.selection, is_aggregate)
+        || empty_queries::has_aggregate(&select.selection, is_aggregate)
         || reads_keys(&select.projection)
         || reads_keys(&select.having)
         || reads_within(select)

@@ -13,11 +13,11 @@ use quiver_types::{Error, Result};
 use super::super::columns::{called, constraint, factors};
 use super::super::expressions::{bare, boolean, call, number, take};
 use super::super::lookups::{self, LookUp};
-use super::super::{arrays, empty, exists, groupings, queries, rows};
-use super::among::Among;
-use super::emptied::is_one_group;
-use super::reading::{has_query, reads_deeper, reads_keys, reads_otherwise, reads_within};
-use super::{Lateral, Making, gathered, keeps_left, keys_of, windowed};
+use super::super::{arrays, empty_queries, exists, groupings, queries, rows};
+use super::empty_groups::is_one_group;
+use super::outer_references::{has_query, reads_deeper, reads_keys, reads_otherwise, reads_within};
+use super::quantified_comparison::Among;
+use super::{Lateral, Making, grouped_rows, keeps_left, keys_of, window_partitions};
 use crate::names::{alias_of, normal};
 use crate::walk::walk_mut;
 
@@ -28,8 +28,9 @@ pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<usize
         return Ok(0);
     }
     let Some(mut from) = beside_each_other(&select.from) else { return Ok(0) };
-    let is_grouped =
-        !empty::is_ungrouped(select) || select.having.is_some() || empty::aggregates(select, making.is_aggregate);
+    let is_grouped = !empty_queries::is_ungrouped(select)
+        || select.having.is_some()
+        || empty_queries::aggregates(select, making.is_aggregate);
     by_places(select);
     let mut finder = Finder::new(&from, making);
     let Select { projection, group_by, selection, .. } = &mut *select;
@@ -169,7 +170,7 @@ impl<'f> Finder<'f> {
         let Some(seen) = self.seen(&query) else { return Ok(None) };
         let SetExpr::Select(seen) = &*seen.body else { return Ok(None) };
         // The planner takes no subqueries in aggregates and window functions.
-        let is_first_of_one = is_first && gathered::is_one(seen);
+        let is_first_of_one = is_first && grouped_rows::is_one(seen);
         let is_planned = matches!(self.place, Place::Outputs | Place::Conditions)
             && self.windows == 0
             && !is_behind
@@ -179,8 +180,8 @@ impl<'f> Finder<'f> {
             && !reads_keys(&seen.having)
             && !reads_within(seen)
             && !reads_deeper(seen)
-            && !windowed::has(&seen.projection)
-            && !gathered::is_misread(seen, is_aggregate);
+            && !window_partitions::has(&seen.projection)
+            && !grouped_rows::is_misread(seen, is_aggregate);
         if is_planned && !must {
             return Ok(None);
         }

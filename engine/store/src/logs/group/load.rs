@@ -12,10 +12,10 @@ use quiver_types::tables::logs as table;
 
 use super::GroupBlock;
 use super::ranges::{covers, runs};
-use crate::decoded::PAGE_BYTES_MAX;
+use crate::decoded_cache::PAGE_BYTES_MAX;
 use crate::error::Error;
 use crate::logs::column::{Column, Runs, Values};
-use crate::logs::opened::Opened;
+use crate::logs::open_part::Opened;
 
 /// Rows in more pages of a row group than this are not looked up in cached pages.
 const PAGES_MAX: usize = 32;

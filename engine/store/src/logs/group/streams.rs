@@ -7,8 +7,8 @@ use arrow::buffer::BooleanBuffer;
 use quiver_types::Result;
 
 use super::GroupBlock;
-use crate::logs::opened::streams_of;
-use crate::logs::slots::StreamRun;
+use crate::logs::open_part::streams_of;
+use crate::logs::part_streams::StreamRun;
 use crate::logs::stream_values::{OfStreams, StreamValue};
 use crate::part::logs::PartStream;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::directory::Directory;
-use super::super::pairs::{PairTable, Postings};
+use super::super::label_pairs::{PairTable, Postings};
 
 /// The index of a part without an index file, or with one in an older format.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quiver_types::ErrorKind;
 
-use super::super::pairs::PairTable;
+use super::super::label_pairs::PairTable;
 use super::super::tests::{Budget, block_on, open, series, write};
 use super::*;
 

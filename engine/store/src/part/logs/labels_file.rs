@@ -13,7 +13,7 @@ use quiver_types::tables::logs as table;
 use super::super::FileMeta;
 use super::super::file::{Choices, Draft, PartFile, codec, properties};
 use super::super::label_rows::{LabelDirectory, label_pages};
-use super::set::push_runs;
+use super::stream_set::push_runs;
 use super::streams_file::BLOCK_STREAMS;
 use crate::error::{Context, Result};
 use crate::memtable::log_streams::LiveStream;

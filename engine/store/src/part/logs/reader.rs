@@ -18,7 +18,7 @@ use super::super::fetch::{Fetched, Purpose, Selection};
 use super::super::footer::{Footer, damaged};
 use super::super::{FileMeta, Part};
 use super::columns::{COLUMNS_KEY, LogColumns, Optional};
-use super::known::{ColumnIndex, PartLogs, PartStream};
+use super::metadata::{ColumnIndex, PartLogs, PartStream};
 use crate::error::{Error, Result};
 use crate::memtable::log_streams::LiveStream;
 

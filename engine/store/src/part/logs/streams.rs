@@ -12,8 +12,8 @@ use super::super::footer::{Footer, damaged};
 use super::super::label_rows::{LabelDirectory, pages_of, pages_with};
 use super::super::{FileMeta, Part};
 use super::labels_file::{KIND_ID, place_of_id, streams_of_id};
-use super::set::each_run;
 use super::stream_pieces::{KeptPiece, LabelCodes, StreamBlocks, StreamColumns, StreamPiece};
+use super::stream_set::each_run;
 use super::streams_file::{BLOCKS_KEY, Blocks};
 use crate::error::{Error, Result};
 

@@ -17,8 +17,8 @@ use quiver_types::spans::{Attributes, Place, RawAttribute, RollupBuilder, Value,
 use quiver_types::tables::{columns, spans as table};
 
 use super::OwnType;
+use super::dedicated_columns::OwnColumn;
 use super::keys::SpanKeys;
-use super::own::OwnColumn;
 use super::slowest::SlowestWriter;
 use crate::error::{Context, Error, Result};
 

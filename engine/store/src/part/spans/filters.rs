@@ -11,8 +11,8 @@ use quiver_types::text::{from_base64, to_base64};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::column_name;
+use super::dedicated_columns::OwnColumn;
 use super::keys::SpanKeys;
-use super::own::OwnColumn;
 use crate::error::{Context, Result};
 use crate::part::bloom::{Words, hash, may_hold};
 

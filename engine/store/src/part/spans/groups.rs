@@ -13,7 +13,7 @@ use parquet::schema::types::ColumnDescPtr;
 use quiver_types::ReadStats;
 
 use super::columns::Builder;
-use super::own::OwnColumn;
+use super::dedicated_columns::OwnColumn;
 use crate::error::{Error, Result};
 use crate::part::fetch::Purpose;
 use crate::part::footer::damaged;

@@ -14,8 +14,8 @@ use quiver_types::{ReadStats, stats};
 
 use super::read::Texts;
 use super::rows::SpanRows;
-use super::texts::{SharedTexts, coded_like, gathered};
-use crate::decoded::ROWS_BYTES_MAX;
+use super::text_columns::{SharedTexts, coded_like, gathered};
+use crate::decoded_cache::ROWS_BYTES_MAX;
 use crate::error::{Context, Error, Result};
 use crate::part::fetch::Purpose;
 use crate::part::footer::Footer;
@@ -237,7 +237,7 @@ mod tests {
     use arrow::array::{AsArray, FixedSizeBinaryArray, Int32DictionaryArray, Int64Array, StringArray};
     use arrow::datatypes::{DataType, Int32Type, Int64Type};
 
-    use super::super::texts::{coded, plain};
+    use super::super::text_columns::{coded, plain};
     use super::*;
 
     #[test]

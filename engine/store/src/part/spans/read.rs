@@ -320,7 +320,7 @@ mod tests {
 
     use super::super::OwnType;
     use super::super::columns::Builder;
-    use super::super::own::OwnColumn;
+    use super::super::dedicated_columns::OwnColumn;
     use super::*;
 
     /// The columns that are needed with two attributes and one of the resource that have columns of their own.

@@ -15,7 +15,7 @@ use quiver_types::spans::{
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PREFIX, RESOURCE_REST, SCOPE_REST};
 
 use super::column_name;
-use super::texts::{OwnValues, coded, is_text, narrow, narrow_coded, own_value, plain, views};
+use super::text_columns::{OwnValues, coded, is_text, narrow, narrow_coded, own_value, plain, views};
 use crate::error::{Context, Error, Result};
 use crate::spans::eval::{SpanSet, TextColumn, mask};
 

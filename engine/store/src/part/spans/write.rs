@@ -15,10 +15,10 @@ use quiver_types::tables::spans::{self as table, minute_of, trace_hash};
 
 use super::chunks::{CHUNK_ROWS, Weights};
 use super::columns::{Builder, Gathered};
+use super::dedicated_columns::OwnColumn;
 use super::filters::{FILTERS, FilterWriter};
 use super::index::SpanIndex;
 use super::keys::{KEYS, SpanKeys};
-use super::own::OwnColumn;
 use super::slowest::{SLOWEST, SlowestWriter};
 use super::{MINUTES, SpanGroup, rollup, traces};
 use crate::error::{Context, Result};

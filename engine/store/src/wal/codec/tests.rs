@@ -45,8 +45,8 @@ fn numbers_of_records_are_those_of_the_document() {
         }
         assert_eq!(Kind::of(table, kinds.len() as u16), None, "table {table}");
     }
-    let numbers: BTreeSet<u16> = kept::TABLES.iter().map(|table| table.number).collect();
-    assert_eq!(numbers.len(), kept::TABLES.len());
+    let numbers: BTreeSet<u16> = record_tables::TABLES.iter().map(|table| table.number).collect();
+    assert_eq!(numbers.len(), record_tables::TABLES.len());
     for number in numbers {
         assert_eq!(Kind::of(number, 0), Some(Kind::Rows(number)));
         assert_eq!(Kind::of(number, 1), None);
@@ -127,7 +127,7 @@ fn requests_come_back_with_their_answers() {
 /// Breaks where a record of an earlier build is read by the columns of this one.
 #[test]
 fn rows_of_an_earlier_version_come_back_with_nothing_in_later_columns() {
-    for table in kept::TABLES.into_iter().filter(|table| table.version > 1) {
+    for table in record_tables::TABLES.into_iter().filter(|table| table.version > 1) {
         let before = table.columns_of(1);
         let columns = before.fields().iter().map(|field| match field.data_type() {
             DataType::Utf8 => Arc::new(StringArray::from(vec![field.name().as_str()])) as ArrayRef,

@@ -2,7 +2,7 @@
 
 mod calls;
 mod columns;
-mod counted;
+mod counter;
 mod lines;
 mod names;
 
@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 
 use self::calls::{Child, Known};
 use self::columns::{Columns, Row, missing};
-use self::counted::Counted;
+use self::counter::Counted;
 use self::names::Names;
 use super::{Counts, EdgeKind, HOUR_MINUTES, instance_name};
 use crate::spans::{Attributes, FirstReport};

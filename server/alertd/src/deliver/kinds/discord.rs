@@ -7,7 +7,7 @@ use super::super::call::Call;
 use super::super::files::Files;
 use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::common::put;
+use super::message_fields::put;
 
 /// Longest texts, in characters.
 const TITLE_MAX: usize = 256;

@@ -13,7 +13,7 @@ use super::super::addresses::addresses;
 use super::super::message::{Failure, Message};
 use super::super::mime::{header_value, quoted_printable};
 use super::super::text::Texts;
-use super::common::{key_hash, text_hash};
+use super::message_fields::{key_hash, text_hash};
 
 /// A mail as it goes to the server.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use super::super::call::Call;
 use super::super::files::Files;
 use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::common::put;
+use super::message_fields::put;
 
 /// Longest text, in characters.
 const TEXT_MAX: usize = 16_383;

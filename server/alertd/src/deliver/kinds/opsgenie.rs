@@ -10,7 +10,7 @@ use super::super::call::Call;
 use super::super::files::Files;
 use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::common::{common_labels, key_hash, put};
+use super::message_fields::{common_labels, key_hash, put};
 
 /// Longest message, in characters.
 const MESSAGE_MAX: usize = 130;

@@ -8,7 +8,7 @@ use super::super::call::Call;
 use super::super::files::Files;
 use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::common::{key_hash, put};
+use super::message_fields::{key_hash, put};
 
 /// Longest summary, in characters.
 const SUMMARY_MAX: usize = 1024;

@@ -9,7 +9,7 @@ use super::super::call::{Answer, Call};
 use super::super::files::Files;
 use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::common::put;
+use super::message_fields::put;
 
 /// Where a message that was sent is changed.
 const UPDATE: &str = "https://slack.com/api/chat.update";

@@ -11,12 +11,12 @@ use arrow::datatypes::{DataType, Field, Fields, Int64Type, UInt8Type};
 use quiver_types::spans::{Attributes, EventRef, LinkRef, events, hex, links};
 use quiver_types::{Error, Result};
 
+use super::super::column_access::{bytes, other_type};
 use super::super::columns::{Each, KINDS, STATUSES, event_fields, link_fields};
+use super::super::config_columns::{self, Places};
 use super::super::conventions::Form;
-use super::super::says::{self, Places};
-use super::super::stored::{bytes, other_type};
 use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, uncoded};
-use crate::tables::configured::Says;
+use crate::tables::config_columns::Says;
 
 /// How a column is computed. Numbers are indexes of stored columns.
 #[derive(Debug, Clone)]
@@ -122,7 +122,7 @@ pub(super) fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             let columns = steps.iter().map(|step| Ok((step, texts(step.column)?, step.before.map(texts).transpose()?)));
             first_of(&columns.collect::<Result<Vec<_>>>()?, kinds, *kind, stored.num_rows())
         }
-        Cell::Says(says, at) => says::column(says, at, stored)?,
+        Cell::Says(says, at) => config_columns::column(says, at, stored)?,
         Cell::Own(name) => return Err(Error::internal(format!("a span has no `{name}`"))),
     })
 }

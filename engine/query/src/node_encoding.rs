@@ -1,0 +1,218 @@
+//! Serialized forms of the nodes and functions of this crate.
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use datafusion::physical_expr::PhysicalSortExpr;
+use datafusion::physical_plan::ExecutionPlan;
+use quiver_types::{Access, Pins, SeriesSnapshot};
+use serde::{Deserialize, Serialize};
+
+use crate::encoding::context::{At, damaged, pinned};
+use crate::encoding::{Forms, Written};
+use crate::engine::QueryEngine;
+use crate::functions::wrappers::{sum_by_name, unregistered};
+use crate::index::{IndexExec, LookUp};
+use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
+use crate::relational::list_pieces::ListPiecesExec;
+use crate::relational::slices::SliceExec;
+use crate::relational::text_views::{TextViewsExec, To, Values};
+use crate::relational::windows::WindowsExec;
+use crate::sequential_union::InTurnExec;
+use crate::tables::convert::ConvertExec;
+use crate::tables::decoding;
+use crate::tables::encoding::{WrittenConvert, WrittenRows};
+use crate::tables::materialized::AtOnceExec;
+
+/// The written forms of the nodes of the engine.
+#[derive(Debug)]
+pub struct PlanForms {
+    /// Functions that nobody registers.
+    functions: Vec<Arc<ScalarUDF>>,
+}
+
+impl PlanForms {
+    /// Reads plans for an engine, whose memory functions of theirs take.
+    pub fn new(engine: &QueryEngine) -> Self {
+        Self { functions: unregistered(&engine.planning.room) }
+    }
+}
+
+/// A node. Children stand beside it.
+#[derive(Debug, Serialize, Deserialize)]
+enum Node {
+    Slices {
+        rows: usize,
+    },
+    /// Columns by place.
+    TextViews {
+        columns: Vec<(usize, Values)>,
+        to: To,
+    },
+    /// Places of lists, and how deep they are.
+    ListPieces {
+        lists: Vec<(usize, usize)>,
+    },
+    Windows {
+        calls: Vec<Vec<u8>>,
+        keys: Vec<Key>,
+    },
+    Index {
+        look_up: LookUp,
+        snapshot: u64,
+        access: Access,
+        projection: Option<Vec<usize>>,
+        limit: Option<usize>,
+    },
+    Convert {
+        rows: WrittenConvert,
+        limit: Option<usize>,
+    },
+    Groups(WrittenGroups),
+    AtOnce {
+        rows: WrittenRows,
+        limit: Option<usize>,
+    },
+    InTurn {
+        partitions: usize,
+    },
+}
+
+/// What rows are ordered by.
+#[derive(Debug, Serialize, Deserialize)]
+struct Key {
+    expr: Vec<u8>,
+    descending: bool,
+    nulls_first: bool,
+}
+
+impl At<'_> {
+    fn write(&self, node: &dyn ExecutionPlan) -> Result<Option<Node>> {
+        if let Some(slices) = node.downcast_ref::<SliceExec>() {
+            return Ok(Some(Node::Slices { rows: slices.rows() }));
+        }
+        if let Some(views) = node.downcast_ref::<TextViewsExec>() {
+            let (columns, to) = views.parts();
+            return Ok(Some(Node::TextViews { columns: columns.to_vec(), to }));
+        }
+        if let Some(turns) = node.downcast_ref::<InTurnExec>() {
+            return Ok(Some(Node::InTurn { partitions: turns.partitions() }));
+        }
+        if let Some(pieces) = node.downcast_ref::<ListPiecesExec>() {
+            let lists = pieces.lists().iter().map(|list| (list.index_in_input_schema, list.depth));
+            return Ok(Some(Node::ListPieces { lists: lists.collect() }));
+        }
+        if let Some(windows) = node.downcast_ref::<WindowsExec>() {
+            let calls = windows.calls().iter().map(|call| self.forms.write_window(call));
+            let key = |key: &PhysicalSortExpr| -> Result<Key> {
+                let (expr, options) = (self.forms.write_expr(&key.expr)?, key.options);
+                Ok(Key { expr, descending: options.descending, nulls_first: options.nulls_first })
+            };
+            let keys = windows.keys().iter().map(key).collect::<Result<_>>()?;
+            return Ok(Some(Node::Windows { calls: calls.collect::<Result<_>>()?, keys }));
+        }
+        if let Some(index) = node.downcast_ref::<IndexExec>() {
+            let (look_up, source, projection, limit) = index.parts();
+            let (look_up, projection) = (look_up.clone(), projection.map(<[usize]>::to_vec));
+            let (snapshot, access) = (Pins::of_process().pin(&source.snapshot), source.access.clone());
+            return Ok(Some(Node::Index { look_up, snapshot, access, projection, limit }));
+        }
+        if let Some(convert) = node.downcast_ref::<ConvertExec>() {
+            let rows = convert.written(self)?;
+            return Ok(rows.map(|rows| Node::Convert { rows, limit: convert.limit() }));
+        }
+        if let Some(groups) = node.downcast_ref::<CodedGroupExec>() {
+            return Ok(Some(Node::Groups(groups.written(self)?)));
+        }
+        if let Some(rows) = node.downcast_ref::<AtOnceExec>() {
+            let (rows, limit) = rows.written(self)?;
+            return Ok(Some(Node::AtOnce { rows, limit }));
+        }
+        Ok(None)
+    }
+
+    fn read(&self, node: Node, children: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn ExecutionPlan>> {
+        match (node, children) {
+            (Node::Slices { rows }, [input]) if rows > 0 => Ok(Arc::new(SliceExec::new(Arc::clone(input), rows))),
+            (Node::TextViews { columns, to }, [input]) => {
+                Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, to)?))
+            }
+            (Node::InTurn { partitions }, [input]) if partitions > 0 => {
+                Ok(Arc::new(InTurnExec::new(Arc::clone(input), partitions)))
+            }
+            (Node::ListPieces { lists }, [input]) => {
+                let columns = input.schema().fields().len();
+                if lists.is_empty() || lists.iter().any(|(at, _)| *at >= columns) {
+                    return Err(damaged("it is about other columns"));
+                }
+                Ok(Arc::new(ListPiecesExec::new(Arc::clone(input), lists)))
+            }
+            (Node::Windows { calls, keys }, [input]) => {
+                let schema = input.schema();
+                let calls =
+                    calls.iter().map(|call| self.forms.read_window(call, &schema)).collect::<Result<Vec<_>>>()?;
+                let key = |key: Key| -> Result<PhysicalSortExpr> {
+                    let options =
+                        arrow::compute::SortOptions { descending: key.descending, nulls_first: key.nulls_first };
+                    Ok(PhysicalSortExpr { expr: self.forms.read_expr(&key.expr, &schema)?, options })
+                };
+                let keys = keys.into_iter().map(key).collect::<Result<Vec<_>>>()?;
+                if calls.is_empty() {
+                    return Err(damaged("windows without a call"));
+                }
+                Ok(Arc::new(WindowsExec::new(Arc::clone(input), calls, keys)?))
+            }
+            (Node::Index { look_up, snapshot, access, projection, limit }, []) => {
+                let snapshot = pinned::<dyn SeriesSnapshot>(snapshot)?;
+                Ok(Arc::new(IndexExec::new(look_up, snapshot, access, projection, limit)?))
+            }
+            (Node::Convert { rows, limit }, [input]) => {
+                Ok(Arc::new(decoding::conversion(rows, Arc::clone(input), limit, self)?))
+            }
+            (Node::Groups(groups), [input]) => CodedGroupExec::read(groups, Arc::clone(input), self),
+            (Node::AtOnce { rows, limit }, []) => Ok(Arc::new(AtOnceExec::new(decoding::rows(rows, self)?, limit))),
+            _ => Err(damaged("it has other inputs")),
+        }
+    }
+}
+
+impl Written for PlanForms {
+    fn of(&self) -> &'static str {
+        "query"
+    }
+
+    fn write(&self, node: &dyn ExecutionPlan, forms: &dyn Forms) -> Result<Option<Vec<u8>>> {
+        let written = At { forms }.write(node)?;
+        written.map(|node| postcard::to_allocvec(&node).map_err(damaged)).transpose()
+    }
+
+    fn read(
+        &self,
+        bytes: &[u8],
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        forms: &dyn Forms,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        At { forms }.read(postcard::from_bytes(bytes).map_err(damaged)?, &children)
+    }
+
+    fn write_function(&self, function: &ScalarUDF) -> Result<Option<Vec<u8>>> {
+        Ok(self.functions.iter().any(|known| **known == *function).then(Vec::new))
+    }
+
+    fn read_function(&self, name: &str, _: &[u8]) -> Result<Arc<ScalarUDF>> {
+        let found = self.functions.iter().find(|known| known.name() == name);
+        found.cloned().ok_or_else(|| damaged(format_args!("there is no function `{name}`")))
+    }
+
+    fn write_aggregate_function(&self, function: &AggregateUDF) -> Result<Option<Vec<u8>>> {
+        Ok(sum_by_name(function.name()).is_some_and(|sum| *sum == *function).then(Vec::new))
+    }
+
+    fn read_aggregate_function(&self, name: &str, _: &[u8]) -> Result<Arc<AggregateUDF>> {
+        sum_by_name(name).ok_or_else(|| damaged(format_args!("there is no aggregate function `{name}`")))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

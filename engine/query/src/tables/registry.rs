@@ -1,0 +1,212 @@
+//! The registry of named tables, and their snapshots.
+
+use std::sync::{Arc, LazyLock};
+
+use datafusion::catalog::TableProvider;
+use futures::future::BoxFuture;
+use quiver_types::configured::{ConfiguredSource, Listed};
+use quiver_types::logs::LogSource;
+use quiver_types::source::RowSource;
+use quiver_types::spans::SpanSource;
+use quiver_types::tables::history::{ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS};
+use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, RESOURCE_HEALTH, STORAGE_STATS};
+use quiver_types::{Clock, MillisRange, Result, SeriesSource};
+
+use super::config_tables::ListedTable;
+use super::episodes::EpisodeTable;
+use super::history::HistoryTable;
+use super::keys::KeyTable;
+use super::logs::LogTable;
+use super::metrics::SampleTable;
+use super::metrics::lists::{ExemplarTable, MetadataTable, SeriesListTable};
+use super::named_table::{Ask, NamedTable, Sources};
+use super::processes::{About, ProcessTable};
+use super::resources::ResourceTable;
+use super::rules::RuleTable;
+use super::snapshot::{
+    DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables,
+};
+use super::spans::SpanTable;
+use super::spans::columns::Each;
+use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
+use crate::context::QueryContext;
+use crate::engine::QueryEngine;
+use crate::logs::LogTables;
+use crate::samples::SampleTables;
+use crate::spans::SpanTables;
+
+/// All tables of schema `quiver`.
+const TABLES: &[&dyn NamedTable] = &[
+    &SpanTable(Each::Span),
+    &SpanTable(Each::Event),
+    &SpanTable(Each::Link),
+    &TRACES,
+    &LogTable,
+    &SampleTable,
+    &SeriesListTable,
+    &MetadataTable,
+    &ExemplarTable,
+    &SERVICE_EDGES,
+    &OPERATIONS,
+    &HistoryTable(&ALERT_EVENTS),
+    &EpisodeTable,
+    &HistoryTable(&ALERT_ACTIONS),
+    &HistoryTable(&RULE_EVALUATIONS),
+    &HistoryTable(&NOTIFICATIONS),
+    &HistoryTable(&QUERY_LOG),
+    &HistoryTable(&STORAGE_STATS),
+    &HistoryTable(&RESOURCE_HEALTH),
+    &HistoryTable(&INGEST_USAGE),
+    &KeyTable,
+    &ProcessTable(About::Instances),
+    &ProcessTable(About::Steps),
+    &ProcessTable(About::Funnel),
+    &ResourceTable::Resources,
+    &ResourceTable::Relationships,
+    &RuleTable,
+    &ListedTable(Listed::Receivers),
+    &ListedTable(Listed::Silences),
+    &ListedTable(Listed::Audit),
+];
+
+/// The sources of the named tables: engine, indexes, and traits that make scans. Filled in by the binary.
+#[derive(Debug, Clone)]
+pub struct TableSources {
+    /// Runs the probes of the data that planning a statement needs.
+    pub engine: Arc<QueryEngine>,
+    /// The index of series.
+    pub series: Arc<dyn SeriesSource>,
+    /// Scans of samples of selected series.
+    pub samples: Arc<dyn SampleTables>,
+    /// The index of log streams.
+    pub logs: Arc<dyn LogSource>,
+    /// Scans of log rows.
+    pub log_tables: Arc<dyn LogTables>,
+    /// Snapshots of spans.
+    pub spans: Arc<dyn SpanSource>,
+    /// Scans of spans, of the index of their attributes, and of rollups.
+    pub span_tables: Arc<dyn SpanTables>,
+    /// Tables that store rows unchanged.
+    pub rows: Arc<dyn RowSource>,
+    /// Labels that name the service of a series; the first that is not empty counts.
+    pub service_labels: Arc<[String]>,
+    /// The configuration that queries read.
+    pub configured: Arc<dyn ConfiguredSource>,
+    /// The wall clock, which decides which processes are still running.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Tables for TableSources {
+    fn snapshot(&self) -> Arc<dyn TableSnapshot> {
+        Arc::new(NamedTables(Arc::new(Sources {
+            engine: Arc::clone(&self.engine),
+            series: self.series.snapshot(),
+            samples: Arc::clone(&self.samples),
+            logs: self.logs.snapshot(),
+            log_tables: Arc::clone(&self.log_tables),
+            spans: self.spans.snapshot(),
+            span_tables: Arc::clone(&self.span_tables),
+            rows: self.rows.snapshot(),
+            service_labels: Arc::clone(&self.service_labels),
+            configured: self.configured.configured(),
+            configuration: Arc::clone(&self.configured),
+            now_ms: self.clock.now_ms(),
+        })))
+    }
+}
+
+/// The descriptions of [`TABLES`], made once, since every plan needs them and there are hundreds of columns.
+static ENTRIES: LazyLock<Vec<TableEntry>> = LazyLock::new(|| {
+    let entry = |table: &&dyn NamedTable| TableEntry {
+        schema: QUIVER_SCHEMA,
+        name: table.name().to_owned(),
+        columns: table.columns(),
+    };
+    TABLES.iter().map(entry).collect()
+});
+
+/// The tables of schema `quiver` at one moment.
+#[derive(Debug)]
+struct NamedTables(Arc<Sources>);
+
+impl TableSnapshot for NamedTables {
+    fn table<'a>(
+        &'a self,
+        request: &'a TableRequest<'a>,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
+        Box::pin(async move {
+            // This snapshot has no tables of the operator, so an unqualified name means one of the product.
+            if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
+                debug_assert!(request.schema != Some("") && PUBLIC_SCHEMA != QUIVER_SCHEMA);
+                return Ok(None);
+            }
+            let mut tables = TABLES.iter().zip(ENTRIES.iter());
+            let Some((table, entry)) = tables.find(|(table, _)| table.name() == request.name) else { return Ok(None) };
+            let fixed = &entry.columns;
+            let mut found: Vec<String> = Vec::new();
+            for name in request.columns {
+                if fixed.column_with_name(name).is_none() && table.finds(name) && !found.contains(name) {
+                    found.push(name.clone());
+                }
+            }
+            let ask = Ask { sources: &self.0, found: &found, by_domain: request.access, ctx };
+            table.open(&ask).await.map(Some)
+        })
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        let sources = &self.0;
+        let (logs, spans) = (sources.logs.version()?, sources.spans.version()?);
+        Some(Moment::new(sources.series.version(), logs, spans, Arc::clone(&sources.configured)))
+    }
+
+    fn is_unchanged(&self, request: &TableRequest<'_>, since: &Moment, range: MillisRange) -> Option<bool> {
+        if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
+            return None;
+        }
+        let sources = &self.0;
+        let rows = match request.name {
+            "spans" => sources.spans.is_unchanged(since.spans, range),
+            "logs" => sources.logs.is_unchanged(since.logs, range),
+            // `increase` also depends on the sample before the range.
+            "metric_samples" if range == MillisRange::ALL || request.columns.iter().all(|name| name != "increase") => {
+                let now = sources.series.version();
+                let is_past = since.samples.written <= now.written && since.samples.dropped == now.dropped;
+                is_past && sources.series.first_change(since.samples, range).is_none()
+            }
+            // The times of their rows are not the start times of spans, by which changes are recorded.
+            "span_events" | "span_links" | "traces" | "service_edges" | "operations" if range == MillisRange::ALL => {
+                sources.spans.is_unchanged(since.spans, range)
+            }
+            _ => return None,
+        };
+        // Configuration applies to all history.
+        Some(rows && Arc::ptr_eq(&since.configured, &sources.configured))
+    }
+
+    fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
+        let sees = |table: &dyn NamedTable| {
+            let access = access.get(table.domain());
+            access.is_full() || !access.patterns().is_empty()
+        };
+        TABLES.iter().zip(ENTRIES.iter()).filter(|(table, _)| sees(**table)).map(|(_, entry)| entry.clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_columns_too() {
+        for (at, table) in TABLES.iter().enumerate() {
+            assert!(TABLES[at + 1..].iter().all(|other| other.name() != table.name()), "{}", table.name());
+            let columns = table.columns();
+            let mut names: Vec<&String> = columns.fields().iter().map(|field| field.name()).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), columns.fields().len(), "{}", table.name());
+        }
+    }
+}

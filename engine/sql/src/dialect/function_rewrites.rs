@@ -1,0 +1,220 @@
+//! Functions of PostgreSQL that are expressed by other functions.
+
+use datafusion::sql::sqlparser::ast::{DataType, Expr};
+use quiver_query::quoting::text as quoted;
+use quiver_types::{Error, Result};
+
+use super::expressions::{calculates, call, expr, literal, number, text};
+use super::{bytes, operators};
+use crate::error::unsupported;
+
+/// A call for the planner; `None` if it knows the function, or there is no such function.
+pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
+    Ok(Some(match (name, args) {
+        ("quote_nullable", [value]) => expr(&format!("coalesce(quote_literal({value}), 'NULL')"))?,
+        // The planner's `make_time` takes only whole seconds.
+        ("make_time", [hour, minute, second]) => expr(&format!(
+            "CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day({hour}, {minute}, {second}) AS TIME)"
+        ))?,
+        ("unistr", [value]) => {
+            let written = literal(value);
+            let written = written.ok_or_else(|| unsupported("`unistr` reads texts that are written out"))?;
+            text(&unescaped(written).ok_or_else(|| Error::invalid(format!("invalid Unicode escape: \"{written}\"")))?)
+        }
+        ("trim_array", [list, count]) => {
+            let rest = format!("greatest(CAST(cardinality({list}) AS BIGINT) - ({count}), 0)");
+            expr(&format!("array_slice({list}, 1, {rest})"))?
+        }
+        ("array_dims", [list]) => {
+            operators::copied(list, 2)?;
+            let ends = format!("array_to_string(array_dims({list}), '][1:')");
+            expr(&format!("CASE WHEN cardinality({list}) > 0 THEN '[1:' || {ends} || ']' END"))?
+        }
+        // An empty list has no dimensions.
+        ("array_ndims", [list]) => {
+            operators::copied(list, 2)?;
+            expr(&format!("CASE WHEN cardinality({list}) > 0 THEN array_ndims({list}) END"))?
+        }
+        ("justify_hours" | "justify_days" | "justify_interval", [value]) if literal(value).is_some() => {
+            expr(&format!("{name}(CAST({value} AS INTERVAL))"))?
+        }
+        // Zeros at the end are known of what is written alone.
+        ("scale", [value]) if literal(value).is_some_and(is_decimal) => {
+            let behind = literal(value).and_then(|digits| digits.split_once('.')).map_or(0, |(_, behind)| behind.len());
+            number(behind as i64)
+        }
+        // Halves of a double are rounded to even. Other numbers round away from zero, as the planner does.
+        ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
+        // 32-bit integers: the planner would print negative ones with 64 bits.
+        ("to_hex", [value]) if is_integer(value) => expr(&format!("to_hex(CAST({value} AS BIGINT) & 4294967295)"))?,
+        // A literal without a type is read as bytes, as in a cast to `bytea`.
+        ("sha224" | "sha256" | "sha384" | "sha512", [bytes]) => {
+            let Some(bytes) = bytes::written(bytes)? else { return Ok(None) };
+            call(name, vec![bytes])
+        }
+        ("encode", [bytes, form]) if is_word(form, "escape") => call("bytes_escaped", vec![bytes.clone()]),
+        ("decode", [text, form]) if is_word(form, "escape") => call("bytes_unescaped", vec![text.clone()]),
+        // The planner omits the padding unless it is asked for.
+        ("encode", [bytes, form]) if is_word(form, "base64") => call("encode", vec![bytes.clone(), text("base64pad")]),
+        ("regexp_match", [_, pattern, ..]) if literal(pattern).is_some_and(may_lack) => matched(args.to_vec()),
+        ("regexp_replace", [_, _, _, from, rest @ ..]) if rest.len() < 3 && literal(from).is_some_and(is_whole) => {
+            return replaced(args);
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// A text in which `\0061`, `\u0061`, `\+000061` and `\U00000061` are letters, in pairs of surrogates, too; `None` if one of
+/// them is no letter.
+fn unescaped(text: &str) -> Option<String> {
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    let mut high: Option<u32> = None;
+    while let Some((before, escaped)) = rest.split_once('\\') {
+        if high.is_some() && !before.is_empty() {
+            return None;
+        }
+        out.push_str(before);
+        if let Some(behind) = escaped.strip_prefix('\\').filter(|_| high.is_none()) {
+            out.push('\\');
+            rest = behind;
+            continue;
+        }
+        let (begin, digits) = match escaped.chars().next()? {
+            'u' => (1, 4),
+            '+' => (1, 6),
+            'U' => (1, 8),
+            _ => (0, 4),
+        };
+        let code = escaped.get(begin..begin + digits)?;
+        rest = escaped.get(begin + digits..)?;
+        let code: u32 =
+            if code.bytes().all(|digit| digit.is_ascii_hexdigit()) { u32::from_str_radix(code, 16).ok()? } else { 0 };
+        let code = match high.take() {
+            Some(high) if (0xDC00..0xE000).contains(&code) => 0x1_0000 + ((high - 0xD800) << 10) + (code - 0xDC00),
+            Some(_) => return None,
+            None if (0xD800..0xDC00).contains(&code) => {
+                high = Some(code);
+                continue;
+            }
+            None => code,
+        };
+        out.push(char::from_u32(code).filter(|letter| *letter != '\0')?);
+    }
+    out.push_str(rest);
+    high.is_none().then_some(out)
+}
+
+/// The groups of the first match of a pattern. The planner's function omits groups that did not match, which shifts
+/// the others.
+pub(super) fn matched(args: Vec<Expr>) -> Expr {
+    if args.get(1).and_then(literal).is_some_and(may_lack) {
+        call("array_element", vec![call("regexp_groups", args), number(1)])
+    } else {
+        call("regexp_match", args)
+    }
+}
+
+/// Whether a pattern has groups that may not take part in a match, because they or groups around them are optional.
+fn may_lack(pattern: &str) -> bool {
+    pattern.contains('(') && [")?", ")*", "){", "|"].into_iter().any(|sign| pattern.contains(sign))
+}
+
+/// Whether a text is a number without an exponent.
+fn is_decimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && text.parse::<f64>().is_ok()
+}
+
+fn is_word(value: &Expr, word: &str) -> bool {
+    literal(value).is_some_and(|text| text.eq_ignore_ascii_case(word))
+}
+
+fn is_whole(text: &str) -> bool {
+    text.parse::<u32>().is_ok()
+}
+
+/// Whether the statement itself shows that a value is a double.
+pub(super) fn is_double(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => is_double(inner),
+        Expr::Cast { data_type, .. } => matches!(
+            data_type,
+            DataType::DoublePrecision | DataType::Double(_) | DataType::Float8 | DataType::Real | DataType::Float4
+        ),
+        Expr::UnaryOp { expr, .. } => is_double(expr),
+        Expr::BinaryOp { left, op, right } if calculates(op) => is_double(left) || is_double(right),
+        _ => false,
+    }
+}
+
+/// Whether the statement itself shows that a value is an integer of at most 32 bits.
+fn is_integer(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => is_integer(inner),
+        Expr::Cast { data_type, .. } => matches!(
+            data_type,
+            DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) | DataType::SmallInt(_) | DataType::Int2(_)
+        ),
+        _ => false,
+    }
+}
+
+/// `regexp_replace(text, pattern, replacement, start, n, flags)`: replaces the n-th match from a character on, or
+/// all.
+fn replaced(args: &[Expr]) -> Result<Option<Expr>> {
+    let [text, pattern, other, from, rest @ ..] = args else { return Ok(None) };
+    let number = |arg: Option<&Expr>, default: u32| match arg {
+        None => Some(default),
+        Some(arg) => literal(arg).and_then(|text| text.parse::<u32>().ok()),
+    };
+    let (Some(from), Some(which)) = (number(Some(from), 1), number(rest.first(), 1)) else {
+        return Err(Error::invalid("`regexp_replace` takes numbers that are written out"));
+    };
+    if from == 0 {
+        return Err(Error::invalid("`regexp_replace` counts letters from 1"));
+    }
+    let flags = rest.get(1).map_or(Some(""), literal);
+    let flags = flags.ok_or_else(|| Error::invalid("`regexp_replace` takes flags that are written out"))?;
+    let flags: String = flags.chars().filter(|flag| *flag != 'g').collect();
+    operators::copied(text, 4)?;
+    operators::copied(pattern, 2)?;
+    let within = |flags: &str| if flags.is_empty() { String::new() } else { format!(", {}", quoted(flags)) };
+    if which < 2 {
+        let flags = if which == 0 { format!("{flags}g") } else { flags };
+        let begin = if from > 1 { format!("left({text}, {}) || ", from - 1) } else { String::new() };
+        let end = if from > 1 { format!("substr({text}, {from})") } else { text.to_string() };
+        return expr(&format!("({begin}regexp_replace({end}, {pattern}, {other}{}))", within(&flags))).map(Some);
+    }
+    let place = format!("regexp_instr({text}, {pattern}, {from}, {which}{})", within(&flags));
+    operators::copied(pattern, 6)?;
+    expr(&format!(
+        "CASE WHEN {place} > 0 THEN left({text}, CAST({place} AS BIGINT) - 1) || \
+         regexp_replace(substr({text}, CAST({place} AS BIGINT)), {pattern}, {other}{}) ELSE {text} END",
+        within(&flags)
+    ))
+    .map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_written_by_their_numbers() {
+        for (written, expected) in [
+            (r"d\0061t\+000061", Some("data")),
+            (r"\u0441\U0000043B", Some("сл")),
+            (r"\d83d\de00 \\ ä", Some("😀 \\ ä")),
+            ("", Some("")),
+            (r"\006", None),
+            (r"\0000", None),
+            (r"\00é1", None),
+            (r"\+0000-1", None),
+            (r"\d83d", None),
+            (r"\d83dx\de00", None),
+            (r"\de00", None),
+            (r"a\", None),
+        ] {
+            assert_eq!(unescaped(written).as_deref(), expected, "{written}");
+        }
+    }
+}

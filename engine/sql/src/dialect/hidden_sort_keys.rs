@@ -1,0 +1,99 @@
+//! Queries with outputs that return several rows (`SELECT unnest(tags) FROM t ORDER BY id`), sorted by something that
+//! is no output: the planner looks for the key below the unnested list, and does not find it above. Also sort keys
+//! with correlated subqueries, which it supports only among outputs. The keys become outputs of an inner query.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
+    visit_expressions,
+};
+
+use super::expressions::{arguments, bare, expr};
+use super::{empty_queries, lookups, naming, rows};
+use crate::names::normal;
+
+/// Wraps such a query in another one, if its order needs it.
+pub(super) fn ordered(query: &mut Query) {
+    let Some(mut order) = query.order_by.clone() else { return };
+    let (SetExpr::Select(select), OrderByKind::Expressions(keys)) = (&*query.body, &mut order.kind) else { return };
+    let is_apart = select.projection.iter().any(is_of_rows) || keys.iter().any(|key| asks_of_row(&key.expr));
+    if select.distinct.is_some() || !empty_queries::is_ungrouped(select) || !is_apart {
+        return;
+    }
+    let Some(names) = names_of(select) else { return };
+    let mut inner = (**select).clone();
+    let mut added = 0;
+    for key in keys.iter_mut() {
+        if is_output(key, &names) {
+            continue;
+        }
+        added += 1;
+        let alias = Ident::with_quote('"', format!("order {added}"));
+        let key = std::mem::replace(&mut key.expr, Expr::Identifier(alias.clone()));
+        inner.projection.push(SelectItem::ExprWithAlias { expr: key, alias });
+    }
+    if added == 0 {
+        return;
+    }
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let sql = format!("(SELECT {} FROM (SELECT 1) AS \"rows of it\")", names.join(", "));
+    let Ok(Expr::Subquery(mut outer)) = expr(&sql) else { return };
+    let SetExpr::Select(around) = &mut *outer.body else { return };
+    let Some(TableFactor::Derived { subquery, .. }) = around.from.first_mut().map(|from| &mut from.relation) else {
+        return;
+    };
+    *subquery.body = SetExpr::Select(Box::new(inner));
+    query.body = outer.body;
+    query.order_by = Some(order);
+}
+
+/// The names of all outputs; `None` if some have no name, or two the same.
+fn names_of(select: &Select) -> Option<Vec<Ident>> {
+    let name = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+        SelectItem::UnnamedExpr(column @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
+            Some(naming::name(column))
+        }
+        _ => None,
+    };
+    let names = select.projection.iter().map(name).collect::<Option<Vec<_>>>()?;
+    let different: HashSet<String> = names.iter().map(normal).collect();
+    (different.len() == names.len()).then_some(names)
+}
+
+/// Whether a sort key is the name or position of an output.
+fn is_output(key: &OrderByExpr, names: &[Ident]) -> bool {
+    match &key.expr {
+        Expr::Identifier(name) => names.iter().any(|own| normal(own) == normal(name)),
+        Expr::Value(value) => matches!(value.value, Value::Number(..)),
+        _ => false,
+    }
+}
+
+/// Whether a sort key contains a correlated subquery.
+fn asks_of_row(key: &Expr) -> bool {
+    let look = |part: &Expr| match part {
+        Expr::Subquery(query) | Expr::Exists { subquery: query, .. } if lookups::reads_row(query) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(key, look).is_break()
+}
+
+/// Whether an output returns several rows.
+fn is_of_rows(item: &SelectItem) -> bool {
+    let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else { return false };
+    let look = |part: &Expr| match part {
+        Expr::Function(function) if gives_rows(function) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(value, look).is_break()
+}
+
+fn gives_rows(function: &Function) -> bool {
+    let (Some(name), Some(args)) = (bare(&function.name), arguments(&function.args)) else { return false };
+    name == "unnest" || rows::output(&name, &args).is_some()
+}

@@ -1,0 +1,230 @@
+//! Exports: all entities of a list, as they were at one moment, in texts that stay compressed until they are sent. So a
+//! client that reads slowly keeps no connection to the database, and no entity is held as a tree longer than it takes to
+//! write it.
+
+use std::io;
+
+use futures::TryStreamExt;
+use quiver_database::{Argument, Connection, Statement, statement};
+use serde_json::{Map, Value};
+
+use crate::config::Config;
+use crate::derived_fields::Beside;
+use crate::entity::Entity;
+use crate::family::Caller;
+use crate::index_order::read_in_order;
+use crate::page_buffer::{bytes_of, map_bytes};
+use crate::place::{Place, is_listed};
+use crate::problem::{Problem, Result};
+use crate::query::ListQuery;
+use crate::sql_filter::Narrowed;
+
+/// Bytes of entities that are read at once, and of texts that are compressed at once.
+const PIECE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
+/// Most entities that are read at once.
+const ENTITIES_AT_ONCE: usize = if cfg!(test) { 3 } else { 250 };
+/// The compression level of zstd.
+const LEVEL: i32 = 1;
+
+/// Writes an export, and knows how much memory it may take.
+pub trait Exporting: Send {
+    /// Writes an entity behind those before it.
+    fn write(&mut self, entity: Map<String, Value>, out: &mut String);
+
+    /// Changes the memory that the export holds to so many bytes in total.
+    ///
+    /// # Errors
+    /// That is too much; the export ends with this problem.
+    fn hold(&mut self, bytes: usize) -> Result<()>;
+}
+
+/// The texts of an export, compressed piece by piece.
+#[derive(Debug, Default)]
+pub struct Exported {
+    pieces: Vec<Vec<u8>>,
+    entities: usize,
+}
+
+impl Exported {
+    /// The number of pieces.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// The number of entities in all pieces.
+    pub fn entities(&self) -> usize {
+        self.entities
+    }
+
+    /// The text of a piece; empty behind the last one.
+    ///
+    /// # Errors
+    /// There is no memory for the decoder.
+    pub fn piece(&self, at: usize) -> io::Result<Vec<u8>> {
+        self.pieces.get(at).map_or_else(|| Ok(Vec::new()), |piece| zstd::decode_all(piece.as_slice()))
+    }
+
+    /// An export that is not of a database.
+    #[doc(hidden)]
+    pub fn for_tests(texts: Vec<String>) -> Self {
+        let mut exported = Self { entities: texts.len(), ..Self::default() };
+        for mut text in texts {
+            let _ = exported.add(&mut text);
+        }
+        exported
+    }
+
+    /// Compresses what was written; returns the bytes that it takes now.
+    fn add(&mut self, text: &mut String) -> Result<usize> {
+        if text.is_empty() {
+            return Ok(0);
+        }
+        let mut piece = zstd::encode_all(text.as_bytes(), LEVEL).map_err(Problem::internal)?;
+        piece.shrink_to_fit();
+        text.clear();
+        let bytes = piece.len() + size_of::<Vec<u8>>();
+        self.pieces.push(piece);
+        Ok(bytes)
+    }
+}
+
+/// An entity of an export, before it is written.
+struct Found {
+    keys: Vec<Value>,
+    id: String,
+    /// About its size.
+    bytes: usize,
+}
+
+/// How many entities are read next, by their sizes: at least one.
+fn at_once(sizes: &[usize]) -> usize {
+    let mut bytes = 0;
+    let fits = |size: &&usize| {
+        bytes += **size;
+        bytes <= PIECE_BYTES
+    };
+    sizes.iter().take(ENTITIES_AT_ONCE).take_while(fits).count().max(1)
+}
+
+impl Config {
+    /// Gives all entities that match, in the order of the list. All are of one moment.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`; those of [`Exporting::hold`].
+    pub async fn export(
+        &self,
+        place: &Place,
+        query: &ListQuery,
+        caller: &Caller,
+        to: &mut dyn Exporting,
+    ) -> Result<Exported> {
+        let query = query.clone().everything();
+        let beside = self.beside(place.family).await?;
+        let within = if let Some(found) = query.looked_up(place.family) {
+            found
+        } else {
+            let asked = self.asked(place, query.filter.as_ref()).await?;
+            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
+            narrowed.as_ref().map(Narrowed::condition).unwrap_or_default()
+        };
+        let mut db = self.pool.snapshot().await?;
+        let scan = Scan { place, query: &query, caller, beside: &beside };
+        let found = scan.find(within, &mut db, to).await?;
+        let (ids, sizes): (Vec<String>, Vec<usize>) = found.into_iter().map(|one| (one.id, one.bytes)).unzip();
+        let of_ids: usize = ids.iter().map(|id| id.len() + size_of::<(String, usize)>()).sum();
+        let (mut exported, mut text, mut packed, mut from) = (Exported::default(), String::new(), 0, 0);
+        while from < ids.len() {
+            let end = from + at_once(&sizes[from..]);
+            let read = read_in_order(&ids[from..end], place, &query, caller, &beside, &mut db).await?;
+            for (_, entity) in read.into_rows() {
+                to.write(query.cut(entity), &mut text);
+                exported.entities += 1;
+            }
+            from = end;
+            if text.len() >= PIECE_BYTES {
+                packed += exported.add(&mut text)?;
+                to.hold(of_ids + packed)?;
+            }
+        }
+        packed += exported.add(&mut text)?;
+        to.hold(packed)?;
+        Ok(exported)
+    }
+}
+
+/// A look at each entity of a list.
+struct Scan<'a> {
+    place: &'a Place,
+    query: &'a ListQuery,
+    caller: &'a Caller,
+    beside: &'a Beside,
+}
+
+impl Scan<'_> {
+    /// Finds the entities of the list and puts them in order; only what they are ordered by is held.
+    async fn find(
+        &self,
+        (condition, values): (String, Vec<Argument>),
+        db: &mut Connection,
+        to: &mut dyn Exporting,
+    ) -> Result<Vec<Found>> {
+        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{condition}", Entity::COLUMNS);
+        let select = statement(sql).bind(self.place.family.name).bind(&self.place.owner);
+        let mut rows = values.into_iter().fold(select, Statement::bind).fetch_on(db);
+        let (mut found, mut held) = (Vec::new(), 0);
+        while let Some(row) = rows.try_next().await? {
+            let mut entity = Entity::read(&row)?;
+            if !is_listed(self.place, &entity, self.caller) {
+                continue;
+            }
+            let mut map = entity.take_shown();
+            self.beside.add(&entity, &mut map);
+            if !self.query.wants(self.place.family, &map) {
+                continue;
+            }
+            let keys = self.query.keys(&map);
+            let key_bytes: usize = keys.iter().map(|key| size_of::<Value>() + bytes_of(key)).sum();
+            // The list grows by doubling.
+            held += 2 * size_of::<Found>() + entity.id.len() + key_bytes;
+            to.hold(held)?;
+            found.push(Found { keys, id: entity.id, bytes: map_bytes(&map) });
+        }
+        drop(rows);
+        found.sort_by(|a, b| self.query.order((&a.keys, &a.id), (&b.keys, &b.id)));
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_have_a_size_and_a_number() {
+        for (sizes, expected) in [
+            (&[10, 10][..], 2),
+            (&[10, 10, 10, 10][..], ENTITIES_AT_ONCE),
+            (&[PIECE_BYTES, 1][..], 1),
+            (&[PIECE_BYTES - 1, 1, 1][..], 2),
+            // One that is larger comes by itself.
+            (&[5 * PIECE_BYTES, 1][..], 1),
+            (&[1, 5 * PIECE_BYTES][..], 1),
+        ] {
+            assert_eq!(at_once(sizes), expected, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn texts_come_back_in_their_order() {
+        let mut exported = Exported::default();
+        let mut text = "a".repeat(5000);
+        let bytes = exported.add(&mut text).expect("it can be compressed");
+        assert!(bytes < 200 && text.is_empty(), "{bytes} bytes");
+        text.push('b');
+        exported.add(&mut text).expect("it can be compressed");
+        assert_eq!(exported.add(&mut text).expect("nothing"), 0);
+        let texts: Vec<Vec<u8>> = (0..3).map(|at| exported.piece(at).expect("a text")).collect();
+        assert_eq!(texts, ["a".repeat(5000).into_bytes(), b"b".to_vec(), Vec::new()]);
+        assert_eq!(exported.pieces(), 2);
+    }
+}
