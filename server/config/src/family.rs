@@ -51,13 +51,28 @@ pub struct Link {
 pub(crate) type PatternsBytes = fn(&Map<String, Value>) -> usize;
 
 /// A check that needs more than the entity itself. It runs within the transaction, after the change.
-pub type Hook = for<'a> fn(
-    &'a mut Connection,
-    &'a Caller,
-    i64,
-    Option<&'a Entity>,
-    Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>>;
+pub type Hook = for<'a> fn(EntityChange<'a>) -> BoxFuture<'a, Result<()>>;
+
+/// A change of an entity, as it is checked by a [`Hook`].
+pub struct EntityChange<'a> {
+    /// The transaction in which it was made.
+    pub db: &'a mut Connection,
+    /// Who made it.
+    pub caller: &'a Caller,
+    /// When it was made, as Unix time.
+    pub now_ms: i64,
+    /// The entity before the change; `None`: it is new.
+    pub before: Option<&'a Entity>,
+    /// The entity after the change; `None`: it was deleted.
+    pub after: Option<&'a Entity>,
+}
+
+impl std::fmt::Debug for EntityChange<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ids = [self.before, self.after].map(|entity| entity.map(|entity| &entity.id));
+        f.debug_struct("EntityChange").field("ids", &ids).finish_non_exhaustive()
+    }
+}
 
 /// Completes or refuses an entity before it is stored, depending on other entities.
 pub type Prepare = for<'a> fn(&'a mut Connection, &'a Making<'a>, &'a mut Drafted) -> BoxFuture<'a, Result<()>>;

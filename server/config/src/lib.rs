@@ -72,7 +72,7 @@ pub use deploy::Release;
 pub use entity::{Drafted, Entity, diff};
 pub use export::{Exported, Exporting};
 pub use external_entities::Outside;
-pub use family::{Caller, Family, Hook, KEPT, KeyBounds, Link, Making, OnDelete, Prepare, Rows};
+pub use family::{Caller, EntityChange, Family, Hook, KEPT, KeyBounds, Link, Making, OnDelete, Prepare, Rows};
 pub use fields::{Field, Kind, Mode, duration_ms};
 pub use followed::Followed;
 pub use idempotency::{Begun, Named};

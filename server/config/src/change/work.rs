@@ -8,7 +8,7 @@ use crate::audit;
 use crate::config::Config;
 use crate::entity::{Drafted, Entity, find};
 use crate::families::FAMILIES;
-use crate::family::{Caller, Family, Making};
+use crate::family::{Caller, EntityChange, Family, Making};
 use crate::fields::Mode;
 use crate::json::merge;
 use crate::place::{Place, is_visible};
@@ -125,7 +125,9 @@ impl Work<'_> {
         self.keep_unique(family, &after).await?;
         self.keep_links(family, &after).await?;
         if let Some(hook) = family.hook {
-            hook(self.db, self.caller, self.now_ms, before.as_ref(), Some(&after)).await?;
+            let (caller, now_ms) = (self.caller, self.now_ms);
+            let (before, after) = (before.as_ref(), Some(&after));
+            hook(EntityChange { db: &mut *self.db, caller, now_ms, before, after }).await?;
         }
         self.note(family, action, before.as_ref(), Some(&after)).await?;
         self.follow_identity(family, before.as_ref(), &after).await?;
@@ -209,7 +211,8 @@ impl Work<'_> {
         self.unlink(family, &before.id).await?;
         self.remove(family, &before).await?;
         if let Some(hook) = family.hook {
-            hook(self.db, self.caller, self.now_ms, Some(&before), None).await?;
+            let (caller, now_ms) = (self.caller, self.now_ms);
+            hook(EntityChange { db: &mut *self.db, caller, now_ms, before: Some(&before), after: None }).await?;
         }
         self.note(family, self.named.unwrap_or("DELETE"), Some(&before), None).await?;
         Ok(Done { action: "DELETE", before: Some(before), after: None, changed: true })

@@ -2,13 +2,11 @@
 //! for a deploy.
 
 use futures::future::BoxFuture;
-use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::json;
 
 use crate::area::{Area, acts_by_itself};
-use crate::entity::Entity;
-use crate::family::{Caller, Family};
+use crate::family::{EntityChange, Family};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
@@ -37,13 +35,7 @@ pub const ALERTING_SETTINGS: Family = Family {
 
 /// When changes begin to wait for a deploy, the present state counts as deployed; when they no longer wait, all take
 /// effect.
-fn keep_what_runs<'a>(
-    db: &'a mut Connection,
-    _: &'a Caller,
-    _: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn keep_what_runs(EntityChange { db, before, after, .. }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         for area in Area::ALL {
             match (acts_by_itself(before, area), acts_by_itself(after, area)) {

@@ -1,13 +1,11 @@
 //! Role bindings: who has which role, for which services.
 
 use futures::future::BoxFuture;
-use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
 use super::subject_rights;
-use crate::entity::Entity;
-use crate::family::{Caller, Family, Link, OnDelete, no_builtin, no_rules, no_service};
+use crate::family::{EntityChange, Family, Link, OnDelete, no_builtin, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
@@ -57,13 +55,7 @@ fn links(body: &Map<String, Value>) -> Vec<Link> {
 }
 
 /// Callers cannot grant rights that they lack, and at least one administrator must remain.
-fn hook<'a>(
-    db: &'a mut Connection,
-    caller: &'a Caller,
-    _: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn hook(EntityChange { db, caller, before, after, .. }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         if let Some(binding) = after {
             let given = subject_rights::given_by(db, &binding.body).await?;

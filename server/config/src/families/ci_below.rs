@@ -2,27 +2,21 @@
 //! what they inherit, or they could not be changed any more (`config-api` 4).
 
 use futures::future::BoxFuture;
-use quiver_database::{Connection, statement};
+use quiver_database::statement;
 
 use super::body::text;
 use super::ci_above::{class_fits, subclass_fits};
 use super::names::{CI_CLASSES, CI_SUBCLASSES, RESOURCE_TYPES};
 use super::resource_types::type_fits;
 use crate::entity::{Entity, find};
-use crate::family::Caller;
+use crate::family::EntityChange;
 use crate::problem::{Problem, ProblemKind, Result};
 
 /// Most descendants that are checked per change.
 const BELOW_MAX: usize = 10_000;
 
 /// Checks that all descendants are still valid after a change of a class.
-pub(super) fn hook<'a>(
-    db: &'a mut Connection,
-    _: &'a Caller,
-    _: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+pub(super) fn hook(EntityChange { db, before, after, .. }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
         let mut keys = ["attributes", "parentId", "classId"].into_iter();

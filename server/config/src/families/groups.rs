@@ -1,13 +1,12 @@
 //! Groups: users and service accounts that are bound together.
 
 use futures::future::BoxFuture;
-use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
 use super::subject_rights;
 use crate::entity::Entity;
-use crate::family::{Caller, Family, Link, OnDelete, no_builtin, no_rules, no_service};
+use crate::family::{EntityChange, Family, Link, OnDelete, no_builtin, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
@@ -43,13 +42,7 @@ fn links(body: &Map<String, Value>) -> Vec<Link> {
 }
 
 /// Adding a member grants it the rights of the group.
-fn hook<'a>(
-    db: &'a mut Connection,
-    caller: &'a Caller,
-    now_ms: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn hook(EntityChange { db, caller, now_ms, before, after }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let members = |e: &Entity| links(&e.body).into_iter().map(|l| l.id).collect::<Vec<_>>();
         let old = before.map(members).unwrap_or_default();

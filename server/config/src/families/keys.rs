@@ -1,13 +1,11 @@
 //! API keys of a user or a service account.
 
 use futures::future::BoxFuture;
-use quiver_database::Connection;
 use quiver_types::{Domain, Right, Rights, Triple};
 use serde_json::{Map, Value};
 
 use super::subject_rights;
-use crate::entity::Entity;
-use crate::family::{Caller, Family, KeyBounds, no_builtin, no_links, no_rules, no_service};
+use crate::family::{EntityChange, Family, KeyBounds, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::json::time_of;
 use crate::problem::{Problem, Result};
@@ -71,13 +69,7 @@ fn given(key: &Map<String, Value>, held: &Rights) -> Vec<Triple> {
 
 /// A key has at most the rights of its owner, whoever creates it, and no more than its creator. A caller authenticated by a
 /// key leaves those alone that may do more: whoever found one could end all others of its owner.
-fn hook<'a>(
-    db: &'a mut Connection,
-    caller: &'a Caller,
-    now_ms: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn hook(EntityChange { db, caller, now_ms, before, after }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         if let (Some(old), Some(_)) = (before, &caller.key) {
             let (kind, id) = subject_rights::owner_of(&old.owner)?;

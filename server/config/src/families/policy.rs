@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::body::{id_link, text};
 use super::names;
 use crate::entity::{Drafted, Entity, find};
-use crate::family::{Caller, Family, Making, OnDelete};
+use crate::family::{EntityChange, Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::{LISTED_MAX, Problem, ProblemKind, Result};
 use crate::sort_encoding::encoded;
@@ -193,13 +193,7 @@ fn place_route<'a>(
     })
 }
 
-fn root_stays<'a>(
-    _: &'a mut Connection,
-    _: &'a Caller,
-    _: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn root_stays(EntityChange { before, after, .. }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     let goes = after.is_none() && before.is_some_and(|e| e.id == ROOT_ROUTE_ID);
     Box::pin(async move { if goes { Err(managed("the root cannot be deleted")) } else { Ok(()) } })
 }
@@ -236,22 +230,10 @@ async fn name_is_free(
     Err(problem.with("references", Value::Array(listed)).with("hiddenReferences", json!(hidden)))
 }
 
-fn receiver_is_free<'a>(
-    db: &'a mut Connection,
-    _: &'a Caller,
-    _: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn receiver_is_free(EntityChange { db, before, after, .. }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(name_is_free(db, (before, after), &["receiver"]))
 }
 
-fn interval_is_free<'a>(
-    db: &'a mut Connection,
-    _: &'a Caller,
-    _: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn interval_is_free(EntityChange { db, before, after, .. }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(name_is_free(db, (before, after), &["mute_time_intervals", "active_time_intervals"]))
 }

@@ -13,7 +13,7 @@ use super::names::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCES};
 use super::relationship_ends::{allows, of_resource, service_of};
 use crate::access::SERVICES;
 use crate::entity::{Entity, find};
-use crate::family::Caller;
+use crate::family::EntityChange;
 use crate::problem::{Problem, Result};
 
 /// Most resources whose types are read by one statement.
@@ -26,13 +26,7 @@ struct Ends {
 }
 
 /// Checks the relationships of a type after it has changed.
-pub(super) fn hook<'a>(
-    db: &'a mut Connection,
-    _: &'a Caller,
-    _: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+pub(super) fn hook(EntityChange { db, before, after, .. }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
         let changed = |key: &str| before.body.get(key) != after.body.get(key);

@@ -10,7 +10,7 @@ use super::names;
 use super::relationship_checks::{end_fits, follow_service};
 use super::resource_types::attributes_of;
 use crate::entity::{Drafted, Entity, find};
-use crate::family::{Caller, Family, Making, OnDelete, Rows};
+use crate::family::{EntityChange, Family, Making, OnDelete, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Problem, Result};
 
@@ -145,13 +145,7 @@ pub fn key_by_type(of: &Entity, resource: &Entity) -> Option<String> {
 }
 
 /// Relationships depend on the types of both ends, and are visible to callers who see both.
-fn hook<'a>(
-    db: &'a mut Connection,
-    _: &'a Caller,
-    _: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn hook(EntityChange { db, before, after, .. }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
         let changed = |key: &str| before.body.get(key) != after.body.get(key);

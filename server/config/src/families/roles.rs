@@ -1,13 +1,11 @@
 //! Roles: names for sets of permissions.
 
 use futures::future::BoxFuture;
-use quiver_database::Connection;
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Value, json};
 
 use super::subject_rights::{self, ADMIN_ROLE_ID};
-use crate::entity::Entity;
-use crate::family::{Caller, Family, no_links, no_rules, no_service};
+use crate::family::{EntityChange, Family, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
@@ -51,13 +49,7 @@ fn builtin() -> Vec<(&'static str, Value)> {
 }
 
 /// Callers cannot add rights to a role that they lack, and at least one administrator must remain.
-fn hook<'a>(
-    db: &'a mut Connection,
-    caller: &'a Caller,
-    _: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn hook(EntityChange { db, caller, before, after, .. }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         if let Some(role) = after {
             subject_rights::only_own(caller, &subject_rights::triples(&role.body, "permissions"))?;

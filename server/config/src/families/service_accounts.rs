@@ -1,12 +1,10 @@
 //! Service accounts: programs that sign in with a secret.
 
 use futures::future::BoxFuture;
-use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 
 use super::subject_rights;
-use crate::entity::Entity;
-use crate::family::{Caller, Family, no_builtin, no_links, no_rules, no_service};
+use crate::family::{EntityChange, Family, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
@@ -31,13 +29,7 @@ pub const SERVICE_ACCOUNTS: Family = Family {
 };
 
 /// As for users: whoever sets the secret gets the rights of the account.
-fn hook<'a>(
-    db: &'a mut Connection,
-    caller: &'a Caller,
-    now_ms: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn hook(EntityChange { db, caller, now_ms, before, after }: EntityChange<'_>) -> BoxFuture<'_, Result<()>> {
     Box::pin(async move {
         let Some(account) = before else {
             return match after {

@@ -1,13 +1,12 @@
 //! Users: people.
 
 use futures::future::BoxFuture;
-use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 
 use super::body::text;
 use super::subject_rights;
 use crate::entity::Entity;
-use crate::family::{Caller, Family, no_builtin, no_links, no_rules, no_service};
+use crate::family::{EntityChange, Family, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind, Mode};
 use crate::problem::{Problem, Result};
 
@@ -41,13 +40,7 @@ pub const USERS: Family = Family {
 
 /// At least one administrator must remain. Whoever changes another account must have all its rights, since setting a
 /// password gives access to them.
-fn hook<'a>(
-    db: &'a mut Connection,
-    caller: &'a Caller,
-    now_ms: i64,
-    before: Option<&'a Entity>,
-    after: Option<&'a Entity>,
-) -> BoxFuture<'a, Result<()>> {
+fn hook<'a>(EntityChange { db, caller, now_ms, before, after }: EntityChange<'a>) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let password = |e: Option<&'a Entity>| e.and_then(|e| e.sealed.get("password"));
         let of_another = after.is_some_and(|e| text(&e.body, "source") == "oidc");
