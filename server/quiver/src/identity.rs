@@ -99,12 +99,22 @@ fn unusable(path: &Path, damage: &Damage) -> Error {
 
 /// Opens the file of SQLite, if it is one that this server can go on with.
 async fn open_file(path: &Path) -> Result<Database> {
-    if let Some(damage) = damage(path).or_else(|| is_empty(path).then(|| Damage::lost("is empty"))) {
+    // Stands beside a file that is being made: a server that is killed then leaves an empty one, which has lost nothing.
+    let mark = path.with_extension("db-new");
+    let lost = || (is_empty(path) && !mark.exists()).then(|| Damage::lost("is empty"));
+    if let Some(damage) = damage(path).or_else(lost) {
         return Err(unusable(path, &damage));
+    }
+    if !path.exists() {
+        // Without it, the file itself cannot be made either, which is told.
+        let _ = std::fs::write(&mark, []);
     }
     let base = Database::sqlite(path).await.map_err(|error| told(path, error))?;
     match check(&base, path).await {
-        Ok(()) => Ok(base),
+        Ok(()) => {
+            let _ = std::fs::remove_file(&mark);
+            Ok(base)
+        }
         Err(error) => {
             // Nobody has the file open when it is moved away.
             base.close().await;
@@ -276,7 +286,13 @@ mod tests {
     async fn files_that_are_no_database_of_accounts() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(DATABASE);
+        // What a server leaves that was killed while it made the file.
+        let mark = dir.path().join("config.db-new");
+        for file in [&path, &mark] {
+            std::fs::write(file, []).unwrap();
+        }
         let base = open_file(&path).await.unwrap();
+        assert!(!mark.exists());
         migrate(&base, SCHEMA.part, SCHEMA.steps, 0).await.unwrap();
         base.close().await;
         let base = open_file(&path).await.expect("its own");
