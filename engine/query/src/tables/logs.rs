@@ -1,7 +1,7 @@
 //! `logs`: one row per record. Any other column name is a field of the record.
 
 mod columns;
-mod config_columns;
+mod config_values;
 pub(super) mod convert;
 pub(crate) mod filter;
 

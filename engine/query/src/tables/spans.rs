@@ -2,7 +2,7 @@
 
 mod column_access;
 pub(super) mod columns;
-mod config_columns;
+mod config_values;
 mod conventions;
 pub(super) mod convert;
 mod filter;

@@ -10,7 +10,7 @@ use quiver_types::tables::logs::SERVICE;
 use quiver_types::{Error, Result};
 
 use super::columns::{FIELDS, field_of};
-use super::config_columns::LogWhen;
+use super::config_values::LogWhen;
 use crate::encoding::context::At;
 use crate::error::to_datafusion;
 use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};

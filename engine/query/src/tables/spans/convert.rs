@@ -17,7 +17,7 @@ use quiver_types::{Error, Pins, Result};
 use self::cells::{Cell, First, Nested, column};
 use self::dictionary::{bytes_field, coded_column, coded_field};
 use super::columns::{Each, Kinds, attribute_of};
-use super::config_columns::Places;
+use super::config_values::Places;
 use super::conventions::{self, Form, Step};
 use crate::encoding::context::At;
 use crate::tables::cells::Kind;

@@ -13,7 +13,7 @@ use quiver_types::{Error, Result};
 
 use super::super::column_access::{bytes, other_type};
 use super::super::columns::{Each, KINDS, STATUSES, event_fields, link_fields};
-use super::super::config_columns::{self, Places};
+use super::super::config_values::{self, Places};
 use super::super::conventions::Form;
 use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, uncoded};
 use crate::tables::config_columns::Says;
@@ -122,7 +122,7 @@ pub(super) fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             let columns = steps.iter().map(|step| Ok((step, texts(step.column)?, step.before.map(texts).transpose()?)));
             first_of(&columns.collect::<Result<Vec<_>>>()?, kinds, *kind, stored.num_rows())
         }
-        Cell::Says(says, at) => config_columns::column(says, at, stored)?,
+        Cell::Says(says, at) => config_values::column(says, at, stored)?,
         Cell::Own(name) => return Err(Error::internal(format!("a span has no `{name}`"))),
     })
 }
