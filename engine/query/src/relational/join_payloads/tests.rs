@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use arrow::array::{AsArray as _, RecordBatch};
 use arrow::datatypes::Int64Type;
 use datafusion::physical_plan::displayable;
@@ -20,7 +22,7 @@ async fn explained(statement: &str) -> String {
 async fn numbers(statement: &'static str) -> (Vec<i64>, usize) {
     let engine = engine();
     let ctx = QueryContext::new(Access::full(), Limits::default());
-    let (own, inner) = (engine.clone(), ctx.clone());
+    let (own, inner) = (Arc::clone(&engine), ctx.clone());
     let work = async move {
         let plan = Names::new(own.relational()).plan(statement)?;
         let rows = own.execute(&plan, &inner, Rules::Relational).await?;
