@@ -13,7 +13,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::{StreamExt, TryStreamExt};
-use quiver_query::view_compaction;
+use quiver_query::unpinned;
 use quiver_types::logs::{LogFilter, MSG, STREAM, STREAM_ID, TIME};
 use serde::{Deserialize, Serialize};
 

@@ -17,7 +17,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use quiver_query::{Operator, operator_plan, view_compaction};
+use quiver_query::{Operator, operator_plan, unpinned};
 use quiver_types::logs::TIME;
 use serde::{Deserialize, Serialize};
 
