@@ -35,7 +35,9 @@ impl Columns {
         } else {
             let mut listing = query.clone();
             listing.pipes.extend(parse(&format!("* | field_names as {NAME}"))?.pipes);
-            let read = state.engines.logsql.each_row(&listing, &ask.scope, &ask.ctx, |row| {
+            // A run of its own: the end of this one must not end that of the rows.
+            let ctx = ask.ctx.again();
+            let read = state.engines.logsql.each_row(&listing, &ask.scope, &ctx, |row| {
                 for (field, name) in row {
                     if field == NAME {
                         // Here and as its place.
