@@ -58,9 +58,12 @@ impl Turns {
     pub(super) async fn wait(&self, units: usize) -> Option<Turn> {
         let _place = self.places.try_acquire().ok()?;
         let units = units.saturating_mul(NEEDED).min(self.all);
-        let turn = Arc::clone(&self.units).acquire_many_owned(units as u32);
-        let wait = if is_shared() { Duration::ZERO } else { TURN_WAIT };
-        let permit = tokio::time::timeout(wait, turn).await.ok()?.ok()?;
+        let turns = Arc::clone(&self.units);
+        let permit = if is_shared() {
+            turns.try_acquire_many_owned(units as u32).ok()?
+        } else {
+            tokio::time::timeout(TURN_WAIT, turns.acquire_many_owned(units as u32)).await.ok()?.ok()?
+        };
         Some(Turn::Now { _permit: permit, since: Instant::now() })
     }
 }
