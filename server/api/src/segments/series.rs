@@ -214,16 +214,14 @@ mod tests {
 
     #[test]
     fn patterns_of_a_segment_are_bounded_together() {
-        let lists = |all: Vec<serde_json::Value>| {
-            lists_of(&Condition::parse(&json!({ "any": all })).unwrap(), &["job".to_owned()])
+        let condition = Condition::parse(&json!({"field": "a", "op": "regex", "value": r"x\w+y"})).unwrap();
+        let lists = |bytes_max: usize| {
+            let mut writer = Writer { service_labels: &[], patterns: Patterns::within("a segment", bytes_max) };
+            condition.visit(&mut writer).map(|sides| sides.yes)
         };
-        let large = |n: usize| {
-            let values: Vec<String> = (0..4).map(|m| format!("{n:02}{m}{}", "x".repeat(1000))).collect();
-            json!({"field": "a", "op": "in", "value": values, "caseSensitive": false})
-        };
-        assert!(lists(vec![large(0)]).is_ok());
-        let refused = lists((0..50).map(large).collect()).unwrap_err();
-        assert!(refused.message.contains("the regular expressions of a segment take more than"), "{refused}");
+        assert!(lists(PATTERNS_BYTES_MAX).is_ok());
+        let refused = lists(1).unwrap_err();
+        assert!(refused.message.contains("the regular expressions of a segment take more than 1 bytes"), "{refused}");
     }
 
     #[test]

@@ -55,10 +55,11 @@ async fn texts_that_are_handed_on_go_through_joins_as_views() {
 
 #[tokio::test]
 async fn long_values_are_repeated_few_at_once() {
-    let statement = "select length(x)::bigint, x from (select repeat('x', 1000000) x, 1 one) a, generate_series(1, 100)";
+    let statement =
+        "select length(x)::bigint, x from (select repeat('x', 1000000) x, 1 one) a, generate_series(1, 100)";
     let (lengths, most) = numbers(statement).await;
     assert_eq!(lengths, [1_000_000; 100]);
-    assert!((1_000_000..40 << 20).contains(&most), "{most} bytes");
+    assert!((1_000_000..64 << 20).contains(&most), "{most} bytes");
 }
 
 #[tokio::test]
