@@ -41,7 +41,7 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         // Zeros at the end are known of what is written alone.
         ("scale", [value]) if literal(value).is_some_and(is_decimal) => {
             let behind = literal(value).and_then(|digits| digits.split_once('.')).map_or(0, |(_, behind)| behind.len());
-            number(behind as i64)
+            expr(&format!("CAST({behind} AS INT)"))?
         }
         // Halves of a double are rounded to even. Other numbers round away from zero, as the planner does.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),

@@ -214,14 +214,18 @@ mod tests {
 
     #[test]
     fn patterns_of_a_segment_are_bounded_together() {
-        let condition = Condition::parse(&json!({"field": "a", "op": "regex", "value": r"x\w+y"})).unwrap();
-        let lists = |bytes_max: usize| {
-            let mut writer = Writer { service_labels: &[], patterns: Patterns::within("a segment", bytes_max) };
-            condition.visit(&mut writer).map(|sides| sides.yes)
+        let lists = |all: Vec<serde_json::Value>| {
+            lists_of(&Condition::parse(&json!({ "all": all })).unwrap(), &["job".to_owned()])
         };
-        assert!(lists(PATTERNS_BYTES_MAX).is_ok());
-        let refused = lists(1).unwrap_err();
-        assert!(refused.message.contains("the regular expressions of a segment take more than 1 bytes"), "{refused}");
+        // Each is compiled to 225 KB.
+        let large = |n: usize| {
+            let values: Vec<String> = (0..4).map(|m| format!("{n:02}{m}{}", "x".repeat(1400))).collect();
+            json!({"field": "a", "op": "in", "value": values, "caseSensitive": false})
+        };
+        assert!(lists(vec![large(0)]).is_ok());
+        let refused = lists((0..50).map(large).collect()).unwrap_err();
+        let expected = format!("the regular expressions of a segment take more than {PATTERNS_BYTES_MAX} bytes");
+        assert!(refused.message.contains(&expected), "{refused}");
     }
 
     #[test]
