@@ -221,7 +221,9 @@ impl Identities {
     }
 
     async fn keep_house(&self) {
-        if let Err(error) = self.auth.signing_keys().turn().await {
+        if self.enforced
+            && let Err(error) = self.auth.turn_keys().await
+        {
             tracing::error!(cause = error.source.as_ref().map(ToString::to_string), "{error}");
         }
         if let Err(problem) = self.config.expire().await {

@@ -484,7 +484,8 @@ fn rotate_keys<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer
         let auth = &ask.identities()?.auth;
         if ask.mode.is_dry_run() {
             // Who would come after the next one is not known before it is made.
-            return Ok(Answer::ok(json!({"kid": auth.signing_keys().next_kid(), "nextKid": null})));
+            let keys = auth.signing_keys().await.map_err(Problem::internal)?;
+            return Ok(Answer::ok(json!({"kid": keys.next_kid(), "nextKid": null})));
         }
         let rotated = auth.rotate_keys(revoke).await.map_err(Problem::internal)?;
         let event = AuditEvent {

@@ -7,7 +7,7 @@ use axum::extract::{RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use quiver_auth::{Auth, FORM_BYTES_MAX, Form, Happened, Refused, Request as Asking, Shown};
+use quiver_auth::{Auth, FORM_BYTES_MAX, Form, Happened, Refused, Request as Asking, Shown, SigningKeys};
 use serde_json::{Value, json};
 
 use crate::bodies::read_unpacked;
@@ -66,8 +66,20 @@ fn public(state: &AppState, body: impl FnOnce(&Identities) -> Value) -> Response
     (headers, body(identities).to_string()).into_response()
 }
 
+/// Answers with what needs the signing keys; 503 while they cannot be made.
+async fn with_keys(state: &AppState, body: impl FnOnce(&Identities, &SigningKeys) -> Value) -> Response {
+    let Some(identities) = &state.identities else { return off() };
+    match identities.auth.signing_keys().await {
+        Ok(keys) => public(state, |identities| body(identities, keys)),
+        Err(error) => {
+            tracing::error!(cause = error.source.as_ref().map(ToString::to_string), "{error}");
+            plain(StatusCode::SERVICE_UNAVAILABLE, "the signing keys cannot be made: the database does not answer")
+        }
+    }
+}
+
 async fn realm(State(state): State<Arc<AppState>>) -> Response {
-    public(&state, |i| i.auth.realm(&i.issuer_here()))
+    with_keys(&state, |i, keys| Auth::realm(keys, &i.issuer_here())).await
 }
 
 async fn discovery(State(state): State<Arc<AppState>>) -> Response {
@@ -75,7 +87,7 @@ async fn discovery(State(state): State<Arc<AppState>>) -> Response {
 }
 
 async fn certs(State(state): State<Arc<AppState>>) -> Response {
-    public(&state, |i| i.auth.signing_keys().jwks())
+    with_keys(&state, |_, keys| keys.jwks()).await
 }
 
 async fn userinfo(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Response {

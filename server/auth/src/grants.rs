@@ -8,6 +8,7 @@ use crate::credentials::Shown;
 use crate::directory::{Account, AccountKind};
 use crate::error::{Happened, Refused, TokenError};
 use crate::form::Form;
+use crate::keys::SigningKeys;
 use crate::service::{AUDIENCE, Auth, Identity, Request, Subject};
 use crate::session::{Refreshed, Session};
 
@@ -79,6 +80,7 @@ impl Auth {
         authorization: Option<&[u8]>,
         request: Request<'_>,
     ) -> Result<TokenAnswer, Refused> {
+        self.keys.made().await.map_err(|e| unavailable(&e))?;
         match form.need("grant_type")? {
             "password" => self.password_grant(form, authorization, request).await,
             "refresh_token" => self.refresh_grant(form, authorization, request).await,
@@ -427,10 +429,10 @@ impl Auth {
     }
 
     /// What Keycloak's clients ask of a realm.
-    pub fn realm(&self, issuer: &str) -> Value {
+    pub fn realm(keys: &SigningKeys, issuer: &str) -> Value {
         json!({
             "realm": "platform",
-            "public_key": self.keys.public_key(),
+            "public_key": keys.public_key(),
             "token-service": format!("{issuer}/protocol/openid-connect"),
             "account-service": format!("{issuer}/account"),
             "tokens-not-before": 0,

@@ -128,7 +128,8 @@ fn place(kid: &str) -> String {
 }
 
 impl SigningKeys {
-    /// Reads the keys; makes those that lack.
+    /// Reads the keys. Those that lack are made when they are first needed ([`SigningKeys::made`]): primes take longer than
+    /// all else of a first start, and where access control is off nobody asks for a token.
     ///
     /// # Errors
     /// When the master key does not fit, or the database is gone.
@@ -141,7 +142,6 @@ impl SigningKeys {
         };
         let keys = Self { pool, vault, clock, size, ring: ArcSwap::default(), turning: tokio::sync::Mutex::new(()) };
         keys.load().await?;
-        keys.turn().await?;
         Ok(keys)
     }
 
@@ -208,6 +208,18 @@ impl SigningKeys {
         self.next(self.clock.now_ms()).map(|key| key.kid.clone())
     }
 
+    /// Gives the keys with one that signs and one that follows it.
+    ///
+    /// # Errors
+    /// When they had to be made and the database is gone.
+    pub async fn made(&self) -> Result<&Self> {
+        let now_ms = self.clock.now_ms();
+        if self.signer(now_ms).is_none() || self.next(now_ms).is_none() {
+            self.turn().await?;
+        }
+        Ok(self)
+    }
+
     /// Does what is due: a first key, the next one, retiring those that others follow. Called now and then.
     ///
     /// # Errors
@@ -237,6 +249,7 @@ impl SigningKeys {
     /// When the database is gone.
     pub async fn rotate(&self, revoke_old: bool) -> Result<Rotated> {
         let now_ms = self.clock.now_ms();
+        self.made().await?;
         {
             let _one = self.turning.lock().await;
             let Some(next) = self.next(now_ms) else { return Err(Error::internal("there is no next key")) };

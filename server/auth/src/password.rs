@@ -54,7 +54,7 @@ pub struct Passwords {
     random: Arc<dyn Random>,
     running: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
-    /// A hash of nothing that anyone knows: checking it takes as long as checking a real one.
+    /// Written like a hash, of no password: checking it takes as long as checking a real one.
     dummy: String,
 }
 
@@ -74,10 +74,9 @@ impl Turn {
 }
 
 impl Passwords {
-    /// Makes the first hash, which stands in for those of unknown users.
+    /// Draws what stands in for the hashes of unknown users.
     pub fn new(random: Arc<dyn Random>) -> Self {
-        let secret = random_bytes::<32>(&*random);
-        let dummy = hash(&secret, &random_bytes(&*random));
+        let dummy = phc(&random_bytes(&*random), &random_bytes(&*random));
         let [running, waiting] = [AT_ONCE, AT_ONCE + QUEUE].map(|permits| Arc::new(Semaphore::new(permits)));
         Self { random, running, waiting, dummy }
     }
@@ -129,6 +128,11 @@ fn hash(password: &[u8], salt: &[u8; 16]) -> String {
     let mut out = [0_u8; 32];
     let argon2 = argon2(MEMORY_KIB, PASSES, 1).expect("parameters within the bounds of Argon2");
     argon2.hash_password_into(password, salt, &mut out).expect("lengths within the bounds of Argon2");
+    phc(salt, &out)
+}
+
+/// Writes salt and hash with the parameters of new hashes.
+fn phc(salt: &[u8; 16], out: &[u8; 32]) -> String {
     let (salt, out) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(out));
     format!("$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p=1${salt}${out}")
 }

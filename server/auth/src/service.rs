@@ -137,9 +137,20 @@ impl Auth {
         }
     }
 
-    /// The signing keys.
-    pub fn signing_keys(&self) -> &SigningKeys {
-        &self.keys
+    /// The signing keys, made if this is the first that needs them.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub async fn signing_keys(&self) -> Result<&SigningKeys> {
+        self.keys.made().await
+    }
+
+    /// Makes, publishes and retires signing keys as it is due; called now and then.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub async fn turn_keys(&self) -> Result<()> {
+        self.keys.turn().await
     }
 
     /// Rotates to the next signing key.

@@ -373,12 +373,12 @@ async fn keys_of_the_token_service() {
     let kids = |v: &Value| {
         v["keys"].as_array().unwrap().iter().map(|k| k["kid"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    let before = kids(&fx.auth.signing_keys().jwks());
+    let before = kids(&fx.auth.signing_keys().await.unwrap().jwks());
     assert_eq!(before.len(), 2, "the next one is published, too");
     let old = fx.login("").await;
     let rotated = fx.auth.rotate_keys(false).await.unwrap();
     assert_eq!(rotated.kid, before[1]);
-    assert_eq!(kids(&fx.auth.signing_keys().jwks()).len(), 3);
+    assert_eq!(kids(&fx.auth.signing_keys().await.unwrap().jwks()).len(), 3);
     let new = fx.login("").await;
     fx.bearer(&old["access_token"]).await.unwrap();
     fx.bearer(&new["access_token"]).await.unwrap();
@@ -386,10 +386,10 @@ async fn keys_of_the_token_service() {
     assert_eq!(fx.bearer(&old["access_token"]).await.unwrap_err(), TokenError::Invalid);
     assert_eq!(fx.bearer(&new["access_token"]).await.unwrap_err(), TokenError::Invalid);
     // After 90 days the next one signs, and another one is published.
-    let present = fx.auth.signing_keys().jwks();
+    let present = fx.auth.signing_keys().await.unwrap().jwks();
     fx.pass_s(91 * 86_400);
-    fx.auth.signing_keys().turn().await.unwrap();
-    let later = kids(&fx.auth.signing_keys().jwks());
+    fx.auth.signing_keys().await.unwrap().turn().await.unwrap();
+    let later = kids(&fx.auth.signing_keys().await.unwrap().jwks());
     assert_eq!(later.iter().filter(|k| kids(&present).contains(k)).count(), 2);
     assert_eq!(later.len(), 3);
     // Keys rest encrypted: another master key does not open them.
@@ -399,9 +399,12 @@ async fn keys_of_the_token_service() {
         Auth::open(AuthSettings::default(), fx.pool.clone(), vault, clock, Arc::new(OsRandom), None).await.unwrap_err();
     assert!(error.message.contains("master key"), "{error}");
     assert!(
-        base64::Engine::decode(&base64::engine::general_purpose::STANDARD, fx.auth.signing_keys().public_key())
-            .unwrap()
-            .len()
+        base64::Engine::decode(
+            &base64::engine::general_purpose::STANDARD,
+            fx.auth.signing_keys().await.unwrap().public_key()
+        )
+        .unwrap()
+        .len()
             > 290
     );
 }

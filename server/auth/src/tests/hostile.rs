@@ -32,7 +32,8 @@ async fn signed_by_us_and_still_no_token() {
     let fx = fixture().await;
     let good = claims(&fx.login("").await["access_token"]);
     let now = NOW / 1000;
-    let sign = |claims: &Value| json!(fx.auth.signing_keys().sign(claims).unwrap());
+    let keys = fx.auth.signing_keys().await.unwrap();
+    let sign = |claims: &Value| json!(keys.sign(claims).unwrap());
     fx.bearer(&sign(&good)).await.unwrap();
     let cases: Vec<(&str, Value, TokenError)> = vec![
         ("iss", json!(null), TokenError::Invalid),
@@ -118,11 +119,11 @@ async fn headers_and_forms() {
         check(&format!("{other}.{body}.")).await;
     }
     // The public key as the secret of an HMAC.
-    let public = fx.auth.signing_keys().jwks()["keys"][0]["n"].as_str().unwrap().to_owned();
+    let public = fx.auth.signing_keys().await.unwrap().jwks()["keys"][0]["n"].as_str().unwrap().to_owned();
     for secret in [
         public.as_bytes().to_vec(),
         URL_SAFE_NO_PAD.decode(&public).unwrap(),
-        fx.auth.signing_keys().public_key().into_bytes(),
+        fx.auth.signing_keys().await.unwrap().public_key().into_bytes(),
     ] {
         let message = format!("{}.{body}", part(&changed(&header, &[("alg", json!("HS256"))])));
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &secret), message.as_bytes());
@@ -200,7 +201,7 @@ async fn signatures_that_are_none() {
     let token = fx.login("").await["access_token"].as_str().unwrap().to_owned();
     let (signed, signature) = token.rsplit_once('.').unwrap();
     let good = URL_SAFE_NO_PAD.decode(signature).unwrap();
-    let n = fx.auth.signing_keys().jwks()["keys"][0]["n"].as_str().unwrap().to_owned();
+    let n = fx.auth.signing_keys().await.unwrap().jwks()["keys"][0]["n"].as_str().unwrap().to_owned();
     let n = URL_SAFE_NO_PAD.decode(n).unwrap();
     assert_eq!((good.len(), n.len()), (256, 256));
     // What is the same modulo n, and numbers that are their own power.

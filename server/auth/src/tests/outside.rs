@@ -56,13 +56,15 @@ fn settings() -> AuthSettings {
 #[tokio::test]
 async fn keys_come_although_nobody_waits() {
     let theirs = fixture().await;
-    let issuer =
-        Arc::new(Issuer { jwks: parking_lot::Mutex::new(theirs.auth.signing_keys().jwks()), ..Issuer::default() });
+    let issuer = Arc::new(Issuer {
+        jwks: parking_lot::Mutex::new(theirs.auth.signing_keys().await.unwrap().jwks()),
+        ..Issuer::default()
+    });
     issuer.slow.store(true, SeqCst);
     let fx = fixture_with(settings(), Some(Arc::clone(&issuer) as Arc<dyn Fetch>)).await;
     let now = fx.clock.now_ms() / 1000;
     let claims = json!({"iss": OUTSIDE, "sub": "42", "aud": "quiver", "exp": now + 300, "iat": now});
-    let token = json!(theirs.auth.signing_keys().sign(&claims).unwrap());
+    let token = json!(theirs.auth.signing_keys().await.unwrap().sign(&claims).unwrap());
     let mut asking = Box::pin(fx.bearer(&token));
     let is_pending = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
     assert!(is_pending);
@@ -78,20 +80,17 @@ async fn keys_come_although_nobody_waits() {
 async fn roles_of_another_issuer() {
     // Another token service stands in for the issuer: its keys sign.
     let theirs = fixture().await;
-    let issuer =
-        Arc::new(Issuer { jwks: parking_lot::Mutex::new(theirs.auth.signing_keys().jwks()), ..Issuer::default() });
+    let keys = theirs.auth.signing_keys().await.unwrap();
+    let issuer = Arc::new(Issuer { jwks: parking_lot::Mutex::new(keys.jwks()), ..Issuer::default() });
     let fx = fixture_with(settings(), Some(Arc::clone(&issuer) as Arc<dyn Fetch>)).await;
     let token = |roles: Value, aud: &str| {
         let now = fx.clock.now_ms() / 1000;
         json!(
-            theirs
-                .auth
-                .signing_keys()
-                .sign(&json!({
-                    "iss": OUTSIDE, "sub": "42", "aud": aud, "exp": now + 300, "iat": now,
-                    "preferred_username": "eve", "realm_access": {"roles": roles},
-                }))
-                .unwrap()
+            keys.sign(&json!({
+                "iss": OUTSIDE, "sub": "42", "aud": aud, "exp": now + 300, "iat": now,
+                "preferred_username": "eve", "realm_access": {"roles": roles},
+            }))
+            .unwrap()
         )
     };
     let identity = fx.bearer(&token(json!(["ops", "unknown"]), "quiver")).await.unwrap();
@@ -123,7 +122,7 @@ async fn roles_of_another_issuer() {
         assert_eq!(fx.bearer(&token(json!(["ops"]), "quiver")).await.unwrap_err(), TokenError::Invalid);
     }
     assert_eq!(issuer.asked.load(SeqCst), asked + 2);
-    *issuer.jwks.lock() = theirs.auth.signing_keys().jwks();
+    *issuer.jwks.lock() = theirs.auth.signing_keys().await.unwrap().jwks();
     assert_eq!(fx.bearer(&token(json!(["ops"]), "quiver")).await.unwrap_err(), TokenError::Invalid);
     fx.pass_s(61);
     // A document that speaks for another issuer is none.
