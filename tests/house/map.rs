@@ -2,10 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use crate::sources::{files, none, read};
+use crate::sources::{Source, files, none, read, sources};
 
 /// Names that look like paths and are not in the repository: name, meaning.
-const OTHERS: &[(&str, &str)] = &[("text/template", "a package of Go"), ("wal/held", "a folder of a data directory")];
+const OTHERS: &[(&str, &str)] = &[
+    ("text/template", "a package of Go"),
+    ("wal/held", "a folder of a data directory"),
+    ("sqlx::Any", "a type of a library"),
+];
 
 /// A path as the map writes it: `engine/query/tables/logs`.
 fn shown(path: &str) -> String {
@@ -44,12 +48,79 @@ fn written_out(path: &str) -> Vec<String> {
     }
 }
 
+/// The pages of the map.
+fn pages() -> impl Iterator<Item = String> {
+    files().into_iter().filter(|path| path == "ARCHITECTURE.md" || path.starts_with("docs/internals/"))
+}
+
+/// Bare names in the first column of tables of files, with their lines.
+fn listed(text: &str) -> Vec<(usize, &str)> {
+    let (mut listed, mut of_files) = (Vec::new(), false);
+    for (n, line) in text.lines().enumerate() {
+        let first = line.strip_prefix('|').and_then(|row| row.split('|').next());
+        of_files = first.is_some_and(|cell| of_files || cell.starts_with(" File"));
+        if of_files {
+            let names = first.into_iter().flat_map(|cell| cell.split('`').skip(1).step_by(2));
+            listed.extend(names.filter(|name| !name.contains(['/', '<', '.'])).map(|name| (n + 1, name)));
+        }
+    }
+    listed
+}
+
+/// Whether a path of code (`store::flush`, `plan::in_time_order`, `types::time::Clock`) leads to a module, or to a
+/// function or type in one.
+fn leads(path: &str, places: &BTreeSet<String>, sources: &[Source]) -> bool {
+    let path = path.replace("::", "/");
+    let Some((module, item)) = path.rsplit_once('/') else { return false };
+    let is_type = item.starts_with(|c: char| c.is_ascii_uppercase());
+    let ending = format!("/{module}.rs");
+    let in_module = |source: &Source| source.path.replace("/src/", "/").ends_with(&ending);
+    places.contains(&path)
+        || is_type && places.contains(module)
+        || sources.iter().any(|source| in_module(source) && source.text.contains(&format!("fn {item}")))
+}
+
+#[test]
+fn modules_on_the_map_are_there() {
+    let (places, sources) = (places(), sources());
+    let (mut gone, mut named) = (Vec::new(), 0);
+    for page in pages() {
+        let text = read(&page);
+        for (n, name) in listed(&text) {
+            named += 1;
+            if !places.contains(name) {
+                gone.push(format!("{page}:{n}: `{name}`"));
+            }
+        }
+        for (n, line) in text.lines().enumerate() {
+            let is_code = |text: &&str| {
+                text.starts_with(|c: char| c.is_ascii_lowercase())
+                    && text.contains("::")
+                    && text.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, ':' | '_'))
+            };
+            for path in line.split('`').skip(1).step_by(2).filter(is_code) {
+                named += 1;
+                if !OTHERS.iter().any(|(other, _)| *other == path) && !leads(path, &places, &sources) {
+                    gone.push(format!("{page}:{}: `{path}`", n + 1));
+                }
+            }
+        }
+    }
+    assert!(named > 100, "only {named} modules were found: the check looks at nothing");
+    none("modules on the map that are not there", &gone);
+}
+
+#[test]
+fn tables_of_files() {
+    let text = "| File | What |\n|---|---|\n| `wal`, `a/b` | `what` |\n\n| Share | For |\n|---|---|\n| `x` | y |";
+    assert_eq!(listed(text), [(3, "wal")]);
+}
+
 #[test]
 fn places_on_the_map_are_there() {
     let places = places();
-    let pages = files().into_iter().filter(|path| path == "ARCHITECTURE.md" || path.starts_with("docs/internals/"));
     let (mut gone, mut named) = (Vec::new(), 0);
-    for page in pages {
+    for page in pages() {
         for (n, line) in read(&page).lines().enumerate() {
             let paths = line.split('`').skip(1).step_by(2).filter(|text| is_path(text));
             for path in paths.filter(|path| !OTHERS.iter().any(|(other, _)| other == path)).flat_map(written_out) {
