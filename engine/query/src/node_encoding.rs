@@ -14,6 +14,7 @@ use crate::encoding::{Forms, Written};
 use crate::engine::QueryEngine;
 use crate::functions::wrappers::{sum_by_name, unregistered};
 use crate::index::{IndexExec, LookUp};
+use crate::relational::build_sides::HeldTextsExec;
 use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
 use crate::relational::list_pieces::ListPiecesExec;
 use crate::relational::slices::SliceExec;
@@ -50,6 +51,7 @@ enum Node {
         columns: Vec<(usize, Values)>,
         to: To,
     },
+    HeldTexts,
     /// Places of lists, and how deep they are.
     ListPieces {
         lists: Vec<(usize, usize)>,
@@ -96,6 +98,9 @@ impl At<'_> {
             let (columns, to) = views.parts();
             return Ok(Some(Node::TextViews { columns: columns.to_vec(), to }));
         }
+        if node.is::<HeldTextsExec>() {
+            return Ok(Some(Node::HeldTexts));
+        }
         if let Some(turns) = node.downcast_ref::<InTurnExec>() {
             return Ok(Some(Node::InTurn { partitions: turns.partitions() }));
         }
@@ -138,6 +143,7 @@ impl At<'_> {
             (Node::TextViews { columns, to }, [input]) => {
                 Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, to)?))
             }
+            (Node::HeldTexts, [input]) => Ok(Arc::new(HeldTextsExec::new(Arc::clone(input)))),
             (Node::InTurn { partitions }, [input]) if partitions > 0 => {
                 Ok(Arc::new(InTurnExec::new(Arc::clone(input), partitions)))
             }

@@ -8,6 +8,7 @@
 mod arithmetic;
 mod boolean_texts;
 mod bounds;
+pub(crate) mod build_sides;
 pub(crate) mod cancellation;
 mod dates;
 mod distinct_counts;
@@ -187,6 +188,7 @@ pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) ->
     let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
     let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
     let physical = physical.and_then(windows::with_memory).and_then(join_payloads::through_joins);
+    let physical = physical.and_then(build_sides::held);
     let at_once = state.config().target_partitions();
     let physical = physical.and_then(|plan| few_at_once(plan, at_once)).and_then(streaming::without_exchange);
     let physical = physical.map_err(from_datafusion)?;
