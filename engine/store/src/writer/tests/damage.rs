@@ -176,7 +176,7 @@ async fn a_header_says_which_segment_it_is() {
     let again = |flushed: bool| {
         replay(&LocalDisk, dir.path(), &Arc::new(Registry::default()), &|id| flushed && id == generation).unwrap()
     };
-    let other = crate::memtable::GenerationId { number: generation.number + 1, ..generation };
+    let other = GenerationId { number: generation.number + 1, ..generation };
     for name in [segment::file_name(other, 0), segment::file_name(generation, 1)] {
         fs::copy(&path, dir.path().join(&name)).unwrap();
         let found = again(false);
