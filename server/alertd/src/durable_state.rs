@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use quiver_database::{Damage, damage, fault_of_file};
 use quiver_types::{Error, ErrorKind, Result};
 use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
@@ -117,12 +118,31 @@ fn unusable(e: sqlx::Error) -> Error {
     Error::new(ErrorKind::Unavailable, "the database of alerts cannot be used").with_source(e)
 }
 
+/// Says of a file what is wrong with it, and what to do.
+fn damaged(path: &Path, damage: &Damage) -> Error {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let instead = format!(
+        "put back a copy, or move it and `{name}-wal` away to begin without silences and as if no alert had been sent"
+    );
+    Error::invalid(format!("`{}`, the database of alerts, {}", path.display(), damage.advice(&instead)))
+}
+
 impl Kept {
     /// Opens (creates) the database.
     ///
     /// # Errors
-    /// Unavailable: it cannot be used.
+    /// Invalid: the file is none that can be used; the text says why, and what to do. Unavailable: it cannot be used now.
     pub async fn open(path: &Path) -> Result<Arc<Self>> {
+        if let Some(damage) = damage(path) {
+            return Err(damaged(path, &damage));
+        }
+        Self::open_file(path).await.map_err(|error| match fault_of_file(&error) {
+            Some(damage) => damaged(path, &damage).with_source(error),
+            None => unusable(error),
+        })
+    }
+
+    async fn open_file(path: &Path) -> sqlx::Result<Arc<Self>> {
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -138,9 +158,8 @@ impl Kept {
                 Box::pin(async move { Ok(!sqlx::Connection::is_in_transaction(connection)) })
             })
             .connect_with(options)
-            .await
-            .map_err(unusable)?;
-        create(&pool).await.map_err(unusable)?;
+            .await?;
+        create(&pool).await?;
         let (writer, batches) = mpsc::unbounded_channel();
         tokio::spawn(write_all(pool.clone(), batches));
         Ok(Arc::new(Self { pool, writer }))
@@ -249,6 +268,29 @@ mod tests {
         assert_eq!(rows, [(b"a".to_vec(), json!({"n": 3})), (b"c".to_vec(), json!({"n": 4}))]);
         assert_eq!(kept.load(Kind::Silence).await.unwrap().len(), 1);
         assert!(kept.load(Kind::Told).await.unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn files_that_are_no_database_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("alerts.db");
+        let check = async |what: &str| {
+            let error = Kept::open(&file).await.unwrap_err();
+            let expected = format!("`{}`, the database of alerts, {what}; ", file.display());
+            assert!(error.message.starts_with(&expected), "{error}");
+            assert!(error.message.contains("move it and `alerts.db-wal` away"), "{error}");
+            assert_eq!(error.kind, ErrorKind::Invalid);
+        };
+        let text = b"not a database, but a text that somebody saved under its name, longer than a header of a database";
+        std::fs::write(&file, text).unwrap();
+        check("is no SQLite database").await;
+        // The header is right, and all else is not.
+        std::fs::write(&file, [&b"SQLite format 3\0"[..], &[0xff; 8000]].concat()).unwrap();
+        let error = Kept::open(&file).await.unwrap_err();
+        assert!(error.message.starts_with(&format!("`{}`, the database of alerts, is ", file.display())), "{error}");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        check("is a directory").await;
     }
 
     /// Values must not stand in the index, also where an earlier build put them: with one of 50 MB there each write of

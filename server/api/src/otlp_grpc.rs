@@ -23,7 +23,6 @@ use crate::state::AppState;
 /// What stands before a message: whether it is compressed, and its length.
 const FRAME_BYTES: usize = 5;
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
-const ENCODINGS: HeaderValue = HeaderValue::from_static("identity,gzip,deflate,zstd,snappy");
 
 /// A signal and what to do with its messages.
 pub(crate) trait Signal: Send + Sync + 'static {
@@ -33,6 +32,8 @@ pub(crate) trait Signal: Send + Sync + 'static {
     const ROUTE: &'static str;
     /// The signal under which durations are counted.
     const COUNTED: phases::Signal;
+    /// How its messages may be compressed, for `grpc-accept-encoding`.
+    const ENCODINGS: &'static str = "identity,gzip,deflate,zstd";
 
     /// Ingests an export request. Returns the export response.
     fn export(
@@ -71,30 +72,60 @@ pub(crate) async fn unknown() -> Response {
 }
 
 async fn handle<S: Signal>(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let content_type = request.headers().get(header::CONTENT_TYPE);
-    if !content_type.is_some_and(|v| v.as_bytes().starts_with(CONTENT_TYPE.as_bytes())) {
+    if !is_protobuf(request.headers()) {
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, [(header::CONTENT_TYPE, CONTENT_TYPE)]).into_response();
     }
     match export::<S>(&state, request).await {
-        Ok(answer) => message(&answer),
+        Ok(answer) => accepting::<S>(message(&answer)),
         Err(e) => {
             log(&e, S::ROUTE);
-            let mut response = status(&e, state.settings.retry_after_s).into_http::<Body>();
-            response.headers_mut().insert("grpc-accept-encoding", ENCODINGS);
-            response
+            accepting::<S>(status(&e, state.settings.retry_after_s).into_http::<Body>())
         }
     }
 }
 
+/// Whether a call brings protobuf: `+json` and gRPC-Web are told so instead of being read as what they are not.
+fn is_protobuf(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()) else { return false };
+    let kind = value.split(';').next().unwrap_or_default().trim();
+    ["application/grpc", "application/grpc+proto"].iter().any(|known| kind.eq_ignore_ascii_case(known))
+}
+
+/// Says how messages of this signal may be compressed.
+fn accepting<S: Signal>(mut response: Response) -> Response {
+    response.headers_mut().insert("grpc-accept-encoding", HeaderValue::from_static(S::ENCODINGS));
+    response
+}
+
 async fn export<S: Signal>(state: &Arc<AppState>, request: Request) -> Result<Vec<u8>> {
     let (head, body) = request.into_parts();
-    let encoding = head.headers.get("grpc-encoding").map(|v| v.to_str().unwrap_or("?"));
-    let encoding = Encoding::from_header(encoding)?;
+    let encoding = encoding_of(&head.headers)?;
     let bytes_max = state.settings.body_bytes_max.saturating_add(FRAME_BYTES);
     let body = read_body(&state.capacity.bodies, &head.headers, body, bytes_max);
     let body = state.metrics.phases.timed(S::COUNTED, phases::Step::Read, body).await?;
     let (packed, body) = unframe(body)?;
-    S::export(state, &head.headers, if packed { encoding } else { Encoding::Identity }, body).await
+    S::export(state, &head.headers, encoding_within(packed, encoding)?, body).await
+}
+
+/// How compressed messages of a call are compressed.
+fn encoding_of(headers: &HeaderMap) -> Result<Encoding> {
+    let mut named = headers.get_all("grpc-encoding").iter().map(|v| v.to_str().unwrap_or("?"));
+    let encoding = Encoding::from_header(named.next())?;
+    if named.next().is_some() {
+        return Err(Error::invalid("`grpc-encoding` is given more than once"));
+    }
+    Ok(encoding)
+}
+
+/// How a message is compressed. One that says it is, in a call that names no codec, would be read as what it is not.
+fn encoding_within(packed: bool, encoding: Encoding) -> Result<Encoding> {
+    match (packed, encoding) {
+        (true, Encoding::Identity) => {
+            Err(Error::invalid("the message is marked as compressed, but `grpc-encoding` names no codec"))
+        }
+        (true, _) => Ok(encoding),
+        (false, _) => Ok(Encoding::Identity),
+    }
 }
 
 /// Takes the single message out of a body. Returns whether it is compressed, and its bytes.
@@ -120,7 +151,6 @@ fn message(answer: &[u8]) -> Response {
     let body = Full::new(Bytes::from(frame)).with_trailers(std::future::ready(Some(Ok(trailers))));
     let mut response = Response::new(Body::new(body));
     response.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
-    response.headers_mut().insert("grpc-accept-encoding", ENCODINGS);
     response
 }
 
@@ -161,6 +191,69 @@ mod tests {
         assert_eq!(status.details(), [text, kind, seconds].concat());
         let refused = super::status(&Error::new(ErrorKind::Forbidden, "x"), 1);
         assert!(refused.details().is_empty(), "what is refused for good does not say when to come back");
+    }
+
+    fn head(name: &'static str, values: &[&'static str]) -> HeaderMap {
+        values.iter().map(|&value| (http::HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    }
+
+    #[test]
+    fn media_types() {
+        for (values, expected) in [
+            (&["application/grpc"][..], true),
+            (&["Application/gRPC"], true),
+            (&["application/grpc+proto"], true),
+            (&["application/grpc; charset=utf-8"], true),
+            (&["application/grpc+json"], false),
+            (&["application/grpc-web"], false),
+            (&["application/grpc-web+proto"], false),
+            (&["application/grpcx"], false),
+            (&["application/json"], false),
+            (&[""], false),
+            (&[], false),
+        ] {
+            assert_eq!(is_protobuf(&head("content-type", values)), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn compressed_messages_need_a_codec() {
+        let read = |packed: bool, values: &[&'static str]| {
+            encoding_of(&head("grpc-encoding", values)).and_then(|encoding| encoding_within(packed, encoding))
+        };
+        for (packed, values, expected) in [
+            (false, &[][..], Encoding::Identity),
+            (false, &["gzip"], Encoding::Identity),
+            (true, &["gzip"], Encoding::Gzip),
+            (true, &["zstd"], Encoding::Zstd),
+        ] {
+            assert_eq!(read(packed, values).ok(), Some(expected), "{packed} {values:?}");
+        }
+        for (packed, values, expected) in [
+            (true, &[][..], ErrorKind::Invalid),
+            (true, &["identity"], ErrorKind::Invalid),
+            (false, &["gzip", "zstd"], ErrorKind::Invalid),
+            (true, &["gzip", "gzip"], ErrorKind::Invalid),
+            (false, &["br"], ErrorKind::Unsupported),
+        ] {
+            assert_eq!(read(packed, values).err().map(|e| e.kind), Some(expected), "{packed} {values:?}");
+        }
+    }
+
+    #[test]
+    fn codecs_are_those_of_the_signal() {
+        use crate::{logs_ingest::Logs, traces_grpc::Traces};
+
+        fn told<S: Signal>() -> String {
+            let response = accepting::<S>(message(b""));
+            response.headers()["grpc-accept-encoding"].to_str().unwrap().to_owned()
+        }
+        // The decoders of metrics and traces refuse snappy.
+        assert_eq!(told::<Metrics>(), "identity,gzip,deflate,zstd");
+        assert_eq!(told::<Traces>(), told::<Metrics>());
+        let taken = |name: &str| formats::otlp_metrics::FORMAT.encodings.iter().any(|one| one.name() == name);
+        assert!(told::<Metrics>().split(',').all(|name| name == "identity" || taken(name)));
+        assert_eq!(told::<Logs>(), "identity,gzip,deflate,zstd,snappy");
     }
 
     #[test]

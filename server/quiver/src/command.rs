@@ -298,7 +298,7 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         println!("{}", listening(&addresses));
         let demo_stop = stop.clone();
         let load = move || {
-            let mut loaded = args.load().map_err(|e| Error::invalid(e.to_string()))?;
+            let mut loaded = args.load_anew().map_err(|e| Error::invalid(e.to_string()))?;
             if with_demo {
                 demo::open_doors(&mut loaded.settings);
             }

@@ -3,6 +3,8 @@
 //! One list gives struct, defaults, `--print-settings` and `docs/settings.md`; to add a setting, add a line.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use serde::Deserialize;
@@ -439,7 +441,7 @@ pub enum SettingsError {
         /// The path as it was given.
         path: String,
         /// What the system says; part of the text, so that it is said once.
-        why: std::io::Error,
+        why: io::Error,
     },
     /// Not TOML, an unknown key, or a value of the wrong form.
     #[error("settings are not valid: {0}")]
@@ -473,7 +475,7 @@ impl Loaded {
         let mut given = Table::new();
         if let Some(path) = file {
             let shown = path.display().to_string();
-            let text = std::fs::read_to_string(path).map_err(|why| SettingsError::Read { path: shown.clone(), why })?;
+            let text = read_file(path).map_err(|why| SettingsError::Read { path: shown.clone(), why })?;
             given = text.parse().map_err(|e: toml::de::Error| {
                 SettingsError::Invalid(format!("`{shown}`: {}", e.to_string().trim_end()))
             })?;
@@ -515,6 +517,18 @@ impl Loaded {
     pub fn is_given(&self, section: &str, key: &str) -> bool {
         self.given.get(section).and_then(|s| s.get(key)).is_some()
     }
+}
+
+/// A larger file is no settings file; a device may have no end.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if read as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
 }
 
 /// A setting without its section gets here, too, so what is a section is said.

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::layout::create_dir_synced;
 
+/// Extension of segments.
+pub(crate) const EXTENSION: &str = "wal";
+
 /// A file that is being written.
 pub trait WalFile: Send + fmt::Debug {
     /// Appends all bytes.
@@ -39,7 +42,7 @@ pub trait WalDisk: Send + Sync + fmt::Debug {
     /// Lists the files of a folder, in no order.
     ///
     /// # Errors
-    /// What the disk says.
+    /// What the disk says; something has the extension of a segment and is no file.
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
 
     /// Reads a whole file.
@@ -115,9 +118,25 @@ impl WalDisk for LocalDisk {
     fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for entry in fs::read_dir(dir)? {
-            let entry = entry?;
-            if entry.file_type()?.is_file() {
-                files.push(entry.path());
+            let path = entry?.path();
+            // Follows links: a segment may lie on another disk.
+            let found = fs::metadata(&path);
+            if found.as_ref().is_ok_and(fs::Metadata::is_file) {
+                files.push(path);
+            } else if path.extension().is_some_and(|e| e == EXTENSION) {
+                let what = match found {
+                    // It went while the folder was read.
+                    Err(_) if fs::symlink_metadata(&path).is_err() => continue,
+                    Ok(found) if found.is_dir() => "a directory".to_owned(),
+                    Ok(_) => "no regular file".to_owned(),
+                    Err(e) => format!("a link that leads nowhere ({e})"),
+                };
+                let text = format!(
+                    "`{}`, in the place of a WAL segment, is {what}; put the segment back, or move this away to start \
+                     without what the segment held",
+                    path.display()
+                );
+                return Err(io::Error::other(text));
             }
         }
         Ok(files)
@@ -198,9 +217,30 @@ mod tests {
         assert!(LocalDisk.list(dir.path()).unwrap().is_empty());
         fs::write(dir.path().join("a.wal"), "").unwrap();
         assert_eq!(LocalDisk.list(dir.path()).unwrap(), [dir.path().join("a.wal")]);
+        std::os::unix::fs::symlink(dir.path().join("a.wal"), dir.path().join("b.wal")).unwrap();
+        assert_eq!(LocalDisk.list(dir.path()).unwrap().len(), 2, "a link is followed");
         assert!(LocalDisk.list(&dir.path().join("nothing")).is_err());
         assert!(LocalDisk.free_bytes(dir.path()).unwrap() > 0);
         assert!(LocalDisk.free_bytes(&dir.path().join("nothing")).is_err());
+    }
+
+    /// Breaks where the writes of a segment that is not there are passed over in silence.
+    #[test]
+    fn what_stands_in_the_place_of_a_segment_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.wal");
+        let told = || LocalDisk.list(dir.path()).unwrap_err().to_string();
+        fs::create_dir(&path).unwrap();
+        let text = told();
+        assert!(text.contains("a.wal`") && text.contains("is a directory; put the segment back"), "{text}");
+        fs::remove_dir(&path).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("nothing"), &path).unwrap();
+        let text = told();
+        assert!(text.contains("is a link that leads nowhere"), "{text}");
+        fs::remove_file(&path).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let text = told();
+        assert!(text.contains("is no regular file"), "{text}");
     }
 
     #[test]

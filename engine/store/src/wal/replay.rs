@@ -5,6 +5,7 @@
 //! its segment is moved aside once the generation is flushed.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -59,14 +60,7 @@ pub(crate) fn replay(
     registry: &Arc<Registry>,
     flushed: &dyn Fn(GenerationId) -> bool,
 ) -> Result<Vec<Replayed>> {
-    let mut generations: BTreeMap<GenerationId, BTreeMap<u32, PathBuf>> = BTreeMap::new();
-    for path in disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e))? {
-        if let Some((generation, number)) = segment::parse_file_name(&path) {
-            generations.entry(generation).or_default().insert(number, path);
-        } else {
-            warn!(path = %path.display(), "a file in the WAL's folder that is none of ours");
-        }
-    }
+    let generations = find(disk, dir)?;
     // Only a metric, so errors are ignored.
     let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
     let left = generations.iter().filter(|(id, _)| !flushed(**id)).flat_map(|(_, files)| files.values());
@@ -107,6 +101,44 @@ pub(crate) fn replay(
     Ok(out)
 }
 
+/// Finds the segments of a directory, by generation and index.
+///
+/// An intact header says which segment a file is, whatever its name: a copy under another name, or a segment of a flushed
+/// generation, would be stored twice.
+fn find(disk: &dyn WalDisk, dir: &Path) -> Result<BTreeMap<GenerationId, BTreeMap<u32, PathBuf>>> {
+    let mut generations: BTreeMap<GenerationId, BTreeMap<u32, PathBuf>> = BTreeMap::new();
+    let mut misnamed = Vec::new();
+    for path in disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e))? {
+        let Some((generation, number)) = segment::parse_file_name(&path) else {
+            warn!(path = %path.display(), "a file in the WAL's folder that is none of ours");
+            continue;
+        };
+        // What is wrong with a header is told where the segment is read.
+        let head = disk.read_head(&path, segment::HEADER_BYTES).unwrap_or_default();
+        match SegmentHeader::decode(&head, &path) {
+            Ok(Some(header)) if (header.generation, header.segment) != (generation, number) => {
+                misnamed.push((header, path));
+            }
+            _ => {
+                generations.entry(generation).or_default().insert(number, path);
+            }
+        }
+    }
+    for (SegmentHeader { generation, segment, .. }, path) in misnamed {
+        match generations.entry(generation).or_default().entry(segment) {
+            Entry::Vacant(place) => {
+                warn!(path = %path.display(), %generation, segment, "a WAL segment has the name of another one");
+                place.insert(path);
+            }
+            Entry::Occupied(_) => {
+                warn!(path = %path.display(), %generation, segment, "a copy of a WAL segment is not read");
+                quarantine(disk, &path);
+            }
+        }
+    }
+    Ok(generations)
+}
+
 /// Syncs a segment that an earlier process wrote and may have died before syncing: from now on queries show its rows,
 /// and a repeated request with its key gets its response.
 fn settle(disk: &dyn WalDisk, path: &Path) {
@@ -124,13 +156,13 @@ pub(crate) fn discard(disk: &dyn WalDisk, path: &Path) {
     }
 }
 
-/// Moves a damaged segment aside, for manual inspection.
+/// Moves a segment that is damaged, or a copy, aside, for manual inspection.
 pub(crate) fn quarantine(disk: &dyn WalDisk, path: &Path) {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return };
     let to = dir.join(QUARANTINE).join(name);
     match disk.rename(path, &to) {
-        Ok(()) => warn!(path = %to.display(), "kept a WAL segment with damage aside"),
-        Err(error) => warn!(path = %path.display(), %error, "cannot move a WAL segment with damage aside"),
+        Ok(()) => warn!(path = %to.display(), "kept a WAL segment aside"),
+        Err(error) => warn!(path = %path.display(), %error, "cannot move a WAL segment aside"),
     }
 }
 

@@ -23,6 +23,7 @@ impl Signal for Logs {
     const SERVICE: &'static str = "opentelemetry.proto.collector.logs.v1.LogsService";
     const ROUTE: &'static str = "otlp/grpc/logs";
     const COUNTED: Counted = Counted::Logs;
+    const ENCODINGS: &'static str = "identity,gzip,deflate,zstd,snappy";
 
     async fn export(state: &Arc<AppState>, headers: &HeaderMap, encoding: Encoding, body: Bytes) -> Result<Vec<u8>> {
         let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());

@@ -1,5 +1,6 @@
 //! The command line: commands and options.
 
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use crate::rules::RulesCommand;
@@ -275,6 +276,18 @@ impl ServeArgs {
         let environment: Vec<_> = std::env::vars().filter(|(name, _)| name != "QUIVER_CONFIG").collect();
         Ok(Loaded::load(self.config.as_deref(), environment.into_iter(), &flags)?)
     }
+
+    /// Reads the settings anew while the server runs.
+    ///
+    /// A pipe is read once: opened again, it would block this reload and all later ones until somebody writes to it, or
+    /// hold nothing, which would set everything back to its default.
+    pub(super) fn load_anew(&self) -> Result<Loaded, Failure> {
+        let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+        if let Some(path) = self.config.as_ref().filter(is_pipe) {
+            return Err(format!("settings file `{}` is a pipe, which is only read at the start", path.display()).into());
+        }
+        self.load()
+    }
 }
 
 #[cfg(test)]
@@ -287,6 +300,24 @@ mod tests {
 
     fn parsed(args: &[&str]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(std::iter::once("quiver").chain(args.iter().copied()))
+    }
+
+    /// Breaks where a reload waits for a writer, and all later ones for it.
+    #[test]
+    fn a_pipe_is_not_read_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("quiver.toml");
+        let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+        assert!(made.success());
+        let shown = file.display().to_string();
+        let Ok(Cli { command: Some(Command::Serve(serve)), .. }) = parsed(&["serve", "--config", &shown]) else {
+            panic!("{shown}")
+        };
+        let told = serve.load_anew().err().map(|error| error.to_string());
+        assert_eq!(told, Some(format!("settings file `{shown}` is a pipe, which is only read at the start")));
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, "[query]\nslow = \"3s\"\n").unwrap();
+        assert!(serve.load_anew().is_ok());
     }
 
     /// The value of a setting where the server is started with some flags.

@@ -60,6 +60,8 @@ fn files_that_cannot_be_read() {
     };
     let missing = told(None);
     assert!(missing.contains("quiver.toml`: No such file"), "{missing}");
+    let endless = Loaded::load(Some(Path::new("/dev/zero")), std::iter::empty(), &[]).unwrap_err().to_string();
+    assert!(endless.ends_with("it is larger than 16777216 bytes"), "{endless}");
     let open = told(Some("[memory"));
     assert!(open.contains("quiver.toml`: ") && open.contains("line 1") && !open.ends_with('\n'), "{open}");
 }

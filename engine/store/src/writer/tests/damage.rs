@@ -156,11 +156,41 @@ async fn a_segment_of_any_number_is_read_at_once() {
     let dir = TempDir::new().unwrap();
     let (path, _) = five_writes(dir.path()).await;
     let (generation, _) = segment::parse_file_name(&path).unwrap();
-    fs::rename(&path, dir.path().join(segment::file_name(generation, u32::MAX))).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    bytes[20] ^= 1;
+    fs::write(dir.path().join(segment::file_name(generation, u32::MAX)), &bytes).unwrap();
     let found = replay(&LocalDisk, dir.path(), &Arc::new(Registry::default()), &|_| false).unwrap();
     assert_eq!(times(found.last()), [0, 1, 2, 3, 4]);
-    // All segments before it, and its header, which is of another one.
+    // All segments before it, and its header.
     assert_eq!((found[0].corrupt, found[0].damaged), (u64::from(u32::MAX) + 1, true));
+}
+
+/// Breaks where names alone say what files are: a copy would be stored twice, and a segment that was renamed would bring
+/// back what a part already has.
+#[tokio::test]
+async fn a_header_says_which_segment_it_is() {
+    let dir = TempDir::new().unwrap();
+    let (path, _) = five_writes(dir.path()).await;
+    let (generation, _) = segment::parse_file_name(&path).unwrap();
+    let again = |flushed: bool| {
+        replay(&LocalDisk, dir.path(), &Arc::new(Registry::default()), &|id| flushed && id == generation).unwrap()
+    };
+    let other = GenerationId { number: generation.number + 1, ..generation };
+    for name in [segment::file_name(other, 0), segment::file_name(generation, 1)] {
+        fs::copy(&path, dir.path().join(&name)).unwrap();
+        let found = again(false);
+        assert_eq!((found.len(), times(found.last())), (1, vec![0, 1, 2, 3, 4]), "{name}");
+        assert_eq!((found[0].corrupt, found[0].damaged), (0, false), "{name}");
+        assert!(dir.path().join(QUARANTINE).join(&name).exists(), "{name}");
+    }
+    let renamed = dir.path().join(segment::file_name(other, 7));
+    fs::rename(&path, &renamed).unwrap();
+    let found = again(false);
+    assert_eq!((found[0].generation.id(), times(found.last())), (generation, vec![0, 1, 2, 3, 4]));
+    assert_eq!(found[0].files, [renamed.clone()]);
+    assert_eq!(found[0].corrupt, 0);
+    assert!(again(true).is_empty() && !renamed.exists(), "its generation is flushed");
 }
 
 #[tokio::test]
