@@ -14,6 +14,8 @@ pub struct StatsColumns {
     pub labels: Vec<String>,
     /// Results of functions: one series for each, under its name.
     pub values: Vec<String>,
+    /// Values that are buckets, as [`histogram_buckets`] reads them; other functions give lists, too.
+    pub histograms: Vec<String>,
 }
 
 /// Reads what `histogram` gives, `[{"vmrange":"1.000e+00...1.136e+00","hits":2}]`: ranges and hits. `None` of any other
@@ -74,6 +76,7 @@ impl StatsColumns {
         if !self.values.iter().any(|value| value == name) {
             self.values.push(name.to_owned());
         }
+        self.histograms.retain(|own| own != name);
         Ok(())
     }
 
@@ -94,8 +97,11 @@ impl StatsColumns {
         };
         let labels: Vec<(String, String)> =
             self.labels.iter().filter_map(|name| Some((name.clone(), renamed(name)?))).collect();
-        let values: Vec<(String, String)> =
-            self.values.iter().filter_map(|name| Some((name.clone(), renamed(name)?))).collect();
+        let values: Vec<(String, String, bool)> = self
+            .values
+            .iter()
+            .filter_map(|name| Some((name.clone(), renamed(name)?, self.histograms.contains(name))))
+            .collect();
         if rename {
             self.labels.retain(|name| renamed(name).is_none());
             self.values.retain(|name| renamed(name).is_none());
@@ -116,8 +122,11 @@ impl StatsColumns {
         for (_, target) in labels {
             self.add_label(pipe, &target)?;
         }
-        for (_, target) in values {
+        for (_, target, is_histogram) in values {
             self.add_value(pipe, &target)?;
+            if is_histogram {
+                self.histograms.push(target);
+            }
         }
         Ok(())
     }

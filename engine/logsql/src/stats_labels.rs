@@ -129,6 +129,18 @@ mod tests {
     }
 
     #[test]
+    fn histograms_go_with_their_names() {
+        let histograms = |query: &str| {
+            let columns = stats_columns(&crate::parse(query).expect(query)).expect(query);
+            columns.histograms.join(" ")
+        };
+        assert_eq!(histograms("* | by (x) histogram(a) h, uniq_values(a) u"), "h");
+        assert_eq!(histograms("* | histogram(a) h, count() n | copy h as g, n as m"), "h g");
+        assert_eq!(histograms("* | histogram(a) h, count() n | rename n as h"), "");
+        assert_eq!(histograms("* | histogram(a) h | math 1 as h"), "");
+    }
+
+    #[test]
     fn steps_have_an_offset_and_one_place() {
         let hour = (3_600_000_000_000, "1h");
         let stepped = |query: &str, offset| by_step(crate::parse(query).expect(query), hour, offset);

@@ -327,7 +327,8 @@ impl Rows {
     /// Why the row is dropped; it has been counted.
     pub(crate) fn end(&mut self, given: Stamp, marks: RecordMarks) -> Result<(), Dropped> {
         let mut settled = self.settle(given);
-        if settled.is_ok() && self.live > 0 {
+        // What the request adds to all rows makes one of a record that has nothing of its own.
+        if settled.is_ok() && (self.live > 0 || !self.options.extra.is_empty()) {
             self.add_extra();
             if self.gaps {
                 self.close_gaps();

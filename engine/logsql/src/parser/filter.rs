@@ -46,7 +46,10 @@ impl Parser<'_> {
         if self.at_end() || self.is_any(NO_START) {
             return Err(self.unexpected("a filter"));
         }
-        if self.is("{") && field.is_none_or(|f| f.name() == Some(STREAM)) {
+        if self.is("{") {
+            if field.is_some_and(|f| f.name() != Some(STREAM)) {
+                return Err(self.fault("a stream selector is asked of `_stream` alone; quote `{` to look for it,"));
+            }
             return self.stream_filter().map(Filter::Stream);
         }
         if self.is("(") {

@@ -141,6 +141,10 @@ fn errors_say_where_and_what() {
     check_error("ipv4_rang(1.2.3.4)", "unknown filter function `ipv4_rang` at offset 0; did you mean `ipv4_range`?");
     check_error("ж a:", "unexpected end of the query, a filter expected at offset 4");
     check_error("options(foo=1) *", "unknown option `foo` at offset 8");
+    for (query, offset) in [("a:{b=\"c\"}", 2), ("a:(x !{b=\"c\"})", 6), ("*:{", 2), ("a*:{}", 3)] {
+        let fault = "a stream selector is asked of `_stream` alone; quote `{` to look for it, at offset";
+        check_error(query, &format!("{fault} {offset}"));
+    }
     check_error("filter a:b", "`filter` is a pipe: write `* | filter`, or quote the word to look for it, at offset 0");
     check_error(
         "a:in(Stats by (b) count() c | fields b)",

@@ -89,8 +89,8 @@ impl Parser<'_> {
         let at = self.next;
         let text = self.time_word()?;
         let printed = format!("{op}{text}");
-        if let Some(ns) = parse_duration(&text).filter(|&ns| ns >= 0) {
-            // Ages: `>5m` is older than five minutes.
+        if let Some(ns) = parse_duration(&text).map(i64::saturating_abs) {
+            // Ages: `>5m` is older than five minutes, and so is `>-5m`.
             let (start, end) = match op {
                 ">" => (LEAST, Moment::Now(-ns - 1)),
                 ">=" => (LEAST, Moment::Now(-ns)),

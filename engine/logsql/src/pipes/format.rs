@@ -94,7 +94,9 @@ mod tests {
             ("format '<a>:<b>' as c", "format \"<a>:<b>\" as c"),
             ("format if (a:b) 'x' as c keep_original_fields", "format if (a:b) x as c keep_original_fields"),
         ]);
+        reads(&[("format <a>*", "format \"<a>*\""), ("format '(<a>, <b>)'", "format \"(<a>, <b>)\"")]);
         refuses(&[("format", "a text such as"), ("format '<a'", "<a")]);
+        refuses(&[("format (", "a text such as"), ("format <a>,<b>", "unexpected `,`"), ("format '<a>', b", "`,`")]);
         gives("format '<a>:<b> <a>' as c | fields c", &["a=1 b=2", "b=3"], &["c='1:2 1'", "c=':3 '"]);
         gives("format '<uc:a>' as a", &["a=get"], &["a=GET"]);
         gives("format if (a:1) 'y' as b", &["a=1 b=x", "a=2 b=x"], &["a=1 b=y", "a=2 b=x"]);

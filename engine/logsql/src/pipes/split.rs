@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn cases() {
         reads(&[("split ',' from a as b", "split \",\" from a as b"), ("split '-' a", "split \"-\" from a")]);
-        refuses(&[("split", "a separator"), ("split as x", "a separator")]);
+        refuses(&[("split", "a separator"), ("split as x", "a separator"), ("split , a", "a separator")]);
         gives("split '-' from a as b | fields b", &["a=1-2-x"], &["b='[\"1\",\"2\",\"x\"]'"]);
     }
 }

@@ -96,6 +96,8 @@ impl PipeKind for Stats {
     fn follow_columns(&self, columns: &mut StatsColumns) -> Result<()> {
         columns.labels = self.by.iter().map(|by| by.field.clone()).collect();
         columns.values = self.calls.iter().map(|call| call.name.clone()).collect();
+        let histograms = self.calls.iter().filter(|call| matches!(call.func, StatsFunc::Histogram(_)));
+        columns.histograms = histograms.map(|call| call.name.clone()).collect();
         Ok(())
     }
 

@@ -70,12 +70,14 @@ pub(crate) fn overwrite_text(overwrite: Overwrite) -> &'static str {
     }
 }
 
-/// A text that says how values are cut or made: anything up to a blank.
+/// A text that says how values are cut or made: anything up to a blank, or to a sign that needs quotes there. Such a
+/// sign is no part of it without them: in `extract "<a>", ..` it would make quotes part of the pattern.
 pub(crate) fn template(parser: &mut Parser<'_>, what: &str) -> Result<String> {
-    if parser.at_pipe_end() {
+    const STOPS: &[&str] = &["(", ")", "[", "]", "|", ","];
+    if parser.at_pipe_end() || parser.is_any(STOPS) {
         return Err(parser.unexpected(what));
     }
-    Ok(parser.join(|token| token.is_any(&["|", ")", "("])))
+    Ok(parser.join(|token| token.is_any(STOPS)))
 }
 
 /// Reads `("a", "b")`, as `replace` has it.

@@ -142,7 +142,7 @@ async fn each_value(
             }
         }
         // A result without a value, such as `min` of a missing field, is an empty string.
-        values.iter().enumerate().try_for_each(|(value, text)| match histogram_buckets(text) {
+        values.iter().enumerate().try_for_each(|(value, text)| match buckets_of(columns, value, text) {
             None => call(Key { value, labels: labels.clone(), range: None }, time, text),
             Some(buckets) => buckets.into_iter().try_for_each(|(range, hits)| {
                 let key = Key { value, labels: labels.clone(), range: Some(range.to_owned()) };
@@ -151,6 +151,11 @@ async fn each_value(
         })
     });
     read.await
+}
+
+/// The buckets of a value; `None` unless it is of a histogram. An empty list is one of no buckets only then.
+fn buckets_of<'a>(columns: &StatsColumns, value: usize, text: &'a str) -> Option<Vec<(&'a str, u64)>> {
+    if columns.histograms.contains(&columns.values[value]) { histogram_buckets(text) } else { None }
 }
 
 fn key_bytes(key: &Key) -> usize {
@@ -197,10 +202,23 @@ mod tests {
 
     #[test]
     fn labels_are_written_as_json() {
-        let columns = StatsColumns { labels: vec!["a\"b".into(), "c".into()], values: vec!["n".into(), "m".into()] };
+        let columns = StatsColumns {
+            labels: vec!["a\"b".into(), "c".into()],
+            values: vec!["n".into(), "m".into()],
+            histograms: vec!["m".into()],
+        };
         let key = |range| Key { value: 1, labels: vec!["x\n".into(), String::new()], range };
         assert_eq!(metric(&columns, &key(None)), r#"{"metric":{"__name__":"m","a\"b":"x\n","c":""}"#);
         let bucket = metric(&columns, &key(Some("0...1".to_owned())));
         assert_eq!(bucket, r#"{"metric":{"__name__":"m_bucket","a\"b":"x\n","c":"","vmrange":"0...1"}"#);
+    }
+
+    #[test]
+    fn only_histograms_have_buckets() {
+        let columns =
+            StatsColumns { values: vec!["u".into(), "h".into()], histograms: vec!["h".into()], ..Default::default() };
+        let one = r#"[{"vmrange":"0...1","hits":2}]"#;
+        assert_eq!([0, 1].map(|value| buckets_of(&columns, value, one)), [None, Some(vec![("0...1", 2)])]);
+        assert_eq!([0, 1].map(|value| buckets_of(&columns, value, "[]")), [None, Some(vec![])]);
     }
 }

@@ -99,6 +99,19 @@ fn times_out_of_bounds() {
     assert_eq!(dropped(&report), [(Dropped::TooOld, 1), (Dropped::TooNew, 2)]);
 }
 
+/// Breaks where a record is dropped for what it has of its own, though the request has fields for it.
+#[test]
+fn fields_of_the_request_make_a_row() {
+    let query = [("extra_fields", "x=1"), ("ignore_fields", "a"), ("_stream_fields", "a,x")];
+    let body = "{}\n{\"a\":\"2\"}\n{\"_time\":\"1970-01-01T00:00:05Z\"}\n";
+    let (rows, report) = lines(&query, body);
+    let row = |time: i64| json!({"_time": time, "x": "1", "_stream": {"x": "1"}});
+    assert_eq!(rows, [row(NOW), row(NOW), row(5_000_000_000)]);
+    assert_eq!((report.rows, report.empty), (3, 0));
+    let (rows, report) = lines(&[("ignore_fields", "a")], "{}\n{\"a\":\"2\"}\n");
+    assert_eq!((rows.len(), report.rows, report.empty), (0, 0, 2));
+}
+
 #[test]
 fn limits_of_a_row() {
     let with = |query: &[(&str, &str)], limits: LogsLimits| LogsContext { limits, ..context(query) };

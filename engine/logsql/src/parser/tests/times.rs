@@ -32,6 +32,11 @@ fn ranges_have_a_first_and_a_last_moment() {
     check("<5m", NOW - 5 * MINUTE + 1, NOW, 0);
     check(">=5m", i64::MIN, NOW - 5 * MINUTE, 0);
     check(">5m", i64::MIN, NOW - 5 * MINUTE - 1, 0);
+    // An age is the same with a sign.
+    check("-5m", NOW - 5 * MINUTE, NOW, 0);
+    check("=-5m offset 1h", NOW - 5 * MINUTE, NOW, HOUR);
+    check("<-5m", NOW - 5 * MINUTE + 1, NOW, 0);
+    check(">-5m", i64::MIN, NOW - 5 * MINUTE - 1, 0);
     check("1970", 0, YEAR - 1, 0);
     check(">=1970", 0, i64::MAX, 0);
     check("<1970", i64::MIN, -1, 0);
