@@ -120,6 +120,11 @@ async fn statements_with_parameters() {
     let counted =
         client.query_one("select count(*) from logs where service_name = any($1::text[])", &[&many.to_vec()]).await;
     assert_eq!(counted.map(|row| row.get::<_, i64>(0)).map_err(|e| e.to_string()), Ok(200));
+    // A cursor has the values of its declaration, as those that drivers keep on the server do.
+    let declared = "declare c cursor with hold for select n from logs where n > $1 order by n";
+    assert_eq!(client.execute(declared, &[&10_i64]).await.map_err(|e| e.to_string()), Ok(0));
+    let rows = client.query("fetch 2 from c", &[]).await.expect("rows");
+    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<i64>>(), [11, 12]);
     for (statement, expected) in [
         ("select x from logs l, nothing", "42P01"),
         ("select (n from logs", "42601"),

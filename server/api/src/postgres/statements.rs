@@ -30,6 +30,15 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// The query that its parameters belong to, which `DECLARE` has behind its `FOR`; `None` for other commands.
+    pub(super) fn query(&self) -> Option<&str> {
+        match &self.command {
+            Command::Query => Some(&self.text),
+            Command::Declare(declare) => Some(&declare.query),
+            _ => None,
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.text.len() + 4 * self.declared.len() + self.described.as_deref().map_or(0, described_bytes)
     }

@@ -68,7 +68,7 @@ impl Connection {
             return Err(Fault::new("25P01", text).into());
         }
         let mut cursor = Portal::new(declare.query, Command::Query);
-        cursor.params = std::mem::take(&mut portal.params);
+        cursor.take_params(portal);
         if declare.is_held {
             // A statement outside of a transaction is a transaction of its own, which ends with it.
             cursor.hold = if is_alone { Hold::Kept } else { Hold::Wanted };
