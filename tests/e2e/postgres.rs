@@ -80,6 +80,10 @@ async fn rows_are_copied_out() {
     assert_eq!(copied(text).await.expect("lines"), "a\\tb\t\\N\tt\t{1,2}\n");
     let all = copied("copy logs (message, n) to stdout").await.expect("lines");
     assert_eq!((all.lines().count(), all.contains("row 2999\t2999\n")), (3_000, true));
+    let binary = "copy (select 7::int as i) to stdout with (format binary)";
+    let pieces: Vec<_> = client.copy_out(binary).await.expect("rows").try_collect().await.expect("rows");
+    let lengths: Vec<usize> = pieces.iter().map(bytes::Bytes::len).collect();
+    assert_eq!(lengths, [19 + 2 + 4 + 4, 2], "the header with the first row, and the end");
     let error = copied("copy (select 10 / (n - 2000) from logs) to stdout").await.expect_err("no number");
     assert_eq!(code(&error), "22012");
     let error = copied("copy nothing to stdout").await.expect_err("no table");

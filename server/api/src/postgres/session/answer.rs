@@ -169,7 +169,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Sends all rows as `COPY` lines as they are found. Returns how many.
+    /// Sends all rows as `COPY` data as they are found. Returns how many.
     async fn lines(&mut self, portal: &mut Portal, form: &Form) -> Result<usize, Trouble> {
         let Portal { run, text, .. } = portal;
         let Some(run) = run else { return Ok(0) };
@@ -180,15 +180,24 @@ impl Connection {
         loop {
             let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(ROWS)).await?;
             let Some(batch) = next.map_err(|error| told(&error, text))? else {
+                if form.is_binary() {
+                    encode::copied_all(sent > 0, &mut self.out).map_err(|error| told(&error, text))?;
+                }
                 self.say(b'c');
                 return Ok(sent);
             };
-            sent += batch.num_rows();
             let mut at = 0;
             while at < batch.num_rows() {
                 let rows = (batch.num_rows() - at).min(64);
-                encode::lines(&batch.slice(at, rows), form, &mut self.out).map_err(|error| told(&error, text))?;
+                let (piece, out) = (batch.slice(at, rows), &mut self.out);
+                let written = if form.is_binary() {
+                    encode::copied(&piece, sent == 0, out)
+                } else {
+                    encode::lines(&piece, form, out)
+                };
+                written.map_err(|error| told(&error, text))?;
                 at += rows;
+                sent += rows;
                 if self.out.len() >= OUT_BYTES {
                     self.send(&ending, text).await?;
                 }
