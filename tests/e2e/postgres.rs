@@ -388,7 +388,11 @@ async fn transactions_only_read() {
     assert_eq!(code(&error), "25006");
     let error = client.batch_execute("select 1").await.expect_err("it failed");
     assert_eq!(code(&error), "25P02");
-    client.batch_execute("rollback").await.expect("ended");
+    client.batch_execute("rollback; begin; savepoint a").await.expect("a transaction");
+    client.batch_execute("select 1 / 0").await.expect_err("it fails");
+    let error = client.batch_execute("rollback to b").await.expect_err("no savepoint");
+    assert_eq!(code(&error), "3B001");
+    client.batch_execute("rollback to a; select 1; commit").await.expect("it goes on");
     client.batch_execute("set time zone 'Europe/Berlin'; set search_path = quiver; discard all").await.expect("all");
     for (statement, expected) in [
         ("set nothing = 1", "42704"),
@@ -397,6 +401,7 @@ async fn transactions_only_read() {
         ("listen x", "25006"),
         ("fetch 1 from nothing", "34000"),
         ("declare c cursor for select 1", "25P01"),
+        ("savepoint a", "25P01"),
     ] {
         let error = client.batch_execute(statement).await.expect_err(statement);
         assert_eq!(code(&error), expected, "{statement}: {error:?}");

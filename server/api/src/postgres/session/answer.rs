@@ -24,7 +24,7 @@ impl Connection {
 
     /// Executes a portal; 0 rows: all of them.
     pub(super) async fn execute(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Trouble> {
-        let ends = matches!(portal.command, Command::Commit | Command::Rollback);
+        let ends = matches!(portal.command, Command::Commit | Command::Rollback | Command::RollbackTo(_));
         if !ends && portal.command != Command::Empty {
             self.alive()?;
         }
@@ -220,11 +220,13 @@ impl Connection {
                 } else {
                     self.kept.roll_back();
                 }
+                self.kept.end_savepoints();
                 if self.settings.end_transaction(is_kept) {
                     self.tell_all();
                 }
                 self.complete(if is_kept { "COMMIT" } else { "ROLLBACK" });
             }
+            Command::Savepoint(_) | Command::Release(_) | Command::RollbackTo(_) => self.savepoint(command)?,
             Command::Mark(tag) => self.complete(tag),
             Command::Set(name, value) => self.set(&name, value.as_deref(), Holds::Connection)?,
             Command::SetLocal(name, value) => self.set(&name, value.as_deref(), Holds::Transaction)?,
@@ -271,6 +273,30 @@ impl Connection {
                 self.complete("CLOSE CURSOR");
             }
             _ => return Err(Fault::new("XX000", "a command is none").into()),
+        }
+        Ok(())
+    }
+
+    /// Each statement only reads, so there is nothing to take back, but a transaction that failed goes on.
+    fn savepoint(&mut self, command: Command) -> Result<(), Trouble> {
+        if self.transaction == TransactionStatus::Idle {
+            return Err(Fault::new("25P01", "savepoints are set and used within transactions").into());
+        }
+        match command {
+            Command::Savepoint(name) => {
+                self.kept.save(name)?;
+                self.complete("SAVEPOINT");
+            }
+            Command::Release(name) => {
+                self.kept.forget_savepoints(&name, true)?;
+                self.complete("RELEASE");
+            }
+            Command::RollbackTo(name) => {
+                self.kept.forget_savepoints(&name, false)?;
+                self.transaction = TransactionStatus::Transaction;
+                self.complete("ROLLBACK");
+            }
+            _ => return Err(Fault::new("XX000", "a savepoint is none").into()),
         }
         Ok(())
     }
