@@ -80,6 +80,10 @@ async fn rows_are_copied_out() {
     assert_eq!(copied(text).await.expect("lines"), "a\\tb\t\\N\tt\t{1,2}\n");
     let all = copied("copy logs (message, n) to stdout").await.expect("lines");
     assert_eq!((all.lines().count(), all.contains("row 2999\t2999\n")), (3_000, true));
+    let binary = "copy (select 7::int as i) to stdout with (format binary)";
+    let pieces: Vec<_> = client.copy_out(binary).await.expect("rows").try_collect().await.expect("rows");
+    let lengths: Vec<usize> = pieces.iter().map(bytes::Bytes::len).collect();
+    assert_eq!(lengths, [19 + 2 + 4 + 4, 2], "the header with the first row, and the end");
     let error = copied("copy (select 10 / (n - 2000) from logs) to stdout").await.expect_err("no number");
     assert_eq!(code(&error), "22012");
     let error = copied("copy nothing to stdout").await.expect_err("no table");
@@ -120,6 +124,11 @@ async fn statements_with_parameters() {
     let counted =
         client.query_one("select count(*) from logs where service_name = any($1::text[])", &[&many.to_vec()]).await;
     assert_eq!(counted.map(|row| row.get::<_, i64>(0)).map_err(|e| e.to_string()), Ok(200));
+    // A cursor has the values of its declaration, as those that drivers keep on the server do.
+    let declared = "declare c cursor with hold for select n from logs where n > $1 order by n";
+    assert_eq!(client.execute(declared, &[&10_i64]).await.map_err(|e| e.to_string()), Ok(0));
+    let rows = client.query("fetch 2 from c", &[]).await.expect("rows");
+    assert_eq!(rows.iter().map(|row| row.get(0)).collect::<Vec<i64>>(), [11, 12]);
     for (statement, expected) in [
         ("select x from logs l, nothing", "42P01"),
         ("select (n from logs", "42601"),
@@ -379,7 +388,11 @@ async fn transactions_only_read() {
     assert_eq!(code(&error), "25006");
     let error = client.batch_execute("select 1").await.expect_err("it failed");
     assert_eq!(code(&error), "25P02");
-    client.batch_execute("rollback").await.expect("ended");
+    client.batch_execute("rollback; begin; savepoint a").await.expect("a transaction");
+    client.batch_execute("select 1 / 0").await.expect_err("it fails");
+    let error = client.batch_execute("rollback to b").await.expect_err("no savepoint");
+    assert_eq!(code(&error), "3B001");
+    client.batch_execute("rollback to a; select 1; commit").await.expect("it goes on");
     client.batch_execute("set time zone 'Europe/Berlin'; set search_path = quiver; discard all").await.expect("all");
     for (statement, expected) in [
         ("set nothing = 1", "42704"),
@@ -388,6 +401,7 @@ async fn transactions_only_read() {
         ("listen x", "25006"),
         ("fetch 1 from nothing", "34000"),
         ("declare c cursor for select 1", "25P01"),
+        ("savepoint a", "25P01"),
     ] {
         let error = client.batch_execute(statement).await.expect_err(statement);
         assert_eq!(code(&error), expected, "{statement}: {error:?}");

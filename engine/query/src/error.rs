@@ -100,10 +100,28 @@ const NO_TIMES: [&str; 4] = [
     "error parsing time",
 ];
 
-/// What PostgreSQL says of a text that is no date or time, of what arrow does; none: it is another error.
+/// PostgreSQL's name of a type of whole numbers, of what arrow calls it.
+fn whole(kind: &str) -> Option<&'static str> {
+    [("Int16 ", "smallint"), ("Int32 ", "integer"), ("Int64 ", "bigint")]
+        .into_iter()
+        .find_map(|(arrow, name)| kind.starts_with(arrow).then_some(name))
+}
+
+/// Whether a text is a whole number of any size.
+fn is_whole(text: &str) -> bool {
+    let digits = text.trim();
+    let digits = digits.strip_prefix(['-', '+']).unwrap_or(digits);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// What PostgreSQL says of a text that is no date or time, or a number that its type does not hold, of what arrow does;
+/// none: it is another error.
 pub fn no_moment(said: &str) -> Option<String> {
     let (kind, text) = if let Some((_, rest)) = said.split_once("Cannot cast string '") {
         let (text, kind) = rest.rsplit_once("' to value of ")?;
+        if let Some(kind) = whole(kind).filter(|_| is_whole(text)) {
+            return Some(format!("value \"{text}\" is out of range for type {kind}"));
+        }
         let kind = if kind.starts_with("Date") {
             "date"
         } else if kind.starts_with("Time32") || kind.starts_with("Time64") {
@@ -264,6 +282,10 @@ mod tests {
             ),
             ("Error parsing timestamp from 'x' using format '%Y': premature end of input", None),
             ("Cannot cast string 'x' to value of Int64 type", None),
+            (
+                "Cannot cast string ' -99999999999' to value of Int32 type",
+                Some("value \" -99999999999\" is out of range for type integer"),
+            ),
             ("Cannot cast string 'x' to value of Timestamp(ns) type", None),
             ("division by zero", None),
         ] {

@@ -5,6 +5,7 @@ mod addresses;
 mod age;
 mod approximate;
 mod array_containment;
+mod array_position;
 mod attr;
 mod averages;
 mod bits;

@@ -9,6 +9,7 @@ mod arithmetic;
 mod boolean_texts;
 mod bounds;
 pub(crate) mod build_sides;
+mod call_arguments;
 pub(crate) mod cancellation;
 mod dates;
 mod distinct_counts;
@@ -58,6 +59,7 @@ use quiver_types::logs::read_matchers;
 use self::arithmetic::Arithmetic;
 use self::boolean_texts::BooleanTexts;
 use self::bounds::{few_keys, few_products, giving_way};
+use self::call_arguments::CallArguments;
 use self::dates::Dates;
 use self::distinct_counts::DistinctCounts;
 use self::expression_size::few_parts;
@@ -102,11 +104,12 @@ pub(crate) fn session(
     // Added before the defaults, so that they are asked before DataFusion's own planners.
     let state = state.with_expr_planners(vec![Arc::new(Arithmetic), Arc::new(Subscripts)]).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
-    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 6] = [
+    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 7] = [
         Arc::new(Planned),
         Arc::new(InnerOrder),
         Arc::new(WindowLengths),
         Arc::new(BooleanTexts),
+        Arc::new(CallArguments),
         Arc::new(Dates),
         Arc::new(IntervalParts),
     ];

@@ -24,11 +24,11 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::{AnalyzerRule, Optimizer};
 use quiver_types::{Error, ErrorKind};
 
-use super::array_containment;
 use super::concat_operator::{JOINED, Joined, sides};
 use super::growth::Growth;
 use super::regex_functions;
 use super::result_memory::{self, BYTES_MAX, COUNTED, Room};
+use super::{array_containment, array_position};
 use crate::error::to_datafusion;
 use crate::relational::{patterns, single_table};
 
@@ -114,8 +114,8 @@ pub(super) fn bound(state: &mut SessionState, room: &Room) -> Result<()> {
         state.register_udf(Arc::clone(&function))?;
         functions.insert(*name, function);
     }
-    // They do not grow; here they get to stand for the operators `@>` and `<@`, too.
-    for (name, function) in array_containment::functions() {
+    // They do not grow; here they get to stand for the operators `@>`, `<@` and `= ANY`, too.
+    for (name, function) in array_containment::functions().into_iter().chain([array_position::function()]) {
         state.register_udf(Arc::clone(&function))?;
         functions.insert(name, function);
     }

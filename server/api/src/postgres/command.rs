@@ -29,6 +29,12 @@ pub(super) enum Command {
     /// `COMMIT` and `END`.
     Commit,
     Rollback,
+    /// `SAVEPOINT` and its name.
+    Savepoint(String),
+    /// `RELEASE`: a savepoint.
+    Release(String),
+    /// `ROLLBACK TO`: a savepoint.
+    RollbackTo(String),
     /// A command without effect here, which is allowed in a transaction. Its command tag.
     Mark(&'static str),
     /// A setting and its value; `None`: its default.
@@ -247,7 +253,7 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
     Ok(match first {
         "begin" | "start" => {
             words.takes(&["transaction", "work"]);
-            modes(words)?.then_some(Command::Begin)
+            modes(words, false)?.then_some(Command::Begin)
         }
         "commit" | "end" => {
             words.takes(&["transaction", "work"]);
@@ -261,15 +267,15 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
             let to = words.takes(&["to"]);
             if to {
                 words.takes(&["savepoint"]);
-                words.name().map(|_| Command::Mark("ROLLBACK"))
+                last_name(words).map(Command::RollbackTo)
             } else {
                 words.ends().then_some(Command::Rollback)
             }
         }
-        "savepoint" => words.name().map(|_| Command::Mark("SAVEPOINT")),
+        "savepoint" => last_name(words).map(Command::Savepoint),
         "release" => {
             words.takes(&["savepoint"]);
-            words.name().map(|_| Command::Mark("RELEASE"))
+            last_name(words).map(Command::Release)
         }
         // There are no notifications.
         "unlisten" => Some(Command::Mark("UNLISTEN")),
@@ -299,8 +305,9 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
     })
 }
 
-/// Consumes transaction modes such as `READ WRITE` after `BEGIN`. False if something else follows.
-fn modes(words: &mut Words) -> Result<bool, Fault> {
+/// Consumes transaction modes such as `READ WRITE` after `BEGIN`. False if something else follows. `may_write`: the modes
+/// of transactions to come, of which each write is refused, as by a server in recovery; pools of JDBC reset them so.
+fn modes(words: &mut Words, may_write: bool) -> Result<bool, Fault> {
     while !words.ends() {
         let known = if words.takes(&["isolation"]) {
             words.takes(&["level"])
@@ -308,10 +315,11 @@ fn modes(words: &mut Words) -> Result<bool, Fault> {
                     || (words.takes(&["repeatable"]) && words.takes(&["read"]))
                     || (words.takes(&["read"]) && words.takes(&["committed", "uncommitted"])))
         } else if words.takes(&["read"]) {
-            if words.takes(&["write"]) {
+            let writes = words.takes(&["write"]);
+            if writes && !may_write {
                 return Err(Fault::new("25006", "cannot begin a transaction that writes: statements only read"));
             }
-            words.takes(&["only"])
+            writes || words.takes(&["only"])
         } else {
             (words.takes(&["not"]) && words.takes(&["deferrable"])) || words.takes(&["deferrable"])
         };
@@ -323,6 +331,12 @@ fn modes(words: &mut Words) -> Result<bool, Fault> {
         }
     }
     Ok(true)
+}
+
+/// Consumes a name that nothing follows.
+fn last_name(words: &mut Words) -> Option<String> {
+    let name = words.name();
+    name.filter(|_| words.ends())
 }
 
 #[allow(clippy::option_option, reason = "none: neither; none within: all")]
@@ -359,10 +373,10 @@ fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
     let scoped = is_local || words.takes(&["session"]);
     if scoped && words.takes(&["characteristics"]) {
         let transaction = words.takes(&["as"]) && words.takes(&["transaction"]);
-        return Ok((transaction && modes(words)?).then_some(Command::Mark("SET")));
+        return Ok((transaction && modes(words, true)?).then_some(Command::Mark("SET")));
     }
     if words.takes(&["transaction"]) {
-        return Ok(modes(words)?.then_some(Command::Mark("SET")));
+        return Ok(modes(words, false)?.then_some(Command::Mark("SET")));
     }
     let name = if words.takes(&["time"]) {
         words.takes(&["zone"]).then(|| "timezone".to_owned())

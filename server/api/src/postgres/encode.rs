@@ -371,6 +371,11 @@ fn end(at: usize, out: &mut BytesMut) -> Result<()> {
     Ok(())
 }
 
+/// What the first piece of `COPY` data in binary form begins with: a signature, no flags, and no extension.
+const COPY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+/// What ends `COPY` data in binary form.
+const COPY_TRAILER: i16 = -1;
+
 /// Announces `COPY` data, and writes the header line if there is one.
 ///
 /// # Errors
@@ -382,9 +387,9 @@ pub(super) fn lines_follow(schema: &Schema, form: &Form, out: &mut BytesMut) -> 
     };
     let too_large = |_| Fault::new("54000", "names of columns are too long");
     let at = begin(b'H', out);
-    out.put_i8(0);
+    out.put_u8(form.is_binary().into());
     out.put_i16(count);
-    fields.iter().for_each(|_| out.put_i16(0));
+    fields.iter().for_each(|_| out.put_i16(form.is_binary().into()));
     end(at, out).map_err(too_large)?;
     if form.has_header {
         let at = begin(b'd', out);
@@ -398,6 +403,44 @@ pub(super) fn lines_follow(schema: &Schema, form: &Form, out: &mut BytesMut) -> 
         end(at, out).map_err(too_large)?;
     }
     Ok(())
+}
+
+/// Writes rows as `COPY` data in binary form. `are_first`: they come behind the header, and in one message with it, for
+/// clients expect a row in each.
+///
+/// # Errors
+/// Lists of lists that are no array; otherwise internal: only by a bug.
+pub(super) fn copied(batch: &RecordBatch, are_first: bool, out: &mut BytesMut) -> Result<()> {
+    let (schema, arrays) = (batch.schema(), normal(batch)?);
+    let options = EncoderOptions::default().with_explicit_nulls(true);
+    let columns = schema.fields().iter().zip(&arrays);
+    let mut columns =
+        columns.map(|(field, array)| Values::of(field, &**array, &options)).collect::<Result<Vec<_>>>()?;
+    for row in 0..batch.num_rows() {
+        let at = begin(b'd', out);
+        if are_first && row == 0 {
+            out.put_slice(COPY_HEADER);
+        }
+        out.put_i16(columns.len() as i16);
+        for column in &mut columns {
+            column.push_sized(row, true, out)?;
+        }
+        end(at, out)?;
+    }
+    Ok(())
+}
+
+/// Ends `COPY` data in binary form. `has_rows`: some were written before.
+///
+/// # Errors
+/// None: the message is short.
+pub(super) fn copied_all(has_rows: bool, out: &mut BytesMut) -> Result<()> {
+    let at = begin(b'd', out);
+    if !has_rows {
+        out.put_slice(COPY_HEADER);
+    }
+    out.put_i16(COPY_TRAILER);
+    end(at, out)
 }
 
 /// Writes rows as `COPY` lines.

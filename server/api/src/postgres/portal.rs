@@ -56,6 +56,12 @@ impl Portal {
         self
     }
 
+    /// Takes the values of another portal, which has none afterwards.
+    pub(super) fn take_params(&mut self, other: &mut Self) {
+        self.params = std::mem::take(&mut other.params);
+        self.param_bytes = std::mem::take(&mut other.param_bytes);
+    }
+
     /// The bytes that it takes before it runs.
     pub(super) fn bytes(&self) -> usize {
         self.text.len() + self.param_bytes

@@ -1,4 +1,5 @@
-//! What a connection keeps between messages: prepared statements and portals, limited in number and size.
+//! What a connection keeps between messages: prepared statements, portals and names of savepoints, limited in number and
+//! size.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ const BYTES_MAX: usize = 4 << 20;
 const PORTALS_MAX: usize = 16;
 /// Bytes that a result column takes besides its name.
 const COLUMN_BYTES: usize = 256;
+/// Bytes that a savepoint takes besides its name.
+const SAVEPOINT_BYTES: usize = 32;
 
 /// A prepared statement.
 #[derive(Debug)]
@@ -30,6 +33,15 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    /// The query that its parameters belong to, which `DECLARE` has behind its `FOR`; `None` for other commands.
+    pub(super) fn query(&self) -> Option<&str> {
+        match &self.command {
+            Command::Query => Some(&self.text),
+            Command::Declare(declare) => Some(&declare.query),
+            _ => None,
+        }
+    }
+
     fn bytes(&self) -> usize {
         self.text.len() + 4 * self.declared.len() + self.described.as_deref().map_or(0, described_bytes)
     }
@@ -40,11 +52,13 @@ fn described_bytes(described: &Described) -> usize {
     columns.sum::<usize>() + 4 * described.params.len()
 }
 
-/// All prepared statements and portals, by name.
+/// All prepared statements and portals by name, and savepoints.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     statements: HashMap<String, Prepared>,
     portals: HashMap<String, Portal>,
+    /// Names of the savepoints of the transaction, in their order.
+    savepoints: Vec<String>,
 }
 
 fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
@@ -55,7 +69,8 @@ impl Kept {
     /// The bytes that they take.
     pub(super) fn bytes(&self) -> usize {
         let statements = self.statements.iter().map(|(name, statement)| name.len() + statement.bytes());
-        statements.sum::<usize>() + self.portals.values().map(Portal::bytes).sum::<usize>()
+        let savepoints = self.savepoints.iter().map(|name| SAVEPOINT_BYTES + name.len());
+        statements.sum::<usize>() + self.portals.values().map(Portal::bytes).sum::<usize>() + savepoints.sum::<usize>()
     }
 
     fn room_for(&self, bytes: usize) -> Result<(), Fault> {
@@ -156,6 +171,32 @@ impl Kept {
         self.portals.clear();
     }
 
+    /// Keeps a savepoint, which may have the name of another.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub(super) fn save(&mut self, name: String) -> Result<(), Fault> {
+        self.room_for(SAVEPOINT_BYTES + name.len())?;
+        self.savepoints.push(name);
+        Ok(())
+    }
+
+    /// Forgets the savepoints after the latest of that name, and with `too` this one as well.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(super) fn forget_savepoints(&mut self, name: &str, too: bool) -> Result<(), Fault> {
+        let at = self.savepoints.iter().rposition(|known| known == name);
+        let at = at.ok_or_else(|| unknown("3B001", "savepoint", name))?;
+        self.savepoints.truncate(if too { at } else { at + 1 });
+        Ok(())
+    }
+
+    /// Forgets the savepoints of a transaction that ends.
+    pub(super) fn end_savepoints(&mut self) {
+        self.savepoints.clear();
+    }
+
     /// Closes the portals of a transaction that was committed, except for those declared `WITH HOLD`.
     pub(super) fn commit(&mut self) {
         self.portals.retain(|_, portal| portal.hold != Hold::No);
@@ -212,6 +253,24 @@ mod tests {
         assert!(kept.close_portal("0") && !kept.close_portal("0"));
         kept.end_portals();
         assert_eq!(kept.take("1").map(|_| ()).unwrap_err().code, "34000");
+    }
+
+    #[test]
+    fn savepoints_go_with_those_before_them() {
+        let mut kept = Kept::default();
+        for name in ["a", "b", "a", "c"] {
+            kept.save(name.into()).unwrap();
+        }
+        kept.forget_savepoints("a", false).unwrap();
+        assert_eq!(kept.savepoints, ["a", "b", "a"]);
+        assert_eq!(kept.forget_savepoints("c", true).unwrap_err().code, "3B001");
+        kept.forget_savepoints("a", true).unwrap();
+        kept.forget_savepoints("a", true).unwrap();
+        assert_eq!((kept.savepoints.len(), kept.bytes()), (0, 0));
+        assert_eq!(kept.save("x".repeat(BYTES_MAX)).unwrap_err().code, "53400");
+        kept.save("a".into()).unwrap();
+        kept.end_savepoints();
+        assert_eq!(kept.bytes(), 0);
     }
 
     #[test]

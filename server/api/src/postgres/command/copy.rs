@@ -1,5 +1,5 @@
-//! `COPY … TO STDOUT`: the rows of a query or table as lines of text or CSV, as psql's `\copy` and bulk reads of
-//! drivers request them.
+//! `COPY … TO STDOUT`: the rows of a query or table as lines of text or CSV, or in binary form, as psql's `\copy` and bulk
+//! reads of drivers request them.
 //!
 //! Source: PostgreSQL's copyto.c, `CopyAttributeOutText` and `CopyAttributeOutCSV`.
 
@@ -16,10 +16,20 @@ pub(in crate::postgres) struct CopyOut {
     pub(in crate::postgres) form: Form,
 }
 
-/// The format of the lines.
+/// How rows are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Format {
+    #[default]
+    Text,
+    Csv,
+    /// Values as the protocol has them in binary form.
+    Binary,
+}
+
+/// The format of the rows; all but the first is about lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::postgres) struct Form {
-    is_csv: bool,
+    format: Format,
     /// Whether the first line has the column names.
     pub(in crate::postgres) has_header: bool,
     pub(in crate::postgres) delimiter: u8,
@@ -31,11 +41,20 @@ pub(in crate::postgres) struct Form {
 }
 
 impl Form {
+    /// Whether rows are written in binary form, and not as lines.
+    pub(in crate::postgres) fn is_binary(&self) -> bool {
+        self.format == Format::Binary
+    }
+
+    fn is_csv(&self) -> bool {
+        self.format == Format::Csv
+    }
+
     /// Writes a value; `None`: NULL. `is_alone`: the line has no other value.
     pub(in crate::postgres) fn push(&self, value: Option<&[u8]>, is_alone: bool, out: &mut BytesMut) {
         match value {
             None => out.put_slice(self.null.as_bytes()),
-            Some(value) if self.is_csv => self.push_csv(value, is_alone, out),
+            Some(value) if self.is_csv() => self.push_csv(value, is_alone, out),
             Some(value) => self.push_text(value, out),
         }
     }
@@ -86,13 +105,13 @@ impl Form {
         let (delimiter, null) = (self.delimiter, self.null.as_bytes());
         // These have a meaning after a backslash.
         let has_meaning = |byte: u8| matches!(byte, b'\\' | b'.' | b'a'..=b'z' | b'0'..=b'9');
-        if self.is_csv && delimiter == self.quote {
+        if self.is_csv() && delimiter == self.quote {
             Some("`delimiter` must not be the `quote`")
-        } else if !self.is_csv && has_meaning(delimiter) {
+        } else if !self.is_csv() && has_meaning(delimiter) {
             Some("`delimiter` must be no letter, digit, `.` or backslash in the text format")
         } else if null.contains(&delimiter) || null.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
             Some("`null` must have neither the `delimiter` nor ends of lines")
-        } else if self.is_csv && null.contains(&self.quote) {
+        } else if self.is_csv() && null.contains(&self.quote) {
             Some("`null` must not have the `quote`")
         } else {
             None
@@ -154,7 +173,7 @@ fn unread(what: &str) -> Fault {
 /// Options as written in the statement.
 #[derive(Default)]
 struct Options {
-    is_csv: bool,
+    format: Format,
     has_header: bool,
     quotes_all: bool,
     delimiter: Option<String>,
@@ -210,10 +229,11 @@ impl Options {
     }
 
     fn set_format(&mut self, format: &str) -> Result<(), Fault> {
-        self.is_csv = match format {
-            "csv" => true,
-            "text" => false,
-            _ => return Err(Fault::new("0A000", "`COPY` writes text and CSV here")),
+        self.format = match format {
+            "text" => Format::Text,
+            "csv" => Format::Csv,
+            "binary" => Format::Binary,
+            _ => return Err(Fault::new("22023", "`COPY` writes `text`, `csv` or `binary`")),
         };
         Ok(())
     }
@@ -239,13 +259,17 @@ impl Options {
             Some([byte]) if !matches!(byte, b'\n' | b'\r') => Ok(*byte),
             Some(_) => Err(Fault::new("22023", format!("`{name}` of `COPY` is one letter of one byte"))),
         };
-        if !self.is_csv && (self.quotes_all || self.quote.is_some() || self.escape.is_some()) {
+        let is_csv = self.format == Format::Csv;
+        if !is_csv && (self.quotes_all || self.quote.is_some() || self.escape.is_some()) {
             return Err(Fault::new("0A000", "`COPY` has quotes and their escapes in CSV only"));
         }
-        let (delimiter, null) = if self.is_csv { (b',', "") } else { (b'\t', "\\N") };
+        if self.format == Format::Binary && (self.has_header || self.delimiter.is_some() || self.null.is_some()) {
+            return Err(unread("header, `delimiter` or `null` in binary form"));
+        }
+        let (delimiter, null) = if is_csv { (b',', "") } else { (b'\t', "\\N") };
         let quote = one("quote", self.quote, b'"')?;
         let form = Form {
-            is_csv: self.is_csv,
+            format: self.format,
             has_header: self.has_header,
             delimiter: one("delimiter", self.delimiter, delimiter)?,
             null: self.null.unwrap_or_else(|| null.to_owned()),
@@ -323,14 +347,21 @@ mod tests {
             "copy a to stdout (format 'csv', header true, delimiter ';', force_quote *)",
             "copy a to stdout with csv header delimiter as ';' force quote *",
         ] {
-            let Form { is_csv, has_header, delimiter, quotes_all, .. } = copied(same).form;
-            assert!(is_csv && has_header && quotes_all && delimiter == b';', "{same}");
+            let form = copied(same).form;
+            let Form { has_header, delimiter, quotes_all, .. } = form;
+            assert!(form.is_csv() && has_header && quotes_all && delimiter == b';', "{same}");
+        }
+        for binary in ["copy a to stdout with (format binary)", "copy a to stdout binary"] {
+            assert!(copied(binary).form.is_binary(), "{binary}");
         }
         for other in ["copy a from stdin", "copy a to '/tmp/x'", "copy a to program 'x'"] {
             assert_eq!(read(other), Ok(Command::Query), "{other}");
         }
         for (wrong, code) in [
-            ("copy a to stdout with (format binary)", "0A000"),
+            ("copy a to stdout with (format parquet)", "22023"),
+            ("copy a to stdout with (format binary, header)", "42601"),
+            ("copy a to stdout binary delimiter ','", "42601"),
+            ("copy a to stdout with (format binary, quote '''')", "0A000"),
             ("copy a to stdout with (nothing 'x')", "42601"),
             ("copy a to stdout with (delimiter 'ab')", "22023"),
             ("copy a to stdout csv header now", "42601"),

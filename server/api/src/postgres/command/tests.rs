@@ -23,7 +23,7 @@ fn commands() {
     check("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", Command::Begin);
     check("start transaction read only", Command::Begin);
     check("commit work;", Command::Commit);
-    check("ROLLBACK TO SAVEPOINT a", Command::Mark("ROLLBACK"));
+    check("ROLLBACK TO SAVEPOINT a", Command::RollbackTo("a".into()));
     check("SET statement_timeout = '5s'", set("statement_timeout", "5s"));
     check("set local time zone 'Europe/Berlin'", Command::SetLocal("timezone".into(), Some("Europe/Berlin".into())));
     check("SET TIME ZONE -5", set("timezone", "-5"));
@@ -31,6 +31,7 @@ fn commands() {
     check("set names 'utf8'", set("client_encoding", "utf8"));
     check("set datestyle to default", Command::Set("datestyle".into(), None));
     check("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", Command::Mark("SET"));
+    check("SET SESSION CHARACTERISTICS AS TRANSACTION READ WRITE", Command::Mark("SET"));
     check("show transaction isolation level", Command::Show(Some("transaction_isolation".into())));
     check("show tables", Command::Query);
     check("discard all", Command::Discard(Forget::All));
@@ -191,18 +192,17 @@ fn transactions_in_all_their_words() {
     for text in ["rollback", "abort", "ABORT WORK", "rollback transaction"] {
         check(text, Command::Rollback);
     }
-    for (text, tag) in [
-        ("savepoint a", "SAVEPOINT"),
-        ("release a", "RELEASE"),
-        ("release savepoint \"A b\"", "RELEASE"),
-        ("rollback to a", "ROLLBACK"),
-        ("rollback work to savepoint a", "ROLLBACK"),
-        ("unlisten *", "UNLISTEN"),
-        ("set transaction isolation level read committed", "SET"),
-    ] {
+    for (text, tag) in [("unlisten *", "UNLISTEN"), ("set transaction isolation level read committed", "SET")] {
         check(text, Command::Mark(tag));
     }
+    check("savepoint a", Command::Savepoint("a".into()));
+    check("release A", Command::Release("a".into()));
+    check("release savepoint \"A b\"", Command::Release("A b".into()));
+    check("rollback to a", Command::RollbackTo("a".into()));
+    check("rollback work to savepoint a", Command::RollbackTo("a".into()));
     for (bad, code) in [
+        ("savepoint a b", "42601"),
+        ("release a b", "42601"),
         ("begin now", "42601"),
         ("begin isolation level", "42601"),
         ("begin isolation level repeatable", "42601"),
@@ -210,7 +210,6 @@ fn transactions_in_all_their_words() {
         ("begin read", "42601"),
         ("begin read only read write", "25006"),
         ("set transaction read write", "25006"),
-        ("set session characteristics as transaction read write", "25006"),
         ("set session characteristics as read only", "42601"),
         ("set transaction snapshot 'x'", "42601"),
         ("rollback to", "42601"),

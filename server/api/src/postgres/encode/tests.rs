@@ -297,3 +297,28 @@ fn the_first_row_as_texts() {
     let found: Vec<Option<Bytes>> = super::texts(&batch).unwrap();
     assert_eq!(found, [Some(Bytes::from_static(b"7")), None, Some(Bytes::from_static(b"f"))]);
 }
+
+/// Breaks where the header of a binary copy is a message of its own (libpq's readers expect a row in each), where it is
+/// missing because there are no rows, or where a value is written as text.
+#[test]
+fn copies_in_binary_form() {
+    let binary = form("with (format binary)");
+    let batch = batch(vec![
+        ("i", Arc::new(Int32Array::from(vec![Some(7), None]))),
+        ("t", Arc::new(StringArray::from(vec!["x", ""]))),
+    ]);
+    let mut out = BytesMut::new();
+    lines_follow(&batch.schema(), &binary, &mut out).unwrap();
+    copied(&batch, true, &mut out).unwrap();
+    copied(&batch.slice(1, 1), false, &mut out).unwrap();
+    copied_all(true, &mut out).unwrap();
+    let header = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+    let first = [&header[..], &[0, 2, 0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 1, b'x']].concat();
+    let second = vec![0, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+    let expected =
+        [('H', vec![1, 0, 2, 0, 1, 0, 1]), ('d', first), ('d', second.clone()), ('d', second), ('d', vec![0xff, 0xff])];
+    assert_eq!(messages(&out), expected);
+    let mut none = BytesMut::new();
+    copied_all(false, &mut none).unwrap();
+    assert_eq!(messages(&none), [('d', [&header[..], &[0xff, 0xff]].concat())]);
+}

@@ -24,7 +24,7 @@ impl Connection {
 
     /// Executes a portal; 0 rows: all of them.
     pub(super) async fn execute(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Trouble> {
-        let ends = matches!(portal.command, Command::Commit | Command::Rollback);
+        let ends = matches!(portal.command, Command::Commit | Command::Rollback | Command::RollbackTo(_));
         if !ends && portal.command != Command::Empty {
             self.alive()?;
         }
@@ -68,7 +68,7 @@ impl Connection {
             return Err(Fault::new("25P01", text).into());
         }
         let mut cursor = Portal::new(declare.query, Command::Query);
-        cursor.params = std::mem::take(&mut portal.params);
+        cursor.take_params(portal);
         if declare.is_held {
             // A statement outside of a transaction is a transaction of its own, which ends with it.
             cursor.hold = if is_alone { Hold::Kept } else { Hold::Wanted };
@@ -169,7 +169,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Sends all rows as `COPY` lines as they are found. Returns how many.
+    /// Sends all rows as `COPY` data as they are found. Returns how many.
     async fn lines(&mut self, portal: &mut Portal, form: &Form) -> Result<usize, Trouble> {
         let Portal { run, text, .. } = portal;
         let Some(run) = run else { return Ok(0) };
@@ -180,15 +180,24 @@ impl Connection {
         loop {
             let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(ROWS)).await?;
             let Some(batch) = next.map_err(|error| told(&error, text))? else {
+                if form.is_binary() {
+                    encode::copied_all(sent > 0, &mut self.out).map_err(|error| told(&error, text))?;
+                }
                 self.say(b'c');
                 return Ok(sent);
             };
-            sent += batch.num_rows();
             let mut at = 0;
             while at < batch.num_rows() {
                 let rows = (batch.num_rows() - at).min(64);
-                encode::lines(&batch.slice(at, rows), form, &mut self.out).map_err(|error| told(&error, text))?;
+                let (piece, out) = (batch.slice(at, rows), &mut self.out);
+                let written = if form.is_binary() {
+                    encode::copied(&piece, sent == 0, out)
+                } else {
+                    encode::lines(&piece, form, out)
+                };
+                written.map_err(|error| told(&error, text))?;
                 at += rows;
+                sent += rows;
                 if self.out.len() >= OUT_BYTES {
                     self.send(&ending, text).await?;
                 }
@@ -211,11 +220,13 @@ impl Connection {
                 } else {
                     self.kept.roll_back();
                 }
+                self.kept.end_savepoints();
                 if self.settings.end_transaction(is_kept) {
                     self.tell_all();
                 }
                 self.complete(if is_kept { "COMMIT" } else { "ROLLBACK" });
             }
+            Command::Savepoint(_) | Command::Release(_) | Command::RollbackTo(_) => self.savepoint(command)?,
             Command::Mark(tag) => self.complete(tag),
             Command::Set(name, value) => self.set(&name, value.as_deref(), Holds::Connection)?,
             Command::SetLocal(name, value) => self.set(&name, value.as_deref(), Holds::Transaction)?,
@@ -262,6 +273,30 @@ impl Connection {
                 self.complete("CLOSE CURSOR");
             }
             _ => return Err(Fault::new("XX000", "a command is none").into()),
+        }
+        Ok(())
+    }
+
+    /// Each statement only reads, so there is nothing to take back, but a transaction that failed goes on.
+    fn savepoint(&mut self, command: Command) -> Result<(), Trouble> {
+        if self.transaction == TransactionStatus::Idle {
+            return Err(Fault::new("25P01", "savepoints are set and used within transactions").into());
+        }
+        match command {
+            Command::Savepoint(name) => {
+                self.kept.save(name)?;
+                self.complete("SAVEPOINT");
+            }
+            Command::Release(name) => {
+                self.kept.forget_savepoints(&name, true)?;
+                self.complete("RELEASE");
+            }
+            Command::RollbackTo(name) => {
+                self.kept.forget_savepoints(&name, false)?;
+                self.transaction = TransactionStatus::Transaction;
+                self.complete("ROLLBACK");
+            }
+            _ => return Err(Fault::new("XX000", "a savepoint is none").into()),
         }
         Ok(())
     }

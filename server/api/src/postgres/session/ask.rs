@@ -75,7 +75,8 @@ impl Connection {
         if let Some(known) = &statement.described {
             return Ok(Arc::clone(known));
         }
-        let (text, declared) = (statement.text.clone(), statement.declared.clone());
+        let text = statement.query().unwrap_or(&statement.text).to_owned();
+        let declared = statement.declared.clone();
         self.alive()?;
         let (ctx, access, info) = self.begin(&text).await?;
         let running = CancellationToken::new();
@@ -92,7 +93,7 @@ impl Connection {
     /// Reads the parameter values of a statement.
     pub(super) async fn params_of(&mut self, bind: &Bind) -> Result<Vec<Param>, Trouble> {
         let statement = self.kept.statement(&bind.statement)?;
-        let has_params = statement.command == Command::Query && statement.text.contains('$');
+        let has_params = statement.query().is_some_and(|query| query.contains('$'));
         let known = if has_params && !bind.values.is_empty() {
             self.described(&bind.statement).await?.params.clone()
         } else {
@@ -122,7 +123,9 @@ impl Connection {
             return Ok(());
         }
         if command != Command::Query {
-            let _ = ParameterDescription::new(Vec::new()).encode(&mut self.out);
+            let has_params = statement.query().is_some_and(|query| query.contains('$'));
+            let params = if has_params { self.described(name).await?.params.clone() } else { Vec::new() };
+            let _ = ParameterDescription::new(params).encode(&mut self.out);
             let mut portal = Portal::new(String::new(), command);
             return self.describe_portal(&mut portal).await;
         }

@@ -1,0 +1,154 @@
+//! Arguments that PostgreSQL takes otherwise than DataFusion. Booleans become `t` and `f` among values that are put
+//! together as texts. How many digits `round` leaves is a literal of the type that it takes: under a cast DataFusion finds
+//! the number only after comparisons have got their types, and the rounded decimal changes its own. Means of decimals get
+//! 16 digits behind the point; DataFusion gives four more than their values have.
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::WindowFunctionDefinition;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, case, cast, lit};
+use datafusion::optimizer::AnalyzerRule;
+
+/// Digits behind the point of decimals whose mean is taken, which has four more.
+const MEAN_SCALE: i8 = 12;
+/// Digits of a decimal at most.
+const DIGITS: u8 = 38;
+
+/// The rule. It precedes type coercion.
+#[derive(Debug)]
+pub(crate) struct CallArguments;
+
+impl AnalyzerRule for CallArguments {
+    fn name(&self) -> &'static str {
+        "call_arguments"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let changed = plan.transform_up_with_subqueries(|node| {
+            if !has_calls(&node)? {
+                return Ok(Transformed::no(node));
+            }
+            let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|e| taken(e, &schema))?;
+                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+            })
+        });
+        Ok(changed?.data)
+    }
+}
+
+/// Whether a node has a call that may be changed.
+fn has_calls(node: &LogicalPlan) -> Result<bool> {
+    let is_one = |expr: &Expr| match expr {
+        Expr::ScalarFunction(call) => matches!(call.func.name(), "round" | "concat" | "concat_ws" | "format"),
+        Expr::AggregateFunction(call) => call.func.name() == "avg",
+        Expr::WindowFunction(call) => is_mean(&call.fun),
+        _ => false,
+    };
+    for expr in node.expressions() {
+        if expr.exists(|e| Ok(is_one(e)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_mean(function: &WindowFunctionDefinition) -> bool {
+    matches!(function, WindowFunctionDefinition::AggregateUDF(function) if function.name() == "avg")
+}
+
+/// A call with its arguments as they are taken.
+fn taken(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let mut is_changed = false;
+    let expr = match expr {
+        Expr::ScalarFunction(mut call) => {
+            match call.func.name() {
+                "round" => {
+                    if let [_, digits] = call.args.as_mut_slice()
+                        && let Some(number) = small(digits)
+                    {
+                        (*digits, is_changed) = (lit(number), true);
+                    }
+                }
+                "concat" | "concat_ws" | "format" => {
+                    for value in &mut call.args {
+                        if value.get_type(schema).is_ok_and(|kind| kind == DataType::Boolean) {
+                            (*value, is_changed) = (letter(std::mem::take(value))?, true);
+                        }
+                    }
+                }
+                _ => {}
+            }
+            Expr::ScalarFunction(call)
+        }
+        Expr::AggregateFunction(mut call) if call.func.name() == "avg" => {
+            is_changed = widen(&mut call.params.args, schema);
+            Expr::AggregateFunction(call)
+        }
+        Expr::WindowFunction(mut call) if is_mean(&call.fun) => {
+            is_changed = widen(&mut call.params.args, schema);
+            Expr::WindowFunction(call)
+        }
+        other => other,
+    };
+    Ok(Transformed::new_transformed(expr, is_changed))
+}
+
+/// A whole number that is written as a literal of another type.
+fn small(digits: &Expr) -> Option<i32> {
+    match digits {
+        Expr::Literal(ScalarValue::Int64(Some(number)), _) => i32::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+/// A boolean as PostgreSQL writes it.
+fn letter(value: Expr) -> Result<Expr> {
+    case(value).when(lit(true), lit("t")).when(lit(false), lit("f")).end()
+}
+
+/// Gives decimals more digits behind the point. Returns whether there were any.
+fn widen(values: &mut [Expr], schema: &DFSchema) -> bool {
+    let [value] = values else { return false };
+    let is_short =
+        value.get_type(schema).is_ok_and(|kind| matches!(kind, DataType::Decimal128(_, scale) if scale < MEAN_SCALE));
+    if is_short {
+        *value = cast(std::mem::take(value), DataType::Decimal128(DIGITS, MEAN_SCALE));
+    }
+    is_short
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::functions::expr_fn::{concat, round};
+    use datafusion::functions_aggregate::expr_fn::avg;
+
+    use super::*;
+
+    fn of(expr: Expr) -> (bool, String) {
+        let found = taken(expr, &DFSchema::empty()).unwrap();
+        (found.transformed, found.data.to_string())
+    }
+
+    #[test]
+    fn arguments_are_taken_as_in_postgresql() {
+        let decimal = |scale| lit(ScalarValue::Decimal128(Some(5), 38, scale));
+        let (is_changed, shown) = of(concat(vec![lit("a"), lit(true)]));
+        assert!(is_changed && shown.contains("THEN Utf8(\"t\")"), "{shown}");
+        assert!(!of(concat(vec![lit("a"), lit(1)])).0);
+        let (is_changed, shown) = of(round(vec![decimal(2), lit(1_i64)]));
+        assert!(is_changed && shown.contains("Int32(1)"), "{shown}");
+        assert!(!of(round(vec![decimal(2)])).0);
+        assert!(!of(round(vec![decimal(2), lit(1_i32)])).0);
+        let (is_changed, shown) = of(avg(decimal(2)));
+        assert!(is_changed && shown.contains("Decimal128(38, 12)"), "{shown}");
+        assert!(!of(avg(decimal(12))).0 && !of(avg(lit(1.5))).0);
+    }
+}
