@@ -299,3 +299,25 @@ fn who_finds_no_room_to_decode_is_counted() {
     assert!(held.hold(most) && !needed.is_needed(0));
     assert!(!budget.decoding().hold(most) && needed.is_needed(0));
 }
+
+/// Breaks where all threads wait for memory of bodies that wait for a thread.
+#[tokio::test]
+async fn few_threads_wait() {
+    let budget = BodyBudget::new(1 << 20, 1 << 20);
+    let held = budget.decoding();
+    assert!(held.hold(2 << 20));
+    let threads = Arc::clone(&budget.decoded.as_ref().expect("a budget of its own").threads);
+    let others = threads.try_acquire_many(THREADS_MAX as u32).expect("nobody waits");
+    let own = budget.clone();
+    let refused = tokio::task::spawn_blocking(move || {
+        let mut beside = Beside::new(own.decoded_share(), true);
+        (beside.hold(2 << 20), beside.until)
+    });
+    assert_eq!(refused.await.expect("ends"), (false, None), "it did not wait");
+    drop(others);
+    let own = budget.clone();
+    let patient = tokio::task::spawn_blocking(move || own.decoding_on(true).hold(2 << 20));
+    drop(held);
+    assert!(patient.await.expect("ends"));
+    assert_eq!(threads.available_permits(), THREADS_MAX, "who waited gives his place back");
+}
