@@ -297,6 +297,19 @@ async fn long_constants_are_put_into_few_rows_at_once() {
     }
 }
 
+/// Breaks where a condition, which is moved below the projection, unpacks the spans of thousands of traces at once.
+#[tokio::test]
+async fn conditions_unpack_spans_of_few_traces_at_once() {
+    let engine = engine();
+    let statement = "select k from (select value % 7 k, span_tree('a', 'b', 'c', 'd', 'e', value, value, false, 'x') t \
+                     from generate_series(1, 100) group by value % 7) q where cardinality(t) > 0";
+    let plan = Names::new(engine.relational()).plan(statement).unwrap();
+    let (_, physical) = engine.plan_relational(&plan).await.unwrap();
+    let shown = displayable(&*physical).indent(false).to_string();
+    assert!(shown.contains("SliceExec: rows=256"), "{shown}");
+    assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 7, "{shown}");
+}
+
 /// Breaks where a join or an exchange puts as many rows with a long constant into a batch as of any others.
 #[tokio::test]
 async fn batches_of_long_constants_are_short() {
