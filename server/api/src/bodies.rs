@@ -462,6 +462,8 @@ pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Bo
         None => {
             // Less than before, or as much.
             share.try_hold(seen);
+            // It may be held for long, and needs no more but for its unpacked form.
+            share.turn.keep(if length.growth > 1 { length.unpacked_units(seen) } else { 0 });
             let bytes = if whole.is_empty() { first } else { whole.freeze() };
             Ok(Bytes::from_owner(Held { bytes, _share: share }))
         }

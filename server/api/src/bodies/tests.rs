@@ -256,6 +256,19 @@ async fn large_bodies_take_turns() {
     assert_eq!(budget.large.available_permits(), budget.largest, "all was given back");
 }
 
+/// Breaks where a body that is there keeps others from their turn for as long as somebody works on it.
+#[tokio::test]
+async fn bodies_that_are_there_let_others_in() {
+    let budget = BodyBudget::new(1 << 20, 1 << 20);
+    let read = async || {
+        let pieces = vec![Bytes::from(vec![7; 64 * 1024]); 4];
+        read_body(&budget, &HeaderMap::new(), body_of(pieces), 1 << 20).await
+    };
+    let first = read().await.expect("alone it has room");
+    let second = read().await.expect("there is room for another, and nobody else comes");
+    assert_eq!((first.len(), second.len()), (256 * 1024, 256 * 1024));
+}
+
 /// A packed body is as large as what it is unpacked to.
 #[test]
 fn lengths_are_those_of_what_is_unpacked() {
