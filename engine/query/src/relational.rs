@@ -50,6 +50,8 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerConfig};
+use datafusion::physical_optimizer::PhysicalOptimizerRule as _;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
@@ -128,10 +130,14 @@ pub(crate) fn session(
         Arc::new(Keys),
     ];
     let analyzers = before.into_iter().chain(Analyzer::new().rules).chain(behind);
+    // The logical plan has conditions where they belong. This rule of DataFusion's moves them by the names of columns: where
+    // a join changed its sides and both have one of that name, it takes the one for the other, and answers are wrong.
+    let moving = FilterPushdown::new();
+    let physical = PhysicalOptimizer::new().rules.into_iter().filter(|rule| rule.name() != moving.name());
     let state = state
         .with_analyzer_rules(cancellation::analyzers(analyzers))
         .with_optimizer_rules(cancellation::optimizers(Optimizer::new().rules))
-        .with_physical_optimizer_rules(cancellation::physical(PhysicalOptimizer::new().rules));
+        .with_physical_optimizer_rules(cancellation::physical(physical));
     let mut state = state.build();
     functions::register(&mut state, room).expect("a registry of its own takes each function");
     for function in languages {

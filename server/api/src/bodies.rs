@@ -48,6 +48,8 @@ const HEAD_UNITS_MIN: usize = 4 * 1024;
 const SLOW: (u64, Duration) = (64 * 1024, Duration::from_secs(2));
 /// How many times as long a packed body is taken to be when it is unpacked.
 const PACKED: usize = 8;
+/// Most threads that wait for memory at once. All work that may block shares the threads, also that which holds the memory.
+const THREADS_MAX: usize = 64;
 /// How much of a body that is not wanted is read, so that the client gets to see the answer.
 const DRAIN_BYTES_MAX: usize = 64 << 20;
 
@@ -64,6 +66,8 @@ pub struct BodyBudget {
     waiting: Arc<watch::Sender<usize>>,
     /// For bodies that want much of `large`.
     turns: Turns,
+    /// For threads that wait for room.
+    threads: Arc<Semaphore>,
     /// For what bodies are decoded to; none: that comes out of this one.
     decoded: Option<Arc<Self>>,
     /// Those who found no room to decode something.
@@ -117,6 +121,7 @@ impl BodyBudget {
             largest,
             waiting: Arc::new(watch::Sender::new(0)),
             turns: Turns::new(largest),
+            threads: Arc::new(Semaphore::new(THREADS_MAX)),
             decoded: None,
             refused: Arc::default(),
         }
@@ -182,6 +187,8 @@ impl Beside {
         }
         self.share.budget.refused.refuse();
         let Some(runtime) = &self.runtime else { return false };
+        let threads = Arc::clone(&self.share.budget.threads);
+        let Ok(_waits) = threads.try_acquire() else { return false };
         let until = *self.until.get_or_insert_with(|| Instant::now() + TURN_WAIT);
         let left = until.saturating_duration_since(Instant::now());
         runtime.block_on(self.share.hold_within(bytes, left)).is_ok()
@@ -455,6 +462,8 @@ pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Bo
         None => {
             // Less than before, or as much.
             share.try_hold(seen);
+            // It may be held for long, and needs no more but for its unpacked form.
+            share.turn.keep(if length.growth > 1 { length.unpacked_units(seen) } else { 0 });
             let bytes = if whole.is_empty() { first } else { whole.freeze() };
             Ok(Bytes::from_owner(Held { bytes, _share: share }))
         }

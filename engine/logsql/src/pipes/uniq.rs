@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::StringViewBuilder;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use datafusion::common::utils::memory::get_record_batch_memory_size;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -173,11 +173,13 @@ impl Step for LimitHits {
         let memory = MemoryConsumer::new("LogsLimitHits").register(task.memory_pool());
         let all = async move {
             let mut kept: Vec<RecordBatch> = Vec::new();
+            // Groups come as slices of one batch: what they share is held once.
+            let mut held = RecordBatchMemoryCounter::new();
             let mut left = usize::try_from(self.limit).unwrap_or(usize::MAX);
             let mut over = false;
             while let Some(batch) = rows.next().await {
                 let batch = batch?;
-                memory.try_grow(get_record_batch_memory_size(&batch))?;
+                memory.try_grow(held.count_batch(&batch))?;
                 over = batch.num_rows() > left;
                 kept.push(batch.slice(0, batch.num_rows().min(left)));
                 left -= kept.last().map_or(0, RecordBatch::num_rows);
@@ -219,20 +221,24 @@ mod tests {
     fn rows_that_wait_are_counted() {
         let shape = Shape::of_texts(["a", "hits"], false);
         let column = || -> ArrayRef { Arc::new(StringViewArray::from_iter_values(vec!["1"; 1000])) };
-        let rows = batch(&shape, vec![column(), column()], 1000).expect("rows");
-        let run = |memory: usize, limit: u64| {
+        let rows = || batch(&shape, vec![column(), column()], 1000).expect("rows");
+        let run = |memory: usize, limit: u64, rows: [RecordBatch; 2]| {
             let pool = Arc::new(GreedyMemoryPool::new(memory));
             let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().expect("a runtime");
             let task = Arc::new(TaskContext::default().with_runtime(runtime));
-            let input = futures::stream::iter(vec![Ok(rows.clone()), Ok(rows.clone())]);
+            let input = futures::stream::iter(rows.map(Ok::<_, DataFusionError>));
             let input = Box::pin(RecordBatchStreamAdapter::new(shape.schema(), input));
             let step = Arc::new(LimitHits { limit, hits: "hits".to_owned(), shape: shape.clone() });
             let batches = step.open(input, task).expect("begun");
             let found: Result<Vec<RecordBatch>> = futures::executor::block_on(batches.try_collect());
             found.map(|found| found.iter().map(RecordBatch::num_rows).sum::<usize>())
         };
-        assert_eq!((run(1 << 20, 1500).ok(), run(1 << 20, 5000).ok()), (Some(1500), Some(2000)));
-        assert!(run(40_000, 1500).is_err(), "two batches of two columns take more");
+        let two = || [rows(), rows()];
+        assert_eq!((run(1 << 20, 1500, two()).ok(), run(1 << 20, 5000, two()).ok()), (Some(1500), Some(2000)));
+        assert!(run(40_000, 1500, two()).is_err(), "two batches of two columns take more");
+        let one = rows();
+        let halves = [one.slice(0, 500), one.slice(500, 500)];
+        assert_eq!(run(40_000, 1500, halves).ok(), Some(1000), "what two share is there once");
     }
 
     #[test]

@@ -51,10 +51,12 @@ impl Planner<'_> {
             Test::Compare(_, Literal::Integer(_) | Literal::Double(_)) => (test.clone(), self.number(value, &ty)?),
             Test::Text { .. } => (test.clone(), text(value, &ty)),
             Test::In { values, null, negated } if ty.is_numeric() => {
-                match values.iter().map(number_in).collect::<Option<Vec<_>>>() {
-                    Some(values) => (Test::In { values, null: *null, negated: *negated }, value),
-                    // A text that is no number equals none.
-                    None => (test.clone(), text(value, &ty)),
+                // A text that is no number equals none, also beside one that is.
+                let numbers: Vec<Literal> = values.iter().filter_map(number_in).collect();
+                if numbers.is_empty() && !values.is_empty() {
+                    (test.clone(), text(value, &ty))
+                } else {
+                    (Test::In { values: numbers, null: *null, negated: *negated }, value)
                 }
             }
             _ => (test.clone(), value),

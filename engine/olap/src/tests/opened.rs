@@ -75,7 +75,7 @@ async fn passed(olap: &Arc<OlapEngine>, filter: &Value) -> Vec<i64> {
 fn filters_compare_as_the_column_has_it() {
     on_a_deep_stack(async {
         let olap = olap();
-        let cases: [(&str, &str, Value, &[i64]); 18] = [
+        let cases: [(&str, &str, Value, &[i64]); 21] = [
             ("depth", "gt", json!(["9"]), &[2, 3]),
             ("depth", "gte", json!([9]), &[1, 2, 3]),
             ("depth", "lt", json!(["50.5"]), &[1, 2]),
@@ -94,6 +94,9 @@ fn filters_compare_as_the_column_has_it() {
             ("status", "endsWith", json!(["4"]), &[2]),
             ("status", "notSet", json!([]), &[5, 6]),
             ("ratio", "lte", json!(["1.5"]), &[1, 2]),
+            ("ratio", "equals", json!(["2", "fast"]), &[3]),
+            ("ratio", "notEquals", json!(["2", "fast", null]), &[1, 2]),
+            ("ratio", "equals", json!(["fast"]), &[]),
         ];
         for (member, operator, values, expected) in cases {
             let filter = json!({"member": format!("Jobs.attr_{member}"), "operator": operator, "values": values});

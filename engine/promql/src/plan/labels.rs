@@ -83,18 +83,20 @@ pub(crate) fn group(room: &Room, table: &SeriesTable, mut like: impl FnMut(&str)
 }
 
 /// Groups rows by all their labels, but apart from each other those whose name goes at the end of the query and those
-/// that keep it: they will be different series.
+/// that keep it: they will be different series. Those without a name are the same, whether it would go or stay.
 pub(crate) fn group_apart(room: &Room, table: &SeriesTable, dropped: &[bool]) -> Result<Groups> {
     let mut rows = group(room, table, |_| true)?;
-    if !rows.merges() || !dropped.contains(&true) || !dropped.contains(&false) {
+    let names: Vec<&LabelColumn> = METADATA_LABELS.iter().filter_map(|name| table.column(name)).collect();
+    if names.is_empty() || !rows.merges() || !dropped.contains(&true) || !dropped.contains(&false) {
         return Ok(rows);
     }
+    let goes = |row: usize| dropped[row] && names.iter().any(|column| column.codes[row] != 0);
     let _places = room.lend(rows.len().saturating_mul(size_of::<[Option<u32>; 2]>()))?;
     room.take_codes(table.len())?;
     let (mut places, mut first) = (vec![[None; 2]; rows.len()], Vec::new());
     for piece in room.pieces(table.len()) {
         for row in piece? {
-            let place = &mut places[rows.ids[row] as usize][usize::from(dropped[row])];
+            let place = &mut places[rows.ids[row] as usize][usize::from(goes(row))];
             rows.ids[row] = *place.get_or_insert_with(|| {
                 first.push(row as u32);
                 (first.len() - 1) as u32
@@ -438,7 +440,9 @@ mod tests {
     #[test]
     fn rows_that_lose_their_name_are_apart_from_those_that_keep_it() {
         let room = Room::unbounded();
-        let t = table(&[&[("a", "1")], &[("a", "2")], &[("a", "1")], &[("a", "2")], &[("a", "1")]]);
+        let labels = |a: &'static str| [("__name__", "m"), ("a", a)];
+        let (one, two) = (labels("1"), labels("2"));
+        let t = table(&[&one, &two, &one, &two, &one]);
         let check = |dropped: [bool; 5], ids: &[u32], first: &[u32]| {
             let rows = group_apart(&room, &t, &dropped).unwrap();
             assert_eq!((rows.ids.as_slice(), rows.first.as_slice()), (ids, first), "{dropped:?}");
@@ -447,6 +451,12 @@ mod tests {
         check([true; 5], &[0, 1, 0, 1, 0], &[0, 1]);
         check([false, false, true, false, true], &[0, 1, 2, 1, 2], &[0, 1, 2]);
         check([true, false, false, true, true], &[0, 1, 2, 3, 0], &[0, 1, 2, 3]);
+        // `sum(a) or 0 * sum(a)` is one series: an aggregation has no name that could go.
+        let unnamed: &[(&str, &str)] = &[("a", "1")];
+        for t in [table(&[unnamed, unnamed]), table(&[unnamed, unnamed, &one])] {
+            let rows = group_apart(&room, &t, &[true, false, false][..t.len()]).unwrap();
+            assert_eq!(rows.ids[..2], [0, 0], "{:?}", rows.ids);
+        }
     }
 
     #[test]

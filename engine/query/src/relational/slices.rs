@@ -33,8 +33,10 @@ const BATCH_BYTES: usize = 16 << 20;
 const BATCH_ROWS: usize = 8192;
 /// Rows of a batch in all sets that they are grouped by.
 const GROUPED_ROWS: usize = 4 * BATCH_ROWS;
-/// Nodes that put constants into rows; conditions leave them as they are.
+/// Nodes that put constants into rows.
 const SPREADING: [&str; 2] = ["ProjectionExec", "AggregateExec"];
+/// The node of conditions, which leave constants as they are.
+const FILTER: &str = "FilterExec";
 /// The node that copies constants for each row that its moving window may still need, and the most bytes of constants
 /// for it.
 const MOVING: &str = "BoundedWindowAggExec";
@@ -54,11 +56,12 @@ pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
                 return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
             }
         }
-        if !SPREADING.contains(&node.name()) {
+        let is_filter = node.name() == FILTER;
+        if !is_filter && !SPREADING.contains(&node.name()) {
             return Ok(Transformed::no(node));
         }
         let sets = node.downcast_ref::<AggregateExec>().map_or(1, |aggregate| aggregate.group_expr().groups().len());
-        let of_constants = BATCH_BYTES / constants(node.as_ref())?.max(1);
+        let of_constants = if is_filter { BATCH_ROWS } else { BATCH_BYTES / constants(node.as_ref())?.max(1) };
         let unpacked = if unpacks(node.as_ref())? { UNPACKED_ROWS } else { BATCH_ROWS };
         let rows = of_constants.min(GROUPED_ROWS / sets.max(1)).min(unpacked).max(1);
         if rows >= BATCH_ROWS {

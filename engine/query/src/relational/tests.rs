@@ -297,6 +297,38 @@ async fn long_constants_are_put_into_few_rows_at_once() {
     }
 }
 
+/// Breaks where a condition on a column that an outer join may lack becomes one on that of the same name beside it.
+#[tokio::test]
+async fn conditions_stay_with_their_side_of_a_join() {
+    let engine = engine();
+    let (one, other) = ("(values (1, 'y'), (2, null)) a(k, b)", "(values (3, 'x'), (4, 'longer'), (5, 'y')) o(k, b)");
+    for (condition, rows) in [
+        ("length(a.b) > 2", 0),
+        ("a.b like 'l%'", 0),
+        ("coalesce(a.b, 'y') = 'y'", 3),
+        ("lower(a.b) = 'y'", 1),
+        ("a.b is null", 2),
+    ] {
+        for join in [format!("{one} right join {other}"), format!("{other} left join {one}")] {
+            let statement: &'static str = format!("select a.b, o.k from {join} on a.b = o.b where {condition}").leak();
+            assert_eq!(count(&engine, statement, 10_000).await.unwrap(), rows, "{statement}");
+        }
+    }
+}
+
+/// Breaks where a condition, which is moved below the projection, unpacks the spans of thousands of traces at once.
+#[tokio::test]
+async fn conditions_unpack_spans_of_few_traces_at_once() {
+    let engine = engine();
+    let statement = "select k from (select value % 7 k, span_tree('a', 'b', 'c', 'd', 'e', value, value, false, 'x') t \
+                     from generate_series(1, 100) group by value % 7) q where cardinality(t) > 0";
+    let plan = Names::new(engine.relational()).plan(statement).unwrap();
+    let (_, physical) = engine.plan_relational(&plan).await.unwrap();
+    let shown = displayable(&*physical).indent(false).to_string();
+    assert!(shown.contains("SliceExec: rows=256"), "{shown}");
+    assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 7, "{shown}");
+}
+
 /// Breaks where a join or an exchange puts as many rows with a long constant into a batch as of any others.
 #[tokio::test]
 async fn batches_of_long_constants_are_short() {

@@ -351,7 +351,7 @@ impl Block for GroupBlock {
         let opened = Arc::clone(&self.opened);
         let count = rows.count_set_bits();
         // A query may name a thousand fields, and each entry of each row is looked up among them.
-        let without: HashSet<&str> = without.iter().copied().collect();
+        let without: HashSet<&str, foldhash::fast::RandomState> = without.iter().copied().collect();
         let mut own: Vec<(&str, StringViewArray)> = Vec::new();
         for plan in opened.logs.columns.columns.iter().filter(|c| !without.contains(c.name.as_str())) {
             let values = values(self, &plan.name, rows).await?;

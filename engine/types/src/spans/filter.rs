@@ -135,10 +135,15 @@ impl ValueSet {
 
     fn holds(&self, value: Value<'_>) -> bool {
         let has_number = |n: f64| self.numbers.binary_search_by(|own| own.total_cmp(&(n + 0.0))).is_ok();
-        value.number().is_some_and(has_number) || {
-            let text = value.text();
-            self.texts.binary_search_by(|own| own.as_str().cmp(&*text)).is_ok()
+        if value.number().is_some_and(has_number) {
+            return true;
         }
+        // Where each text has its number, one that is none of these has another text: it is not written for each row.
+        if matches!(value, Value::Int(_) | Value::Double(_)) && self.numbers.len() == self.texts.len() {
+            return false;
+        }
+        let text = value.text();
+        self.texts.binary_search_by(|own| own.as_str().cmp(&*text)).is_ok()
     }
 }
 
@@ -466,6 +471,19 @@ mod tests {
             assert_eq!(any.matches(value), one || others.iter().any(|test| test.matches(value)), "{value:?}");
         }
         assert_eq!(any.wanted(), None);
+        // Each with its number, one as a text that is compared as such, and two of one number.
+        let without = AttributeTest::Equals("8".to_owned(), None);
+        let sets = [
+            vec![AttributeTest::equals("500"), AttributeTest::equals("7.5")],
+            vec![AttributeTest::equals("500"), without],
+            vec![AttributeTest::equals("500"), AttributeTest::equals("5e2")],
+        ];
+        for tests in sets {
+            let set = AttributeTest::any_of(tests.clone());
+            for value in [Value::Int(500), Value::Int(8), Value::Double(7.5), Value::Text("8")] {
+                assert_eq!(set.matches(value), tests.iter().any(|test| test.matches(value)), "{set} {value:?}");
+            }
+        }
         let two = AttributeTest::any_of(["b", "7"].map(AttributeTest::equals));
         assert_eq!(two.wanted(), Some((vec!["7", "b"], vec![7.0])));
         assert_eq!(AttributeTest::any_of([AttributeTest::equals("7")]).wanted(), Some((vec!["7"], vec![7.0])));

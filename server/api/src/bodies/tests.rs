@@ -256,6 +256,19 @@ async fn large_bodies_take_turns() {
     assert_eq!(budget.large.available_permits(), budget.largest, "all was given back");
 }
 
+/// Breaks where a body that is there keeps others from their turn for as long as somebody works on it.
+#[tokio::test]
+async fn bodies_that_are_there_let_others_in() {
+    let budget = BodyBudget::new(1 << 20, 1 << 20);
+    let read = async || {
+        let pieces = vec![Bytes::from(vec![7; 64 * 1024]); 4];
+        read_body(&budget, &HeaderMap::new(), body_of(pieces), 1 << 20).await
+    };
+    let first = read().await.expect("alone it has room");
+    let second = read().await.expect("there is room for another, and nobody else comes");
+    assert_eq!((first.len(), second.len()), (256 * 1024, 256 * 1024));
+}
+
 /// A packed body is as large as what it is unpacked to.
 #[test]
 fn lengths_are_those_of_what_is_unpacked() {
@@ -298,4 +311,26 @@ fn who_finds_no_room_to_decode_is_counted() {
     let (held, needed) = (budget.decoding(), budget.decoding_needed());
     assert!(held.hold(most) && !needed.is_needed(0));
     assert!(!budget.decoding().hold(most) && needed.is_needed(0));
+}
+
+/// Breaks where all threads wait for memory of bodies that wait for a thread.
+#[tokio::test]
+async fn few_threads_wait() {
+    let budget = BodyBudget::new(1 << 20, 1 << 20);
+    let held = budget.decoding();
+    assert!(held.hold(2 << 20));
+    let threads = Arc::clone(&budget.decoded.as_ref().expect("a budget of its own").threads);
+    let others = threads.try_acquire_many(THREADS_MAX as u32).expect("nobody waits");
+    let own = budget.clone();
+    let refused = tokio::task::spawn_blocking(move || {
+        let mut beside = Beside::new(own.decoded_share(), true);
+        (beside.hold(2 << 20), beside.until)
+    });
+    assert_eq!(refused.await.expect("ends"), (false, None), "it did not wait");
+    drop(others);
+    let own = budget.clone();
+    let patient = tokio::task::spawn_blocking(move || own.decoding_on(true).hold(2 << 20));
+    drop(held);
+    assert!(patient.await.expect("ends"));
+    assert_eq!(threads.available_permits(), THREADS_MAX, "who waited gives his place back");
 }

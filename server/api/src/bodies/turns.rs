@@ -64,7 +64,7 @@ impl Turns {
         } else {
             tokio::time::timeout(TURN_WAIT, turns.acquire_many_owned(units as u32)).await.ok()?.ok()?
         };
-        Some(Turn::Now { _permit: permit, since: Instant::now() })
+        Some(Turn::Now { permit, since: Instant::now() })
     }
 }
 
@@ -75,7 +75,7 @@ pub(super) enum Turn {
     #[default]
     NotYet,
     /// It has it, since then; others get it when this is dropped.
-    Now { _permit: OwnedSemaphorePermit, since: Instant },
+    Now { permit: OwnedSemaphorePermit, since: Instant },
     /// It had it, and took too long.
     Over,
 }
@@ -83,6 +83,14 @@ pub(super) enum Turn {
 impl Turn {
     pub(super) fn is_now(&self) -> bool {
         matches!(self, Self::Now { .. })
+    }
+
+    /// Lets others in where a body that is there needs no more than so many units beside what it holds.
+    pub(super) fn keep(&mut self, units: usize) {
+        if let Self::Now { permit, .. } = self {
+            let beyond = permit.num_permits().saturating_sub(units);
+            drop(permit.split(beyond));
+        }
     }
 
     /// Lets others in when the body takes long to arrive; what it holds it keeps. Says whether it has had a turn.
@@ -116,7 +124,14 @@ mod tests {
         let small = small.now_or_never().flatten().expect("and there is room for this one, too");
         assert!(large.is_now() && small.is_now());
         drop((large, small));
-        // One that is larger than all there is has it alone.
+        // One that is larger than all there is has it alone, until it is there.
+        let mut alone = turns.wait(1 << 40).now_or_never().flatten().expect("there is room");
+        assert!(turns.wait(1).now_or_never().is_none());
+        alone.keep(158);
+        alone.keep(200);
+        assert!(turns.wait(2).now_or_never().is_none(), "two of four are free");
+        assert!(turns.wait(1).now_or_never().flatten().is_some_and(|turn| turn.is_now()));
+        drop(alone);
         assert!(turns.wait(1 << 40).now_or_never().flatten().is_some_and(|turn| turn.is_now()));
     }
 
@@ -137,10 +152,10 @@ mod tests {
         let mut turn = Turn::default();
         assert!(!turn.pass_on() && !turn.is_now());
         let permit = || Arc::new(Semaphore::new(1)).try_acquire_owned().expect("one");
-        turn = Turn::Now { _permit: permit(), since: Instant::now() };
+        turn = Turn::Now { permit: permit(), since: Instant::now() };
         assert!(turn.pass_on() && turn.is_now());
         let before = Instant::now().checked_sub(2 * TURN_WAIT).expect("a time before");
-        turn = Turn::Now { _permit: permit(), since: before };
+        turn = Turn::Now { permit: permit(), since: before };
         assert!(turn.pass_on() && !turn.is_now());
         assert!(turn.pass_on(), "it gets no other one");
     }
