@@ -11,7 +11,7 @@ use http::{Method, header};
 use quiver_alerting::rules::Language;
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
-use quiver_config::{Area, Condition, Entity, ListQuery, Op, Place, Problem, ProblemKind, Result};
+use quiver_config::{Area, Condition, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
@@ -191,13 +191,18 @@ fn rule_ops(
     gone.chain(put).map(|op| (Place::of(&RULES), op)).collect()
 }
 
-/// Whether the settings of a group differ from the defaults.
+/// Whether the settings of a group differ from the defaults. What is no setting counts as a difference, so that the
+/// check of the entity refuses it.
 fn has_own(settings: &Map<String, Value>) -> bool {
-    let of_file = GROUP_FIELDS.iter().any(|field| {
-        let of_default = |v: &Value| is_default(v) || *field == "concurrency" && v.as_i64() == Some(1);
-        settings.get(*field).is_some_and(|v| !of_default(v))
-    });
-    of_file || !text(settings, "description").is_empty() || !matches!(text(settings, "type"), "" | "prometheus")
+    settings.iter().any(|(field, value)| match field.as_str() {
+        // From the path, or maintained by the server.
+        "namespace" | "name" => false,
+        field if KEPT.contains(&field) => false,
+        "concurrency" => !is_default(value) && value.as_i64() != Some(1),
+        "description" => !value.is_null() && value != "",
+        "type" => !value.is_null() && value != "" && value != "prometheus",
+        field => !is_default(value) || !GROUP_FIELDS.contains(&field),
+    })
 }
 
 /// Finds the stored rule that a rule replaces: one with the same name, expression, language and labels, or else with

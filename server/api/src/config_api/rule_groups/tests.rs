@@ -64,6 +64,13 @@ fn settings_that_differ_from_those_of_none() {
         (json!({"description": "why"}), true),
         (json!({"type": "vlogs"}), true),
         (json!({"name": "g", "namespace": "n"}), false),
+        (json!({"id": "x", "version": 3, "eval_alignment": null}), false),
+        // What cannot be a setting is left to the check, which names it.
+        (json!({"intervall": "5m"}), true),
+        (json!({"intervall": null}), true),
+        (json!({"enabled": true}), true),
+        (json!({"description": 5}), true),
+        (json!({"type": 5}), true),
     ] {
         assert_eq!(has_own(&map(settings.clone())), expected, "{settings}");
     }
