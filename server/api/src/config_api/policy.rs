@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 use super::answer::Answer;
 use super::ask::Ask;
 use super::bulk::all_ids_in;
-use super::deploy::{Telling, Told, flag, manager, outcome, refused};
+use super::deploy::{Telling, Told, flag, manager, outcome, refused, with_lines};
 use super::members::only_members;
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::rule_groups::at_places;
@@ -295,11 +295,13 @@ async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     // An empty body deploys what is saved.
     let saved = if is_saved { composed(&parts(&ask.config, Which::Saved).await?) } else { String::new() };
     let given = if is_saved { saved.as_str() } else { given };
+    // What is saved is no text of the caller's.
+    let in_text = |problem: Problem| if is_saved { problem } else { with_lines(problem, given) };
     let read = Read::load(given).map_err(|problems| refused(&problems, &[]))?;
     let unsupported = undelivered(&read);
     if !unsupported.is_empty() && !allows {
         let error = |text: String| FieldError::new("/receivers", "UNSUPPORTED", text);
-        return Err(Problem::invalid(unsupported.into_iter().map(error).collect()));
+        return Err(in_text(Problem::invalid(unsupported.into_iter().map(error).collect())));
     }
     let value = config_json(given).unwrap_or_default();
     let ops = if is_saved {
@@ -312,7 +314,7 @@ async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     let caller = Caller { manager, override_managed: true, ..ask.caller.clone() };
     let release = Release { area: Area::Policy, action: "DEPLOY", covers: &|_, _| true };
     let done = ask.config.deploy(&caller, ops, &release, mode).await;
-    let done = done.map_err(|problem| at_places(problem, &places))?;
+    let done = done.map_err(|problem| in_text(at_places(problem, &places)))?;
     if !mode.is_dry_run() {
         ask.acts().await;
     }

@@ -423,16 +423,12 @@ fn places(ops: &[(Place, Op)]) -> Vec<String> {
 }
 
 /// Moves errors of the n-th change, whose fields begin with `/<n>`, to their place in the body.
-pub(super) fn at_places(mut problem: Problem, places: &[String]) -> Problem {
-    for error in &mut problem.errors {
-        let path = error.field.trim_start_matches('/');
+pub(super) fn at_places(problem: Problem, places: &[String]) -> Problem {
+    problem.moved(|field| {
+        let path = field.trim_start_matches('/');
         let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
-        let moved = n.parse::<usize>().ok().and_then(|n| places.get(n)).map(|place| format!("{place}{rest}"));
-        if let Some(moved) = moved {
-            error.field = moved;
-        }
-    }
-    problem
+        n.parse::<usize>().ok().and_then(|n| places.get(n)).map(|place| format!("{place}{rest}"))
+    })
 }
 
 fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
