@@ -31,7 +31,7 @@ use super::bulk::all_ids_in;
 use super::deploy::{Telling, Told, flag, manager, outcome, refused, with_lines};
 use super::members::only_members;
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
-use super::rule_groups::at_places;
+use super::rule_groups::{after, at_places};
 use crate::alerting::policy::receiver_results;
 use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};
 use crate::state::AppState;
@@ -122,8 +122,7 @@ fn branch(
     Value::Object(out)
 }
 
-async fn tree_of(config: &Config) -> Result<Value> {
-    let all = config.all(&ROUTES).await?;
+fn tree_of(config: &Config, all: &[Entity]) -> Result<Value> {
     let shown: BTreeMap<String, Map<String, Value>> = all.iter().map(|e| (e.id.clone(), e.shown())).collect();
     let parts: Vec<Part> = all.iter().map(|entity| config.part(&ROUTES, entity)).collect();
     let root = parts.iter().find(|p| p.id == ROOT_ROUTE_ID).ok_or_else(|| Problem::internal("the root is gone"))?;
@@ -135,7 +134,7 @@ async fn tree_of(config: &Config) -> Result<Value> {
 fn tree<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
-        Ok(Answer::ok(tree_of(&ask.config).await?))
+        Ok(Answer::ok(tree_of(&ask.config, &ask.config.all(&ROUTES).await?)?))
     })
 }
 
@@ -157,11 +156,14 @@ async fn siblings(config: &Config, parent: &str) -> Result<Vec<String>> {
 }
 
 async fn change_all(ask: &Ask, ops: Vec<(Place, Op)>) -> Result<Answer> {
-    ask.config.change_all(&ask.caller, ops, ask.mode).await?;
-    if !ask.mode.is_dry_run() {
+    let done = ask.config.change_all(&ask.caller, ops, ask.mode).await?;
+    let mut all = ask.config.all(&ROUTES).await?;
+    if ask.mode.is_dry_run() {
+        all = after(all, done);
+    } else {
         ask.acts().await;
     }
-    Ok(Answer::ok(tree_of(&ask.config).await?))
+    Ok(Answer::ok(tree_of(&ask.config, &all)?))
 }
 
 fn order<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {

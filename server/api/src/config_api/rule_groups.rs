@@ -11,7 +11,7 @@ use http::{Method, header};
 use quiver_alerting::rules::Language;
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
-use quiver_config::{Area, Condition, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
+use quiver_config::{Area, Condition, Done, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
@@ -333,19 +333,45 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         };
         let ops = tied(ask, found.as_ref(), ops);
         let places = places(&ops);
-        let changed = ask.config.change_all(&ask.caller, ops, ask.mode).await;
-        changed.map_err(|problem| at_places(problem, &places))?;
+        let families: Vec<&'static str> = ops.iter().map(|(place, _)| place.family.name).collect();
+        let done = ask.config.change_all(&ask.caller, ops, ask.mode).await;
+        let done = done.map_err(|problem| at_places(problem, &places))?;
         if !ask.mode.is_dry_run() {
             ask.acts().await;
         }
         if status == 204 {
             return Ok(Answer::nothing());
         }
-        let now = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored).unwrap_or_default();
+        let now = if ask.mode.is_dry_run() {
+            left_by(families.into_iter().zip(done), found.unwrap_or_default(), &key)
+        } else {
+            seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored).unwrap_or_default()
+        };
         let etag = Some(etag(&now));
         let shown = shown(ask, &key, &now, &running(ask).await?);
         Ok(Answer { status, etag, ..Answer::ok(Value::Object(shown)) })
     })
+}
+
+/// A group as changes leave it, each with its family: a dry run stores nothing that could be read again.
+fn left_by(done: impl Iterator<Item = (&'static str, Done)>, stored: Stored, key: &GroupKey) -> Stored {
+    let (rules, settings): (Vec<_>, Vec<_>) = done.partition(|(family, _)| *family == RULES.name);
+    let of = |done: Vec<(&'static str, Done)>| done.into_iter().map(|(_, done)| done).collect::<Vec<_>>();
+    let settings = after(stored.settings.into_iter().collect(), of(settings));
+    by_group(settings, after(stored.rules, of(rules))).remove(key).unwrap_or_default()
+}
+
+/// Entities as changes leave them, in no order.
+pub(super) fn after(all: Vec<Entity>, done: Vec<Done>) -> Vec<Entity> {
+    let by_id = |entity: Entity| (entity.id.clone(), entity);
+    let mut left: BTreeMap<String, Entity> = all.into_iter().map(by_id).collect();
+    for one in done {
+        if let Some(before) = one.before {
+            left.remove(&before.id);
+        }
+        left.extend(one.after.map(by_id));
+    }
+    left.into_values().collect()
 }
 
 /// The changes of a patch of a group; without `rules` these stay.
