@@ -132,9 +132,9 @@ fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order. `alone`:
-/// nobody else may create the group concurrently; so a settings entity is created in any case, which can succeed only
-/// once.
+/// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order. `alone`: a
+/// settings entity is created in any case. That can succeed only once, where nobody else may create the group
+/// concurrently.
 pub(super) fn plan(
     key: &GroupKey,
     (stored, alone): (Option<&Stored>, bool),
@@ -327,7 +327,8 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 {
                     wanted.remove("interval");
                 }
-                let alone = ask.none_match().any(|tag| tag == "*");
+                // A group without rules is there by its settings alone.
+                let alone = rules.is_empty() || ask.none_match().any(|tag| tag == "*");
                 plan(&key, (found.as_ref(), alone), wanted, rules)
             }
         };
@@ -385,8 +386,8 @@ fn patched(
     let language = if patch.contains_key("type") { language_of(&patch) } else { kept };
     let op = match &stored.settings {
         Some(known) => Some(Op::Patch { id: known.id.clone(), patch, condition: Condition::None }),
-        // A patch of the rules alone creates no settings.
-        None if patch.is_empty() && rules.is_some() => None,
+        // A patch of the rules alone creates no settings, unless it leaves none.
+        None if patch.is_empty() && rules.as_ref().is_some_and(|rules| !rules.is_empty()) => None,
         None => {
             patch.insert("namespace".to_owned(), json!(key.0));
             patch.insert("name".to_owned(), json!(key.1));

@@ -281,6 +281,7 @@ fn patches_change_what_they_name() {
     assert_eq!(patch(&without, json!({"interval": "1m"}), None), ["group: create it"]);
     assert_eq!(patch(&without, json!({}), rules(&["a"])), ["rule: replace 1"], "rules alone make no settings");
     assert_eq!(patch(&with, json!({}), rules(&[])), ["group: another", "rule: delete 1"]);
+    assert_eq!(patch(&without, json!({}), rules(&[])), ["group: create it", "rule: delete 1"], "the group stays");
     assert_eq!(
         patch(&without, json!({"interval": "1m"}), rules(&["a", "b"])),
         ["group: create it", "rule: replace 1", "rule: create"]
