@@ -199,7 +199,7 @@ async fn a_group_is_changed_as_any_entity() {
     // A dry run answers what it would make.
     let path = "/rulesapi/groups/shop/new";
     let group = json!({"interval": "3m", "rules": [{"record": "a", "expr": "up"}]});
-    let tried = asked(&server, "", "PUT", &format!("{path}?dryRun=true"), &group).await;
+    let tried = call(&server, "", "PUT", &format!("{path}?dryRun=true"), &group).await.json();
     assert_eq!((&tried["interval"], &tried["rules"][0]["record"]), (&json!("3m"), &json!("a")), "{tried}");
     let typo = json!({"intervall": "3m", "rules": [{"record": "a", "expr": "up"}]});
     let refused = call(&server, "", "PUT", path, &typo).await;
