@@ -102,8 +102,7 @@ impl Problem {
     /// Fields that are wrong.
     pub fn invalid(mut errors: Vec<FieldError>) -> Self {
         let detail = match &errors[..] {
-            [one] if one.field.is_empty() => one.message.clone(),
-            [one] => format!("{}: {}", one.field, one.message),
+            [one] => text_of(one),
             many => format!("{} fields are invalid", many.len()),
         };
         errors.truncate(ERRORS_MAX);
@@ -136,17 +135,28 @@ impl Problem {
 
     /// Puts what it says below a place of the body: `/items/3`.
     #[must_use]
-    pub fn below(mut self, place: &str) -> Self {
-        // Where the text begins with the place of the only field, both say the same place.
-        if let [one] = &self.errors[..]
-            && self.detail == format!("{}: {}", one.field, one.message)
-        {
-            self.detail.insert_str(0, place);
-        }
+    pub fn below(self, place: &str) -> Self {
+        self.moved(|field| Some(format!("{place}{field}")))
+    }
+
+    /// Moves errors to the places that a function gives for theirs; those without one stay where they are.
+    #[must_use]
+    pub fn moved(mut self, place: impl Fn(&str) -> Option<String>) -> Self {
+        let names_place = self.names_place();
         for error in &mut self.errors {
-            error.field = format!("{place}{}", error.field);
+            if let Some(moved) = place(&error.field) {
+                error.field = moved;
+            }
+        }
+        if names_place && let [one] = &self.errors[..] {
+            self.detail = text_of(one);
         }
         self
+    }
+
+    /// Says whether the text begins with the place of the only error: then both are moved together.
+    pub fn names_place(&self) -> bool {
+        matches!(&self.errors[..], [one] if self.detail == format!("{}: {}", one.field, one.message))
     }
 
     /// Says which entity it is about, where a request is about several.
@@ -174,6 +184,11 @@ impl From<quiver_database::Error> for Problem {
         }
         Self::internal(error)
     }
+}
+
+/// What a problem with this error alone says.
+fn text_of(error: &FieldError) -> String {
+    if error.field.is_empty() { error.message.clone() } else { format!("{}: {}", error.field, error.message) }
 }
 
 /// Cuts a sender's text to what an error may repeat.
@@ -238,6 +253,14 @@ mod tests {
         assert_eq!(below(two), told("2 fields are invalid", &["/items/3/a", "/items/3/b"]));
         // A text that names no place keeps its own words.
         assert_eq!(below(Problem::field("", "INVALID_TYPE", "no object")), told("no object", &["/items/3"]));
+        // Elsewhere than below: text and field say one place there, too.
+        let moved = |field: &str, to: &str| {
+            let problem = Problem::field(field, "REQUIRED", "is missing").moved(|_| Some(to.to_owned()));
+            (problem.detail.clone(), problem.errors[0].field.clone())
+        };
+        assert_eq!(moved("/0/a", "/a"), ("/a: is missing".to_owned(), "/a".to_owned()));
+        assert_eq!(moved("/0", ""), ("is missing".to_owned(), String::new()));
+        assert_eq!(Problem::field("/0/a", "REQUIRED", "is missing").moved(|_| None).detail, "/0/a: is missing");
         let whole = Problem::new(ProblemKind::Conflict, "DUPLICATE", "is there");
         assert_eq!(below(whole.clone()), told("is there", &[]));
         assert_eq!(whole.of("id-1").detail, "`id-1`: is there");

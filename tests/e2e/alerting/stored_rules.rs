@@ -196,6 +196,20 @@ async fn a_group_is_changed_as_any_entity() {
     assert_eq!(after["rules"][0]["id"], before["rules"][0]["id"], "it goes on");
     let longer = asked(&server, "", "PATCH", path, &json!({"interval": "2m"})).await;
     assert_eq!((&longer["ruleCount"], &longer["interval"]), (&json!(1), &json!("2m")), "{longer}");
+    // A dry run answers what it would make.
+    let path = "/rulesapi/groups/shop/new";
+    let group = json!({"interval": "3m", "rules": [{"record": "a", "expr": "up"}]});
+    let tried = call(&server, "", "PUT", &format!("{path}?dryRun=true"), &group).await.json();
+    assert_eq!((&tried["interval"], &tried["rules"][0]["record"]), (&json!("3m"), &json!("a")), "{tried}");
+    let typo = json!({"intervall": "3m", "rules": [{"record": "a", "expr": "up"}]});
+    let refused = call(&server, "", "PUT", path, &typo).await;
+    assert_eq!((refused.status, &refused.json()["errors"][0]["field"]), (422, &json!("/intervall")));
+    assert_eq!(refused.json()["detail"], json!("/intervall: there is no such field"));
+    assert_eq!(server.get(path).await.status, 404, "nothing of it is there");
+    // A group is there without rules, too.
+    assert_eq!(call(&server, "", "PUT", path, &json!({"rules": []})).await.status, 201);
+    let found = server.get("/rulesapi/groups?filter=ruleCount%20eq%200&fields=name,ruleCount").await.json();
+    assert_eq!((&found["items"][0]["name"], found["items"].as_array().map(Vec::len)), (&json!("new"), Some(1)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

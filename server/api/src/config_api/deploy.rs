@@ -388,13 +388,45 @@ fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem 
             out["rule"] = json!(["alert", "record"].iter().find_map(|key| rule.get(key)).and_then(Node::text));
             node = rule;
         }
-        for part in rest.split('/').skip(1) {
-            let Some(inner) = node.get(part) else { break };
-            node = inner;
-        }
+        let place = deepest(node, rest).place;
         out["field"] = json!(at + rest);
-        (out["line"], out["column"]) = (json!(node.place.line), json!(node.place.column));
+        (out["line"], out["column"]) = (json!(place.line), json!(place.column));
         out
+    };
+    let names_place = problem.names_place();
+    let errors: Vec<Value> = std::mem::take(&mut problem.errors).iter().map(shown).collect();
+    if names_place && let [one] = &errors[..] {
+        let part = |key: &str| one[key].as_str().unwrap_or_default();
+        problem.detail = format!("{}: {}", part("field"), part("message"));
+    }
+    problem.with("errors", json!(errors))
+}
+
+/// Follows a JSON pointer as far as it leads: to what it names, or to what encloses that.
+fn deepest<'n>(mut node: &'n Node, pointer: &str) -> &'n Node {
+    for part in pointer.split('/').skip(1) {
+        let inner = match &node.kind {
+            Shape::List(items) => part.parse::<usize>().ok().and_then(|n| items.get(n)),
+            _ => node.get(&part.replace("~1", "/").replace("~0", "~")),
+        };
+        let Some(inner) = inner else { break };
+        node = inner;
+    }
+    node
+}
+
+/// Says of each error where in a text of one document it stands.
+pub(super) fn with_lines(mut problem: Problem, given: &str) -> Problem {
+    let Ok(Some(root)) = yaml::read_first(given) else { return problem };
+    if problem.errors.is_empty() {
+        return problem;
+    }
+    let shown = |error: &FieldError| {
+        let place = deepest(&root, &error.field).place;
+        json!({
+            "field": error.field, "code": error.code, "message": error.message, "line": place.line,
+            "column": place.column,
+        })
     };
     let errors: Vec<Value> = std::mem::take(&mut problem.errors).iter().map(shown).collect();
     problem.with("errors", json!(errors))

@@ -28,10 +28,10 @@ use serde_json::{Map, Value, json};
 use super::answer::Answer;
 use super::ask::Ask;
 use super::bulk::all_ids_in;
-use super::deploy::{Telling, Told, flag, manager, outcome, refused};
+use super::deploy::{Telling, Told, flag, manager, outcome, refused, with_lines};
 use super::members::only_members;
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
-use super::rule_groups::at_places;
+use super::rule_groups::{after, at_places};
 use crate::alerting::policy::receiver_results;
 use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};
 use crate::state::AppState;
@@ -122,8 +122,7 @@ fn branch(
     Value::Object(out)
 }
 
-async fn tree_of(config: &Config) -> Result<Value> {
-    let all = config.all(&ROUTES).await?;
+fn tree_of(config: &Config, all: &[Entity]) -> Result<Value> {
     let shown: BTreeMap<String, Map<String, Value>> = all.iter().map(|e| (e.id.clone(), e.shown())).collect();
     let parts: Vec<Part> = all.iter().map(|entity| config.part(&ROUTES, entity)).collect();
     let root = parts.iter().find(|p| p.id == ROOT_ROUTE_ID).ok_or_else(|| Problem::internal("the root is gone"))?;
@@ -135,7 +134,7 @@ async fn tree_of(config: &Config) -> Result<Value> {
 fn tree<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
-        Ok(Answer::ok(tree_of(&ask.config).await?))
+        Ok(Answer::ok(tree_of(&ask.config, &ask.config.all(&ROUTES).await?)?))
     })
 }
 
@@ -157,11 +156,14 @@ async fn siblings(config: &Config, parent: &str) -> Result<Vec<String>> {
 }
 
 async fn change_all(ask: &Ask, ops: Vec<(Place, Op)>) -> Result<Answer> {
-    ask.config.change_all(&ask.caller, ops, ask.mode).await?;
-    if !ask.mode.is_dry_run() {
+    let done = ask.config.change_all(&ask.caller, ops, ask.mode).await?;
+    let mut all = ask.config.all(&ROUTES).await?;
+    if ask.mode.is_dry_run() {
+        all = after(all, done);
+    } else {
         ask.acts().await;
     }
-    Ok(Answer::ok(tree_of(&ask.config).await?))
+    Ok(Answer::ok(tree_of(&ask.config, &all)?))
 }
 
 fn order<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
@@ -295,11 +297,13 @@ async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     // An empty body deploys what is saved.
     let saved = if is_saved { composed(&parts(&ask.config, Which::Saved).await?) } else { String::new() };
     let given = if is_saved { saved.as_str() } else { given };
+    // What is saved is no text of the caller's.
+    let in_text = |problem: Problem| if is_saved { problem } else { with_lines(problem, given) };
     let read = Read::load(given).map_err(|problems| refused(&problems, &[]))?;
     let unsupported = undelivered(&read);
     if !unsupported.is_empty() && !allows {
         let error = |text: String| FieldError::new("/receivers", "UNSUPPORTED", text);
-        return Err(Problem::invalid(unsupported.into_iter().map(error).collect()));
+        return Err(in_text(Problem::invalid(unsupported.into_iter().map(error).collect())));
     }
     let value = config_json(given).unwrap_or_default();
     let ops = if is_saved {
@@ -312,7 +316,7 @@ async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     let caller = Caller { manager, override_managed: true, ..ask.caller.clone() };
     let release = Release { area: Area::Policy, action: "DEPLOY", covers: &|_, _| true };
     let done = ask.config.deploy(&caller, ops, &release, mode).await;
-    let done = done.map_err(|problem| at_places(problem, &places))?;
+    let done = done.map_err(|problem| in_text(at_places(problem, &places)))?;
     if !mode.is_dry_run() {
         ask.acts().await;
     }

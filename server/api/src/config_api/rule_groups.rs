@@ -11,7 +11,7 @@ use http::{Method, header};
 use quiver_alerting::rules::Language;
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
-use quiver_config::{Area, Condition, Entity, ListQuery, Op, Place, Problem, ProblemKind, Result};
+use quiver_config::{Area, Condition, Done, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
@@ -132,9 +132,9 @@ fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order. `alone`:
-/// nobody else may create the group concurrently; so a settings entity is created in any case, which can succeed only
-/// once.
+/// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order. `alone`: a
+/// settings entity is created in any case. That can succeed only once, where nobody else may create the group
+/// concurrently.
 pub(super) fn plan(
     key: &GroupKey,
     (stored, alone): (Option<&Stored>, bool),
@@ -191,13 +191,18 @@ fn rule_ops(
     gone.chain(put).map(|op| (Place::of(&RULES), op)).collect()
 }
 
-/// Whether the settings of a group differ from the defaults.
+/// Whether the settings of a group differ from the defaults. What is no setting counts as a difference, so that the
+/// check of the entity refuses it.
 fn has_own(settings: &Map<String, Value>) -> bool {
-    let of_file = GROUP_FIELDS.iter().any(|field| {
-        let of_default = |v: &Value| is_default(v) || *field == "concurrency" && v.as_i64() == Some(1);
-        settings.get(*field).is_some_and(|v| !of_default(v))
-    });
-    of_file || !text(settings, "description").is_empty() || !matches!(text(settings, "type"), "" | "prometheus")
+    settings.iter().any(|(field, value)| match field.as_str() {
+        // From the path, or maintained by the server.
+        "namespace" | "name" => false,
+        field if KEPT.contains(&field) => false,
+        "concurrency" => !is_default(value) && value.as_i64() != Some(1),
+        "description" => !value.is_null() && value != "",
+        "type" => !value.is_null() && value != "" && value != "prometheus",
+        field => !is_default(value) || !GROUP_FIELDS.contains(&field),
+    })
 }
 
 /// Finds the stored rule that a rule replaces: one with the same name, expression, language and labels, or else with
@@ -322,25 +327,52 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 {
                     wanted.remove("interval");
                 }
-                let alone = ask.none_match().any(|tag| tag == "*");
+                // A group without rules is there by its settings alone.
+                let alone = rules.is_empty() || ask.none_match().any(|tag| tag == "*");
                 plan(&key, (found.as_ref(), alone), wanted, rules)
             }
         };
         let ops = tied(ask, found.as_ref(), ops);
         let places = places(&ops);
-        let changed = ask.config.change_all(&ask.caller, ops, ask.mode).await;
-        changed.map_err(|problem| at_places(problem, &places))?;
+        let families: Vec<&'static str> = ops.iter().map(|(place, _)| place.family.name).collect();
+        let done = ask.config.change_all(&ask.caller, ops, ask.mode).await;
+        let done = done.map_err(|problem| at_places(problem, &places))?;
         if !ask.mode.is_dry_run() {
             ask.acts().await;
         }
         if status == 204 {
             return Ok(Answer::nothing());
         }
-        let now = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored).unwrap_or_default();
+        let now = if ask.mode.is_dry_run() {
+            left_by(families.into_iter().zip(done), found.unwrap_or_default(), &key)
+        } else {
+            seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored).unwrap_or_default()
+        };
         let etag = Some(etag(&now));
         let shown = shown(ask, &key, &now, &running(ask).await?);
         Ok(Answer { status, etag, ..Answer::ok(Value::Object(shown)) })
     })
+}
+
+/// A group as changes leave it, each with its family: a dry run stores nothing that could be read again.
+fn left_by(done: impl Iterator<Item = (&'static str, Done)>, stored: Stored, key: &GroupKey) -> Stored {
+    let (rules, settings): (Vec<_>, Vec<_>) = done.partition(|(family, _)| *family == RULES.name);
+    let of = |done: Vec<(&'static str, Done)>| done.into_iter().map(|(_, done)| done).collect::<Vec<_>>();
+    let settings = after(stored.settings.into_iter().collect(), of(settings));
+    by_group(settings, after(stored.rules, of(rules))).remove(key).unwrap_or_default()
+}
+
+/// Entities as changes leave them, in no order.
+pub(super) fn after(all: Vec<Entity>, done: Vec<Done>) -> Vec<Entity> {
+    let by_id = |entity: Entity| (entity.id.clone(), entity);
+    let mut left: BTreeMap<String, Entity> = all.into_iter().map(by_id).collect();
+    for one in done {
+        if let Some(before) = one.before {
+            left.remove(&before.id);
+        }
+        left.extend(one.after.map(by_id));
+    }
+    left.into_values().collect()
 }
 
 /// The changes of a patch of a group; without `rules` these stay.
@@ -354,8 +386,8 @@ fn patched(
     let language = if patch.contains_key("type") { language_of(&patch) } else { kept };
     let op = match &stored.settings {
         Some(known) => Some(Op::Patch { id: known.id.clone(), patch, condition: Condition::None }),
-        // A patch of the rules alone creates no settings.
-        None if patch.is_empty() && rules.is_some() => None,
+        // A patch of the rules alone creates no settings, unless it leaves none.
+        None if patch.is_empty() && rules.as_ref().is_some_and(|rules| !rules.is_empty()) => None,
         None => {
             patch.insert("namespace".to_owned(), json!(key.0));
             patch.insert("name".to_owned(), json!(key.1));
@@ -418,16 +450,12 @@ fn places(ops: &[(Place, Op)]) -> Vec<String> {
 }
 
 /// Moves errors of the n-th change, whose fields begin with `/<n>`, to their place in the body.
-pub(super) fn at_places(mut problem: Problem, places: &[String]) -> Problem {
-    for error in &mut problem.errors {
-        let path = error.field.trim_start_matches('/');
+pub(super) fn at_places(problem: Problem, places: &[String]) -> Problem {
+    problem.moved(|field| {
+        let path = field.trim_start_matches('/');
         let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
-        let moved = n.parse::<usize>().ok().and_then(|n| places.get(n)).map(|place| format!("{place}{rest}"));
-        if let Some(moved) = moved {
-            error.field = moved;
-        }
-    }
-    problem
+        n.parse::<usize>().ok().and_then(|n| places.get(n)).map(|place| format!("{place}{rest}"))
+    })
 }
 
 fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {

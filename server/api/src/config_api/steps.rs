@@ -93,21 +93,12 @@ fn shown(entity: &Entity, at: usize, status: u16) -> Answer {
 }
 
 /// Makes the fields of errors relative to the step, instead of its process.
-fn own(mut problem: Problem, at: usize) -> Problem {
+fn own(problem: Problem, at: usize) -> Problem {
     let place = format!("/steps/{at}");
-    let below = |text: &str, ends: &[char]| -> Option<String> {
-        text.strip_prefix(&place).filter(|rest| rest.is_empty() || rest.starts_with(ends)).map(str::to_owned)
-    };
-    // The text of a single error begins with its field, too.
-    if let Some(rest) = below(&problem.detail, &['/', ':']) {
-        problem.detail = rest;
-    }
-    for error in &mut problem.errors {
-        if let Some(rest) = below(&error.field, &['/']) {
-            error.field = rest;
-        }
-    }
-    problem
+    problem.moved(|field| {
+        let rest = field.strip_prefix(&place).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        rest.map(str::to_owned)
+    })
 }
 
 /// Removes and returns the position that a step asks for.

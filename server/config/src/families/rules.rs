@@ -96,6 +96,7 @@ pub const RULE_GROUPS: Family = Family {
             errors.push(FieldError::new("/interval", "OUT_OF_RANGE", "must be 1s or longer"));
         }
     },
+    derived: &["rules", "ruleCount", "lastEvaluation", "evaluationTime", "missedIterations"],
     ..Family::BASE
 };
 

@@ -46,6 +46,33 @@ fn errors_of_changes_lie_in_the_text() {
     assert_eq!((&error["field"], &error["line"], &error["group"]), expected, "{error}");
 }
 
+#[test]
+fn the_text_of_an_error_names_its_place() {
+    let file = "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up\n";
+    let origins = [(("a".to_owned(), "g".to_owned()), Some(0))];
+    let problem = located(Problem::field("/0/alert", "TOO_LONG", "is long"), &origins, &[text_of("a", file)]);
+    assert_eq!(problem.detail, "/groups/0/rules/0/alert: is long");
+}
+
+#[test]
+fn errors_of_one_document_have_their_lines() {
+    let file = "route:\n  receiver: a\nreceivers:\n- name: a\n- name: b\n  webhook_configs:\n  - url: x\n";
+    for (field, line, column) in [
+        ("/receivers/1/name", 5, 9),
+        ("/receivers/1/webhook_configs/0/url", 7, 10),
+        ("/route/receiver", 2, 13),
+        // What is missing stands where what encloses it does.
+        ("/receivers/1/email_configs/0/to", 5, 3),
+    ] {
+        let problem = with_lines(Problem::field(field, "TOO_LONG", "why"), file);
+        let error = &problem.more["errors"][0];
+        assert_eq!((&error["field"], &error["code"]), (&json!(field), &json!("TOO_LONG")));
+        assert_eq!((&error["line"], &error["column"]), (&json!(line), &json!(column)), "{field}");
+        assert!(problem.errors.is_empty() && problem.detail == format!("{field}: why"));
+    }
+    assert!(with_lines(Problem::new(ProblemKind::Busy, "STORE_BUSY", "why"), file).more.is_empty());
+}
+
 /// Breaks where one of many errors is told at the place of another, or in the group of another namespace.
 #[test]
 fn each_of_many_errors_has_its_own_place() {

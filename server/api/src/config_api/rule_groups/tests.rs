@@ -64,6 +64,13 @@ fn settings_that_differ_from_those_of_none() {
         (json!({"description": "why"}), true),
         (json!({"type": "vlogs"}), true),
         (json!({"name": "g", "namespace": "n"}), false),
+        (json!({"id": "x", "version": 3, "eval_alignment": null}), false),
+        // What cannot be a setting is left to the check, which names it.
+        (json!({"intervall": "5m"}), true),
+        (json!({"intervall": null}), true),
+        (json!({"enabled": true}), true),
+        (json!({"description": 5}), true),
+        (json!({"type": 5}), true),
     ] {
         assert_eq!(has_own(&map(settings.clone())), expected, "{settings}");
     }
@@ -274,6 +281,7 @@ fn patches_change_what_they_name() {
     assert_eq!(patch(&without, json!({"interval": "1m"}), None), ["group: create it"]);
     assert_eq!(patch(&without, json!({}), rules(&["a"])), ["rule: replace 1"], "rules alone make no settings");
     assert_eq!(patch(&with, json!({}), rules(&[])), ["group: another", "rule: delete 1"]);
+    assert_eq!(patch(&without, json!({}), rules(&[])), ["group: create it", "rule: delete 1"], "the group stays");
     assert_eq!(
         patch(&without, json!({"interval": "1m"}), rules(&["a", "b"])),
         ["group: create it", "rule: replace 1", "rule: create"]
@@ -300,7 +308,10 @@ fn errors_of_groups_stand_in_their_bodies() {
     assert_eq!(places, ["", "", "/rules/0", "/rules/1"]);
     let moved = |field: &str| {
         let problem = at_places(Problem::field(field, "REQUIRED", "is required"), &places);
-        problem.errors[0].field.clone()
+        let field = problem.errors[0].field.clone();
+        let text = if field.is_empty() { "is required".to_owned() } else { format!("{field}: is required") };
+        assert_eq!(problem.detail, text, "the text says the same place");
+        field
     };
     for (field, expected) in [
         ("/0/interval", "/interval"),
@@ -315,4 +326,35 @@ fn errors_of_groups_stand_in_their_bodies() {
     ] {
         assert_eq!(moved(field), expected, "{field}");
     }
+}
+
+/// What a dry run answers: nothing of it can be read again.
+#[test]
+fn groups_as_changes_leave_them() {
+    let rule = |id: &str, version: i64, position: i64| {
+        let body = json!({"namespace": "default", "group": "g", "alert": id, "position": position});
+        entity(id, version, body)
+    };
+    let settings = |interval: &str| {
+        let body = json!({"namespace": "default", "name": "g", "interval": interval});
+        entity("s", 1, body)
+    };
+    let done = |before: Option<Entity>, after: Option<Entity>| Done { action: "UPDATE", before, after, changed: true };
+    let all = [
+        (RULE_GROUPS.name, done(None, Some(settings("3m")))),
+        (RULES.name, done(Some(rule("1", 1, 0)), None)),
+        (RULES.name, done(Some(rule("2", 1, 1)), Some(rule("2", 2, 1)))),
+        (RULES.name, done(None, Some(rule("0", 1, 0)))),
+    ];
+    let known = stored(None, vec![rule("1", 1, 0), rule("2", 1, 1), rule("3", 1, 2)]);
+    let left = left_by(all.into_iter(), known, &key());
+    let rules: Vec<(&str, i64)> = left.rules.iter().map(|e| (e.id.as_str(), e.version)).collect();
+    assert_eq!(rules, [("0", 1), ("2", 2), ("3", 1)]);
+    assert_eq!(left.settings.map(|e| e.body["interval"].clone()), Some(json!("3m")));
+    // A group that is new, and one of which nothing is left.
+    let made = [(RULES.name, done(None, Some(rule("1", 1, 0))))];
+    assert_eq!(left_by(made.into_iter(), Stored::default(), &key()).rules.len(), 1);
+    let gone = [(RULES.name, done(Some(rule("1", 1, 0)), None))];
+    let left = left_by(gone.into_iter(), stored(None, vec![rule("1", 1, 0)]), &key());
+    assert!(left.settings.is_none() && left.rules.is_empty());
 }
