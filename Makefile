@@ -1,4 +1,4 @@
-# Each target is a plain cargo line that also works typed by hand; `make help` lists them.
+# Each target is a plain cargo line that also works typed by hand (`test` runs binaries two at once, too); `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
@@ -21,7 +21,7 @@ build: compiler ## build the release binary
 
 # A fixed seed keeps chance out of it; `soak` draws new ones. The summary at the end says what failed, and why.
 test: compiler tools ## install what the tests need and run all of them
-	@PROPTEST_RNG_SEED=1 tests/tools/report.py cargo test --workspace --no-fail-fast --tests
+	@PROPTEST_RNG_SEED=1 tests/tools/run.py cargo test --workspace --no-fail-fast --tests
 
 check: ## type-check everything
 	cargo check --workspace --all-targets

@@ -18,6 +18,19 @@ const PASSWORD: &str = "a secret of tests";
 /// How long a start may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(5);
 
+/// What a server does without that only a power cut, a standby or months of use ask for: suites make hundreds of databases.
+const SETTINGS: [&str; 9] = [
+    "fsync=off",
+    "full_page_writes=off",
+    "wal_level=minimal",
+    "max_wal_senders=0",
+    "max_wal_size=4GB",
+    "autovacuum=off",
+    "max_connections=200",
+    "shared_buffers=32MB",
+    "jit=off",
+];
+
 /// A server.
 #[derive(Debug)]
 pub struct Postgres {
@@ -118,7 +131,7 @@ impl Postgres {
             let mut command = self.command("postgres");
             command.arg("-D").arg(self.dir.path().join("data")).arg("-k").arg(self.dir.path());
             command.args(["-h", "127.0.0.1", "-p"]).arg(self.port.to_string());
-            for setting in ["fsync=off", "max_connections=200", "shared_buffers=32MB", "jit=off"] {
+            for setting in SETTINGS {
                 command.args(["-c", setting]);
             }
             command.stdout(log.try_clone().expect("a log")).stderr(log);
