@@ -205,7 +205,8 @@ impl QueryPool {
     /// back `given_back`.
     fn is_greedy(&self, reservation: &MemoryReservation, additional: usize, used: usize, given_back: usize) -> bool {
         let spillers = self.spillers.load(Relaxed);
-        if spillers < 2 || !reservation.consumer().can_spill() {
+        // One that holds nothing has nothing to spill.
+        if spillers < 2 || reservation.size() == 0 || !reservation.consumer().can_spill() {
             return false;
         }
         let before = used.saturating_sub(additional);
@@ -479,6 +480,7 @@ mod tests {
         table.grow(600);
         assert_eq!(refused(&one, 1000), ErrorKind::LimitExceeded, "more than a half of what the table leaves");
     }
+
     #[test]
     fn those_that_spill_leave_room_for_others_of_their_query() {
         let shared = shared();
