@@ -77,6 +77,7 @@ pub use plan_recorder::{Explain, Explaining};
 pub use pool::Keeper;
 pub use reader::Answered;
 pub use rehearsal::PlanRun;
+pub use relational::build_sides::held_texts;
 pub use rules::{Rules, SharedState};
 pub use running_queries::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::SampleTables;

@@ -6,6 +6,9 @@
 //! Results cached between queries take memory from the same pool. They are evicted, least recently used first, if that
 //! lets a query get what it asks for.
 //!
+//! Consumers that can spill leave room for those that cannot, and for each other: a sort that filled the share of its query
+//! would leave none for the sort of another partition, which cannot even begin then.
+//!
 //! A refusal tells whose fault it is: if the query would have got the memory without the others, it may be retried
 //! ([`CROWDED`]), else it can never succeed.
 
@@ -24,6 +27,8 @@ use crate::error::CROWDED;
 const TIMES_FREE: usize = 2;
 /// Up to this fraction (1/n) of the pool is granted regardless of shares.
 const SMALL_PART: usize = 64;
+/// What can spill may hold more than its part only while its query has this much (4/4 are its share).
+const SPILLING_FOURTHS: usize = 3;
 /// A query that holds less than this fraction (1/n) of the pool is not the cause of a full process.
 const MUCH_PART: usize = 4;
 
@@ -196,6 +201,24 @@ impl QueryPool {
         self.used.fetch_sub(bytes, Relaxed);
     }
 
+    /// Whether a consumer that can spill would take what is kept for the others of its query, if other queries first give
+    /// back `given_back`.
+    fn is_greedy(&self, reservation: &MemoryReservation, additional: usize, used: usize, given_back: usize) -> bool {
+        let spillers = self.spillers.load(Relaxed);
+        // One that holds nothing has nothing to spill.
+        if spillers < 2 || reservation.size() == 0 || !reservation.consumer().can_spill() {
+            return false;
+        }
+        let before = used.saturating_sub(additional);
+        let others = self.shared.pool.reserved().saturating_sub(given_back).saturating_sub(before);
+        let left = self.shared.size.saturating_sub(others);
+        // What `share` says of a query that holds all of it.
+        let share = self.max.min(left / (TIMES_FREE + 1) * TIMES_FREE).max(self.small());
+        let unspillable = used.saturating_sub(self.spillable.load(Relaxed));
+        let part = share.saturating_sub(unspillable) / spillers;
+        reservation.size() + additional > part && used > share / 4 * SPILLING_FOURTHS
+    }
+
     /// Says whether a refusal is due to other queries: alone, this one could hold the `used` bytes that it would then
     /// have.
     fn is_crowded_out(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> bool {
@@ -217,6 +240,9 @@ impl QueryPool {
         if rest.saturating_add(additional) > self.shared.size || used > self.share(additional, given_back) {
             return false;
         }
+        if self.is_greedy(reservation, additional, used, given_back) {
+            return false;
+        }
         if !reservation.consumer().can_spill() {
             return true;
         }
@@ -234,6 +260,10 @@ impl QueryPool {
             Err(DataFusionError::ResourcesExhausted(text))
         } else if used > share {
             let text = format!("the query holds {used} bytes, more than its share of {share}");
+            Err(DataFusionError::ResourcesExhausted(text))
+        } else if self.is_greedy(reservation, additional, used, 0) {
+            let text =
+                format!("the query holds {used} bytes of {share}, the rest of which is for others of its operators");
             Err(DataFusionError::ResourcesExhausted(text))
         } else {
             self.shared.pool.try_grow(reservation, additional)
@@ -449,5 +479,28 @@ mod tests {
         let table = MemoryConsumer::new("table").register(&pools[0]);
         table.grow(600);
         assert_eq!(refused(&one, 1000), ErrorKind::LimitExceeded, "more than a half of what the table leaves");
+    }
+
+    #[test]
+    fn those_that_spill_leave_room_for_others_of_their_query() {
+        let shared = shared();
+        let pool = Arc::new(QueryPool::new(Arc::clone(&shared), SIZE)) as Arc<dyn MemoryPool>;
+        let sort = || MemoryConsumer::new("sort").with_can_spill(true).register(&pool);
+        let filled = |memory: &MemoryReservation| {
+            while memory.try_grow(10).is_ok() {}
+            memory.size()
+        };
+        let one = sort();
+        assert!(filled(&one) > 4200, "alone it has all of the share");
+        one.free();
+        let other = sort();
+        let merge = MemoryConsumer::new("merge").register(&pool);
+        merge.grow(1200);
+        // A half of what the merge leaves of the share, and somewhat more.
+        assert!((1500..2100).contains(&filled(&one)), "{}", one.size());
+        assert!(filled(&other) > 1000, "{}", other.size());
+        one.free();
+        assert!(filled(&other) > 1500, "{}", other.size());
+        assert!(filled(&merge) > 2000, "what cannot spill has the rest");
     }
 }

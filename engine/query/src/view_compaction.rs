@@ -2,10 +2,15 @@
 //! that keep rows (sorts, lists, joins) would be charged a whole block for each batch of it, and run out of memory at
 //! once.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray as _, ByteView, RecordBatch, RecordBatchOptions, StringViewArray};
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, ByteView, GenericByteViewArray, RecordBatch, RecordBatchOptions,
+    StringViewArray,
+};
 use arrow::buffer::Buffer;
+use arrow::datatypes::ByteViewType;
 
 /// Bytes of buffers from which on a column is looked at.
 const PINNED_BYTES_MIN: usize = 256 << 10;

@@ -9,6 +9,9 @@
 //!
 //! Decoded bodies have a second budget of the same kind, held until they are stored, since a few bytes can expand to
 //! many. Request heads have a third, held from the first byte of a head until its request is answered.
+//!
+//! While the process is short of memory, bodies and what they are decoded to wait from a fourth of a budget on: what a flush
+//! needs to give memory back is in none.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +26,7 @@ use futures::StreamExt;
 use http::{HeaderMap, header};
 use parking_lot::Mutex;
 use quiver_ingest::{DecodeRoom, Encoding, codec};
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::{Error, ErrorKind, MemoryPressure, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -46,6 +49,10 @@ const SMALL_HEAD_BYTES: usize = 4 * 1024;
 const HEAD_UNITS_MIN: usize = 4 * 1024;
 /// A sender that holds more than its small share is slow below so many bytes per second, for so long.
 const SLOW: (u64, Duration) = (64 * 1024, Duration::from_secs(2));
+/// The part (1/n) of a budget that there is while the process is short of memory.
+const FREE_PART: usize = 4;
+/// How often who waits for the process looks whether it still is.
+const SHORT_STEP: Duration = Duration::from_millis(10);
 /// How many times as long a packed body is taken to be when it is unpacked.
 const PACKED: usize = 8;
 /// Most threads that wait for memory at once. All work that may block shares the threads, also that which holds the memory.
@@ -72,6 +79,8 @@ pub struct BodyBudget {
     decoded: Option<Arc<Self>>,
     /// Those who found no room to decode something.
     refused: Arc<Demand>,
+    /// Whether the process is short of memory.
+    pressure: Arc<MemoryPressure>,
 }
 
 /// One of those that wait.
@@ -101,6 +110,16 @@ impl BodyBudget {
         Self { decoded: Some(Arc::new(decoded)), ..Self::of(SMALL_BYTES, small, largest) }
     }
 
+    /// The same in a process whose memory is watched.
+    #[must_use]
+    pub fn under(self, pressure: &Arc<MemoryPressure>) -> Self {
+        let decoded = self.decoded.map(|decoded| {
+            let decoded = Self::clone(&decoded);
+            Arc::new(Self { pressure: Arc::clone(pressure), ..decoded })
+        });
+        Self { decoded, pressure: Arc::clone(pressure), ..self }
+    }
+
     /// Makes a budget of so many bytes for heads: half of it for the first bytes of each, so that large heads that nobody
     /// ends leave room for those of everybody else.
     pub fn of_heads(bytes: usize) -> Self {
@@ -124,7 +143,14 @@ impl BodyBudget {
             threads: Arc::new(Semaphore::new(THREADS_MAX)),
             decoded: None,
             refused: Arc::default(),
+            pressure: Arc::default(),
         }
+    }
+
+    /// Whether so many units more of `large` have to wait until the process is no longer short of memory.
+    fn is_short_of(&self, more: usize) -> bool {
+        let held = || self.largest.saturating_sub(self.large.available_permits());
+        more > 0 && self.pressure.is_short() && held() + more > self.largest / FREE_PART
     }
 
     /// Begins to decode a body; what it takes is given back when the room is dropped.
@@ -248,9 +274,17 @@ impl Share {
         (held(self.small.as_ref()) + held(self.large.as_ref())) * UNIT
     }
 
+    /// Whether it has to wait for the process before it holds so many units of large ones.
+    fn must_wait(&self, wanted: usize) -> bool {
+        self.budget.is_short_of(wanted.saturating_sub(held(self.large.as_ref())))
+    }
+
     /// Holds so many bytes in all, if that is possible at once.
     pub(crate) fn try_hold(&mut self, bytes: usize) -> bool {
         let wanted = self.wanted(bytes);
+        if self.must_wait(wanted.1) {
+            return false;
+        }
         for (permit, budget, wanted) in
             [(&mut self.small, &self.budget.small, wanted.0), (&mut self.large, &self.budget.large, wanted.1)]
         {
@@ -280,6 +314,9 @@ impl Share {
         let waiting = Arc::clone(&self.budget.waiting);
         let _waiting = Waiting::begin(&waiting);
         let waited = tokio::time::timeout(wait, async {
+            while self.must_wait(wanted.1) {
+                tokio::time::sleep(SHORT_STEP).await;
+            }
             for (permit, budget, wanted) in
                 [(&mut self.small, &self.budget.small, wanted.0), (&mut self.large, &self.budget.large, wanted.1)]
             {

@@ -89,7 +89,7 @@ async fn assemble(
     address: Option<SocketAddr>,
 ) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
-    let memory = store_settings.memory_limit_bytes;
+    let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
     let live = Arc::new(ArcSwap::from_pointee(live_settings(settings, memory / 4)?));
     let results_bytes = settings.query.result_cache.0.min(memory / 16) as usize;
     let (effects, metrics) = (Arc::<Effects>::default(), Arc::<ApiMetrics>::default());
@@ -128,7 +128,7 @@ async fn assemble(
     Ok(Arc::new(AppState {
         engines,
         capacity: Capacity {
-            bodies: BodyBudget::new((memory / 16) as usize, settings.http.body_max.0 as usize),
+            bodies: BodyBudget::new((memory / 16) as usize, settings.http.body_max.0 as usize).under(&pressure),
             answers: AnswerBudget::new(memory / 8),
             places: Places::new(settings.ingest.imports_max, settings.query.remote_reads_max, memory),
         },

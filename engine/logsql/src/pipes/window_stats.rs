@@ -8,10 +8,12 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, StringViewBuilder};
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::StreamExt;
+use quiver_query::unpinned;
 use serde::{Deserialize, Serialize};
 
 use super::kind::{At, Pipe, PipeKind};
@@ -239,23 +241,29 @@ impl Step for Window {
         }
         let held = async move {
             let memory = MemoryConsumer::new("total_stats").register(task.memory_pool());
-            let (mut batches, mut held) = (Vec::new(), 0);
+            let (schema, mut batches, mut held) = (rows.schema(), Vec::new(), 0);
             while let Some(batch) = rows.next().await {
-                let batch = batch?;
-                held += batch.get_array_memory_size();
+                let batch = unpinned(batch?);
+                let bytes = batch.get_array_memory_size();
+                held += bytes;
                 memory.try_resize(held + groups.bytes)?;
                 groups.walk(&self, &batch, true, None)?;
                 memory.try_resize(held + groups.bytes)?;
-                batches.push(batch);
+                batches.push((batch, bytes));
             }
-            let all = batches.into_iter().map(move |batch| {
-                let _held = &memory;
-                groups.with_results(&self, &batch, false)
+            // Results are made as they are taken: those of all rows at once would be counted nowhere.
+            let mut taken = 0;
+            let batches = batches.into_iter().map(move |(batch, bytes)| {
+                memory.shrink(taken);
+                taken = bytes;
+                Ok::<_, DataFusionError>(batch)
             });
-            Ok::<_, datafusion::error::DataFusionError>(futures::stream::iter(all.collect::<Vec<_>>()))
+            let rows = RecordBatchStreamAdapter::new(schema, futures::stream::iter(batches));
+            let map = move |batch: RecordBatch| groups.with_results(&self, &batch, false);
+            Ok::<_, DataFusionError>(map_batches(Box::pin(rows), &task, Box::new(map)))
         };
         let batches = futures::stream::once(held).map(|all| match all {
-            Ok(batches) => batches.boxed(),
+            Ok(batches) => batches,
             Err(e) => futures::stream::iter([Err(e)]).boxed(),
         });
         Ok(batches.flatten().boxed())
@@ -404,7 +412,44 @@ impl Groups {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{AsArray as _, StringViewArray};
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
     use crate::pipes::testing::{gives, reads, refuses};
+
+    #[tokio::test]
+    async fn rows_that_are_not_taken_yet_count() {
+        let call = WindowCall {
+            func: WindowFunc::First,
+            fields: vec![FieldPattern::Name("a".to_owned())],
+            offset: 0,
+            name: "n".to_owned(),
+        };
+        let of = WindowStats { running: false, by: Vec::new(), calls: vec![call] };
+        let input = Shape::of_texts(["a"], false);
+        let schema = input.schema();
+        let output = input.with_texts(["n"]);
+        let batch = |n: usize| {
+            let texts: StringViewArray = (0..1000).map(|row| Some(format!("row {row} of batch {n}"))).collect();
+            Ok::<_, DataFusionError>(RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(texts)]).unwrap())
+        };
+        let batches = futures::stream::iter((0..3).map(batch).collect::<Vec<_>>());
+        let rows = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
+        let task = SessionContext::new().task_ctx();
+        let held = || task.memory_pool().reserved();
+        let mut made = Arc::new(Window { of, input, output }).open(rows, Arc::clone(&task)).unwrap();
+        let mut seen = Vec::new();
+        while let Some(batch) = made.next().await {
+            let batch = batch.unwrap();
+            assert_eq!(batch.column_by_name("n").unwrap().as_string_view().value(999), "row 0 of batch 0");
+            seen.push((batch.num_rows(), held()));
+        }
+        drop(made);
+        assert_eq!(seen.iter().map(|(rows, _)| rows).sum::<usize>(), 3000);
+        assert!(seen.first().unwrap().1 > 3 * 16_000 && seen.last().unwrap().1 < 2 * 40_000, "{seen:?}");
+        assert_eq!(held(), 0);
+    }
 
     #[test]
     fn cases() {

@@ -37,6 +37,11 @@ pub(crate) fn held(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan
     Ok(changed?.data)
 }
 
+/// Puts the node over a side that a join of another crate holds.
+pub fn held_texts(side: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    if has_views(&side) { Arc::new(HeldTextsExec::new(side)) } else { side }
+}
+
 fn has_views(side: &Arc<dyn ExecutionPlan>) -> bool {
     let schema = side.schema();
     schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Utf8View | DataType::BinaryView))

@@ -36,6 +36,29 @@ fn batches_share_what_there_is() {
 }
 
 #[tokio::test]
+async fn what_is_large_waits_while_the_process_is_short_of_memory() {
+    let pressure = Arc::new(MemoryPressure::default());
+    let budget = BodyBudget::new(1 << 20, 1 << 20).under(&pressure);
+    pressure.tell(true);
+    let quarter = SMALL_BATCH_BYTES + (2 << 20) / FREE_PART;
+    let batch = budget.decoding();
+    assert!(batch.hold(quarter), "so much is always left");
+    assert!(!batch.hold(quarter + UNIT));
+    let other = budget.decoding();
+    assert!(other.hold(SMALL_BATCH_BYTES), "small ones have room");
+    assert!(!other.hold(SMALL_BATCH_BYTES + UNIT));
+    assert!(batch.hold(SMALL_BATCH_BYTES), "it gives back what it has too much");
+    let mut body = budget.share();
+    assert!(!body.try_hold(1 << 20));
+    let held = body.hold(1 << 20);
+    tokio::pin!(held);
+    assert!(held.as_mut().now_or_never().is_none());
+    pressure.tell(false);
+    held.await.expect("there is room again");
+    assert!(batch.hold(2 << 20));
+}
+
+#[tokio::test]
 async fn bodies_may_be_packed() {
     let budget = BodyBudget::new(1 << 20, 1 << 20);
     let read = async |encoding: &'static str, body: &[u8], bytes_max: usize| {

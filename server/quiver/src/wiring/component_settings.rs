@@ -123,10 +123,21 @@ pub fn secret_in(path: &Path, name: &str) -> Result<String> {
     Ok(token.to_owned())
 }
 
+/// What one request may be decoded to: no more than there is for all of them, or nothing would count the rest.
+fn decode_limits(settings: &Settings) -> DecodeLimits {
+    let all = (memory_limit_bytes(settings) / 8).max(settings.http.body_max.0) as usize;
+    let most = DecodeLimits::default();
+    DecodeLimits {
+        body_bytes_max: settings.http.decoded_body_max.0 as usize,
+        batch_bytes_max: most.batch_bytes_max.min(all),
+        ..most
+    }
+}
+
 pub(super) fn api_settings(settings: &Settings) -> ApiSettings {
     let h = &settings.http;
     ApiSettings {
-        decode_limits: DecodeLimits { body_bytes_max: h.decoded_body_max.0 as usize, ..DecodeLimits::default() },
+        decode_limits: decode_limits(settings),
         body_bytes_max: h.body_max.0 as usize,
         form_bytes_max: h.form_max.0 as usize,
         answer_bytes_max: h.answer_max.0 as usize,
@@ -228,5 +239,17 @@ mod tests {
         assert!(!given.proxies.name_us);
         assert_eq!((given.body_bytes_max, given.decode_limits.body_bytes_max), (1 << 20, 2 << 20));
         assert_eq!(given.logs.accept_future_ns, Some(60_000_000_000));
+    }
+
+    #[test]
+    fn a_batch_takes_no_more_than_there_is_for_all() {
+        let most = |limit: &str, body: &str| {
+            let given = [("MEMORY__LIMIT", limit), ("HTTP__BODY_MAX", body)];
+            api_settings(&settings(&given)).decode_limits.batch_bytes_max
+        };
+        assert_eq!(most("8GiB", "64MiB"), 128 << 20);
+        assert_eq!(most("640MiB", "64MiB"), 80 << 20);
+        assert_eq!(most("256MiB", "64MiB"), 64 << 20, "a body has a batch of its size");
+        assert_eq!(most("256MiB", "1MiB"), 32 << 20);
     }
 }
