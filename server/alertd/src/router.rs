@@ -168,8 +168,7 @@ impl Router {
         for (_, value) in kept.load(Kind::Alert).await? {
             if let Some(alert) = records::read_alert(&value) {
                 state.read_row(&alert, &value);
-                let known = state.dispatcher.insert(alert, now);
-                let routes = state.dispatcher.route().matching(&known.labels).len();
+                let (known, routes) = state.dispatcher.insert(alert, now);
                 state.shares.note(&known, routes, value["posted"].is_i64());
             }
         }
@@ -297,7 +296,9 @@ impl Router {
             let now = self.now();
             let mut changes = Vec::with_capacity(alerts.len());
             for alert in alerts {
-                let routes = state.dispatcher.route().matching(&alert.labels).len();
+                // They are looked for once for each report: of an alert that is known they are those of the last one.
+                let known = state.shares.routes_of(&alert.labels);
+                let routes = known.unwrap_or_else(|| state.dispatcher.route().matching(&alert.labels).len());
                 match state.shares.has_room(&alert, routes, posted, most) {
                     Ok(()) => {}
                     Err(Full::Bytes) => {
@@ -309,7 +310,7 @@ impl Router {
                         continue;
                     }
                 }
-                let known = state.dispatcher.insert(alert, now);
+                let (known, routes) = state.dispatcher.insert(alert, now);
                 state.shares.note(&known, routes, posted);
                 if posted {
                     state.note_posted(&known, now, &self.metrics.history);

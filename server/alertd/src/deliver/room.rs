@@ -51,7 +51,8 @@ impl Room {
     }
 
     /// Takes room for a message to a receiver; waits for as long as there is none. What is larger than all of it has it
-    /// alone.
+    /// alone. Whoever finds room does not queue behind those that wait: a large message that waits until receivers which do
+    /// not answer are given up must not hold up the alerts of all others, and is told again if it finds none in time.
     pub(super) async fn take(self: &Arc<Self>, receiver: &str, bytes: usize) -> Place {
         let bytes = bytes.min(self.bytes_max);
         let mut has_waited = false;

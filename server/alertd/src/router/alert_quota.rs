@@ -50,6 +50,7 @@ struct Sum {
 #[derive(Debug, Clone, Copy)]
 struct Known {
     bytes: usize,
+    routes: usize,
     posted: bool,
 }
 
@@ -65,6 +66,11 @@ pub(super) struct Shares {
 impl Shares {
     fn bytes_of(&mut self, posted: bool) -> &mut usize {
         if posted { &mut self.posted_bytes } else { &mut self.our_bytes }
+    }
+
+    /// How many routes an alert took when it was last reported; `None`: it is not known.
+    pub(super) fn routes_of(&self, labels: &LabelSet) -> Option<usize> {
+        self.known.get(labels).map(|known| known.routes)
     }
 
     /// Says whether an alert that takes so many routes may be taken; one that is known takes only what it grows by.
@@ -93,7 +99,8 @@ impl Shares {
     /// Notes an alert as it is known now. It stays with those who reported it first.
     pub(super) fn note(&mut self, alert: &Alert, routes: usize, posted: bool) {
         let former = self.remove(&alert.labels);
-        let known = Known { bytes: weight(alert, routes), posted: former.map_or(posted, |former| former.posted) };
+        let posted = former.map_or(posted, |former| former.posted);
+        let known = Known { bytes: weight(alert, routes), routes, posted };
         let of_name = self.names.entry(alert.labels.get(NAME).to_owned()).or_default();
         (of_name.count, of_name.bytes) = (of_name.count + 1, of_name.bytes + known.bytes);
         *self.bytes_of(known.posted) += known.bytes;
@@ -199,7 +206,9 @@ mod tests {
         shares.note(&one, 3, true);
         let labels = one.labels.canonical().len();
         assert_eq!(shares.posted_bytes, one.bytes() + 2 * (GROUP_BYTES + 2 * labels));
+        assert_eq!(shares.routes_of(&one.labels), Some(3));
         shares.forget(&one.labels);
+        assert_eq!(shares.routes_of(&one.labels), None);
         assert_eq!((shares.posted_bytes, shares.names.len()), (0, 0));
     }
 }

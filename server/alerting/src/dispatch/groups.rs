@@ -171,8 +171,8 @@ impl Dispatcher {
         })
     }
 
-    /// Adds a report of an alert; returns its merged state.
-    pub fn insert(&mut self, alert: Alert, now: i64) -> Alert {
+    /// Adds a report of an alert; returns its merged state, and how many routes take it.
+    pub fn insert(&mut self, alert: Alert, now: i64) -> (Alert, usize) {
         let key = LabelSetKey(alert.labels.clone());
         let alert = match self.alerts.get(&key).filter(|old| alert.overlaps(old) || old.overlaps(&alert)) {
             Some(old) => old.merge(&alert, now),
@@ -182,17 +182,19 @@ impl Dispatcher {
         if let Some(old) = self.alerts.insert(key, alert.clone()) {
             self.alert_bytes -= old.bytes();
         }
-        self.place(&alert, now, &|_| true);
-        alert
+        let routes = self.place(&alert, now, &|_| true);
+        (alert, routes)
     }
 
-    fn place(&mut self, alert: &Alert, now: i64, wanted: &dyn Fn(usize) -> bool) {
+    /// Puts an alert into its groups at the routes that are wanted; returns how many these are.
+    fn place(&mut self, alert: &Alert, now: i64, wanted: &dyn Fn(usize) -> bool) -> usize {
         let mut found = Vec::new();
         for route in self.route.matching(&alert.labels).into_iter().filter(|r| wanted(r.idx)) {
             let labels = route.group_labels(&alert.labels);
             let wait = route.options.group_wait_ms.saturating_mul(MS);
             found.push((route.idx, route.group_key(&labels), labels, wait));
         }
+        let count = found.len();
         for (route, key, labels, wait) in found {
             let place = (route, LabelSetKey(labels.clone()));
             let group = self.groups.entry(place).or_insert_with_key(|place| {
@@ -208,6 +210,7 @@ impl Dispatcher {
             });
             group.alerts.insert(LabelSetKey(alert.labels.clone()), alert.clone());
         }
+        count
     }
 
     /// When the next flush is due; that of a group whose flush is running is due after its end.

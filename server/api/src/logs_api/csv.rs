@@ -1,6 +1,6 @@
 //! Rows as CSV (`format=csv`, RFC 4180): a line with the names of the fields, then a line for each row.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use quiver_logsql::ast::Query;
 use quiver_logsql::request::fixed_fields;
@@ -15,6 +15,10 @@ use crate::state::AppState;
 /// The column of names in a list of fields.
 const NAME: &str = "__q_name";
 
+/// Most rows of an answer, and most bytes of their texts, that are held to see which fields they have.
+const FEW_ROWS: usize = 10_000;
+const FEW_BYTES: usize = 4 << 20;
+
 /// The columns of an answer.
 #[derive(Debug)]
 pub(super) struct Columns {
@@ -26,13 +30,16 @@ pub(super) struct Columns {
 
 impl Columns {
     /// Finds the columns of a query: those that its pipes name, in that order. Where they name none, these are the
-    /// fields that the rows have, by name; the query runs once to find them.
-    pub(super) async fn of(state: &AppState, ask: &Ask, query: &Query) -> Result<Self> {
+    /// fields that the rows have, by name. Few rows are found for that, and given back as the whole answer; where there
+    /// are more, the query runs once to find the names.
+    pub(super) async fn of(state: &AppState, ask: &Ask, query: &Query) -> Result<(Self, Option<VecDeque<Rows>>)> {
         let memory = state.engines.logsql.collected("columns", &ask.ctx);
-        let mut names = Vec::new();
         if let Some(fixed) = fixed_fields(query) {
-            names = fixed;
-        } else {
+            return Ok((Self::new(fixed, memory), None));
+        }
+        let mut names = BTreeSet::new();
+        let few = few_rows(state, ask, query, &mut names, &memory).await?;
+        if few.is_none() {
             let mut listing = query.clone();
             listing.pipes.extend(parse(&format!("* | field_names as {NAME}"))?.pipes);
             // A run of its own: the end of this one must not end that of the rows.
@@ -40,17 +47,14 @@ impl Columns {
             let read = state.engines.logsql.each_row(&listing, &ask.scope, &ctx, |row| {
                 for (field, name) in row {
                     if field == NAME {
-                        // Here and as its place.
-                        memory.add(2 * text_bytes(name))?;
-                        names.push(name.to_owned());
+                        add_name(name, &mut names, &memory)?;
                     }
                 }
                 Ok(())
             });
             read.await?;
-            names.sort_unstable();
         }
-        Ok(Self::new(names, memory))
+        Ok((Self::new(names.into_iter().collect(), memory), few))
     }
 
     fn new(mut names: Vec<String>, memory: Collected) -> Self {
@@ -85,6 +89,53 @@ impl Columns {
             push_line(out, &cells);
         })
     }
+}
+
+fn add_name(name: &str, names: &mut BTreeSet<String>, memory: &Collected) -> Result<()> {
+    if !names.contains(name) {
+        // Here and as its place.
+        memory.add(2 * text_bytes(name))?;
+        names.insert(name.to_owned());
+    }
+    Ok(())
+}
+
+/// All rows of an answer, and the names of their fields; `None`: there are many. A second run may find others: with `limit`
+/// any rows, and those that came meanwhile.
+async fn few_rows(
+    state: &AppState,
+    ask: &Ask,
+    query: &Query,
+    names: &mut BTreeSet<String>,
+    memory: &Collected,
+) -> Result<Option<VecDeque<Rows>>> {
+    // A run of its own: where it ends early, another one follows.
+    let mut stream = state.engines.logsql.stream(query, &ask.scope, &ask.ctx.again());
+    let (mut all, mut count, mut bytes) = (VecDeque::new(), 0, 0);
+    while let Some(rows) = stream.next().await {
+        let rows = rows?;
+        count += rows.len();
+        bytes += note_fields(&rows, names, memory)?;
+        if count > FEW_ROWS || bytes > FEW_BYTES {
+            return Ok(None);
+        }
+        all.push_back(rows);
+    }
+    Ok(Some(all))
+}
+
+/// Adds the names of the fields of rows; gives the bytes of their texts.
+fn note_fields(rows: &Rows, names: &mut BTreeSet<String>, memory: &Collected) -> Result<usize> {
+    let (mut bytes, mut outcome) = (0, Ok(()));
+    rows.each_row(|fields| {
+        for (name, value) in fields {
+            bytes += name.len() + value.len();
+            if outcome.is_ok() {
+                outcome = add_name(name, names, memory);
+            }
+        }
+    })?;
+    outcome.map(|()| bytes)
 }
 
 fn push_line(out: &mut String, cells: &[String]) {

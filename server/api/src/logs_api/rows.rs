@@ -1,5 +1,6 @@
 //! `query` and `tail`: rows as JSON lines, or as CSV, sent as they are found.
 
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,10 +51,18 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let columns = if is_csv { Some(Columns::of(state, &ask, &query).await?) } else { None };
+    let (columns, few) = if is_csv {
+        let (columns, few) = Columns::of(state, &ask, &query).await?;
+        (Some(columns), few)
+    } else {
+        (None, None)
+    };
     let head = columns.as_ref().map(|columns| Bytes::from(columns.head()));
-    let rows = Pieces::of(state.engines.logsql.stream(&query, &ask.scope, &ask.ctx), ask.ctx.clone());
-    let mut rows = Pieces { columns, ..rows };
+    let mut rows = match few {
+        Some(few) => Pieces { few, ..Pieces::of(None, ask.ctx.clone()) },
+        None => Pieces::of(Some(state.engines.logsql.stream(&query, &ask.scope, &ask.ctx)), ask.ctx.clone()),
+    };
+    rows.columns = columns;
     // An error before the first row still gets its status code.
     let first = rows.next().await?;
     let span = Span::current();
@@ -85,7 +94,10 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Formats rows a piece at a time: a slow client holds the rows as they were found, and one piece.
 #[derive(Debug)]
 struct Pieces {
-    stream: RowStream,
+    /// Rows that were found before; they are all there are.
+    few: VecDeque<Rows>,
+    /// Where rows come from; `None`: there are no others.
+    stream: Option<RowStream>,
     /// Rows that were found, and how many of them are written.
     found: Option<(Rows, usize)>,
     /// Rows that are written at once.
@@ -96,8 +108,17 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn of(stream: RowStream, ctx: QueryContext) -> Self {
-        Self { stream, found: None, step: 16, columns: None, ctx }
+    fn of(stream: Option<RowStream>, ctx: QueryContext) -> Self {
+        Self { few: VecDeque::new(), stream, found: None, step: 16, columns: None, ctx }
+    }
+
+    /// The next rows; `None` at the end.
+    async fn more(&mut self) -> Option<Result<Rows>> {
+        match (self.few.pop_front(), &mut self.stream) {
+            (Some(rows), _) => Some(Ok(rows)),
+            (None, Some(stream)) => stream.next().await,
+            (None, None) => None,
+        }
     }
 
     /// The next piece; `None` at the end.
@@ -106,7 +127,7 @@ impl Pieces {
         loop {
             let (rows, written) = match self.found.take() {
                 Some(found) => found,
-                None => match self.stream.next().await {
+                None => match self.more().await {
                     Some(rows) => (rows?, 0),
                     None => return Ok((!out.is_empty()).then(|| out.into())),
                 },
@@ -335,7 +356,8 @@ impl Tail {
         let (query, extra) = self.texts.read()?;
         let query = followed(query)?;
         let scope = QueryScope { now_ns, start_ns: Some(self.next_ns), end_ns: Some(end_ns), extra };
-        let pieces = Pieces::of(self.state.engines.logsql.stream(&query, &scope, &ctx), ctx);
+        let stream = self.state.engines.logsql.stream(&query, &scope, &ctx);
+        let pieces = Pieces::of(Some(stream), ctx);
         Ok(Some(Look { pieces, end_ns, access, _memory: memory }))
     }
 

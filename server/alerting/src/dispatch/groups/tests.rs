@@ -295,7 +295,8 @@ fn groups_share_the_texts_of_alerts() {
     let routes = "{receiver: a, routes: [{receiver: b, continue: true}, {receiver: c, continue: true}, {receiver: d}]}";
     let mut d = Dispatcher::new(route(routes));
     let text = Arc::new(BTreeMap::from([("summary".to_owned(), "x".repeat(1000))]));
-    d.insert(Alert { annotations: Arc::clone(&text), ..alert(&[("a", "1")], 0, 100, 1) }, S);
+    let (_, routes) = d.insert(Alert { annotations: Arc::clone(&text), ..alert(&[("a", "1")], 0, 100, 1) }, S);
+    assert_eq!(routes, 3);
     assert_eq!(d.groups().count(), 3);
     assert!(d.groups().all(|group| group.alerts().all(|alert| Arc::ptr_eq(&alert.annotations, &text))));
 }
