@@ -92,10 +92,7 @@ impl Coming<'_> {
         // That a path does not exist is told only to callers who have identified themselves.
         let need = match self.route {
             Some(route) => need(self.method, route.as_str()),
-            // Paths of the token service are public, except where its routes require something; so are web pages, if
-            // there are any.
-            None if is_public(self.uri.path()) => Some(Need::Public),
-            None => Some(Need::Anyone),
+            None => Some(need_of_nothing(self.uri.path())),
         };
         self.identify(identities, need, clock).await.map_err(|no| self.refusal(no, need))
     }
@@ -266,9 +263,16 @@ fn refused_as(no: &No, text: String) -> Error {
     Error::new(kind, text)
 }
 
-/// Whether anybody may learn that a path does not exist.
-fn is_public(path: &str) -> bool {
-    path == "/" || path == "/ui" || path.starts_with("/ui/") || path.starts_with("/realms/")
+/// Who may learn that a path does not exist: anybody, below what is public (web pages too, if there were any). Paths of
+/// the token service are, except where its routes require something.
+fn need_of_nothing(path: &str) -> Need {
+    let below = ["/ui/", "/realms/", "/health/", "/-/", "/metrics-api/-/"];
+    match path {
+        "/" | "/ui" => Need::Public,
+        path if below.iter().any(|base| path.starts_with(*base)) => Need::Public,
+        path if path.starts_with("/rulesapi/swagger/") => Need::Docs,
+        _ => Need::Anyone,
+    }
 }
 
 /// Whether a path belongs to the search engine API.
@@ -288,11 +292,14 @@ mod tests {
     /// An unidentified caller learns nothing about the data below other paths.
     #[test]
     fn pages_and_the_token_service_are_public() {
-        for path in ["/", "/ui", "/ui/", "/ui/assets/app.js", "/realms/platform", "/realms/"] {
-            assert!(is_public(path), "{path}");
+        for path in ["/", "/ui", "/ui/x", "/realms/x", "/health/x", "/metrics-api/-/x", "/-/x"] {
+            assert_eq!(need_of_nothing(path), Need::Public, "{path}");
         }
-        for path in ["", "/uix", "/realms", "/api/v2/alerts", "/config", "//", "/x/ui/", "/metrics-api/realms/"] {
-            assert!(!is_public(path), "{path}");
+        assert_eq!(need_of_nothing("/rulesapi/swagger/x"), Need::Docs);
+        for path in
+            ["", "/uix", "/realms", "/api/v2/alerts", "/config", "//", "/x/ui/", "/metrics-api/realms/", "/healthz"]
+        {
+            assert_eq!(need_of_nothing(path), Need::Anyone, "{path}");
         }
     }
 
