@@ -21,6 +21,7 @@ use crate::otlp_grpc::come_back;
 use crate::refused::{self, needs};
 use crate::request::RequestInfo;
 use crate::rights::{Need, need};
+use crate::unrouted::is_below;
 
 /// The parts of a request that admission looks at.
 pub(super) struct Coming<'a> {
@@ -69,6 +70,9 @@ impl No {
 /// What Basic credentials may be: who tries those of a user learns why they are not taken.
 const BASIC_TAKES: &str = "the credentials are not valid: Basic takes a key as password, or a service account's id and \
     secret, and passwords of users only with `auth.basic_passwords`";
+/// What analytics takes: who shows it a key that is good elsewhere learns why it is not taken.
+const ANALYTICS_TAKES: &str = "the token is not valid: analytics takes access tokens, and keys or credentials of service \
+    accounts only with `auth.olap_api_keys`";
 /// Which settings say how much a key may ask, and how much it may send.
 const ASKS_TOO_OFTEN: &str = "this key asks more often than `rbac.key_requests_per_second` allows";
 const SENDS_TOO_MUCH: &str =
@@ -175,6 +179,9 @@ impl Coming<'_> {
                 (StatusCode::TOO_MANY_REQUESTS, error.code(), error.to_string())
             }
             No::Rate(_, text) => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", (*text).to_owned()),
+            No::Token(error @ TokenError::Invalid) if is_below(self.uri.path(), "/olap-api") && !self.is_jwt() => {
+                (StatusCode::UNAUTHORIZED, error.code(), ANALYTICS_TAKES.to_owned())
+            }
             No::Token(error @ TokenError::Invalid) if self.is_basic() => {
                 (StatusCode::UNAUTHORIZED, error.code(), BASIC_TAKES.to_owned())
             }
@@ -197,6 +204,12 @@ impl Coming<'_> {
         }
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
+    }
+
+    /// Whether what is shown looks like an access token: those begin with `{"` in base64.
+    fn is_jwt(&self) -> bool {
+        let token = self.headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().get("Bearer ".len()..));
+        token.is_some_and(|token| token.starts_with(b"eyJ"))
     }
 
     fn is_basic(&self) -> bool {
@@ -423,6 +436,20 @@ mod tests {
         assert!(told("Basic YWRtaW46bm8=").await.contains("only with `auth.basic_passwords`"));
         assert!(told("basic YWRtaW46bm8=").await.contains("a key as password"));
         assert!(told("Bearer qvk_x").await.contains("the token is not valid"));
+    }
+
+    #[tokio::test]
+    async fn who_shows_analytics_a_key_learns_what_it_takes() {
+        let told = async |path: &str, value: &'static str| {
+            let headers = [("authorization", value)];
+            refused(path, &headers, No::Token(TokenError::Invalid), None).await.3
+        };
+        for value in ["Bearer qvk_x", "Basic YWRtaW46bm8=", "ApiKey YTpi"] {
+            assert!(told("/olap-api/v1/load", value).await.contains("`auth.olap_api_keys`"), "{value}");
+        }
+        for (path, value) in [("/olap-api/v1/load", "Bearer eyJhbGciOiJSUzI1NiJ9.x.y"), ("/traces", "Bearer qvk_x")] {
+            assert!(!told(path, value).await.contains("auth.olap_api_keys"), "{path}");
+        }
     }
 
     #[tokio::test]
