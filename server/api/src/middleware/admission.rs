@@ -21,7 +21,6 @@ use crate::otlp_grpc::come_back;
 use crate::refused::{self, needs};
 use crate::request::RequestInfo;
 use crate::rights::{Need, need};
-use crate::unrouted::is_below;
 
 /// The parts of a request that admission looks at.
 pub(super) struct Coming<'a> {
@@ -179,7 +178,7 @@ impl Coming<'_> {
                 (StatusCode::TOO_MANY_REQUESTS, error.code(), error.to_string())
             }
             No::Rate(_, text) => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", (*text).to_owned()),
-            No::Token(error @ TokenError::Invalid) if is_below(self.uri.path(), "/olap-api") && !self.is_jwt() => {
+            No::Token(error @ TokenError::Invalid) if self.uri.path().starts_with("/olap-api/") && !self.is_jwt() => {
                 (StatusCode::UNAUTHORIZED, error.code(), ANALYTICS_TAKES.to_owned())
             }
             No::Token(error @ TokenError::Invalid) if self.is_basic() => {
