@@ -439,7 +439,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_shows_analytics_a_key_learns_what_it_takes() {
-        let told = async |path: &str, value: &'static str| {
+        let told = async |path: &'static str, value: &'static str| {
             let headers = [("authorization", value)];
             refused(path, &headers, No::Token(TokenError::Invalid), None).await.3
         };
