@@ -48,6 +48,9 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/rulesapi/swagger/openapi.yaml", get(async || yaml(&described().1)))
         .route("/rulesapi/swagger", get(async || page(&described().1)))
         .route("/rulesapi/swagger/", get(async || page(&described().1)))
+        // Where generators for other languages put them.
+        .route("/rulesapi/swagger/doc.json", get(async || json(&described().1)))
+        .route("/rulesapi/swagger/index.html", get(async || page(&described().1)))
 }
 
 /// All, and alerting; made once, when somebody asks, since they are the same as long as the process runs.

@@ -198,6 +198,9 @@ async fn whole_configurations_are_deployed() {
     assert_eq!(refused["code"], json!("UNSUPPORTED"));
     assert!(refused["message"].as_str().is_some_and(|text| text.contains("basic_auth.password_ref")), "{refused}");
     assert_eq!(server.get(&format!("{POLICY}/deploy?secrets=true")).await.text(), whole);
+    let audit = server.get("/platform-api/rbac/audit?action=EXPORT_SECRETS").await.json();
+    assert_eq!(audit["items"].as_array().map(Vec::len), Some(3), "each of them: {audit}");
+    assert_eq!(audit["items"][0]["entityName"], json!("GET /rulesapi/rulepolicy/deploy"), "{audit}");
     // What a deploy owns is changed by deploys.
     let ops = server.get(&format!("{POLICY}/receivers?name=ops")).await.json()["items"][0].clone();
     assert_eq!(ops["managedBy"], json!("deploy:git"), "{ops}");

@@ -18,8 +18,8 @@ use quiver_config::families::{
 };
 use quiver_config::json::text;
 use quiver_config::{
-    Area, Caller, ChangeMode, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind,
-    Release, Result, System,
+    Area, AuditEvent, Caller, ChangeMode, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem,
+    ProblemKind, Release, Result, System,
 };
 use quiver_types::time::duration;
 use quiver_types::{Domain, Right, Triple};
@@ -273,10 +273,19 @@ fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 if with_secrets && !ask.caller.rights.covers(&admin) {
                     return Err(Problem::forbidden("{admin, alerting, *}"));
                 }
-                Ok(Answer {
-                    yaml: Some(export(&ask.config, Which::Saved, with_secrets).await?),
-                    ..Answer::ok(Value::Null)
-                })
+                let yaml = export(&ask.config, Which::Saved, with_secrets).await?;
+                if with_secrets && ask.method != Method::HEAD {
+                    let event = AuditEvent {
+                        action: "EXPORT_SECRETS",
+                        family: "query",
+                        entity_id: None,
+                        entity_name: Some(format!("{} {}", ask.method, ask.path)),
+                        outcome: "ok",
+                        code: None,
+                    };
+                    ask.config.audit(&ask.caller, event).await;
+                }
+                Ok(Answer { yaml: Some(yaml), ..Answer::ok(Value::Null) })
             }
             (Some(_), &Method::GET | &Method::HEAD) => {
                 Err(Problem::parameter("GET exports; send POST for another `action`"))

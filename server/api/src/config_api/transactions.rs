@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::{RUM_TRANSACTIONS, TRANSACTIONS};
-use quiver_config::{Family, Problem, Result};
+use quiver_config::{Family, Op, Place, Problem, Result};
 use quiver_query::tables::config_columns::when;
 use quiver_types::Domain;
 use quiver_types::configured::KeyTransaction;
@@ -17,6 +17,7 @@ use super::answer::Answer;
 use super::ask::Ask;
 use super::members::{list, only_members};
 use super::operation::special_at;
+use super::rule_groups::at_places;
 use super::telemetry::{IS_ERROR, Row, name_of, number, quoted};
 use crate::effects::query_configuration::{key_of, transaction_condition};
 use crate::state::AppState;
@@ -192,7 +193,7 @@ fn from_candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<An
         if given.is_empty() {
             return Err(Problem::field("/items", "REQUIRED", "must hold at least one"));
         }
-        let mut items = Vec::with_capacity(given.len());
+        let (mut ops, mut places) = (Vec::with_capacity(given.len()), Vec::with_capacity(given.len()));
         for (n, item) in given.iter().enumerate() {
             let place = format!("/items/{n}");
             let Value::Object(item) = item else {
@@ -203,15 +204,14 @@ fn from_candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<An
             let name: String = format!("{}: {}", text(owner), text("transactionName")).chars().take(200).collect();
             let mut made: Map<String, Value> = item.clone();
             made.insert("name".to_owned(), json!(name));
-            items.push(Value::Object(made));
+            ops.push((Place::of(ask.place.family), Op::Create { id: None, body: made }));
+            places.push(place);
         }
-        let done = ask.config.put_many(&ask.place, &ask.caller, items, ask.mode).await?;
+        let done = ask.config.change_all(&ask.caller, ops, ask.mode).await;
+        let done = done.map_err(|problem| at_places(problem, &places))?;
         ask.acts().await;
-        let ids: Vec<String> =
-            done.items.iter().filter_map(|i| i.get("id").and_then(Value::as_str).map(str::to_owned)).collect();
-        let made = ask.config.find_all(ask.place.family, &ids).await?;
-        let items: Vec<Value> =
-            if ask.mode.is_dry_run() { done.items } else { made.iter().map(|e| Value::Object(e.shown())).collect() };
+        let made = done.into_iter().filter_map(|one| one.after);
+        let items: Vec<Value> = made.map(|entity| Value::Object(entity.shown())).collect();
         Ok(Answer { status: 201, ..Answer::ok(json!({"items": items})) })
     })
 }

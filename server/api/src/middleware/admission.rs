@@ -69,6 +69,9 @@ impl No {
 /// What Basic credentials may be: who tries those of a user learns why they are not taken.
 const BASIC_TAKES: &str = "the credentials are not valid: Basic takes a key as password, or a service account's id and \
     secret, and passwords of users only with `auth.basic_passwords`";
+/// What analytics takes: who shows it a key that is good elsewhere learns why it is not taken.
+const ANALYTICS_TAKES: &str = "the token is not valid: analytics takes access tokens, and keys or credentials of service \
+    accounts only with `auth.olap_api_keys`";
 /// Which settings say how much a key may ask, and how much it may send.
 const ASKS_TOO_OFTEN: &str = "this key asks more often than `rbac.key_requests_per_second` allows";
 const SENDS_TOO_MUCH: &str =
@@ -92,10 +95,7 @@ impl Coming<'_> {
         // That a path does not exist is told only to callers who have identified themselves.
         let need = match self.route {
             Some(route) => need(self.method, route.as_str()),
-            // Paths of the token service are public, except where its routes require something; so are web pages, if
-            // there are any.
-            None if is_public(self.uri.path()) => Some(Need::Public),
-            None => Some(Need::Anyone),
+            None => Some(need_of_nothing(self.uri.path())),
         };
         self.identify(identities, need, clock).await.map_err(|no| self.refusal(no, need))
     }
@@ -178,6 +178,9 @@ impl Coming<'_> {
                 (StatusCode::TOO_MANY_REQUESTS, error.code(), error.to_string())
             }
             No::Rate(_, text) => (StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", (*text).to_owned()),
+            No::Token(error @ TokenError::Invalid) if self.uri.path().starts_with("/olap-api/") && !self.is_jwt() => {
+                (StatusCode::UNAUTHORIZED, error.code(), ANALYTICS_TAKES.to_owned())
+            }
             No::Token(error @ TokenError::Invalid) if self.is_basic() => {
                 (StatusCode::UNAUTHORIZED, error.code(), BASIC_TAKES.to_owned())
             }
@@ -200,6 +203,12 @@ impl Coming<'_> {
         }
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         response
+    }
+
+    /// Whether what is shown looks like an access token: those begin with `{"` in base64.
+    fn is_jwt(&self) -> bool {
+        let token = self.headers.get(header::AUTHORIZATION).and_then(|value| value.as_bytes().get("Bearer ".len()..));
+        token.is_some_and(|token| token.starts_with(b"eyJ"))
     }
 
     fn is_basic(&self) -> bool {
@@ -266,9 +275,16 @@ fn refused_as(no: &No, text: String) -> Error {
     Error::new(kind, text)
 }
 
-/// Whether anybody may learn that a path does not exist.
-fn is_public(path: &str) -> bool {
-    path == "/" || path == "/ui" || path.starts_with("/ui/") || path.starts_with("/realms/")
+/// Who may learn that a path does not exist: anybody, below what is public (web pages too, if there were any). Paths of
+/// the token service are, except where its routes require something.
+fn need_of_nothing(path: &str) -> Need {
+    let below = ["/ui/", "/realms/", "/health/", "/-/", "/metrics-api/-/"];
+    match path {
+        "/" | "/ui" => Need::Public,
+        path if below.iter().any(|base| path.starts_with(*base)) => Need::Public,
+        path if path.starts_with("/rulesapi/swagger/") => Need::Docs,
+        _ => Need::Anyone,
+    }
 }
 
 /// Whether a path belongs to the search engine API.
@@ -288,11 +304,14 @@ mod tests {
     /// An unidentified caller learns nothing about the data below other paths.
     #[test]
     fn pages_and_the_token_service_are_public() {
-        for path in ["/", "/ui", "/ui/", "/ui/assets/app.js", "/realms/platform", "/realms/"] {
-            assert!(is_public(path), "{path}");
+        for path in ["/", "/ui", "/ui/x", "/realms/x", "/health/x", "/metrics-api/-/x", "/-/x"] {
+            assert_eq!(need_of_nothing(path), Need::Public, "{path}");
         }
-        for path in ["", "/uix", "/realms", "/api/v2/alerts", "/config", "//", "/x/ui/", "/metrics-api/realms/"] {
-            assert!(!is_public(path), "{path}");
+        assert_eq!(need_of_nothing("/rulesapi/swagger/x"), Need::Docs);
+        for path in
+            ["", "/uix", "/realms", "/api/v2/alerts", "/config", "//", "/x/ui/", "/metrics-api/realms/", "/healthz"]
+        {
+            assert_eq!(need_of_nothing(path), Need::Anyone, "{path}");
         }
     }
 
@@ -416,6 +435,20 @@ mod tests {
         assert!(told("Basic YWRtaW46bm8=").await.contains("only with `auth.basic_passwords`"));
         assert!(told("basic YWRtaW46bm8=").await.contains("a key as password"));
         assert!(told("Bearer qvk_x").await.contains("the token is not valid"));
+    }
+
+    #[tokio::test]
+    async fn who_shows_analytics_a_key_learns_what_it_takes() {
+        let told = async |path: &'static str, value: &'static str| {
+            let headers = [("authorization", value)];
+            refused(path, &headers, No::Token(TokenError::Invalid), None).await.3
+        };
+        for value in ["Bearer qvk_x", "Basic YWRtaW46bm8=", "ApiKey YTpi"] {
+            assert!(told("/olap-api/v1/load", value).await.contains("`auth.olap_api_keys`"), "{value}");
+        }
+        for (path, value) in [("/olap-api/v1/load", "Bearer eyJhbGciOiJSUzI1NiJ9.x.y"), ("/traces", "Bearer qvk_x")] {
+            assert!(!told(path, value).await.contains("auth.olap_api_keys"), "{path}");
+        }
     }
 
     #[tokio::test]

@@ -137,6 +137,10 @@ async fn objectives_have_budgets() {
     made(&server, "", "/transactions", key).await;
     let plain = json!({"name": "no objective", "service": "cart", "transactionName": "/cart"});
     made(&server, "", "/transactions", plain).await;
+    // A dry run answers what it would make.
+    let items = json!({"items": [{"service": "cart", "transactionName": "/new"}]});
+    let tried = made(&server, "", "/transactions/from-candidates?dryRun=true", items).await["items"][0].clone();
+    assert_eq!((&tried["name"], &tried["tier"]), (&json!("cart: /new"), &json!("normal")), "{tried}");
     let mut spans: Vec<Sent> = [100, 300, 700, 3000]
         .into_iter()
         .zip(1..)

@@ -41,6 +41,9 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Get, "/swagger/openapi.yaml", "Describes the API of alerting", "").gives("200", "application/yaml"),
             row(By::Get, "/swagger", "Shows the API of alerting", "").gives("200", "text/html; charset=utf-8"),
             row(By::Get, "/swagger/", "Shows the API of alerting", "").gives("200", "text/html; charset=utf-8"),
+            row(By::Get, "/swagger/doc.json", "Describes the API of alerting", ""),
+            row(By::Get, "/swagger/index.html", "Shows the API of alerting", "")
+                .gives("200", "text/html; charset=utf-8"),
         ],
     },
 ];
