@@ -82,8 +82,8 @@ impl Parser<'_> {
         if let Some(before) = self.next.checked_sub(1).map(|i| &self.tokens[i])
             && !self.token().spaced
         {
-            if before.is("*") {
-                return Err(self.unexpected("a blank after `*`"));
+            if before.is_any(&["*", ")", "]", "}"]) {
+                return Err(self.unexpected("a blank"));
             }
             if (before.quoted || before.is_word()) && !before.is_any(&["and", "or", "not", "filter", "where", "if"]) {
                 return Err(self.unknown(self.next - 1, "filter function", calls::names()));
