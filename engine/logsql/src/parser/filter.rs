@@ -81,10 +81,13 @@ impl Parser<'_> {
     fn in_group(&mut self, field: Option<&FieldPattern>) -> Result<Filter> {
         if let Some(before) = self.next.checked_sub(1).map(|i| &self.tokens[i])
             && !self.token().spaced
-            && (before.quoted || before.is_word())
-            && !before.is_any(&["and", "or", "not", "filter", "where", "if"])
         {
-            return Err(self.unknown(self.next - 1, "filter function", calls::names()));
+            if before.is_any(&["*", ")", "]", "}"]) {
+                return Err(self.unexpected("a blank"));
+            }
+            if (before.quoted || before.is_word()) && !before.is_any(&["and", "or", "not", "filter", "where", "if"]) {
+                return Err(self.unknown(self.next - 1, "filter function", calls::names()));
+            }
         }
         self.expect("(")?;
         let filter = self.filter_or(field)?;

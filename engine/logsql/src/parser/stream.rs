@@ -37,7 +37,7 @@ impl Parser<'_> {
     }
 
     fn stream_match(&mut self) -> Result<StreamMatch> {
-        const OPS: &[&str] = &["=", "!=", "=~", "!~", "}", ",", "(", ")", "|"];
+        const OPS: &[&str] = &["=", "!=", "=~", "!~", "{", "}", ",", "(", ")", "|", "\"", "'", "`"];
         if self.at_end() || (!self.token().quoted && !self.token().is_word()) {
             return Err(self.unexpected("a label name"));
         }
@@ -80,6 +80,7 @@ impl Parser<'_> {
     }
 
     fn word_until_brace(&mut self, what: &str) -> Result<String> {
-        if self.is("}") { Err(self.unexpected(what)) } else { self.word(what, &["}"]) }
+        // A quote within a word has lost its other one.
+        if self.is("}") { Err(self.unexpected(what)) } else { self.word(what, &["}", "\"", "'", "`"]) }
     }
 }

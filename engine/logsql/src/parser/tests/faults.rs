@@ -48,6 +48,12 @@ fn faults_of_ranges_and_streams() {
     check_error("{a ~ \"b\"}", &format!("unexpected `~`, {op} at offset 3"));
     check_error("{\"a\" \"b\"}", &format!("unexpected `\"b\"`, {op} at offset 5"));
     check_error("{a=}", "unexpected `}`, a label value expected at offset 3");
+    check_error("{a\"=b}", &format!("unexpected `\"`, {op} at offset 2"));
+    check_error("{a{=b}", &format!("unexpected `{{`, {op} at offset 2"));
+    check_error("{a=b\"}", "unexpected `\"`, `,`, `or` or `}` expected at offset 4");
+    for (query, offset) in [("*(a)", 1), ("a*(b)", 2), ("(a)(b)", 3), ("{a=b}(c)", 5), ("a:range[1,2](b)", 12)] {
+        check_error(query, &format!("unexpected `(`, a blank expected at offset {offset}"));
+    }
     check_error("{a=\"b\"", "unexpected end of the query, `,`, `or` or `}` expected at offset 6");
     check_error("{a=~\"(\"}", "invalid regular expression `(`: unclosed group at offset 4");
     check_error("_stream:x", "unexpected `x`, a stream selector such as `{app=\"nginx\"}` expected at offset 8");
