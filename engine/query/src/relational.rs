@@ -51,7 +51,6 @@ use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerConfig};
 use datafusion::physical_optimizer::PhysicalOptimizerRule as _;
-use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
@@ -130,10 +129,10 @@ pub(crate) fn session(
         Arc::new(Keys),
     ];
     let analyzers = before.into_iter().chain(Analyzer::new().rules).chain(behind);
-    // The logical plan has conditions where they belong. This rule of DataFusion's moves them by the names of columns: where
-    // a join changed its sides and both have one of that name, it takes the one for the other, and answers are wrong.
-    let moving = FilterPushdown::new();
-    let physical = PhysicalOptimizer::new().rules.into_iter().filter(|rule| rule.name() != moving.name());
+    // Rules that push filters through physical plans find columns by their names, of which outputs of a join may have two
+    // that are the same: rows stayed that a condition does not hold for. Filters are where they belong by then, and no
+    // leaf takes those that joins make while they run.
+    let physical = PhysicalOptimizer::new().rules.into_iter().filter(|rule| !rule.name().starts_with("FilterPushdown"));
     let state = state
         .with_analyzer_rules(cancellation::analyzers(analyzers))
         .with_optimizer_rules(cancellation::optimizers(Optimizer::new().rules))

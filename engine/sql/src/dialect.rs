@@ -309,7 +309,7 @@ impl VisitorMut for Translator<'_> {
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         rows::joined(select);
         divisors::checked(select);
-        let done = sets::in_outputs(select).and_then(|()| exists::in_outputs(select, self.aggregates));
+        let done = sets::elsewhere(select).and_then(|()| exists::in_outputs(select, self.aggregates));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 

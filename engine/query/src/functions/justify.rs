@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray as _, IntervalMonthDayNanoArray};
+use arrow::array::{Array as _, AsArray as _, IntervalMonthDayNanoArray};
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+use super::intervals::spread_out;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 const MONTH_DAYS: i32 = 30;
@@ -38,10 +40,11 @@ impl ScalarUDFImpl for Justify {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        if let [DataType::Interval(_) | DataType::Duration(_) | DataType::Null] = types {
-            Ok(vec![DataType::Interval(IntervalUnit::MonthDayNano)])
-        } else {
-            plan_err!("`{}` takes an interval", self.name)
+        match types {
+            // What lies between two times has days, which a cast would make hours of.
+            [length @ DataType::Duration(_)] => Ok(vec![length.clone()]),
+            [DataType::Interval(_) | DataType::Null] => Ok(vec![DataType::Interval(IntervalUnit::MonthDayNano)]),
+            _ => plan_err!("`{}` takes an interval", self.name),
         }
     }
 
@@ -52,6 +55,8 @@ impl ScalarUDFImpl for Justify {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [value] = args.args.as_slice() else { return exec_err!("`{}` takes an interval", self.name) };
         let values = value.to_array(args.number_rows)?;
+        let is_length = matches!(values.data_type(), DataType::Duration(_));
+        let values = if is_length { spread_out(&values)? } else { values };
         let Some(values) = values.as_primitive_opt::<IntervalMonthDayNanoType>() else {
             return exec_err!("`{}` takes an interval", self.name);
         };

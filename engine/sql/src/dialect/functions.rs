@@ -39,10 +39,11 @@ const NOTHING: [&str; 17] = [
     "pg_advisory_unlock_all",
 ];
 /// Numbers about objects of the catalog that are not known.
-const NO_NUMBERS: [&str; 6] = [
+const NO_NUMBERS: [&str; 7] = [
     "pg_database_size",
     "pg_relation_size",
     "pg_table_size",
+    "pg_indexes_size",
     "pg_total_relation_size",
     "pg_tablespace_size",
     "pg_stat_get_numscans",
@@ -320,13 +321,16 @@ impl Translator<'_> {
                 Some(Ok(oid)) => number(oid),
                 _ => expr("CAST(NULL AS BIGINT)")?,
             },
-            ("to_regclass", [name]) => {
-                let mut cast = expr(&format!("CAST({name} AS regclass)"))?;
+            ("to_regclass" | "to_regnamespace", [object]) => {
+                let kind = name.trim_start_matches("to_");
+                let mut cast = expr(&format!("CAST({object} AS {kind})"))?;
                 if self.cast(&mut cast).is_err() {
                     cast = expr("CAST(NULL AS BIGINT)")?;
                 }
                 take(&mut cast)
             }
+            // A caller is the only role that he sees.
+            ("pg_has_role", [.., _]) => boolean(true),
             (name, [.., right]) if name.starts_with("has_") && name.ends_with("_privilege") => {
                 let right = literal(right).unwrap_or_default().to_lowercase();
                 boolean(right.split(',').any(|right| READING.contains(&right.trim())))

@@ -208,20 +208,27 @@ pub(super) fn counted(condition: &str, rows: &str, is_in: bool) -> Result<Expr> 
     ))
 }
 
-/// `x > ANY (SELECT …)` and `ALL` within outputs: the planner joins only those in conditions. They become comparisons
-/// with the minimum or the maximum.
-pub(super) fn in_outputs(select: &mut Select) -> Result<()> {
-    change_outside_subqueries(&mut select.projection, |place| {
-        let found = match &*place {
-            Expr::AnyOp { left, compare_op, right, .. } => compared(left, compare_op, right, true)?,
-            Expr::AllOp { left, compare_op, right } => compared(left, compare_op, right, false)?,
-            _ => None,
-        };
-        if let Some(found) = found {
-            *place = found;
-        }
-        Ok(())
-    })
+/// `x > ANY (SELECT …)` and `ALL` within outputs and conditions of joins: the planner joins only those in a `WHERE`. They
+/// become comparisons with the minimum or the maximum.
+pub(super) fn elsewhere(select: &mut Select) -> Result<()> {
+    change_outside_subqueries(&mut select.projection, by_ends)?;
+    let joins = select.from.iter_mut().flat_map(|from| from.joins.iter_mut());
+    for join in joins {
+        change_outside_subqueries(&mut join.join_operator, by_ends)?;
+    }
+    Ok(())
+}
+
+fn by_ends(place: &mut Expr) -> Result<()> {
+    let found = match &*place {
+        Expr::AnyOp { left, compare_op, right, .. } => compared(left, compare_op, right, true)?,
+        Expr::AllOp { left, compare_op, right } => compared(left, compare_op, right, false)?,
+        _ => None,
+    };
+    if let Some(found) = found {
+        *place = found;
+    }
+    Ok(())
 }
 
 /// A comparison with an uncorrelated set as one with its minimum or maximum; `None` if it is another one.

@@ -371,6 +371,15 @@ fn end(at: usize, out: &mut BytesMut) -> Result<()> {
     Ok(())
 }
 
+/// Ends a message, or takes it back where it could not be written: the error that follows it would be read as its rest.
+fn ended(at: usize, written: Result<()>, out: &mut BytesMut) -> Result<()> {
+    let ended = written.and_then(|()| end(at, out));
+    if ended.is_err() {
+        out.truncate(at);
+    }
+    ended
+}
+
 /// What the first piece of `COPY` data in binary form begins with: a signature, no flags, and no extension.
 const COPY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// What ends `COPY` data in binary form.
@@ -422,10 +431,8 @@ pub(super) fn copied(batch: &RecordBatch, are_first: bool, out: &mut BytesMut) -
             out.put_slice(COPY_HEADER);
         }
         out.put_i16(columns.len() as i16);
-        for column in &mut columns {
-            column.push_sized(row, true, out)?;
-        }
-        end(at, out)?;
+        let written = columns.iter_mut().try_for_each(|column| column.push_sized(row, true, out));
+        ended(at, written, out)?;
     }
     Ok(())
 }
@@ -507,10 +514,9 @@ pub(super) fn rows(batch: &RecordBatch, forms: &[bool], out: &mut BytesMut) -> R
     for row in 0..batch.num_rows() {
         let at = begin(b'D', out);
         out.put_i16(columns.len() as i16);
-        for (column, binary) in columns.iter_mut().zip(forms) {
-            column.push_sized(row, *binary, out)?;
-        }
-        end(at, out)?;
+        let mut cells = columns.iter_mut().zip(forms);
+        let written = cells.try_for_each(|(column, binary)| column.push_sized(row, *binary, out));
+        ended(at, written, out)?;
     }
     Ok(())
 }

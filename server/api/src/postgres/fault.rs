@@ -82,12 +82,13 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 135] = [
+const CODES: [(&str, &str); 136] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
     ("is out of range for type", "22003"),
     ("too large to store in a Decimal", "22003"),
+    ("should satisfy `0 < precision", "22023"),
     ("to value of Date32 type", "22007"),
     ("to value of Time64", "22007"),
     ("input is out of range", "22008"),

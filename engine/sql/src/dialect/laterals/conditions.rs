@@ -1,6 +1,6 @@
 //! Join conditions with correlated subqueries, which the planner takes only in a `WHERE`. The condition of an inner
 //! join moves there. The condition of a left join becomes a filter of the table on its right, as does one that searches
-//! values of the left side in a subquery.
+//! values of the left side in a subquery. A right join that comes first is a left one of the other side.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -22,6 +22,7 @@ use crate::walk::{look_outside_subqueries, walk};
 
 /// Moves such conditions to where the planner, or a look-up, takes them.
 pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
+    turn(select);
     let columns = columns_of_left_joins(select, known)?;
     let mut moved = Vec::new();
     for (nth, from) in select.from.iter_mut().enumerate().filter(|(_, from)| keeps_left(from)) {
@@ -64,6 +65,24 @@ pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
         select.selection = Some(all(moved));
     }
     Ok(())
+}
+
+/// Turns right joins with such a condition into left ones. A `*` would show the other side first.
+fn turn(select: &mut Select) {
+    if select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_))) {
+        return;
+    }
+    for from in &mut select.from {
+        let Some(join) = from.joins.first_mut() else { continue };
+        let (JoinOperator::Right(constraint) | JoinOperator::RightOuter(constraint)) = &mut join.join_operator else {
+            continue;
+        };
+        if matches!(constraint, JoinConstraint::On(condition) if asks(condition)) {
+            let constraint = std::mem::replace(constraint, JoinConstraint::None);
+            join.join_operator = JoinOperator::LeftOuter(constraint);
+            std::mem::swap(&mut from.relation, &mut join.relation);
+        }
+    }
 }
 
 /// For each left join with such a condition, by its place, the columns that are read of a table of telemetry on its

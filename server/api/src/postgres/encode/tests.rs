@@ -121,8 +121,11 @@ fn lists_in_lists_are_arrays_of_levels() {
     assert_eq!(head, [2, 1, 23, 2, 1, 2, 1, 4, 1], "levels, NULL, type, lengths with their first places, an item");
     let uneven = lists(&[Some(3)]);
     assert_eq!(texts(&uneven)[0][0].as_deref(), Some("{{1,NULL},{3}}"));
-    let refused = rows(&uneven, &[true], &mut BytesMut::new()).unwrap_err();
+    let mut out = BytesMut::new();
+    let refused = rows(&uneven, &[true], &mut out).unwrap_err();
     assert!(refused.message.contains("several lengths"), "{refused}");
+    assert!(copied(&uneven, true, &mut out).is_err());
+    assert_eq!(out.len(), 0, "half a message would make the error a part of it");
 }
 
 /// The messages of an answer: their types and bodies.
