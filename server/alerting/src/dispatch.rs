@@ -14,6 +14,6 @@ mod stages;
 pub use alert::Alert;
 pub use groups::{Dispatcher, Flush, GroupView, Timers};
 pub use log::{Decision, Entry, LogKey, NotificationLog, Reason, Said};
-pub use message::message;
+pub use message::MessageData;
 pub use silence_index::Silenced;
 pub use stages::{Muted, Muting, Passed};

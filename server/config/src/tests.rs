@@ -25,6 +25,7 @@ mod patterns;
 mod policy;
 mod resources;
 mod rights;
+mod shared_database;
 
 #[derive(Debug)]
 struct TestClock(AtomicI64);

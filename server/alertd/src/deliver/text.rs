@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quiver_alerting::config::json_of;
-use quiver_alerting::dispatch::message;
+use quiver_alerting::dispatch::MessageData;
 use quiver_alerting::template::{Budget, Host, Options, Value};
 use serde_json::{Map, Value as Json};
 
@@ -28,10 +28,16 @@ impl<'a> Texts<'a> {
     pub(super) fn new(message: &'a Message, max: usize) -> Self {
         let alerts = &message.alerts;
         let shown = if max > 0 { &alerts[..alerts.len().min(max)] } else { &alerts[..] };
-        let m = message;
-        let data =
-            message_data(&m.receiver, shown, &m.group_labels, &m.route_labels, &m.reason, &m.external_url, m.now);
-        Self { message, data, count: std::cell::Cell::default(), bytes: std::cell::Cell::default() }
+        let data = MessageData {
+            receiver: &message.receiver,
+            alerts: shown,
+            group_labels: &message.group_labels,
+            route_labels: &message.route_labels,
+            reason: &message.reason,
+            external_url: &message.external_url,
+            now_ns: message.now,
+        };
+        Self { message, data: data.to_value(), count: std::cell::Cell::default(), bytes: std::cell::Cell::default() }
     }
 
     /// The data as templates see it.
@@ -113,8 +119,6 @@ fn whole(value: Json) -> Json {
         other => other,
     }
 }
-
-use message as message_data;
 
 /// Cuts a text to so many characters; where it is cut it ends in `…`.
 pub(super) fn cut_chars(text: &str, max: usize) -> String {

@@ -45,39 +45,53 @@ fn alert(alert: &Alert, now: i64) -> Value {
     )
 }
 
-/// Makes the template data for a message about alerts.
-pub fn message(
-    receiver: &str,
-    alerts: &[Alert],
-    group_labels: &LabelSet,
-    route_labels: &BTreeMap<String, String>,
-    reason: &str,
-    external_url: &str,
-    now: i64,
-) -> Value {
-    let common = |pairs: &dyn Fn(&Alert) -> BTreeMap<String, String>| {
-        let mut all = alerts.iter().map(pairs);
-        let mut out = all.next().unwrap_or_default();
-        all.for_each(|other| out.retain(|name, value| other.get(name) == Some(value)));
-        out
-    };
-    let own_labels = |a: &Alert| a.labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
-    let firing = alerts.iter().any(|a| !a.is_resolved(now));
-    let items = alerts.iter().map(|a| alert(a, now)).collect();
-    Value::fields(
-        "template.Data",
-        vec![
-            ("Receiver", "receiver", Value::text(quote_meta(receiver))),
-            ("Status", "status", Value::text(if firing { "firing" } else { "resolved" })),
-            ("Alerts", "alerts", Value::list(ListKind::Alerts, items)),
-            ("NotificationReason", "notification_reason", Value::text(reason)),
-            ("GroupLabels", "groupLabels", labels(group_labels)),
-            ("CommonLabels", "commonLabels", map(&common(&own_labels))),
-            ("CommonAnnotations", "commonAnnotations", map(&common(&|a: &Alert| (*a.annotations).clone()))),
-            ("RouteLabels", "routeLabels", map(route_labels)),
-            ("ExternalURL", "externalURL", Value::text(external_url)),
-        ],
-    )
+/// A message about alerts, as its templates see it: Go's `template.Data`.
+#[derive(Debug)]
+pub struct MessageData<'a> {
+    /// Name of the receiver.
+    pub receiver: &'a str,
+    /// The alerts, in order.
+    pub alerts: &'a [Alert],
+    /// Labels of `group_by` that all alerts share.
+    pub group_labels: &'a LabelSet,
+    /// Labels of the route.
+    pub route_labels: &'a BTreeMap<String, String>,
+    /// Why the group is notified now.
+    pub reason: &'a str,
+    /// Where this service is seen from outside.
+    pub external_url: &'a str,
+    /// Unix nanoseconds at which states of alerts count.
+    pub now_ns: i64,
+}
+
+impl MessageData<'_> {
+    /// Makes the value that templates are run over.
+    pub fn to_value(&self) -> Value {
+        let alerts = self.alerts;
+        let common = |pairs: &dyn Fn(&Alert) -> BTreeMap<String, String>| {
+            let mut all = alerts.iter().map(pairs);
+            let mut out = all.next().unwrap_or_default();
+            all.for_each(|other| out.retain(|name, value| other.get(name) == Some(value)));
+            out
+        };
+        let own_labels = |a: &Alert| a.labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        let firing = alerts.iter().any(|a| !a.is_resolved(self.now_ns));
+        let items = alerts.iter().map(|a| alert(a, self.now_ns)).collect();
+        Value::fields(
+            "template.Data",
+            vec![
+                ("Receiver", "receiver", Value::text(quote_meta(self.receiver))),
+                ("Status", "status", Value::text(if firing { "firing" } else { "resolved" })),
+                ("Alerts", "alerts", Value::list(ListKind::Alerts, items)),
+                ("NotificationReason", "notification_reason", Value::text(self.reason)),
+                ("GroupLabels", "groupLabels", labels(self.group_labels)),
+                ("CommonLabels", "commonLabels", map(&common(&own_labels))),
+                ("CommonAnnotations", "commonAnnotations", map(&common(&|a: &Alert| (*a.annotations).clone()))),
+                ("RouteLabels", "routeLabels", map(self.route_labels)),
+                ("ExternalURL", "externalURL", Value::text(self.external_url)),
+            ],
+        )
+    }
 }
 
 #[cfg(test)]
@@ -100,7 +114,16 @@ mod tests {
         };
         let alerts = [alert("1", 100), alert("2", 10)];
         let group = LabelSet::from_pairs([("alertname", "High")]);
-        let data = message("team.x", &alerts, &group, &BTreeMap::new(), "first notification", "http://am", 50);
+        let data = MessageData {
+            receiver: "team.x",
+            alerts: &alerts,
+            group_labels: &group,
+            route_labels: &BTreeMap::new(),
+            reason: "first notification",
+            external_url: "http://am",
+            now_ns: 50,
+        };
+        let data = data.to_value();
         let mut templates = default_templates();
         let text = "{{.Receiver}} {{.Status}} {{.CommonLabels}} {{.CommonAnnotations.s}} {{len .Alerts.Resolved}} {{(index .Alerts 0).EndsAt.IsZero}} {{.NotificationReason}}";
         templates.add("m", text).expect("valid");
@@ -122,7 +145,17 @@ mod tests {
 
     fn shown(text: &str, alerts: &[Alert]) -> String {
         let route = BTreeMap::from([("team".to_owned(), "x".to_owned())]);
-        let data = message("a.b", alerts, &LabelSet::default(), &route, "r", "u", 50);
+        let group = LabelSet::default();
+        let data = MessageData {
+            receiver: "a.b",
+            alerts,
+            group_labels: &group,
+            route_labels: &route,
+            reason: "r",
+            external_url: "u",
+            now_ns: 50,
+        };
+        let data = data.to_value();
         let mut templates = default_templates();
         templates.add("m", text).expect(text);
         templates.run("m", &data, &Options::default()).expect(text)

@@ -13,7 +13,7 @@ use http::header;
 use quiver_alertd::deliver::Message;
 use quiver_alertd::policy::{Policy, undelivered};
 use quiver_alerting::config::Config;
-use quiver_alerting::dispatch::{Alert, message};
+use quiver_alerting::dispatch::{Alert, MessageData};
 use quiver_alerting::labels::fingerprint_text;
 use quiver_alerting::template::{Budget, Host, Options};
 use quiver_config::families::RECEIVERS;
@@ -206,7 +206,16 @@ async fn templates_test(State(state): State<Arc<AppState>>, request: Request) ->
         let (alerts, url) = (alerts_of(body.get("alerts"), now)?, router.external_url().to_owned());
         let group_labels = set(&texts(body.get("groupLabels"), "/groupLabels")?);
         let route_labels = texts(body.get("routeLabels"), "/routeLabels")?;
-        let data = message(text_of(&body, "receiver")?, &alerts, &group_labels, &route_labels, "", &url, now);
+        let data = MessageData {
+            receiver: text_of(&body, "receiver")?,
+            alerts: &alerts,
+            group_labels: &group_labels,
+            route_labels: &route_labels,
+            reason: "",
+            external_url: &url,
+            now_ns: now,
+        }
+        .to_value();
         let mut templates = router.policy().templates.clone();
         templates.add("test", text).map_err(|e| template_problem(e.line, e.column, &e.to_string()))?;
         let html = body.get("html").and_then(Value::as_bool).unwrap_or(false);

@@ -48,7 +48,15 @@ pub(super) fn tell(seconds: std::ops::Range<i64>) -> Told {
     for second in seconds {
         if DEPLOYED.begins(second) {
             let text = format!("checkout {} deployed", checkout_version(second));
-            line(&mut told.logs, second * 1_000_000_000, "info", &text, "checkout", "checkout-0", None);
+            let row = LogRow {
+                time_ns: second * 1_000_000_000,
+                level: "info",
+                text: &text,
+                service: "checkout",
+                instance: "checkout-0",
+                span: None,
+            };
+            row.write(&mut told.logs);
         }
         for n in 0..VISITS {
             let trace = format!("{:016x}{:016x}", id(second, n, 1 << 20), id(second, n, 1 << 21));
@@ -58,15 +66,15 @@ pub(super) fn tell(seconds: std::ops::Range<i64>) -> Told {
                 let span = format!("{:016x}", id(second, n, i as u64));
                 let parent = step.parent.map(|p| format!("{:016x}", id(second, n, p as u64)));
                 for note in &step.notes {
-                    line(
-                        &mut told.logs,
-                        step.end,
-                        note.level,
-                        &note.text,
-                        step.service,
-                        &instance,
-                        Some((&trace, &span)),
-                    );
+                    let row = LogRow {
+                        time_ns: step.end,
+                        level: note.level,
+                        text: &note.text,
+                        service: step.service,
+                        instance: &instance,
+                        span: Some((&trace, &span)),
+                    };
+                    row.write(&mut told.logs);
                 }
                 if step.kind == 2 {
                     let took = (step.end - step.start) as f64 / 1e9;
@@ -121,22 +129,28 @@ fn span_json(step: &Step, trace: &str, span: &str, parent: Option<String>) -> Va
     out
 }
 
-fn line(
-    out: &mut String,
+/// A log row of the shop.
+struct LogRow<'a> {
     time_ns: i64,
-    level: &str,
-    text: &str,
-    service: &str,
-    instance: &str,
-    of: Option<(&str, &str)>,
-) {
-    let mut row = json!({"_time": time_ns.to_string(), "_msg": text, "level": level, "service.name": service,
-        "k8s.pod.name": instance});
-    if let Some((trace, span)) = of {
-        row["trace_id"] = trace.into();
-        row["span_id"] = span.into();
+    level: &'a str,
+    text: &'a str,
+    service: &'a str,
+    instance: &'a str,
+    /// Ids of the trace and the span that logged it.
+    span: Option<(&'a str, &'a str)>,
+}
+
+impl LogRow<'_> {
+    /// Writes it as a line of JSON.
+    fn write(&self, out: &mut String) {
+        let mut row = json!({"_time": self.time_ns.to_string(), "_msg": self.text, "level": self.level,
+            "service.name": self.service, "k8s.pod.name": self.instance});
+        if let Some((trace, span)) = self.span {
+            row["trace_id"] = trace.into();
+            row["span_id"] = span.into();
+        }
+        let _ = writeln!(out, "{row}");
     }
-    let _ = writeln!(out, "{row}");
 }
 
 #[cfg(test)]
