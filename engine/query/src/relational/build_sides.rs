@@ -59,6 +59,7 @@ impl HeldTextsExec {
         Self { input }
     }
 
+    #[expect(clippy::unused_self, reason = "`one_input!` makes each node over another input from what it is")]
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
         Self { input }
     }

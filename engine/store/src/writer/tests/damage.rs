@@ -188,7 +188,7 @@ async fn a_header_says_which_segment_it_is() {
     fs::rename(&path, &renamed).unwrap();
     let found = again(false);
     assert_eq!((found[0].generation.id(), times(found.last())), (generation, vec![0, 1, 2, 3, 4]));
-    assert_eq!(found[0].files, [renamed.clone()]);
+    assert_eq!(found[0].files, std::slice::from_ref(&renamed));
     assert_eq!(found[0].corrupt, 0);
     assert!(again(true).is_empty() && !renamed.exists(), "its generation is flushed");
 }
