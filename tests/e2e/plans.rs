@@ -276,10 +276,21 @@ async fn a_plain_explanation_reads_nothing() {
     // Its window ends now, so no two of its plans are the same.
     explained(&server, "/metrics-api/federate?match[]=m_total", "true").await;
     // What is wrong is said of an explanation, too.
-    for path in ["/traces", "/metrics-api/api/v1/labels", "/metrics-api/api/v1/query_exemplars?query=m_total"] {
+    for path in [
+        "/traces",
+        "/metrics-api/api/v1/labels",
+        "/metrics-api/api/v1/metadata",
+        "/metrics-api/api/v1/query_exemplars?query=m_total",
+        "/metrics-api/api/v1/status/tsdb",
+        "/metrics-api/federate?match[]=m_total",
+    ] {
         let path = format!("{path}{}explain=perhaps", if path.contains('?') { '&' } else { '?' });
-        assert_eq!(server.get(&path).await.status, 400, "{path}");
+        let refused = server.get(&path).await;
+        assert_eq!(refused.status, 400, "{path}");
+        assert!(refused.text().contains("`perhaps` is not one of true, analyze, false"), "{path}: {}", refused.text());
     }
+    let refused = server.post("/metrics-api/api/v1/read?explain=perhaps", &[], read_request()).await;
+    assert_eq!((refused.status, refused.text().starts_with("invalid parameter \"explain\"")), (400, true));
     assert_eq!(server.get("/traces?explain=true&sort=none").await.status, 400);
     assert_eq!(server.stop(), Some(0));
 }

@@ -127,6 +127,12 @@ async fn run(offline: &Offline) -> Result<RebuildReport> {
     Ok(report)
 }
 
+/// Says what to do about a commit object without which the others cannot be read.
+fn put_back(mut error: Error) -> Error {
+    error.message.push_str("; put it back from a copy of the store, or restore a backup (`quiver restore`)");
+    error
+}
+
 /// What the commit objects say together.
 #[derive(Debug, Default)]
 struct State {
@@ -147,11 +153,24 @@ impl State {
         let mut state = Self::default();
         let mut started = false;
         let mut previous = None;
+        let mut broken = None;
         for commit in keys.filter_map(|key| parse_commit_key(key)) {
             let key = commit_key(commit);
             let body = offline.storage.get(&key).await?;
             let body = body.ok_or_else(|| Error::new(ErrorKind::Internal, format!("commit object `{key}` is gone")))?;
-            let object = CommitObject::parse(&key, &body)?;
+            let object = match CommitObject::parse(&key, &body) {
+                Ok(object) => object,
+                // Like one that is missing, it is not needed once there is a full list.
+                Err(error) if error.kind == ErrorKind::Internal => {
+                    tracing::warn!(%key, %error, "a commit object cannot be read");
+                    broken = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if object.full {
+                broken = None;
+            }
             state.commits.push((commit, object.committed_ms));
             let follows = previous.is_none_or(|p| p + 1 == commit);
             previous = Some(commit);
@@ -160,15 +179,19 @@ impl State {
             }
             if !object.full && !follows {
                 let missing = commit_key(commit - 1);
-                return Err(Error::internal(format!(
-                    "commit object `{missing}` is missing, those after it cannot be read"
-                )));
+                return Err(put_back(broken.unwrap_or_else(|| {
+                    Error::internal(format!("commit object `{missing}` is missing, those after it cannot be read"))
+                })));
             }
             started = true;
             state.apply(object);
         }
+        if let Some(error) = broken {
+            return Err(put_back(error));
+        }
         if !state.commits.is_empty() && !started {
-            return Err(Error::internal("the store has commit objects, but no full list among them"));
+            let text = "the store has commit objects, but no full list among them: the first one is missing";
+            return Err(put_back(Error::internal(text)));
         }
         Ok(state)
     }
@@ -289,4 +312,52 @@ fn adopt(
         }
     }
     adopted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(commit: u64, full: bool) -> String {
+        format!(
+            "{{\"format\":1,\"installation\":\"{}\",\"commit\":{commit},\"committed_ms\":1,\"full\":{full},\"added\":[],\
+             \"removed\":[],\"writers\":[]}}",
+            Uuid::from_u128(1)
+        )
+    }
+
+    /// The last commit that a rebuild finds in a store with some commit objects.
+    async fn last_of(objects: &[(u64, &str)]) -> Result<Option<u64>> {
+        let dir = tempfile::tempdir().unwrap();
+        for (commit, body) in objects {
+            let path = dir.path().join("store").join(commit_key(*commit));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, body).unwrap();
+        }
+        let settings = StoreSettings { data_dir: dir.path().to_owned(), ..StoreSettings::default() };
+        Box::pin(rebuild(settings)).await.map(|report| report.last_object)
+    }
+
+    /// Breaks where one damaged object of long ago makes a catalog unrecoverable, or where it is passed over although the
+    /// next ones cannot do without it.
+    #[tokio::test]
+    async fn damaged_objects() {
+        let [zero, one, two, two_full] = [object(0, true), object(1, false), object(2, false), object(2, true)];
+        assert_eq!(last_of(&[(0, &*zero), (1, &*one), (2, &*two)]).await.unwrap(), Some(2));
+        assert_eq!(last_of(&[(0, &*zero), (1, "{"), (2, &*two_full)]).await.unwrap(), Some(2));
+        assert_eq!(last_of(&[(0, ""), (1, &*one), (2, &*two_full)]).await.unwrap(), Some(2));
+        for (objects, expected) in [
+            (&[(0, &*zero), (1, "{"), (2, &*two)][..], "`_catalog/000000000001.json` is damaged; put it back"),
+            (&[(0, &*zero), (1, &*one), (2, "")], "`_catalog/000000000002.json` is damaged; put it back"),
+            (&[(0, "\0"), (1, &*one)], "`_catalog/000000000000.json` is damaged; put it back"),
+            (
+                &[(0, &*zero), (2, &*two)],
+                "`_catalog/000000000001.json` is missing, those after it cannot be read; put it back",
+            ),
+            (&[(1, &*one)], "no full list among them: the first one is missing; put it back"),
+        ] {
+            let told = last_of(objects).await.unwrap_err();
+            assert!(told.message.contains(expected) && told.message.contains("quiver restore"), "{told}");
+        }
+    }
 }

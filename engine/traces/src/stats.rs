@@ -111,7 +111,8 @@ impl GroupBy {
 struct Group {
     count: u64,
     errors: u64,
-    total: i64,
+    /// Ends may be anything up to the last moment that there is, so that two durations may be more than 64 bits.
+    total: i128,
     own: i64,
     min: Option<i64>,
     max: i64,
@@ -138,7 +139,7 @@ fn statistics(trace: &Trace, by: &[GroupBy], room: Room<'_>) -> Result<Value, Tr
         };
         group.count += 1;
         group.errors += u64::from(span.is_error());
-        group.total = group.total.saturating_add(span.duration());
+        group.total += i128::from(span.duration());
         group.own = group.own.saturating_add(tree.self_time(trace, i));
         group.min = Some(group.min.map_or(span.duration(), |m| m.min(span.duration())));
         group.max = group.max.max(span.duration());
@@ -152,14 +153,15 @@ fn statistics(trace: &Trace, by: &[GroupBy], room: Room<'_>) -> Result<Value, Tr
             goes_on()?;
             let group: serde_json::Map<String, Value> =
                 by.iter().map(GroupBy::name).zip(names.into_iter().map(Value::from)).collect();
+            let total = i64::try_from(g.total).unwrap_or(i64::MAX);
             let row = json!({
-                "group": group, "count": g.count, "errors": g.errors, "total": g.total, "self": g.own,
+                "group": group, "count": g.count, "errors": g.errors, "total": total, "self": g.own,
                 "min": g.min.unwrap_or(0), "avg": g.total as f64 / g.count.max(1) as f64, "max": g.max,
                 "share": share(g.own, length), "criticalShare": share(g.critical, path),
             });
             Ok((g.total, row))
         })
-        .collect::<Result<Vec<(i64, Value)>, TraceError>>()?;
+        .collect::<Result<Vec<(i128, Value)>, TraceError>>()?;
     rows.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
     Ok(Value::Array(rows.into_iter().map(|(_, row)| row).collect()))
 }

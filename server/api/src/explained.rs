@@ -11,10 +11,12 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
 use quiver_query::{Explain, Explaining, QueryContext};
+use quiver_types::Error;
 use serde_json::Value;
 
 use crate::encode::json::json_answer;
-use crate::encode::prometheus::{Envelope, success};
+use crate::encode::prometheus::{Envelope, error_response, success};
+use crate::error::plain_error;
 
 tokio::task_local! {
     /// Where the plans of the current request are recorded, if it asked for that.
@@ -48,11 +50,19 @@ pub(crate) fn noting(ctx: QueryContext) -> QueryContext {
     if asked.is_some() { ctx.explaining(asked) } else { ctx }
 }
 
-async fn shown(request: Request, next: Next, wrap: fn(&Value) -> Response) -> Response {
+/// How the errors of a family are told.
+type Refuse = fn(&Error, &str) -> Response;
+
+/// Without `refuse`, another value is for the handlers to refuse.
+async fn shown(request: Request, next: Next, wrap: fn(&Value) -> Response, refuse: Option<Refuse>) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let value = url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "explain");
-    // Another value is for the handler to refuse, in the form of its errors.
-    let explain = read(value.as_ref().map(|(_, value)| &**value)).ok().flatten();
+    let explain = match (read(value.as_ref().map(|(_, value)| &**value)), refuse) {
+        (Err(why), Some(refuse)) => {
+            return refuse(&Error::invalid(format!("invalid parameter \"explain\": {why}")), "explain");
+        }
+        (explain, _) => explain.ok().flatten(),
+    };
     let asked = RefCell::new(explain.map(Explaining::new));
     let (response, asked) = ASKED
         .scope(asked, async move {
@@ -66,12 +76,18 @@ async fn shown(request: Request, next: Next, wrap: fn(&Value) -> Response) -> Re
 
 /// Middleware for `explain`: answers with the plans as JSON.
 pub(crate) async fn plain(request: Request, next: Next) -> Response {
-    shown(request, next, json_answer).await
+    shown(request, next, json_answer, None).await
+}
+
+/// Middleware for `explain` of routes that tell errors as text: answers with the plans as JSON.
+pub(crate) async fn beside_text(request: Request, next: Next) -> Response {
+    shown(request, next, json_answer, Some(plain_error)).await
 }
 
 /// Middleware for `explain`: answers with the plans in the envelope of Prometheus.
 pub(crate) async fn enveloped(request: Request, next: Next) -> Response {
-    shown(request, next, |plans| success(&Envelope::default(), plans.to_string().as_bytes())).await
+    let wrap = |plans: &Value| success(&Envelope::default(), plans.to_string().as_bytes());
+    shown(request, next, wrap, Some(error_response)).await
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     let taken = federation::routes().merge(remote_read::routes());
     queries()
         .merge(listed.layer(middleware::from_fn(explained::enveloped)))
-        .merge(taken.layer(middleware::from_fn(explained::plain)))
+        .merge(taken.layer(middleware::from_fn(explained::beside_text)))
         .merge(server::routes())
         .merge(targets::routes())
 }

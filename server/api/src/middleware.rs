@@ -123,9 +123,10 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     }
 }
 
-/// Answers a request, or refuses it if it has a parameter that its route does not know.
+/// Answers a request, or refuses it if it has a parameter that its route does not know, or a path that is no text.
 async fn served(request: Request, next: Next) -> Response {
-    if let Some(refusal) = parameters::refusal::refusal(&request) {
+    let refusal = parameters::refusal::unreadable(&request);
+    if let Some(refusal) = refusal.or_else(|| parameters::refusal::refusal(&request)) {
         return refusal;
     }
     next.run(request).await

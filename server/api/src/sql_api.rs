@@ -38,6 +38,8 @@ const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
 const ROUTE: &str = "/sql-api/v1/query";
 /// The parameters of a request, besides segments.
 const PARAMETERS: [&str; 6] = ["query", "params", "time_zone", "limit", "explain", "format"];
+/// Types of bodies.
+const BODIES: [&str; 3] = ["application/sql", "application/json", "application/x-www-form-urlencoded"];
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -117,6 +119,9 @@ impl Asked {
         let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let is_post = head.method == Method::POST;
+        if is_post && !body.is_empty() {
+            known_body(&kind)?;
+        }
         let (bare, form_body): (&str, &[u8]) = match kind.as_str() {
             "application/sql" | "application/json" if is_post => {
                 let text = std::str::from_utf8(&body).map_err(|_| Error::invalid("the body is no UTF-8 text"))?;
@@ -140,6 +145,7 @@ impl Asked {
             _ => {}
         }
         only_known(params.pairs().map(|(name, _)| name), "parameter")?;
+        only_once(&params)?;
         only_known(given.as_object().into_iter().flatten().map(|(name, _)| name.as_str()), "member")?;
         segments::begin(state, segments_of(&params, &given)?.pairs(), &SIGNALS)?;
         let text = statement.ok_or_else(|| Error::invalid("missing parameter `query`"))?;
@@ -173,6 +179,24 @@ fn statement_of(given: &Value) -> Result<Option<&str>> {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(invalid("query", "a text is expected")),
+    }
+}
+
+/// Refuses bodies of other types: they would be passed over, and a statement of the URL be run in their place.
+fn known_body(kind: &str) -> Result<()> {
+    // Who sends a form by hand often names no type.
+    if kind.is_empty() || BODIES.contains(&kind) {
+        return Ok(());
+    }
+    let text = format!("unsupported content type `{kind}`; a body is {}", BODIES.join(", "));
+    Err(Error::new(ErrorKind::Unsupported, text))
+}
+
+/// Refuses parameters that are given twice: which of the values counts is not to be seen.
+fn only_once(params: &Params) -> Result<()> {
+    match PARAMETERS.iter().find(|name| params.all(name).count() > 1) {
+        Some(name) => Err(invalid(name, "it is given more than once")),
+        None => Ok(()),
     }
 }
 
@@ -266,6 +290,25 @@ mod tests {
         for query in [json!(5), json!(true), json!(["select 1"]), json!({"text": "select 1"})] {
             let refused = statement_of(&json!({ "query": query })).unwrap_err();
             assert!(refused.message.contains("query") && refused.message.contains("a text is expected"), "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_read() {
+        for kind in ["", "application/sql", "application/json", "application/x-www-form-urlencoded"] {
+            assert!(known_body(kind).is_ok(), "{kind}");
+        }
+        for kind in ["text/plain", "application/xml", "multipart/form-data"] {
+            let refused = known_body(kind).unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Unsupported, "{kind}");
+            assert!(refused.message.contains(kind) && refused.message.contains("application/sql"), "{refused}");
+        }
+        for query in ["query=a", "query=a&limit=1&segment=a&segment=b", "segment.n=1&segment.n=2&query=a"] {
+            assert!(only_once(&params(query)).is_ok(), "{query}");
+        }
+        for query in ["query=a&query=b", "query=a&limit=1&limit=1", "params=[]&query=a&params=[1]"] {
+            let refused = only_once(&params(query)).unwrap_err();
+            assert!(refused.kind == ErrorKind::Invalid && refused.message.ends_with("given more than once"), "{query}");
         }
     }
 

@@ -17,6 +17,7 @@ use quiver_traces::{ParamError, Trace, TraceError};
 use quiver_types::ErrorKind;
 
 use crate::error::{log, plain, public_text, status_of};
+use crate::parameters::path::is_text;
 use crate::segments;
 use crate::state::AppState;
 
@@ -31,9 +32,10 @@ pub(crate) fn zipkin_routes() -> Router<Arc<AppState>> {
     zipkin::routes()
 }
 
-/// Refuses segments where they do not act, in the form that clients of the path read.
+/// Refuses segments where they do not act, and paths that are no text, in the form that clients of the path read.
 pub(crate) async fn refuse_segments(request: Request, next: Next) -> Response {
-    match segments::refusal(&request) {
+    let unreadable = (!is_text(request.uri().path())).then_some("the path is no UTF-8 text");
+    match unreadable.or_else(|| segments::refusal(&request)) {
         Some(text) => refused(request.uri().path(), text),
         None => next.run(request).await,
     }

@@ -56,8 +56,16 @@ async fn ids_of_the_platform_api() {
     let (server, _dir) = start().await;
     let upper = ID.to_uppercase();
     let (short, unknown) = (&ID[16..], "f".repeat(32));
-    let bad =
-        ["0", &"0".repeat(32), &"1".repeat(15), &"1".repeat(33), "g0000000000000000000000000000000", "%20", "..."];
+    let bad = [
+        "0",
+        &"0".repeat(32),
+        &"1".repeat(15),
+        &"1".repeat(33),
+        "g0000000000000000000000000000000",
+        "%20",
+        "...",
+        "%ff",
+    ];
     for format in FORMATS {
         let get = async |id: &str| server.get(&format!("/platform-api/traces/{id}/{format}")).await;
         let whole = get(ID).await;
@@ -95,10 +103,19 @@ async fn ids_of_the_other_apis() {
         for same in [ID, &ID.to_uppercase(), &ID[16..], &ID[8..]] {
             assert_eq!(get(same).await, 200, "{path} {same}");
         }
-        for id in ["0", "zz", &"0".repeat(32), &"1".repeat(33), "g0000000000000000000000000000000"] {
+        for id in ["0", "zz", &"0".repeat(32), &"1".repeat(33), "g0000000000000000000000000000000", "%ff"] {
             assert_eq!(get(id).await, 400, "{path} {id}");
         }
         assert_eq!(get(&"1".repeat(15)).await, 404, "{path}");
+    }
+    // What is no text is told in their forms, too.
+    for (path, told) in [
+        ("/jaeger/api/services/%ff/operations", r#""errors":[{"code":400,"msg":"the path is no UTF-8 text"}]"#),
+        ("/api/v3/traces/%ff", r#"{"error":{"httpCode":400,"message":"the path is no UTF-8 text"}}"#),
+        ("/tempo/api/v2/search/tag/%ff/values", "the path is no UTF-8 text\n"),
+    ] {
+        let answer = server.get(path).await;
+        assert!(answer.status == 400 && answer.text().contains(told), "{path}: {}", answer.text());
     }
     for ids in ["", "x", ID, &format!("{ID},{ID}"), &format!("{ID},{}", "1".repeat(33))] {
         let answer = server.get_with("/api/v2/traceMany", &[("traceIds", ids)]).await;

@@ -56,6 +56,17 @@ fn figures_of_groups() {
     assert_eq!(statistics(&Trace::default(), &[GroupBy::Service]), json!([]));
 }
 
+/// Breaks where the mean of spans that never end is below the shortest one.
+#[test]
+fn figures_of_the_longest_spans() {
+    let trace = assemble([1; 16], vec![span(1, 0, "a", 2, 10, i64::MAX), span(2, 1, "a", 3, 10, i64::MAX)]);
+    let row = &statistics(&trace, &[GroupBy::Service])[0];
+    let shortest = row["min"].as_i64().unwrap();
+    assert!(shortest > i64::MAX / 2, "{row}");
+    assert_eq!(row["avg"].as_f64(), Some(shortest as f64), "{row}");
+    assert_eq!(row["total"].as_i64(), Some(i64::MAX), "{row}");
+}
+
 /// Breaks where a place before a key is cut off and the key is looked for elsewhere.
 #[test]
 fn tags_are_of_their_place() {

@@ -180,15 +180,7 @@ async fn values(
 
 /// Shows the bytes of a name that is not UTF-8.
 fn unreadable_name(path: &str) -> String {
-    let name = path.rsplit('/').nth(1).unwrap_or_default().as_bytes();
-    let (mut bytes, mut at) = (Vec::new(), 0);
-    while at < name.len() {
-        let hex = name.get(at + 1..at + 3).filter(|_| name[at] == b'%').and_then(|h| std::str::from_utf8(h).ok());
-        let byte = hex.and_then(|h| u8::from_str_radix(h, 16).ok());
-        bytes.push(byte.unwrap_or(name[at]));
-        at += if byte.is_some() { 3 } else { 1 };
-    }
-    bytes.escape_ascii().to_string()
+    crate::parameters::path::decoded(path.rsplit('/').nth(1).unwrap_or_default()).escape_ascii().to_string()
 }
 
 /// The response for an empty label name, which no label has.

@@ -6,9 +6,21 @@ use http::StatusCode;
 use quiver_config::Problem;
 use quiver_traces::TraceError;
 
+use super::path::is_text;
 use super::{error, known, unknown};
 use crate::unrouted::{answer, is_below};
 use crate::{olap_api, traces_api};
+
+/// Whether a path is one of our own of traces.
+fn is_of_traces(path: &str) -> bool {
+    ["/traces", "/platform-api/traces"].iter().any(|base| is_below(path, base))
+}
+
+/// Gives the answer of routes of traces to a path that is no text.
+pub(crate) fn unreadable(request: &Request) -> Option<Response> {
+    let path = request.uri().path();
+    (is_of_traces(path) && !is_text(path)).then(|| traces_api::problem(&TraceError::InvalidId, "/traces"))
+}
 
 /// Gives the answer to a request whose query has a parameter that its route does not know.
 pub(crate) fn refusal(request: &Request) -> Option<Response> {
@@ -16,7 +28,7 @@ pub(crate) fn refusal(request: &Request) -> Option<Response> {
     let route = request.extensions().get::<MatchedPath>()?.as_str();
     let name = unknown(route, url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name))?;
     let path = request.uri().path();
-    if ["/traces", "/platform-api/traces"].iter().any(|base| is_below(path, base)) {
+    if is_of_traces(path) {
         return Some(traces_api::problem(&TraceError::Param(error(route, &name)), "/traces"));
     }
     if is_below(path, "/olap-api") {
