@@ -135,11 +135,10 @@ impl Translator<'_> {
                 tuples::beside_query(left, right, self.aggregates)?;
                 binary::translate(place)?;
             }
-            Expr::InList { expr, list, negated } => {
-                if let Some(found) = tuples::among_rows(expr, list, *negated)? {
-                    *place = found;
-                }
-            }
+            Expr::InList { expr, list, negated } => match tuples::among_rows(expr, list, *negated)? {
+                Some(found) => *place = found,
+                None => operators::known_items(place)?,
+            },
             Expr::CompoundFieldAccess { .. } => fields::translate(place),
             Expr::UnaryOp { .. } => operators::unary(place),
             Expr::IsNull(_) | Expr::IsNotNull(_) => tuples::null(place)?,

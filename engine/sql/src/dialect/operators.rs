@@ -4,7 +4,7 @@
 use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator, Value};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, number, take};
+use super::expressions::{arguments, bare, boolean, call, expr, is_null, items_of_text, literal, number, take};
 use super::patterns;
 use crate::error::unsupported;
 use crate::parse::OPERATORS_MAX;
@@ -33,6 +33,22 @@ pub(super) fn nested(expr: Expr) -> Expr {
 
 pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+/// Puts `x NOT IN (1, NULL)` as `x NOT IN (1) AND NULL`, which says the same. Where DataFusion's rules make one list of two,
+/// such as that of `x IN (1, 2) AND x NOT IN (1, NULL)`, they take NULL for an item that excludes no other.
+pub(super) fn known_items(place: &mut Expr) -> Result<()> {
+    let Expr::InList { list, negated: true, .. } = place else { return Ok(()) };
+    let written = list.len();
+    if list.iter().all(is_null) {
+        return Ok(());
+    }
+    list.retain(|item| !is_null(item));
+    if list.len() < written {
+        let unknown = expr("CAST(NULL AS BOOLEAN)")?;
+        *place = Expr::Nested(Box::new(binary(take(place), BinaryOperator::And, unknown)));
+    }
+    Ok(())
 }
 
 /// Translates prefix operators.
