@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quiver_tests::body::remote_write;
+use quiver_tests::bodies::remote_write;
 use quiver_tests::server::{Options, Server};
-use quiver_tests::within::one_holds;
+use quiver_tests::time_limits::one_holds;
 use quiver_types::{Clock as _, SystemClock};
 use serde_json::{Map, Value, json};
 

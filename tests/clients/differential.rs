@@ -18,7 +18,7 @@ use serde_json::Value;
 use self::data::{LENGTH_MS, START_MS, bodies};
 use self::grammar::{Grammar, Kind};
 use self::rules::{Asked, RULES, explain, told_to_242};
-use crate::answers::{self, same_point};
+use crate::compared_answers::{self, same_point};
 use crate::tools::{Program, free_port, program, soak, until};
 
 /// Expressions of the long run; a tenth of them otherwise.
@@ -215,5 +215,5 @@ fn same(theirs: &Value, ours: &Value, asked: &Asked<'_>) -> Result<(), String> {
             }
         }
     }
-    answers::same(theirs, ours)
+    compared_answers::same(theirs, ours)
 }

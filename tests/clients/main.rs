@@ -7,7 +7,7 @@ mod alerting_senders;
 mod alerting_twins;
 mod alertmanager;
 mod amtool;
-mod answers;
+mod compared_answers;
 mod cube;
 mod differential;
 mod identity;

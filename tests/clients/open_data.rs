@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use quiver_tests::body::{compress, field, remote_write, varint};
+use quiver_tests::bodies::{compress, field, remote_write, varint};
 use quiver_tests::s3::S3Server;
 use quiver_tests::server::{Options, Server};
 use rand::rngs::StdRng;

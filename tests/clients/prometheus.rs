@@ -8,7 +8,7 @@ use std::time::Duration;
 use quiver_tests::server::{Options, Server, run};
 use serde_json::Value;
 
-use crate::answers::same;
+use crate::compared_answers::same;
 use crate::prometheus_queries::{FUNCTIONS, INSTANT, RANGE};
 use crate::tools::{Program, free_port, program, soak, until};
 

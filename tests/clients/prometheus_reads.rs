@@ -4,11 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::server::{Options, Server};
 use serde_json::Value;
 
-use crate::answers::same;
+use crate::compared_answers::same;
 use crate::prometheus::{params, seconds};
 use crate::tools::{Program, free_port, program, until};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::s3::S3Server;
 use quiver_tests::server::{Options, Server, binary, run};
 use serde_json::Value;

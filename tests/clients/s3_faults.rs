@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::s3::{FAULTS, Fault, S3Server};
 use quiver_tests::server::{Options, Server, binary, run};
 

@@ -16,7 +16,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use tokio::task::JoinHandle;
 
-use crate::plan::{Load, Round, Tally};
+use crate::kill_plan::{Load, Round, Tally};
 
 /// 2026-03-01 23:30 UTC: the samples of a run reach into the next day.
 pub(crate) const START_MS: i64 = 1_772_407_800_000;

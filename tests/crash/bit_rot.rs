@@ -1,8 +1,8 @@
 //! Files that rot at rest (promise D5): a flipped bit in any file of a part is found when it is read. What lies in other
 //! files is answered, the answer says that it is not whole and names the file, and nothing wrong is ever served.
 
-mod asks;
 mod data;
+mod queries;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use quiver_tests::load::Caller;
 use quiver_tests::server::{Options, Server};
 
 use crate::arena::{START_MS, comes_up, store_check};
-use asks::{Answer, ask_all};
+use queries::{Answer, ask_all};
 
 const DAY_MS: i64 = 86_400_000;
 /// Kinds of files that the data has, by table. The index of metrics is not one of them: only compactions write it.

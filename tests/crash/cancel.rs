@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use quiver_tests::body::{Series, compress, field, remote_write, varint};
+use quiver_tests::bodies::{Series, compress, field, remote_write, varint};
 use quiver_tests::load::{Caller, Written};
 use quiver_tests::server::{Options, Server};
-use quiver_tests::within::within;
+use quiver_tests::time_limits::within;
 
 use crate::arena::{START_MS, comes_up};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quiver_tests::load::Caller;
 use quiver_tests::server::{Options, Server};
-use quiver_tests::within::within;
+use quiver_tests::time_limits::within;
 use serde_json::{Value, json};
 
 use crate::arena::comes_up;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quiver_tests::load::{Caller, soak};
 use quiver_tests::server::{Options, Server};
 use quiver_tests::socket::{Frame, Http2, connect, grpc_head, grpc_message, rest, status};
-use quiver_tests::within::within;
+use quiver_tests::time_limits::within;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

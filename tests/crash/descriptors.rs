@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use quiver_tests::body::remote_write;
+use quiver_tests::bodies::remote_write;
 use quiver_tests::load::Caller;
 use quiver_tests::server::{Options, Server};
 use quiver_tests::threads::Threads;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use chrono::DateTime;
-use quiver_tests::body::{Series, compress, remote_write_raw, varint};
+use quiver_tests::bodies::{Series, compress, remote_write_raw, varint};
 use quiver_tests::load::{Caller, Written, soak};
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use quiver_tests::s3::S3Server;
 use rand::RngExt;
 
 use crate::arena::Arena;
-use crate::plan::{self, Class, Round, Tally};
+use crate::kill_plan::{self, Class, Round, Tally};
 use crate::retention;
 
 /// Rounds after which a soak goes on with a new installation.
@@ -29,17 +29,17 @@ async fn rounds(mut arena: Arena, rounds: Vec<Round>) -> Tally {
 /// One installation over a local store; `share` of `shares` of all points.
 async fn local(seed: u64, share: usize, shares: usize) -> Tally {
     let mut arena = Arena::new(&format!("local {share}"), seed.wrapping_add(share as u64), None);
-    let mut order = vec![plan::birth(share, arena.rng())];
+    let mut order = vec![kill_plan::birth(share, arena.rng())];
     // The same shuffle in all shares, so that together they have all points.
     let mut dice = rand::SeedableRng::seed_from_u64(seed);
-    let chains = plan::local(&mut dice, 4, 6);
+    let chains = kill_plan::local(&mut dice, 4, 6);
     order.extend(chains.into_iter().skip(share).step_by(shares).flatten());
     rounds(arena, order).await
 }
 
 async fn remote(seed: u64, times: usize) -> Tally {
     let mut arena = Arena::new("s3", seed.wrapping_add(99), Some(S3Server::start().await));
-    let order = plan::remote(arena.rng(), times).into_iter().flatten().collect();
+    let order = kill_plan::remote(arena.rng(), times).into_iter().flatten().collect();
     rounds(arena, order).await
 }
 
@@ -91,10 +91,10 @@ async fn soak_rounds(seed: u64, tally: &mut Tally) {
             break;
         }
         let mut arena = Arena::new(&format!("local {episode}"), seed.wrapping_add(episode as u64), None);
-        let mut order = vec![plan::birth(episode, arena.rng())];
+        let mut order = vec![kill_plan::birth(episode, arena.rng())];
         while order.len() < SOAK_ROUNDS {
             let (replays, randoms) = (arena.rng().random_range(2..6), arena.rng().random_range(5..20));
-            order.extend(plan::local(arena.rng(), replays, randoms).into_iter().flatten());
+            order.extend(kill_plan::local(arena.rng(), replays, randoms).into_iter().flatten());
         }
         tally.add(&rounds(arena, order).await);
         println!("{}", report(tally, seed));

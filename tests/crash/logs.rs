@@ -16,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 use crate::arena::{busy, comes_up, kill, store_check, work_until_killed};
-use crate::plan::of_areas;
+use crate::kill_plan::of_areas;
 
 const WRITERS: usize = 4;
 const INSERT: &str = "/insert/jsonline?_stream_fields=writer,part";

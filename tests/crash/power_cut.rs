@@ -24,7 +24,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::arena::{busy, chores, comes_up};
-use crate::plan::{self, Load, Round};
+use crate::kill_plan::{self, Load, Round};
 use content::Content;
 use senders::Senders;
 
@@ -50,18 +50,18 @@ async fn live(watch: &Watch, data: &Path, shape: &Shape, random: &mut SmallRng) 
     let mut senders = Senders::new(random.random(), shape.level == "sync");
     let options = watch.options(busy(Options::default()).env("QUIVER_WAL__LEVEL", shape.level), true);
     let points =
-        plan::of_areas(&["open", "wal", "flush", "commit", "outbox", "object", "compact", "cleaner", "replay"]);
+        kill_plan::of_areas(&["open", "wal", "flush", "commit", "outbox", "object", "compact", "cleaner", "replay"]);
     for life in 0..3 * shape.lives {
         // A slow machine goes on until enough was written.
         if life >= shape.lives && senders.acknowledged() > ACKNOWLEDGED_MIN {
             break;
         }
         let round = match life {
-            0 => plan::birth(random.random_range(0..2), random),
+            0 => kill_plan::birth(random.random_range(0..2), random),
             // A commit object whose name nobody synced is what the next process finds; the first is the epoch.
             1 => Round { point: Some("object.after-rename"), hit: 2, load: Load::Flushes },
-            _ if life % 3 == 2 => plan::random_kill(random),
-            _ => plan::at(points[random.random_range(0..points.len())], random),
+            _ if life % 3 == 2 => kill_plan::random_kill(random),
+            _ => kill_plan::at(points[random.random_range(0..points.len())], random),
         };
         one_life(watch, data, &options, &round, &mut senders, random).await;
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::load::{Caller, Written, soak};
 use quiver_tests::server::{Options, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -11,7 +11,7 @@ use quiver_tests::load::{Caller, Run, Shape, Writer};
 use quiver_tests::server::{Options, Server};
 
 use crate::arena::{busy, comes_up, store_check};
-use crate::plan::Tally;
+use crate::kill_plan::Tally;
 
 const METRIC: &str = "aging_samples";
 const DAY_MS: i64 = 86_400_000;

@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::arena::{SIGABRT, SIGKILL, busy, chores, comes_up, kill};
-use crate::plan::{self, Load, Round};
+use crate::kill_plan::{self, Load, Round};
 
 /// 2026-03-01 23:59 UTC: traces reach over midnight.
 const START_NS: i64 = 1_772_409_540_000_000_000;
@@ -106,7 +106,7 @@ async fn traces_survive_kills() {
     let dir = tempfile::tempdir().expect("a folder");
     let options = busy(Options::default());
     let http = reqwest::Client::builder().timeout(Duration::from_mins(5)).build().expect("a client");
-    let points = plan::of_areas(&["wal", "flush", "commit", "compact", "replay"]);
+    let points = kill_plan::of_areas(&["wal", "flush", "commit", "compact", "replay"]);
     let mut sent = Sent::new();
     let mut deaths = BTreeMap::new();
     let rounds = if soak() { 300 } else { 14 };
@@ -116,9 +116,9 @@ async fn traces_survive_kills() {
             break;
         }
         let round = if n % 3 == 2 {
-            plan::random_kill(&mut rng)
+            kill_plan::random_kill(&mut rng)
         } else {
-            plan::at(points.choose(&mut rng).expect("points"), &mut rng)
+            kill_plan::at(points.choose(&mut rng).expect("points"), &mut rng)
         };
         let death = one_round(&round, dir.path(), &options, &http, &mut sent, &mut rng).await;
         *deaths.entry(death).or_insert(0) += 1;

@@ -1,10 +1,10 @@
 //! Alerting in the running server: rules fire, receivers are told, alerts are taken in and silenced, kills lose nothing.
 
+mod deploys;
 mod history;
 mod policy;
 mod reliability;
 mod silences;
-mod staged;
 mod stored_rules;
 
 use std::path::Path;
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use quiver_tests::body::remote_write;
+use quiver_tests::bodies::remote_write;
 use quiver_tests::server::{Options, Server};
-pub(crate) use quiver_tests::within::until;
+pub(crate) use quiver_tests::time_limits::until;
 use quiver_types::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

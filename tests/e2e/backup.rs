@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use quiver_tests::body::remote_write;
+use quiver_tests::bodies::remote_write;
 use quiver_tests::s3::S3Server;
 use quiver_tests::server::{Options, Server, binary, run};
 

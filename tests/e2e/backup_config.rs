@@ -9,9 +9,9 @@ use quiver_testpg::Postgres;
 use quiver_tests::server::{Options, Server, binary, run};
 use serde_json::{Value, json};
 
-use crate::calls::call;
 use crate::configuration::{families, numbered};
 use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
+use crate::json_calls::call;
 
 const RBAC: [&str; 5] = ["users", "groups", "roles", "bindings", "service-accounts"];
 

@@ -1,6 +1,6 @@
 //! Bad input gets the exact error, nothing else is lost, and the service goes on.
 
-use quiver_tests::body::{compress, field, remote_write, varint};
+use quiver_tests::bodies::{compress, field, remote_write, varint};
 use quiver_tests::server::{Options, Server};
 use std::fmt::Write as _;
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use quiver_ingest::Encoding;
-use quiver_tests::body::{compress, varint};
+use quiver_tests::bodies::{compress, varint};
 use quiver_tests::bombs::packed;
 use quiver_tests::server::{Options, Server};
 

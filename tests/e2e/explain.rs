@@ -1,6 +1,6 @@
 //! Pruning shows in explain's counters.
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::server::{Options, Server};
 use serde_json::Value;
 

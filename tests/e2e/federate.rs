@@ -1,6 +1,6 @@
 //! Federation: text and protobuf, in every state of the data.
 
-use quiver_tests::body::{Series, compress, field, remote_write, varint};
+use quiver_tests::bodies::{Series, compress, field, remote_write, varint};
 use quiver_tests::chunks::{fields, take_varint};
 use quiver_tests::server::{Options, Server};
 

@@ -2,9 +2,9 @@
 
 mod filters;
 mod hostile;
+mod idempotency;
 mod ingest;
 mod language;
-mod once;
 pub(crate) mod query;
-mod refused;
+mod refusals;
 mod tail;

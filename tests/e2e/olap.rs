@@ -1,17 +1,17 @@
 //! Analytics over HTTP: built-in models over telemetry, rights, forms, models and tables that change while the server runs.
 
-mod changes;
-mod configured;
-mod folder;
-mod found;
+mod configuration_models;
+mod deployments;
+mod derived_models;
+mod drill_down;
 mod kubernetes;
 mod members;
+mod model_folder;
 mod oracle;
-mod rows;
 pub(crate) mod spans;
 mod sql;
+mod sql_text_rights;
 mod synthetic;
-mod texts;
 
 use std::time::{Duration, Instant};
 

@@ -3,9 +3,9 @@
 //!
 //! Statuses and texts of errors are part of an answer: nothing about other rows can be learnt from them, either.
 
-mod ask;
+mod comparison;
 mod fill;
-mod same;
+mod questions;
 mod statements;
 
 /// Begin and length of the data: the grammar of `PromQL` draws times from it.
@@ -33,7 +33,7 @@ use rand::rngs::StdRng;
 use serde_json::json;
 
 use crate::identity::{PASSWORD, bearer, login, user, with_password};
-use ask::{Case, Maker};
+use questions::{Case, Maker};
 
 /// Services of the data.
 pub(crate) const SERVICES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -64,7 +64,7 @@ async fn pair(server: &Server, admin: &str, services: &[&str], options: &Options
 /// Asks both; what differs.
 async fn differs(server: &Server, pair: &Pair, case: &Case) -> Option<String> {
     let (seen, expected) = futures::future::join(case.ask(server, Some(&pair.who)), case.ask(&pair.only, None)).await;
-    same::differs(case, &seen, &expected)
+    comparison::differs(case, &seen, &expected)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +97,7 @@ async fn a_caller_sees_what_there_would_be() {
             }
         }
         let mut all = statements::twice();
-        all.extend(if round == 0 { ask::fixed() } else { Vec::new() });
+        all.extend(if round == 0 { questions::fixed() } else { Vec::new() });
         all.extend((0..cases).map(|n| maker.case(n)));
         let (server, pairs) = (&server, Arc::new(&pairs));
         let asked = futures::stream::iter(all.into_iter().enumerate()).map(|(n, case)| {

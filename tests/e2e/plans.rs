@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use quiver_tests::body::{field, varint};
+use quiver_tests::bodies::{field, varint};
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn write_request() -> Vec<u8> {
     field(&mut series, 3, &exemplar);
     let mut metadata = vec![0x08, 1];
     metadata.extend(message(&[(2, b"m_total"), (4, b"Help.")]));
-    quiver_tests::body::compress(&message(&[(1, &series), (3, &metadata)]))
+    quiver_tests::bodies::compress(&message(&[(1, &series), (3, &metadata)]))
 }
 
 async fn fill(server: &Server) {
@@ -302,7 +302,7 @@ fn read_request() -> Vec<u8> {
     query.push(0x10);
     varint(&mut query, (NOON_S * 1000 + 60_000) as u64);
     field(&mut query, 3, &message(&[(2, b"__name__"), (3, b"m_total")]));
-    quiver_tests::body::compress(&message(&[(1, &query)]))
+    quiver_tests::bodies::compress(&message(&[(1, &query)]))
 }
 
 /// Asks, and waits until a plan is counted for it.

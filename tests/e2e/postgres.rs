@@ -1,12 +1,12 @@
 //! PostgreSQL's wire protocol: rights, portals, cancelling, faults; as its Rust client speaks it, and byte by byte.
 
-mod leaving;
+mod disconnects;
 
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt as _;
 use quiver_tests::server::{Options, Server};
-use quiver_tests::within::within;
+use quiver_tests::time_limits::within;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::server::{Options, Server};
-use quiver_tests::within::within;
+use quiver_tests::time_limits::within;
 
 const LIMIT_BYTES: u64 = 512 << 20;
 /// What the process may have at most: its limit and 15 %.

@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use quiver_tests::hold::Hold;
+use quiver_tests::held_server::Hold;
 use quiver_tests::server::{Options, Server};
-use quiver_tests::within::within;
+use quiver_tests::time_limits::within;
 use serde_json::Value;
 
 /// The end of a query may take this long, whatever it does.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quiver_tests::server::{Options, Server};
-use quiver_tests::within::until;
+use quiver_tests::time_limits::until;
 
 const T0: i64 = 1_772_366_400;
 

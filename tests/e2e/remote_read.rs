@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quiver_tests::body::{Series, compress, field, remote_write, varint};
+use quiver_tests::bodies::{Series, compress, field, remote_write, varint};
 use quiver_tests::chunks::{Frame, fields, floats, frames, labels};
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::json;

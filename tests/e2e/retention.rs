@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use quiver_tests::body::remote_write;
+use quiver_tests::bodies::remote_write;
 use quiver_tests::server::{Options, Server};
 use serde_json::json;
 

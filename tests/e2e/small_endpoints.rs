@@ -1,6 +1,6 @@
 //! Endpoints that clients of Prometheus look at beside queries: exemplars, rules, alerts, targets.
 
-use quiver_tests::body::{compress, field, varint};
+use quiver_tests::bodies::{compress, field, varint};
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 

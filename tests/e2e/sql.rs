@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Answer, Options, Server};
-use quiver_tests::within::within;
+use quiver_tests::time_limits::within;
 use serde_json::{Value, json};
 
 use crate::identity::{PASSWORD, signed_in, user};

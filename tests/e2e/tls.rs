@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use quiver_tests::server::{Options, Server, command, run};
-use quiver_tests::within::until;
+use quiver_tests::time_limits::until;
 use serde_json::{Value, json};
 
 use crate::identity::{PASSWORD, signed_in};

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::s3::S3Server;
 use quiver_tests::server::{Options, Server, binary, run};
 use serde_json::{Value, json};

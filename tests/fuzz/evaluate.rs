@@ -10,7 +10,7 @@ use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{PromqlError, QueryOptions};
 use quiver_query::{Limits, QueryContext};
-use quiver_tests::within::within_here;
+use quiver_tests::time_limits::within_here;
 use quiver_types::metrics::HistogramSample;
 use quiver_types::{Access, ErrorKind, Histogram, LabelSet, MetricsBatch, Millis, Span, SystemClock, stale_nan};
 use rand::RngExt;

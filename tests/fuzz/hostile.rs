@@ -1,7 +1,7 @@
 //! Texts made to hurt: deep, long, or heavy. Each gets its exact error, within a bound of memory and on a small stack.
 
 use quiver_promql::parser::parse;
-use quiver_tests::within::within_here;
+use quiver_tests::time_limits::within_here;
 
 use crate::drive::allocated_by;
 

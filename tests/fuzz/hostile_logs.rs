@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quiver_ingest::codec::Inflate;
+use quiver_ingest::content_encoding::Inflate;
 use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits, bulk, otlp, push, saas};
 use quiver_ingest::{Encoding, Error};
 use quiver_types::ErrorKind;
@@ -99,13 +99,13 @@ fn depth() {
     let mut message = Vec::new();
     for _ in 0..20_000 {
         let mut list = Vec::new();
-        quiver_tests::body::field(&mut list, 1, &message);
+        quiver_tests::bodies::field(&mut list, 1, &message);
         message.clear();
-        quiver_tests::body::field(&mut message, 5, &list);
+        quiver_tests::bodies::field(&mut message, 5, &list);
     }
     let wrap = |number, inner: &[u8]| {
         let mut out = Vec::new();
-        quiver_tests::body::field(&mut out, number, inner);
+        quiver_tests::bodies::field(&mut out, number, inner);
         out
     };
     let body = wrap(1, &wrap(2, &wrap(2, &wrap(5, &message))));

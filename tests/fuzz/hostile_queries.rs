@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quiver_logsql::request::{extra_filter, extra_stream_filter};
+use quiver_logsql::request_params::{extra_filter, extra_stream_filter};
 use quiver_logsql::{QUERY_LEN_MAX, QueryScope, Regexps, parse};
 use rand::RngExt;
 use rand::rngs::StdRng;

@@ -66,13 +66,13 @@ fn depth() {
     let mut inner = Vec::new();
     for _ in 0..20_000 {
         let mut list = Vec::new();
-        quiver_tests::body::field(&mut list, 1, &inner);
+        quiver_tests::bodies::field(&mut list, 1, &inner);
         inner.clear();
-        quiver_tests::body::field(&mut inner, 5, &list);
+        quiver_tests::bodies::field(&mut inner, 5, &list);
     }
     let wrap = |number, inner: &[u8]| {
         let mut out = Vec::new();
-        quiver_tests::body::field(&mut out, number, inner);
+        quiver_tests::bodies::field(&mut out, number, inner);
         out
     };
     let body = wrap(1, &wrap(2, &wrap(2, &wrap(9, &[wrap(1, b"k"), wrap(2, &inner)].concat()))));

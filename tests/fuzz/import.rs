@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{BufReader, Read, Write};
 
 use quiver_ingest::exposition::{ExpositionDecoder, ExpositionOptions};
-use quiver_ingest::{Decoded, Encoding, codec, fuzz};
+use quiver_ingest::{Decoded, Encoding, content_encoding, fuzz};
 use quiver_types::LabelSet;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -123,10 +123,10 @@ fn check(case: &Case) {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(&case.text).expect("memory");
     let gzip = gzip.finish().expect("memory");
-    let mut body = codec::reader(Encoding::Gzip, BufReader::with_capacity(7, &gzip[..])).expect("gzip");
+    let mut body = content_encoding::reader(Encoding::Gzip, BufReader::with_capacity(7, &gzip[..])).expect("gzip");
     assert_eq!(held(&decode(&mut body, case.pieces, case.open_metrics)), got, "pieces change nothing");
     let half = &case.text[..case.text.len() / 2];
-    if let Ok(mut body) = codec::reader(Encoding::Zstd, half) {
+    if let Ok(mut body) = content_encoding::reader(Encoding::Zstd, half) {
         // Anything may come as anything; an end is all that counts.
         let mut buffer = [0; 512];
         while body.read(&mut buffer).is_ok_and(|n| n > 0) {}

@@ -2,9 +2,9 @@
 //! it writes back. Stack and memory stay bounded: the loop runs on a thread as small as the server's.
 
 use quiver_promql::ast::Expr;
+use quiver_promql::ast_json::to_json;
 use quiver_promql::parser::{parse, parse_selector};
 use quiver_promql::print::{pretty, print};
-use quiver_promql::tree::to_json;
 use quiver_types::ErrorKind;
 use rand::RngExt;
 use rand::rngs::StdRng;

@@ -1,7 +1,7 @@
 //! Protobuf messages as trees, so that mutation can keep the structure and break one thing in it: fields, wire types,
 //! lengths, nesting. Then the bytes: truncation, flipped bits, and what is wrong with snappy.
 
-use quiver_tests::body::{compress, varint};
+use quiver_tests::bodies::{compress, varint};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

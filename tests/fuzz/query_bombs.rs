@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use quiver_api::AppState;
 use quiver_promql::{PromqlError, QueryOptions};
 use quiver_query::{Limits, QueryContext};
-use quiver_tests::within::within_here;
+use quiver_tests::time_limits::within_here;
 use quiver_types::{Access, ErrorKind, Millis};
 use rand::RngExt;
 use rand::rngs::StdRng;

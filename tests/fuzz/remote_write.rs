@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use quiver_ingest::formats::{Format, remote_write, remote_write2};
 use quiver_ingest::{Context, DeltaState, Limits, OtlpOptions, fuzz};
-use quiver_tests::body::compress;
+use quiver_tests::bodies::compress;
 use quiver_types::{ErrorKind, LabelSet};
 use rand::RngExt;
 use rand::rngs::StdRng;

@@ -21,7 +21,7 @@ const KEPT: &[(&[&str], &str)] = &[
         "a filter is written with what its matchers are made of, and read with those that make them: conditions among them",
     ),
     (
-        &["engine/logsql/src/ast.rs", "engine/logsql/src/pipes/kind.rs"],
+        &["engine/logsql/src/ast.rs", "engine/logsql/src/pipes/pipe.rs"],
         "a query holds pipes, and a pipe tells the queries in it",
     ),
 ];

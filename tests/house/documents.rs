@@ -106,7 +106,7 @@ fn sql_section(out: &mut String, title: &str, functions: Vec<(String, Vec<String
 #[test]
 fn sql_functions_document() {
     let mut out = String::from(
-        "# SQL functions\n\nGenerated from the registries: `engine/query/src/functions.rs`, `engine/sql/src/calls.rs`, and \
+        "# SQL functions\n\nGenerated from the registries: `engine/query/src/functions.rs`, `engine/sql/src/table_functions.rs`, and \
          DataFusion's.\n\n## Of the product\n\n| Function | Gives |\n|---|---|\n",
     );
     for (form, gives) in quiver_query::functions::FUNCTIONS {

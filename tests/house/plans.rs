@@ -176,9 +176,12 @@ fn nodes_count_for_the_run_that_they_are_in() {
 
 /// Files whose operators share state while a plan runs: path, and why that is not a partial result.
 const MEETS: &[(&str, &str)] = &[
-    ("engine/store/src/logs/planned.rs", "the partitions of a scan take blocks from one queue, each block once"),
-    ("engine/store/src/scan/planned.rs", "the pages of a part are counted once, whichever partition reads it first"),
-    ("engine/store/src/spans/planned.rs", "which parts may hold a trace is asked once for all partitions"),
+    ("engine/store/src/logs/planned_scan.rs", "the partitions of a scan take blocks from one queue, each block once"),
+    (
+        "engine/store/src/scan/planned_scan.rs",
+        "the pages of a part are counted once, whichever partition reads it first",
+    ),
+    ("engine/store/src/spans/planned_scan.rs", "which parts may hold a trace is asked once for all partitions"),
 ];
 
 #[test]
@@ -205,7 +208,7 @@ const SEES_ALL: &[(&str, &str)] = &[
     ("engine/traces/src/lists/dependencies/late_calls.rs", "calls of hidden services are shown as hidden"),
     ("engine/promql/src/plan/memory.rs", "a context for tests"),
     ("engine/ingest/src/fuzz.rs", "a decoder alone"),
-    ("engine/olap/src/engine/basis.rs", "asks whether tables of guarded models have changed, not for rows"),
+    ("engine/olap/src/engine/table_versions.rs", "asks whether tables of guarded models have changed, not for rows"),
     (
         "engine/olap/src/engine/cached_rows.rs",
         "plans over the rows of a rollup, which were read with the caller's rights",

@@ -1,11 +1,11 @@
 //! What the tests share: a real server process, remote-write bodies, answers, the script runner of `PromQL`.
 
-pub mod body;
+pub mod bodies;
 pub mod bombs;
 pub mod chunks;
 pub mod disk;
+pub mod held_server;
 pub mod history;
-pub mod hold;
 pub mod load;
 pub mod promqltest;
 pub mod s3;
@@ -13,7 +13,7 @@ pub mod server;
 mod shim;
 pub mod socket;
 pub mod threads;
-pub mod within;
+pub mod time_limits;
 
 /// Says whether plans are written and read by a second engine before they run: servers that tests start see the same
 /// variable.

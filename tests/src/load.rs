@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
-use crate::body::remote_write;
+use crate::bodies::remote_write;
 use crate::history::{Found, History};
 
 /// Requests that a writer may send again.

@@ -11,8 +11,8 @@ use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFuncti
 use quiver_query::{Around, Written, aggregate_within, over_aggregate};
 use serde::{Deserialize, Serialize};
 
-use crate::body::{SortKey, broken, of_bytes, to_bytes};
-use crate::pass::Pass;
+use crate::codec_state::Pass;
+use crate::extension_messages::{SortKey, broken, of_bytes, to_bytes};
 
 /// A function in a serialized plan.
 #[derive(Debug, Serialize, Deserialize)]

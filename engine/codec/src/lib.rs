@@ -4,11 +4,11 @@
 //! A plan that is read holds nothing of the engine that wrote it: functions are looked up in the session of the reading
 //! engine, memory comes from its pools, and the state of a run comes with its task.
 
-mod body;
+mod codec_state;
+mod extension_messages;
 mod functions;
-mod levels;
+mod nesting_limits;
 mod nodes;
-mod pass;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -21,7 +21,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use quiver_query::{QueryEngine, ThroughCodec, Written, from_datafusion};
 
-use pass::{Pass, Shared};
+use codec_state::{Pass, Shared};
 
 /// Writes physical plans, and reads them for an engine.
 #[derive(Debug)]

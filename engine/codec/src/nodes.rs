@@ -25,8 +25,8 @@ use datafusion_proto::protobuf::{self, PhysicalPlanNode};
 use prost::Message as _;
 use quiver_query::Forms as _;
 
-use crate::body::{Body, Mode, broken};
-use crate::pass::Pass;
+use crate::codec_state::Pass;
+use crate::extension_messages::{Body, Mode, broken};
 use crate::windows;
 
 /// Serializes a node; `None` if it is none of these.

@@ -24,8 +24,8 @@ use quiver_query::{EngineSettings, Forms as _, Limits, Names, PlanForms, QueryCo
 use quiver_types::Access;
 
 use super::*;
-use crate::body::{Body, Mode, SortKey, of_bytes, to_bytes};
-use crate::levels::Levels;
+use crate::extension_messages::{Body, Mode, SortKey, of_bytes, to_bytes};
+use crate::nesting_limits::Levels;
 
 /// Their first terms are never NULL, but may be, which DataFusion's message of a cast forgets: they are cast once more when
 /// they are read.

@@ -13,9 +13,9 @@ use datafusion_proto::protobuf;
 use prost::Message as _;
 use quiver_query::Forms as _;
 
-use crate::body::{Call, Called, broken};
+use crate::codec_state::Pass;
+use crate::extension_messages::{Call, Called, broken};
 use crate::functions;
-use crate::pass::Pass;
 
 /// The end of a call's debug text, which is the only way to find these flags.
 const FLAGS: [(bool, bool, &str); 4] = [

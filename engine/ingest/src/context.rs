@@ -6,7 +6,7 @@ use quiver_types::Millis;
 
 use crate::otlp::OtlpOptions;
 use crate::otlp::delta::DeltaState;
-use crate::sender::Sender;
+use crate::sender_rights::Sender;
 
 /// Bounds of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use quiver_types::{Histogram, MetricsBatch, Millis, SeriesId};
 use crate::decode_memory;
 use crate::error::{Error, Result};
 use crate::labels::LabelBuilder;
-use crate::reason::Reason;
-use crate::sender::{Gate, Sender, Verdict};
+use crate::rejection::Reason;
+use crate::sender_rights::{Gate, Sender, Verdict};
 
 /// What was rejected for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]

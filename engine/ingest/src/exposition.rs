@@ -13,8 +13,8 @@ use quiver_types::metrics::MetricMetadata;
 use crate::decoded::{Decoded, Sink};
 use crate::error::Result;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
-use crate::reason::Reason;
-use crate::sender::Sender;
+use crate::rejection::Reason;
+use crate::sender_rights::Sender;
 
 /// How text is read.
 #[derive(Debug, Clone, Default)]

@@ -13,7 +13,7 @@ pub(crate) mod testproto;
 
 pub use format::{ContentType, Format};
 
-use crate::codec;
+use crate::content_encoding;
 use crate::error::{Error, Result};
 
 /// All formats of metrics; the router makes their routes from this list.
@@ -26,7 +26,7 @@ pub static FORMATS: &[Format] = &[remote_write::FORMAT, remote_write2::FORMAT, o
 pub fn find(path: &str, content_type: Option<&str>) -> Result<&'static Format> {
     let at_path = || FORMATS.iter().filter(|f| f.paths.contains(&path));
     if at_path().next().is_none() {
-        return Err(Error::UnknownPath(codec::cut(path)));
+        return Err(Error::UnknownPath(content_encoding::cut(path)));
     }
     let header = content_type.unwrap_or_default().trim();
     let mut parts = header.split(';').map(str::trim);
@@ -39,7 +39,7 @@ pub fn find(path: &str, content_type: Option<&str>) -> Result<&'static Format> {
     let found = at_path().find(|f| if header.is_empty() { f.is_default } else { f.content_types.iter().any(matches) });
     found.ok_or_else(|| {
         let known = at_path().flat_map(|f| f.content_types).map(ToString::to_string);
-        Error::UnsupportedType { given: codec::cut(header), known: known.collect::<Vec<_>>().join(" or ") }
+        Error::UnsupportedType { given: content_encoding::cut(header), known: known.collect::<Vec<_>>().join(" or ") }
     })
 }
 
@@ -50,7 +50,7 @@ mod tests {
     use quiver_types::ErrorKind;
 
     use super::*;
-    use crate::codec::Encoding;
+    use crate::content_encoding::Encoding;
     use crate::context::{Context, Limits};
     use crate::otlp::OtlpOptions;
 

@@ -8,7 +8,7 @@ use quiver_types::logs::{STREAM, STREAM_ID, TIME};
 use quiver_types::spans::read_spans;
 use quiver_types::{Access, LogsBatch, MetricsBatch, SeriesId};
 
-use crate::codec::{self, Encoding};
+use crate::content_encoding::{self, Encoding};
 use crate::context::{Context, Limits};
 use crate::exposition::{ExpositionDecoder, ExpositionOptions};
 use crate::formats::{Format, otlp_json, otlp_metrics, remote_write, remote_write2};
@@ -134,7 +134,7 @@ pub fn fuzz_exposition(body: &[u8]) {
 /// All encodings, with a small limit.
 pub fn fuzz_codec(body: &[u8]) {
     for encoding in [Encoding::Snappy, Encoding::Gzip, Encoding::Deflate, Encoding::Zstd] {
-        if let Ok(out) = codec::decompress(encoding, body, 1 << 20, &mut |_| true) {
+        if let Ok(out) = content_encoding::decompress(encoding, body, 1 << 20, &mut |_| true) {
             assert!(out.len() <= 1 << 20, "the limit holds");
         }
     }
@@ -143,10 +143,10 @@ pub fn fuzz_codec(body: &[u8]) {
 /// All encodings in two pieces, with a small buffer.
 pub fn fuzz_inflate(body: &[u8]) {
     for encoding in [Encoding::Snappy, Encoding::Gzip, Encoding::Deflate, Encoding::Zstd] {
-        let mut inflate = codec::Inflate::new(encoding, 1 << 20);
+        let mut inflate = content_encoding::Inflate::new(encoding, 1 << 20);
         let (head, tail) = body.split_at(body.len() / 2);
         let mut buffer = [0; 512];
-        let mut drain = |inflate: &mut codec::Inflate| {
+        let mut drain = |inflate: &mut content_encoding::Inflate| {
             while let Ok(Some(len)) = inflate.read(&mut buffer) {
                 if len == 0 {
                     break;

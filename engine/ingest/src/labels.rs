@@ -6,7 +6,7 @@
 
 use quiver_types::label::METRIC_NAME;
 
-use crate::reason::Reason;
+use crate::rejection::Reason;
 
 /// Most labels of a series.
 pub const LABELS_MAX: usize = 10_000;

@@ -6,11 +6,10 @@
 //! and then nothing of the body is stored. Nothing here waits, does I/O or panics on any input; memory stays within
 //! [`Limits`].
 
-pub mod codec;
+pub mod content_encoding;
 mod context;
 mod decode_memory;
 pub mod decoded;
-pub mod detect;
 pub mod error;
 pub mod exposition;
 pub mod formats;
@@ -21,13 +20,14 @@ mod label_cache;
 pub mod labels;
 pub mod logs;
 pub mod otlp;
-pub mod reason;
+pub mod rejection;
 pub mod rules;
-mod sender;
+mod sender_rights;
 pub mod traces;
+pub mod transaction_detection;
 pub mod wire;
 
-pub use codec::Encoding;
+pub use content_encoding::Encoding;
 pub use context::{Context, Limits};
 pub use decode_memory::{DecodeRoom, within};
 pub use decoded::{Decoded, Rejected};
@@ -35,5 +35,5 @@ pub use error::{Error, Result};
 pub use exposition::ExpositionDecoder;
 pub use formats::Format;
 pub use otlp::{DeltaState, OtlpOptions};
-pub use reason::Reason;
-pub use sender::Sender;
+pub use rejection::Reason;
+pub use sender_rights::Sender;

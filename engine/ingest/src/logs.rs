@@ -1,6 +1,6 @@
 //! Logs: five wire formats into [`quiver_types::LogsBatch`].
 //!
-//! `options` holds the field-handling parameters, `rows` builds rows out of fields (`names`, `tables` find what was
+//! `options` holds the field-handling parameters, `rows` builds rows out of fields (`names`, `stream_numbers` find what was
 //! seen before), `json` and `flatten` read objects, `time` reads times. Above them stands one file per format: `lines`
 //! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`; `shared_fields` has what
 //! rows share. A format gives batches and a [`Report`]; only what its protocol calls a bad request is an error.
@@ -14,11 +14,11 @@ mod names;
 mod options;
 pub mod otlp;
 pub mod push;
-mod report;
+mod row_counts;
 mod rows;
 pub mod saas;
 mod shared_fields;
-mod tables;
+mod stream_numbers;
 pub mod time;
 
 use std::borrow::Cow;
@@ -28,12 +28,12 @@ use quiver_types::LogsBatch;
 
 pub use lines::JsonLines;
 pub use options::{FieldOptions, KEEP_MESSAGES, PARAMETERS, Parameter};
-pub use report::{Dropped, Report};
+pub use row_counts::{Dropped, Report};
 pub use rows::Rows;
 
 use crate::decode_memory;
 use crate::error::Error;
-use crate::sender::Sender;
+use crate::sender_rights::Sender;
 
 /// Decodes UTF-8; invalid bytes become the replacement character.
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {

@@ -5,7 +5,7 @@
 //! delta temporality is added up here (`delta`), and that what tells one resource from another is in the labels of its
 //! series (`resource`): many senders name no service.
 
-pub(crate) mod any;
+pub(crate) mod any_value;
 mod convert;
 pub mod delta;
 mod fixed_labels;
@@ -13,16 +13,16 @@ pub mod json;
 mod labels;
 pub mod names;
 mod points;
+pub(crate) mod request_reader;
 mod resource;
 pub mod response;
 pub mod schema;
-pub(crate) mod walk;
 
 pub use delta::DeltaState;
 pub use resource::Promoted;
 
 use crate::error::Error;
-use crate::reason::Reason;
+use crate::rejection::Reason;
 use crate::wire::WireError;
 
 /// What becomes of delta temporality.

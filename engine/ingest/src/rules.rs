@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use quiver_types::LogsBatch;
+use quiver_types::cancellation::{RULE_MAX, Until, Watch};
 use quiver_types::extraction::{ExtractionRule, Record};
-use quiver_types::watch::{RULE_MAX, Until, Watch};
 
 mod changes;
 mod columns;

@@ -3,7 +3,7 @@
 //! A body is refused as a whole only when it cannot be read; a span that breaks a rule is refused by itself and counted
 //! with its reason, and what is too long is cut and counted (`traces-api` 6.2).
 
-mod any;
+mod any_value;
 pub mod internal;
 pub mod otlp;
 pub mod response;
@@ -19,7 +19,7 @@ use hashbrown::HashSet;
 use quiver_types::spans::{ContextFields, Cut, SpanId, SpansBatch, SpansBuilder, TraceId, parse_hex};
 use quiver_types::{Access, SpansBatch as Batch};
 
-use crate::codec::{self, Encoding, Room};
+use crate::content_encoding::{self, Encoding, Room};
 use crate::decode_memory;
 use crate::error::{Error, Result};
 
@@ -317,7 +317,7 @@ pub fn decode(
     if encoding == Encoding::Snappy {
         return Err(Error::UnsupportedEncoding(encoding.name().to_owned()));
     }
-    let body = codec::decompress(encoding, body, ctx.body_bytes_max, room)?;
+    let body = content_encoding::decompress(encoding, body, ctx.body_bytes_max, room)?;
     match format {
         TraceFormat::Otlp => otlp::decode(&body, ctx),
         TraceFormat::OtlpJson => otlp::decode_json(&body, ctx),

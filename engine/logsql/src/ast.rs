@@ -17,8 +17,8 @@ pub use math::{MathExpr, MathFunc, MathOp};
 pub use stats::{GroupBy, StatsCall, StatsFunc};
 pub use time::{Moment, TimeBucket, TimeFilter};
 
-use crate::pipes::kind::Output;
-pub use crate::pipes::kind::Pipe;
+use crate::pipes::pipe::Output;
+pub use crate::pipes::pipe::Pipe;
 
 /// A query: options, one filter, any number of pipes.
 #[derive(Debug, Clone, PartialEq)]

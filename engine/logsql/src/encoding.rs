@@ -13,7 +13,7 @@ use quiver_types::logs::read_matchers;
 
 use crate::kernels::filters::MATCHERS;
 use crate::nodes::StepExec;
-use crate::stats_fn::{Arg, Function, StatsUdaf, stats_udaf};
+use crate::stats_functions::{Arg, Function, StatsUdaf, stats_udaf};
 use crate::step::{StepReader, from_bytes, to_bytes};
 use crate::{ops, pipes, plan};
 

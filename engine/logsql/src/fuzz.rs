@@ -4,7 +4,7 @@ use crate::kernels::filters::{PatternMatch, PatternPlace, Regexp};
 use crate::kernels::values::{
     compare, numeric, parse_ipv6, parse_unix, push_duration, push_f64, push_rfc3339, push_sort_key,
 };
-use crate::rowfn::{self, Extract, Fields, Format, SyslogContext};
+use crate::row_functions::{self, Extract, Fields, Format, SyslogContext};
 use quiver_types::logs::ValueMatcher;
 
 /// The tokens of a query, without quotes.
@@ -68,20 +68,20 @@ pub fn patterns(data: &[u8]) {
 pub fn unpackers(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut fields = Fields::default();
-    rowfn::unpack_json(&text, &[], &mut fields);
-    rowfn::unpack_logfmt(&text, &mut fields);
-    rowfn::unpack_syslog(&text, SyslogContext { now_ns: 1_700_000_000_000_000_000, zone_ns: 0 }, &mut fields);
-    rowfn::unroll(&[&text]);
+    row_functions::unpack_json(&text, &[], &mut fields);
+    row_functions::unpack_logfmt(&text, &mut fields);
+    row_functions::unpack_syslog(&text, SyslogContext { now_ns: 1_700_000_000_000_000_000, zone_ns: 0 }, &mut fields);
+    row_functions::unroll(&[&text]);
     let mut out = String::new();
-    rowfn::collapse_nums(&text, true, &mut out);
-    rowfn::decolorize(&text, &mut out);
-    rowfn::unpack_words(&text, true, &mut out);
-    rowfn::split(&text, " ", &mut out);
-    rowfn::json_array_concat(&text, ",", &mut out);
+    row_functions::collapse_nums(&text, true, &mut out);
+    row_functions::decolorize(&text, &mut out);
+    row_functions::unpack_words(&text, true, &mut out);
+    row_functions::split(&text, " ", &mut out);
+    row_functions::json_array_concat(&text, ",", &mut out);
     let mut json = String::new();
-    rowfn::pack_json(fields.iter(), &mut json);
+    row_functions::pack_json(fields.iter(), &mut json);
     let mut again = Fields::default();
-    assert!(rowfn::unpack_json(&json, &[], &mut again), "what is packed can be unpacked: {json:?}");
+    assert!(row_functions::unpack_json(&json, &[], &mut again), "what is packed can be unpacked: {json:?}");
 }
 
 #[cfg(test)]

@@ -2,59 +2,59 @@
 //!
 //! | Module | What |
 //! |---|---|
-//! | `lexer`, `literal`, `parser`, `read` | text → [`ast`] |
-//! | `ast`, `visit`, `normal` | the tree · walks over queries within filters · normal form |
-//! | `print`, `reserved` | the tree as canonical text · words that must be quoted in it |
-//! | `request`, `scope`, `time_scope` | request parameters · time range, filters and "now" that a request imposes on a query |
-//! | `pipes`, `rowfn`, `stats_fn` | the pipes · functions of pipes on single rows · functions of `stats`; one file each |
-//! | `plan`, `partial_plan`, `needs`, `filter_needs` | the tree → `LogicalPlan` · which fields each part of a query needs |
-//! | `nodes`, `step`, `ops`, `rows`, `pieces`, `encoding` | operators, the layout of their batches, their serialized forms |
+//! | `lexer`, `literal`, `parser`, `query_text` | text → [`ast`] |
+//! | `ast`, `subquery_walk`, `normal_form` | the tree · walks over queries within filters · normal form |
+//! | `print`, `reserved_words` | the tree as canonical text · words that must be quoted in it |
+//! | `request_params`, `request_scope`, `reference_time` | request parameters · time range, filters and "now" that a request imposes on a query |
+//! | `pipes`, `row_functions`, `stats_functions` | the pipes · functions of pipes on single rows · functions of `stats`; one file each |
+//! | `plan`, `partial_plan`, `required_fields`, `filter_fields` | the tree → `LogicalPlan` · which fields each part of a query needs |
+//! | `nodes`, `step`, `ops`, `rows`, `chunked_stream`, `encoding` | operators, the layout of their batches, their serialized forms |
 //! | `kernels` | filters and formats of single values |
-//! | `run` | runs queries on an engine |
+//! | `engine` | runs queries on an engine |
 //! | `series_columns`, `stats_labels`, `stream_text` | results in the form of Prometheus · labels of streams as text |
 //!
 //! The crate knows the logs table only as a table provider and through `quiver_types::logs`; it knows no store and no
 //! HTTP.
 
 pub mod ast;
+mod chunked_stream;
 mod encoding;
+mod engine;
 mod error;
-mod filter_needs;
+mod filter_fields;
 pub mod fuzz;
 pub mod kernels;
 mod lexer;
 mod literal;
-mod needs;
 mod nodes;
-mod normal;
+mod normal_form;
 mod ops;
 mod parser;
 mod partial_plan;
-mod pieces;
 pub mod pipes;
 mod plan;
 mod print;
-mod read;
-pub mod request;
-mod reserved;
-pub mod rowfn;
+mod query_text;
+mod reference_time;
+pub mod request_params;
+mod request_scope;
+mod required_fields;
+mod reserved_words;
+pub mod row_functions;
 mod rows;
-mod run;
-mod scope;
 mod series_columns;
-pub mod stats_fn;
+pub mod stats_functions;
 mod stats_labels;
 mod step;
 mod stream_text;
-mod time_scope;
-mod visit;
+mod subquery_walk;
 
 pub use encoding::PlanForms;
+pub use engine::{LogsqlEngine, RowStream, Rows};
 pub use error::Result;
 pub use parser::{QUERY_LEN_MAX, Regexps};
-pub use read::{parse, parse_among, parse_filter};
-pub use run::{LogsqlEngine, RowStream, Rows};
-pub use scope::QueryScope;
+pub use query_text::{parse, parse_among, parse_filter};
+pub use request_scope::QueryScope;
 pub use series_columns::{StatsColumns, histogram_buckets};
 pub use stats_labels::{by_step, in_series, stats_columns};
 pub use stream_text::parse as stream_labels;

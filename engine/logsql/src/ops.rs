@@ -1,18 +1,18 @@
 //! Operations on batches that several pipes share; what only one pipe does is in its own file.
 
 pub(crate) mod aggregate;
-pub(crate) mod cells;
-pub(crate) mod context;
+pub(crate) mod computed_fields;
 pub(crate) mod filter;
 mod group;
 pub(crate) mod grouping;
 pub(crate) mod join;
 pub(crate) mod keys;
-mod many_keys;
 pub(crate) mod pack;
-mod packed;
+mod packed_columns;
 pub(crate) mod project;
 pub(crate) mod sort;
+mod sparse_keys;
+pub(crate) mod stream_context;
 pub(crate) mod unpack;
 
 use crate::step::StepReader;
@@ -20,11 +20,11 @@ use crate::step::StepReader;
 /// How the steps of each are read.
 pub(crate) const STEPS: &[&[StepReader]] = &[
     aggregate::STEPS,
-    context::STEPS,
+    stream_context::STEPS,
     filter::STEPS,
     group::STEPS,
     join::STEPS,
-    many_keys::STEPS,
+    sparse_keys::STEPS,
     pack::STEPS,
     project::STEPS,
     sort::STEPS,

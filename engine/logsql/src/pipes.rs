@@ -27,18 +27,17 @@ pub mod hash;
 pub mod join;
 pub mod json_array_concat;
 pub mod json_array_len;
-pub(crate) mod kind;
 pub mod len;
 pub mod limit;
 pub mod math;
 pub mod offset;
-pub mod others;
 pub mod pack;
+pub(crate) mod pipe;
 pub mod query_stats;
 pub mod rename;
 pub mod replace;
 pub mod replace_regexp;
-pub(crate) mod row;
+pub(crate) mod row_pipe;
 pub mod rows;
 pub mod sample;
 pub mod set_stream_fields;
@@ -52,6 +51,7 @@ pub(crate) mod syntax;
 pub(crate) mod testing;
 pub mod time_add;
 pub mod top;
+pub mod top_groups;
 pub mod union;
 pub mod uniq;
 pub mod unpack;
@@ -61,7 +61,7 @@ pub mod unpack_words;
 pub mod unroll;
 pub mod window_stats;
 
-use kind::{Pipe, PipeKind};
+use pipe::{Pipe, PipeKind};
 
 use crate::error::Result;
 use crate::parser::{self, Parser, PipeDef, PipeTable};
@@ -136,7 +136,7 @@ pipes! {
     // `offset N`, `skip N`: leaves out the first rows
     offset::Offset,
     // `others by (...) limit N as r`: what requests put into queries; no pipe by name.
-    others::Others,
+    top_groups::Others,
     // `pack_json [fields (...)] [as r]`, `pack_logfmt [fields (...)] [as r]`
     pack::Pack,
     // `query_stats`: gives one row with what the query read

@@ -25,20 +25,20 @@ use quiver_types::logs::{
 use serde::{Deserialize, Serialize};
 
 use crate::ast::{Filter, Pipe, Query};
-use crate::needs::Needs;
-use crate::ops::context::{self, Context};
+use crate::chunked_stream::map_batches;
+use crate::ops::stream_context::{self, Context};
 use crate::partial_plan::Planned;
-use crate::pieces::map_batches;
 use crate::pipes::delete::Delete;
 use crate::pipes::fields::Fields;
 use crate::pipes::filter::FilterRows;
-use crate::pipes::kind::{At, Order, QueryPlanner};
 use crate::pipes::limit::cut;
+use crate::pipes::pipe::{At, Order, QueryPlanner};
 use crate::pipes::sort::Sort;
 use crate::pipes::window_stats::WindowStats;
+use crate::reference_time::TimeScope;
+use crate::required_fields::Needs;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
-use crate::time_scope::TimeScope;
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<ShiftedTime>()];
@@ -140,7 +140,7 @@ impl Planner<'_> {
         if scope.offset_ns != 0 {
             planned = shifted(planned, scope.offset_ns)?;
         }
-        planned = context::plan(context, planned)?;
+        planned = stream_context::plan(context, planned)?;
         let after = needs_between(query, &Needs::all());
         for (i, pipe) in query.pipes.iter().enumerate().skip(1) {
             planned = self.pipe(pipe, planned, &after[i + 1], scope)?;

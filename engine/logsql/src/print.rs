@@ -34,7 +34,7 @@ impl Display for Options {
 }
 
 /// A text as a word of a query, in quotes where it could be read as something else: by the names of all that can stand
-/// there, which are above what is printed (`reserved`).
+/// there, which are above what is printed (`reserved_words`).
 pub(crate) struct Word<'a>(pub(crate) &'a str);
 
 /// Writes a word, in quotes where it could be read as something else.

@@ -1,9 +1,9 @@
 //! `OlapEngine`: plans and answers requests over one snapshot.
 
-mod basis;
 mod bucket_results;
 mod cached_rows;
 mod rollup_results;
+mod table_versions;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -22,10 +22,10 @@ use quiver_query::{Collected, Explain, Explaining, Keeper, QueryContext, QueryEn
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
 
-use crate::drill;
+use crate::drill_down;
 use crate::error::OlapResult;
 use crate::explain;
-use crate::meta::Wanted;
+use crate::metadata::Wanted;
 use crate::model::catalog::Catalog;
 use crate::model_lists::{Listed, Lists};
 use crate::plan::sources::has_own_rows;
@@ -35,9 +35,9 @@ use crate::query::request::Request;
 use crate::rollup::{self, AllPieces, Parts, Rollups, Used};
 use crate::sql_text;
 
-pub use basis::Basis;
 pub(crate) use bucket_results::HIDDEN;
 use rollup_results::Chosen;
+pub use table_versions::Basis;
 
 /// Plans and runs analytics queries over tables.
 #[derive(Debug)]
@@ -255,31 +255,31 @@ impl OlapEngine {
     /// Finds the rows behind a measure in a row of a result.
     ///
     /// # Errors
-    /// Those of [`drill::query`], of planning and running.
+    /// Those of [`drill_down::query`], of planning and running.
     pub async fn drill(
         self: &Arc<Self>,
         catalog: &Arc<Catalog>,
         request: &Request,
-        asked: &drill::Asked,
+        asked: &drill_down::Asked,
         now_ns: i64,
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> OlapResult<Drilled> {
-        let (query, measure) = drill::choose(catalog, request, asked)?;
+        let (query, measure) = drill_down::choose(catalog, request, asked)?;
         let tables = self.snapshot();
         let whole = self.plan(catalog, query, &tables, access, ctx).await?;
-        let shown = drill::query(catalog, query, &measure, asked, whole.tree.as_ref(), now_ns)?;
+        let shown = drill_down::query(catalog, query, &measure, asked, whole.tree.as_ref(), now_ns)?;
         let mut planned = self.plan(catalog, &shown, &tables, access, ctx).await?;
         let model = catalog.find(&measure).map(|f| f.model.common.name.clone()).unwrap_or_default();
         let mut query = shown.clone();
         if planned.tree.as_ref().is_some_and(|tree| tree.is_multiplied(catalog, &model)) {
-            query = drill::by_key(catalog, &shown, &model);
+            query = drill_down::by_key(catalog, &shown, &model);
             planned = self.plan(catalog, &query, &tables, access, ctx).await?;
             // Parts of the key that queries cannot name are not shown.
             query.dimensions.retain(|id| catalog.find(id).is_some_and(|found| catalog.is_public(&found)));
             planned.keep(|name| query.columns().iter().any(|c| c == name))?;
         }
-        let links = drill::links(catalog, &query, &measure);
+        let links = drill_down::links(catalog, &query, &measure);
         let (this, inner) = (Arc::clone(self), ctx.clone());
         let rows = self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?;
         Ok(Drilled { request: Request::of(query), rows, links })

@@ -1,17 +1,17 @@
 //! The data model: cubes and views from YAML files (`olap-api.md` 10), read, checked and linked.
 //!
-//! `read` makes the structures below from one file, `template` parses the SQL texts in it, `check` resolves names
-//! across all files, `owner` finds the model that a problem in a file belongs to, `catalog` is the checked result,
+//! `parse` makes the structures below from one file, `template` parses the SQL texts in it, `check` resolves names
+//! across all files, `problem_location` finds the model that a problem in a file belongs to, `catalog` is the checked result,
 //! `load` reads folders. Nothing here knows tables or plans.
 
 mod added_groups;
 pub mod catalog;
 mod check;
 pub mod load;
-mod open;
-mod owner;
+mod open_dimensions;
+mod parse;
 pub mod problem;
-mod read;
+mod problem_location;
 pub mod template;
 mod views;
 
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::dates::granularity::{Granularity, Interval};
 pub use added_groups::AddedGroup;
-pub use open::OpenMembers;
+pub use open_dimensions::OpenMembers;
 pub use template::{Piece, Template};
 pub use views::{Folder, FolderItem, Include, View, ViewHierarchy, ViewMember, ViewPart};
 
@@ -83,7 +83,7 @@ pub struct Common {
 impl Common {
     /// Gives the title without that of the model.
     pub fn short_title(&self) -> String {
-        self.title.clone().unwrap_or_else(|| crate::title::of_name(&self.name))
+        self.title.clone().unwrap_or_else(|| crate::member_titles::of_name(&self.name))
     }
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use quiver_query::tables::DomainAccess;
 use quiver_types::Domain;
 
-use crate::meta::{Wanted, meta};
+use crate::metadata::{Wanted, meta};
 use crate::model::catalog::Catalog;
 
 /// Most lists that are kept. Callers differ in few ways here: of each domain they see all, some, or nothing.

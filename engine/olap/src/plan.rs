@@ -3,30 +3,30 @@
 //! | File | What |
 //! |---|---|
 //! | `references`, `sources` | which members and models a query needs · their tables, in one snapshot |
-//! | `tree`, `exprs` | joins of models · SQL texts of models as expressions |
+//! | `join_tree`, `expressions` | joins of models · SQL texts of models as expressions |
 //! | `rights`, `guarded_rows` | hides rows that the caller may not see · the same for SQL texts that read such rows again |
 //! | `filters`, `ranges` | conditions · what a SQL text may use of the query's date range |
-//! | `opened` | how attributes and labels are compared and ordered, whose type only their column says |
-//! | `parts`, `unjoined_measures` | aggregation such that joins count no row twice · measures of other models, in queries of their own |
+//! | `open_dimensions` | how attributes and labels are compared and ordered, whose type only their column says |
+//! | `fan_out`, `unjoined_measures` | aggregation such that joins count no row twice · measures of other models, in queries of their own |
 //! | `windows`, `exemplars` | rolling windows · sample rows behind groups |
 //! | `results`, `stages` | joins of partial results · puts it all together, with calculations over results |
 
-pub mod answer;
 pub mod exemplars;
-mod exprs;
+mod expressions;
+mod fan_out;
 mod filters;
 pub(crate) mod guarded_rows;
-mod opened;
-mod parts;
+mod join_tree;
+pub mod json_values;
+mod open_dimensions;
 mod ranges;
 mod references;
 mod results;
 mod rights;
 mod segments;
-mod selects;
+mod select_text;
 pub mod sources;
 mod stages;
-mod tree;
 mod unjoined_measures;
 mod windows;
 
@@ -45,9 +45,9 @@ use crate::model::MemberId;
 use crate::model::catalog::{Catalog, Kind};
 use crate::query::Query;
 use crate::query::filter::Filter;
+pub use join_tree::Tree;
 pub use sources::Sources;
 pub(crate) use stages::has_own_aggregate;
-pub use tree::Tree;
 
 /// Members whose value or condition is an expression instead of a text. Its columns are dimensions; their relations are
 /// named like models.

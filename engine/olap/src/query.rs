@@ -4,9 +4,9 @@ mod clock;
 mod error;
 pub mod filter;
 mod json;
-mod names;
+mod member_lookup;
 mod operator;
-mod read;
+mod parse;
 pub mod request;
 
 use chrono_tz::Tz;

@@ -1,10 +1,10 @@
 //! Tests of the whole: the open cases over real tables, models, planner and engine.
 
-mod drilled;
+mod drill_down;
+mod fan_out;
 mod measures;
 mod open_cases;
-mod opened;
+mod open_dimensions;
 mod oracle;
-mod parted;
-mod printed;
-mod rolled;
+mod rollups;
+mod sql_text;

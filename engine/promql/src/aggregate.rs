@@ -11,12 +11,12 @@
 
 mod accumulator;
 mod count_values;
-mod hists;
+mod histograms;
 mod params;
 mod selector;
 
 pub use accumulator::{Accumulator, Parts};
 pub use count_values::{CountValues, CountedValue, value_label};
-pub use hists::HistogramPart;
+pub use histograms::HistogramPart;
 pub use params::check_params;
 pub use selector::{RowSelector, Selection, ratio_keeps};

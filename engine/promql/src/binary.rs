@@ -6,7 +6,7 @@
 //! Semantics: Prometheus 3.14 `promql/engine.go`: `vectorElemBinop`, `VectorscalarBinop`, `scalarBinop`.
 
 mod float;
-mod hist;
+mod histogram;
 
 pub use float::scalar;
 
@@ -130,7 +130,7 @@ pub fn apply(
         float::apply(op, return_bool, lhs, rhs, out);
     }
     if !(lhs.hists().is_empty() && rhs.hists().is_empty()) {
-        hist::apply(op, return_bool, lhs, rhs, out, notes);
+        histogram::apply(op, return_bool, lhs, rhs, out, notes);
     }
 }
 

@@ -30,7 +30,7 @@ mod floats;
 mod growth;
 mod histogram_stats;
 pub(crate) mod math;
-mod order;
+mod order_statistics;
 mod rate;
 mod rate_extended;
 mod rate_histogram;
@@ -100,7 +100,7 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     math::LN,
     math::LOG10,
     math::LOG2,
-    order::MAD_OVER_TIME,
+    order_statistics::MAD_OVER_TIME,
     math::MAX_OF,
     extremes::MAX_OVER_TIME,
     math::MIN_OF,
@@ -110,7 +110,7 @@ pub static FUNCTIONS: &[FunctionDef] = &[
     special::PI,
     regression::PREDICT_LINEAR,
     counting::PRESENT_OVER_TIME,
-    order::QUANTILE_OVER_TIME,
+    order_statistics::QUANTILE_OVER_TIME,
     math::RAD,
     special::RANGE,
     rate::RATE,

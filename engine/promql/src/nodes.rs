@@ -32,7 +32,7 @@ use futures::stream::BoxStream;
 use quiver_query::{Operator, by_replacing, no_expressions, write_operator};
 use quiver_types::RunShared;
 
-use crate::run::RunState;
+use crate::run_state::RunState;
 
 pub(crate) mod absent;
 pub(crate) mod aggregate;

@@ -16,10 +16,10 @@ use quiver_types::Matcher;
 use quiver_types::matcher::Patterns;
 
 use crate::ast::{Expr, PosRange};
-use crate::check;
 use crate::error::{ParseError, Result};
 use crate::lexer::Lexer;
 use crate::lexer::token::{Token, TokenKind};
+use crate::type_check;
 
 /// What the parser allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub fn parse_with(query: &str, options: &ParseOptions, pace: Option<&Pace>) -> R
         }
         let mut expr = parser.expr()?;
         parser.end()?;
-        check::check(&mut expr, query)?;
+        type_check::check(&mut expr, query)?;
         Ok(expr)
     };
     work().map_err(|e| e.locate(query))

@@ -28,27 +28,27 @@ use crate::nodes::map::{Map, Stage};
 use crate::nodes::rollup::Rollup;
 use crate::nodes::rows::to_batches;
 use crate::nodes::{Step, StepOperator};
-use crate::run::RunState;
+use crate::run_state::RunState;
 use crate::sample_stats::{Merge, TallyId};
 
 pub(crate) mod aggregate;
 pub(crate) mod binary;
 pub(crate) mod call;
-pub(crate) mod hash;
 pub(crate) mod histogram;
 pub(crate) mod info;
 pub(crate) mod invariant;
+pub(crate) mod join_pruning;
+pub(crate) mod label_hash;
 pub(crate) mod labels;
 pub(crate) mod memory;
-pub(crate) mod narrow;
 pub(crate) mod relabel;
 pub(crate) mod scan;
 pub(crate) mod select;
 mod template;
 
 use invariant::{evaluates_once, unparen};
+use join_pruning::Narrow;
 use memory::Room;
-use narrow::Narrow;
 
 /// What an operator costs in memory and time regardless of its input, both in the plan and while it runs.
 const NODE_BYTES: usize = 8 << 10;

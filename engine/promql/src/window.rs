@@ -7,9 +7,9 @@
 pub(crate) mod cursor;
 mod extend;
 mod instant;
-mod shared;
+mod shared_windows;
 mod sliding;
-mod stale;
+mod stale_markers;
 
 use quiver_types::Millis;
 
@@ -20,9 +20,9 @@ pub use cursor::{Cursor, first_after};
 pub use extend::extend_floats;
 pub(crate) use extend::{interpolate, outer_samples};
 pub use instant::{InstantValue, instant, instant_smoothed};
-pub(crate) use shared::SharedWindows;
+pub(crate) use shared_windows::SharedWindows;
 pub(crate) use sliding::Sums;
-pub use stale::StaleFree;
+pub use stale_markers::StaleFree;
 
 /// Samples in windows that are visited at a stretch.
 pub(crate) const WORK_AT_A_STRETCH: usize = 1 << 16;

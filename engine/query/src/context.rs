@@ -9,16 +9,16 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
-use quiver_types::stats::get;
+use quiver_types::read_stats::get;
 use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::from_datafusion;
-use crate::gate::QueryGate;
-use crate::in_flight::Underway;
+use crate::lookup_limits::QueryGate;
 use crate::plan_recorder::{Explaining, Plan};
 use crate::running_queries::{Asked, Query};
+use crate::underway_memory::Underway;
 use crate::{explain, failpoint};
 
 /// Limits of one query (`metrics-api` section 2, `identity-and-access` section 7).
@@ -301,7 +301,7 @@ impl QueryContext {
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::stats::add;
+    use quiver_types::read_stats::add;
 
     use super::*;
 

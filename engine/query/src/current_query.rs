@@ -1,5 +1,5 @@
 //! Tells the engine's threads for which query they currently work. So even work within a single value can check whether
-//! to go on ([`quiver_types::watch`]), and CPU time is attributed to the query. The future of a stopped query never
+//! to go on ([`quiver_types::cancellation`]), and CPU time is attributed to the query. The future of a stopped query never
 //! completes: its result would be worthless, and its caller has noticed the stop by itself.
 
 use std::any::Any;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use quiver_types::watch::Watch;
+use quiver_types::cancellation::Watch;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Work of a query.
@@ -87,8 +87,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
     use datafusion::common::runtime::SpawnedTask;
-    use quiver_types::stats::Gate;
-    use quiver_types::{Error, ErrorKind, Result, watch};
+    use quiver_types::read_stats::Gate;
+    use quiver_types::{Error, ErrorKind, Result, cancellation};
 
     use super::*;
 
@@ -116,7 +116,7 @@ mod tests {
         hand_on();
         let gate = Arc::new(Ended::default());
         let watch = Watch::new(Arc::clone(&gate) as _);
-        let work = || async { SpawnedTask::spawn(async { watch::goes_on(usize::MAX) }).await.ok() };
+        let work = || async { SpawnedTask::spawn(async { cancellation::goes_on(usize::MAX) }).await.ok() };
         assert_eq!(Watched::new(watch.clone(), work().boxed()).await, Some(true));
         gate.0.store(true, Relaxed);
         let stopped = Watched::new(watch.clone(), work().boxed());

@@ -25,7 +25,7 @@ use datafusion::physical_planner::DefaultPhysicalPlanner;
 use datafusion::prelude::SessionConfig;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use quiver_types::watch::Watch;
+use quiver_types::cancellation::Watch;
 use quiver_types::{Error, ErrorKind, MemoryPressure, Result, RunShared};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
@@ -37,15 +37,15 @@ use crate::current_query::{Watched, hand_on};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::failpoint;
 use crate::functions::{PlanOptions, Room, planning};
-use crate::gate::QueryGate;
-use crate::in_flight::AllUnderway;
+use crate::lookup_limits::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
-use crate::reader::{Answered, Beside};
+use crate::query_counters::{Ending, Gauge, QueryUse};
 use crate::running_queries::{Phase, Running};
 use crate::short_work::{Start, of_panic};
+use crate::slow_readers::{Answered, Beside};
 use crate::spill::SpillRoom;
-use crate::usage::{Ending, Gauge, QueryUse};
+use crate::underway_memory::AllUnderway;
 
 /// How long cancelled work may take to finish its current batch before the caller stops waiting for it.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);

@@ -90,7 +90,7 @@ mod tests {
     use arrow::array::{ArrayRef, Int64Array, RecordBatch};
     use datafusion::physical_plan::collect;
     use datafusion::prelude::{SessionConfig, SessionContext};
-    use quiver_types::stats::add;
+    use quiver_types::read_stats::add;
 
     use super::*;
 

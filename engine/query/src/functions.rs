@@ -10,20 +10,22 @@ mod attr;
 mod averages;
 mod bits;
 mod bounded;
-mod buckets;
+mod bucket_quantile;
 mod bytes;
-mod clock;
 mod collecting_aggregates;
 mod concat_operator;
+mod database_statements;
 pub(crate) mod decimals;
 mod digests;
 mod distinct;
 mod divisor;
+mod empty_list;
+mod epoch_seconds;
+mod expression_results;
 mod format;
-mod fractional;
+mod fractional_sums;
 mod frame_exclusion;
 mod gauges;
-mod growth;
 mod interval_trunc;
 pub(crate) mod intervals;
 mod json;
@@ -35,42 +37,40 @@ mod json_values;
 mod justify;
 mod keywords;
 mod list_texts;
-pub(crate) mod literal;
 mod maps;
 mod mode;
 mod nullable;
 mod number_format;
 mod numbers;
-mod operation;
-mod or_empty;
+mod operator_names;
 mod overlaps;
-mod processes;
+mod process_runs;
 mod quantile;
 mod quoting;
 mod rate;
 mod regex_functions;
 mod regex_matches;
 mod result_memory;
-mod results;
+mod result_size;
 mod rounding_casts;
 mod row_builder;
 mod row_format;
 mod scales;
-mod seconds;
 mod series_state;
 mod single_value;
 mod sizes;
 mod sketches;
 mod spans;
-mod stacks;
-mod statements;
+mod stack_traces;
 mod substring;
 mod sums;
 mod text_functions;
 pub(crate) mod text_output;
 mod time_format;
+mod time_of_day;
 mod trace_trees;
 mod typeof_value;
+pub(crate) mod untyped_literal;
 mod window_functions;
 pub(crate) mod wrappers;
 mod zones;
@@ -91,19 +91,19 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
+pub(crate) use expression_results::{counted, is_long};
 pub(crate) use frame_exclusion::{Exclusion, exclusion, is_mark};
-pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use json::get as json_get;
 pub use json::{field as json_field, is_document, is_json, tree_bytes as json_tree_bytes};
 pub use keywords::KEYWORDS;
 pub(crate) use list_texts::function as text_list;
 pub use list_texts::items as list_items;
-pub(crate) use operation::{operation, sign, typed_as};
+pub(crate) use operator_names::{operation, sign, typed_as};
 pub use quantile::quantile;
 pub(crate) use quantile::quantile_list::quantiles;
 pub(crate) use result_memory::COUNTED as CONSTANT_CALL_MAX;
 pub(crate) use result_memory::Room;
-pub(crate) use results::{counted, is_long};
+pub(crate) use result_size::{bytes_of, widths_of as widths};
 pub(crate) use sums::{function as sum, is_summed};
 use text_functions::Gives;
 pub use text_output::interval_texts;
@@ -243,17 +243,17 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
 
 /// Functions on texts; each file holds one idea.
 const OF_TEXTS: &[(&str, usize, Gives)] = &[
-    ("query_hash", 1, Gives::Text(statements::query_hash)),
-    ("summarise", 1, Gives::Text(statements::summarise)),
+    ("query_hash", 1, Gives::Text(database_statements::query_hash)),
+    ("summarise", 1, Gives::Text(database_statements::summarise)),
     ("path_of", 1, Gives::Text(addresses::path_of)),
     ("host_of", 1, Gives::Text(addresses::host_of)),
     ("registered_domain", 1, Gives::Text(addresses::registered_domain)),
     ("fold_ids", 1, Gives::Text(addresses::fold_ids)),
-    ("fold_text", 1, Gives::Text(stacks::fold_text)),
-    ("app_frames", 1, Gives::Text(stacks::app_frames)),
-    ("top_app_frame", 1, Gives::Text(stacks::top_app_frame)),
-    ("first_frame_file", 1, Gives::Text(stacks::first_frame_file)),
-    ("fingerprint", 2, Gives::Text(stacks::fingerprint)),
+    ("fold_text", 1, Gives::Text(stack_traces::fold_text)),
+    ("app_frames", 1, Gives::Text(stack_traces::app_frames)),
+    ("top_app_frame", 1, Gives::Text(stack_traces::top_app_frame)),
+    ("first_frame_file", 1, Gives::Text(stack_traces::first_frame_file)),
+    ("fingerprint", 2, Gives::Text(stack_traces::fingerprint)),
     ("sample_weight", 1, Gives::Number(spans::sample_weight)),
     ("severity_bucket", 2, Gives::Text(spans::severity_bucket)),
     ("quote_ident", 1, Gives::Text(quoting::quote_ident)),
@@ -272,7 +272,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     collecting_aggregates::register(state)?;
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;
-    state.register_udf(processes::function())?;
+    state.register_udf(process_runs::function())?;
     for (name, arity, gives) in OF_TEXTS {
         state.register_udf(text_functions::function(name, *arity, *gives))?;
     }
@@ -305,7 +305,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udaf(averages::function())?;
     state.register_udaf(mode::function())?;
     state.register_udaf(overlaps::function())?;
-    state.register_udaf(buckets::function())?;
+    state.register_udaf(bucket_quantile::function())?;
     state.register_udaf(rate::function())?;
     state.register_udaf(count_distinct())?;
     state.register_udf(scalar(&date_bin(), "time_bucket"))?;
@@ -316,14 +316,14 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udaf(aggregate(&var_samp_udaf(), "variance"))?;
     state.register_udf(age::function())?;
     state.register_udf(divisor::function())?;
-    state.register_udf(fractional::function())?;
-    state.register_udf(seconds::function())?;
-    state.register_udf(clock::function())?;
+    state.register_udf(fractional_sums::function())?;
+    state.register_udf(epoch_seconds::function())?;
+    state.register_udf(time_of_day::function())?;
     state.register_udf(single_value::function())?;
     state.register_udf(nullable::function())?;
-    state.register_udf(or_empty::function())?;
+    state.register_udf(empty_list::function())?;
     state.register_udf(list_texts::function())?;
-    state.register_udf(literal::function())?;
+    state.register_udf(untyped_literal::function())?;
     state.register_udf(format::function(room))?;
     state.register_udf(time_format::function(room))?;
     state.register_udf(row_format::function(room))?;

@@ -2,16 +2,16 @@
 //! cardinality), as tables: a look-up is the leaf of a plan, and everything done with its rows are DataFusion nodes
 //! above it (`lists`).
 
+mod label_text;
 mod lists;
-mod look_up;
+mod lookup;
 mod node;
-mod notation;
 mod rows;
 
+pub use label_text::{json_text, labels_json};
 pub use lists::{Counted, cardinality, exemplars, exemplars_of_trace, label_names, label_values, metadata, series};
-pub use look_up::{IndexSource, LookUp};
+pub use lookup::{IndexSource, LookUp};
 pub(crate) use node::IndexExec;
-pub use notation::{json_text, labels_json};
 
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 use quiver_types::scan::{ScanShape, ScanSource};
 
 use crate::error::to_datafusion;
-use crate::provider::scan_by_plan;
+use crate::table_provider::scan_by_plan;
 
 pub use encoding::LeafForms;
 pub use node::ScanExec;

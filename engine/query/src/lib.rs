@@ -3,21 +3,23 @@
 //! | Module | What |
 //! |---|---|
 //! | `engine`, `short_work`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · memory pools · spill files |
-//! | `rules` | which rules a plan goes through, and what its nodes share while it runs |
-//! | `context`, `running_queries`, `usage` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
+//! | `planning_rules` | which rules a plan goes through, and what its nodes share while it runs |
+//! | `context`, `running_queries`, `query_counters` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
 //! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf node of scans · the traits through which languages scan · index look-ups |
 //! | `operator`, `encoding`, `node_encoding` | plan nodes of the languages · serialized plans |
 //! | `list_session` | the session for lists (labels, values, services, …) |
 //! | `relational`, `functions`, `tables` | the session of SQL and analytics · its functions · the tables that statements may name |
 //! | `explain`, `plan_recorder` | plans as JSON · collecting the plans of a request that is explained |
-//! | `rows`, `reader` | the rows of a result, batch by batch · how long they wait for their reader |
+//! | `rows`, `slow_readers` | the rows of a result, batch by batch · how long they wait for their reader |
 //! | `durations`, `time_literals`, `quoting`, `postgres_regex` | intervals and times as people write them · quoted names and strings · PostgreSQL's regular expressions |
 //!
 //! Invariant: knows no query language and no store.
 
 mod cache_memory;
+mod cancellation_checks;
 mod context;
 mod current_query;
+mod double_run;
 pub mod durations;
 mod encoding;
 mod engine;
@@ -25,65 +27,63 @@ mod error;
 mod explain;
 pub mod failpoint;
 pub mod functions;
-mod gate;
-mod in_flight;
 pub mod index;
 mod interner;
 mod leaf;
 mod list_session;
 mod logs;
+mod lookup_limits;
 mod merged_stream;
-mod names;
+mod name_resolution;
 mod node_defaults;
 mod node_encoding;
 mod operator;
-mod pace;
 mod plan_recorder;
+mod planning_rules;
 mod pool;
 pub mod postgres_regex;
-mod provider;
+mod query_counters;
 pub mod quoting;
-mod reader;
-mod rehearsal;
 mod relational;
 pub mod rows;
-mod rules;
 mod running_queries;
 mod samples;
 mod sequential_union;
 mod short_work;
+mod slow_readers;
 mod spans;
 mod spill;
+mod table_provider;
 pub mod tables;
 #[cfg(test)]
 mod testing;
 pub mod time_literals;
-mod usage;
+mod underway_memory;
 mod view_compaction;
 
+pub use cancellation_checks::Pace;
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
+pub use double_run::PlanRun;
 pub use encoding::{Forms, Written};
 pub use engine::{EngineSettings, QueryEngine, THREAD_KEEP_ALIVE, ThroughCodec};
 pub use error::{BY_ZERO, from_datafusion, no_moment, own_error, to_datafusion};
 pub use functions::wrappers::{Around, aggregate_within, over_aggregate};
-pub use in_flight::{Held, Underway};
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;
-pub use names::Names;
+pub use name_resolution::Names;
 pub use node_encoding::PlanForms;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
-pub use pace::Pace;
 pub use plan_recorder::{Explain, Explaining};
+pub use planning_rules::{Rules, SharedState};
 pub use pool::Keeper;
-pub use reader::Answered;
-pub use rehearsal::PlanRun;
+pub use query_counters::QueryUse;
 pub use relational::build_sides::held_texts;
-pub use rules::{Rules, SharedState};
 pub use running_queries::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::SampleTables;
 pub use sequential_union::in_turn;
 pub use short_work::give_way;
+pub use slow_readers::Answered;
 pub use spans::SpanTables;
 pub use spill::spill_folder;
-pub use usage::QueryUse;
+pub use underway_memory::{Held, Underway};
 pub use view_compaction::unpinned;

@@ -90,7 +90,7 @@ mod tests {
     use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, displayable};
 
     use crate::relational::list_pieces::ListPiecesExec;
-    use crate::relational::slices::SliceExec;
+    use crate::relational::long_constants::SliceExec;
     use crate::sequential_union::InTurnExec;
 
     fn empty(partitions: usize) -> Arc<dyn ExecutionPlan> {

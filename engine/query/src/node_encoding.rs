@@ -17,7 +17,7 @@ use crate::index::{IndexExec, LookUp};
 use crate::relational::build_sides::HeldTextsExec;
 use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
 use crate::relational::list_pieces::ListPiecesExec;
-use crate::relational::slices::SliceExec;
+use crate::relational::long_constants::SliceExec;
 use crate::relational::text_views::{TextViewsExec, To, Values};
 use crate::relational::windows::WindowsExec;
 use crate::sequential_union::InTurnExec;

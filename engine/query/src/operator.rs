@@ -208,7 +208,7 @@ pub(crate) fn planned<'p>(
 pub(crate) struct OperatorPlanner;
 
 impl ExtensionPlanner for OperatorPlanner {
-    // Not written with `async_trait`, for the reason given in `provider`.
+    // Not written with `async_trait`, for the reason given in `table_provider`.
     fn plan_extension<'life0, 'life1, 'life2, 'life3, 'life4, 'life5, 'life6, 'life7, 'async_trait>(
         &'life0 self,
         _: &'life1 dyn PhysicalPlanner,

@@ -7,7 +7,6 @@
 
 mod arithmetic;
 mod boolean_texts;
-mod bounds;
 pub(crate) mod build_sides;
 mod call_arguments;
 pub(crate) mod cancellation;
@@ -26,12 +25,13 @@ mod joined_ids;
 mod lateral;
 pub(crate) mod list_pieces;
 mod literals;
+pub(crate) mod long_constants;
 mod out_of_range;
 pub(crate) mod overflow;
 pub(crate) mod patterns;
+mod plan_limits;
 mod quantiles;
 pub(crate) mod single_table;
-pub(crate) mod slices;
 mod span_trees;
 pub(crate) mod streaming;
 mod subscripts;
@@ -58,7 +58,6 @@ use quiver_types::logs::read_matchers;
 
 use self::arithmetic::Arithmetic;
 use self::boolean_texts::BooleanTexts;
-use self::bounds::{few_keys, few_products, giving_way};
 use self::call_arguments::CallArguments;
 use self::dates::Dates;
 use self::distinct_counts::DistinctCounts;
@@ -72,6 +71,7 @@ use self::lateral::Lateral;
 use self::literals::Literals;
 use self::overflow::Overflows;
 use self::patterns::Patterns;
+use self::plan_limits::{few_keys, few_products, giving_way};
 use self::quantiles::Quantiles;
 use self::single_table::is_plain;
 use self::span_trees::SpanTrees;
@@ -193,7 +193,7 @@ pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &Pla
 /// Those of the nodes; LimitExceeded if the plan has too many products of tables.
 pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
     let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
-    let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
+    let physical = physical.and_then(long_constants::below_constants).and_then(list_pieces::below_unnest);
     let physical = physical.and_then(windows::with_memory).and_then(join_payloads::through_joins);
     let physical = physical.and_then(build_sides::held);
     let at_once = state.config().target_partitions();

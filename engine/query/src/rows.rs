@@ -25,7 +25,7 @@ use tracing::Instrument as _;
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
-use crate::reader::Beside;
+use crate::slow_readers::Beside;
 pub use batch_split::slice_bytes;
 use batch_split::{GIVEN_BYTES, held_bytes, parts, written_bytes};
 

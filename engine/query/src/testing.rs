@@ -9,7 +9,7 @@ use datafusion::prelude::SessionContext;
 use futures::TryStreamExt as _;
 use quiver_types::{Access, Result};
 
-use crate::names::Names;
+use crate::name_resolution::Names;
 use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules, from_datafusion};
 
 /// Rows of a statement under one rule more than DataFusion's, each as its values with `|` between them.

@@ -4,10 +4,9 @@
 //! It works on the syntax tree and never on the text, so it is not tied to the queries of particular clients. Nothing
 //! here reads data: a fact about the catalog becomes a literal, a `CASE`, or a catalog table.
 
-mod ambiguous;
+mod ambiguous_columns;
 mod arrays;
-mod binary;
-mod bounds;
+mod binary_operators;
 mod bytes;
 mod casts;
 mod collecting_aggregates;
@@ -15,59 +14,60 @@ mod columns;
 mod common_tables;
 mod data_types;
 mod divisors;
-mod documents;
 mod empty_queries;
+mod equality_lookups;
 mod exists;
 mod expressions;
-mod factors;
-mod fields;
-mod formats;
 mod function_rewrites;
 mod functions;
 mod groupings;
 mod hidden_sort_keys;
+mod hypothetical_sets;
 mod inlined_tables;
-mod json;
+mod json_functions;
+mod json_operators;
+mod json_records;
 mod key_positions;
 mod keywords;
-mod kinds;
 mod laterals;
 mod literals;
-mod lookups;
 mod name_scope;
 mod naming;
 mod natural_joins;
+mod number_series;
 mod operators;
-mod orders;
-mod outer;
+mod outer_columns;
 mod outputs;
 mod patterns;
 mod percentiles;
+mod quantified_comparisons;
 mod queries;
-mod ranks;
-mod records;
-mod rows;
-mod series;
-mod sets;
-mod stars;
-mod sums;
-mod ties;
+mod row_fields;
+mod row_values;
+mod set_returning_functions;
+mod sort_keys;
+mod star_fields;
+mod subquery_limits;
+mod sum_quotients;
+mod table_factors;
+mod time_patterns;
 mod times;
 mod translator;
-mod tuples;
+mod type_kinds;
 mod types;
 mod untyped_literals;
 mod using_columns;
 mod values;
 mod windows;
+mod with_ties;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 pub(crate) use columns::{Common, Known, constraint};
 pub(crate) use common_tables::tell_apart;
-pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use expressions::{arguments, bare};
+pub(crate) use json_functions::is_aggregate as makes_documents;
 pub(crate) use key_positions::look_up as look_places_up;
 pub(crate) use naming::{AGAIN, make_unique, name as output_name};
 pub(crate) use outputs::translate as name_outputs;
@@ -80,7 +80,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use crate::catalog::Catalog;
 use crate::names::{Named, normal};
 use crate::session::Session;
-use crate::walk::{refused, walk, walk_mut};
+use crate::statement_walk::{refused, walk, walk_mut};
 use expressions::{boolean, call, expr, is_bare_function, number, take};
 use translator::Translator;
 
@@ -97,15 +97,15 @@ pub(crate) fn translate(
     session: &Session,
     aggregates: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
-    let _ = walk_mut(query, &mut factors::Unqualified);
-    let mut names = factors::Names::default();
+    let _ = walk_mut(query, &mut table_factors::Unqualified);
+    let mut names = table_factors::Names::default();
     let _ = walk(query, &mut names);
     let fixed = |named: &Named| catalog.fixed(named);
-    ambiguous::none(query, &fixed)?;
-    stars::translate(query, &fixed);
-    outer::translate(query, &fixed);
+    ambiguous_columns::none(query, &fixed)?;
+    star_fields::translate(query, &fixed);
+    outer_columns::translate(query, &fixed);
     inlined_tables::translate(query);
-    let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
+    let (reads_types, compared) = (type_kinds::reads_types(query), HashSet::new());
     let left = names.expressions + ADDED_MAX;
     let (names, common) = (names.columns, Vec::new());
     let mut translator = Translator {
@@ -132,16 +132,16 @@ impl Translator<'_> {
             Expr::Value(value) => literals::finite(&value.value)?,
             Expr::Collate { expr, .. } => *place = take(expr),
             Expr::BinaryOp { left, right, .. } => {
-                tuples::beside_query(left, right, self.aggregates)?;
-                binary::translate(place)?;
+                row_values::beside_query(left, right, self.aggregates)?;
+                binary_operators::translate(place)?;
             }
-            Expr::InList { expr, list, negated } => match tuples::among_rows(expr, list, *negated)? {
+            Expr::InList { expr, list, negated } => match row_values::among_rows(expr, list, *negated)? {
                 Some(found) => *place = found,
                 None => operators::known_items(place)?,
             },
-            Expr::CompoundFieldAccess { .. } => fields::translate(place),
+            Expr::CompoundFieldAccess { .. } => row_fields::translate(place),
             Expr::UnaryOp { .. } => operators::unary(place),
-            Expr::IsNull(_) | Expr::IsNotNull(_) => tuples::null(place)?,
+            Expr::IsNull(_) | Expr::IsNotNull(_) => row_values::null(place)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }
@@ -197,28 +197,28 @@ impl Translator<'_> {
                 }
             }
             Expr::AnyOp { .. } | Expr::AllOp { .. } => {
-                tuples::lone(place)?;
-                sets::apart(place)?;
+                row_values::lone(place)?;
+                quantified_comparisons::apart(place)?;
             }
             Expr::Between { .. } => operators::symmetric(place)?,
             Expr::InSubquery { .. } => {
-                tuples::lone(place)?;
-                sets::behind_name(place)?;
+                row_values::lone(place)?;
+                quantified_comparisons::behind_name(place)?;
             }
             Expr::Exists { subquery, negated } if empty_queries::is_empty(subquery) => *place = boolean(*negated),
             Expr::Exists { subquery, .. } => exists::whole(subquery)?,
             Expr::Subquery(query) => {
-                lookups::unlimited(query, self.aggregates);
+                equality_lookups::unlimited(query, self.aggregates);
                 if empty_queries::is_empty(query) {
                     *place = Expr::Value(Value::Null.into());
                 } else if self.is_look_up(query) {
                     // One row of the catalog at most has a key, so that the greatest value is the value.
                     aggregated(query, "max")?;
                 } else if !self.compared.remove(&std::ptr::from_ref(&**query)) {
-                    match lookups::translate(query, self.aggregates)? {
-                        Some(lookups::LookUp::List) => *place = call("sole", vec![take(place)]),
-                        Some(lookups::LookUp::Value) => {}
-                        None => lookups::may_be_null(query, self.aggregates),
+                    match equality_lookups::translate(query, self.aggregates)? {
+                        Some(equality_lookups::LookUp::List) => *place = call("sole", vec![take(place)]),
+                        Some(equality_lookups::LookUp::Value) => {}
+                        None => equality_lookups::may_be_null(query, self.aggregates),
                     }
                 }
             }
@@ -273,14 +273,14 @@ impl VisitorMut for Translator<'_> {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         empty_queries::fold(query, self.aggregates);
         hidden_sort_keys::ordered(query);
-        rows::typed(query);
+        set_returning_functions::typed(query);
         let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
         let done = cast.and_then(|()| natural_joins::translate(query, &self.columns()));
-        documents::rows_in_order(query, &self.columns());
-        let done = done.and_then(|()| windows::written_out(query)).and_then(|()| ties::translate(query));
+        json_functions::rows_in_order(query, &self.columns());
+        let done = done.and_then(|()| windows::written_out(query)).and_then(|()| with_ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
-        let done = done.and_then(|()| queries::translate(query)).and_then(|()| bounds::translate(query));
+        let done = done.and_then(|()| queries::translate(query)).and_then(|()| subquery_limits::translate(query));
         let done = done.and_then(|()| using_columns::translate(query));
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
         let done = done.and_then(|()| laterals::translate_groups(query, making));
@@ -290,9 +290,9 @@ impl VisitorMut for Translator<'_> {
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
         let done = windows::none_in_where(select).and_then(|()| outputs::no_texts(select));
-        let done = done.and_then(|()| records::translate(select));
+        let done = done.and_then(|()| json_records::translate(select));
         // What rows are searched in may read the row at hand, which becomes a join.
-        let done = done.and_then(|()| tuples::in_conditions(select, self.columns(), self.aggregates));
+        let done = done.and_then(|()| row_values::in_conditions(select, self.columns(), self.aggregates));
         let done = done.and_then(|()| laterals::translate(select, making));
         if let Err(error) = done.and_then(|()| groupings::translate(select)) {
             return refused(error);
@@ -301,19 +301,19 @@ impl VisitorMut for Translator<'_> {
         if let Err(error) = collecting_aggregates::apart(select) {
             return refused(error);
         }
-        documents::rows_in(select, &self.columns());
+        json_functions::rows_in(select, &self.columns());
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        rows::joined(select);
+        set_returning_functions::joined(select);
         divisors::checked(select);
-        let done = sets::elsewhere(select).and_then(|()| exists::in_outputs(select, self.aggregates));
+        let done = quantified_comparisons::elsewhere(select).and_then(|()| exists::in_outputs(select, self.aggregates));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
-        factors::translate(factor, &self.names);
+        table_factors::translate(factor, &self.names);
         queries::plain(factor).map_or_else(refused, ControlFlow::Continue)
     }
 
@@ -327,22 +327,24 @@ impl VisitorMut for Translator<'_> {
         };
         self.left = left;
         if self.reads_types {
-            kinds::fold(place);
+            type_kinds::fold(place);
         }
-        json::changed(place);
-        tuples::printed(place);
-        sets::listed(place);
+        json_operators::changed(place);
+        row_values::printed(place);
+        quantified_comparisons::listed(place);
         if let Expr::Subquery(query) = &*place
             && !self.compared.contains(&std::ptr::from_ref(&**query))
         {
-            lookups::unwrapped(place, self.aggregates);
+            equality_lookups::unwrapped(place, self.aggregates);
         }
-        let done = sets::plain(place).and_then(|()| tuples::constant(place)).and_then(|()| sets::without(place));
+        let done = quantified_comparisons::plain(place)
+            .and_then(|()| row_values::constant(place))
+            .and_then(|()| quantified_comparisons::without(place));
         if let Err(error) = done {
             return refused(error);
         }
         exists::always(place, self.aggregates);
-        lookups::compared(place, self.aggregates);
+        equality_lookups::compared(place, self.aggregates);
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = place
             && let Expr::Subquery(query) = &**right
         {

@@ -17,8 +17,8 @@ use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot
 use quiver_query::{Explain, Explaining, Names, QueryContext, QueryEngine, Rules};
 use quiver_types::{Error, Result};
 
-use crate::calls::{self, Languages};
 use crate::catalog::Catalog;
+use crate::column_references::{Wanted, expand_wildcards, wanted};
 use crate::dialect;
 use crate::error::{of_planner, of_run};
 use crate::map_columns;
@@ -29,18 +29,18 @@ use crate::nesting::few_levels;
 use crate::operator_chains::few_steps;
 use crate::parse::{Param, Params, Parsed, Read, parse};
 use crate::plan_checks;
-use crate::scope::{Wanted, expand_wildcards, wanted};
 use crate::session::Session;
-use crate::walk::walk;
+use crate::statement_walk::walk;
+use crate::table_functions::{self, Languages};
 
-mod absent;
 mod describe;
+mod missing_columns;
 mod output_names;
 mod plan_printing;
 mod time_zones;
 
-use absent::{Called, Missing};
 pub use describe::{Described, plan_columns};
+use missing_columns::{Called, Missing};
 pub use output_names::output_name;
 use output_names::shown_names;
 use time_zones::{in_zone, shown, zone_of, zones_of};
@@ -87,7 +87,7 @@ struct Ready {
     explain: Option<Explain>,
     /// For `explain`: records the plans whose rows planning needs.
     noted: Option<Arc<Explaining>>,
-    calls: Vec<(calls::Found, Vec<RecordBatch>)>,
+    calls: Vec<(table_functions::Found, Vec<RecordBatch>)>,
     session: Session,
 }
 
@@ -157,7 +157,7 @@ impl SqlEngine {
             };
             let catalog = Catalog::new(listed, &request.session);
             let query = translated(&engine, read, &catalog, &request.session)?;
-            let found = calls::find(&query, &Names::new(engine.relational()))?;
+            let found = table_functions::find(&query, &Names::new(engine.relational()))?;
             Ok((query, explain, found))
         };
         let (query, explain, found) = self.engine.run(&reading, work).await?;

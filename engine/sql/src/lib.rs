@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `parse`, `syntax_rewrites` | text → statement; only queries are allowed · PostgreSQL syntax that the parser does not know |
 //! | `nesting`, `operator_chains` | limits on nested subqueries, and on chains of operators |
-//! | `names`, `scope` | names in a statement · which columns it refers to, and of which table |
-//! | `calls`, `map_columns` | table functions: PromQL and LogsQL as tables · their labels and fields as columns |
+//! | `names`, `column_references` | names in a statement · which columns it refers to, and of which table |
+//! | `table_functions`, `map_columns` | table functions: PromQL and LogsQL as tables · their labels and fields as columns |
 //! | `catalog` | `information_schema` and `pg_catalog` |
 //! | `dialect` | rewrites PostgreSQL's dialect to what DataFusion's planner knows |
 //! | `session`, `settings` | what a statement may ask about its connection, and set on it |
@@ -15,8 +15,8 @@
 //!
 //! Invariant: statements only read; the crate knows no store: tables and languages come in through traits.
 
-mod calls;
 mod catalog;
+mod column_references;
 mod dialect;
 mod engine;
 mod error;
@@ -28,15 +28,14 @@ mod nesting;
 mod operator_chains;
 mod parse;
 mod plan_checks;
-mod scope;
 mod session;
 mod settings;
+mod statement_walk;
 mod syntax_rewrites;
+mod table_functions;
 #[cfg(test)]
 mod testing;
-mod walk;
 
-pub use calls::{CALLS, Call, Languages};
 pub use catalog::type_name;
 pub use catalog::types::{PG_TYPES, PgType, field_oid, pg_type, type_named, type_oid};
 pub use engine::{Described, Request, SqlEngine, output_name, plan_columns};
@@ -45,3 +44,4 @@ pub use parse::{Param, Params, TEXT_BYTES_MAX};
 pub use quiver_query::rows::{Answer, Rows};
 pub use session::{DATABASE, SERVER_VERSION, Session};
 pub use settings::{Setting, settings};
+pub use table_functions::{CALLS, Call, Languages};

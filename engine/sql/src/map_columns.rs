@@ -10,10 +10,10 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_query::quoting::text as quoted;
 use quiver_types::{Error, Result};
 
-use crate::calls::is_language;
 use crate::names::{Names, alias_of, normal, parts};
 use crate::parse::{Params, Parsed, parse};
-use crate::walk::walk_mut;
+use crate::statement_walk::walk_mut;
+use crate::table_functions::is_language;
 
 /// Columns of PromQL's rows, the map last.
 const POINTS: [&str; 3] = ["time", "value", "labels"];

@@ -4,7 +4,7 @@ use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result, Right, Triple};
 
-use crate::calls::Call;
+use crate::table_functions::Call;
 
 fn sees(access: &Access) -> bool {
     access.is_full() || !access.patterns().is_empty()

@@ -28,11 +28,11 @@ use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
-use crate::calls;
 use crate::catalog::Catalog;
 use crate::error::of_planner;
 use crate::names::{Named, normal};
-use crate::walk::{walk, walk_mut};
+use crate::statement_walk::{walk, walk_mut};
+use crate::table_functions;
 use members::{DIMENSION_MARK, dimension_of};
 
 /// What is asked of models in place of one table of a statement.
@@ -97,7 +97,7 @@ pub(crate) async fn resolve_rows(
     (tables, access): (&Arc<dyn TableSnapshot>, &DomainAccess),
     ctx: &QueryContext,
 ) -> Result<()> {
-    for (args, rows) in calls::of_models(query, names)? {
+    for (args, rows) in table_functions::of_models(query, names)? {
         let plan = models.rows(&rows, tables, access, ctx).await?;
         names.add_call(MODEL_ROWS, &args, Arc::new(ViewTable::new(plan, None)));
     }

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, ObjectName, SelectItem, Visit, WildcardAdditionalOptions,
 };
 
-use crate::walk::look_outside_subqueries;
+use crate::statement_walk::look_outside_subqueries;
 
 /// A name as tables and columns have it.
 pub(crate) fn normal(ident: &Ident) -> String {

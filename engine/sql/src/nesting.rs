@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{Expr, Query, Visitor};
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 /// Most of them one in the other; what people write has two or three.
 const SUBQUERIES_MAX: usize = 10;

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, Value, Visitor};
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 /// Most steps; `#>` takes a whole path as one.
 const STEPS_MAX: usize = 50;

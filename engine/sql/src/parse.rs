@@ -1,15 +1,15 @@
 //! From text to one statement that only reads, with its parameters in place.
 
 mod backtracking;
-mod bounds;
 mod expansion_limits;
 mod explain_options;
+mod nesting_limits;
+mod operator_signs;
 mod params;
-mod postfix;
+mod postfix_operators;
 mod read_only;
-mod signs;
 mod string_literals;
-mod wholes;
+mod whole_rows;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::tokenizer::{Location, Tokenizer};
@@ -17,13 +17,13 @@ use quiver_types::{Error, Result};
 
 use crate::error::{of_parser, unreadable};
 use crate::syntax_rewrites;
-use bounds::bounded;
+use nesting_limits::bounded;
 use read_only::{not_reading, only_reads, reading};
 
 pub(crate) use backtracking::Patience;
-pub(crate) use bounds::OPERATORS_MAX;
-pub use bounds::TEXT_BYTES_MAX;
 pub(crate) use explain_options::Explained;
+pub(crate) use nesting_limits::OPERATORS_MAX;
+pub use nesting_limits::TEXT_BYTES_MAX;
 pub use params::{Param, Params};
 pub(crate) use params::{params_of, put_params};
 pub(crate) use read_only::Parsed;
@@ -67,7 +67,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let text: &str = &known;
     let dialect = Patience::for_words(words);
     let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
-    let tokens = wholes::bare(signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?));
+    let tokens = whole_rows::bare(operator_signs::apart(tokens.map_err(|e| unreadable(&e.message, e.location))?));
     let parser = DFParserBuilder::new(tokens).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
     let options = explain_options::options(&mut parser.parser)?;
@@ -97,7 +97,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     if let Parsed::Query(query) = &mut statement {
         only_reads(query)?;
         keep_texts(query);
-        signs::keep(query);
+        operator_signs::keep(query);
     }
     Ok(Read { statement, explain })
 }

@@ -11,7 +11,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use crate::dialect::{arguments, bare};
 use crate::names::normal;
 use crate::parse::{Params, Parsed, parse};
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 const SET_CONFIG: &str = "set_config";
 

@@ -13,7 +13,7 @@ use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect, Models};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
 use quiver_types::{Error, Result};
 
-use crate::calls::{Call, Languages};
+use crate::table_functions::{Call, Languages};
 
 /// A product, by what it says of itself.
 #[derive(Debug, Clone, Copy)]

@@ -20,15 +20,15 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::layout::{STORE_FORMAT, check_format};
 use crate::part::{PartId, PartMeta};
 
-mod clean;
+mod cleanup;
 mod commit;
+mod commit_objects;
 mod idempotency;
-mod objects;
 mod offline;
 
-pub use clean::RemovedPart;
+pub use cleanup::RemovedPart;
 pub use commit::{Change, Floor};
-pub use objects::{CommitObject, FULL_LIST_EVERY, NextObject, ReadyObject, WriterFloor};
+pub use commit_objects::{CommitObject, FULL_LIST_EVERY, NextObject, ReadyObject, WriterFloor};
 pub use offline::{Rebuilt, Removal};
 
 /// Migrations in order; their numbers are their positions from 1.

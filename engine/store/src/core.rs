@@ -1,9 +1,9 @@
 //! What the background jobs of one store share: settings, catalog, object store, what is visible, the running jobs, and
 //! the notifications by which they wake each other.
 
-mod amplification;
 mod backoff;
 mod progress;
+mod write_amplification;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -37,8 +37,8 @@ use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
 use crate::threads;
 use crate::wal::disk::WalDisk;
-use amplification::Amplification;
 use progress::Progress;
+use write_amplification::Amplification;
 
 pub(crate) use backoff::Backoff;
 

@@ -26,7 +26,7 @@ use crate::failpoint;
 use crate::idempotency::AnsweredRequest;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, GenerationId};
-use crate::metadata_rows::{MetadataRow, metadata_batch, newest_rows};
+use crate::metric_metadata_rows::{MetadataRow, metadata_batch, newest_rows};
 use crate::metrics::METRICS;
 use crate::part::spans::{OwnColumn, SpanPartWriter, own_columns, sorted};
 use crate::part::{Origin, PartCompression, PartId, PartMeta, PartSpec, PartWriter, planned_keys, write_rows_part};
@@ -298,7 +298,7 @@ fn plan(generation: &Generation) -> Vec<Output> {
     outputs.extend(plan_spans(generation));
     outputs.extend(metadata.into_iter().map(|(day, rows)| output(metric_metadata::TABLE.name, day, newest_rows(rows))));
     for table in record_tables::TABLES {
-        let days = crate::rows::all_days(&generation.table_rows(table.name, u64::MAX));
+        let days = crate::record_tables::all_days(&generation.table_rows(table.name, u64::MAX));
         outputs.extend(days.into_iter().map(|day| output(table.name, day, Vec::new())));
     }
     outputs
@@ -368,7 +368,7 @@ fn write(
         } else if planned.table == metric_metadata::TABLE.name {
             write_rows_part(root, spec, &metadata_batch(&planned.rows)?)?
         } else {
-            let rows = crate::rows::of_day(&generation.table_rows(planned.table, u64::MAX), planned.day)?;
+            let rows = crate::record_tables::of_day(&generation.table_rows(planned.table, u64::MAX), planned.day)?;
             write_rows_part(root, spec, &rows)?
         };
         written.push(meta);

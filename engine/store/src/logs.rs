@@ -1,25 +1,25 @@
 //! Logs: streams and rows for the query language, over parts and live generations of one snapshot.
 //!
 //! [`logs_source`] gives snapshots, [`logs_table`] a table over one of them. A scan reads *blocks* (live
-//! batches, row groups of parts; `block`): each prunes by what is known of it, evaluates the filter exactly (`eval`) and
+//! batches, row groups of parts; `block`): each prunes by what is known of it, evaluates the filter exactly (`evaluation`) and
 //! gives the asked columns of the rows that matched (`output`). Partitions take blocks from one queue; an ordered scan
-//! has one partition and goes through time in slices (`ordered`).
+//! has one partition and goes through time in slices (`ordered_scan`).
 
 mod block;
 mod blocks;
 pub(crate) mod column;
-mod eval;
+mod evaluation;
 pub(crate) mod flush;
-mod group;
-mod live;
+mod live_blocks;
 mod open_part;
-mod ordered;
+mod ordered_scan;
 mod output;
+mod part_selection;
 mod part_streams;
-mod parts;
-mod planned;
-mod prune;
+mod planned_scan;
+mod pruning;
 pub(crate) mod rewrite;
+mod row_group;
 mod scan;
 pub(crate) mod source;
 mod stream;
@@ -27,8 +27,8 @@ mod stream_selection;
 mod stream_values;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
-mod values;
+pub(crate) mod typed_text;
+mod value_counts;
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use quiver_types::logs::{LogRequest, LogSnapshot, LogSource};
 use quiver_types::scan::{PlannedScan, ScanShape, ScanSource};
 use quiver_types::{Access, Error, ReadStats, Result};
 
-pub(crate) use planned::{LogsForm, LogsScan};
+pub(crate) use planned_scan::{LogsForm, LogsScan};
 pub use source::{StoreLogSnapshot, StoreLogs};
 
 use crate::snapshot::Snapshot;

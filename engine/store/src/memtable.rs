@@ -5,17 +5,17 @@
 //! snapshot. Labels are kept in the [`Registry`], which all generations share. A generation refers to its series by
 //! *slot*, which is also their number in its WAL records.
 
+pub(crate) mod flush_order;
+mod idempotent_requests;
 mod inserts;
 pub(crate) mod log_streams;
 pub(crate) mod logs;
-pub(crate) mod order;
-mod requests;
 mod rows;
 pub(crate) mod series;
 pub(crate) mod spans;
+pub(crate) mod string_views;
 #[cfg(test)]
 pub(crate) mod testing;
-pub(crate) mod views;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,14 +36,14 @@ use roaring::RoaringBitmap;
 use uuid::Uuid;
 
 use crate::idempotency::AnsweredRequest;
+use crate::memtable::flush_order::Order;
 use crate::memtable::logs::{LiveLogs, LogsView};
-use crate::memtable::order::Order;
 use crate::memtable::rows::LiveRows;
 use crate::memtable::series::SeriesData;
 use crate::memtable::spans::{LiveSpans, SpanChunk};
 use crate::registry::Registry;
 use crate::registry::paged_table::Paged;
-use crate::run::{FloatRun, HistRun, RunExemplar, SeriesRun};
+use crate::series_run::{FloatRun, HistRun, RunExemplar, SeriesRun};
 
 /// Number of shards of a generation. [`BLOCK`] consecutive slots are in the same shard: the series of a request mostly
 /// have neighbouring slots, so an insert takes few locks.

@@ -5,23 +5,23 @@
 //! footer) by one that stands in [`FileMeta`]. The layout is written down in `docs/formats/part.md`.
 
 pub(crate) mod bloom;
+mod byte_ranges;
 mod checksum;
 mod decimal;
 mod directory;
 mod exemplars;
-mod fetch;
 mod file;
-mod floats;
+mod float_samples;
 mod footer;
-mod groups;
-mod hists;
+mod histogram_samples;
 mod index;
 mod label_pairs;
 mod label_rows;
 mod labels;
 pub(crate) mod logs;
-mod names;
+mod metric_names;
 mod reader;
+mod row_groups;
 mod rows;
 mod run_reader;
 mod samples_file;
@@ -43,7 +43,7 @@ pub(crate) use file::PAGE_ROWS;
 pub use footer::Footer;
 pub(crate) use index::LabelIndex;
 pub(crate) use index::memory::MemoryIndex;
-pub use names::NameFilter;
+pub use metric_names::NameFilter;
 pub use reader::Part;
 pub use rows::write_rows_part;
 pub(crate) use rows::{RowPieces, RowsPartWriter};

@@ -12,7 +12,7 @@ use quiver_types::{Clock, SystemClock};
 use uuid::Uuid;
 
 use crate::catalog::{CommitObject, Rebuilt, Removal, WriterFloor};
-use crate::check::list;
+use crate::consistency_check::list;
 use crate::error::{Error, ErrorKind, Result, io_error};
 use crate::identity;
 use crate::layout::{CATALOG_PREFIX, commit_key, parse_commit_key, parse_part_key};

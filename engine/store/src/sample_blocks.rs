@@ -17,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::lru::{CacheStats, Lru, Room};
 use crate::part::PartId;
-use crate::run::FloatRun;
+use crate::series_run::FloatRun;
 
 /// Samples of a block; a longer series is a block by itself.
 const BLOCK_SAMPLES: u64 = 1 << 16;

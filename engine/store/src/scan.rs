@@ -14,7 +14,7 @@
 
 mod batch;
 mod plan;
-mod planned;
+mod planned_scan;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,7 @@ use arrow::datatypes::SchemaRef;
 use quiver_types::scan::{PlannedScan, ScanShape, ScanSource};
 use quiver_types::{Error, ReadStats, Result, SampleRequest, SelectedSeries};
 
-pub(crate) use planned::{SamplesForm, SamplesScan};
+pub(crate) use planned_scan::{SamplesForm, SamplesScan};
 
 use crate::select::Selection;
 

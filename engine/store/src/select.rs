@@ -1,47 +1,47 @@
 //! The label phase: from selectors to series, over parts and live generations (`engines` 1.1).
 //!
 //! [`StoreSource`] is the store's [`SeriesSource`]. A selector is resolved in three steps: parts are skipped by what
-//! the catalog knows of them (`prune`), the index of each other part gives series numbers (`resolve`), and the series
-//! of all sources are merged by id into one table in series order (`union`, `base`). The handle of the result says per
+//! the catalog knows of them (`pruning`), the index of each other part gives series numbers (`matcher_resolution`), and the series
+//! of all sources are merged by id into one table in series order (`union`, `union_cache`). The handle of the result says per
 //! source which of its series are in which row, so that the scan reads each source front to back.
 
-mod base;
 mod dictionary;
 mod exemplars;
-mod handle;
 mod labels;
 mod live;
+mod matcher_resolution;
 mod matching;
-mod prune;
-mod resolve;
+mod pruning;
+mod selection;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod union;
+mod union_cache;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use quiver_types::metrics::MetricMetadata;
+use quiver_types::read_stats::add;
 use quiver_types::source::SeriesExemplars;
-use quiver_types::stats::add;
 use quiver_types::{
     Access, Error, ErrorKind, Matcher, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector,
     SeriesSnapshot, SeriesSource, SeriesTable, Version,
 };
 
-pub(crate) use handle::{LiveRows, PartRows, Selection};
+pub(crate) use selection::{LiveRows, PartRows, Selection};
 
-use crate::metadata::MetadataCache;
+use crate::metric_metadata::MetadataCache;
 use crate::snapshot::{Shared, Snapshot};
 
-use base::BaseCache;
-use handle::selector_text;
 use labels::{Wanted, labels};
 use live::LiveMatches;
-use resolve::Question;
+use matcher_resolution::Question;
+use selection::selector_text;
 use union::{SeriesList, is_one_list, unite};
+use union_cache::BaseCache;
 
 /// This part of the budget is for metadata of metrics.
 const METADATA_SHARE: usize = 8;

@@ -7,9 +7,9 @@
 
 mod attribute_types;
 mod duplicates;
-pub(crate) mod eval;
+pub(crate) mod evaluation;
 mod live;
-mod planned;
+mod planned_scan;
 mod rollup;
 mod stream;
 mod table;
@@ -19,7 +19,7 @@ mod tests;
 
 pub use attribute_types::attribute_kinds;
 pub(crate) use duplicates::Repeats;
-pub(crate) use planned::{SpansForm, SpansScan};
+pub(crate) use planned_scan::{SpansForm, SpansScan};
 pub(crate) use rollup::{LiveRollup, RollupForm, RollupScan};
 pub use table::{SpanSnapshots, rollups_table, spans_table, tags_table};
 pub(crate) use tags::{TagForm, TagScan};

@@ -1,9 +1,9 @@
 //! The public face of the store: writes, and the sources that queries read from.
 
 mod health;
+mod maintenance;
 mod open;
 mod rewrite;
-mod upkeep;
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -28,7 +28,7 @@ use crate::layout::DataDir;
 use crate::logs::source::StoreLogs;
 use crate::lru::CacheStats;
 use crate::metrics::{METRICS, MetricLine};
-use crate::rows::RowSnapshots;
+use crate::record_tables::RowSnapshots;
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
 use crate::snapshot::Visible;

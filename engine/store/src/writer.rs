@@ -6,11 +6,11 @@
 //! flush, and [`WritePath::retire`] deletes their WAL segments after it.
 
 pub(crate) mod committer;
-pub(crate) mod hints;
 pub(crate) mod limits;
 pub(crate) mod metric_metadata;
 pub(crate) mod quota;
-pub(crate) mod stage;
+pub(crate) mod reset_hints;
+pub(crate) mod staging;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ use crate::wal::disk::WalDisk;
 use crate::wal::replay::{self, replay};
 use crate::wal::segment;
 use crate::writer::committer::{Committer, Files, Job, Log, Queued, SegmentFiles, WriteJob, Written};
-use crate::writer::stage::{Batch, Named, Stager};
+use crate::writer::staging::{Batch, Named, Stager};
 
 /// How long a write waits for memory before it is refused.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -342,7 +342,7 @@ impl WritePath {
     pub async fn write_rows(&self, rows: Vec<TableRows>) -> Result<()> {
         let (mut bytes, mut days) = (0, Vec::new());
         for rows in &rows {
-            days.extend(crate::rows::days(rows)?);
+            days.extend(crate::record_tables::days(rows)?);
             bytes += rows.rows.get_array_memory_size();
         }
         let rows: Vec<TableRows> = rows.into_iter().filter(|rows| rows.rows.num_rows() > 0).collect();

@@ -12,7 +12,7 @@ pub(crate) mod values;
 pub use format::{ExportFormat, ExportOptions};
 
 use crate::assemble::Trace;
-use crate::writer::JsonWriter;
+use crate::json_writer::JsonWriter;
 
 /// All formats with a path of their own.
 pub const FORMATS: &[ExportFormat] = &[otlp::FORMAT, spanarray::FORMAT, traceobject::FORMAT];

@@ -6,8 +6,8 @@
 //! | `params`, `condition`, `traceql` | query parameters, conditions and TraceQL → filters of spans |
 //! | `plan`, `columns`, `encoding` | building plans over spans · columns of a scan · serialized functions |
 //! | `search`, `lists` | traces that match · services, operations, tags, service graph |
-//! | `assemble`, `tree`, `resource`, `summary`, `stats` | spans → one trace · its shape · its services · one row or figures about it |
-//! | `export`, `writer` | export formats · JSON, written piece by piece |
+//! | `assemble`, `span_tree`, `resource`, `summary`, `stats` | spans → one trace · its shape · its services · one row or figures about it |
+//! | `export`, `json_writer` | export formats · JSON, written piece by piece |
 //!
 //! Every read compiles to a `LogicalPlan` over a scan of spans. `assemble` makes one trace of the resulting rows;
 //! everything else reads that.
@@ -20,27 +20,27 @@ pub mod condition;
 mod encoding;
 mod engine;
 pub mod export;
+mod json_writer;
 pub mod lists;
 pub mod params;
 mod plan;
 mod resource;
 mod search;
+mod span_tree;
 pub mod stats;
 mod summary;
 #[cfg(test)]
 mod testing;
 pub mod traceql;
-mod tree;
-mod writer;
 
 pub use assemble::{Trace, assemble};
 pub use encoding::PlanForms;
 pub use engine::{Selection, TraceError, TracesEngine, spans_bytes};
+pub use json_writer::{Closed, JsonWriter};
 pub use lists::dependencies::{Dependencies, Edge, Node};
 pub use lists::{InstanceRow, OperationRow, ServiceRow, TagRow};
 pub use params::{ParamError, Params};
 pub use plan::Listing;
 pub use search::{Page, Search, Sort};
+pub use span_tree::Tree;
 pub use summary::{ServiceCount, Summary, summarize};
-pub use tree::Tree;
-pub use writer::{Closed, JsonWriter};

@@ -2,11 +2,11 @@
 //! the search page. Each is a plan over a scan of just the columns that it needs. Where a file has a loop of its own
 //! instead of a plan, it says why.
 
-pub mod catalog;
 pub mod dependencies;
 pub mod facets;
 pub mod histogram;
 pub mod rates;
+pub mod services;
 pub(crate) mod sketch;
 pub mod tags;
 

@@ -1,7 +1,7 @@
 //! Search: matching spans give traces, traces give summaries, which are sorted and limited (`traces-api` 3.1).
 
 mod cursor;
-mod run;
+mod execution;
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::params::{ParamError, Params, any_text, kind, tag};
 use crate::resource::INSTANCE_KEYS;
 use crate::summary::Summary;
 use crate::traceql::ast::Query;
-use run::Whole;
+use execution::Whole;
 
 /// Spans that a row names.
 const FIRST_MAX: usize = 3;

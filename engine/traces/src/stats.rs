@@ -8,16 +8,16 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_query::{Collected, QueryContext};
 use quiver_types::spans::{Span, kind_name};
-use quiver_types::{Error, ErrorKind, watch};
+use quiver_types::{Error, ErrorKind, cancellation};
 use serde_json::{Value, json};
 
 use crate::assemble::Trace;
 use crate::engine::{Selection, TraceError, TracesEngine};
 use crate::params::{ParamError, place};
 use crate::search::{Search, Sort};
+use crate::span_tree::Tree;
 use crate::summary::{Summary, summarize};
 use crate::traceql::attribute;
-use crate::tree::Tree;
 
 /// How far around a trace its like are looked for, in nanoseconds.
 const SIMILAR_AROUND: i64 = 24 * 3_600_000_000_000;
@@ -26,7 +26,7 @@ const SIMILAR_AROUND: i64 = 24 * 3_600_000_000_000;
 const ROW_BYTES: usize = 2048;
 /// How many copies of a row's texts there are at once.
 const COPIES: usize = 3;
-/// Work on a span, in steps of [`watch::goes_on`].
+/// Work on a span, in steps of [`cancellation::goes_on`].
 const SPAN_STEPS: usize = 256;
 
 /// Reserves memory before it is taken.
@@ -34,7 +34,7 @@ type Room<'r> = &'r dyn Fn(usize) -> Result<(), TraceError>;
 
 /// Checks whether the query goes on, for each span of a trace.
 fn goes_on() -> Result<(), TraceError> {
-    if watch::goes_on(SPAN_STEPS) {
+    if cancellation::goes_on(SPAN_STEPS) {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution").into())

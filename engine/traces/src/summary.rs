@@ -6,7 +6,7 @@ use quiver_types::spans::{Span, SpanId, TraceId, hex};
 use serde_json::{Value, json};
 
 use crate::assemble::Trace;
-use crate::tree::Tree;
+use crate::span_tree::Tree;
 
 /// Spans of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]

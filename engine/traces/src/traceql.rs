@@ -1,34 +1,34 @@
 //! TraceQL (`traces-api` 5.3): a text becomes a [`Query`], which is answered in two steps.
 //!
-//! `lower` derives a span filter that every wanted span passes, and the store's scan evaluates it. Then `eval` decides
+//! `scan_filter` derives a span filter that every wanted span passes, and the store's scan evaluates it. Then `evaluation` decides
 //! exactly, on whole assembled traces.
 //!
 //! The error for something unsupported names it.
 
 pub(crate) mod ast;
-mod cells;
 mod compare;
 mod completion;
 pub(crate) mod error;
-mod eval;
+mod evaluation;
+mod expressions;
 pub(crate) mod fields;
 mod json;
-mod lower;
 mod math;
 mod memory;
 mod metrics;
 mod numbers;
 mod parser;
+mod pipeline;
 mod result;
 mod result_fields;
+mod scan_filter;
 mod search;
 mod series;
-mod stages;
-mod terms;
+mod step_values;
 
 pub use ast::Query;
 pub use error::TraceqlError;
-pub(crate) use eval::attribute;
+pub(crate) use evaluation::attribute;
 pub use fields::{INTRINSIC_NAMES, scope_name};
 pub use math::Figures;
 pub use result::{Found, FoundSet};

@@ -138,7 +138,7 @@ impl DetectionRule {
     }
 
     /// Gives the name under which an example belongs to the rule, if it does. It counts as a root span, and what it leaves
-    /// out fits. No batch bounds the texts of examples: to be called [`in_one_go`](crate::watch::in_one_go).
+    /// out fits. No batch bounds the texts of examples: to be called [`in_one_go`](crate::cancellation::in_one_go).
     pub fn name_of_sample(&self, sample: &Sample) -> Option<String> {
         let fits = sample.service.as_deref().is_none_or(|service| self.is_for(service))
             && (self.kind.is_empty() || sample.is_of_kind(&self.kind));

@@ -5,9 +5,9 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use crate::cancellation::{RULE_MAX, Until, Watch};
 use crate::condition::{Condition, ConditionError, FieldName, Fields, Sought, glob_of_services};
 use crate::matcher::Places;
-use crate::watch::{RULE_MAX, Until, Watch};
 
 mod json_path;
 mod method;

@@ -5,28 +5,30 @@
 //! (`source`) and the engine scans it (`scan`) are defined here too, so that neither side depends on the other.
 
 pub mod access;
+pub mod cancellation;
 mod change_mode;
 pub mod condition;
-pub mod configured;
 pub mod detection;
 pub mod encoding;
 pub mod error;
 pub mod extraction;
 pub mod failpoint;
-pub mod go;
+pub mod go_format;
 mod hex;
 pub mod histogram;
 pub mod id;
 pub mod label;
 pub mod logs;
 pub mod matcher;
+pub mod memory_pressure;
 pub mod metrics;
 pub mod missing_files;
 pub mod nesting;
 pub mod network;
 pub mod pins;
-pub mod pressure;
+pub mod query_configuration;
 pub mod random;
+pub mod read_stats;
 pub mod rights;
 mod run_shared;
 pub mod scan;
@@ -34,12 +36,10 @@ pub mod series;
 mod services;
 pub mod source;
 pub mod spans;
-pub mod stats;
 pub mod suggestions;
 pub mod tables;
 pub mod text;
 pub mod time;
-pub mod watch;
 
 pub use access::{Access, Narrowed, Within};
 pub use change_mode::ChangeMode;
@@ -50,18 +50,18 @@ pub use id::SeriesId;
 pub use label::LabelSet;
 pub use logs::LogsBatch;
 pub use matcher::{MatchOp, Matcher};
+pub use memory_pressure::MemoryPressure;
 pub use metrics::MetricsBatch;
 pub use network::Network;
 pub use pins::Pins;
-pub use pressure::MemoryPressure;
 pub use random::{Random, Vault, random_bytes};
+pub use read_stats::ReadStats;
 pub use rights::{Domain, Right, Rights, Triple};
 pub use run_shared::RunShared;
 pub use series::SeriesTable;
 pub use services::Services;
 pub use source::{SampleRequest, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version};
 pub use spans::SpansBatch;
-pub use stats::ReadStats;
 pub use time::{Clock, Millis, MillisRange, SystemClock};
 
 /// The bits of the NaN that Prometheus uses as stale marker (`model/value/value.go: StaleNaN`).

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 
 mod bounded_regex;
+mod compiled_size;
 mod encoding;
 mod folding;
 mod golang;
@@ -15,15 +16,14 @@ mod list;
 mod lookaround;
 mod pattern;
 mod pattern_cache;
-mod size;
 
 pub use bounded_regex::{Places, WatchedRegex};
+pub use compiled_size::{compiled_bytes, held_bytes};
 pub use golang::translate;
 pub use limits::{QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX};
 pub use lookaround::looks_around;
 use pattern::Pattern;
 pub use pattern::{Patterns, affordable, builder, compile, few_groups};
-pub use size::{compiled_bytes, held_bytes};
 
 /// How a matcher compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

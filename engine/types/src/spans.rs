@@ -9,12 +9,12 @@ mod attributes;
 mod batch;
 mod builder;
 mod columns;
-mod critical;
+mod critical_path;
 mod encoding;
+mod events_and_links;
 mod filter;
-mod items;
+mod list_items;
 mod model;
-mod nested;
 mod reports;
 mod rollup;
 mod row;
@@ -30,11 +30,11 @@ pub use attributes::{
 pub use batch::{SpansBatch, context_column};
 pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};
 pub use columns::{SpanColumn, all_columns, code_each, coded_texts, read_spans, schema_of};
-pub use critical::{Segment, critical_path};
+pub use critical_path::{Segment, critical_path};
+pub use events_and_links::{EventRef, LinkRef, events, links, push_event, push_link};
 pub use filter::{AttributeTest, Place, SpanFilter, TextTest, ValueSet};
-pub use items::{any_item, is_list};
+pub use list_items::{any_item, is_list};
 pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceId, kind_name};
-pub use nested::{EventRef, LinkRef, events, links, push_event, push_link};
 pub use reports::{APART_MINUTES, FirstReport, are_one_span, first_received, reports_near};
 pub use rollup::{
     Counts, Durations, EdgeKind, HIDDEN, OPEN_SHARED, PROTOCOLS, RATIO, RollupBuilder, RollupKind, RollupRequest,

@@ -1,24 +1,24 @@
 //! YAML that people write, as a tree in which each node knows its place in the file.
 //!
-//! `read` builds the tree from the parser's events, with our rules: duplicate keys and foreign tags are errors, anchors
+//! `tree_builder` builds the tree from the parser's events, with our rules: duplicate keys and foreign tags are errors, anchors
 //! and merge keys are expanded, sizes are limited. `fields` reads a mapping into typed values and reports fields that
-//! were never asked for, `write` produces text. `problem` describes an error and its place.
+//! were never asked for, `writer` produces text. `problem` describes an error and its place.
 //!
 //! Rule files, alerting policies, models of analytics and configuration in YAML are all read by this crate.
 
 mod fields;
 mod indents;
 pub mod problem;
-mod read;
-mod write;
+mod tree_builder;
+mod writer;
 
 use serde_json::Value as Json;
 
 use crate::problem::{Code, Place, Problem};
 
 pub use fields::{Fields, texts};
-pub use read::{DEPTH_MAX, NODES_MAX, read, read_first};
-pub use write::write;
+pub use tree_builder::{DEPTH_MAX, NODES_MAX, read, read_first};
+pub use writer::write;
 
 /// A value of a document, with what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]

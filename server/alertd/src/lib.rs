@@ -1,14 +1,14 @@
 //! Alerting as it runs: carries out what `quiver-alerting` decides, with a clock, a database and the network.
 //!
 //! `rules` evaluates groups when they are due and hands alerts to the `router`, which also receives alerts posted by
-//! others; the router groups, mutes and flushes them according to the `policy`, and `deliver` notifies receivers.
+//! others; the router groups, mutes and flushes them according to the `policy`, and `delivery` notifies receivers.
 //! `durable_state` stores what must survive a restart: alerts, silences, timers, the notification log, states of rules.
 //! `egress` decides where calls may go; `history` passes records of events to whoever stores them.
 //!
 //! Invariants: no query language and no store (the engine of rules is passed in through a trait), and nothing is sent
 //! except through `egress`.
 
-pub mod deliver;
+pub mod delivery;
 pub mod durable_state;
 pub mod egress;
 pub mod failpoint;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use quiver_types::{Clock, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::deliver::{ProxyEnvironment, Sender};
+use crate::delivery::{ProxyEnvironment, Sender};
 use crate::durable_state::Kept;
 use crate::egress::Egress;
 use crate::history::HistoryStore;
@@ -74,7 +74,7 @@ impl Alertd {
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
         let kept = Kept::open(file).await?;
-        let metrics = Arc::new(AlertMetrics::of_all(deliver::names(), &deliver::REASONS));
+        let metrics = Arc::new(AlertMetrics::of_all(delivery::names(), &delivery::REASONS));
         let (egress, proxies) = (settings.egress, settings.proxies);
         // As much as for the alerts that others post.
         let room_bytes = settings.router.alert_bytes_max;

@@ -170,7 +170,7 @@ impl AlertMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::deliver::{REASONS, names};
+    use crate::delivery::{REASONS, names};
 
     #[test]
     fn exposition() {

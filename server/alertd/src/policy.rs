@@ -4,7 +4,7 @@ use quiver_alerting::config::{self, Config};
 use quiver_alerting::template::{Templates, default_templates};
 use quiver_yaml as yaml;
 
-use crate::deliver::unsupported;
+use crate::delivery::unsupported;
 
 /// What the router goes by: a configuration that was checked, with its templates.
 #[derive(Debug, Clone)]

@@ -7,9 +7,9 @@ mod alert_quota;
 mod flush;
 mod history;
 mod intake;
+mod listings;
 mod records;
 mod silencing;
-mod views;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub use intake::{AlertForm, Posted, posted};
+pub use listings::{AlertRow, AlertState, Asked, GroupPiece, GroupRow, RouteMatch, Shown};
 pub(crate) use records::{label_set, labels, texts};
 pub use silencing::{SilenceDone, SilenceError, SilenceOp};
-pub use views::{AlertRow, AlertState, Asked, GroupPiece, GroupRow, RouteMatch, Shown};
 
-use crate::deliver::{Failure, Files, Message, Sender};
+use crate::delivery::{Failure, Files, Message, Sender};
 use crate::durable_state::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
 use crate::origin::Origin;

@@ -3,21 +3,21 @@
 //! Everything that Alertmanager checks when it loads is checked; files of secrets and templates are named, not opened.
 
 mod patterns;
-mod show;
+mod redaction;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use quiver_yaml::problem::{Code, Problem, Problems};
 use quiver_yaml::{self as yaml, Fields, Kind, Node, pointer};
 
-use crate::inhibit::InhibitRule;
+use crate::inhibition::InhibitRule;
 use crate::intervals::{TimeInterval, read_list};
 use crate::options::Options;
 use crate::receivers::{self, Integration};
 use crate::routes::{Reading, Route, RouteConfig};
 
 pub use patterns::is_pattern;
-pub use show::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
+pub use redaction::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
 
 /// A receiver: who is told, and by what.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 //! | Module | What |
 //! |---|---|
 //! | `rules`, `unit_tests` | rule files and their evaluation · promtool's unit tests of them |
-//! | `config`, `receivers`, `routes`, `inhibit`, `intervals`, `options` | an Alertmanager configuration and its sections |
+//! | `config`, `receivers`, `routes`, `inhibition`, `intervals`, `options` | an Alertmanager configuration and its sections |
 //! | `dispatch`, `silences`, `matchers`, `labels` | groups alerts, and decides whom to notify of what and when |
 //! | `template` | Go's `text/template` |
 //!
@@ -14,7 +14,7 @@
 
 pub mod config;
 pub mod dispatch;
-pub mod inhibit;
+pub mod inhibition;
 pub mod intervals;
 pub mod labels;
 pub mod matchers;
@@ -26,4 +26,4 @@ pub mod silences;
 pub mod template;
 pub mod unit_tests;
 
-pub use quiver_types::go as text;
+pub use quiver_types::go_format as text;

@@ -1,6 +1,6 @@
 //! Templates: our own implementation of Go's `text/template`, as far as rules and notifications use it.
 //!
-//! `lexer` and `parser` make a tree (`ast`), `exec` evaluates it over `value`s. Functions are listed in tables:
+//! `lexer` and `parser` make a tree (`ast`), `execution` evaluates it over `value`s. Functions are listed in tables:
 //! `builtins` those of Go, `prometheus` those of rules, `alertmanager` those of notifications. `methods` are methods of
 //! values; `printf` and `time` do what Go's packages of these names do; `html` escapes by the position in a page.
 //! Errors read like Go's and give line and column. Depth, steps, output and intermediate values are limited, so a
@@ -11,7 +11,7 @@ mod ast;
 mod builtins;
 mod complex;
 mod escape;
-mod exec;
+mod execution;
 mod html;
 mod humanize;
 mod lexer;
@@ -31,7 +31,7 @@ use parser::Definition;
 pub use alertmanager::{MESSAGE_FUNCTIONS, default_templates};
 pub use builtins::BUILTINS;
 pub use escape::{html_escape, query_escape};
-pub use exec::Budget;
+pub use execution::Budget;
 pub(crate) use prometheus::split_host_port;
 pub use prometheus::{QueriedSample, RULE_FUNCTIONS};
 pub use time::{Time, parse as parse_time};
@@ -173,7 +173,7 @@ pub struct Function {
     /// Whether the last parameter repeats.
     pub variadic: bool,
     /// What it does.
-    pub(crate) call: fn(&mut exec::Call<'_, '_>, &[Value]) -> Result<Value, String>,
+    pub(crate) call: fn(&mut execution::Call<'_, '_>, &[Value]) -> Result<Value, String>,
 }
 
 /// The functions that a template may call beside those of Go.
@@ -222,7 +222,7 @@ impl Templates {
     /// # Errors
     /// What failed, and where.
     pub fn run(&self, name: &str, data: &Value, options: &Options<'_>) -> Result<String, ExecError> {
-        exec::run(self, name, data, options, false)
+        execution::run(self, name, data, options, false)
     }
 
     /// Runs a template over data, escaping what it prints by where it stands in a page of HTML.
@@ -230,7 +230,7 @@ impl Templates {
     /// # Errors
     /// What failed, and where.
     pub fn run_html(&self, name: &str, data: &Value, options: &Options<'_>) -> Result<String, ExecError> {
-        exec::run(self, name, data, options, true)
+        execution::run(self, name, data, options, true)
     }
 }
 

@@ -1,21 +1,21 @@
 //! promtool's unit tests of rules: the file, and running it over an engine that starts empty.
 
-mod bench;
 mod compare;
-mod read;
+mod refused_samples;
 mod run;
 pub mod series;
-mod valid;
+mod test_engine;
+mod test_files;
 mod write_order;
 
 use std::collections::BTreeMap;
 
 use quiver_types::Millis;
 
-pub use bench::Bench;
 use compare::histogram_text;
-pub use read::{read, read_with};
 pub use run::{Case, Fault, Outcome, run};
+pub use test_engine::Bench;
+pub use test_files::{read, read_with};
 
 /// A file of tests. Times are milliseconds.
 #[derive(Debug, Clone, PartialEq)]

@@ -14,7 +14,7 @@ use axum::response::Response;
 use http::Method;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 
 /// Status of a request whose client left before there was an answer: the word of nginx.
 const CLIENT_LEFT: u16 = 499;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn begun(path: &str, body: Body) -> (Entry, Request) {
-        let info = RequestInfo::of(&crate::request::RequestIds::default(), &http::Request::new(Body::empty()));
+        let info = RequestInfo::of(&crate::request_context::RequestIds::default(), &http::Request::new(Body::empty()));
         Entry::begin(&info, http::Request::post(path).body(body).unwrap())
     }
 

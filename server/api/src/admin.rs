@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::configuration_backup::SavedConfiguration;
 use crate::error::{plain, plain_error};
-use crate::params::Params;
+use crate::prometheus_params::Params;
 use crate::state::AppState;
 
 /// Routes of this family.

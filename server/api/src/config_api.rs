@@ -1,7 +1,7 @@
 //! Configuration over HTTP: one set of handlers for every family (`config-api` section 1). Operations that only one
 //! family has are in a module of their own.
 //!
-//! `ask` is a parsed request with its `conditions`; `entities` and `bulk` carry it out, `answer` encodes the result
+//! `request` is a parsed request with its `preconditions`; `entities` and `bulk` carry it out, `response` encodes the result
 //! (`export`: that of exports), `refusals` records refused requests; `operation` makes the routes of a family's own
 //! operations.
 
@@ -17,12 +17,10 @@ use quiver_config::{Family, Place};
 use crate::state::AppState;
 
 pub(crate) mod account_effects;
-pub(crate) mod answer;
 mod apdex;
-mod apply;
-pub(crate) mod ask;
+mod apply_to_all;
+pub(crate) mod body_members;
 mod bulk;
-mod conditions;
 mod csv;
 pub(crate) mod deploy;
 mod detection;
@@ -30,16 +28,19 @@ mod entities;
 mod export;
 mod extraction;
 mod family_operation;
-pub(crate) mod ids;
 mod legacy_matchers;
-pub(crate) mod members;
 pub(crate) mod operation;
+pub(crate) mod path_ids;
 mod policy;
 mod policy_revisions;
+mod preconditions;
+mod process_steps;
 mod processes;
 mod refusals;
+pub(crate) mod request;
 mod resource_summary;
 mod resources;
+pub(crate) mod response;
 mod rule_export;
 mod rule_groups;
 mod rules;
@@ -49,20 +50,19 @@ mod silence_changes;
 pub(crate) mod silence_entity;
 mod silence_form;
 mod silences;
-mod silences_many;
-mod steps;
-mod telemetry;
+mod silences_bulk;
+mod telemetry_queries;
+mod time_range;
 mod transactions;
 mod warnings;
-mod window;
 pub(crate) mod yaml;
 
-use answer::with_dry_run;
-use ask::Ask;
 use family_operation::What;
-use ids::Ids;
 use operation::{BODY_BYTES_MAX, IMPORT_BYTES_MAX, Routes, not_allowed};
+use path_ids::Ids;
 use refusals::{Write, to_its_end, told};
+use request::Ask;
+use response::with_dry_run;
 
 /// Routes of all families.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -79,10 +79,10 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     }
     for routes in [
         detection::routes,
-        apply::routes,
+        apply_to_all::routes,
         transactions::routes,
         processes::routes,
-        steps::routes,
+        process_steps::routes,
         apdex::routes,
         segments::routes,
         extraction::routes,

@@ -15,9 +15,9 @@ use quiver_config::families::{
 use quiver_config::graph::Graph;
 use quiver_config::{Config, Entity, Family, Problem, Result};
 use quiver_ingest::rules::ExtractionRules;
-use quiver_types::configured::{Configured, ConfiguredSource, Hold, Listed, Resources};
 use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
+use quiver_types::query_configuration::{Configured, ConfiguredSource, Hold, Listed, Resources};
 use quiver_types::{Error, ErrorKind};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;

@@ -1,5 +1,6 @@
 //! Encoders of results: the only place where columns become text.
 
+pub(crate) mod body_pieces;
 pub(crate) mod escaping;
 pub(crate) mod federation;
 pub(crate) mod federation_proto;
@@ -7,10 +8,9 @@ pub(crate) mod indented;
 pub(crate) mod json;
 pub(crate) mod list;
 pub(crate) mod ndjson;
-pub(crate) mod outcome;
 pub(crate) mod packed_chunks;
-pub(crate) mod pieces;
 pub(crate) mod prometheus;
 pub(crate) mod protobuf;
+pub(crate) mod query_result;
 pub(crate) mod remote_read;
 pub(crate) mod stats;

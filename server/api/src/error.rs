@@ -83,7 +83,7 @@ pub fn plain(status: StatusCode, text: impl Into<String>) -> Response {
 pub fn plain_error(error: &Error, route: &str) -> Response {
     log(error, route);
     if error.kind == ErrorKind::Forbidden {
-        return crate::refused::problem(error);
+        return crate::forbidden_records::problem(error);
     }
     plain(status_of(error.kind), public_text(error))
 }

@@ -13,8 +13,8 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::error::plain;
-use crate::families::changes;
-use crate::live::LiveSettings;
+use crate::live_settings::LiveSettings;
+use crate::request_families::changes;
 
 /// In which a proxy says for whom it asks.
 const FORWARDED: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"];

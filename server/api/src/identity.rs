@@ -13,21 +13,21 @@ use quiver_types::time::Clock;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 
+pub(crate) mod anonymous;
+pub(crate) mod current_rights;
 mod demo_account;
 mod directory;
 mod first_start;
-pub(crate) mod held;
 mod observations;
-pub(crate) mod rates;
-mod refusals;
-pub(crate) mod unnamed;
+pub(crate) mod rate_limits;
+mod refused_requests;
 
 pub use first_start::{FirstPassword, reset_password};
-pub(crate) use rates::Meter;
-pub use rates::{KeyRates, Rate};
-pub(crate) use refusals::Refusal;
+pub(crate) use rate_limits::Meter;
+pub use rate_limits::{KeyRates, Rate};
+pub(crate) use refused_requests::Refusal;
 
 /// How often expired rows are deleted, and signing keys that are due are made.
 const HOUSEKEEPING: Duration = Duration::from_hours(1);
@@ -47,8 +47,8 @@ pub struct Identities {
     pub enforced: bool,
     /// The directory for the files with the first password and the demo's key.
     data: std::path::PathBuf,
-    refusals: refusals::Refusals,
-    rates: Arc<rates::Rates>,
+    refusals: refused_requests::Refusals,
+    rates: Arc<rate_limits::Rates>,
     /// What the directory was made from; the lock lets one task at a time make a new one.
     refreshing: tokio::sync::Mutex<Known>,
 }
@@ -99,8 +99,8 @@ impl Identities {
         let data = first.data.clone();
         let known = Known { revision: u64::MAX, is_behind: true, parts: directory::Parts::default() };
         let refreshing = tokio::sync::Mutex::new(known);
-        let refusals = refusals::Refusals::default();
-        let rates = Arc::new(rates::Rates::new(key_rates));
+        let refusals = refused_requests::Refusals::default();
+        let rates = Arc::new(rate_limits::Rates::new(key_rates));
         let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, rates, refreshing });
         identities.refresh().await?;
         if identities.config.all(&BINDINGS).await?.is_empty() {

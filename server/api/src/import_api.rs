@@ -15,20 +15,20 @@ use axum::routing::post;
 use futures::StreamExt;
 use http::{StatusCode, header};
 use quiver_ingest::exposition::{ExpositionDecoder, ExpositionOptions};
-use quiver_ingest::{Decoded, Encoding, Reason, codec};
+use quiver_ingest::{Decoded, Encoding, Reason, content_encoding};
 use quiver_store::{Refusal, WriteOutcome};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::bodies::broken;
+use crate::body_memory::broken;
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::error::plain;
+use crate::forbidden_records;
 use crate::ingest_api::{metrics_sender, note_taken};
-use crate::params::{Params, invalid};
-use crate::refused;
-use crate::request::RequestInfo;
+use crate::prometheus_params::{Params, invalid};
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 use crate::usage::Brought;
 
@@ -159,14 +159,17 @@ impl Done {
 
     /// 200 that says what was taken and what was not; an error when nothing was, or more may be taken later.
     fn answer(self) -> Response {
-        refused::note(self.forbidden);
+        forbidden_records::note(self.forbidden);
         RequestInfo::note_records(self.samples + self.exemplars);
         let refused: u64 = self.refused.iter().map(|(_, count)| count).sum();
         note_taken(Brought::untimed(self.samples + self.exemplars), self.bad_lines + refused, self.forbidden);
         let mut warnings = Vec::new();
         if self.forbidden > 0 {
             if self.samples == 0 && self.bad_lines == 0 && self.refused.is_empty() {
-                return error_response(&refused::error(Domain::Metrics, self.first_forbidden.as_deref()), ROUTE);
+                return error_response(
+                    &forbidden_records::error(Domain::Metrics, self.first_forbidden.as_deref()),
+                    ROUTE,
+                );
             }
             warnings.push(format!("{} samples refused: {}", self.forbidden, Reason::Service.message()));
         }
@@ -211,7 +214,7 @@ fn read(
         Ok(())
     };
     let mut decoder = ExpositionDecoder::new(options);
-    let mut body = codec::reader(encoding, BufReader::with_capacity(64 << 10, pieces))?;
+    let mut body = content_encoding::reader(encoding, BufReader::with_capacity(64 << 10, pieces))?;
     let mut buffer = vec![0; 64 << 10];
     loop {
         let n = body.read(&mut buffer).map_err(|e| unreadable(e, encoding))?;
@@ -232,7 +235,7 @@ fn unreadable(error: io::Error, encoding: Encoding) -> Error {
     if error.kind() == io::ErrorKind::ConnectionAborted {
         return Error::invalid("the body ended early");
     }
-    codec::fault(encoding, error).into()
+    content_encoding::fault(encoding, error).into()
 }
 
 /// The pieces of a body as a reader. Its end has to be said: a connection that breaks is no end.

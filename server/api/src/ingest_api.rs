@@ -11,12 +11,12 @@ use quiver_ingest::{Context, Decoded, Format, Limits, Reason, Sender, formats, w
 use quiver_store::{Refusal, WriteOutcome};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 
-use crate::bodies::read_body;
+use crate::body_memory::read_body;
 use crate::encode::prometheus::error_response;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
+use crate::forbidden_records;
 use crate::metrics::phases::{Signal, Step};
-use crate::refused;
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 use crate::usage::Brought;
 
@@ -53,7 +53,7 @@ impl Written {
     /// Counts what the sender may not write; an error that `like` makes when that was all.
     fn judge(&self, like: impl Fn(Domain, Option<&str>) -> Error) -> Result<()> {
         let forbidden = self.decoded.forbidden();
-        refused::note(forbidden);
+        forbidden_records::note(forbidden);
         let nothing = self.outcome.samples + self.outcome.histograms + self.outcome.exemplars == 0;
         let all = forbidden > 0 && nothing && forbidden == self.refused_count();
         if all { Err(like(Domain::Metrics, self.decoded.first_forbidden())) } else { Ok(()) }
@@ -138,7 +138,7 @@ pub(crate) fn note_taken(brought: Brought, invalid: u64, forbidden: u64) {
 
 /// Whose series the caller may write; none: all.
 pub(crate) fn metrics_sender(state: &AppState) -> Option<Arc<Sender>> {
-    refused::sender(state.ingest_access(Domain::Metrics), || {
+    forbidden_records::sender(state.ingest_access(Domain::Metrics), || {
         state.engines.store.settings().service_labels.clone().into()
     })
 }
@@ -171,7 +171,7 @@ pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request)
 
 /// Remote write: 204, or 400 with a text that counts and names what was left out; 2.0 states what was written.
 fn remote_write(written: Result<Written>, v2: bool) -> Response {
-    let (mut response, counts) = match written.and_then(|w| w.judge(refused::error).map(|()| w)) {
+    let (mut response, counts) = match written.and_then(|w| w.judge(forbidden_records::error).map(|()| w)) {
         Err(e) if e.kind == ErrorKind::Forbidden => (error_response(&e, "/metrics-api/api/v1/write"), [0; 3]),
         Err(e) => (plain(status_of(e.kind), public_text(&e)), [0; 3]),
         Ok(w) => {
@@ -214,7 +214,7 @@ fn otlp(written: Result<Written>, json: bool) -> Response {
 /// # Errors
 /// Forbidden: none is the caller's to write. Unavailable: some may be taken when sent again. Invalid: none was taken.
 pub(crate) fn export_outcome(written: &Written) -> Result<(u64, String)> {
-    written.judge(refused::otlp_error)?;
+    written.judge(forbidden_records::otlp_error)?;
     let (count, text) = (written.refused_count(), written.refusal_text(|r| !r.is_silent()).unwrap_or_default());
     if written.retryable() {
         return Err(Error::new(ErrorKind::Unavailable, text));

@@ -1,9 +1,9 @@
 //! Long operations, run one after the other (`config-api` 1.7) by the server that was asked for them. One that was
 //! interrupted by a stop continues with the next partition after the restart.
 //!
-//! `apply` applies rules to stored spans.
+//! `apply_detection` applies rules to stored spans.
 
-pub(crate) mod apply;
+pub(crate) mod apply_detection;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use quiver_types::{Domain, Right, Triple};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::config_api::answer::Answer;
-use crate::config_api::ids::{Ids, no_parameters};
+use crate::config_api::path_ids::{Ids, no_parameters};
+use crate::config_api::response::Answer;
 use crate::identity::{Origin, caller};
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
 /// How often the database is asked when nothing told of a job.
@@ -175,7 +175,7 @@ async fn carry_out(state: &Arc<AppState>, mut job: Job) {
 
 async fn step(state: &Arc<AppState>, job: &mut Job) -> Result<(), Stopped> {
     match job.kind.as_str() {
-        apply::KIND | apply::RUM_KIND => apply::run(state, job).await,
+        apply_detection::KIND | apply_detection::RUM_KIND => apply_detection::run(state, job).await,
         other => Err(Stopped::Failed(format!("this build knows no jobs of kind `{other}`"))),
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! Source: `logs-api` section 8. Errors are plain text; what a caller may see is applied by the scans.
 
-mod answer;
 mod counts;
 mod csv;
 mod prometheus;
+mod response;
 mod rows;
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
 use quiver_logsql::ast::{Filter, Query};
-use quiver_logsql::request::{
+use quiver_logsql::request_params::{
     duration_param, extra_filter, extra_stream_filter, last_moment, time_param, without_pipes,
 };
 use quiver_logsql::{QueryScope, Regexps, parse_among};
@@ -25,10 +25,10 @@ use quiver_query::{Collected, QueryContext};
 use quiver_types::{Error, Result};
 
 use crate::admin;
-use crate::explained;
+use crate::explain_plans;
 use crate::metrics::phases::Language;
-use crate::params::{Params, invalid};
-use crate::partial::query_context;
+use crate::partial_responses::query_context;
+use crate::prometheus_params::{Params, invalid};
 use crate::segments::{self, Narrowed};
 use crate::state::AppState;
 
@@ -232,7 +232,7 @@ impl Ask {
 
     /// Answers with the plans instead of rows, if the caller asks for them.
     async fn explained(&self, state: &AppState, query: &Query) -> Result<Option<Response>> {
-        let explain = explained::read(self.params.get("explain")).map_err(|why| invalid("explain", &why))?;
+        let explain = explain_plans::read(self.params.get("explain")).map_err(|why| invalid("explain", &why))?;
         let Some(explain) = explain else { return Ok(None) };
         let plans = state.engines.logsql.explain(query, &self.scope, &self.ctx, explain).await?;
         Ok(Some(json(plans.to_string())))

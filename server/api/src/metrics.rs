@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use quiver_store::metrics::METRICS;
 
-use crate::families::FAMILIES;
 use crate::logs_ingest::metrics::LogsMetrics;
+use crate::request_families::FAMILIES;
 use crate::span_metrics::SpanMetrics;
 use crate::usage::Usage;
 use histogram::{Histogram, write_histograms};

@@ -25,24 +25,24 @@ use bytes::Bytes;
 use futures::stream;
 use http::StatusCode;
 use quiver_promql::ast::Expr;
+use quiver_promql::ast_json::to_json;
 use quiver_promql::print::pretty;
-use quiver_promql::tree::to_json;
 use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryTimes};
 use quiver_query::{Explain, QueryContext};
 use quiver_types::{Error, ErrorKind, Millis, Result};
 use serde_json::{Value, json};
 
 use self::labels::TRUNCATED;
-use crate::encode::outcome::Outcome;
 use crate::encode::prometheus::{
     Envelope, begin_success, close_success, error_response, finish_success, json_response, success,
 };
+use crate::encode::query_result::Outcome;
 use crate::encode::stats;
 use crate::error::plain;
-use crate::explained;
+use crate::explain_plans;
 use crate::metrics::phases::Language;
-use crate::params::{Params, duration_ms, invalid};
-use crate::partial::query_context;
+use crate::partial_responses::query_context;
+use crate::prometheus_params::{Params, duration_ms, invalid};
 use crate::state::AppState;
 
 /// The version of Prometheus whose behaviour this is: clients compare it.
@@ -55,8 +55,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     let listed = labels::routes().merge(exemplars::routes()).merge(cardinality::routes());
     let taken = federation::routes().merge(remote_read::routes());
     queries()
-        .merge(listed.layer(middleware::from_fn(explained::enveloped)))
-        .merge(taken.layer(middleware::from_fn(explained::beside_text)))
+        .merge(listed.layer(middleware::from_fn(explain_plans::enveloped)))
+        .merge(taken.layer(middleware::from_fn(explain_plans::beside_text)))
         .merge(server::routes())
         .merge(targets::routes())
 }
@@ -162,7 +162,7 @@ fn ask(state: &AppState, params: &Params, limit: usize, times: Times) -> Result<
         Some("1" | "true") => true,
         Some(other) => return Err(invalid("nocache", &format!("{other:?} is not one of 0, 1"))),
     };
-    let explain = explained::read(params.get("explain")).map_err(|why| invalid("explain", &why))?;
+    let explain = explain_plans::read(params.get("explain")).map_err(|why| invalid("explain", &why))?;
     let query = params.get("query").unwrap_or_default();
     let mut asked = state.asked(Language::Promql, query);
     asked.times = format!("{times:?}");

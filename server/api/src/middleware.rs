@@ -15,25 +15,25 @@ use quiver_ingest::logs::{KEEP_MESSAGES, PARAMETERS};
 use tracing::Instrument;
 
 use crate::access_log::Entry;
-use crate::families::family_of;
+use crate::forbidden_records::challenged;
 use crate::guard::{Asking, refused};
 use crate::identity::Meter;
-use crate::live::LiveSettings;
-use crate::refused::challenged;
-use crate::request::{ID_HEADER, RequestInfo};
-use crate::segments::in_force;
+use crate::live_settings::LiveSettings;
+use crate::request_context::{ID_HEADER, RequestInfo};
+use crate::request_families::family_of;
+use crate::segments::active_segments;
 use crate::serve::Transport;
 use crate::state::AppState;
 use crate::usage::Taken;
-use crate::{parameters, partial, tenancy};
+use crate::{partial_responses, tenancy, unknown_parameters};
 
 pub(crate) mod admission;
+mod forbidden_records;
 pub(crate) mod proxy;
-mod refused_records;
 pub(crate) mod security_headers;
 
+use forbidden_records::Sent;
 pub use proxy::Proxies;
-use refused_records::Sent;
 
 /// Serves a request, with everything that happens around it.
 pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
@@ -101,7 +101,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         None => {
             let span = info.span();
-            let answer = in_force::scope(partial::tell(served(request, next)));
+            let answer = active_segments::scope(partial_responses::tell(served(request, next)));
             let response = info.scope(answer).instrument(span).await;
             if state.is_enforced() { challenged(response) } else { response }
         }
@@ -125,8 +125,8 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
 
 /// Answers a request, or refuses it if it has a parameter that its route does not know, or a path that is no text.
 async fn served(request: Request, next: Next) -> Response {
-    let refusal = parameters::refusal::unreadable(&request);
-    if let Some(refusal) = refusal.or_else(|| parameters::refusal::refusal(&request)) {
+    let refusal = unknown_parameters::refusal::unreadable(&request);
+    if let Some(refusal) = refusal.or_else(|| unknown_parameters::refusal::refusal(&request)) {
         return refusal;
     }
     next.run(request).await

@@ -1,17 +1,17 @@
 //! Analytics over HTTP, below `/olap-api/v1`, in the wire format of Cube (`olap-api.md`).
 //!
-//! Requests are read here, checked and planned by `quiver_olap`, and shared with equal ones by `waiting`. `forms` are
-//! response formats other than JSON, `drill` gives the rows behind a measure and values of a dimension, `statements`
+//! Requests are read here, checked and planned by `quiver_olap`, and shared with equal ones by `shared_executions`. `forms` are
+//! response formats other than JSON, `drill_down` gives the rows behind a measure and values of a dimension, `statements`
 //! SQL texts over models, `response` removes from responses what would reveal hidden rows. The caller's rights in the
 //! domain of each model are applied by its scan.
 
-mod drill;
+mod drill_down;
 mod forms;
 mod problem;
 pub(crate) mod query_body;
 mod response;
+pub mod shared_executions;
 mod statements;
-pub mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,28 +22,28 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quiver_ingest::DecodeRoom;
-use quiver_olap::answer::{Frame, dry_run};
-use quiver_olap::meta::Wanted;
+use quiver_olap::metadata::Wanted;
 use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::CacheMode;
 use quiver_olap::query::request::Request as Asked;
+use quiver_olap::response::{Frame, dry_run};
 use quiver_olap::{Basis, OlapError, QueryError, Reason, engine};
 use quiver_query::tables::DomainAccess;
 use quiver_query::{Explain, QueryContext};
 use quiver_types::{Domain, Error, ErrorKind, Result, Right, Services, Triple};
 use serde_json::{Value, json};
 
-use crate::bodies::read_unpacked;
+use crate::body_memory::read_unpacked;
 use crate::metrics::phases::Language;
-use crate::params::Params;
-use crate::request::RequestInfo;
+use crate::prometheus_params::Params;
+use crate::request_context::RequestInfo;
 use crate::segments;
 use crate::sql_api::forms::Form;
 use crate::state::AppState;
-use crate::{revoked_rights, trees};
+use crate::{parsed_bodies, revoked_rights};
 use problem::problem;
 use response::Told;
-use waiting::{Outcome, Ready, Work};
+use shared_executions::{Outcome, Ready, Work};
 
 /// The signals whose rows a segment narrows in a query.
 const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
@@ -65,8 +65,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/dry-run", get(dry).post(dry))
         .route("/explain", post(explain))
         .route("/sql", get(sql).post(sql))
-        .route("/drill", post(drill::drill))
-        .route("/meta/values", get(drill::values));
+        .route("/drill", post(drill_down::drill))
+        .route("/meta/values", get(drill_down::values));
     Router::new().nest("/olap-api/v1", v1)
 }
 
@@ -84,7 +84,7 @@ impl Given {
         let (head, body) = request.into_parts();
         let bytes = read_unpacked(&state.capacity.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
         let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
-        let tree = trees::hold(&state.capacity.bodies, &bytes)?;
+        let tree = parsed_bodies::hold(&state.capacity.bodies, &bytes)?;
         let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
         let mut body = if bytes.is_empty() { Value::Null } else { query_body::read(&bytes).map_err(bad)? };
         let mut asked = params.clone();
@@ -287,7 +287,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
         return forms::send(state, form, catalog, asked, &access, ctx).await;
     }
     let own = if state.engines.olap.has_own_rows(&catalog, &asked, &access) { state.caller() } else { String::new() };
-    let key = waiting::key(&asked, is_multi, &access, &own, &catalog);
+    let key = shared_executions::key(&asked, is_multi, &access, &own, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);
     // Whether a cached result is still valid tells whether something was written: by how soon the response comes, and
     // with `X-Wait: 0` by whether it comes at all. So callers to whom rows are hidden get none.

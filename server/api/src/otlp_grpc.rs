@@ -14,7 +14,7 @@ use quiver_ingest::{Encoding, formats};
 use quiver_types::{Error, ErrorKind, Result};
 use tonic::{Code, Status};
 
-use crate::bodies::read_body;
+use crate::body_memory::read_body;
 use crate::error::{grpc_code_of, log, public_text};
 use crate::ingest_api::{decode_and_write, export_outcome, export_response};
 use crate::metrics::phases;

@@ -1,16 +1,16 @@
 //! PostgreSQL's wire protocol (version 3) on a separate port, for `psql`, drivers and tools: simple and extended
 //! queries, portals, cancel requests, TLS. Statements are those of `quiver_sql` and read-only.
 //!
-//! `frame` splits the input into messages and limits their size before they are held; `startup` authenticates;
+//! `client_messages` splits the input into messages and limits their size before they are held; `startup` authenticates;
 //! `session` is a connection after that, `statements` and `portal` are its state; `command` handles statements about
-//! the connection; `params` and `encode` convert values, `plan` plans, `fault` maps errors to SQLSTATEs. Our messages
+//! the connection; `params` and `encode` convert values, `plan` plans, `error` maps errors to SQLSTATEs. Our messages
 //! are written by the crate `pgwire`. Those of clients are read here, since its decoder trusts their lengths.
 
 mod cancel;
+mod client_messages;
 mod command;
 mod encode;
-mod fault;
-mod frame;
+mod error;
 mod params;
 mod plan;
 mod portal;
@@ -25,7 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::bodies::BodyBudget;
+use crate::body_memory::BodyBudget;
 use crate::serve::{ServeSettings, Tls, accepted};
 use crate::state::AppState;
 use cancel::Cancels;
@@ -105,6 +105,6 @@ pub async fn serve_postgres(listener: PostgresListener, settings: ServeSettings,
 /// Tells a client beyond the bound so, as far as it can be told at once.
 fn refuse(stream: TcpStream) {
     let mut out = bytes::BytesMut::new();
-    fault::Fault::fatal("53300", "too many connections").write(&mut out);
+    error::Fault::fatal("53300", "too many connections").write(&mut out);
     let _ = stream.try_write(&out);
 }

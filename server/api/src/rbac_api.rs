@@ -12,7 +12,7 @@ use axum::routing::{MethodFilter, get, post, put};
 use futures::future::BoxFuture;
 use http::{HeaderValue, header};
 use quiver_auth::{
-    AccountKind, OsRandom, PasswordRule, Passwords, Request as Asking, Shown, Subject, TokenError, Way, apikey,
+    AccountKind, OsRandom, PasswordRule, Passwords, Request as Asking, Shown, Subject, TokenError, Way, api_key,
     external_id, sha256_hex,
 };
 use quiver_config::families::{SERVICE_ACCOUNTS, USERS};
@@ -22,13 +22,13 @@ use quiver_config::{
 use quiver_types::{Domain, Right, Rights, Services, Triple};
 use serde_json::{Map, Value, json};
 
-use crate::config_api::answer::{Answer, with_dry_run};
-use crate::config_api::ask::Ask;
-use crate::config_api::ids::{Ids, no_parameters};
-use crate::config_api::members::only_members;
+use crate::config_api::body_members::only_members;
 use crate::config_api::operation::{Routes, Run, special_of};
+use crate::config_api::path_ids::{Ids, no_parameters};
+use crate::config_api::request::Ask;
+use crate::config_api::response::{Answer, with_dry_run};
+use crate::forbidden_records::challenge;
 use crate::identity::Identities;
-use crate::refused::challenge;
 use crate::state::AppState;
 
 const BODY_BYTES_MAX: usize = 256 << 10;
@@ -286,7 +286,7 @@ fn rotate_secret<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<An
         };
         let id = ids[0].clone();
         let account = ask.config.get(&ask.place, &id, &ask.caller).await?;
-        let secret = apikey::make_secret(&OsRandom);
+        let secret = api_key::make_secret(&OsRandom);
         let mut system = System::default();
         system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
         let until = ask.state.clock.now_ms() + grace_s * 1000;

@@ -45,7 +45,7 @@ const LOGS: Need = Need::Has(Right::View, Domain::Logs);
 const TRACES: Need = Need::Has(Right::View, Domain::Traces);
 const RULES: Need = Need::Has(Right::View, Domain::Alerting);
 const EDIT_RULES: Need = Need::Has(Right::Edit, Domain::Alerting);
-// The services of the records are checked one by one while they are decoded (`refused`).
+// The services of the records are checked one by one while they are decoded (`forbidden_records`).
 const IN_METRICS: Need = Need::Has(Right::Ingest, Domain::Metrics);
 const IN_LOGS: Need = Need::Has(Right::Ingest, Domain::Logs);
 const IN_TRACES: Need = Need::Has(Right::Ingest, Domain::Traces);
@@ -426,7 +426,7 @@ mod tests {
     /// so each route that asks for more than to see must be in a family that writes.
     #[test]
     fn what_asks_for_more_than_to_see_may_change_something() {
-        use crate::families::{FAMILIES, changes, family_of};
+        use crate::request_families::{FAMILIES, changes, family_of};
         let acts = |need: Option<Need>| match need {
             Some(Need::Has(right, _) | Need::Everywhere(right, _) | Need::Somewhere(right)) => right != Right::View,
             _ => false,

@@ -17,16 +17,17 @@ use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
-use crate::answers::AnswerBudget;
-use crate::demand::Holding;
 use crate::error::plain;
+use crate::fallback::{not_allowed, not_found, not_on_this_port};
 use crate::middleware::around;
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
+use crate::response_memory::AnswerBudget;
+use crate::response_pressure::Holding;
 use crate::state::AppState;
-use crate::unrouted::{not_allowed, not_found, not_on_this_port};
 use crate::{
-    admin, alerting, config_api, explained, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest, metrics_api,
-    olap_api, openapi, otlp_grpc, rbac_api, segments, sql_api, token_api, traces_api, traces_compat, traces_ingest,
+    admin, alerting, config_api, explain_plans, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest,
+    metrics_api, olap_api, openapi, otlp_grpc, rbac_api, segments, sql_api, token_api, traces_api, traces_compat,
+    traces_ingest,
 };
 
 /// The path of OTLP on its own port.
@@ -39,12 +40,12 @@ pub fn main_router(state: Arc<AppState>) -> Router {
 
 fn main_routes() -> Router<Arc<AppState>> {
     let metrics = metrics_api::routes().merge(import_api::routes()).merge(alerting::rules::routes());
-    let compatible = traces_compat::routes().layer(middleware::from_fn(explained::plain));
+    let compatible = traces_compat::routes().layer(middleware::from_fn(explain_plans::plain));
     let mut router = Router::new()
         .merge(admin::routes())
         .merge(logs_ingest::routes())
         .merge(traces_ingest::routes())
-        .merge(traces_api::routes().layer(middleware::from_fn(explained::plain)))
+        .merge(traces_api::routes().layer(middleware::from_fn(explain_plans::plain)))
         .merge(compatible.layer(middleware::from_fn(traces_compat::refuse_segments)))
         .merge(olap_api::routes().layer(middleware::from_fn(segments::refuse)))
         .merge(grpc_api::routes())
@@ -91,7 +92,7 @@ pub fn zipkin_router(state: Arc<AppState>) -> Router {
 fn zipkin_routes() -> Router<Arc<AppState>> {
     traces_compat::zipkin_routes()
         .layer(middleware::from_fn(traces_compat::refuse_segments))
-        .layer(middleware::from_fn(explained::plain))
+        .layer(middleware::from_fn(explain_plans::plain))
         .route("/health/ready", get(admin::ready))
 }
 

@@ -13,11 +13,11 @@ use quiver_types::{Error, Result};
 use serde_json::{Map, Value, json};
 
 use crate::encode::prometheus::error_response;
+use crate::forbidden_records::problem_of;
 use crate::identity::{Origin, caller};
-use crate::refused::problem_of;
 use crate::state::AppState;
 
-pub(crate) mod in_force;
+pub(crate) mod active_segments;
 mod logs;
 pub(crate) mod preview;
 mod scan_filters;

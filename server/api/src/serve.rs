@@ -2,18 +2,18 @@
 //! shutdown that lets requests finish within a time limit.
 
 mod connection;
+mod deadlines;
 mod frames;
 mod framing;
 mod handshake;
-mod head;
 pub(crate) mod minimum_rate;
 mod paced_body;
+mod request_head;
 mod response_timeout;
 mod socket;
 mod stream;
 mod tls;
 mod unread_body;
-mod watch;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::bodies::BodyBudget;
+use crate::body_memory::BodyBudget;
 
 pub(crate) use handshake::accept;
 pub(crate) use stream::{Stream, Transport};

@@ -19,18 +19,18 @@ use quiver_sql::{Answer, Params as SqlParams, Request as SqlRequest, Session, ty
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use crate::bodies::read_unpacked;
+use crate::body_memory::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
-use crate::explained;
+use crate::explain_plans;
+use crate::forbidden_records;
 use crate::metrics::phases::Language;
-use crate::params::{Params, invalid};
-use crate::partial::query_context;
-use crate::refused;
-use crate::request::RequestInfo;
+use crate::parsed_bodies;
+use crate::partial_responses::query_context;
+use crate::prometheus_params::{Params, invalid};
+use crate::request_context::RequestInfo;
 use crate::segments;
-use crate::sending::Sending;
 use crate::state::AppState;
-use crate::trees;
+use crate::streamed_responses::Sending;
 use forms::{Form, Writer};
 
 /// The signals whose rows a segment narrows in a statement.
@@ -86,7 +86,7 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
 /// Makes a problem document of an error.
 fn problem(error: &Error) -> Response {
     if error.kind == ErrorKind::Forbidden {
-        return refused::problem(error);
+        return forbidden_records::problem(error);
     }
     let status = status_of(error.kind);
     let code = match error.kind {
@@ -101,7 +101,7 @@ fn problem(error: &Error) -> Response {
         _ => "INTERNAL",
     };
     let request = RequestInfo::current();
-    let body = refused::body(status, code, public_text(error), request.as_ref().map_or("", RequestInfo::id));
+    let body = forbidden_records::body(status, code, public_text(error), request.as_ref().map_or("", RequestInfo::id));
     let head = [(header::CONTENT_TYPE, "application/problem+json")];
     with_retry_after((status, head, body).into_response())
 }
@@ -131,7 +131,7 @@ impl Asked {
         };
         let params = Params::read(&head.method, &head.headers, head.uri.query(), form_body)?;
         let is_object = is_post && kind == "application/json";
-        let _tree = is_object.then(|| trees::hold(&state.capacity.bodies, &body)).transpose()?;
+        let _tree = is_object.then(|| parsed_bodies::hold(&state.capacity.bodies, &body)).transpose()?;
         let mut given = json!({});
         let mut statement = params.get("query").map(str::to_owned);
         match kind.as_str() {
@@ -159,7 +159,7 @@ impl Asked {
             params: sql_params(&params, given.get("params").filter(|value| !value.is_null()))?,
             limit: word("limit").map(|text| number("limit", &text)).transpose()?,
             time_zone: word("time_zone"),
-            explain: explained::read(word("explain").as_deref()).map_err(|why| invalid("explain", &why))?,
+            explain: explain_plans::read(word("explain").as_deref()).map_err(|why| invalid("explain", &why))?,
             session: Session::of(&state.identity().name),
         };
         Ok(Self { request, form: Form::of(word("format").as_deref(), &head.headers)? })

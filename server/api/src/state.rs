@@ -20,22 +20,22 @@ use quiver_types::{Access, Clock, Domain, Error, ErrorKind, Result, Right, Serie
 use tokio::sync::Semaphore;
 
 use crate::alerting::rule_bench::RuleBench;
-use crate::answers::AnswerBudget;
-use crate::bodies::BodyBudget;
-use crate::demand::Room;
+use crate::body_memory::BodyBudget;
 use crate::effects::Effects;
-use crate::explained::noting;
+use crate::explain_plans::noting;
 use crate::identity::Identities;
-use crate::identity::held::Held;
-use crate::identity::unnamed::{ANYONE, NOBODY};
-use crate::live::{LiveSettings, Reloader};
+use crate::identity::anonymous::{ANYONE, NOBODY};
+use crate::identity::current_rights::Held;
+use crate::live_settings::{LiveSettings, Reloader};
 use crate::logs_ingest::settings::LogsSettings;
 use crate::metrics::ApiMetrics;
 use crate::metrics::phases::Language;
 use crate::middleware::proxy::Proxies;
-use crate::olap_api::waiting::Waiting;
-use crate::request::{RequestIds, RequestInfo};
-use crate::segments::in_force::narrow;
+use crate::olap_api::shared_executions::Waiting;
+use crate::request_context::{RequestIds, RequestInfo};
+use crate::response_memory::AnswerBudget;
+use crate::response_pressure::Room;
+use crate::segments::active_segments::narrow;
 
 /// Fixed settings of the API; those that may change while the server runs are in [`LiveSettings`].
 #[derive(Debug, Clone)]

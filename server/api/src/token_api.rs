@@ -10,10 +10,10 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quiver_auth::{Auth, FORM_BYTES_MAX, Form, Happened, Refused, Request as Asking, Shown, SigningKeys};
 use serde_json::{Value, json};
 
-use crate::bodies::read_unpacked;
+use crate::body_memory::read_unpacked;
 use crate::error::plain;
 use crate::identity::{Identities, Origin};
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
 mod cookie;

@@ -24,14 +24,14 @@ use serde_json::{Value, json};
 
 pub(crate) use problem::problem;
 
-use crate::bodies::read_unpacked;
+use crate::body_memory::read_unpacked;
+use crate::encode::body_pieces::Text;
 use crate::encode::json::json_body;
-use crate::encode::pieces::Text;
 use crate::metrics::phases::Language;
-use crate::partial::query_context;
+use crate::partial_responses::query_context;
 use crate::segments::{Narrowed, of_request};
 use crate::state::AppState;
-use crate::{explained, parameters, trees};
+use crate::{explain_plans, parsed_bodies, unknown_parameters};
 
 /// Paths of the product's own API of traces.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -74,12 +74,12 @@ impl Call {
             let body =
                 read_unpacked(&state.capacity.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
             if !body.is_empty() {
-                let tree = trees::hold(&state.capacity.bodies, &body)?;
+                let tree = parsed_bodies::hold(&state.capacity.bodies, &body)?;
                 let given = Params::of_json(&body)?;
                 drop(tree);
                 let route = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
-                if let Some(name) = parameters::unknown(route, given.pairs().map(|(name, _)| name)) {
-                    return Err(parameters::error(route, name).into());
+                if let Some(name) = unknown_parameters::unknown(route, given.pairs().map(|(name, _)| name)) {
+                    return Err(unknown_parameters::error(route, name).into());
                 }
                 params.extend(given);
                 explain(&params)?;
@@ -197,8 +197,8 @@ impl Call {
 
 /// Reads `explain`: none, the plans, or the plans with what they did.
 fn explain(params: &Params) -> Result<(), TraceError> {
-    if let Some(explain) = explained::read(params.one("explain")?).map_err(|why| ParamError::new("explain", why))? {
-        explained::ask(explain);
+    if let Some(explain) = explain_plans::read(params.one("explain")?).map_err(|why| ParamError::new("explain", why))? {
+        explain_plans::ask(explain);
     }
     Ok(())
 }

@@ -11,20 +11,20 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, StatusCode, header};
-use quiver_ingest::detect::detect;
 use quiver_ingest::traces::response::TracePartial;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
+use quiver_ingest::transaction_detection::detect;
 use quiver_ingest::within;
 use quiver_types::tables::logs::millis_of;
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 
-use crate::bodies::read_body;
+use crate::body_memory::read_body;
 use crate::effects::{Signal, suspend};
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
+use crate::forbidden_records;
 use crate::ingest_api::status_message;
 use crate::metrics::phases::{Signal as Phase, Step};
-use crate::refused;
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 use crate::usage::Brought;
 
@@ -121,7 +121,7 @@ pub(crate) async fn decode_and_write(
     suspend(&state.config, slow);
     phases.step(Phase::Traces, Step::Decode, began.elapsed());
     let partial = TracePartial::of(&decoded);
-    refused::note(partial.forbidden);
+    forbidden_records::note(partial.forbidden);
     let batch = std::mem::take(&mut decoded.batch);
     RequestInfo::note_records(batch.len() as u64);
     let mut services: BTreeMap<String, Brought> = BTreeMap::new();
@@ -146,7 +146,7 @@ pub(crate) async fn decode_and_write(
         }
     });
     if partial.all && partial.forbidden > 0 && partial.forbidden == partial.rejected {
-        return Err(refused::otlp_error(Domain::Traces, partial.first_forbidden.as_deref()));
+        return Err(forbidden_records::otlp_error(Domain::Traces, partial.first_forbidden.as_deref()));
     }
     Ok(partial)
 }
@@ -228,7 +228,7 @@ pub(crate) async fn zipkin(State(state): State<Arc<AppState>>, request: Request)
     match take(&state, &head.headers, body, format, head.uri.path()).await {
         Ok(partial) if partial.rejected > 0 && partial.all => plain(StatusCode::BAD_REQUEST, partial.message),
         Ok(_) => StatusCode::ACCEPTED.into_response(),
-        Err(e) if e.kind == ErrorKind::Forbidden => refused::problem(&e),
+        Err(e) if e.kind == ErrorKind::Forbidden => forbidden_records::problem(&e),
         Err(e) => plain(status_of(e.kind), public_text(&e)),
     }
 }

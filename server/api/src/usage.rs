@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quiver_query::Query;
-use quiver_types::stats::get;
+use quiver_types::read_stats::get;
 use quiver_types::{ErrorKind, Millis};
 
 use crate::opaque_ids::Scattered;

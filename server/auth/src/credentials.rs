@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
 
 use crate::Secret;
-use crate::apikey;
+use crate::api_key;
 use crate::error::TokenError;
 use crate::form::form_decoded;
 use crate::jwt::TOKEN_BYTES_MAX;
@@ -70,7 +70,7 @@ impl Shown {
         let text = std::str::from_utf8(text).ok().filter(|t| t.is_ascii() && !t.is_empty());
         let text = text.ok_or(TokenError::Invalid)?;
         if text.starts_with("qvk_") {
-            return if apikey::id_of(text).is_some() {
+            return if api_key::id_of(text).is_some() {
                 Ok(Self::ApiKey(Secret::new(text)))
             } else {
                 Err(TokenError::Invalid)
@@ -86,7 +86,7 @@ impl Shown {
         }
         let decoded = decoded(text).ok_or(TokenError::Invalid)?;
         let (id, secret) = decoded.split_once(':').ok_or(TokenError::Invalid)?;
-        apikey::of_parts(id, secret).map(|key| Self::ApiKey(Secret::new(key))).ok_or(TokenError::Invalid)
+        api_key::of_parts(id, secret).map(|key| Self::ApiKey(Secret::new(key))).ok_or(TokenError::Invalid)
     }
 
     /// A password that is an API key counts as one, whatever the name.
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn ways() {
-        let key = apikey::make(&OsRandom);
+        let key = api_key::make(&OsRandom);
         let (id, secret) = (&key[4..16], &key[17..]);
         let is_key = |shown: Result<Shown, TokenError>| assert_eq!(shown, Ok(Shown::ApiKey(Secret::new(key.clone()))));
         is_key(read(&[&format!("Bearer {key}")]));
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_says_nothing_certain() {
-        let key = apikey::make(&OsRandom);
+        let key = api_key::make(&OsRandom);
         let check = |values: &[&str]| assert_eq!(read(values), Err(TokenError::Invalid), "{values:?}");
         check(&["Bearer a", "Bearer b"]);
         check(&["Bearer "]);

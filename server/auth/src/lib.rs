@@ -1,21 +1,20 @@
 //! Who calls, and what they may do: accounts, the token service, API keys, rights (`identity-and-access` 1 to 4).
 //!
 //! `directory` is an in-memory copy of all accounts, replaced after each change, so that checking a request never waits
-//! for a database. `credentials` extracts what a request presents, `jwt` and `apikey` check it, `service` combines them
-//! and gives an [`Identity`]. `grants` answers token requests with `password`, `throttle` and `session`; `keys` are the
+//! for a database. `credentials` extracts what a request presents, `jwt` and `api_key` check it, `service` combines them
+//! and gives an [`Identity`]. `token_endpoint` answers token requests with `password`, `throttle` and `session`; `keys` are the
 //! signing keys.
 //!
 //! Invariants: no HTTP; clock and random source are passed in; secrets are compared in constant time, stored as hashes
 //! or encrypted, and never logged (their types print nothing); what strangers can make the server remember is bounded.
 
-pub mod apikey;
+pub mod api_key;
 mod credentials;
 mod directory;
 mod error;
 mod external;
 pub mod failpoint;
 mod form;
-mod grants;
 mod jwt;
 mod keys;
 mod observations;
@@ -25,6 +24,7 @@ mod service;
 mod session;
 mod tables;
 mod throttle;
+mod token_endpoint;
 mod vault;
 
 pub use credentials::Shown;
@@ -32,7 +32,6 @@ pub use directory::{Account, AccountKind, Accounts, BoundTo, Directory, Grant, K
 pub use error::{Happened, Refused, TokenError};
 pub use external::{ExternalIssuer, Fetch};
 pub use form::Form;
-pub use grants::{FORM_BYTES_MAX, TokenAnswer, base_url_is_sane};
 pub use jwt::Claims;
 pub use keys::{Rotated, SigningKeys};
 pub use observations::Seen;
@@ -40,6 +39,7 @@ pub use password::{PasswordRule, Passwords, Turn};
 pub use random::OsRandom;
 pub use service::{Auth, AuthSettings, Identity, Request, Subject, Way, external_id};
 pub use tables::SCHEMA;
+pub use token_endpoint::{FORM_BYTES_MAX, TokenAnswer, base_url_is_sane};
 pub use vault::MasterVault;
 
 /// A text that is never shown.

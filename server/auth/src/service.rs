@@ -1,12 +1,12 @@
 //! From the credentials of a request to the identity of its caller and its rights.
 //!
-//! `identity` is the result, `identify` finds it from credentials, `proof` checks secrets of accounts, `current_rights`
+//! `identity` is the result, `authentication` finds it from credentials, `secret_checks` checks secrets of accounts, `current_rights`
 //! says whether an identity still holds later.
 
+mod authentication;
 mod current_rights;
-mod identify;
 mod identity;
-mod proof;
+mod secret_checks;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -86,7 +86,7 @@ async fn fixture_with(settings: AuthSettings, fetch: Option<Arc<dyn Fetch>>) -> 
     let clock = Arc::new(TestClock(AtomicI64::new(NOW)));
     let auth = open(&pool, &clock, settings, fetch).await;
     let hash = auth.passwords().hash(PASSWORD).await.unwrap();
-    let key = apikey::make(&OsRandom);
+    let key = api_key::make(&OsRandom);
     let user = |id: &str| (AccountKind::User, id.to_owned());
     let mut temporary = account(AccountKind::User, "u2", "newbie", hash.clone());
     temporary.must_change = true;
@@ -98,7 +98,7 @@ async fn fixture_with(settings: AuthSettings, fetch: Option<Arc<dyn Fetch>>) -> 
         ],
         keys: vec![Key {
             entity_id: "k1".to_owned(),
-            key_id: apikey::id_of(&key).unwrap().to_owned(),
+            key_id: api_key::id_of(&key).unwrap().to_owned(),
             hash: Secret::new(sha256_hex(key.as_bytes())),
             owner: user("u1"),
             rights: Some(view("cart*")),

@@ -15,7 +15,7 @@ use crate::json::{time_of, time_text};
 use crate::page_buffer::{PAGE_BYTES_MAX, map_bytes};
 use crate::problem::{Problem, ProblemKind, Result, shown};
 use crate::query::{Page, any_of, bound_to, cursor_mismatch, cut, flag};
-use crate::{db, failpoint};
+use crate::{failpoint, migrations};
 
 /// Most rows of a page.
 const LIMIT_MAX: usize = 1000;
@@ -300,7 +300,7 @@ impl Config {
     }
 
     async fn try_audit(&self, caller: &Caller, event: AuditEvent) -> Result<()> {
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         self.audit_within(&mut tx, caller, event).await?;
         tx.commit().await?;
         Ok(())
@@ -399,7 +399,7 @@ impl Config {
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn expire(&self) -> Result<()> {
         let now_ms = self.clock.now_ms();
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         statement("DELETE FROM audit WHERE at_ms < ?").bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
         crate::idempotency::forget_old(&mut tx, now_ms).await?;
         tx.commit().await?;

@@ -1,4 +1,4 @@
-//! Many changes at once: atomic (put, import), or each by itself (delete, update: `each`).
+//! Many changes at once: atomic (put, import), or each by itself (delete, update: `independent_items`).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -6,18 +6,18 @@ use quiver_database::{Connection, statement};
 use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
 
-use crate::change::links::key_value;
+use crate::change::references::key_value;
 use crate::change::{Condition, Done, Op, Reading, System, Work};
 use crate::config::{Config, next_revision};
-use crate::db;
 use crate::entity::{Entity, diff, find};
+use crate::entity_place::{Place, is_visible};
 use crate::families::RESOURCES;
 use crate::family::{Caller, Family};
-use crate::place::{Place, is_visible};
+use crate::migrations;
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::query::ListQuery;
 
-mod each;
+mod independent_items;
 
 /// Most items of a call.
 const ITEMS_MAX: usize = 10_000;
@@ -179,7 +179,7 @@ impl Config {
             let sealed = self.sealed(place.family, op, System::default()).await.map_err(|p| p.below(&below))?;
             prepared.push(sealed);
         }
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let (mut imported, mut all) = (Imported::default(), Vec::new());
         let mut named = HashSet::new();
@@ -377,7 +377,7 @@ impl Config {
     }
 
     async fn try_order(&self, place: &Place, caller: &Caller, ids: &[String], mode: ChangeMode) -> Result<Vec<Value>> {
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let mut all = crate::entity::all_of(&mut tx, place.family.name).await?;
         all.retain(|e| is_visible(place, e, caller));
         let named: HashSet<&String> = ids.iter().collect();

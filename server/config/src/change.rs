@@ -1,33 +1,33 @@
 //! One change: its checks, rows, references, history and audit row, in one transaction.
 //!
-//! `op` is the operation that is asked for, `draft` its parsed form, `work` carries it out on one entity with `rows`,
-//! `links`, `restore` and `identity`; here transactions begin and end.
+//! `operation` is the operation that is asked for, `draft` its parsed form, `entity_change` carries it out on one entity with `rows`,
+//! `references`, `restore` and `identity`; here transactions begin and end.
 
 use quiver_database::Connection;
 use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
 
 use crate::config::{Config, next_revision};
-use crate::db;
 use crate::entity::find;
+use crate::entity_place::Place;
 use crate::family::{Caller, Family};
 use crate::fields::{Mode, SECRET};
-use crate::place::Place;
+use crate::migrations;
 use crate::problem::{Problem, Result};
 
 mod draft;
+mod entity_change;
 mod identity;
 mod joint_validation;
-pub(crate) mod links;
-mod op;
+mod operation;
+pub(crate) mod references;
 mod restore;
 mod rows;
-mod work;
 
 pub(crate) use draft::{Draft, Reading};
-pub use op::{Condition, Done, Op, System};
-pub(crate) use work::Work;
-use work::owner_exists;
+pub(crate) use entity_change::Work;
+use entity_change::owner_exists;
+pub use operation::{Condition, Done, Op, System};
 
 /// The manager of built-in entities.
 const BUILTIN: &str = "builtin";
@@ -62,7 +62,7 @@ impl Config {
         mode: ChangeMode,
     ) -> Result<Done> {
         let (op, system) = self.sealed(place.family, op, system).await?;
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
         let done = work.apply(place, op, system).await?;
@@ -115,7 +115,7 @@ impl Config {
     /// # Errors
     /// Those of the first change that cannot be.
     pub async fn change_all(&self, caller: &Caller, ops: Vec<(Place, Op)>, mode: ChangeMode) -> Result<Vec<Done>> {
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let mut all = Vec::with_capacity(ops.len());
         let composes = ops.iter().any(|(place, _)| place.family.composes);

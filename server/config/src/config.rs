@@ -10,9 +10,9 @@ use quiver_types::{Clock, Random, Vault, random_bytes};
 use tokio::sync::{Notify, watch};
 
 use crate::entity::{Entity, find};
+use crate::entity_place::{Place, is_visible};
 use crate::failpoint;
 use crate::family::{Caller, Family};
-use crate::place::{Place, is_visible};
 use crate::problem::{Problem, Result};
 use crate::server_checks::{Checks, Sealer};
 use crate::text_cache::lists::Lists;

@@ -9,11 +9,11 @@ use quiver_types::ChangeMode;
 use crate::area::{Area, acts_by_itself};
 use crate::change::{Done, Op, Reading, System, Work};
 use crate::config::{Config, next_revision};
-use crate::db;
 use crate::entity::{Entity, all_of, find};
+use crate::entity_place::Place;
 use crate::families::{ALERTING_SETTINGS, FAMILIES, ROUTES, RULES, SETTINGS_ID};
 use crate::family::{Caller, Family};
-use crate::place::Place;
+use crate::migrations;
 use crate::problem::Result;
 
 /// The families of an area.
@@ -90,7 +90,7 @@ impl Config {
         release: &Release<'_>,
         mode: ChangeMode,
     ) -> Result<Vec<Done>> {
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let settings = find(&mut tx, ALERTING_SETTINGS.name, SETTINGS_ID).await?;
         let mut work =

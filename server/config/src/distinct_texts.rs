@@ -7,8 +7,8 @@ use quiver_database::statement;
 use serde_json::Value;
 
 use crate::config::Config;
+use crate::entity_place::Place;
 use crate::filter::{Filter, Op};
-use crate::place::Place;
 use crate::problem::Result;
 
 /// Most texts of a field among which parts are looked for.

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Config;
 use crate::entity::{Entity, diff};
+use crate::entity_place::{Place, is_listed, is_visible};
 use crate::family::{Caller, Rows};
 use crate::json::time_text;
 use crate::page_buffer::{First, Kept};
-use crate::place::{Place, is_listed, is_visible};
 use crate::problem::{Problem, Result};
 use crate::query::{ListQuery, Page};
 use crate::sql_filter::{Narrowed, Share};

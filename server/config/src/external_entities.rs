@@ -6,9 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::change::{Draft, Reading, System, Work};
 use crate::config::Config;
-use crate::db;
 use crate::entity::Entity;
 use crate::family::{Caller, Family};
+use crate::migrations;
 use crate::problem::{Problem, Result};
 
 /// What is known of an entity that is kept elsewhere.
@@ -71,7 +71,7 @@ impl Config {
         action: &'static str,
         (before, after): (Option<&Entity>, &Entity),
     ) -> Result<()> {
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
         work.remember_once(family, after, action).await?;

@@ -12,15 +12,15 @@ use crate::column::Column;
 use crate::config::Config;
 use crate::derived_fields::Beside;
 use crate::entity::Entity;
+use crate::entity_place::{Place, is_listed};
 use crate::family::{Caller, Family};
 use crate::index_order::TRIED;
 use crate::page_buffer::{First, Kept};
-use crate::place::{Place, is_listed};
 use crate::problem::Result;
 use crate::query::{ListQuery, Page};
 use crate::sort_encoding::CHARS_MAX;
 use crate::sql_filter::Narrowed;
-use crate::values::Form;
+use crate::value_index::Form;
 
 /// Rows of an index that are read at once: fewest and most. A group that has more is walked by the next field.
 const ROWS: (usize, usize) = if cfg!(test) { (6, 6) } else { (200, 2000) };

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::config::Config;
-use crate::db;
+use crate::migrations;
 use crate::problem::{Problem, ProblemKind, Result};
 use quiver_database::{Connection, Database, statement};
 
@@ -103,7 +103,7 @@ impl Config {
     /// `IDEMPOTENCY_KEY_REUSED`, `IDEMPOTENCY_IN_PROGRESS`, `STORE_BUSY`.
     pub async fn begin_named(&self, named: &Named) -> Result<Begun> {
         let now_ms = self.clock.now_ms();
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         forget_old(&mut tx, now_ms).await?;
         let sql = "SELECT body_hash, answer FROM answered WHERE subject = ? AND path = ? AND name = ?";
         let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
@@ -147,7 +147,7 @@ impl Config {
             Some(Some(kept)) => Some(self.vault.seal(&named.place(), &kept)),
             None => None,
         };
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         if let Some(sealed) = sealed {
             let sql = "UPDATE answered SET answer = ? WHERE subject = ? AND path = ? AND name = ?";
             let row = statement(sql).bind(sealed).bind(&named.subject).bind(&named.path).bind(&named.name);

@@ -10,13 +10,13 @@ use serde_json::{Map, Value};
 
 use crate::column::Column;
 use crate::config::Config;
-use crate::db;
 use crate::derived_fields::Beside;
 use crate::entity::Entity;
+use crate::entity_place::{Place, is_listed};
 use crate::families::family;
 use crate::family::{Caller, Family};
+use crate::migrations;
 use crate::page_buffer::Kept;
-use crate::place::{Place, is_listed};
 use crate::problem::{Problem, Result};
 use crate::query::{ListQuery, Page};
 use crate::sql_filter::Narrowed;
@@ -330,7 +330,7 @@ impl Config {
             if rows.is_empty() {
                 return Ok(());
             }
-            let mut tx = db::begin(&self.pool).await?;
+            let mut tx = migrations::begin(&self.pool).await?;
             for row in rows {
                 let (name, id, body): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
                 let body: Map<String, Value> = serde_json::from_str(&body).map_err(Problem::internal)?;

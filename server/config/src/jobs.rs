@@ -6,9 +6,9 @@ use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
-use crate::db;
 use crate::family::Caller;
 use crate::json::time_text;
+use crate::migrations;
 use crate::problem::{Problem, Result};
 
 /// How long jobs that ended are kept.
@@ -117,7 +117,7 @@ impl Config {
     /// `LIMIT_EXCEEDED`, `STORE_BUSY`.
     pub async fn queue_job(&self, job: NewJob, caller: &Caller, mode: ChangeMode) -> Result<Job> {
         let now_ms = self.clock.now_ms();
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let sql = "DELETE FROM job WHERE finished_ms < ?";
         statement(sql).bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
         let sql = "SELECT count(*) FROM job WHERE state IN ('queued', 'running') AND server = ?";
@@ -172,7 +172,7 @@ impl Config {
     /// # Errors
     /// `STORE_BUSY`.
     pub async fn next_job(&self, server: &str) -> Result<Option<Job>> {
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let own = if self.is_shared() { " AND server IN ('', ?)" } else { "" };
         let sql = format!(
             "SELECT {COLUMNS} FROM job WHERE state IN ('queued', 'running'){own} \

@@ -8,12 +8,12 @@ use quiver_database::{Row, Statement, statement};
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
-use crate::db;
 use crate::entity::find;
 use crate::families::RESOURCES;
 use crate::json::time_text;
+use crate::migrations;
 use crate::problem::{Problem, Result};
-use crate::values::keep_values;
+use crate::value_index::keep_values;
 
 /// What telemetry tells of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Config {
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn seen(&self, all: &[Seen]) -> Result<()> {
         for some in all.chunks(AT_ONCE) {
-            let mut tx = db::begin(&self.pool).await?;
+            let mut tx = migrations::begin(&self.pool).await?;
             for one in some {
                 let Some(mut entity) = find(&mut tx, RESOURCES.name, &one.id).await? else { continue };
                 let before = entity.clone();
@@ -81,7 +81,7 @@ impl Config {
             return Ok(own);
         }
         let now_ms = self.clock.now_ms();
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let sql = "DELETE FROM service_alert WHERE server = ? OR at_ms < ?";
         statement(sql).bind(server).bind(since_ms).execute(&mut *tx).await?;
         let named: Vec<_> = own.iter().filter(|(name, _)| name.chars().count() <= SERVICE_CHARS_MAX).collect();

@@ -3,9 +3,9 @@
 //! | Module | What |
 //! |---|---|
 //! | `family`, `families`, `fields` | a family as data: fields, rules, references, right; one file each |
-//! | `entity`, `config`, `db`, `open` | an entity · what all modules share · the tables |
-//! | `document`, `query`, `filter`, `place`, `derived_fields`, `page_buffer`, `export` | reading, listing, exports |
-//! | `index_order`, `grouped_pages`, `sql_filter`, `values`, `distinct_texts`, `text_index`, `time_filters`, `text_cache` | lists that use indexes, or texts held in memory, instead of reading the whole family |
+//! | `entity`, `config`, `migrations`, `open` | an entity · what all modules share · the tables |
+//! | `document`, `query`, `filter`, `entity_place`, `derived_fields`, `page_buffer`, `export` | reading, listing, exports |
+//! | `index_order`, `grouped_pages`, `sql_filter`, `value_index`, `distinct_texts`, `text_index`, `time_filters`, `text_cache` | lists that use indexes, or texts held in memory, instead of reading the whole family |
 //! | `change`, `bulk`, `deploy`, `merge` | one change in a transaction with references, history and audit row · many changes · edits that wait for a deploy |
 //! | `server_checks`, `access`, `external_entities`, `sealing` | what a change asks of the rest of the server · who may see and change an entity |
 //! | `idempotency`, `audit`, `jobs`, `backup` | idempotent requests · the audit log · long operations · backups |
@@ -21,31 +21,32 @@ mod bulk;
 mod change;
 mod column;
 mod config;
-mod db;
 mod deploy;
 mod derived_fields;
 mod distinct_texts;
 mod document;
 mod entity;
+mod entity_place;
 mod export;
 mod external_entities;
 pub mod failpoint;
 pub mod families;
 mod family;
+mod family_followers;
 mod fields;
 mod filter;
-mod followed;
 pub mod graph;
 mod grouped_pages;
 mod idempotency;
 mod index_order;
 mod jobs;
 pub mod json;
+mod key_usage;
 mod last_seen;
 mod merge;
+mod migrations;
 mod open;
 mod page_buffer;
-mod place;
 mod problem;
 mod query;
 mod sealing;
@@ -57,8 +58,7 @@ mod tables;
 mod text_cache;
 mod text_index;
 mod time_filters;
-mod usage;
-mod values;
+mod value_index;
 
 pub use access::must_have;
 pub use area::Area;
@@ -67,25 +67,25 @@ pub use backup::{Loaded, Saved};
 pub use bulk::{Failed, ImportMode, Imported};
 pub use change::{Condition, Done, Op, System};
 pub use config::Config;
-pub use db::migrate;
 pub use deploy::Release;
 pub use entity::{Drafted, Entity, diff};
+pub use entity_place::Place;
 pub use export::{Exported, Exporting};
 pub use external_entities::Outside;
 pub use family::{Caller, EntityChange, Family, Hook, KEPT, KeyBounds, Link, Making, OnDelete, Prepare, Rows};
+pub use family_followers::Followed;
 pub use fields::{Field, Kind, Mode, duration_ms};
-pub use followed::Followed;
 pub use idempotency::{Begun, Named};
 pub use jobs::{Job, NewJob};
+pub use key_usage::KeyUse;
 pub use last_seen::{Seen, ServiceAlerts};
-pub use place::Place;
+pub use migrations::migrate;
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::{ListQuery, Page};
 pub use quiver_database::Schema;
 pub use quiver_types::ChangeMode;
 pub use server_checks::{Checks, Part, Sealer};
 pub use tables::SCHEMA;
-pub use usage::KeyUse;
 
 #[cfg(test)]
 mod tests;

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use crate::change::{Condition, Op, Reading, System, Work};
 use crate::config::{Config, next_revision};
-use crate::db;
 use crate::entity::find;
+use crate::entity_place::Place;
 use crate::families::body::text;
 use crate::families::{RELATIONSHIPS, RESOURCES};
 use crate::family::Caller;
-use crate::place::Place;
+use crate::migrations;
 use crate::problem::{Problem, Result};
 
 impl Config {
@@ -42,7 +42,7 @@ impl Config {
         mode: ChangeMode,
     ) -> Result<(usize, usize)> {
         let (resources, relationships) = (Place::of(&RESOURCES), Place::of(&RELATIONSHIPS));
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let (mut moved, mut folded) = (0, 0);
         for id in from {

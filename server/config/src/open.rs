@@ -8,9 +8,9 @@ use quiver_types::{Clock, Random, Vault};
 use tokio::sync::watch;
 
 use crate::config::{Config, next_revision, numbers};
-use crate::db;
 use crate::families::FAMILIES;
 use crate::idempotency::forget_lost;
+use crate::migrations;
 use crate::problem::Result;
 use crate::server_checks::{NoChecks, Sealer};
 
@@ -26,7 +26,7 @@ impl Config {
         vault: Arc<dyn Vault>,
         sealer: Arc<dyn Sealer>,
     ) -> Result<Self> {
-        db::migrate_own(&pool, clock.now_ms()).await?;
+        migrations::migrate_own(&pool, clock.now_ms()).await?;
         forget_lost(&pool).await?;
         let (number, noted) = numbers(&pool).await?;
         let revision = Arc::new(watch::Sender::new(number));
@@ -51,7 +51,7 @@ impl Config {
     }
 
     async fn put_builtin(&self) -> Result<()> {
-        let mut tx = db::begin(&self.pool).await?;
+        let mut tx = migrations::begin(&self.pool).await?;
         let mut changed = false;
         for family in FAMILIES {
             for (id, body) in (family.builtin)() {

@@ -1,4 +1,4 @@
-//! Encodes values as texts that sort as the API sorts the values: the content of the index of `values`.
+//! Encodes values as texts that sort as the API sorts the values: the content of the index of `value_index`.
 
 use std::iter::once;
 

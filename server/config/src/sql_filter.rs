@@ -11,16 +11,16 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::distinct_texts::Words;
+use crate::entity_place::Place;
 use crate::families::RESOURCES;
 use crate::family::Caller;
 use crate::filter::{Filter, Op};
 use crate::json::{time_of, time_text};
-use crate::place::Place;
 use crate::problem::Result;
 use crate::sort_encoding::{behind, encoded, encoded_to};
 use crate::text_index::BETWEEN;
 use crate::time_filters::{column_of, holding};
-use crate::values::{EXACT_MAX, Form};
+use crate::value_index::{EXACT_MAX, Form};
 
 mod id_select;
 

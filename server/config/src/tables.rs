@@ -3,7 +3,7 @@
 use quiver_database::Holds::{Bytes, Number, Text};
 use quiver_database::{Holds, Schema, Table};
 
-use crate::db::MIGRATIONS;
+use crate::migrations::MIGRATIONS;
 
 /// All tables of this crate; a test of the binary compares them with those that are made.
 pub static SCHEMA: Schema = Schema { part: "entities", steps: MIGRATIONS, tables: TABLES };

@@ -13,11 +13,11 @@ use crate::families::{
 };
 use crate::*;
 
+mod bulk_changes;
 mod contract;
-mod followed;
+mod family_followers;
 mod jobs;
-mod large;
-mod many;
+mod large_families;
 mod merge;
 mod model;
 mod pages;

@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::derived_fields::Beside;
+use crate::entity_place::Place;
 use crate::family::{Caller, Family};
 use crate::filter::{Filter, Op};
 use crate::index_order::{Ordered, read_in_order};
-use crate::place::Place;
 use crate::problem::Result;
 use crate::query::{ListQuery, Page};
 use crate::text_index;
@@ -34,7 +34,7 @@ const WORDS_AT_ONCE: usize = if cfg!(test) { 5 } else { 250 };
 const BETWEEN: char = '\u{0}';
 /// Stands for a field of which the index keeps all.
 const WHOLE: usize = usize::MAX;
-/// Fields that are noted without a change of the configuration (`last_seen`, `usage`): nothing would tell that they are others.
+/// Fields that are noted without a change of the configuration (`last_seen`, `key_usage`): nothing would tell that they are others.
 const NOTED: [&str; 3] = ["lastSeen", "health", "lastUsedAt"];
 
 /// A part that one text of a field must have; without a field it is looked for in the words of an entity (`text_index`).

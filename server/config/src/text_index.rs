@@ -1,5 +1,5 @@
 //! The index for `q`: one row of lower-case text per entity, so that a list scans these instead of whole entities. Rows
-//! are written with those of `values`; `sql_filter` queries them.
+//! are written with those of `value_index`; `sql_filter` queries them.
 
 use quiver_database::{Connection, statement};
 use serde_json::Value;

@@ -8,9 +8,9 @@ use std::ops::Range;
 use quiver_database::statement;
 
 use crate::config::Config;
+use crate::entity_place::Place;
 use crate::filter::{Filter, Op};
 use crate::json::time_text;
-use crate::place::Place;
 use crate::problem::Result;
 
 const DAY_MS: i64 = 86_400_000;

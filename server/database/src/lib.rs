@@ -4,15 +4,15 @@
 
 mod connection;
 mod dialect;
-mod file;
 mod open;
+mod sqlite_file;
 mod statement;
 mod tables;
 mod value;
 
 pub use connection::{Connection, Database, Link, Writing};
-pub use file::{CHECKED_BYTES_MAX, Damage, TABLES, damage, fault_of_file, is_empty, is_ours};
 pub use open::is_passing;
+pub use sqlite_file::{CHECKED_BYTES_MAX, Damage, TABLES, damage, fault_of_file, is_empty, is_ours};
 pub use sqlx::Error;
 pub use statement::{Statement, statement};
 pub use tables::{Schema, Table};

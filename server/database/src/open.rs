@@ -11,7 +11,7 @@ use sqlx::{Connection as _, Error, Executor};
 
 use crate::connection::{Base, Connection, Database, Held, Writing};
 use crate::dialect::schema;
-use crate::file::is_empty;
+use crate::sqlite_file::is_empty;
 use crate::statement::{in_time, statement};
 
 /// Connections to SQLite: one writes, the others read beside it.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quiver_alertd::deliver::{Files, ProxyEnvironment};
+use quiver_alertd::delivery::{Files, ProxyEnvironment};
 use quiver_alertd::egress::Egress;
 use quiver_alertd::origin::Origin;
 use quiver_alertd::policy::Policy;
@@ -18,7 +18,7 @@ use quiver_alertd::{Alertd, Settings as AlertdSettings};
 use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{Language, Room, Setting, read};
 use quiver_api::alerting::stored_policy::TemplateFiles;
-use quiver_api::languages::Languages;
+use quiver_api::expression_checks::Languages;
 use quiver_types::{Clock, Error, Network, Result};
 
 pub use engine::StoreEngines;

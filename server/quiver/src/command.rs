@@ -29,8 +29,8 @@ use crate::reload::Reloading;
 use crate::server::{Addresses, Bound};
 use crate::settings::{Settings, print_settings};
 use crate::{
-    analytics, configuration_backup, demo, identity, memory, notify, preflight, process, remote, sql, stop, telemetry,
-    wiring,
+    analytics, configuration_backup, demo, identity, memory, preflight, process_info, server_client, shutdown, sql,
+    systemd, telemetry, wiring,
 };
 
 /// Stack size of a thread. Large, because parsers recurse once per level of nesting in their input; the system commits
@@ -80,7 +80,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         return Ok(0);
     }
     if cli.failpoints {
-        process::arm_failpoints()?;
+        process_info::arm_failpoints()?;
     }
     match cli.command {
         None => return Err("no command given; see --help".into()),
@@ -111,7 +111,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Some(Command::Store { command: StoreCommand::Check(args) }) => {
             let settings = wiring::store_settings(&installed(&args, STOPPED)?);
-            let report = runtime()?.block_on(quiver_store::check::check(settings))?;
+            let report = runtime()?.block_on(quiver_store::consistency_check::check(settings))?;
             println!("{report}");
             if !report.sound() {
                 return Err("the store is not as the catalog says".into());
@@ -183,7 +183,8 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
             None => wiring::admin_token(&args.serve.load()?.settings)?,
             Some(path) => Some(wiring::secret_in(path, "--key-file")?),
         };
-        let remote = remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
+        let remote =
+            server_client::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
         runtime()?.block_on(remote.backup(&request))?
     } else {
         let settings = installed(&args.serve, ANY)?;
@@ -219,7 +220,7 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
         Some(server) => {
             let token = args.key_file.as_deref().map(|path| wiring::secret_in(path, "--key-file")).transpose()?;
             let remote =
-                remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
+                server_client::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
             runtime()?.block_on(sql::ask_server(&asked, &remote, &mut out))
         }
         None => runtime()?.block_on(sql::ask_at_rest(&asked, &installed(&args.serve, ANY)?, &mut out)).map_err(|e| {
@@ -281,11 +282,11 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
     }
     let filter = telemetry::start(&loaded.settings.log)?;
     memory::give_back_soon();
-    stop::with_panics_of_this_thread();
+    shutdown::with_panics_of_this_thread();
     let runtime = runtime()?;
     let served = runtime.block_on(async {
         let (stop, serves) = (CancellationToken::new(), Arc::<AtomicBool>::default());
-        stop::on_signal(stop.clone(), Arc::clone(&serves))?;
+        shutdown::on_signal(stop.clone(), Arc::clone(&serves))?;
         // Before anything else: until a handler is set, SIGHUP ends the process.
         let hangup = signal(SignalKind::hangup())?;
         let alerts = if with_demo { DemoAlerts::prepare(&loaded.settings).await? } else { None };
@@ -315,7 +316,7 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
             .run(Arc::new(SystemClock), stop, |app| {
                 serves.store(true, Relaxed);
                 tracing::info!("ready");
-                notify::tell(notify::State::Ready);
+                systemd::tell(systemd::State::Ready);
                 tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
                 if with_demo {
                     if let Some(alerts) = alerts {

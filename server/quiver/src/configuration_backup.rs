@@ -12,7 +12,7 @@ use quiver_store::backup::{Attach, Detach};
 use quiver_types::{Clock, Error, Result, SystemClock, Vault};
 
 use crate::identity::{fault, master_key, open_config, open_database};
-use crate::process::VERSION;
+use crate::process_info::VERSION;
 use crate::settings::Settings;
 
 /// The configuration of a stopped server.

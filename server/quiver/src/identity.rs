@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quiver_api::alerting::stored_checks::AlertingChecks;
 use quiver_api::identity::{FirstPassword, Identities, KeyRates, PasswordSealer, Rate};
-use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, SCHEMA, Secret, apikey};
+use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, SCHEMA, Secret, api_key};
 use quiver_config::{Config, Problem, ProblemKind, migrate};
 use quiver_database::{
     CHECKED_BYTES_MAX, Damage, Database, TABLES, damage, fault_of_file, is_empty, is_ours, statement,
@@ -250,7 +250,7 @@ pub async fn reset_password(settings: &Settings, username: &str) -> Result<Optio
         (None, Some(secret)) => Some(secret.expose().to_owned()),
         (None, None) => None,
     };
-    let password = given.clone().unwrap_or_else(|| apikey::make_secret(&OsRandom)[..24].to_owned());
+    let password = given.clone().unwrap_or_else(|| api_key::make_secret(&OsRandom)[..24].to_owned());
     quiver_api::identity::reset_password(&config, username, &password).await.map_err(fault)?;
     Ok(given.is_none().then_some(password))
 }

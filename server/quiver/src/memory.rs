@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use quiver_types::MemoryPressure;
 use tikv_jemalloc_ctl::{Access, AsName};
 
-use crate::process::{anonymous_bytes, cores, memory_total_bytes, resident_bytes};
+use crate::process_info::{anonymous_bytes, cores, memory_total_bytes, resident_bytes};
 use crate::settings::Settings;
 
 /// How often memory is checked. What can be allocated in this time must fit above the limit.

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use quiver_alertd::Alertd;
 use quiver_alertd::origin::Origin;
 use quiver_api::Tls;
-use quiver_api::live::{LiveSettings, Reloaded};
+use quiver_api::live_settings::{LiveSettings, Reloaded};
 use quiver_types::{Error, Result};
 
 use crate::alerting;

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use bench::{Bounds, MemoryPart, StoreBench};
 pub use command::RulesCommand;
-pub use quiver_api::languages::Languages;
+pub use quiver_api::expression_checks::Languages;
 
 /// The result of checking a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum_router::Gate;
-use quiver_api::bodies::BodyBudget;
-use quiver_api::starting::Starting;
+use quiver_api::body_memory::BodyBudget;
+use quiver_api::startup::Starting;
 use quiver_api::{
     AppState, Listener, PostgresListener, RequestIds, ServeSettings, Tls, grpc_router, main_router, otlp_router, serve,
     serve_postgres, zipkin_router,
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::alerting::StoredHistory;
 use crate::memory::memory_limit_bytes;
 use crate::settings::{Loaded, Settings, Span};
-use crate::{process, wiring};
+use crate::{process_info, wiring};
 
 mod axum_router;
 
@@ -163,7 +163,7 @@ const FILES_RESERVE: u64 = 512;
 
 /// Raises the limit of file descriptors, and gives the number of connections that leaves enough of them.
 fn connections_max(wanted: usize) -> usize {
-    let Some(files) = process::raise_file_limit() else { return wanted };
+    let Some(files) = process_info::raise_file_limit() else { return wanted };
     let reserve = FILES_RESERVE.min(files / 2);
     let room = usize::try_from(files - reserve).unwrap_or(usize::MAX);
     let connections = room.min(wanted);
@@ -246,8 +246,8 @@ impl Bound {
         let mut tasks = Vec::new();
         let starting = Arc::new(Starting {
             ids: RequestIds::default(),
-            version: process::VERSION,
-            process_metrics: process::write_metrics,
+            version: process_info::VERSION,
+            process_metrics: process_info::write_metrics,
         });
         let gates = [
             (Some(self.http), Gate::new(main_router, &starting)),
@@ -336,7 +336,7 @@ fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken)
     tokio::spawn(quiver_api::discovery::follow(Arc::clone(app), every, serving.clone()));
     let every = settings.usage.interval.0.unwrap_or_default();
     let usage = tokio::spawn(quiver_api::usage::writer::follow(Arc::clone(app), every, serving.clone()));
-    tokio::spawn(quiver_api::peers::follow(app.config.clone(), app.identities.clone(), serving.clone()));
+    tokio::spawn(quiver_api::peer_servers::follow(app.config.clone(), app.identities.clone(), serving.clone()));
     tokio::spawn(quiver_api::revoked_rights::follow(Arc::clone(app), serving.clone()));
     if let Some(identities) = &app.identities {
         tokio::spawn(Arc::clone(identities).follow(serving.clone()));

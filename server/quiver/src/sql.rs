@@ -13,7 +13,7 @@ use quiver_sql::{Answer, Params, Request, Session, place_of};
 use quiver_types::{Access, Error, ErrorKind, Result, SystemClock};
 use serde_json::{Value, json};
 
-use crate::remote::{Remote, RemoteRows};
+use crate::server_client::{Remote, RemoteRows};
 use crate::settings::Settings;
 use crate::wiring;
 

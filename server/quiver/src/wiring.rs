@@ -9,25 +9,25 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use quiver_api::alerting::stored_policy;
-use quiver_api::answers::AnswerBudget;
-use quiver_api::bodies::BodyBudget;
+use quiver_api::body_memory::BodyBudget;
 use quiver_api::effects::Effects;
-use quiver_api::live::Reloader;
+use quiver_api::live_settings::Reloader;
 use quiver_api::metrics::ApiMetrics;
-use quiver_api::olap_api::waiting::Waiting;
+use quiver_api::olap_api::shared_executions::Waiting;
+use quiver_api::response_memory::AnswerBudget;
 use quiver_api::state::{Capacity, Places, Process};
 use quiver_api::{AppState, QueryWatch, RequestIds};
 use quiver_ingest::DeltaState;
 use quiver_query::Limits;
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, StoreSettings};
-use quiver_types::configured::{ConfiguredSource, NothingConfigured};
+use quiver_types::query_configuration::{ConfiguredSource, NothingConfigured};
 use quiver_types::{Clock, Result};
 use tokio::runtime::Handle;
 
 use crate::rules::{MemoryPart, ServerBench};
 use crate::settings::Settings;
-use crate::{alerting, identity, process, warm_up};
+use crate::{alerting, identity, process_info, warm_up};
 use component_settings::{api_settings, span};
 
 pub use component_settings::{admin_token, live_settings, secret_in, store_settings};
@@ -136,7 +136,7 @@ async fn assemble(
             started_ms: clock.now_ms(),
             stopping: false.into(),
             request_ids: RequestIds::default(),
-            write_metrics: process::write_metrics,
+            write_metrics: process_info::write_metrics,
         },
         olap_waiting: Waiting::default(),
         clock,

@@ -4,7 +4,7 @@
 //! Evaluations stand at half seconds (steps of subqueries at whole ones), so samples keep away from both; metrics whose
 //! name begins with `grid_` stand exactly on whole multiples of 15 s and are asked by queries of their own.
 
-use quiver_tests::body::remote_write;
+use quiver_tests::bodies::remote_write;
 use rand::RngExt;
 use rand::rngs::StdRng;
 

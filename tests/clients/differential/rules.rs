@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::grammar::Kind;
 use super::same;
-use crate::answers::by_labels;
+use crate::compared_answers::by_labels;
 
 /// What was asked.
 #[derive(Debug)]

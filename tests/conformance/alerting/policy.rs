@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use quiver_alerting::config::Config;
-use quiver_alerting::inhibit::{InhibitRule, Inhibitor};
+use quiver_alerting::inhibition::{InhibitRule, Inhibitor};
 use quiver_alerting::intervals::{MinuteRange, read_list};
 use quiver_alerting::matchers::{parse_classic, parse_utf8, read};
 use quiver_alerting::receivers;

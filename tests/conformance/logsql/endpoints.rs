@@ -9,7 +9,7 @@ use quiver::server::Bound;
 use quiver::settings::Loaded;
 use quiver_api::AppState;
 use quiver_logsql::kernels::values::{parse_rfc3339, push_rfc3339};
-use quiver_logsql::request::duration_param;
+use quiver_logsql::request_params::duration_param;
 use quiver_types::SystemClock;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -16,10 +16,10 @@ use quiver_logsql::kernels::values::{
     compare, float_text, parse_duration, parse_float, parse_i64, parse_ipv4, parse_ipv4_mask, parse_rfc3339,
     parse_size, parse_u64, push_duration, push_ipv4, push_rfc3339,
 };
-use quiver_logsql::rowfn::{
+use quiver_logsql::row_functions::{
     self, Extract, Fields, Format, Replace, ReplaceRegexp, SyslogContext, json, pack_json, pack_logfmt, template,
 };
-use quiver_logsql::stats_fn::{Arg, Function, StatsAccumulator};
+use quiver_logsql::stats_functions::{Arg, Function, StatsAccumulator};
 use quiver_logsql::{parse_filter, stream_labels};
 use quiver_types::logs::{ValueMatcher, words};
 use serde_json::{Map, Value};
@@ -106,7 +106,7 @@ fn logfmt(fields: &Fields) -> String {
 
 fn without_empty(logfmt: &str) -> String {
     let mut fields = Fields::default();
-    rowfn::unpack_logfmt(logfmt, &mut fields);
+    row_functions::unpack_logfmt(logfmt, &mut fields);
     self::logfmt(&fields)
 }
 
@@ -307,10 +307,12 @@ fn rows(
     };
     let listed = |fields: &Fields| fields.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join("\n");
     match test {
-        "TestHasColorSequences" => Some(((written(|out| rowfn::decolorize(s, out)) != s).to_string(), want())),
-        "TestDropColorSequences" => Some((written(|out| rowfn::decolorize(s, out)), want())),
-        "TestAppendCollapseNums" => Some((written(|out| rowfn::collapse_nums(s, false, out)), want())),
-        "TestAppendCollapseNums_Prettified" => Some((written(|out| rowfn::collapse_nums(s, true, out)), want())),
+        "TestHasColorSequences" => Some(((written(|out| row_functions::decolorize(s, out)) != s).to_string(), want())),
+        "TestDropColorSequences" => Some((written(|out| row_functions::decolorize(s, out)), want())),
+        "TestAppendCollapseNums" => Some((written(|out| row_functions::collapse_nums(s, false, out)), want())),
+        "TestAppendCollapseNums_Prettified" => {
+            Some((written(|out| row_functions::collapse_nums(s, true, out)), want()))
+        }
         "TestAppendUppercase" => formatted("uc"),
         "TestAppendLowercase" => formatted("lc"),
         "TestAppendURLEncode" => formatted("urlencode"),
@@ -353,9 +355,9 @@ fn rows(
             let all = pairs(&a["fields"]);
             Some((written(|out| pack_logfmt(all.iter().map(|(n, v)| (n.as_str(), v.as_str())), out)), want()))
         }
-        "TestJSONParserFailure" => fails(!rowfn::unpack_json(&text(a, "data"), &[], &mut fields)),
+        "TestJSONParserFailure" => fails(!row_functions::unpack_json(&text(a, "data"), &[], &mut fields)),
         "TestJSONParserSuccess" => {
-            rowfn::unpack_json(&text(a, "data"), &[], &mut fields);
+            row_functions::unpack_json(&text(a, "data"), &[], &mut fields);
             let want: Vec<String> = pairs(&a["fieldsExpected"])
                 .iter()
                 .filter(|p| !p.1.is_empty())
@@ -364,12 +366,12 @@ fn rows(
             Some((listed(&fields), want.join("\n")))
         }
         "TestLogfmtParser" => {
-            rowfn::unpack_logfmt(s, &mut fields);
+            row_functions::unpack_logfmt(s, &mut fields);
             Some((logfmt(&fields), without_empty(&want())))
         }
         "TestSyslogParser" => {
             let now_ns = parse_rfc3339("2024-12-31T00:00:00Z").expect("a time");
-            rowfn::unpack_syslog(s, SyslogContext { now_ns, zone_ns: 0 }, &mut fields);
+            row_functions::unpack_syslog(s, SyslogContext { now_ns, zone_ns: 0 }, &mut fields);
             Some((logfmt(&fields), without_empty(&want())))
         }
         "TestHistogramQuantile" => {

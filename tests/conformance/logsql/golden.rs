@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits};
-use quiver_logsql::request::{last_moment, time_param};
+use quiver_logsql::request_params::{last_moment, time_param};
 use quiver_logsql::{QueryScope, parse};
 use quiver_query::{Limits, QueryContext};
 use quiver_types::{Access, Clock, LogsBatch, SystemClock};

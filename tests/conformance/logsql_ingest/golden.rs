@@ -11,7 +11,7 @@ use datafusion::prelude::SessionContext;
 use quiver::server::Bound;
 use quiver::settings::Loaded;
 use quiver_api::AppState;
-use quiver_ingest::{Encoding, codec};
+use quiver_ingest::{Encoding, content_encoding};
 use quiver_types::logs::{LogColumn, LogFilter, LogForm, LogOrder, LogRequest, STREAM, TIME};
 use quiver_types::{Access, ReadStats, SystemClock};
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -155,7 +155,7 @@ impl Golden {
         let encoding = header(CONTENT_ENCODING.as_str());
         let is_snappy = encoding.is_none() && path.ends_with("/push") && !is_json;
         let encoding = if is_snappy { Ok(Encoding::Snappy) } else { Encoding::from_header(encoding) };
-        let plain = codec::decompress(encoding.map_err(|e| e.to_string())?, &body, 64 << 20, &mut |_| true);
+        let plain = content_encoding::decompress(encoding.map_err(|e| e.to_string())?, &body, 64 << 20, &mut |_| true);
         let decoded = plain
             .map_err(|e| e.to_string())
             .and_then(|plain| decode(path, is_json, &plain, query, &context(query, headers)?));

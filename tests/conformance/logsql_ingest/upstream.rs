@@ -1,7 +1,7 @@
 //! The tables of the decoders: bodies and the rows they yield.
 
 use quiver_ingest::logs::{LogsContext, time};
-use quiver_tests::body::{field, varint};
+use quiver_tests::bodies::{field, varint};
 use serde_json::{Map, Value, json};
 
 use super::{Case, NOW_NS, Outcome, context, decode};

@@ -1,6 +1,6 @@
 //! Data of one day that fills every kind of file: floats, native histograms, exemplars, metadata, logs, spans.
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::load::{Caller, Written};
 use quiver_tests::server::Server;
 use serde_json::json;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use quiver_tests::body::remote_write;
+use quiver_tests::bodies::remote_write;
 use quiver_tests::disk::Watch;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

@@ -5,7 +5,7 @@ use quiver_tests::server::{Answer, Server};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-use crate::access::walk::{AT, HIDDEN, SEEN, fill, options, steady};
+use crate::access::every_route::{AT, HIDDEN, SEEN, fill, options, steady};
 use crate::identity::{PASSWORD, bearer, login, user};
 
 /// An id that nothing has.

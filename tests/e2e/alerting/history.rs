@@ -5,8 +5,8 @@ use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
 use crate::alerting::{Sink, policy, sample, until, write};
-use crate::calls;
 use crate::identity::{PASSWORD, signed_in, with_password};
+use crate::json_calls;
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
@@ -224,7 +224,7 @@ async fn models_over_alerting_are_cut_to_what_a_caller_sees() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &with_password()).await;
     let ask = async |token: &str, method: &str, path: &str, body: Value| {
-        calls::call(&server, token, method, path, &body).await
+        json_calls::call(&server, token, method, path, &body).await
     };
     let admin = signed_in(&server, "admin").await;
     let group = json!({"interval": "1s", "rules": [

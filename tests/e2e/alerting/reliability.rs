@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use quiver_database::{Database, Row, statement};
 use quiver_tests::server::{Options, Server};
-use quiver_tests::within::within;
+use quiver_tests::time_limits::within;
 use quiver_types::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -3,8 +3,8 @@
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
-use crate::calls;
 use crate::identity::{PASSWORD, signed_in, with_password};
+use crate::json_calls;
 
 const PATH: &str = "/rulesapi/silences";
 
@@ -164,7 +164,7 @@ async fn silences_of_other_services_are_not_seen() {
     let server = Server::start(dir.path(), &with_password()).await;
     let admin = signed_in(&server, "admin").await;
     let ask = async |token: &str, method: &str, path: &str, body: Value| {
-        calls::call(&server, token, method, path, &body).await
+        json_calls::call(&server, token, method, path, &body).await
     };
     let role = json!({"name": "cart", "permissions": ["{operate, alerts, cart}"]});
     let role = ask(&admin, "POST", "/platform-api/rbac/roles", role).await.json();

@@ -4,8 +4,8 @@ use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
 use crate::alerting::{Sink, is, policy, sample, until, write};
-use crate::calls::{asked, call, made};
 use crate::identity::{PASSWORD, signed_in, with_password};
+use crate::json_calls::{asked, call, made};
 
 fn path_of(rule: &Value) -> String {
     format!("/rulesapi/rules/{}", rule["id"].as_str().expect("an id"))

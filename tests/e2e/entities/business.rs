@@ -1,19 +1,19 @@
 //! What is configured about the business acts on telemetry: transactions, their key ones, Apdex, processes, extraction; on
 //! what comes after a change and, where history counts, on what came before it; for callers of restricted rights, too.
 
+mod apdex;
 mod apply;
+mod backend_share;
 mod extraction;
-mod judged;
 mod processes;
-mod scoped;
-mod served;
+mod service_scope;
 
 use quiver_tests::server::{Options, Server};
 use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-use crate::calls::{asked, call, made};
 use crate::identity::{PASSWORD, signed_in, user, with_password};
+use crate::json_calls::{asked, call, made};
 
 fn id(entity: &Value) -> &str {
     entity["id"].as_str().expect("an id")

@@ -4,8 +4,8 @@ use quiver_tests::server::{Options, Server};
 use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-use crate::calls::{call, made};
 use crate::identity::{signed_in, user, with_password};
+use crate::json_calls::{call, made};
 
 async fn logs(server: &Server, rows: &[Value]) {
     let body: String = rows.iter().map(|row| format!("{row}\n")).collect();

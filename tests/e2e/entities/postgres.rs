@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quiver_testpg::Postgres;
 use quiver_tests::server::{Answer, Options, Server};
-use quiver_tests::within::{until, within};
+use quiver_tests::time_limits::{until, within};
 use serde_json::{Value, json};
 
 use crate::identity::{PASSWORD, bearer, login, user};

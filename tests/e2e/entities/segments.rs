@@ -4,8 +4,8 @@ use quiver_tests::server::Server;
 use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-use crate::calls::call;
 use crate::identity::{bearer, login, user, with_password};
+use crate::json_calls::call;
 
 struct Shop {
     server: Server,

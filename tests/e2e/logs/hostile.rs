@@ -2,7 +2,7 @@
 //! stays bounded, and the server goes on.
 
 use quiver_tests::server::{Answer, Options, Server};
-use quiver_tests::within::within;
+use quiver_tests::time_limits::within;
 
 use crate::logs::query::{API, ask, send, values};
 

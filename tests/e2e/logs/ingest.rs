@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use quiver_tests::body::{compress, field, varint};
+use quiver_tests::bodies::{compress, field, varint};
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 

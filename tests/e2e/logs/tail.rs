@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Options, Server};
-use quiver_tests::within::until;
+use quiver_tests::time_limits::until;
 use quiver_types::{Clock, SystemClock};
 use serde_json::Value;
 

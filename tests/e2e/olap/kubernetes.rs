@@ -5,7 +5,7 @@ use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-use crate::olap::found::is_near;
+use crate::olap::derived_models::is_near;
 use crate::olap::spans::load;
 
 /// 2025-03-10T00:00:00Z.

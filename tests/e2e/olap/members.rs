@@ -226,7 +226,7 @@ async fn members_are_the_same_by_load_arrow_and_sql() {
     let seed = seed("members_are_the_same_by_load_arrow_and_sql");
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default().args(&["--retention", "none"])).await;
-    crate::olap::rows::fill(&server, &[]).await;
+    crate::olap::drill_down::fill(&server, &[]).await;
     crate::olap::spans::fill(&server, &[]).await;
     let cubes = cubes(&server.get("/olap-api/v1/meta").await.json());
     let all = questions(&cubes, &mut StdRng::seed_from_u64(seed));

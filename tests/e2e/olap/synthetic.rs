@@ -4,7 +4,7 @@ use quiver_tests::server::{Options, Server};
 use serde_json::json;
 use std::fmt::Write as _;
 
-use crate::olap::found::{Case, is_near, table};
+use crate::olap::derived_models::{Case, is_near, table};
 
 /// 2025-03-10T00:00:00Z.
 const START_S: i64 = 1_741_564_800;

@@ -1,6 +1,6 @@
 //! The data: metrics, rows of logs and spans of five services and of none, by seed.
 
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::server::Server;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

@@ -1,6 +1,6 @@
 //! Statements of SQL that are asked in each state of the data: what a language of tables has beside plain selections.
 
-use super::ask::{Case, case};
+use super::questions::{Case, case};
 
 /// They have answers, whatever may be seen.
 const STATEMENTS: [&str; 52] = [

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::codec::{self, Encoding, Room};
+use crate::content_encoding::{self, Encoding, Room};
 use crate::context::Context;
 use crate::decoded::Decoded;
 use crate::error::{Error, Result};
@@ -64,7 +64,7 @@ impl Format {
         if encoding != self.default_encoding && !self.encodings.contains(&encoding) {
             return Err(Error::UnsupportedEncoding(encoding.name().to_owned()));
         }
-        let body = codec::decompress(encoding, body, ctx.limits.body_bytes_max, room)?;
+        let body = content_encoding::decompress(encoding, body, ctx.limits.body_bytes_max, room)?;
         (self.decode)(&body, ctx)
     }
 }

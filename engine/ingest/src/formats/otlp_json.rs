@@ -2,11 +2,11 @@
 
 use super::format::{ContentType, Format};
 use super::otlp_metrics;
-use crate::codec::Encoding;
+use crate::content_encoding::Encoding;
 use crate::context::Context;
 use crate::decoded::Decoded;
 use crate::error::Result;
-use crate::otlp::{json, schema, walk};
+use crate::otlp::{json, request_reader, schema};
 
 /// OTLP metrics in JSON.
 pub const FORMAT: Format = Format {
@@ -25,5 +25,5 @@ pub const FORMAT: Format = Format {
 /// Invalid: not JSON, or not this message. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
     let message = json::to_protobuf(body, &schema::METRICS_REQUEST, ctx.limits.body_bytes_max)?;
-    walk::decode(&message, ctx)
+    request_reader::decode(&message, ctx)
 }

@@ -1,11 +1,11 @@
 //! OTLP metrics as protobuf, message `opentelemetry.proto.collector.metrics.v1.ExportMetricsServiceRequest`.
 
 use super::format::{ContentType, Format};
-use crate::codec::Encoding;
+use crate::content_encoding::Encoding;
 use crate::context::Context;
 use crate::decoded::Decoded;
 use crate::error::Result;
-use crate::otlp::walk;
+use crate::otlp::request_reader;
 
 /// Paths of both encodings: Prometheus' path, the product's insert path, and OTLP's own.
 pub const PATHS: &[&str] = &["/metrics-api/api/v1/otlp/v1/metrics", "/insert/opentelemetry/v1/metrics", "/v1/metrics"];
@@ -29,5 +29,5 @@ pub const FORMAT: Format = Format {
 /// # Errors
 /// Invalid: not this message. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
-    walk::decode(body, ctx)
+    request_reader::decode(body, ctx)
 }

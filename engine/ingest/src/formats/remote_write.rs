@@ -9,13 +9,13 @@ use quiver_types::metrics::MetricMetadata;
 
 use super::format::{ContentType, Format};
 use super::native_histogram;
-use crate::codec::Encoding;
+use crate::content_encoding::Encoding;
 use crate::context::Context;
 use crate::decoded::{Decoded, Mark, Sink, series_text};
 use crate::error::Result;
 use crate::label_cache::KNOWN;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
-use crate::reason::Reason;
+use crate::rejection::Reason;
 use crate::wire::{BYTES, FIXED64, Reader, VARINT, WireError, pair, tag};
 
 /// The path, shared with version 2.0.

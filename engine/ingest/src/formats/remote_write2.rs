@@ -10,12 +10,12 @@ use hashbrown::HashSet;
 use super::format::{ContentType, Format};
 use super::native_histogram;
 use super::remote_write::{self, METRIC_TYPES, push_metadata, records, reject_histograms, text_of};
-use crate::codec::Encoding;
+use crate::content_encoding::Encoding;
 use crate::context::Context;
 use crate::decoded::{Decoded, Sink};
 use crate::error::Result;
 use crate::labels::LabelBuilder;
-use crate::reason::Reason;
+use crate::rejection::Reason;
 use crate::wire::{self, BYTES, FIXED64, Reader, VARINT, WireError, tag};
 
 /// Prometheus remote write 2.0.

@@ -11,7 +11,7 @@ use super::LogsContext;
 use super::json::Cursor;
 use super::lines::{Line, Lines, document};
 use super::options::Defaults;
-use super::report::{Dropped, Report};
+use super::row_counts::{Dropped, Report};
 use super::rows::Rows;
 use crate::error::{Error, Result};
 

@@ -8,7 +8,7 @@ use quiver_types::logs::RecordMarks;
 use super::LogsContext;
 use super::json::Cursor;
 use super::options::Defaults;
-use super::report::Dropped;
+use super::row_counts::Dropped;
 use super::rows::Rows;
 use super::time::Stamp;
 

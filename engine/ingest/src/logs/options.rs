@@ -76,7 +76,7 @@ impl FieldOptions {
             && switch(DEBUG.0, asked)?
         {
             let what = "rows are stored, not only shown; leave it out";
-            return Err(Error::Parameter { name: DEBUG.0, what, value: crate::codec::cut(asked) });
+            return Err(Error::Parameter { name: DEBUG.0, what, value: crate::content_encoding::cut(asked) });
         }
         let list = |i: usize| value(PARAMETERS[i]).map(|text| list(PARAMETERS[i].0, text)).transpose();
         let mut stream = list(2)?;
@@ -110,7 +110,7 @@ impl FieldOptions {
 }
 
 fn too_many(name: &'static str, text: &str) -> Error {
-    Error::Parameter { name, what: "expected at most 256 entries", value: crate::codec::cut(text) }
+    Error::Parameter { name, what: "expected at most 256 entries", value: crate::content_encoding::cut(text) }
 }
 
 fn list(name: &'static str, text: &str) -> Result<Vec<String>> {
@@ -130,14 +130,16 @@ fn switch(name: &'static str, text: &str) -> Result<bool> {
     match text.trim() {
         "1" | "t" | "T" | "true" | "True" | "TRUE" => Ok(true),
         "0" | "f" | "F" | "false" | "False" | "FALSE" => Ok(false),
-        other => Err(Error::Parameter { name, what: "expected true or false", value: crate::codec::cut(other) }),
+        other => {
+            Err(Error::Parameter { name, what: "expected true or false", value: crate::content_encoding::cut(other) })
+        }
     }
 }
 
 fn extra(text: &str) -> Result<Vec<(String, String)>> {
     let mut all: Vec<(String, String)> = Vec::new();
     for entry in text.split(',') {
-        let bad = |what| Error::Parameter { name: "extra_fields", what, value: crate::codec::cut(entry) };
+        let bad = |what| Error::Parameter { name: "extra_fields", what, value: crate::content_encoding::cut(entry) };
         let (name, value) = entry.split_once('=').ok_or_else(|| bad("expected `name=value`"))?;
         let (name, value) = (name.trim(), value.trim());
         if name.is_empty() || value.is_empty() {

@@ -199,7 +199,7 @@ fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut Shared) -> Resu
     let text = lossy(text);
     labels.clear();
     labels::each(&text, |name, value| labels.push(name.to_owned(), value))
-        .ok_or_else(|| Error::Format(format!("labels `{}` cannot be read", crate::codec::cut(&text))))?;
+        .ok_or_else(|| Error::Format(format!("labels `{}` cannot be read", crate::content_encoding::cut(&text))))?;
     labels.set_stream(rows);
     let mut r = Reader::new(message);
     while !r.is_empty() {

@@ -14,11 +14,11 @@ use quiver_types::logs::RecordMarks;
 use super::json::RawText;
 use super::names::{MSG_NAME, NONE, Names};
 use super::options::{Defaults, FieldOptions};
-use super::report::{Dropped, Report};
-use super::tables::{Services, Streams};
+use super::row_counts::{Dropped, Report};
+use super::stream_numbers::{Services, Streams};
 use super::time::{Stamp, parse, parse_or_date};
 use super::{LogsContext, LogsLimits};
-use crate::sender::Gate;
+use crate::sender_rights::Gate;
 
 /// Bytes that a shared field counts in addition to its value, less than it takes in memory.
 const SHARED_FIELD_BYTES: usize = 4;

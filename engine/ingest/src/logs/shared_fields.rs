@@ -1,7 +1,7 @@
 //! Fields that many rows of a request have in common: stream labels, attributes of a resource and its scopes.
 
 use super::labels;
-use super::report::Dropped;
+use super::row_counts::Dropped;
 use super::rows::Rows;
 
 /// The most shared fields; a row may have a fourth of that. An entry of two bytes takes fifty here.

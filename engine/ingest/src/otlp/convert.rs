@@ -8,14 +8,14 @@ use quiver_types::{Histogram, ResetHint, SeriesId, hex, is_stale, stale_nan};
 
 use super::delta::{ClassicSum, Sum};
 use super::points::{Buckets, Common, ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint};
-use super::walk::{Metric, Walker};
-use super::{Fault, any};
+use super::request_reader::{Metric, Walker};
+use super::{Fault, any_value};
 use crate::decoded::Sink;
 use crate::error::Result;
 use crate::histogram::{self, SCHEMA_MAX, SpanBuilder};
 use crate::label_cache;
 use crate::labels::{EXEMPLAR_MAX_CHARS, LabelBuilder};
-use crate::reason::Reason;
+use crate::rejection::Reason;
 use crate::wire::{BYTES, FIXED64, Reader, each, tag};
 
 /// Zero threshold of exponential histograms that give none (Prometheus' default).
@@ -307,12 +307,12 @@ impl<'a> Walker<'a, '_> {
                 SPAN_ID => span_id = r.bytes()?,
                 TRACE_ID => trace_id = r.bytes()?,
                 ATTRIBUTES => {
-                    let (key, raw) = any::key_value(r.bytes()?)?;
+                    let (key, raw) = any_value::key_value(r.bytes()?)?;
                     // Beyond the limit all attributes are dropped, so they need not be read.
                     if chars <= EXEMPLAR_MAX_CHARS {
                         let mut text = String::new();
-                        any::push(raw, &mut text)?;
-                        chars += any::text(key)?.chars().count() + text.chars().count();
+                        any_value::push(raw, &mut text)?;
+                        chars += any_value::text(key)?.chars().count() + text.chars().count();
                         attributes.push((key, text));
                     }
                 }

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use quiver_types::{Histogram, Millis, SeriesId};
 
 use crate::histogram;
-use crate::reason::Reason;
+use crate::rejection::Reason;
 
 /// The accumulated value of a delta series.
 #[derive(Debug, Clone, PartialEq)]

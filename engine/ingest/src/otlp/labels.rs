@@ -8,9 +8,9 @@ use quiver_types::SeriesId;
 use quiver_types::label::METRIC_NAME;
 
 use super::fixed_labels::FixedLabels;
-use super::{Fault, any, names};
+use super::{Fault, any_value, names};
 use crate::labels::{LABELS_MAX, TEXT_MAX_BYTES, push_text};
-use crate::reason::Reason;
+use crate::rejection::Reason;
 use crate::wire::put_varint;
 
 /// Attributes as keys and `AnyValue` messages, unparsed.
@@ -55,7 +55,7 @@ impl<'a> Attributes<'a> {
         found
             .map(|(_, value)| {
                 let mut out = String::new();
-                any::push(value, &mut out).map(|()| out)
+                any_value::push(value, &mut out).map(|()| out)
             })
             .transpose()
     }
@@ -157,11 +157,11 @@ impl<'a> PointLabels<'a> {
         }
         for (key, value) in pairs.iter() {
             let name_start = self.text.len();
-            if !names::push_label_name(any::text(key)?, &mut self.text) {
+            if !names::push_label_name(any_value::text(key)?, &mut self.text) {
                 return Err(Reason::InvalidName.into());
             }
             let value_start = self.text.len();
-            any::push(value, &mut self.text)?;
+            any_value::push(value, &mut self.text)?;
             self.entries.push(Entry { name: name_start..value_start, value: value_start..self.text.len() });
             if self.text.len() > TEXT_MAX_BYTES {
                 return Err(Reason::LongLabel.into());

@@ -1,7 +1,7 @@
 //! Parses the data point messages of OTLP metrics into structs that are reused. Exemplars are not parsed here: they
 //! are read from the message once their series is known.
 
-use super::any;
+use super::any_value;
 use super::labels::Attributes;
 use crate::histogram::BUCKETS_MAX;
 use crate::wire::{self, BYTES, FIXED64, Reader, VARINT, WireError, tag, zigzag};
@@ -42,7 +42,7 @@ impl<'a> Common<'a> {
         match field {
             START => self.start_ns = r.fixed64()?,
             TIME => self.time_ns = r.fixed64()?,
-            _ if field == tag(attributes, BYTES) => self.attributes.push(any::key_value(r.bytes()?)?),
+            _ if field == tag(attributes, BYTES) => self.attributes.push(any_value::key_value(r.bytes()?)?),
             _ if field == tag(flags, VARINT) => self.flags = r.varint()?,
             _ => return Ok(false),
         }

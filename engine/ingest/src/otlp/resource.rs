@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use super::fixed_labels::{FixedLabel, FixedLabels};
 use super::labels::Attributes;
-use super::{Fault, any, names};
+use super::{Fault, any_value, names};
 use crate::labels::TEXT_MAX_BYTES;
-use crate::reason::Reason;
+use crate::rejection::Reason;
 use crate::wire::{Reader, WireError};
 
 /// Resource attributes that become `job` and `instance`.
@@ -91,7 +91,7 @@ fn promoted_labels(attributes: &Attributes<'_>, promoted: &Promoted) -> Result<V
         // A key that is no valid text cannot be in the list; `target_info` refuses it.
         let Some(key) = std::str::from_utf8(key).ok().filter(|key| promoted.has(key)) else { continue };
         let (mut name, mut text) = (String::new(), String::new());
-        any::push(value, &mut text)?;
+        any_value::push(value, &mut text)?;
         if text.is_empty() || !names::push_label_name(key, &mut name) {
             continue;
         }
@@ -122,10 +122,10 @@ pub(super) fn scope_labels(scope: &[u8], schema_url: &[u8]) -> Result<Vec<FixedL
             0x0a => name = r.bytes()?,
             0x12 => version = r.bytes()?,
             0x1a => {
-                let (key, value) = any::key_value(r.bytes()?)?;
+                let (key, value) = any_value::key_value(r.bytes()?)?;
                 let (mut label, mut text) = (String::new(), String::new());
-                names::push_label_name(&format!("otel_scope_{}", any::text(key)?), &mut label);
-                any::push(value, &mut text)?;
+                names::push_label_name(&format!("otel_scope_{}", any_value::text(key)?), &mut label);
+                any_value::push(value, &mut text)?;
                 add(label, text);
                 attributes += 1;
                 if attributes > SCOPE_ATTRIBUTES_MAX {
@@ -139,7 +139,7 @@ pub(super) fn scope_labels(scope: &[u8], schema_url: &[u8]) -> Result<Vec<FixedL
         return Ok(Vec::new());
     }
     for (label, value) in [("name", name), ("version", version), ("schema_url", schema_url)] {
-        add(format!("otel_scope_{label}"), any::text(value)?.to_owned());
+        add(format!("otel_scope_{label}"), any_value::text(value)?.to_owned());
     }
     Ok(labels)
 }
@@ -149,7 +149,7 @@ pub(super) fn push_attributes<'a>(resource: &'a [u8], attributes: &mut Attribute
     let mut r = Reader::new(resource);
     while !r.is_empty() {
         match r.tag()? {
-            0x0a => attributes.push(any::key_value(r.bytes()?)?),
+            0x0a => attributes.push(any_value::key_value(r.bytes()?)?),
             other => r.skip(other, &[1])?,
         }
     }

@@ -11,14 +11,14 @@ use std::time::Instant;
 
 use arrow::array::{Array, AsArray, BinaryBuilder, RecordBatch};
 use quiver_types::SpansBatch;
+use quiver_types::cancellation::{RULE_MAX, Until, Watch};
 use quiver_types::condition::{FieldName, Fields};
 use quiver_types::extraction::{Made, Record};
 use quiver_types::spans::{Attributes, SpanRow, Value};
-use quiver_types::watch::{RULE_MAX, Until, Watch};
 
 use super::columns::{FAILS, HOLDS, Plan, Planned, UNKNOWN};
 use super::{ExtractionRules, Running};
-use crate::detect::each_row;
+use crate::transaction_detection::each_row;
 
 /// Most spans that rules go over at once.
 const CHUNK_ROWS: usize = if cfg!(test) { 7 } else { 512 };

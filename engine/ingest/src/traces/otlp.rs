@@ -5,7 +5,7 @@
 
 use quiver_types::spans::{ContextFields, LinkRef, SpanFields};
 
-use super::any::{Fault, Scratch, text};
+use super::any_value::{Fault, Scratch, text};
 use super::schema::TRACES_REQUEST;
 use super::{DecodedSpans, SPAN_BYTES_MAX, Sink, SpanReason, TraceContext, id};
 use crate::error::{Error, Result};

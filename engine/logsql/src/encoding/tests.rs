@@ -14,7 +14,7 @@ use super::*;
 use crate::ast::Query;
 use crate::parse;
 use crate::pipes::testing::physical;
-use crate::request::{by_stream_labels, hits};
+use crate::request_params::{by_stream_labels, hits};
 
 /// Steps hold nothing that needs them.
 struct NoForms;

@@ -1,4 +1,4 @@
-//! Grouping over keys with the functions of `stats_fn`: our own on each partition (`group.rs`), DataFusion's final
+//! Grouping over keys with the functions of `stats_functions`: our own on each partition (`group.rs`), DataFusion's final
 //! aggregation (with spill) over what these give.
 
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::group::Grouped;
 use super::grouping::{Aggregate, Key};
-use super::many_keys::{PackedKeys, UnpackedKeys, parted};
-use super::packed::{PACKED, PLAIN_MAX};
+use super::packed_columns::{PACKED, PLAIN_MAX};
+use super::sparse_keys::{PackedKeys, UnpackedKeys, parted};
+use crate::chunked_stream::map_batches;
 use crate::nodes::StepExec;
 use crate::partial_plan::Planned;
-use crate::pieces::map_batches;
 use crate::rows::batch;
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -15,9 +15,9 @@ use quiver_types::logs::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::chunked_stream::map_batches;
 use crate::kernels::values::parse_rfc3339;
 use crate::partial_plan::Planned;
-use crate::pieces::map_batches;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 use crate::stream_text;

@@ -1,4 +1,4 @@
-//! Groups of one partition: rows are numbered by the values of their keys, and the functions of `stats_fn` add them up.
+//! Groups of one partition: rows are numbered by the values of their keys, and the functions of `stats_functions` add them up.
 //!
 //! A key column becomes codes of a batch first (`codes.rs`), so that a value is looked at once per code and not once per
 //! row. What is kept is given out when it grows too large; whoever merges it can spill.
@@ -28,9 +28,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::filter::evaluate;
 use super::grouping::{Aggregate, Call};
-use crate::pieces::Pieces;
+use crate::chunked_stream::Pieces;
 use crate::rows::{rows_within, texts_of};
-use crate::stats_fn::{GroupRows, StatsAccumulator};
+use crate::stats_functions::{GroupRows, StatsAccumulator};
 use crate::step::{Batches, Step, StepKind, StepReader};
 use codes::{Codes, HASHER, KeyValues};
 use short_keys::Shorts;

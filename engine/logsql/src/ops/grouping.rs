@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernels::bucket::Bucket;
 use crate::rows::{Column, Kind, Shape};
-use crate::stats_fn::{Arg, Function, StatsAccumulator, stats_udaf};
+use crate::stats_functions::{Arg, Function, StatsAccumulator, stats_udaf};
 
 /// What rows are grouped by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

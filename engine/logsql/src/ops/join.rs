@@ -17,9 +17,9 @@ use serde::{Deserialize, Serialize};
 
 use super::unpack::Writer;
 use crate::ast::literal::Overwrite;
+use crate::chunked_stream::{Made, map_batches, map_values};
 use crate::nodes::StepExec;
 use crate::partial_plan::Planned;
-use crate::pieces::{Made, map_batches, map_values};
 use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

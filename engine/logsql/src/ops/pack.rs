@@ -9,13 +9,13 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde::{Deserialize, Serialize};
 
-use super::cells::{assemble, bounded};
+use super::computed_fields::{assemble, bounded};
 use crate::ast::field::FieldPattern;
-use crate::needs::Needs;
+use crate::chunked_stream::{Made, map_values};
 use crate::partial_plan::Planned;
-use crate::pieces::{Made, map_values};
 use crate::print::patterns;
-use crate::rowfn;
+use crate::required_fields::Needs;
+use crate::row_functions;
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
@@ -97,8 +97,8 @@ impl Packed {
                 }
             }
             match self.packing {
-                Packing::Json => rowfn::pack_json(chosen, &mut out),
-                Packing::Logfmt => rowfn::pack_logfmt(chosen, &mut out),
+                Packing::Json => row_functions::pack_json(chosen, &mut out),
+                Packing::Logfmt => row_functions::pack_logfmt(chosen, &mut out),
             }
             bytes += bounded(std::iter::once(out.len()))?;
             push_text(&mut builder, &out);

@@ -10,14 +10,14 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde::{Deserialize, Serialize};
 
-use super::cells::assemble;
+use super::computed_fields::assemble;
 use super::unpack::Writer;
 use crate::ast::field::{FieldPattern, PatternPair};
 use crate::ast::literal::Overwrite;
-use crate::needs::Needs;
+use crate::chunked_stream::{Made, ValueMap, map_batches, map_values};
 use crate::partial_plan::Planned;
-use crate::pieces::{Made, ValueMap, map_batches, map_values};
 use crate::print::patterns;
+use crate::required_fields::Needs;
 use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, rest_without, texts_of, unique};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

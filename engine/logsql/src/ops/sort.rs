@@ -22,13 +22,13 @@ use quiver_types::logs::TIME;
 use serde::{Deserialize, Serialize};
 
 use super::keys::Keys;
-use super::many_keys::{Part, Push, sort_keys};
-use super::packed::{PLAIN_MAX, Packing};
+use super::packed_columns::{PLAIN_MAX, Packing};
+use super::sparse_keys::{Part, Push, sort_keys};
+use crate::chunked_stream::map_batches;
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
-use crate::needs::Needs;
 use crate::nodes::StepExec;
 use crate::partial_plan::Planned;
-use crate::pieces::map_batches;
+use crate::required_fields::Needs;
 use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -1,9 +1,9 @@
 //! Steps over rows: what goes in, and what VictoriaLogs documents to come out.
 
-mod chosen;
-mod edges;
-mod many_keys;
-mod naive;
+mod edge_cases;
+mod filters_and_sorts;
+mod naive_model;
 mod rows;
+mod sparse_keys;
 mod stats;
 mod values;

@@ -12,11 +12,11 @@ use foldhash::fast::FixedState;
 use quiver_types::logs::LogFilter;
 use serde::{Deserialize, Serialize};
 
-use super::cells::mask;
+use super::computed_fields::mask;
 use crate::ast::field::FieldPattern;
 use crate::ast::literal::Overwrite;
-use crate::pieces::{Made, map_values};
-use crate::rowfn::{self, Fields, SyslogContext};
+use crate::chunked_stream::{Made, map_values};
+use crate::row_functions::{self, Fields, SyslogContext};
 use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
@@ -37,10 +37,10 @@ impl Format {
         found.clear();
         match self {
             Self::Json => {
-                rowfn::unpack_json_fields(text, preserve, wanted, found);
+                row_functions::unpack_json_fields(text, preserve, wanted, found);
             }
-            Self::Logfmt => rowfn::unpack_logfmt(text, found),
-            Self::Syslog(ctx) => rowfn::unpack_syslog(text, ctx, found),
+            Self::Logfmt => row_functions::unpack_logfmt(text, found),
+            Self::Syslog(ctx) => row_functions::unpack_syslog(text, ctx, found),
         }
     }
 }

@@ -7,9 +7,9 @@ use quiver_types::logs::MSG;
 use super::{CELLS_MAX, FIELDS_MAX, Parser};
 use crate::ast::{FieldPattern, Filter, Literal, Test};
 use crate::error::Result;
-use crate::filter_needs::add_needs;
+use crate::filter_fields::add_needs;
 use crate::literal::{parse_duration, parse_number, parse_u64};
-use crate::needs::Needs;
+use crate::required_fields::Needs;
 
 /// What ends any word.
 const STOPS: &[&str] = &["(", ")", "[", "]", "|", ",", "*", ";"];

@@ -1,9 +1,9 @@
 //! The grammar as a whole: canonical text, and errors with their places.
 
 use super::FIELDS_MAX;
-use crate::read::parse;
+use crate::query_text::parse;
 
-mod faults;
+mod errors;
 mod filters;
 mod numbers;
 mod times;

@@ -6,13 +6,13 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
-use super::kind::{At, Order, Output, PipeKind};
+use super::pipe::{At, Order, Output, PipeKind};
 use super::syntax::{limited, names};
-use crate::needs::Needs;
 use crate::ops::sort::{Compared, Sort};
 use crate::parser::PipeDef;
 use crate::partial_plan::Planned;
 use crate::print::word;
+use crate::required_fields::Needs;
 
 /// How an answer is ordered.
 #[derive(Debug, Clone, PartialEq, Eq)]

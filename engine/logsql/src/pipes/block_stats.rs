@@ -10,11 +10,11 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, PipeKind};
-use crate::needs::Needs;
+use super::pipe::{At, PipeKind};
+use crate::chunked_stream::map_batches;
 use crate::parser::PipeDef;
 use crate::partial_plan::Planned;
-use crate::pieces::map_batches;
+use crate::required_fields::Needs;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

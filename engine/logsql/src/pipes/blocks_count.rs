@@ -10,11 +10,11 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Pipe, PipeKind};
-use crate::needs::Needs;
+use super::pipe::{At, Pipe, PipeKind};
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::print::word;
+use crate::required_fields::Needs;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -11,16 +11,16 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::{MSG, TIME};
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Pipe, PipeKind};
-use super::row::mentioned;
+use super::pipe::{At, Pipe, PipeKind};
+use super::row_pipe::mentioned;
 use super::syntax::{result, unless};
 use crate::ast::FieldPattern;
-use crate::needs::Needs;
-use crate::ops::cells::{Chosen, assemble};
+use crate::chunked_stream::{Made, map_values};
+use crate::ops::computed_fields::{Chosen, assemble};
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
-use crate::pieces::{Made, map_values};
 use crate::print::{patterns, word};
+use crate::required_fields::Needs;
 use crate::rows::{Shape, push_text};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -5,14 +5,14 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::{RowPipe, of_one};
+use super::pipe::Pipe;
+use super::row_pipe::{RowPipe, of_one};
 use super::syntax::{at, condition_text, unless};
 use crate::ast::Filter;
 use crate::error::Result;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
-use crate::rowfn;
+use crate::row_functions;
 
 /// `collapse_nums [if (f)] [at f] [prettify]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ impl RowPipe for CollapseNums {
 
     fn compute(&self, _: i64) -> Result<Compute> {
         let prettify = self.prettify;
-        Ok(of_one(move |value, out| rowfn::collapse_nums(value, prettify, out)))
+        Ok(of_one(move |value, out| row_functions::collapse_nums(value, prettify, out)))
     }
 
     fn condition(&self) -> Option<&Filter> {

@@ -5,13 +5,13 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
-use super::kind::{At, Pipe, PipeKind};
+use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::{pair, pairs_text};
 use crate::ast::{FieldPattern, PatternPair};
-use crate::needs::Needs;
 use crate::ops::project::{Moved, moved_needs};
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
+use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
 /// `copy a as b, ..`

@@ -5,16 +5,16 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::{RowPipe, of_one};
+use super::pipe::Pipe;
+use super::row_pipe::{RowPipe, of_one};
 use super::syntax::condition_text;
 use crate::ast::Filter;
 use crate::error::Result;
 use crate::lexer::quote;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
 use crate::print::word;
-use crate::rowfn;
+use crate::row_functions;
 
 /// `decolorize [if (f)] [f]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ impl RowPipe for Decolorize {
     }
 
     fn compute(&self, _: i64) -> Result<Compute> {
-        Ok(of_one(rowfn::decolorize))
+        Ok(of_one(row_functions::decolorize))
     }
 
     fn condition(&self) -> Option<&Filter> {

@@ -12,13 +12,13 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Output, Pipe, PipeKind};
+use super::pipe::{At, Output, Pipe, PipeKind};
 use super::syntax::names;
+use crate::chunked_stream::map_batches;
 use crate::kernels::number_set::NumberSet;
-use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
-use crate::pieces::map_batches;
+use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -6,15 +6,15 @@ use quiver_types::Error;
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::RowPipe;
+use super::pipe::Pipe;
+use super::row_pipe::RowPipe;
 use super::syntax::{condition_text, from, overwrite, overwrite_text, template, unless};
 use crate::ast::{Filter, Overwrite};
 use crate::error::Result;
 use crate::lexer::quote;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
-use crate::rowfn;
+use crate::row_functions;
 
 /// `extract [if (f)] "p" [from f]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,8 +36,8 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let condition = parser.condition()?;
     let begin = parser.next;
     let pattern = template(parser, "a pattern such as `\"ip=<ip> \"`")?;
-    rowfn::Extract::new(&pattern).map_err(|fault| parser.fault_at(begin, fault))?;
-    rowfn::template::fields(&pattern).iter().try_for_each(|_| parser.count_field())?;
+    row_functions::Extract::new(&pattern).map_err(|fault| parser.fault_at(begin, fault))?;
+    row_functions::template::fields(&pattern).iter().try_for_each(|_| parser.count_field())?;
     let from = from(parser)?;
     Ok(Extract { pattern, from, overwrite: overwrite(parser), condition }.into())
 }
@@ -57,12 +57,12 @@ impl RowPipe for Extract {
     }
 
     fn targets(&self) -> Vec<String> {
-        rowfn::template::fields(&self.pattern)
+        row_functions::template::fields(&self.pattern)
     }
 
     fn compute(&self, _: i64) -> Result<Compute> {
-        let extract = rowfn::Extract::new(&self.pattern).map_err(Error::invalid)?;
-        let (names, mut found) = (self.targets(), rowfn::Fields::default());
+        let extract = row_functions::Extract::new(&self.pattern).map_err(Error::invalid)?;
+        let (names, mut found) = (self.targets(), row_functions::Fields::default());
         Ok(Box::new(move |values, out| {
             found.clear();
             extract.apply(values[0], &mut found);

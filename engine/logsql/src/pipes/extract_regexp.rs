@@ -6,16 +6,16 @@ use quiver_types::Error;
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::RowPipe;
+use super::pipe::Pipe;
+use super::row_pipe::RowPipe;
 use super::syntax::{condition_text, from, overwrite, overwrite_text, template, unless};
 use crate::ast::{Filter, Overwrite};
 use crate::error::Result;
 use crate::kernels::golang_regex;
 use crate::lexer::quote;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
-use crate::rowfn;
+use crate::row_functions;
 
 /// `extract_regexp [if (f)] "re" [from f]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,9 +67,9 @@ impl RowPipe for ExtractRegexp {
     }
 
     fn compute(&self, _: i64) -> Result<Compute> {
-        let mut extract = rowfn::ExtractRegexp::new(&self.pattern).map_err(Error::invalid)?;
+        let mut extract = row_functions::ExtractRegexp::new(&self.pattern).map_err(Error::invalid)?;
         let names = crate::rows::unique(extract.names().map(str::to_owned));
-        let mut found = rowfn::Fields::default();
+        let mut found = row_functions::Fields::default();
         Ok(Box::new(move |values, out| {
             found.clear();
             extract.apply(values[0], &mut found);

@@ -15,12 +15,12 @@ use quiver_query::to_datafusion;
 use quiver_types::logs::{CountedField, LogFilter, LogRequest, ValueCounts, ValueLimits};
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Pipe, PipeKind};
+use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::above_0;
-use crate::needs::Needs;
+use crate::chunked_stream::Pieces;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
-use crate::pieces::Pieces;
+use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, Texts, batch, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

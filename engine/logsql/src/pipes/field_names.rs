@@ -19,13 +19,13 @@ use quiver_query::{from_datafusion, gathered};
 use quiver_types::logs::{FIELD_NAME, LogFilter, LogRequest, ROW_COUNT};
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Pipe, PipeKind};
+use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::{text_filter, text_filter_text};
-use crate::needs::Needs;
+use crate::chunked_stream::Pieces;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
-use crate::pieces::Pieces;
 use crate::print::word;
+use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -4,13 +4,13 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::kind::{At, Pipe, PipeKind};
+use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::{limited, source, text_filter, text_filter_text};
 use super::uniq::Uniq;
-use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::print::word;
+use crate::required_fields::Needs;
 
 /// `field_values f [filter s] [limit N]`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,14 +5,14 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
-use super::kind::{At, Output, Pipe, PipeKind};
+use super::pipe::{At, Output, Pipe, PipeKind};
 use crate::ast::FieldPattern;
-use crate::needs::Needs;
 use crate::ops::project::{Kept, fields_shape};
 use crate::parser::names::or_all;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::print::patterns;
+use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
 /// `fields a, b*`

@@ -4,14 +4,14 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::kind::{At, Joined, Output, Pipe, PipeKind};
+use super::pipe::{At, Joined, Output, Pipe, PipeKind};
 use crate::ast::Filter;
-use crate::filter_needs::add_needs;
-use crate::needs::Needs;
+use crate::filter_fields::add_needs;
 use crate::ops::filter::Matching;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::plan::filter::lower;
+use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
 /// `filter f`, `where f`: the filter that rows must match.

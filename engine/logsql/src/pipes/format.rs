@@ -7,15 +7,15 @@ use quiver_types::Error;
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::RowPipe;
+use super::pipe::Pipe;
+use super::row_pipe::RowPipe;
 use super::syntax::{condition_text, overwrite, overwrite_text, template, unless};
 use crate::ast::{Filter, Overwrite};
 use crate::error::Result;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
 use crate::print::word;
-use crate::rowfn;
+use crate::row_functions;
 use crate::series_columns::StatsColumns;
 
 /// `format [if (f)] "t" [as f]`
@@ -38,8 +38,8 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let condition = parser.condition()?;
     let begin = parser.next;
     let text = template(parser, "a text such as `\"<host>:<port>\"`")?;
-    rowfn::Format::new(&text).map_err(|fault| parser.fault_at(begin, fault))?;
-    rowfn::template::fields(&text).iter().try_for_each(|name| parser.count_read(name))?;
+    row_functions::Format::new(&text).map_err(|fault| parser.fault_at(begin, fault))?;
+    row_functions::template::fields(&text).iter().try_for_each(|name| parser.count_read(name))?;
     let to = if parser.skip("as") { parser.field()? } else { MSG.to_owned() };
     Ok(Format { template: text, to, overwrite: overwrite(parser), condition }.into())
 }
@@ -55,7 +55,8 @@ impl RowPipe for Format {
     const KIND: &'static str = "format";
 
     fn sources(&self) -> Vec<String> {
-        rowfn::Format::new(&self.template).map_or_else(|_| Vec::new(), |f| f.fields().map(str::to_owned).collect())
+        row_functions::Format::new(&self.template)
+            .map_or_else(|_| Vec::new(), |f| f.fields().map(str::to_owned).collect())
     }
 
     fn targets(&self) -> Vec<String> {
@@ -63,7 +64,7 @@ impl RowPipe for Format {
     }
 
     fn compute(&self, _: i64) -> Result<Compute> {
-        let format = rowfn::Format::new(&self.template).map_err(Error::invalid)?;
+        let format = row_functions::Format::new(&self.template).map_err(Error::invalid)?;
         Ok(Box::new(move |values, out| format.apply(|i| Cow::Borrowed(values[i]), &mut out[0])))
     }
 

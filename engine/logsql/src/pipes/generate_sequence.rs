@@ -11,11 +11,11 @@ use futures::StreamExt;
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Order, Pipe, PipeKind};
+use super::pipe::{At, Order, Pipe, PipeKind};
 use super::syntax::above_0;
-use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::{Planned, internal};
+use crate::required_fields::Needs;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

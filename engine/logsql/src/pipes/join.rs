@@ -4,16 +4,16 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::kind::{At, Order, Pipe, PipeKind};
+use super::pipe::{At, Order, Pipe, PipeKind};
 use super::rows::{parse_query_or_rows, query_or_rows};
 use super::syntax::names;
 use crate::ast::Query;
-use crate::needs::Needs;
 use crate::ops::join;
 use crate::ops::project::Reshaped;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::print::word;
+use crate::required_fields::Needs;
 
 /// `join by (...) (query) [inner] [prefix p]`
 #[derive(Debug, Clone, PartialEq)]

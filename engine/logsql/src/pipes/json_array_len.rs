@@ -5,14 +5,14 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::{RowPipe, of_one};
+use super::pipe::Pipe;
+use super::row_pipe::{RowPipe, of_one};
 use super::syntax::{result, source, unless};
 use crate::error::Result;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
 use crate::print::word;
-use crate::rowfn;
+use crate::row_functions;
 
 /// `json_array_len(f) [as r]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,7 +49,7 @@ impl RowPipe for JsonArrayLen {
     }
 
     fn compute(&self, _: i64) -> Result<Compute> {
-        Ok(of_one(|value, out| out.push_str(&rowfn::json_array_len(value).to_string())))
+        Ok(of_one(|value, out| out.push_str(&row_functions::json_array_len(value).to_string())))
     }
 }
 

@@ -6,10 +6,10 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use quiver_query::{from_datafusion, gathered};
 use quiver_types::Result;
 
-use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
-use crate::needs::Needs;
+use super::pipe::{At, Cut, Joined, Output, Pipe, PipeKind};
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
+use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
 /// `limit N`, `head N`: most rows that come through.

@@ -4,16 +4,16 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::RowPipe;
+use super::pipe::Pipe;
+use super::row_pipe::RowPipe;
 use crate::ast::MathExpr;
 use crate::error::Result;
 use crate::kernels::values::push_f64;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
 use crate::print::math::{math_name, math_text};
 use crate::print::{list, word};
-use crate::rowfn::math::{Context, Expr, field_value};
+use crate::row_functions::math::{Context, Expr, field_value};
 use crate::series_columns::StatsColumns;
 
 /// `math e as r, ..`: expressions with the names of their results.

@@ -4,11 +4,11 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
 use super::limit::{Limit, cut};
-use crate::needs::Needs;
+use super::pipe::{At, Cut, Joined, Output, Pipe, PipeKind};
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
+use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
 /// `offset N`, `skip N`: the number of rows that are left out at the beginning.

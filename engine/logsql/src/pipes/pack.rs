@@ -4,15 +4,15 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::{MSG, TIME};
 
-use super::kind::{At, Pipe, PipeKind};
+use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::{result, unless};
 use crate::ast::FieldPattern;
 use crate::error::Result;
-use crate::needs::Needs;
 use crate::ops::pack::{Packed, Packing};
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::print::patterns;
+use crate::required_fields::Needs;
 
 /// `pack_json [fields (a, b)] [as f]`, `pack_logfmt [fields (a, b)] [as f]`
 #[derive(Debug, Clone, PartialEq, Eq)]

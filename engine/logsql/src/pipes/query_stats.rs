@@ -11,10 +11,10 @@ use futures::StreamExt;
 use quiver_types::ReadStats;
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, PipeKind};
-use crate::needs::Needs;
+use super::pipe::{At, PipeKind};
 use crate::parser::PipeDef;
 use crate::partial_plan::Planned;
+use crate::required_fields::Needs;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

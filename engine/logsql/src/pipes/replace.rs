@@ -5,15 +5,15 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::{RowPipe, of_one};
+use super::pipe::Pipe;
+use super::row_pipe::{RowPipe, of_one};
 use super::syntax::{at, condition_text, limited, two_texts, unless};
 use crate::ast::Filter;
 use crate::error::Result;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
 use crate::print::word;
-use crate::rowfn;
+use crate::row_functions;
 
 /// `replace [if (f)] ("a", "b") [at f] [limit N]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ impl RowPipe for Replace {
     }
 
     fn compute(&self, _: i64) -> Result<Compute> {
-        let replace = rowfn::Replace::new(&self.old, &self.new, self.limit);
+        let replace = row_functions::Replace::new(&self.old, &self.new, self.limit);
         Ok(of_one(move |value, out| replace.apply(value, out)))
     }
 

@@ -6,15 +6,15 @@ use quiver_types::Error;
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::{RowPipe, of_one};
+use super::pipe::Pipe;
+use super::row_pipe::{RowPipe, of_one};
 use super::syntax::{at, condition_text, limited, two_texts, unless};
 use crate::ast::Filter;
 use crate::error::Result;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
 use crate::print::word;
-use crate::rowfn;
+use crate::row_functions;
 
 /// `replace_regexp [if (f)] ("re", "b") [at f] [limit N]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,7 +66,8 @@ impl RowPipe for ReplaceRegexp {
     }
 
     fn compute(&self, _: i64) -> Result<Compute> {
-        let mut replace = rowfn::ReplaceRegexp::new(&self.pattern, &self.new, self.limit).map_err(Error::invalid)?;
+        let mut replace =
+            row_functions::ReplaceRegexp::new(&self.pattern, &self.new, self.limit).map_err(Error::invalid)?;
         Ok(of_one(move |value, out| replace.apply(value, out)))
     }
 

@@ -11,14 +11,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Order, PipeKind};
+use super::pipe::{At, Order, PipeKind};
 use crate::ast::{Filter, Options, Query};
 use crate::lexer::quote;
-use crate::needs::Needs;
 use crate::parser::names::field_name;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::{Planned, internal};
 use crate::print::list;
+use crate::required_fields::Needs;
 use crate::rows::{Shape, batch, push_text};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

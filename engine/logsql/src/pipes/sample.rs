@@ -13,12 +13,12 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Output, Pipe, PipeKind};
+use super::pipe::{At, Output, Pipe, PipeKind};
 use super::syntax::above_0;
-use crate::needs::Needs;
+use crate::chunked_stream::map_batches;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
-use crate::pieces::map_batches;
+use crate::required_fields::Needs;
 use crate::rows::Shape;
 use crate::step::{Batches, Step, StepKind, StepReader};
 

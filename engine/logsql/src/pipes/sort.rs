@@ -5,14 +5,14 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
-use super::kind::{At, Cut, Joined, Order, Output, Pipe, PipeKind};
 use super::limit::Limit;
+use super::pipe::{At, Cut, Joined, Order, Output, Pipe, PipeKind};
 use super::syntax::{above_0, limited, names, rank_name, rank_text};
-use crate::needs::Needs;
 use crate::ops::sort;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::print::sort_fields;
+use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
 /// `sort by (...) [desc] [partition by (...)] [offset N] [limit N] [rank]`

@@ -5,14 +5,14 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::{RowPipe, of_one};
+use super::pipe::Pipe;
+use super::row_pipe::{RowPipe, of_one};
 use super::syntax::{from_to, template, unless};
 use crate::error::Result;
 use crate::lexer::quote;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
-use crate::rowfn;
+use crate::row_functions;
 
 /// `split "s" [from f] [as r]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +57,7 @@ impl RowPipe for Split {
 
     fn compute(&self, _: i64) -> Result<Compute> {
         let separator = self.separator.clone();
-        Ok(of_one(move |value, out| rowfn::split(value, &separator, out)))
+        Ok(of_one(move |value, out| row_functions::split(value, &separator, out)))
     }
 }
 

@@ -5,16 +5,16 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::{STREAM, TIME};
 
-use super::kind::{At, Pipe, PipeKind};
-use super::row::of_condition;
+use super::pipe::{At, Pipe, PipeKind};
+use super::row_pipe::of_condition;
 use super::syntax::different;
 use crate::ast::{FieldPattern, Filter, GroupBy, StatsCall, StatsFunc};
-use crate::needs::Needs;
 use crate::ops::project::Reshaped;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::plan::stats::{self, Grouping};
 use crate::print::list;
+use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
 /// `[stats] [by (...)] f(...) [if (...)] [as r], ..`

@@ -5,12 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::{STREAM_ID, TIME};
 
-use super::kind::{At, Pipe, PipeKind};
+use super::pipe::{At, Pipe, PipeKind};
 use crate::ast::{Filter, Literal};
-use crate::needs::Needs;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::{Planned, internal};
 use crate::print::literal;
+use crate::required_fields::Needs;
 
 /// `stream_context [before N] [after N] [time_window d]`
 #[derive(Debug, Clone, PartialEq)]

@@ -5,10 +5,10 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::STREAM;
 use serde::{Deserialize, Serialize};
 
-use super::row::{RowPipe, of_one};
+use super::row_pipe::{RowPipe, of_one};
 use crate::error::Result;
 use crate::kernels::values::push_json_string;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::PipeDef;
 use crate::print::word;
 use crate::stream_text;
@@ -72,7 +72,7 @@ mod tests {
     use crate::ast::Pipe;
     use crate::pipes::rows::Rows;
     use crate::pipes::testing::run_pipes;
-    use crate::request::by_stream_labels;
+    use crate::request_params::by_stream_labels;
 
     fn counted(label: Option<&str>) -> Vec<String> {
         let row = |stream: &str| vec![(STREAM.to_owned(), stream.to_owned())];

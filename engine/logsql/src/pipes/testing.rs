@@ -12,11 +12,11 @@ use quiver_query::{EngineSettings, Limits, LogTables, QueryContext, QueryEngine}
 use quiver_types::logs::{LogRequest, LogSnapshot, LogSource, StreamInfo, StreamSelector};
 use quiver_types::{Access, ReadStats, Result};
 
-use super::kind::Pipe;
+use super::pipe::Pipe;
 use super::rows::Rows;
 use crate::ast::Query;
 use crate::encoding::tests::{Seen, again};
-use crate::rowfn::{Fields, pack_logfmt, unpack_logfmt};
+use crate::row_functions::{Fields, pack_logfmt, unpack_logfmt};
 use crate::{LogsqlEngine, QueryScope, parse};
 
 /// A pipe that joins no other in the normal form, so that the pipes of a case stay where they are.

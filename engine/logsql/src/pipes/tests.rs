@@ -6,7 +6,7 @@ use quiver_types::logs::TIME;
 
 use super::testing::{gives, reads, refuses};
 use super::*;
-use crate::read::parse;
+use crate::query_text::parse;
 
 #[test]
 fn names_are_unique_and_documented() {
@@ -317,6 +317,6 @@ fn sorts_by_time_are_known() {
     let reversed =
         ["sort by (a)", "sort by (a) desc", "first by (a)", "last by (a)"].map(|text| sort(text).is_reversed());
     assert_eq!(reversed, [false, true, false, true]);
-    let needs = pipe("sort by (a)").kind().before(&crate::needs::Needs::of([TIME]));
+    let needs = pipe("sort by (a)").kind().before(&crate::required_fields::Needs::of([TIME]));
     assert!(needs.has(TIME) && needs.has("a") && !needs.has("b"));
 }

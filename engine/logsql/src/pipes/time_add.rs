@@ -5,15 +5,15 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::TIME;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::{RowPipe, of_one};
+use super::pipe::Pipe;
+use super::row_pipe::{RowPipe, of_one};
 use super::syntax::unless;
 use crate::ast::Literal;
 use crate::error::Result;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
 use crate::print::literal;
-use crate::rowfn;
+use crate::row_functions;
 
 /// `time_add d [at f]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,7 +51,7 @@ impl RowPipe for TimeAdd {
 
     fn compute(&self, _: i64) -> Result<Compute> {
         let shift_ns = self.shift.value;
-        Ok(of_one(move |value, out| rowfn::time_add(value, shift_ns, out)))
+        Ok(of_one(move |value, out| row_functions::time_add(value, shift_ns, out)))
     }
 }
 

@@ -4,15 +4,15 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::kind::{At, Order, Pipe, PipeKind};
+use super::pipe::{At, Order, Pipe, PipeKind};
 use super::syntax::{above_0, by_fields, hits_name, name_beside, names, rank_name, rank_text};
-use crate::needs::Needs;
 use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
 use crate::ops::sort;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::print::word;
+use crate::required_fields::Needs;
 
 /// `top [N] by (...) [hits as x] [rank]`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,13 +8,13 @@ use datafusion::logical_expr::{LogicalPlan, Union as UnionPlan};
 use quiver_query::{from_datafusion, in_turn};
 use quiver_types::Result;
 
-use super::kind::{At, Order, Pipe, PipeKind};
+use super::pipe::{At, Order, Pipe, PipeKind};
 use super::rows::{parse_query_or_rows, query_or_rows};
 use crate::ast::Query;
-use crate::needs::Needs;
 use crate::ops::project::Reshaped;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
+use crate::required_fields::Needs;
 use crate::rows::{Column, Kind};
 
 /// `union (query)` or `union rows(...)`

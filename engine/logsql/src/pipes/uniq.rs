@@ -13,17 +13,17 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
 use super::limit::cut;
+use super::pipe::{At, Cut, Joined, Output, Pipe, PipeKind};
 use super::syntax::{by_fields, hits_name, limited, names, text_filter_text};
 use crate::ast::{FieldPattern, Filter, Test};
-use crate::needs::Needs;
 use crate::ops::filter::Matching;
 use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::plan::filter::lower;
+use crate::required_fields::Needs;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

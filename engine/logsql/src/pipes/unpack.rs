@@ -6,15 +6,15 @@ use std::fmt::Write as _;
 use quiver_types::Result;
 use quiver_types::logs::{MSG, TIME};
 
-use super::kind::At;
-use super::row::{lowered, mentioned, of_condition};
+use super::pipe::At;
+use super::row_pipe::{lowered, mentioned, of_condition};
 use super::syntax::{condition_text, names, overwrite, overwrite_text, unless};
 use crate::ast::{FieldPattern, Filter, Overwrite};
-use crate::needs::Needs;
 use crate::ops::unpack::{Format, Unpacked};
 use crate::parser::Parser;
 use crate::partial_plan::Planned;
 use crate::print::{patterns, word};
+use crate::required_fields::Needs;
 use crate::rows::Kind;
 
 /// Source and results.

@@ -2,14 +2,14 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::kind::{At, Pipe, PipeKind};
+use super::pipe::{At, Pipe, PipeKind};
 use super::unpack::{Of, Unpack};
 use crate::ast::Filter;
 use crate::error::Result;
-use crate::needs::Needs;
 use crate::ops::unpack::Format;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
+use crate::required_fields::Needs;
 
 /// `unpack_json [if (f)] [from f] [fields (..)] ..`, `unpack_logfmt [if (f)] [from f] [fields (..)] ..`
 #[derive(Debug, Clone, PartialEq)]

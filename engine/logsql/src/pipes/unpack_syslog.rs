@@ -2,16 +2,16 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::kind::{At, Pipe, PipeKind};
+use super::pipe::{At, Pipe, PipeKind};
 use super::unpack::{Of, Unpack};
 use crate::ast::{Filter, Literal};
 use crate::error::Result;
-use crate::needs::Needs;
 use crate::ops::unpack::Format;
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
 use crate::print::literal;
-use crate::rowfn::SyslogContext;
+use crate::required_fields::Needs;
+use crate::row_functions::SyslogContext;
 
 /// `unpack_syslog [if (f)] [from f] [offset d] ..`
 #[derive(Debug, Clone, PartialEq)]

@@ -5,14 +5,14 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::kind::Pipe;
-use super::row::{RowPipe, of_one};
+use super::pipe::Pipe;
+use super::row_pipe::{RowPipe, of_one};
 use super::syntax::{condition_text, unless};
 use crate::ast::Filter;
 use crate::error::Result;
-use crate::ops::cells::Compute;
+use crate::ops::computed_fields::Compute;
 use crate::parser::{Parser, PipeDef};
-use crate::rowfn;
+use crate::row_functions;
 
 /// `unpack_words [if (f)] [from f] [as r] [drop_duplicates]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,7 +65,7 @@ impl RowPipe for UnpackWords {
 
     fn compute(&self, _: i64) -> Result<Compute> {
         let once = self.drop_duplicates;
-        Ok(of_one(move |value, out| rowfn::unpack_words(value, once, out)))
+        Ok(of_one(move |value, out| row_functions::unpack_words(value, once, out)))
     }
 
     fn condition(&self) -> Option<&Filter> {

@@ -12,16 +12,16 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::{LogFilter, TIME};
 use serde::{Deserialize, Serialize};
 
-use super::kind::{At, Pipe, PipeKind};
-use super::row::{lowered, mentioned, of_condition};
+use super::pipe::{At, Pipe, PipeKind};
+use super::row_pipe::{lowered, mentioned, of_condition};
 use super::syntax::{condition_text, names};
 use crate::ast::Filter;
-use crate::needs::Needs;
-use crate::ops::cells::{assemble, mask};
+use crate::chunked_stream::{Made, map_values};
+use crate::ops::computed_fields::{assemble, mask};
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
-use crate::pieces::{Made, map_values};
-use crate::rowfn;
+use crate::required_fields::Needs;
+use crate::row_functions;
 use crate::rows::{Rest, Shape, batch, push_text, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
@@ -145,7 +145,7 @@ impl Items {
                 taken += 1;
                 continue;
             }
-            let made = rowfn::unroll(&values);
+            let made = row_functions::unroll(&values);
             // What is repeated: a view for each column, and all that has no column.
             let repeated = rest.iter().flat_map(|rest| rest.row(row)).map(|(name, value)| name.len() + value.len());
             let item_bytes = 16 * (self.input.columns.len() + self.fields.len()) + repeated.sum::<usize>();

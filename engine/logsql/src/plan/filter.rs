@@ -15,7 +15,7 @@ use crate::ast::{
 };
 use crate::error::Result;
 use crate::kernels::filters as k;
-use crate::time_scope::TimeScope;
+use crate::reference_time::TimeScope;
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -194,7 +194,7 @@ fn of_time(time: &TimeFilter, scope: TimeScope) -> LogFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::{parse, parse_filter};
+    use crate::query_text::{parse, parse_filter};
 
     const NOW: i64 = 1_000_000_000_000_000_000;
     const MINUTE: i64 = 60_000_000_000;

@@ -1,4 +1,4 @@
-//! `stats` → grouping with the functions of `stats_fn`.
+//! `stats` → grouping with the functions of `stats_functions`.
 
 use quiver_types::Result;
 use quiver_types::logs::{STREAM, STREAM_ID};
@@ -8,9 +8,9 @@ use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
 use crate::kernels::bucket::{Bucket, Step};
 use crate::kernels::columns::NumberRule;
 use crate::ops::grouping::{Aggregate, Call, Key};
+use crate::reference_time::TimeScope;
 use crate::rows::Shape;
-use crate::stats_fn::{Arg, Function, NamePattern};
-use crate::time_scope::TimeScope;
+use crate::stats_functions::{Arg, Function, NamePattern};
 
 const DAY_S: f64 = 86_400.0;
 
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::ast::Pipe;
     use crate::pipes::stats::Stats;
-    use crate::read::parse;
+    use crate::query_text::parse;
 
     const SCOPE: TimeScope = TimeScope { now_ns: 0, offset_ns: 0 };
 

@@ -1,7 +1,7 @@
 //! What a plan is made of: the fields that each place needs, the columns of the scan, the order that the scan gives.
 
 use super::*;
-use crate::read::parse;
+use crate::query_text::parse;
 
 fn query(text: &str) -> Query {
     parse(text).unwrap_or_else(|fault| panic!("{text}: {fault}"))

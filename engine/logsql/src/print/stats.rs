@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{list, literal, patterns, word};
 use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
-use crate::normal;
+use crate::normal_form;
 
 impl Display for StatsCall {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -16,7 +16,7 @@ impl Display for StatsCall {
 pub(crate) fn default_stats_name(call: &StatsCall) -> String {
     match &call.condition {
         None => call.func.to_string(),
-        Some(condition) => format!("{} if ({})", call.func, normal::condition(condition.clone())),
+        Some(condition) => format!("{} if ({})", call.func, normal_form::condition(condition.clone())),
     }
 }
 

@@ -5,7 +5,7 @@ use quiver_types::logs::MSG;
 use super::*;
 use crate::ast::{Filter, PatternPlace, StreamFilter, StreamMatch, StreamOp, Test, Values};
 use crate::lexer::tokens;
-use crate::read::{parse, parse_filter};
+use crate::query_text::{parse, parse_filter};
 
 /// Words that go on with some part of the language, and texts that look like one.
 const WORDS: [&str; 40] = [

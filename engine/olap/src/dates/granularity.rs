@@ -173,7 +173,7 @@ impl Granularity {
             };
         Ok(Self {
             name: name.to_owned(),
-            title: title.map_or_else(|| crate::title::of_name(name), str::to_owned),
+            title: title.map_or_else(|| crate::member_titles::of_name(name), str::to_owned),
             interval: interval.to_owned(),
             origin: origin.map(str::to_owned),
             offset: offset.map(str::to_owned),

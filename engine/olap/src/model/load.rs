@@ -8,9 +8,9 @@ use quiver_yaml::problem::{Place, Problems};
 use quiver_yaml::read;
 
 use super::catalog::Catalog;
-use super::owner::owner;
+use super::parse::{FileContent, file};
 use super::problem::ModelProblem;
-use super::read::{FileContent, file};
+use super::problem_location::owner;
 use super::{Model, Relationship, View, added_groups, check, views};
 
 /// The largest file of models, in bytes.

@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
-use super::parts::Leaf;
+use super::fan_out::Leaf;
 use super::{Group, Stage, column, model_error};
 use crate::error::OlapResult;
 use crate::model::MemberId;

@@ -14,7 +14,7 @@ use quiver_types::Domain;
 use quiver_types::tables::usage::QUERY_LOG;
 
 use super::references::Reached;
-use super::{guarded_rows, model_error, selects};
+use super::{guarded_rows, model_error, select_text};
 use crate::error::OlapResult;
 use crate::model::catalog::{Catalog, Kind};
 use crate::model::{MemberId, Model, Reads, Source};
@@ -362,7 +362,7 @@ impl Finder<'_> {
         let statement = self.state.sql_to_statement(&sql, &dialect).map_err(wrong)?;
         let mut names = Names::new(self.state);
         let fixed = self.tables.list(&DomainAccess::full());
-        let (mut more, mut is_guarded) = (selects::Found::new(), false);
+        let (mut more, mut is_guarded) = (select_text::Found::new(), false);
         for reference in self.state.resolve_table_references(&statement).map_err(wrong)? {
             let found = self.provider(model, reference.schema(), reference.table()).await?;
             if let Some((found, guards)) = found {
@@ -377,7 +377,7 @@ impl Finder<'_> {
                 names.add(reference.schema(), reference.table(), found);
             }
         }
-        let text = selects::written(&statement, &more);
+        let text = select_text::written(&statement, &more);
         let plan = names.plan_statement(statement).map_err(wrong)?;
         if !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_))
         {

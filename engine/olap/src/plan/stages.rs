@@ -8,7 +8,7 @@ use datafusion::logical_expr::{
     Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, cast,
 };
 
-use super::parts::{Leaf, aggregated, with_digits};
+use super::fan_out::{Leaf, aggregated, with_digits};
 use super::ranges::{Over, time_of};
 use super::results::{full_join, left_join, measure_column};
 use super::unjoined_measures::Apart;

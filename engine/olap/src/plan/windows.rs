@@ -16,8 +16,8 @@ use datafusion::datasource::provider_as_source;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 
+use super::fan_out::{Leaf, aggregated};
 use super::filters::instant;
-use super::parts::{Leaf, aggregated};
 use super::results::coalesce;
 use super::{Group, Planner, Stage, Tree, column, model_error};
 use crate::dates::granularity::{Buckets, Interval};

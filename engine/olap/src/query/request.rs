@@ -3,8 +3,8 @@
 use quiver_query::tables::DomainAccess;
 use serde_json::{Value, json};
 
-use super::names::Names;
-use super::{COMPARE_MAX, QUERIES_MAX, Query, TimeEntry, read};
+use super::member_lookup::Names;
+use super::{COMPARE_MAX, QUERIES_MAX, Query, TimeEntry, parse};
 use crate::error::{QueryError, Reason};
 use crate::model::catalog::Catalog;
 
@@ -69,7 +69,7 @@ impl Request {
 
     fn read(value: &Value, names: Names<'_>, now_ns: i64) -> Result<Self, QueryError> {
         let Value::Array(list) = value else {
-            let query = read::query(value, "", names, now_ns)?;
+            let query = parse::query(value, "", names, now_ns)?;
             return Ok(Self::compare(query));
         };
         if list.is_empty() || list.len() > QUERIES_MAX {
@@ -79,7 +79,7 @@ impl Request {
         let mut queries = Vec::new();
         for (i, one) in list.iter().enumerate() {
             let at = format!("/{i}");
-            queries.extend(Self::compare(read::query(one, &at, names, now_ns)?).queries);
+            queries.extend(Self::compare(parse::query(one, &at, names, now_ns)?).queries);
             if queries.len() > QUERIES_MAX {
                 let text =
                     format!("a list comes to at most {QUERIES_MAX} queries, each range of `compareDateRange` is one");

@@ -8,7 +8,7 @@ use quiver_types::Access;
 use serde_json::{Value, json};
 
 use super::open_cases::limits;
-use super::rolled::{MODEL, ask, olap, on_a_deep_stack};
+use super::rollups::{MODEL, ask, olap, on_a_deep_stack};
 use crate::OlapEngine;
 use crate::model::load::{SourceFile, load};
 use crate::query::request::Request;

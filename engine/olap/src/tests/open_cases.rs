@@ -10,9 +10,9 @@ use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
 use quiver_types::Access;
 use serde_json::Value;
 
-use crate::answer::Frame;
 use crate::model::load::{SourceFile, load, read_folders};
 use crate::query::request::Request;
+use crate::response::Frame;
 use crate::tables::{FolderTables, LayeredTables};
 use crate::{OlapEngine, OlapResult};
 

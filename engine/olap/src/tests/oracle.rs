@@ -16,9 +16,9 @@ use rand::rngs::StdRng;
 use serde_json::{Value, json};
 
 use super::open_cases::limits;
-use crate::answer::Frame;
 use crate::model::load::{SourceFile, load};
 use crate::query::request::Request;
+use crate::response::Frame;
 use crate::tables::{FolderTables, LayeredTables};
 use crate::{OlapEngine, OlapError, Reason};
 use by_hand::answer::{answers, differs};

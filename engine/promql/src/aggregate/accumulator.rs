@@ -13,7 +13,7 @@ use quiver_types::Histogram;
 use rows::Rows;
 pub use state_columns::Parts;
 
-use super::hists::HistogramSums;
+use super::histograms::HistogramSums;
 use crate::annotation::Annotations;
 use crate::ast::{AggregateOp, PosRange};
 use crate::functions::annotations;

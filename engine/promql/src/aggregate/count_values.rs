@@ -6,7 +6,7 @@
 use std::collections::hash_map::Entry;
 
 use foldhash::HashMap;
-use quiver_types::go::float_text;
+use quiver_types::go_format::float_text;
 use quiver_types::{Histogram, Result};
 
 use crate::histogram;

@@ -1,6 +1,6 @@
 //! Errors and warnings about the parameter of an aggregation, determined over all steps at once.
 
-use quiver_types::go::float_text;
+use quiver_types::go_format::float_text;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::annotation::Annotations;

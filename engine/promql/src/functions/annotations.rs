@@ -3,7 +3,7 @@
 //! Texts as in Prometheus 3.14 `util/annotations/annotations.go`, without prefix and position. The set defers building
 //! texts to the end of a series, so that a problem repeated in many windows costs a bit and no string.
 
-use quiver_types::go::{float_text, general, quote};
+use quiver_types::go_format::{float_text, general, quote};
 
 use crate::annotation::Annotations;
 use crate::ast::PosRange;

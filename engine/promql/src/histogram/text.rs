@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use quiver_types::Histogram;
-use quiver_types::go::float_text;
+use quiver_types::go_format::float_text;
 
 use super::buckets::{Bucket, negative, positive, zero};
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use quiver_types::go::{is_printable, push_escaped};
+use quiver_types::go_format::{is_printable, push_escaped};
 
 /// Quotes a text; reading it back gives the same text.
 pub(crate) fn quote(text: &str) -> String {

@@ -28,7 +28,7 @@ use crate::aggregate::{Accumulator, Parts, check_params};
 use crate::annotation::Annotations;
 use crate::ast::{AggregateOp, PosRange};
 use crate::functions::ScalarSteps;
-use crate::run::RunState;
+use crate::run_state::RunState;
 
 /// What both parts of the node share.
 #[derive(Debug, Serialize, Deserialize)]

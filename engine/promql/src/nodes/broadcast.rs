@@ -12,7 +12,7 @@ use super::batch::{BlockBuilder, matrix_schema, to_block};
 use super::driver::{Worker, drive};
 use super::operator_encoding::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
-use crate::run::RunState;
+use crate::run_state::RunState;
 
 /// Repeats the only step of its input.
 #[derive(Debug, Serialize, Deserialize)]

@@ -18,8 +18,8 @@ use super::driver::{Worker, drive_after};
 use super::operator_encoding::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers};
 use super::{Batches, Env, Spread, StepOperator};
-use crate::raw::chunks::{Chunk, Encoding, chunks};
-use crate::run::RunState;
+use crate::run_state::RunState;
+use crate::stored_samples::chunks::{Chunk, Encoding, chunks};
 
 /// Column with the places, by which results are sorted.
 pub(crate) const PLACE: &str = "row";

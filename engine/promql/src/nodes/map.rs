@@ -21,7 +21,7 @@ use crate::functions::function_reference::Named;
 use crate::functions::{ElementwiseKernel, ScalarKernel, ScalarSteps};
 use crate::histogram;
 use crate::kernel::{Block, Grid, SeriesOut};
-use crate::run::RunState;
+use crate::run_state::RunState;
 
 /// One elementwise operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]

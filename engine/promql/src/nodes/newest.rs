@@ -18,7 +18,7 @@ use super::operator_encoding::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::SeriesSamples;
-use crate::run::RunState;
+use crate::run_state::RunState;
 
 /// Used in `Newest::places` for a series that is not in the result.
 pub(crate) const NOT_WANTED: u32 = u32::MAX;

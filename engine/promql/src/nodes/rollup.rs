@@ -23,7 +23,7 @@ use crate::annotation::Annotations;
 use crate::ast::PosRange;
 use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarSteps, Scratch, function_reference};
 use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};
-use crate::run::RunState;
+use crate::run_state::RunState;
 use crate::sample_stats::{Counts, TallyId};
 use crate::window::{InstantValue, SharedWindows, StaleFree, WORK_AT_A_STRETCH, instant, instant_smoothed};
 

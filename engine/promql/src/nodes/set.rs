@@ -16,7 +16,7 @@ use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::ast::BinaryOp;
 use crate::kernel::Block;
-use crate::run::RunState;
+use crate::run_state::RunState;
 
 /// A set operator over two inputs.
 #[derive(Debug, Serialize, Deserialize)]

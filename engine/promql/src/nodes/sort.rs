@@ -13,8 +13,8 @@ use super::driver::{collect, once};
 use super::operator_encoding::{self, Form};
 use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
+use crate::cancellable_sort::{self, sort_numbers};
 use crate::kernel::Block;
-use crate::sorting::{self, sort_numbers};
 
 /// What determines the order.
 #[derive(Debug, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ impl StepOperator for Sort {
         once(env.clone(), async move {
             let matrix = collect(input, self.rows, &env).await?;
             // Memory for the order and its rows.
-            let row_bytes = sorting::BYTES + size_of::<u32>() + size_of::<f64>() + 1;
+            let row_bytes = cancellable_sort::BYTES + size_of::<u32>() + size_of::<f64>() + 1;
             let _order = env.reserve("sort", self.rows * row_bytes)?;
             let mut order: Vec<u32> = matrix.arrival().collect();
             let did = |comparisons| env.run.did(comparisons);

@@ -8,8 +8,8 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::{Result, SeriesTable};
 
 use super::call::texts;
-use super::hash::labels_hash;
 use super::invariant::unparen;
+use super::label_hash::labels_hash;
 use super::labels::{self, Groups, group};
 use super::{LabelsId, Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::aggregate::{Accumulator, CountValues};

@@ -15,11 +15,11 @@ use super::memory::Room;
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{BinaryExpr, BinaryOp, Expr, MatchCardinality, PosRange, ValueType, VectorMatching};
 use crate::binary;
-use crate::check::type_of;
 use crate::nodes::join::{JoinGroup, StepJoin};
 use crate::nodes::map::Stage;
 use crate::nodes::set::StepSet;
 use crate::nodes::union::{Operand, StepUnion};
+use crate::type_check::type_of;
 
 /// Maximum number of vector-to-vector operators in a query; each is a level of the plan.
 const JOINS_MAX: usize = 500;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quiver_types::go::float_text;
+use quiver_types::go_format::float_text;
 use quiver_types::{Result, SeriesTable};
 
 use super::call::{argument, texts, with_label};

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use quiver_types::go::quote;
+use quiver_types::go_format::quote;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::series::LabelColumn;
 use quiver_types::{Result, SeriesTable};
 
 use super::memory::Room;
-use crate::sorting;
+use crate::cancellable_sort;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
@@ -263,9 +263,9 @@ pub(crate) fn ranks(room: &Room, table: &SeriesTable) -> Result<Vec<u32>> {
 
 /// Sorts the numbers below `count`; the sort is stable.
 pub(crate) fn sort_numbers(room: &Room, count: usize, compare: impl Fn(u32, u32) -> Ordering) -> Result<Vec<u32>> {
-    room.take(count * sorting::BYTES)?;
+    room.take(count * cancellable_sort::BYTES)?;
     let mut numbers: Vec<u32> = (0..count as u32).collect();
-    sorting::sort_numbers(&mut numbers, |comparisons| room.did(comparisons), compare)?;
+    cancellable_sort::sort_numbers(&mut numbers, |comparisons| room.did(comparisons), compare)?;
     Ok(numbers)
 }
 

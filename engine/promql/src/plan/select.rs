@@ -8,14 +8,14 @@ use quiver_types::{
     Error, ErrorKind, Millis, MillisRange, Result, SampleRequest, SelectedSeries, SeriesSelector, SeriesTable,
 };
 
-use super::narrow::Narrow;
+use super::join_pruning::Narrow;
 use super::scan::{Scanned, scan_of};
 use super::{Detail, Planned, Planner, RangePlan, Scope, VectorPlan};
 use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
 use crate::kernel::{Block, Grid, Window};
 use crate::nodes::driver::Param;
 use crate::nodes::rollup::{Rollup, RollupFunction, SampleSource};
-use crate::run::TOO_MANY_SAMPLES;
+use crate::run_state::TOO_MANY_SAMPLES;
 use crate::sample_stats::Merge;
 use crate::window::InstantValue;
 

@@ -13,12 +13,12 @@ use super::{PromqlEngine, QueryOptions, grid};
 use crate::annotation::Annotations;
 use crate::ast::{Expr, ValueType};
 use crate::cache::{Dependence, Entry, Key, Piece, ResultCache, dependence, stitch};
-use crate::check::type_of;
 use crate::kernel::Grid;
 use crate::plan::QueryTimes;
 use crate::plan::memory::Room;
 use crate::print::print;
 use crate::result::{QueryValue, StepResult};
+use crate::type_check::type_of;
 
 impl PromqlEngine {
     /// The cache key for the result of a query, and the times its steps depend on; `None` if it cannot be cached.

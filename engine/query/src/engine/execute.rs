@@ -14,13 +14,13 @@ use serde_json::Value;
 
 use super::QueryEngine;
 use crate::context::QueryContext;
+use crate::double_run::{PlanRun, rehearsed};
 use crate::error::{from_datafusion, of_planning};
 use crate::explain;
 use crate::merged_stream::gathered;
 use crate::operator::planned;
 use crate::plan_recorder::Explain;
-use crate::rehearsal::{PlanRun, rehearsed};
-use crate::rules::Rules;
+use crate::planning_rules::Rules;
 use crate::running_queries::Phase;
 use crate::short_work::give_way;
 

@@ -51,8 +51,8 @@ mod tests {
 
     use super::*;
     use crate::list_session::{ROWS_FEW, is_chain};
-    use crate::provider::scan_by_plan;
-    use crate::rules::Rules;
+    use crate::planning_rules::Rules;
+    use crate::table_provider::scan_by_plan;
     use crate::{EngineSettings, Explain, Explaining, Limits};
 
     fn engine(memory_bytes: usize) -> Arc<QueryEngine> {

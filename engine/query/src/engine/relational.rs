@@ -13,7 +13,7 @@ use super::QueryEngine;
 use crate::context::QueryContext;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions;
-use crate::relational::slices::batch_rows;
+use crate::relational::long_constants::batch_rows;
 use crate::relational::streaming::{STRAIGHT_ROWS, is_straight};
 use crate::relational::{bounded, optimized};
 

@@ -25,9 +25,9 @@ use datafusion::optimizer::{AnalyzerRule, Optimizer};
 use quiver_types::{Error, ErrorKind};
 
 use super::concat_operator::{JOINED, Joined, sides};
-use super::growth::Growth;
 use super::regex_functions;
 use super::result_memory::{self, BYTES_MAX, COUNTED, Room};
+use super::result_size::Growth;
 use super::{array_containment, array_position};
 use crate::error::to_datafusion;
 use crate::relational::{patterns, single_table};

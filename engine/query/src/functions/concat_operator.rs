@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-use super::operation::{operation, typed_as};
+use super::operator_names::{operation, typed_as};
 
 /// The name of the function in plans.
 pub(super) const JOINED: &str = "joined";

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast,
 };
 
-use super::operation::operation;
+use super::operator_names::operation;
 
 /// The most digits of a decimal.
 const DIGITS: i16 = 38;

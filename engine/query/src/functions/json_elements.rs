@@ -8,7 +8,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
-use quiver_types::watch;
+use quiver_types::cancellation;
 use serde_json::Value;
 
 use super::json::{document_of, member, parts, text_of, tree_bytes, unquoted};
@@ -184,7 +184,7 @@ fn contains(value: &Value, other: &Value) -> bool {
         }
         (Value::Array(items), Value::Array(others)) => {
             let looked = 8 * items.len();
-            others.iter().all(|other| watch::goes_on(looked) && items.iter().any(|value| contains(value, other)))
+            others.iter().all(|other| cancellation::goes_on(looked) && items.iter().any(|value| contains(value, other)))
         }
         // Whole numbers are told apart to their last digit.
         (Value::Number(value), Value::Number(other)) if value.is_f64() || other.is_f64() => {

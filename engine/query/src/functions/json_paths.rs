@@ -17,7 +17,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use quiver_types::watch;
+use quiver_types::cancellation;
 
 use super::json::{document_of, field, member, parts, unquoted};
 use super::json_values::push_normal;
@@ -355,7 +355,7 @@ impl Walk<'_> {
 
 /// Asks whether the query goes on, at a piece that is looked at.
 fn goes_on(piece: &str) -> Result<()> {
-    if watch::goes_on(piece.len()) { Ok(()) } else { exec_err!("the query has ended") }
+    if cancellation::goes_on(piece.len()) { Ok(()) } else { exec_err!("the query has ended") }
 }
 
 /// Goes through the items of an array until one gives something; anything else is the only one of its own. A list of them

@@ -13,8 +13,8 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
+use quiver_types::cancellation;
 use quiver_types::matcher::{Patterns, affordable, builder, compiled_bytes, few_groups, looks_around};
-use quiver_types::watch;
 
 use self::rows::{COUNT, INSTR, LIKE, MATCH, REPLACE};
 use super::result_memory::Room;
@@ -109,7 +109,7 @@ pub(super) fn invoke(inner: &ScalarUDF, args: ScalarFunctionArgs, room: &Room) -
     }
     let (mut from, mut made, mut bytes) = (0, Vec::with_capacity(slices.len()), 0);
     for Slice { end, is_long } in slices {
-        if !watch::goes_on(COST_AT_ONCE) {
+        if !cancellation::goes_on(COST_AT_ONCE) {
             return ended();
         }
         let rows = end - from;

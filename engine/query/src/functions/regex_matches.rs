@@ -8,8 +8,8 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{exec_err, internal_datafusion_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use quiver_types::cancellation;
 use quiver_types::matcher::{WatchedRegex, affordable, builder, few_groups, looks_around};
-use quiver_types::watch;
 
 use super::result_memory::Room;
 use super::row_builder::Making;
@@ -243,7 +243,7 @@ impl Pieces {
 
 /// Asks whether the query goes on, at a place of so many bytes.
 fn goes_on(bytes: usize) -> Result<()> {
-    if watch::goes_on(bytes + 64) { Ok(()) } else { exec_err!("the query has ended") }
+    if cancellation::goes_on(bytes + 64) { Ok(()) } else { exec_err!("the query has ended") }
 }
 
 /// What a group finds at one of the places.
@@ -324,8 +324,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use datafusion::execution::memory_pool::UnboundedMemoryPool;
-    use quiver_types::stats::Gate;
-    use quiver_types::watch::Watch;
+    use quiver_types::cancellation::Watch;
+    use quiver_types::read_stats::Gate;
     use quiver_types::{Error, ErrorKind};
 
     use super::super::testing::{call, named, one, text, texts as column};

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::logical_expr::ColumnarValue;
-use quiver_types::watch::Watch;
+use quiver_types::cancellation::Watch;
 
 use crate::pool::QueryPool;
 
@@ -21,7 +21,7 @@ pub(crate) const COUNTED: usize = 128 << 10;
 /// Bytes at most of what a call gives for a batch.
 pub(super) const BYTES_MAX: i128 = 64 << 20;
 
-/// Where functions take memory from: of the query that the thread works for ([`quiver_types::watch`]), else of a pool.
+/// Where functions take memory from: of the query that the thread works for ([`quiver_types::cancellation`]), else of a pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Room(Arc<dyn MemoryPool>);
 

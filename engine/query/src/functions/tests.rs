@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use quiver_types::{Access, Result};
 
 use crate::error::from_datafusion;
-use crate::names::Names;
+use crate::name_resolution::Names;
 use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules};
 
 /// The spans of a trace: `web` calls `cart`, which fails, and a database.

@@ -29,8 +29,8 @@ use quiver_types::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 use super::frame_exclusion::exclusion;
-use super::growth;
 use super::result_memory::{BYTES_MAX, Room};
+use super::result_size;
 use crate::error::to_datafusion;
 
 /// Bytes that are asked for at once.
@@ -101,7 +101,7 @@ fn bytes_of(value: &ScalarValue) -> Result<usize> {
     if !value.data_type().is_nested() {
         return Ok(value.size());
     }
-    Ok(growth::bytes_of(value.to_array()?.as_ref())?.max(0) as usize)
+    Ok(result_size::bytes_of(value.to_array()?.as_ref())?.max(0) as usize)
 }
 
 /// How values of a window count.

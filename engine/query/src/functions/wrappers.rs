@@ -10,7 +10,9 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use super::bounded::Bounded;
 use super::concat_operator::Joined;
 use super::result_memory::Room;
-use super::{decimals, frame_exclusion, intervals, results, sums, text_output, trace_trees, window_functions};
+use super::{
+    decimals, expression_results, frame_exclusion, intervals, sums, text_output, trace_trees, window_functions,
+};
 use crate::engine::QueryEngine;
 use crate::relational::{overflow, patterns};
 
@@ -108,7 +110,7 @@ pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
         text_output::function(),
     ];
     let all = others.into_iter().chain(overflow::checks()).chain(patterns::functions()).map(Arc::new);
-    all.chain(trace_trees::scalars()).chain([results::function(room)]).collect()
+    all.chain(trace_trees::scalars()).chain([expression_results::function(room)]).collect()
 }
 
 /// The aggregate that replaces DataFusion's of that name.

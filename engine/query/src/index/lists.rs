@@ -15,7 +15,7 @@ use datafusion::logical_expr::{Expr, ExprFunctionExt as _, LogicalPlan, LogicalP
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Matcher, MillisRange, Result};
 
-use super::look_up::{IndexSource, LookUp};
+use super::lookup::{IndexSource, LookUp};
 use super::node::IndexTable;
 use crate::error::from_datafusion;
 

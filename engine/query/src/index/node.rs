@@ -20,10 +20,10 @@ use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
 use quiver_types::{Access, ReadStats, SeriesSnapshot};
 
-use super::look_up::{IndexSource, LookUp};
+use super::lookup::{IndexSource, LookUp};
 use super::rows;
 use crate::node_defaults::{no_expressions, no_input};
-use crate::provider::scan_by_plan;
+use crate::table_provider::scan_by_plan;
 
 /// A look-up as a table.
 #[derive(Debug)]

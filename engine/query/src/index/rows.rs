@@ -15,8 +15,8 @@ use quiver_types::metrics::MetricMetadata;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::{Access, MatchOp, Matcher, MillisRange, ReadStats, SeriesSelector, SeriesSnapshot, SeriesTable};
 
-use super::look_up::{IndexSource, LookUp};
-use super::notation::{labels_json, push_labels};
+use super::label_text::{labels_json, push_labels};
+use super::lookup::{IndexSource, LookUp};
 use crate::error::to_datafusion;
 
 /// Rows of a batch.

@@ -13,8 +13,8 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{collect, collect_partitioned, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use quiver_types::read_stats::{add, get};
 use quiver_types::scan::{PlannedScan, ScanBatches, ScanForms, ScanOrder, ScanTask, ScanText, ScanTimer};
-use quiver_types::stats::{add, get};
 use quiver_types::{Error, ErrorKind, ReadStats, Result, RunShared};
 
 use super::*;

@@ -12,11 +12,11 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{AnalyzerRule, ApplyOrder, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::{PhysicalOptimizerContext, PhysicalOptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
-use quiver_types::{Error, ErrorKind, watch};
+use quiver_types::{Error, ErrorKind, cancellation};
 
 use crate::error::to_datafusion;
 
-/// Steps that a rule takes for each column of a node, in the unit of [`watch::goes_on`]: it looks each up among the
+/// Steps that a rule takes for each column of a node, in the unit of [`cancellation::goes_on`]: it looks each up among the
 /// others.
 const STEPS: usize = 1 << 11;
 
@@ -26,7 +26,7 @@ const STEPS: usize = 1 << 11;
 ///
 /// Cancelled: the query has ended.
 fn goes_on(steps: usize) -> Result<()> {
-    if watch::goes_on(steps) {
+    if cancellation::goes_on(steps) {
         return Ok(());
     }
     Err(to_datafusion(Error::new(ErrorKind::Cancelled, "query was canceled in query planning")))
@@ -127,11 +127,11 @@ mod tests {
     use datafusion::optimizer::OptimizerContext;
     use datafusion::optimizer::eliminate_filter::EliminateFilter;
     use datafusion::prelude::lit;
-    use quiver_types::stats::Gate;
-    use quiver_types::watch::Watch;
+    use quiver_types::cancellation::Watch;
+    use quiver_types::read_stats::Gate;
 
     use super::*;
-    use crate::names::Names;
+    use crate::name_resolution::Names;
     use crate::relational::tests::engine;
 
     /// Lets the query go on for a given number of checks.

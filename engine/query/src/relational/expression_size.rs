@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::Limits;
     use crate::context::QueryContext;
-    use crate::names::Names;
+    use crate::name_resolution::Names;
     use crate::relational::tests::engine;
 
     /// How many arms there are, what they return, and how many parts are expected.

@@ -1,4 +1,4 @@
-//! Resolves untyped literals (see [`literal`](crate::functions::literal)): a literal becomes a cast to the type that
+//! Resolves untyped literals (see [`untyped_literal`](crate::functions::untyped_literal)): a literal becomes a cast to the type that
 //! the values beside it require, or a plain text if there is none.
 
 use arrow::datatypes::DataType;
@@ -10,7 +10,7 @@ use datafusion::logical_expr::{Cast, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
-use crate::functions::{literal, text_list};
+use crate::functions::{text_list, untyped_literal};
 
 /// The rule. It comes directly after type coercion.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl AnalyzerRule for Literals {
 }
 
 fn is_literal(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(call) if call.func.name() == literal::NAME)
+    matches!(expr, Expr::ScalarFunction(call) if call.func.name() == untyped_literal::NAME)
 }
 
 fn has_literals(plan: &LogicalPlan) -> Result<bool> {
@@ -97,7 +97,7 @@ mod tests {
     /// The type and the first value of the only column of a statement.
     async fn first(statement: &str) -> (DataType, String) {
         let context = SessionContext::new();
-        context.register_udf(literal::function().as_ref().clone());
+        context.register_udf(untyped_literal::function().as_ref().clone());
         context.add_analyzer_rule(Arc::new(Literals));
         let planned = context.sql(statement).await.unwrap_or_else(|e| panic!("{statement}: {e}"));
         let batches = planned.collect().await.unwrap_or_else(|e| panic!("{statement}: {e}"));

@@ -276,7 +276,7 @@ mod tests {
 
     use crate::Limits;
     use crate::context::QueryContext;
-    use crate::names::Names;
+    use crate::name_resolution::Names;
     use crate::relational::tests::engine;
 
     /// Guards against names that repeat those of inner operations: planning took time in the fourth power of their

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 use quiver_types::matcher::{WatchedRegex, affordable, builder, looks_around};
-use quiver_types::{Error, watch};
+use quiver_types::{Error, cancellation};
 
 use crate::error::to_datafusion;
 use wildcards::Wildcards;
@@ -215,7 +215,7 @@ impl Compiled {
 /// The query has ended.
 pub(crate) fn may_compile(pattern: &str) -> Result<()> {
     let (once, each) = COMPILE_STEPS;
-    if watch::goes_on(once + each.saturating_mul(pattern.len())) { Ok(()) } else { ended() }
+    if cancellation::goes_on(once + each.saturating_mul(pattern.len())) { Ok(()) } else { ended() }
 }
 
 /// The error for a query that has ended; its client has already been told.

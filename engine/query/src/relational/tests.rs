@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use quiver_types::{Access, ErrorKind};
 
 use super::*;
-use crate::names::Names;
+use crate::name_resolution::Names;
 use crate::{EngineSettings, Limits, QueryContext, QueryEngine, Rules};
 
 pub(super) fn engine() -> Arc<QueryEngine> {
@@ -341,7 +341,7 @@ async fn batches_of_long_constants_are_short() {
     ] {
         let plan = Names::new(engine.relational()).plan(&statement).unwrap();
         let (optimized, physical) = engine.plan_relational(&plan).await.unwrap();
-        let rows = slices::batch_rows(&optimized, &physical).unwrap();
+        let rows = long_constants::batch_rows(&optimized, &physical).unwrap();
         assert_eq!(rows < 8192, is_short, "{rows} {}", displayable(&*physical).indent(false));
         assert!(rows <= 1024 || !is_short, "{rows}");
     }

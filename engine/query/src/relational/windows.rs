@@ -23,7 +23,7 @@ use datafusion::physical_plan::windows::WindowAggExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{TryStreamExt as _, stream};
 
-use super::slices::constants_in;
+use super::long_constants::constants_in;
 use crate::functions;
 use crate::node_defaults::one_input;
 

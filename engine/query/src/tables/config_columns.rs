@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use quiver_types::condition::Condition;
-use quiver_types::configured::Configured;
 use quiver_types::detection::DetectionRule;
+use quiver_types::query_configuration::Configured;
 use quiver_types::{Error, Result};
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{MemTable, TableProvider};
 use futures::future::BoxFuture;
-use quiver_types::configured::Listed;
+use quiver_types::query_configuration::Listed;
 use quiver_types::{Domain, Error, Result};
 
 use super::cells::{text, text_column, time, time_column};

@@ -12,7 +12,7 @@ use quiver_types::{Domain, Result};
 use super::cells::{text, text_map, time};
 use super::history::{HistoryTable, entry_of};
 use super::named_table::{Ask, NamedTable};
-use crate::names::Names;
+use crate::name_resolution::Names;
 use crate::quoting;
 
 #[derive(Debug)]

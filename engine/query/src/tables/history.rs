@@ -31,11 +31,11 @@ use quiver_types::{Access, Domain, Error, MillisRange, Pins, ReadStats, Result};
 use super::cells::{text, text_map, texts, time};
 use super::convert::batch;
 use super::encoding::{WrittenHistory, WrittenRows};
-use super::lower::{Condition, Lower, Lowered, lower_all, nanos_of, range_of, supported};
+use super::filter_lowering::{Condition, Lower, Lowered, lower_all, nanos_of, range_of, supported};
 use super::materialized::{ReadAtOnce, at_once};
 use super::named_table::{Ask, NamedTable};
 use crate::encoding::context::{At, damaged, pinned};
-use crate::provider::scan_by_plan;
+use crate::table_provider::scan_by_plan;
 
 /// The column with the service of a row.
 const SERVICE_NAME: &str = "service_name";
@@ -348,7 +348,7 @@ mod tests {
     use super::*;
     use crate::node_encoding::tests::passed;
     use crate::tables::cells::TextMaps;
-    use crate::tables::lower::lower;
+    use crate::tables::filter_lowering::lower;
 
     /// Counts how often its rows are read.
     #[derive(Debug, Default)]

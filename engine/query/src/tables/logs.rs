@@ -24,11 +24,11 @@ use self::filter::{LogLower, present};
 use super::cells::{Kind, kind_of_stored, text, text_map, time};
 use super::config_columns;
 use super::convert::{ConvertExec, ROW_ID};
-use super::lower::{Lower as _, lower_all, supported};
+use super::filter_lowering::{Lower as _, lower_all, supported};
 use super::named_table::{Ask, NamedTable};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::logs::LogTables;
-use crate::provider::scan_by_plan;
+use crate::table_provider::scan_by_plan;
 
 /// The table of log records.
 #[derive(Debug)]

@@ -133,7 +133,7 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Schema};
     use datafusion::physical_plan::{collect, displayable};
     use datafusion::prelude::{SessionConfig, SessionContext};
-    use quiver_types::stats::{add, get};
+    use quiver_types::read_stats::{add, get};
     use quiver_types::{Error, ErrorKind};
 
     use super::*;

@@ -25,11 +25,11 @@ use self::samples::SampleRows;
 use self::series::Series;
 use super::cells::time;
 use super::convert::ConvertExec;
-use super::lower::{lower_all, supported};
+use super::filter_lowering::{lower_all, supported};
 use super::named_table::{Ask, NamedTable};
 use crate::error::to_datafusion;
-use crate::provider::scan_by_plan;
 use crate::samples::SampleTables;
+use crate::table_provider::scan_by_plan;
 
 /// The table of samples. Stale markers are left out.
 #[derive(Debug)]

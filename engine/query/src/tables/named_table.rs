@@ -11,8 +11,8 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
-use quiver_types::configured::{Configured, ConfiguredSource};
 use quiver_types::logs::LogSnapshot;
+use quiver_types::query_configuration::{Configured, ConfiguredSource};
 use quiver_types::source::RowSnapshot;
 use quiver_types::spans::SpanSnapshot;
 use quiver_types::{Access, Domain, Result, SeriesSnapshot};
@@ -22,7 +22,7 @@ use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::logs::LogTables;
-use crate::rules::Rules;
+use crate::planning_rules::Rules;
 use crate::samples::SampleTables;
 use crate::spans::SpanTables;
 

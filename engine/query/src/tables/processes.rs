@@ -11,7 +11,7 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{MemTable, TableProvider};
 use futures::future::BoxFuture;
 use quiver_types::condition::FieldName;
-use quiver_types::configured::{Process, ProcessStep, StepKind};
+use quiver_types::query_configuration::{Process, ProcessStep, StepKind};
 use quiver_types::{Domain, Result};
 use serde_json::json;
 
@@ -22,7 +22,7 @@ use super::named_table::{Ask, NamedTable};
 use super::spans::SpanTable;
 use super::spans::columns::Each;
 use crate::error::from_datafusion;
-use crate::names::Names;
+use crate::name_resolution::Names;
 use crate::quoting;
 
 /// What is asked about processes.

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use datafusion::catalog::TableProvider;
 use futures::future::BoxFuture;
-use quiver_types::configured::{ConfiguredSource, Listed};
 use quiver_types::logs::LogSource;
+use quiver_types::query_configuration::{ConfiguredSource, Listed};
 use quiver_types::source::RowSource;
 use quiver_types::spans::SpanSource;
 use quiver_types::tables::history::{ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS};
@@ -15,7 +15,7 @@ use quiver_types::{Clock, MillisRange, Result, SeriesSource};
 use super::config_tables::ListedTable;
 use super::episodes::EpisodeTable;
 use super::history::HistoryTable;
-use super::keys::KeyTable;
+use super::key_transactions::KeyTable;
 use super::logs::LogTable;
 use super::metrics::SampleTable;
 use super::metrics::lists::{ExemplarTable, MetadataTable, SeriesListTable};

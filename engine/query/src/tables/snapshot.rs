@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use futures::future::BoxFuture;
-use quiver_types::configured::Configured;
+use quiver_types::query_configuration::Configured;
 use quiver_types::{Access, Domain, MillisRange, Result, Version};
 
 use crate::context::QueryContext;

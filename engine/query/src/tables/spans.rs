@@ -16,7 +16,7 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
-use quiver_types::configured::Configured;
+use quiver_types::query_configuration::Configured;
 use quiver_types::spans::{SpanFilter, SpanRequest, SpanSnapshot};
 use quiver_types::{Access, Domain, ReadStats, Result};
 
@@ -26,11 +26,11 @@ use self::filter::SpanLower;
 use super::cells::{text, text_map, time};
 use super::config_columns;
 use super::convert::ConvertExec;
-use super::lower::{Lower as _, lower_all, supported};
+use super::filter_lowering::{Lower as _, lower_all, supported};
 use super::named_table::{Ask, NamedTable};
 use crate::error::to_datafusion;
-use crate::provider::scan_by_plan;
 use crate::spans::SpanTables;
+use crate::table_provider::scan_by_plan;
 
 /// One of the three tables over spans.
 #[derive(Debug)]

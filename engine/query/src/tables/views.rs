@@ -13,7 +13,7 @@ use super::cells::{text, time};
 use super::named_table::{Ask, NamedTable};
 use super::spans::SpanTable;
 use super::spans::columns::Each;
-use crate::names::Names;
+use crate::name_resolution::Names;
 
 /// A table that is a statement over `spans`.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use quiver_query::functions::FUNCTIONS;
 
 use super::schemas::number;
-use crate::calls::CALLS;
+use crate::table_functions::CALLS;
 
 /// A function of the catalog.
 pub(crate) struct Known {

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::expressions::{arguments, bare, expr, number};
-use super::{empty_queries, lookups, naming};
+use super::{empty_queries, equality_lookups, naming};
 use crate::catalog::Catalog;
 use crate::names::normal;
 
@@ -41,7 +41,7 @@ pub(super) fn listed(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> 
         }
     }
     // Correlated queries become joins, which keep no order.
-    let order = if lookups::reads_row(query) { order_of_items(query) } else { None };
+    let order = if equality_lookups::reads_row(query) { order_of_items(query) } else { None };
     let is_ordered = query.order_by.is_none() || order.is_some();
     let Order { keys, columns } = order.unwrap_or_default();
     let list = expr(&format!("(SELECT array_agg(items.item{keys}) FROM (SELECT 1) AS items (item{columns}))"))?;

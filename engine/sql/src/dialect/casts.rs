@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::Result;
 
 use super::expressions::{bare, call, take};
-use crate::walk::{change_outside_subqueries, look_outside_subqueries, selects, walk, walk_mut};
+use crate::statement_walk::{change_outside_subqueries, look_outside_subqueries, selects, walk, walk_mut};
 
 /// Gives each aggregate and each key of groups a name of its own.
 pub(super) fn translate(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::Result;
 
 use super::expressions::{arguments, bare, call, is_null, text};
-use crate::walk::{change_outside_subqueries, look_outside_subqueries};
+use crate::statement_walk::{change_outside_subqueries, look_outside_subqueries};
 
 /// Rewrites `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` as calls that sort by `x`, the only order that
 /// they may have: the planner gives all aggregates of a select one order. `None` if it is another call.

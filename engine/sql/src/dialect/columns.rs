@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::expressions::bare;
-use super::{empty_queries, naming, rows};
+use super::{empty_queries, naming, set_returning_functions};
 use crate::names::{Fixed, Named, left_out, normal, parts};
 
 /// The name of a common table and its columns; `None` if they are not known.
@@ -43,7 +43,7 @@ impl Known<'_> {
                 Some(of_items(alias))
             }
             TableFactor::Table { name, alias: Some(alias), args: Some(_), with_ordinality: false, .. }
-                if bare(name).is_some_and(|name| rows::gives_rows(&name)) =>
+                if bare(name).is_some_and(|name| set_returning_functions::gives_rows(&name)) =>
             {
                 Some(of_items(alias))
             }

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::names::{normal, parts};
-use crate::walk::{walk, walk_mut};
+use crate::statement_walk::{walk, walk_mut};
 
 /// Whether a query has a common table of such a name of its own.
 pub(super) fn has_common(query: &Query, is_named: impl Fn(&str) -> bool) -> bool {

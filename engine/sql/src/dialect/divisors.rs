@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::expressions::{bare, call, take};
 use crate::models::members::is_measure_call;
-use crate::walk::{walk, walk_mut};
+use crate::statement_walk::{walk, walk_mut};
 
 /// Wraps the divisors in a select's outputs in a check.
 pub(super) fn checked(select: &mut Select) {

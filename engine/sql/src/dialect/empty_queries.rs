@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::naming;
 use crate::catalog::Catalog;
 use crate::names::{Named, normal, parts};
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 /// Columns of the catalog that list options and rights. They are always NULL.
 const NO_LISTS: [&str; 5] = ["reloptions", "relacl", "attoptions", "attfdwoptions", "spcoptions"];

@@ -5,9 +5,9 @@ use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Query, Select, SelectIt
 use quiver_types::{Error, Result};
 
 use super::expressions::{boolean, expr, number, take};
-use super::{empty_queries, lookups, queries};
+use super::{empty_queries, equality_lookups, queries};
 use crate::error::unsupported;
-use crate::walk::change_outside_subqueries;
+use crate::statement_walk::change_outside_subqueries;
 
 /// Replaces each `EXISTS` in an output by a count.
 pub(super) fn in_outputs(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
@@ -52,10 +52,12 @@ pub(super) fn always(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
 /// Refuses a correlated `EXISTS` with an `OFFSET`, since the planner would ignore it.
 pub(super) fn whole(query: &Query) -> Result<()> {
     match &query.limit_clause {
-        Some(LimitClause::LimitOffset { offset: Some(_), .. }) if lookups::reads_row(query) => Err(unsupported(
-            "`OFFSET` in an `EXISTS` that reads the row at hand is supported in `WHERE` and among outputs, of columns that have \
+        Some(LimitClause::LimitOffset { offset: Some(_), .. }) if equality_lookups::reads_row(query) => {
+            Err(unsupported(
+                "`OFFSET` in an `EXISTS` that reads the row at hand is supported in `WHERE` and among outputs, of columns that have \
              their table before them: compare with `(SELECT count(*) …)`",
-        )),
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -111,7 +113,7 @@ pub(super) fn counting_around(query: &Query) -> Result<Query> {
 
 /// Whether a query has rows, as a query that returns one boolean.
 fn counted(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Expr> {
-    let reads_row = lookups::reads_row(query);
+    let reads_row = equality_lookups::reads_row(query);
     if is_plain(query, is_aggregate) {
         if reads_row {
             give(query, expr("count(*) > 0")?);

@@ -12,8 +12,8 @@ use super::expressions::{arguments, bare, boolean, call, expr, is_null, items_of
 use super::patterns::{self, folded};
 use super::translator::Translator;
 use super::{
-    arrays, collecting_aggregates, documents, empty_queries, function_rewrites, percentiles, rows, times, types,
-    windows,
+    arrays, collecting_aggregates, empty_queries, function_rewrites, json_functions, percentiles,
+    set_returning_functions, times, types, windows,
 };
 use crate::catalog::functions::{Known, known};
 use crate::session::{DATABASE, SERVER_VERSION};
@@ -129,7 +129,7 @@ impl Translator<'_> {
         {
             if empty_queries::is_empty(query) {
                 *place = expr("make_array()")?;
-            } else if let Some(list) = rows::items_of(query) {
+            } else if let Some(list) = set_returning_functions::items_of(query) {
                 *place = call("or_empty", vec![list]);
             } else {
                 // `ARRAY(SELECT …)` of no rows is an empty list.
@@ -171,7 +171,7 @@ impl Translator<'_> {
             *place = found;
             return Ok(());
         }
-        if let Some(found) = documents::translate(&name, function) {
+        if let Some(found) = json_functions::translate(&name, function) {
             *place = found;
             return Ok(());
         }
@@ -192,7 +192,7 @@ impl Translator<'_> {
             Some(found) => Some(found),
             None => times::function(&name, &args)?,
         };
-        let found = found.or_else(|| rows::output(&name, &args));
+        let found = found.or_else(|| set_returning_functions::output(&name, &args));
         let found = match found {
             None if name == "mod" => remainder(&args),
             None if matches!(name.as_str(), "num_nulls" | "num_nonnulls") => nulls(name == "num_nulls", &args)?,

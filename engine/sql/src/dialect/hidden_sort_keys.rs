@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::expressions::{arguments, bare, expr};
-use super::{empty_queries, lookups, naming, rows};
+use super::{empty_queries, equality_lookups, naming, set_returning_functions};
 use crate::names::normal;
 
 /// Wraps such a query in another one, if its order needs it.
@@ -75,7 +75,7 @@ fn is_output(key: &OrderByExpr, names: &[Ident]) -> bool {
 /// Whether a sort key contains a correlated subquery.
 fn asks_of_row(key: &Expr) -> bool {
     let look = |part: &Expr| match part {
-        Expr::Subquery(query) | Expr::Exists { subquery: query, .. } if lookups::reads_row(query) => {
+        Expr::Subquery(query) | Expr::Exists { subquery: query, .. } if equality_lookups::reads_row(query) => {
             ControlFlow::Break(())
         }
         _ => ControlFlow::Continue(()),
@@ -95,5 +95,5 @@ fn is_of_rows(item: &SelectItem) -> bool {
 
 fn gives_rows(function: &Function) -> bool {
     let (Some(name), Some(args)) = (bare(&function.name), arguments(&function.args)) else { return false };
-    name == "unnest" || rows::output(&name, &args).is_some()
+    name == "unnest" || set_returning_functions::output(&name, &args).is_some()
 }

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{Cte, Query, TableAlias, TableFactor, VisitorMut};
 
 use super::common_tables::has_common;
-use super::{empty_queries, lookups};
+use super::{empty_queries, equality_lookups};
 use crate::names::normal;
-use crate::walk::walk_mut;
+use crate::statement_walk::walk_mut;
 
 /// The most copies of common tables that one `WITH` may become.
 const COPIES_MAX: usize = 64;
@@ -32,7 +32,7 @@ impl VisitorMut for Queries {
         let is_plain = query.with.as_ref().is_some_and(|with| !with.recursive);
         if self.depth > 1
             && is_plain
-            && lookups::reads_row(query)
+            && equality_lookups::reads_row(query)
             && let Some(found) = written_out(query)
         {
             *query = found;

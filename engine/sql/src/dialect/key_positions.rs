@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_types::{Error, Result};
 
 use super::expressions::take;
-use crate::walk::{refused, walk_mut};
+use crate::statement_walk::{refused, walk_mut};
 
 /// Checks such constants, and removes parentheses around positions. Values of parameters do not count as constants.
 ///

@@ -8,11 +8,11 @@ mod empty_groups;
 mod grouped_rows;
 mod groups;
 mod joinable;
-mod look_ups;
 mod names;
 mod outer_references;
 mod quantified_comparison;
 mod query_builder;
+mod scalar_subqueries;
 mod values_lists;
 mod window_partitions;
 
@@ -28,11 +28,11 @@ use quiver_types::{Error, Result};
 
 use super::columns::{Known, called, constraint, factors};
 use super::expressions::{bare, expr};
-use super::stars::factors_mut;
-use super::{groupings, lookups, queries, ties, windows};
+use super::star_fields::factors_mut;
+use super::{equality_lookups, groupings, queries, windows, with_ties};
 use crate::error::unsupported;
 use crate::names::normal;
-use crate::walk::{walk, walk_mut};
+use crate::statement_walk::{walk, walk_mut};
 pub(super) use groups::translate as translate_groups;
 use outer_references::{gives_beside_table, reads_deeper, reads_otherwise, reads_within};
 
@@ -54,10 +54,10 @@ pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
     for factor in select.from.iter_mut().flat_map(factors_mut) {
         names::of_row(factor);
         if let TableFactor::Derived { lateral: true, subquery, .. } = factor {
-            lookups::unlimited(subquery, making.is_aggregate);
+            equality_lookups::unlimited(subquery, making.is_aggregate);
         }
     }
-    let looked_up = look_ups::translate(select, making)?;
+    let looked_up = scalar_subqueries::translate(select, making)?;
     let own = select.from.first().map_or(0, |from| from.joins.len()) - looked_up;
     let mut made = Vec::new();
     let conditions = select.selection.clone();
@@ -132,7 +132,7 @@ impl<'m> Lateral<'m> {
         names::of_tables(&mut query);
         with_ties(&mut query)?;
         queries::translate(&mut query)?;
-        lookups::unlimited(&mut query, making.is_aggregate);
+        equality_lookups::unlimited(&mut query, making.is_aggregate);
         windows::written_out(&mut query)?;
         change_selects(&mut query, groupings::translate)?;
         let outer: HashSet<String> = factors(before).filter_map(called).collect();
@@ -250,7 +250,7 @@ fn with_ties(query: &mut Query) -> Result<()> {
         return Ok(());
     }
     let names = queries::names_of(&query.body);
-    ties::translate(query)?;
+    with_ties::translate(query)?;
     if let (Some(names), SetExpr::Select(select)) = (names, &mut *query.body) {
         let item = |name: Ident| SelectItem::ExprWithAlias { expr: Expr::Identifier(name.clone()), alias: name };
         select.projection = names.into_iter().map(item).collect();

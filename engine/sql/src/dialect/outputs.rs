@@ -12,9 +12,9 @@ use quiver_types::{Error, Result};
 
 use super::expressions::is_bare_function;
 use super::naming::{AGAIN, name, number};
-use super::orders;
+use super::sort_keys;
 use crate::names::normal;
-use crate::walk::{refused, walk_mut};
+use crate::statement_walk::{refused, walk_mut};
 
 /// Names the outputs of a statement and of the subqueries that it reads as tables, before anything is rewritten.
 /// Nothing refers to the outputs of other subqueries.
@@ -24,7 +24,7 @@ use crate::walk::{refused, walk_mut};
 /// Only internal ones.
 pub(crate) fn translate(query: &mut Query) -> Result<()> {
     name_all(query, false);
-    orders::apart(query);
+    sort_keys::apart(query);
     match walk_mut(query, &mut Tables) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
@@ -40,7 +40,7 @@ impl VisitorMut for Tables {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             of_query(&mut table.query);
-            if let Err(error) = orders::apart_within(&mut table.query) {
+            if let Err(error) = sort_keys::apart_within(&mut table.query) {
                 return refused(error);
             }
         }
@@ -52,7 +52,7 @@ impl VisitorMut for Tables {
             Expr::Subquery(query)
             | Expr::InSubquery { subquery: query, .. }
             | Expr::Exists { subquery: query, .. }
-            | Expr::Function(Function { args: FunctionArguments::Subquery(query), .. }) => orders::apart(query),
+            | Expr::Function(Function { args: FunctionArguments::Subquery(query), .. }) => sort_keys::apart(query),
             _ => {}
         }
         ControlFlow::Continue(())
@@ -62,7 +62,7 @@ impl VisitorMut for Tables {
         let TableFactor::Derived { lateral, subquery, .. } = factor else { return ControlFlow::Continue(()) };
         of_query(subquery);
         // A correlated subquery is recognized by its form, so it must stay as it is.
-        let done = if *lateral { Ok(()) } else { orders::apart_within(subquery) };
+        let done = if *lateral { Ok(()) } else { sort_keys::apart_within(subquery) };
         done.map_or_else(refused, ControlFlow::Continue)
     }
 }

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::expressions::{arguments, bare, call, expr, literal};
-use super::{naming, ranks};
+use super::{hypothetical_sets, naming};
 
 /// Percentiles of each number of `ARRAY[…]` as a list, which is NULL if there are no values; `None` if the function
 /// is called with one number.
@@ -34,7 +34,7 @@ pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
 
 /// An ordered-set aggregate for the planner; `None` if it is another function, or called in another form.
 pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
-    if let Some(rank) = ranks::of_value(name, function)? {
+    if let Some(rank) = hypothetical_sets::of_value(name, function)? {
         return Ok(Some(rank));
     }
     let ([order], None, Some(args)) = (function.within_group.as_slice(), &function.over, arguments(&function.args))

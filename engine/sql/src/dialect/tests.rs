@@ -6,7 +6,7 @@ use quiver_query::tables::TableEntry;
 use super::*;
 use crate::parse::{Params, Parsed, parse};
 
-mod joined;
+mod rewrites;
 mod rows;
 mod values;
 

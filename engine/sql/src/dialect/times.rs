@@ -11,7 +11,7 @@ use quiver_query::time_literals::{Moment, era, in_form};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{arguments, bare, call, expr, literal, take, text};
-use super::{arrays, formats};
+use super::{arrays, time_patterns};
 use crate::catalog::Catalog;
 use crate::names::normal;
 
@@ -281,7 +281,7 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("to_timestamp", [seconds]) if !is_exact(seconds) => {
             call("to_timestamp", vec![call("exact_seconds", vec![seconds.clone()])])
         }
-        ("to_char" | "to_date" | "to_number" | "to_timestamp", _) => return formats::translate(name, args),
+        ("to_char" | "to_date" | "to_number" | "to_timestamp", _) => return time_patterns::translate(name, args),
         // Base 10: with one argument, the planner would divide two logarithms.
         ("log", [number]) => call("log10", vec![number.clone()]),
         // A cast written as a function call.

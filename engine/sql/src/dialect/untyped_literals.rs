@@ -11,9 +11,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::expressions::{bare, call, take, value_of};
-use crate::calls::CALLS;
 use crate::names::parts;
-use crate::walk::walk_mut;
+use crate::statement_walk::walk_mut;
+use crate::table_functions::CALLS;
 
 /// Functions whose arguments have one common type.
 const OF_ONE_TYPE: [&str; 4] = ["coalesce", "greatest", "least", "make_array"];

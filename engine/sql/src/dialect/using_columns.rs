@@ -15,7 +15,7 @@ use super::columns::constraint_mut;
 use super::expressions::{call, expr};
 use crate::error::unsupported;
 use crate::names::{normal, parts};
-use crate::walk::{change_outside_subqueries, selects};
+use crate::statement_walk::{change_outside_subqueries, selects};
 
 /// The value of a merged column.
 struct Value {

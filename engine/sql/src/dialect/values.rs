@@ -14,7 +14,7 @@ use quiver_types::{Error, Result};
 
 use super::expressions::expr;
 use super::{empty_queries, naming};
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 /// The column that holds the number of a row.
 const NUMBER: &str = "of row";

@@ -17,7 +17,7 @@ use super::expressions::{arguments, bare, expr, literal};
 use super::{collecting_aggregates, operators};
 use crate::error::unsupported;
 use crate::names::normal;
-use crate::walk::{look_outside_subqueries, refused, selects, walk_mut};
+use crate::statement_walk::{look_outside_subqueries, refused, selects, walk_mut};
 
 /// The most bytes that named windows may add to a statement when they are written out.
 const NAMED_BYTES_MAX: usize = 64 << 10;

@@ -20,12 +20,12 @@ use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::{Request, Seen, SqlEngine, in_zone, shown_names, translated, zone_of};
-use crate::calls;
 use crate::catalog::Catalog;
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
 use crate::names::parts;
 use crate::parse::{Explained, Param, Params, Parsed, params_of, parse_open, put_params};
-use crate::walk::{walk, walk_mut};
+use crate::statement_walk::{walk, walk_mut};
+use crate::table_functions;
 
 /// The most parameters of a statement.
 const PARAMS_MAX: usize = 1_000;
@@ -143,7 +143,7 @@ impl SqlEngine {
         let catalog = Catalog::new(self.listed(&**seen.snapshot, seen.access), &request.session);
         let query: Query = translated(&self.engine, read, &catalog, &request.session)?;
         let mut names = Names::new(self.engine.relational());
-        for (name, args) in calls::shapes(&query, &names)? {
+        for (name, args) in table_functions::shapes(&query, &names)? {
             let columns = self.languages.columns(&name);
             let table = MemTable::try_new(columns, vec![Vec::new()]).map_err(quiver_query::from_datafusion)?;
             names.add_call(&name, &args, Arc::new(table));

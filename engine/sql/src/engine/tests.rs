@@ -14,19 +14,19 @@ use tokio::runtime::Runtime;
 use super::*;
 use crate::testing::{EMPTY, Product};
 
-mod answers;
-mod called;
 mod clients;
-mod described;
+mod descriptions;
 mod groups;
 mod json;
 mod lists;
 mod numbers;
 mod queries;
+mod results;
+mod table_functions;
 mod tables;
 mod texts;
 mod times;
-mod typed;
+mod types;
 
 /// A product with one table, and without models and languages: most statements bring rows of their own.
 const LITTLE: Product = Product {

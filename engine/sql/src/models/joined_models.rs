@@ -13,7 +13,7 @@ use super::columns::{Columns, Meaning, Relation, is_all_of, listed};
 use super::members::{DIMENSION_MARK, bare_measure, is_measure_call, marked, quoted};
 use super::{Asked, Walk};
 use crate::names::normal;
-use crate::walk::walk_mut;
+use crate::statement_walk::walk_mut;
 
 impl Walk<'_> {
     /// Replaces the models of a SELECT by tables of rows.

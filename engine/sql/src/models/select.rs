@@ -22,7 +22,7 @@ use super::{Asked, Walk};
 use crate::dialect::{make_unique, output_name};
 use crate::error::NO_TABLE;
 use crate::names::{alias_of, normal, parts};
-use crate::walk::walk_mut;
+use crate::statement_walk::walk_mut;
 
 impl<'w> Walk<'w> {
     /// The model that a table of a `FROM` names.

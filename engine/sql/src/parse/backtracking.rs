@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use quiver_types::watch;
+use quiver_types::cancellation;
 
 /// Operands that a statement may always have, repeated ones included.
 const OPERANDS_MIN: usize = 10_000;
@@ -54,7 +54,7 @@ impl Dialect for Patience {
     fn parse_prefix(&self, _: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
         self.read.set(self.read.get() + 1);
         // This is the only error after which the parser does not backtrack.
-        (self.is_over(ENDS) || !watch::goes_on(STEPS)).then_some(Err(ParserError::RecursionLimitExceeded))
+        (self.is_over(ENDS) || !cancellation::goes_on(STEPS)).then_some(Err(ParserError::RecursionLimitExceeded))
     }
 
     fn is_reserved_for_identifier(&self, word: Keyword) -> bool {

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::names::{normal, parts};
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 mod outputs;
 

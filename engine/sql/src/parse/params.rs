@@ -8,10 +8,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::signs;
+use super::operator_signs;
 use super::string_literals::literal as text_literal;
 use crate::catalog::types::PgType;
-use crate::walk::{walk, walk_mut};
+use crate::statement_walk::{walk, walk_mut};
 
 /// The value of a parameter.
 #[derive(Debug, Clone, PartialEq)]
@@ -203,7 +203,7 @@ pub(crate) fn put_params(query: &mut Query, params: &Params) -> Result<()> {
         ControlFlow::Continue(()) => {}
         ControlFlow::Break(error) => return Err(*error),
     }
-    signs::keep(query);
+    operator_signs::keep(query);
     Ok(())
 }
 

@@ -8,11 +8,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::bounds::TABLES_MAX;
 use super::expansion_limits;
+use super::nesting_limits::TABLES_MAX;
 use crate::error::READS_ONLY;
 use crate::names::parts;
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 /// A statement that reads.
 #[derive(Debug, Clone)]

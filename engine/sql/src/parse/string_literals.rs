@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{Value, ValueWithSpan, VisitMut, VisitorMut
 use datafusion::sql::sqlparser::tokenizer::Token;
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::walk::walk_mut;
+use crate::statement_walk::walk_mut;
 
 /// A literal that is read back as the same text.
 pub(crate) fn literal(text: String) -> Value {

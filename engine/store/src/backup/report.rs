@@ -32,7 +32,7 @@ pub struct BackupReport {
 impl fmt::Display for BackupReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, commit, parts, bytes, copied_files, copied_bytes, damaged, deleted_files, attached } = self;
-        crate::check::list(f, "parts are damaged and NOT in the backup", damaged)?;
+        crate::consistency_check::list(f, "parts are damaged and NOT in the backup", damaged)?;
         write!(
             f,
             "backup `{name}` of commit {commit}: {parts} parts, {bytes} bytes; copied {copied_files} files, \

@@ -17,9 +17,9 @@ use super::spans::merge_spans;
 use crate::core::{Core, Job};
 use crate::error::{Error, Result};
 use crate::failpoint;
-use crate::metadata_rows::{metadata_batch, metadata_rows, newest_rows};
+use crate::metric_metadata_rows::{metadata_batch, metadata_rows, newest_rows};
 use crate::part::{Origin, Part, PartId, PartMeta, PartWriter, RowPieces, RunReader, write_rows_part};
-use crate::run::SeriesRun;
+use crate::series_run::SeriesRun;
 
 /// Merges the inputs of a plan. Returns the new parts, with files synced and keys pending.
 pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<Vec<PartMeta>> {

@@ -14,7 +14,7 @@ use crate::core::{Core, Job};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::part::{Part, PartMeta, RowPieces, RowsPartWriter};
-use crate::rows::{by_time, times};
+use crate::record_tables::{by_time, times};
 
 /// Approximate number of rows held of all inputs together.
 const HELD_ROWS: u64 = 32_768;

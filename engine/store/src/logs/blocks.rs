@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quiver_types::logs::LogRequest;
-use quiver_types::stats::add;
+use quiver_types::read_stats::add;
 use quiver_types::{Access, ReadStats, Result};
 
 use super::block::Block;
-use super::group::Group;
-use super::live::{LiveBlock, LiveStreams};
-use super::parts::{PartScan, Pruned};
+use super::live_blocks::{LiveBlock, LiveStreams};
+use super::part_selection::{PartScan, Pruned};
+use super::row_group::Group;
 use crate::error::leave_out;
 use crate::memtable::logs::LogsView;
 use crate::part::Part;
@@ -67,7 +67,7 @@ impl Sources {
         let range = request.filter.time_bounds();
         let views = snapshot.visible.generations.iter().map(|generation| generation.log_view(range, snapshot.seq));
         let live = views.filter(|view| !view.chunks.is_empty()).collect();
-        let (parts, pruned) = super::parts::choose(snapshot, access, request);
+        let (parts, pruned) = super::part_selection::choose(snapshot, access, request);
         Self { live, parts, pruned }
     }
 

@@ -16,11 +16,11 @@ use quiver_types::time::day_of;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::output::MapWriter;
-use super::text;
+use super::typed_text;
 use crate::error::{Context, Result};
 use crate::memtable::log_streams::LiveStream;
 use crate::memtable::logs::{LogChunk, LogsView};
-use crate::memtable::views::{TextSources, TextViews};
+use crate::memtable::string_views::{TextSources, TextViews};
 use crate::part::logs::{
     ColumnKind, ColumnPlan, GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, NamePolicy, Optional, worth_codes,
 };
@@ -262,22 +262,22 @@ impl Analysis {
             self.sampled += 1;
             self.distinct.insert(xxh3_64(value.as_bytes()));
         }
-        let int = if self.int || self.float { text::read_int(value) } else { None };
+        let int = if self.int || self.float { typed_text::read_int(value) } else { None };
         self.int = self.int && int.is_some();
         // Integers that a double represents exactly can be restored as text.
         self.float = self.float
             && (int.is_some_and(|n| n.unsigned_abs() <= 1 << 53)
-                || text::read_float(value, &mut self.buffer).is_some());
-        self.ipv4 = self.ipv4 && text::read_ipv4(value).is_some();
+                || typed_text::read_float(value, &mut self.buffer).is_some());
+        self.ipv4 = self.ipv4 && typed_text::read_ipv4(value).is_some();
         if !self.no_time {
-            match text::read_time(value) {
+            match typed_text::read_time(value) {
                 Some((_, digits)) if self.time.is_none_or(|d| d == digits) => self.time = Some(digits),
                 _ => self.no_time = true,
             }
         }
         if !self.no_hex {
             let fits = value.len() >= HEX_MIN && self.hex.is_none_or(|len| len == value.len()) && value.len() <= 128;
-            if fits && text::is_hex(value) {
+            if fits && typed_text::is_hex(value) {
                 self.hex = Some(value.len());
             } else {
                 self.no_hex = true;
@@ -327,14 +327,14 @@ impl<'a> Builder<'a> {
         // Values were already parsed when the kind was selected, so this does not fail.
         match self {
             Self::Views(views) => views.set(row, chunk as usize, field),
-            Self::Int(v) => v[row] = text::read_int(value).unwrap_or_default(),
+            Self::Int(v) => v[row] = typed_text::read_int(value).unwrap_or_default(),
             // It is already known that the text can be restored.
             Self::Float(v) => v[row] = value.parse().unwrap_or_default(),
-            Self::Ipv4(v) => v[row] = text::read_ipv4(value).unwrap_or_default(),
-            Self::Time(v) => v[row] = text::read_time(value).map_or(0, |t| t.0),
+            Self::Ipv4(v) => v[row] = typed_text::read_ipv4(value).unwrap_or_default(),
+            Self::Time(v) => v[row] = typed_text::read_time(value).map_or(0, |t| t.0),
             Self::Hex(v, len) => {
                 digits.clear();
-                if text::read_hex(value, digits) {
+                if typed_text::read_hex(value, digits) {
                     v[row * *len..(row + 1) * *len].copy_from_slice(digits);
                 }
             }

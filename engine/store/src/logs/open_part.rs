@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use quiver_types::logs::LogRequest;
-use quiver_types::stats::add;
+use quiver_types::read_stats::add;
 use quiver_types::{ReadStats, Result};
 
 use super::part_streams::PartSlots;

@@ -260,7 +260,7 @@ impl PartSlots {
                 let each = &mut |batch: &RecordBatch, at: usize, stream: u32| {
                     text.clear();
                     let ids = batch.column(0).as_fixed_size_binary_opt().ok_or_else(other_types)?;
-                    super::text::write_hex(ids.value(at), &mut text);
+                    super::typed_text::write_hex(ids.value(at), &mut text);
                     visit(stream, &text);
                     Ok(())
                 };

@@ -12,8 +12,8 @@ use arrow::buffer::{BooleanBuffer, Buffer};
 
 use super::block::Block;
 use super::column::Values;
-use super::group::GroupBlock;
-use super::text;
+use super::row_group::GroupBlock;
+use super::typed_text;
 use crate::error::{Error, Result};
 use crate::memtable::log_streams::LiveStream;
 use crate::part::Part;
@@ -142,22 +142,22 @@ fn as_kind(values: &Values, kind: ColumnKind, rows: usize) -> Result<ArrayRef> {
             Arc::new(TimestampNanosecondArray::new(a.values().clone(), nulls).with_timezone("UTC"))
         }
         (ColumnKind::Int, Values::Constant(c)) => {
-            Arc::new(Int64Array::from(vec![text::read_int(c).ok_or_else(other)?; rows]))
+            Arc::new(Int64Array::from(vec![typed_text::read_int(c).ok_or_else(other)?; rows]))
         }
         (ColumnKind::Float, Values::Constant(c)) => {
-            let value = text::read_float(c, &mut String::new()).ok_or_else(other)?;
+            let value = typed_text::read_float(c, &mut String::new()).ok_or_else(other)?;
             Arc::new(Float64Array::from(vec![value; rows]))
         }
         (ColumnKind::Ipv4, Values::Constant(c)) => {
-            Arc::new(UInt32Array::from(vec![text::read_ipv4(c).ok_or_else(other)?; rows]))
+            Arc::new(UInt32Array::from(vec![typed_text::read_ipv4(c).ok_or_else(other)?; rows]))
         }
         (ColumnKind::Time(_), Values::Constant(c)) => {
-            let (nanos, _) = text::read_time(c).ok_or_else(other)?;
+            let (nanos, _) = typed_text::read_time(c).ok_or_else(other)?;
             Arc::new(TimestampNanosecondArray::from(vec![nanos; rows]).with_timezone("UTC"))
         }
         (ColumnKind::Hex(len), Values::Constant(c)) => {
             let mut bytes = Vec::new();
-            if !text::read_hex(c, &mut bytes) || bytes.len() != usize::from(len) {
+            if !typed_text::read_hex(c, &mut bytes) || bytes.len() != usize::from(len) {
                 return Err(other());
             }
             let all = bytes.repeat(rows);

@@ -8,7 +8,7 @@ use quiver_types::scan::ScanCounters;
 use quiver_types::{Access, ReadStats};
 
 use super::blocks::{Blocks, Queue, Sources};
-use super::values::LeftOut;
+use super::value_counts::LeftOut;
 
 /// A scan: its sources, the caller's access, and what it returns.
 #[derive(Debug)]

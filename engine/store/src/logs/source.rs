@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use quiver_types::logs::{LogSnapshot, LogSource, StreamId, StreamInfo, StreamSelector};
 use quiver_types::{Access, LabelSet, MillisRange, ReadStats, Result, Version};
 
-use super::live::LiveStreams;
-use super::parts;
+use super::live_blocks::LiveStreams;
+use super::part_selection;
 use super::stream_selection::StreamTest;
 use crate::snapshot::{Shared, Snapshot};
 
@@ -61,7 +61,7 @@ impl LogSnapshot for StoreLogSnapshot {
                 }
             }
         }
-        parts::streams(&self.snapshot, access, selector, range, stats, &mut found).await?;
+        part_selection::streams(&self.snapshot, access, selector, range, stats, &mut found).await?;
         Ok(found.into_iter().map(|(id, labels)| StreamInfo { id, labels }).collect())
     }
 

@@ -16,10 +16,10 @@ use quiver_types::logs::LogForm;
 use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanTask, ScanTimer, batch_bytes};
 
 use super::block::{Block, STEP_ROWS};
-use super::eval::{eval, none, within};
+use super::evaluation::{eval, none, within};
 use super::output::{by_stream, field_counts, output, prefetch};
 use super::scan::{Scan, ScanRun, count};
-use super::values::{to_batch, value_counts};
+use super::value_counts::{to_batch, value_counts};
 use crate::error::leave_out;
 
 /// Approximate rows of a batch.

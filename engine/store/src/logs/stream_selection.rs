@@ -303,7 +303,7 @@ async fn by_value(postings: &dyn Postings, value: &StreamValue, matcher: &dyn Va
 /// Parses an identifier in its displayed form.
 fn read_id(text: &str) -> Option<StreamId> {
     let mut bytes = Vec::with_capacity(16);
-    if !super::text::read_hex(text, &mut bytes) {
+    if !super::typed_text::read_hex(text, &mut bytes) {
         return None;
     }
     bytes.try_into().ok().map(StreamId::from_bytes)

@@ -9,7 +9,7 @@ use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME
 use quiver_types::tables::logs::SERVICE;
 
 use super::column::{Values, coded, dictionary};
-use super::text::write_hex;
+use super::typed_text::write_hex;
 use crate::memtable::log_streams::LiveStream;
 
 /// If streams have at least this many rows on average, their identifiers are dictionary-encoded.

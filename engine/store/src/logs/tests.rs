@@ -1,11 +1,11 @@
 //! Logs from batches to answers, against a naive model: live, flushed, compacted, replayed.
 
-mod live;
-mod marks;
+mod live_blocks;
 mod model;
+mod otel_fields;
 mod parts;
 mod property;
-mod prune;
+mod pruning;
 mod streams;
 mod windows;
 
@@ -88,7 +88,11 @@ pub(super) fn texts(batches: &[RecordBatch]) -> Vec<Row> {
                 let name = field.name().as_str();
                 if name == TIME {
                     let mut text = String::new();
-                    text::write_time(column.as_primitive::<TimestampNanosecondType>().value(row), None, &mut text);
+                    typed_text::write_time(
+                        column.as_primitive::<TimestampNanosecondType>().value(row),
+                        None,
+                        &mut text,
+                    );
                     fields.insert(TIME.into(), text);
                 } else if name == REST {
                     let map = column.as_map().value(row);

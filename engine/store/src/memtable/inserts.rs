@@ -10,7 +10,7 @@ use super::{Generation, HistogramRow, MetadataRow, Repeats, SampleRows, place};
 use crate::memtable::log_streams::LiveStream;
 use crate::memtable::logs::LogRows;
 use crate::memtable::series::Pushed;
-use crate::run::RunExemplar;
+use crate::series_run::RunExemplar;
 
 impl Generation {
     /// Registers the days of rows that are about to be inserted.

@@ -19,7 +19,7 @@ use quiver_types::{LabelSet, LogsBatch, SeriesId};
 use smallvec::SmallVec;
 
 use super::log_streams::{LiveStream, StreamIndex, StreamList};
-use super::views::{TextSources, TextViews};
+use super::string_views::{TextSources, TextViews};
 use crate::error::{Context, Error, Result};
 use crate::wal::record;
 

@@ -7,7 +7,7 @@
 
 use quiver_types::{Histogram, LabelSet, Millis, MillisRange};
 
-use crate::run::{FloatRun, HistRun, RunExemplar, normalize_exemplars};
+use crate::series_run::{FloatRun, HistRun, RunExemplar, normalize_exemplars};
 
 /// Maximum samples of a chunk.
 const CHUNK: usize = 128;

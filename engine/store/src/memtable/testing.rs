@@ -9,7 +9,7 @@ use super::{Generation, GenerationId, SampleRows};
 use crate::registry::Registry;
 use crate::settings::{StoreSettings, WriteSettings};
 use crate::wal::replay::note_days;
-use crate::writer::stage::{Batch, StageContext, Stager};
+use crate::writer::staging::{Batch, StageContext, Stager};
 
 /// A series: labels, and samples as time and value.
 pub(crate) type Written<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, f64)]);

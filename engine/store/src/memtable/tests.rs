@@ -9,7 +9,7 @@ use super::testing::{batch, generation};
 use crate::idempotency::{Answer, AnsweredRequest, RequestId};
 use crate::memtable::{Generation, HistogramRow, LiveSeries, SampleRows};
 use crate::registry::Registry;
-use crate::run::RunExemplar;
+use crate::series_run::RunExemplar;
 
 const ALL: MillisRange = MillisRange::ALL;
 
@@ -112,7 +112,7 @@ fn runs_are_by_day_in_series_order() {
     );
     g.seal();
     let day = |day| -> Vec<(String, Vec<i64>, String)> {
-        let run = |r: crate::run::SeriesRun| {
+        let run = |r: crate::series_run::SeriesRun| {
             assert_eq!(r.id, r.labels.id());
             (format!("{}{}", r.labels.metric(), r.labels.get("Z")), r.samples.ts, r.service.to_string())
         };

@@ -2,15 +2,15 @@
 
 use arrow::array::{Array, AsArray, MapArray};
 use arrow::datatypes::{Float64Type, TimestampMillisecondType};
-use quiver_types::{LabelSet, MillisRange, ReadStats, stats};
+use quiver_types::{LabelSet, MillisRange, ReadStats, read_stats};
 
 use super::SeriesRows;
-use super::fetch::{Purpose, Selection};
+use super::byte_ranges::{Purpose, Selection};
 use super::footer::damaged;
-use super::hists::{RowsOf, spans};
+use super::histogram_samples::{RowsOf, spans};
 use super::reader::Part;
 use crate::error::Result;
-use crate::run::RunExemplar;
+use crate::series_run::RunExemplar;
 
 const BATCH_ROWS: usize = 8192;
 
@@ -41,7 +41,7 @@ impl Part {
             return Ok(out);
         };
         let footer = self.footer(file, stats).await?;
-        stats::add(&stats.pages_total, footer.pages());
+        read_stats::add(&stats.pages_total, footer.pages());
         let batches =
             self.read_batches(file, &footer, Selection::of(&spans(wanted), BATCH_ROWS), purpose, stats).await?;
         let mut rows = RowsOf::new(wanted);

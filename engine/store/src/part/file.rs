@@ -14,7 +14,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::types::ColumnPath;
 
 use super::checksum::SummedFile;
-use super::groups::{ColumnCopy, GroupWriter};
+use super::row_groups::{ColumnCopy, GroupWriter};
 use super::{FileMeta, Origin, PART_FORMAT, PartCompression, PartMeta, PartSpec, part_key};
 use crate::error::{Context, Result, io_error};
 use crate::layout::{create_dir_synced, sync_dir};

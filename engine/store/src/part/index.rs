@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
-use quiver_types::{ReadStats, stats};
+use quiver_types::{ReadStats, read_stats};
 use roaring::RoaringBitmap;
 
 use super::FileMeta;
+use super::byte_ranges::{Purpose, Selection};
 use super::directory::Directory;
-use super::fetch::{Purpose, Selection};
 use super::footer::{Footer, damaged};
 use super::reader::Part;
 use super::series::split;
@@ -89,15 +89,15 @@ impl Part {
         }
         let key = (self.meta.id, Piece::Index);
         if let Some(Held::Index(index)) = self.cache().series.get(&key) {
-            stats::add(&stats.cache_hits, 1);
+            read_stats::add(&stats.cache_hits, 1);
             return Ok(LabelIndex::Memory(index));
         }
         let _one = self.decoding().await;
         if let Some(Held::Index(index)) = self.cache().series.get(&key) {
-            stats::add(&stats.cache_hits, 1);
+            read_stats::add(&stats.cache_hits, 1);
             return Ok(LabelIndex::Memory(index));
         }
-        stats::add(&stats.cache_misses, 1);
+        read_stats::add(&stats.cache_misses, 1);
         let index = Arc::new(MemoryIndex::new(self.read_pairs(stats).await?));
         self.cache().series.insert(key, Held::Index(Arc::clone(&index)), index.memory_bytes());
         Ok(LabelIndex::Memory(index))
@@ -398,12 +398,12 @@ impl FileIndex<'_> {
         let mut out: Vec<Option<StringArray>> = pages.iter().map(held).collect();
         let missing: Vec<Range<u64>> =
             pages.iter().zip(&out).filter(|(_, held)| held.is_none()).map(|(page, _)| page.clone()).collect();
-        stats::add(&stats.cache_hits, (pages.len() - missing.len()) as u64);
-        stats::add(&stats.cache_misses, missing.len() as u64);
+        read_stats::add(&stats.cache_hits, (pages.len() - missing.len()) as u64);
+        read_stats::add(&stats.cache_misses, missing.len() as u64);
         let cached: usize = out.iter().flatten().map(Array::get_array_memory_size).sum();
         let taken = Taken::new(stats, cached + 2 * self.footer.decoded_bytes(&[VALUE], &missing))?;
         if !missing.is_empty() {
-            stats::add(&stats.index_pages_read, missing.len() as u64);
+            read_stats::add(&stats.index_pages_read, missing.len() as u64);
             let batches = self.read(&missing, "value", stats).await?;
             let short = || damaged(&self.file.key, "it is shorter than it was written");
             let lens = missing.iter().map(|page| (page.end - page.start) as usize);
@@ -440,7 +440,10 @@ impl FileIndex<'_> {
             }
         }
         let taken = Taken::new(stats, self.footer.decoded_bytes(&[SERIES], &ranges))?;
-        stats::add(&stats.index_pages_read, (rows.len() as u64).div_ceil(super::series_file::INDEX_PAGE_ROWS as u64));
+        read_stats::add(
+            &stats.index_pages_read,
+            (rows.len() as u64).div_ceil(super::series_file::INDEX_PAGE_ROWS as u64),
+        );
         let batches = self.read(&ranges, "series", stats).await?;
         if batches.iter().map(RecordBatch::num_rows).sum::<usize>() != rows.len() {
             return Err(damaged(&self.file.key, "it is shorter than it was written"));
@@ -457,8 +460,8 @@ impl FileIndex<'_> {
         };
         let mut out: Vec<Option<Arc<RoaringBitmap>>> = rows.iter().map(held).collect();
         let missing: Vec<u64> = rows.iter().zip(&out).filter(|(_, held)| held.is_none()).map(|(&row, _)| row).collect();
-        stats::add(&stats.cache_hits, (rows.len() - missing.len()) as u64);
-        stats::add(&stats.cache_misses, missing.len() as u64);
+        read_stats::add(&stats.cache_hits, (rows.len() - missing.len()) as u64);
+        read_stats::add(&stats.cache_misses, missing.len() as u64);
         if !missing.is_empty() {
             let (_taken, batches) = self.bitmaps(&missing, stats).await?;
             let bytes = batches.iter().flat_map(|batch| batch.column(0).as_binary::<i32>().iter().flatten());

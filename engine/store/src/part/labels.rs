@@ -10,10 +10,10 @@ use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::Int32Type;
 use hashbrown::HashMap;
 use quiver_types::label::{METRIC_NAME, push_pair};
-use quiver_types::{LabelSet, ReadStats, stats};
+use quiver_types::{LabelSet, ReadStats, read_stats};
 
 use super::FileMeta;
-use super::fetch::{Purpose, Selection};
+use super::byte_ranges::{Purpose, Selection};
 use super::file::keys;
 use super::footer::{Footer, damaged};
 use super::index::LabelIndex;
@@ -233,7 +233,7 @@ impl Part {
                 stats.take(bytes + coders.len() * size_of_val(numbers))?;
                 stats.check()?;
                 let pages = numbers.chunk_by(|a, b| a / PAGE_SERIES == b / PAGE_SERIES);
-                stats::add(&stats.index_pages_read, pages.count() as u64);
+                read_stats::add(&stats.index_pages_read, pages.count() as u64);
                 let batches = self
                     .read_batches(file, &footer, Selection::of(&runs, 8192).only(&columns), Purpose::Query, stats)
                     .await?;

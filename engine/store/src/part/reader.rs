@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaDataReader;
-use quiver_types::{ReadStats, stats};
+use quiver_types::{ReadStats, read_stats};
 
 use super::checksum::BLOCK_BYTES;
 use super::file::keys;
@@ -75,7 +75,7 @@ impl Part {
         if let Some(footer) = self.footer_here(key, file, stats)? {
             return Ok(footer);
         }
-        stats::add(&stats.cache_misses, 1);
+        read_stats::add(&stats.cache_misses, 1);
         let small = self.is_remote() && file.bytes <= WHOLE_BYTES_MAX;
         let footer = if small { self.read_small(file, stats).await? } else { self.read_footer(file, stats).await? };
         Ok(self.keep_footer(key, footer))
@@ -83,7 +83,7 @@ impl Part {
 
     fn known_footer(&self, key: (PartId, u8), stats: &ReadStats) -> Option<Arc<Footer>> {
         let footer = self.cache.footers.get(&key)?;
-        stats::add(&stats.cache_hits, 1);
+        read_stats::add(&stats.cache_hits, 1);
         Some(footer)
     }
 
@@ -109,7 +109,7 @@ impl Part {
             reading
         };
         let Some(tail) = self.io.read_here(&file.key, self.meta.place, tail_of(file)?) else { return Ok(None) };
-        stats::add(&stats.cache_misses, 1);
+        read_stats::add(&stats.cache_misses, 1);
         Ok(Some(self.keep_footer(key, parse(file, &tail?, stats)?)))
     }
 
@@ -122,8 +122,8 @@ impl Part {
     async fn read_small(&self, file: &FileMeta, stats: &ReadStats) -> Result<Footer> {
         let data = file.bytes.checked_sub(file.tail_len).ok_or_else(|| damaged(&file.key, "its sizes do not fit"))?;
         let bytes = self.read_range(file, 0..file.bytes).await?;
-        stats::add(&stats.objects_read, 1);
-        stats::add(&stats.index_bytes_read, bytes.len() as u64);
+        read_stats::add(&stats.objects_read, 1);
+        read_stats::add(&stats.index_bytes_read, bytes.len() as u64);
         if bytes.len() as u64 != file.bytes {
             return Err(damaged(&file.key, "it is shorter than it was written"));
         }
@@ -189,8 +189,8 @@ fn tail_of(file: &FileMeta) -> Result<Range<u64>> {
 
 /// Counts a tail that was read, and parses it.
 fn parse(file: &FileMeta, tail: &Bytes, stats: &ReadStats) -> Result<Footer> {
-    stats::add(&stats.objects_read, 1);
-    stats::add(&stats.index_bytes_read, tail.len() as u64);
+    read_stats::add(&stats.objects_read, 1);
+    read_stats::add(&stats.index_bytes_read, tail.len() as u64);
     Footer::parse(file, tail)
 }
 

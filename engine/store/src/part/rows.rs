@@ -9,9 +9,9 @@ use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, TimestampMillisecondType};
 use parquet::file::properties::EnabledStatistics;
 use quiver_types::tables::{self, TableDef};
-use quiver_types::{Millis, ReadStats, stats};
+use quiver_types::{Millis, ReadStats, read_stats};
 
-use super::fetch::{Purpose, Selection};
+use super::byte_ranges::{Purpose, Selection};
 use super::file::{Draft, PartFile, codec, column, properties};
 use super::{FileMeta, Footer, NameFilter, Part, PartMeta, PartSpec, SERVICES_MAX};
 use crate::error::{Error, Result};
@@ -154,7 +154,7 @@ impl Part {
     pub async fn rows(&self, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
         let Some(file) = self.meta.file("rows") else { return Ok(Vec::new()) };
         let footer = self.footer(file, stats).await?;
-        stats::add(&stats.pages_total, footer.pages());
+        read_stats::add(&stats.pages_total, footer.pages());
         let all = 0..footer.rows();
         self.read_batches(file, &footer, Selection::of(std::slice::from_ref(&all), BATCH_ROWS), Purpose::Query, stats)
             .await
@@ -177,7 +177,7 @@ impl<'a> RowPieces<'a> {
     pub(crate) async fn open(part: &'a Part, stats: &ReadStats) -> Result<Option<Self>> {
         let Some(file) = part.meta.file("rows") else { return Ok(None) };
         let footer = part.footer(file, stats).await?;
-        stats::add(&stats.pages_total, footer.pages());
+        read_stats::add(&stats.pages_total, footer.pages());
         Ok(Some(Self { part, file, footer, next: 0 }))
     }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use quiver_types::{LabelSet, MillisRange, ReadStats};
 
-use super::fetch::Purpose;
-use super::floats::FloatChunks;
+use super::byte_ranges::Purpose;
+use super::float_samples::FloatChunks;
 use super::reader::Part;
 use super::series::page::PAGE_SERIES;
 use super::{SeriesPage, SeriesRows};
 use crate::error::Result;
-use crate::run::{HistRun, RunExemplar, SeriesRun};
+use crate::series_run::{HistRun, RunExemplar, SeriesRun};
 
 /// Rows of histograms or exemplars that are read at once.
 const AHEAD_ROWS: u64 = 4096;

@@ -16,7 +16,7 @@ use super::decimal::Decimals;
 use super::file::{Choices, Draft, PAGE_ROWS, PartFile, codec, column, properties};
 use super::{FileMeta, PartCompression};
 use crate::error::{Context, Result, io_error};
-use crate::run::FloatRun;
+use crate::series_run::FloatRun;
 
 /// Rows per row group.
 const GROUP_ROWS: usize = 1 << 20;

@@ -10,10 +10,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use quiver_types::{MillisRange, ReadStats, stats};
+use quiver_types::{MillisRange, ReadStats, read_stats};
 
 use super::FileMeta;
-use super::fetch::{Purpose, Selection};
+use super::byte_ranges::{Purpose, Selection};
 use super::footer::damaged;
 use super::reader::Part;
 use crate::cache::{Held, Piece};
@@ -107,8 +107,8 @@ impl Part {
             out.push(if let Some(Held::Page(page)) = held { Some(page) } else { None });
         }
         let missing: Vec<u32> = wanted.iter().zip(&out).filter(|(_, o)| o.is_none()).map(|(&page, _)| page).collect();
-        stats::add(&stats.cache_hits, (wanted.len() - missing.len()) as u64);
-        stats::add(&stats.cache_misses, missing.len() as u64);
+        read_stats::add(&stats.cache_hits, (wanted.len() - missing.len()) as u64);
+        read_stats::add(&stats.cache_misses, missing.len() as u64);
         let mut read = self.read_pages(&missing, purpose, stats).await?.into_iter();
         for out in &mut out {
             if out.is_none() {
@@ -155,7 +155,7 @@ impl Part {
         let mut columns = vec!["series_id", "service", "min_time", "max_time"];
         let siblings = SIBLINGS.iter().filter(|(kind, _)| self.meta.file(kind).is_some());
         columns.extend(siblings.flat_map(|(_, columns)| columns));
-        stats::add(&stats.index_pages_read, missing.len() as u64);
+        read_stats::add(&stats.index_pages_read, missing.len() as u64);
         let ranges = rows_of_pages(missing, footer.rows());
         let size = PAGE_SERIES as usize;
         let batches =

@@ -20,7 +20,7 @@ use super::file::{Choices, Draft, PartFile, codec, column, keys, properties};
 use super::label_pairs::{PairTable, Texts};
 use super::{FileMeta, PartMeta};
 use crate::error::{Context, Result};
-use crate::run::SeriesRun;
+use crate::series_run::SeriesRun;
 
 /// Rows of `.series` that are built at once.
 const BATCH_ROWS: usize = 8 * 1024;

@@ -1,7 +1,7 @@
 //! Parts written and read back: bit for bit, only the pages needed, and no flipped bit unnoticed.
 
-mod budget;
 mod contents;
+mod memory;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,14 +13,14 @@ use arrow::array::{ArrayRef, RecordBatch, StringArray, TimestampMillisecondArray
 use bytes::Bytes;
 use proptest::prelude::*;
 use quiver_types::tables::metric_metadata;
-use quiver_types::{Histogram, LabelSet, MillisRange, ReadStats, Span, stats};
+use quiver_types::{Histogram, LabelSet, MillisRange, ReadStats, Span, read_stats};
 
-pub(super) use budget::Budget;
+pub(super) use memory::Budget;
 
 use super::*;
 use crate::cache::Caches;
 use crate::io::{LocalIo, PartIo};
-use crate::run::{RunExemplar, SeriesRun};
+use crate::series_run::{RunExemplar, SeriesRun};
 
 pub(super) fn spec(level: u8) -> PartSpec {
     PartSpec {
@@ -282,7 +282,7 @@ fn only_needed_pages_are_read() {
         stats
     };
     let stats = read(&[3], MillisRange::ALL);
-    let count = |c: &AtomicU64| stats::get(c);
+    let count = |c: &AtomicU64| read_stats::get(c);
     assert_eq!(count(&stats.objects_read), 4, "two footers, the series table, the pages");
     assert!(count(&stats.index_bytes_read) > 0);
     // 20,000 rows are on five or six pages of each column.
@@ -319,7 +319,7 @@ fn streams_give_whole_series_in_order() {
     let stats = Arc::new(ReadStats::default());
     let table = block_on(part.series_page(0, &stats)).unwrap();
     let wanted: Vec<_> = (0..70).step_by(2).map(|s| table.samples(s)).collect();
-    let mut chunks = floats::FloatChunks::new(Arc::clone(&part), wanted, stats);
+    let mut chunks = float_samples::FloatChunks::new(Arc::clone(&part), wanted, stats);
     let mut next = 0;
     while let Some((i, run)) = block_on(chunks.next()).unwrap() {
         let expected = &runs[2 * i].samples;

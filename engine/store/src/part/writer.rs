@@ -14,7 +14,7 @@ use super::samples_file::SamplesFile;
 use super::series_file::{SeriesTableWriter, map_of};
 use super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
 use crate::error::{Context, Result};
-use crate::run::{HistRun, RunExemplar, SeriesRun};
+use crate::series_run::{HistRun, RunExemplar, SeriesRun};
 
 /// Rows of histograms or exemplars that are written at once.
 const BATCH_ROWS: usize = 1024;

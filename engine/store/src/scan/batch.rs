@@ -1,7 +1,7 @@
 //! Builds the batches of a sample scan: one row per series, with its samples as lists.
 //!
 //! The samples of a series come as one run per source. Runs that do not overlap in time are copied one after the other;
-//! overlapping ones are merged by the rule for equal times in `run`.
+//! overlapping ones are merged by the rule for equal times in `series_run`.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -12,8 +12,8 @@ use quiver_types::histogram::{HistogramBuilder, histogram_fields};
 use quiver_types::{Millis, SampleRequest};
 use smallvec::SmallVec;
 
-use crate::run::{FloatRun, HistRun, better_float};
 use crate::sample_blocks::{Place, SampleBlock};
+use crate::series_run::{FloatRun, HistRun, better_float};
 
 fn item(data_type: DataType) -> FieldRef {
     Arc::new(Field::new("item", data_type, false))

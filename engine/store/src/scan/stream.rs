@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanShape, ScanTask, ScanTimer};
-use quiver_types::{ReadStats, Result, SampleRequest, stats};
+use quiver_types::{ReadStats, Result, SampleRequest, read_stats};
 
 use super::batch::{self, BatchBuilder, FloatView, FloatViews};
 use super::plan::{HIST_WEIGHT, LIVE_WEIGHT, Weights, floats_in};
 use crate::error::{Context, leave_out};
 use crate::part::{PAGE_ROWS, Part, SeriesRows};
-use crate::run::{FloatRun, HistRun};
 use crate::sample_blocks::{Place, SampleBlock, Use, Window as Times};
 use crate::select::{LiveRows, PartRows, Selection};
+use crate::series_run::{FloatRun, HistRun};
 
 /// A batch is returned when it has about this many samples.
 const BATCH_SAMPLES: usize = 1 << 17;
@@ -375,7 +375,7 @@ impl SampleStream {
         }
         if live_samples > 0 {
             let read = ReadStats::default();
-            stats::add(&read.samples, live_samples as u64);
+            read_stats::add(&read.samples, live_samples as u64);
             self.counters.add(&read.drain_into(&self.run.stats));
         }
     }
@@ -431,7 +431,7 @@ async fn read_entries(scan: &ScanShared, part: usize, entries: Range<usize>) -> 
 
 /// Merges the statistics of one of several reads of a part; the part's pages count once.
 fn count_once(read: &ReadStats, all: &ReadStats) {
-    if stats::get(&all.pages_total) > 0 {
+    if read_stats::get(&all.pages_total) > 0 {
         read.pages_total.store(0, Relaxed);
     }
     read.drain_into(all);
@@ -456,11 +456,11 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
         let asked = &numbers[at..end];
         at = end;
         if let Some(held) = cache.get(id, block, times) {
-            stats::add(&stats.cache_hits, 1);
+            read_stats::add(&stats.cache_hits, 1);
             floats.extend(asked.iter().map(|&n| Some(Floats::Held(Arc::clone(&held), held.place(n, range)))));
             continue;
         }
-        stats::add(&stats.cache_misses, 1);
+        read_stats::add(&stats.cache_misses, 1);
         let samples = series.block_samples(block_of);
         let kept = times.samples_of(samples, source.meta.range());
         // If only part of each series is kept, up to a page more is decoded for each.
@@ -487,7 +487,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
         }
     }
     let known = floats.iter().flatten().map(|floats| floats.len() as u64).sum();
-    stats::add(&stats.samples, known);
+    read_stats::add(&stats.samples, known);
     let own = ReadStats::default();
     let mut read = source.read_floats(&missing, range, false, &own).await?.into_iter();
     count_once(&own, stats);

@@ -1,6 +1,6 @@
 //! A scan over parts and live generations gives what a naive merge of all samples gives.
 
-mod hours;
+mod decoded_hours;
 mod speed;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,15 +12,15 @@ use datafusion::physical_plan::displayable;
 use proptest::prelude::*;
 use quiver_query::scan_table;
 use quiver_types::histogram::read_histogram;
+use quiver_types::read_stats::get;
 use quiver_types::source::SeriesSource;
-use quiver_types::stats::get;
 use quiver_types::{
     Access, Histogram, LabelSet, MatchOp, Matcher, Millis, MillisRange, ReadStats, SampleRequest, SelectedSeries,
     SeriesSelector, stale_nan,
 };
 
-use crate::run::{SeriesRun, cmp_float, cmp_histogram};
 use crate::select::testing::{Item, World, labels, scan, select, service_labels, wait};
+use crate::series_run::{SeriesRun, cmp_float, cmp_histogram};
 
 /// Samples of a series: time, bits, start time; time, histogram, start time.
 #[derive(Debug, Default, Clone, PartialEq)]

@@ -4,11 +4,11 @@ use futures::{StreamExt, TryStreamExt};
 use quiver_types::source::SeriesExemplars;
 use quiver_types::{LabelSet, MillisRange, ReadStats, Result, SeriesTable};
 
-use super::handle::{PartRows, Selection};
-use super::resolve::PARTS_OPENED_AT_ONCE;
+use super::matcher_resolution::PARTS_OPENED_AT_ONCE;
+use super::selection::{PartRows, Selection};
 use crate::error::leave_out;
 use crate::part::SeriesRows;
-use crate::run::{RunExemplar, normalize_exemplars};
+use crate::series_run::{RunExemplar, normalize_exemplars};
 
 /// Estimated memory of an exemplar with its labels, while it is read and listed.
 const EXEMPLAR_BYTES: usize = 384;

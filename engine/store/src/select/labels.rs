@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 use quiver_types::{ReadStats, Result};
 
 use super::live;
-use super::resolve::{PARTS_OPENED_AT_ONCE, Question};
+use super::matcher_resolution::{PARTS_OPENED_AT_ONCE, Question};
 use crate::error::leave_out;
 use crate::part::Part;
 use crate::snapshot::Snapshot;

@@ -11,12 +11,12 @@ use async_trait::async_trait;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use quiver_types::label::Pairs;
-use quiver_types::stats::add;
+use quiver_types::read_stats::add;
 use quiver_types::{Matcher, ReadStats, Result, SeriesId};
 use roaring::RoaringBitmap;
 
 use super::dictionary::CodedColumn;
-use super::resolve::Question;
+use super::matcher_resolution::Question;
 use super::union::SeriesList;
 use crate::memtable::Generation;
 use crate::registry::{Index, Registry};

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use quiver_types::{MatchOp, Matcher, ReadStats, Result};
 use roaring::RoaringBitmap;
 
-use super::prune::{literal_values, prefix};
+use super::pruning::{literal_values, prefix};
 use crate::part::{LabelIndex, Part};
 
 /// The labels of candidates are read if the label has at least this many values per candidate.

@@ -20,8 +20,8 @@ use crate::io::{LocalIo, PartIo};
 use crate::memtable::{Generation, GenerationId, HistogramRow, SampleRows};
 use crate::part::{Origin, Part, PartCompression, PartSpec, PartWriter, Place};
 use crate::registry::{Attached, Registry};
-use crate::run::{RunExemplar, SeriesRun};
 use crate::scan::samples_table;
+use crate::series_run::{RunExemplar, SeriesRun};
 use crate::snapshot::{Shared, Visible};
 
 /// A data point of a series at one time.

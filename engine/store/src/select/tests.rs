@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use proptest::prelude::*;
+use quiver_types::read_stats::{Gate, get};
 use quiver_types::source::SeriesSource;
-use quiver_types::stats::{Gate, get};
 use quiver_types::{Access, Error, ErrorKind, LabelSet, MatchOp, Matcher, MillisRange, ReadStats, SeriesSelector};
 
 use super::testing::{Item, World, labels, select, service_labels, wait};
-use crate::run::SeriesRun;
+use crate::series_run::SeriesRun;
 
 fn item(pairs: &[(&str, &str)], ts: i64) -> (LabelSet, i64, Item) {
     (labels(pairs), ts, Item::Float(1.0, 0))

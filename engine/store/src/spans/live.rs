@@ -11,7 +11,7 @@ use quiver_types::spans::{
     code_each, context_column, events, links, schema_of,
 };
 
-use super::eval::{SpanSet, TextColumn, mask};
+use super::evaluation::{SpanSet, TextColumn, mask};
 use crate::error::{Context, Error, Result};
 
 /// A batch with its columns resolved.

@@ -9,20 +9,20 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use quiver_types::read_stats::add;
 use quiver_types::scan::{
     PlannedScan, ScanBatches, ScanMemory, ScanShape, ScanSource, ScanTask, ScanText, batch_bytes,
 };
 use quiver_types::spans::{
     Counts, RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, RollupSum, rollup_batch, rollup_schema,
 };
-use quiver_types::stats::add;
 use quiver_types::tables::spans;
 use quiver_types::{Access, ReadStats, SpansBatch};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::duplicates::{Correction, Repeats, push, without};
-use super::planned::{Cut, projected, write_end};
+use super::planned_scan::{Cut, projected, write_end};
 use crate::error::{Context, Result, leave_out};
 use crate::memtable::GenerationId;
 use crate::part::Part;

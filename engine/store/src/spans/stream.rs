@@ -12,12 +12,12 @@ use arrow::datatypes::{Schema, SchemaRef};
 use futures::StreamExt;
 use quiver_types::spans::{SpanColumn, SpanFilter, SpanRequest, TextTest};
 use quiver_types::tables::spans::{self, MINUTE_NS};
-use quiver_types::{Access, ReadStats, stats};
+use quiver_types::{Access, ReadStats, read_stats};
 
 use tokio::sync::OnceCell;
 
 use super::duplicates::Repeats;
-use super::eval::{mask, matching, matching_of};
+use super::evaluation::{mask, matching, matching_of};
 use super::live::LiveRows;
 use crate::error::{Error, Result, leave_out};
 use crate::memtable::spans::SpanChunk;
@@ -147,7 +147,7 @@ impl ScanShared {
 impl ScanRun {
     /// Starts a run whose reads count for a query.
     pub(super) fn new(scan: &Arc<ScanShared>, stats: Arc<ReadStats>) -> Self {
-        stats::add(&stats.parts_total, scan.parts_total as u64);
+        read_stats::add(&stats.parts_total, scan.parts_total as u64);
         Self { scan: Arc::clone(scan), stats, holders: OnceCell::new() }
     }
 
@@ -502,7 +502,7 @@ pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
     let schema = if ranges.is_empty() {
         Arc::new(Schema::empty())
     } else {
-        stats::add(&scan.stats.parts_read, 1);
+        read_stats::add(&scan.stats.parts_read, 1);
         part.span_columns(&scan.stats).await?
     };
     let (window, whole) = (filter.start_bounds(), columns(filter.clone(), &schema));

@@ -10,7 +10,7 @@ use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, SpanSource, 
 use quiver_types::{Access, Error, MillisRange, ReadStats, Result, Version};
 
 use super::duplicates::Repeats;
-use super::planned::SpansScan;
+use super::planned_scan::SpansScan;
 use super::rollup::{self, LiveRollup};
 use super::stream::ScanShared;
 use super::tags;

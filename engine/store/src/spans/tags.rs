@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::duplicates::Repeats;
-use super::planned::{Cut, projected, run_of, write_end};
+use super::planned_scan::{Cut, projected, run_of, write_end};
 use super::stream::{ScanRun, ScanShared, open};
 use crate::error::{Context, Result, leave_out};
 use crate::part::spans::{AttributeColumn, SpanRows};

@@ -20,7 +20,7 @@ use quiver_types::spans::{
     AttributeTest, ContextFields, LinkRef, Place, SHARED, Span, SpanFields, SpanFilter, SpanRequest, SpanSource,
     SpansBuilder, TagRequest, TextTest, Value, all_columns, read_spans,
 };
-use quiver_types::{Access, Clock, MillisRange, ReadStats, RunShared, SpansBatch, stats};
+use quiver_types::{Access, Clock, MillisRange, ReadStats, RunShared, SpansBatch, read_stats};
 
 use crate::{Store, StoreSettings, spans_table};
 
@@ -247,7 +247,7 @@ async fn a_table_is_read_as_often_as_it_is_asked() {
             let config = SessionConfig::new().with_extension(Arc::clone(&counted)).with_extension(shared);
             let task = SessionContext::new_with_config(config).task_ctx();
             let batches = collect(Arc::clone(&physical), task).await.unwrap();
-            parts.push(stats::get(&counted.parts_total));
+            parts.push(read_stats::get(&counted.parts_total));
             rows.push(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>());
         }
         assert!(parts[0] > 0 && parts[0] == parts[1], "each run counts for itself: {parts:?}");

@@ -7,7 +7,7 @@ use quiver_types::tables::spans;
 use quiver_types::time::DAY_MS;
 
 use super::Store;
-use super::upkeep::STALL;
+use super::maintenance::STALL;
 use crate::compact::rewrite::{Outcome, Rewritten, SpanRewriter};
 use crate::error::Result;
 use crate::part::{Part, Place};

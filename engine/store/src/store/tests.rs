@@ -11,7 +11,7 @@ use quiver_types::time::DAY_MS;
 use quiver_types::{Access, Clock, ErrorKind, Histogram, LabelSet, Millis, MillisRange};
 
 use super::*;
-use crate::check::check_with;
+use crate::consistency_check::check_with;
 use crate::object::Storage;
 use crate::object::faulty::FaultyStore;
 use crate::part::Place;
@@ -20,11 +20,11 @@ use crate::timer::Timer;
 
 mod backup;
 mod crash;
+mod job_failures;
 mod masters;
 mod metadata;
 mod outage;
 mod retention;
-mod trouble;
 
 /// Where time starts in these tests: 2 h into a day.
 const START: Millis = 20_000 * DAY_MS + 2 * 3_600_000;
@@ -304,7 +304,7 @@ async fn histograms_exemplars_and_metadata_survive() {
     let part = visible.parts.iter().find(|p| p.meta.table == "metric_metadata").unwrap();
     assert_eq!((part.meta.level, part.meta.rows), (2, 1));
     let rows = part.rows(&quiver_types::ReadStats::default()).await.unwrap();
-    let rows = crate::metadata_rows::metadata_rows(&rows[0]).unwrap();
+    let rows = crate::metric_metadata_rows::metadata_rows(&rows[0]).unwrap();
     assert_eq!(rows[0].metadata, metadata("help 2"));
     store.close(CLOSE).await;
 }
@@ -328,7 +328,7 @@ async fn compaction_keeps_the_winners_of_equal_keys() {
             let at = batch.push_series(labels(series).canonical());
             batch.push_sample(at, ts, value, 0);
             let entry = expected.entry((series, ts)).or_insert(value);
-            *entry = crate::run::better_float((*entry, 0), (value, 0)).0;
+            *entry = crate::series_run::better_float((*entry, 0), (value, 0)).0;
         }
         store.write_metrics(batch).await.unwrap();
         store.flush_all().await.unwrap();

@@ -27,7 +27,7 @@ use crate::idempotency::{Answer, AnsweredRequest, RequestId};
 use crate::memtable::HistogramRow;
 use crate::memtable::logs::LogRows;
 use crate::memtable::series::exemplar;
-use crate::run::RunExemplar;
+use crate::series_run::RunExemplar;
 use crate::wal::record::{OPTIONAL, OPTIONAL_2};
 
 /// What the body of a record contains.

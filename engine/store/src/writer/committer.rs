@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use quiver_types::{Clock, Result};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use super::stage::{StageContext, Staged, Stager};
+use super::staging::{StageContext, Staged, Stager};
 use crate::failpoint;
 use crate::health::Heartbeat;
 use crate::memtable::{Generation, SampleRows};

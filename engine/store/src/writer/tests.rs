@@ -1,9 +1,9 @@
 //! Tests of the whole write side, over real files and over a disk that fails on demand.
 
 mod damage;
-mod disk;
-mod faults;
-mod once;
+mod disk_faults;
+mod faulty_disk;
+mod idempotency;
 mod property;
 mod speed;
 
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::memtable::testing::batch;
-use crate::run::SeriesRun;
+use crate::series_run::SeriesRun;
 use crate::settings::{StoreSettings, WalLevel};
 use crate::wal::disk::LocalDisk;
 

@@ -1,7 +1,7 @@
 //! Definition of an export format, and its options.
 
 use crate::assemble::Trace;
-use crate::writer::JsonWriter;
+use crate::json_writer::JsonWriter;
 
 /// Options for the shape of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use quiver_types::spans::{Attributes, SpanContext, Value, kind_name};
 use super::format::{ExportFormat, ExportOptions};
 use super::values::number;
 use crate::assemble::{Trace, contexts};
-use crate::tree::Tree;
-use crate::writer::JsonWriter;
+use crate::json_writer::JsonWriter;
+use crate::span_tree::Tree;
 
 /// `trace/1`: everything known about a trace. It is not in [`super::FORMATS`]; [`write_trace`] serves it.
 pub const FORMAT: ExportFormat = ExportFormat { name: "trace", write };

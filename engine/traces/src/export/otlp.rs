@@ -10,7 +10,7 @@ use super::format::{ExportFormat, ExportOptions};
 use super::scopes::Scopes;
 use super::values::any_value;
 use crate::assemble::{Trace, contexts};
-use crate::writer::JsonWriter;
+use crate::json_writer::JsonWriter;
 
 /// OTLP/JSON: one `ExportTraceServiceRequest` with all spans.
 pub const FORMAT: ExportFormat = ExportFormat { name: "otlp", write };

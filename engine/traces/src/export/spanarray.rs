@@ -8,7 +8,7 @@ use quiver_types::spans::{Attributes, Span};
 use super::format::{ExportFormat, ExportOptions};
 use super::values::{extras, plain_object};
 use crate::assemble::Trace;
-use crate::writer::JsonWriter;
+use crate::json_writer::JsonWriter;
 
 /// A JSON array of spans in the flat form of Zipkin v2.
 pub const FORMAT: ExportFormat = ExportFormat { name: "spanarray", write };

@@ -8,7 +8,7 @@ use quiver_types::text::push_base64;
 
 use super::scopes::Scopes;
 use super::values::any_value;
-use crate::writer::JsonWriter;
+use crate::json_writer::JsonWriter;
 
 /// How ids and enums are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

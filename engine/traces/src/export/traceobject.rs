@@ -10,7 +10,7 @@ use quiver_types::spans::{Attributes, Span, TraceId, Value, kind_name};
 use super::format::{ExportFormat, ExportOptions};
 use super::values::extras;
 use crate::assemble::Trace;
-use crate::writer::{JsonWriter, push_id, push_text};
+use crate::json_writer::{JsonWriter, push_id, push_text};
 
 /// The `code` of an error about an unreadable file: the HTTP status if the whole request had failed.
 pub const DAMAGED_CODE: u16 = 500;

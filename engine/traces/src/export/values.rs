@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use quiver_types::spans::{Attributes, Link, Span, Value, hex};
 
-use crate::writer::{JsonWriter, push_text};
+use crate::json_writer::{JsonWriter, push_text};
 
 /// Writes an attribute's value as an OTLP `AnyValue` with its type.
 pub(crate) fn any_value(value: Value<'_>, w: &mut JsonWriter<'_>) {

@@ -1,8 +1,8 @@
 use std::cell::Cell;
 
+use quiver_types::cancellation::Watch;
+use quiver_types::read_stats::Gate;
 use quiver_types::spans::{Attributes, Event, STATUS_ERROR, Value as Attribute};
-use quiver_types::stats::Gate;
-use quiver_types::watch::Watch;
 
 use super::*;
 use crate::assemble::assemble;

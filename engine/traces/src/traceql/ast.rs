@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quiver_types::spans::AttributeTest;
 
+use super::expressions::{Compare, Sign, Term};
 use super::fields::Field;
-use super::terms::{Compare, Sign, Term};
 
 /// A parsed TraceQL query: sets of spans, the stages that follow them, and the metrics computed from them.
 #[derive(Debug, Clone)]

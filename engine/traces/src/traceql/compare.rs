@@ -8,12 +8,12 @@ use quiver_types::spans::Value;
 use serde_json::json;
 
 use super::ast::Comparison;
-use super::cells::{Cell, Groups};
-use super::eval::Looked;
+use super::evaluation::Looked;
 use super::fields::{Field, Intrinsic};
 use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
 use super::series::{MetricExemplar, MetricSeries};
+use super::step_values::{Cell, Groups};
 use crate::engine::{Reader, TraceError};
 
 /// Most values of an attribute that are counted.

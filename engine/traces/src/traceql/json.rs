@@ -4,7 +4,7 @@ use quiver_types::spans::Value;
 use serde_json::{Value as Json, json};
 
 use crate::export::values::any_value;
-use crate::writer::JsonWriter;
+use crate::json_writer::JsonWriter;
 
 /// A value as OTLP/JSON has it.
 pub(super) fn any_json(value: Value<'_>) -> Json {

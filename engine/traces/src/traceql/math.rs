@@ -12,11 +12,11 @@ use serde_json::{Value as Json, json};
 
 use super::ast::Query;
 use super::error::TraceqlError;
+use super::expressions::Sign;
 use super::memory::reserve;
 use super::numbers::Node;
 use super::parser;
 use super::series::{MetricSeries, SECOND_NS, keep, pick};
-use super::terms::Sign;
 use crate::engine::{TraceError, TracesEngine};
 
 /// The label of a series without others.

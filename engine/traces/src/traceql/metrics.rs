@@ -15,13 +15,13 @@ use quiver_types::time::duration::format_go;
 use serde_json::{Value as Json, json};
 
 use super::ast::{Aggregate, Choice, Metric, MetricFunction, Query};
-use super::cells::{Cell, Groups, bucket, quantile, unit};
 use super::compare::{self, Compared};
-use super::eval::{Looked, attribute, figure_of, intrinsic_number, intrinsic_text};
+use super::evaluation::{Looked, attribute, figure_of, intrinsic_number, intrinsic_text};
 use super::fields::{Field, Intrinsic};
 use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
 use super::series::{MetricExemplar, MetricSeries, SECOND_NS, keep, pick};
+use super::step_values::{Cell, Groups, bucket, quantile, unit};
 use crate::assemble::{Trace, assemble_all};
 use crate::columns::{Columns, columns as columns_of};
 use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};

@@ -1,7 +1,7 @@
 //! Numbers over time as they are read: those of a query, and arithmetic between them.
 
 use super::ast::{Metric, Query};
-use super::terms::{Compare, Sign};
+use super::expressions::{Compare, Sign};
 
 /// What numbers are made of.
 #[derive(Debug, Clone)]

@@ -21,8 +21,8 @@ pub(super) use self::math::numbers;
 use self::term::{Node, always_there};
 use super::ast::{Check, Expr, Query, Relation, Spanset, Stage, Structure};
 use super::error::TraceqlError;
+use super::expressions::{Compare, Fixed, Term};
 use super::fields::{Field, Intrinsic, scope_name};
-use super::terms::{Compare, Fixed, Term};
 
 /// Deepest nesting of parentheses and negations.
 const DEPTH_MAX: usize = 64;

@@ -6,10 +6,10 @@ use quiver_types::spans::{Place, Value};
 use serde_json::Value as Json;
 
 use super::ast::{Check, Expr, Query, Relation, Scalar, Spanset, Stage};
-use super::eval::Looked;
+use super::evaluation::Looked;
+use super::expressions::Term;
 use super::fields::{Field, Intrinsic};
 use super::json::any_json;
-use super::terms::Term;
 
 /// When a field that a query names is given.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use quiver_types::spans::SpanFilter;
 use serde_json::Value;
 
 use super::ast::Query;
-use super::eval::Looked;
+use super::evaluation::Looked;
 use super::memory::LABEL_BYTES;
 use super::result::FoundSet;
 use crate::assemble::Trace;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quiver_types::spans::TraceId;
 use serde_json::Value as Json;
 
-use super::terms::Compare;
+use super::expressions::Compare;
 
 /// Nanoseconds of a second.
 pub(super) const SECOND_NS: f64 = 1e9;

@@ -6,11 +6,11 @@ use super::*;
 use crate::assemble::tests::span;
 use crate::assemble::{Trace, assemble};
 
-mod faults;
-mod naive;
-mod places;
-mod scan;
-mod stages;
+mod errors;
+mod events_and_links;
+mod naive_model;
+mod pipeline;
+mod scan_filter;
 
 /// A shop: web calls cart twice and payment once, which fails.
 fn shop() -> Trace {
@@ -378,7 +378,7 @@ fn pipelines_stand_in_relations() {
     assert!(Query::parse(&many).unwrap_err().reason.contains("or 3 `by` among them"));
     let query = Query::parse("({} | select(span.amount)) && {}").unwrap();
     let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
-    assert_eq!(query.shown(&eval::Looked::at(&trace), charge)[0].0, "amount");
+    assert_eq!(query.shown(&evaluation::Looked::at(&trace), charge)[0].0, "amount");
 }
 
 #[test]
@@ -502,7 +502,7 @@ fn fields_that_are_asked_for_are_shown() {
         Query::parse("{ span.amount > 1 && status = error && duration > 1s } | select(resource.host.name, span.none)")
             .unwrap();
     let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
-    let looked = eval::Looked::at(&trace);
+    let looked = evaluation::Looked::at(&trace);
     let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(
         shown,
@@ -525,7 +525,7 @@ fn fields_that_are_asked_for_are_shown() {
 #[test]
 fn fields_are_shown_where_conditions_hold_or_stages_use_them() {
     let trace = shop();
-    let looked = eval::Looked::at(&trace);
+    let looked = evaluation::Looked::at(&trace);
     let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
     let check = |text: &str, expected: &[&str]| {
         let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));

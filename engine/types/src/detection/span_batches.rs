@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Candidate, Detected, Detector};
-use crate::watch::{RULE_MAX, Until, Watch};
+use crate::cancellation::{RULE_MAX, Until, Watch};
 
 /// When this many spans have taken longer than [`RULE_MAX`], the remaining ones are not examined.
 const LONG_MAX: u32 = 4;

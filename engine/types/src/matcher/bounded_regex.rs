@@ -4,10 +4,10 @@
 //! new ones goes on without it, some thousand times slower, and nobody can end that: a text of a megabyte takes
 //! minutes. Where states times bytes are many, a machine that is stepped from outside takes over. Its table starts anew
 //! when it is full, so patterns that come to rest are fast again; for all others whoever waits is asked now and then
-//! ([`crate::watch`]).
+//! ([`crate::cancellation`]).
 
-mod places;
-mod steps;
+mod capture_groups;
+mod match_positions;
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,9 +21,9 @@ use regex_automata::util::syntax;
 
 use super::limits::REGEX_BYTES_MAX;
 use super::lookaround::Looking;
-use crate::{Error, Result, watch};
+use crate::{Error, Result, cancellation};
 
-pub use places::Places;
+pub use match_positions::Places;
 
 /// States times bytes of a text that are left to the crate: below a tenth of a second where it is slowest.
 const STEPS_AT_ONCE: usize = 1 << 23;
@@ -143,7 +143,7 @@ impl WatchedRegex {
         let states = dfa.get_nfa().states().len();
         let steps = states.saturating_mul(text.len());
         if steps <= STEPS_AT_ONCE {
-            return if watch::goes_on(steps) { Looked::Goes } else { Looked::Said(false) };
+            return if cancellation::goes_on(steps) { Looked::Goes } else { Looked::Said(false) };
         }
         let piece = (STEPS_OF_PIECE / states.max(1)).max(1);
         search(dfa, text, piece).map_or(Looked::Goes, Looked::Said)
@@ -182,7 +182,7 @@ fn search(dfa: &DFA, text: &str, piece: usize) -> Option<bool> {
     let mut cache = dfa.create_cache();
     let mut state = dfa.start_state_forward(&mut cache, &Input::new(text)).ok()?;
     for piece in text.as_bytes().chunks(piece) {
-        if !watch::goes_on(STEPS_OF_PIECE) {
+        if !cancellation::goes_on(STEPS_OF_PIECE) {
             return Some(false);
         }
         for &byte in piece {

@@ -3,19 +3,19 @@
 //!
 //! That takes a time that grows with any power of a text's length. Each step counts, whatever it does: there are so many
 //! for one pattern ([`STEPS_MAX`]), the ways to go back to are bounded as well, and now and then whoever waits is asked
-//! ([`crate::watch`]). Crates that do the same count the ways back alone: what stands within a look ahead, or a long group
+//! ([`crate::cancellation`]). Crates that do the same count the ways back alone: what stands within a look ahead, or a long group
 //! that is compared, is one step to them, and nobody can end it. As in PostgreSQL, groups within a look around are none.
 
 mod node;
+mod parser;
 mod program;
-mod read;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use program::{Program, Step};
 use regex_syntax::hir::Look;
 
-use crate::watch;
+use crate::cancellation;
 use crate::{Error, ErrorKind, Result};
 
 /// Steps over all texts that one compiled pattern looks at, such as those of a batch of rows: below a second.
@@ -35,7 +35,7 @@ pub fn looks_around(pattern: &str) -> bool {
         match byte {
             b'\\' if bytes.get(at + 1).is_some_and(|next| (b'1'..=b'9').contains(next)) => return true,
             b'\\' => at += 2,
-            b'[' => at = read::behind_class(pattern, at),
+            b'[' => at = parser::behind_class(pattern, at),
             b'(' => {
                 let behind = &bytes[at + 1..];
                 if [&b"?="[..], b"?!", b"?<=", b"?<!"].iter().any(|sign| behind.starts_with(sign)) {
@@ -76,7 +76,7 @@ impl Looking {
     /// # Errors
     /// Invalid: it is none. LimitExceeded: it is too large, or nests too deeply.
     pub(super) fn new(pattern: &str) -> Result<Self> {
-        let read = read::read(pattern)?;
+        let read = parser::read(pattern)?;
         let program = Program::new(&read.node, read.names.len() + 1)?;
         Ok(Self {
             pattern: pattern.to_owned(),
@@ -187,7 +187,7 @@ impl Search<'_> {
         self.unasked += steps;
         if self.unasked >= STEPS_OF_PIECE {
             // A step is some of those that others count.
-            if !watch::goes_on(self.unasked.saturating_mul(8)) {
+            if !cancellation::goes_on(self.unasked.saturating_mul(8)) {
                 return Err(Stop::Ended);
             }
             self.unasked = 0;

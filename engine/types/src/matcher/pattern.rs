@@ -6,10 +6,10 @@ use std::sync::Arc;
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::parse::Parser;
 
+use super::compiled_size::{PatternBudget, compiled_bytes};
 use super::limits::REGEX_BYTES_MAX;
 use super::list::alternatives;
 use super::pattern_cache::KEPT;
-use super::size::{PatternBudget, compiled_bytes};
 use super::{MatchOp, Matcher, WatchedRegex, folding, translate};
 use crate::{Error, ErrorKind, Result};
 

@@ -15,7 +15,7 @@ use hashbrown::HashTable;
 
 use self::bytes::Bytes;
 use super::attributes::push_attribute;
-use super::nested::{EventRef, LinkRef, push_event, push_link};
+use super::events_and_links::{EventRef, LinkRef, push_event, push_link};
 use super::schema::{context_schema, span_schema};
 use super::{
     Attributes, NEGATIVE_DURATION, STATUS_ERROR, STATUS_UNSET, SpanContext, SpanId, SpansBatch, TraceId, Value,

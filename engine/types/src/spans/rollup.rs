@@ -6,10 +6,10 @@
 
 mod builder;
 mod counts;
-mod remote;
+mod merge;
+mod remote_service;
 mod request;
 mod sketch;
-mod sum;
 
 use std::sync::{Arc, LazyLock};
 
@@ -24,10 +24,10 @@ use crate::{Error, Result};
 
 pub use builder::{RollupBuilder, rollup_columns};
 pub use counts::Counts;
-pub use remote::{EdgeKind, PROTOCOLS, remote_of};
+pub use merge::RollupSum;
+pub use remote_service::{EdgeKind, PROTOCOLS, remote_of};
 pub use request::{HIDDEN, RollupRequest};
 pub use sketch::{Durations, RATIO, bucket, middle};
-pub use sum::RollupSum;
 
 /// One hour in minutes.
 pub(super) const HOUR_MINUTES: i64 = 60;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::go::quote;
+use crate::go_format::quote;
 
 /// Longest duration in milliseconds: what 64 bits of nanoseconds hold.
 pub const MILLIS_MAX: i64 = i64::MAX / 1_000_000;

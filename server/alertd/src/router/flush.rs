@@ -9,9 +9,9 @@ use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey};
 use quiver_alerting::receivers::Integration;
 use tokio::sync::Semaphore;
 
-use super::views::Seen;
+use super::listings::Seen;
 use super::{Router, records};
-use crate::deliver::Message;
+use crate::delivery::Message;
 use crate::durable_state::{Change, Kind};
 use crate::failpoint;
 use crate::policy::Policy;

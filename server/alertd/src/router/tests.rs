@@ -7,7 +7,7 @@ use quiver_alerting::silences::Silence;
 use quiver_types::{ChangeMode, LabelSet, Network};
 
 use super::*;
-use crate::deliver::ProxyEnvironment;
+use crate::delivery::ProxyEnvironment;
 use crate::egress::Egress;
 use crate::history::{Action, HistoryStore, Record};
 

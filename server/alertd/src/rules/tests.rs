@@ -7,7 +7,7 @@ use quiver_types::{LabelSet, Millis, SystemClock};
 use quiver_yaml::problem::Place;
 
 use super::*;
-use crate::deliver::{ProxyEnvironment, Sender};
+use crate::delivery::{ProxyEnvironment, Sender};
 use crate::egress::Egress;
 use crate::history::{Event, HistoryStore, Record};
 use crate::router::{Asked, Given, RouterSettings, Shown};

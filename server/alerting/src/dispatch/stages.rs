@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Alert, Flush, Silenced};
-use crate::inhibit::Inhibitor;
+use crate::inhibition::Inhibitor;
 use crate::intervals::TimeInterval;
 use crate::routes::RouteOptions;
 
@@ -84,10 +84,10 @@ mod tests {
     #[test]
     fn muted_for_each_reason() {
         let matchers = |text: &str| Matchers::new(read(text).expect(text).matchers);
-        let rules = [crate::inhibit::InhibitRule {
+        let rules = [crate::inhibition::InhibitRule {
             source: matchers("s=1"),
             target: matchers("t=1"),
-            ..crate::inhibit::InhibitRule::default()
+            ..crate::inhibition::InhibitRule::default()
         }];
         let source = LabelSet::from_pairs([("s", "1")]);
         let inhibitor = Inhibitor::new(&rules, [&source]);
@@ -155,10 +155,10 @@ mod tests {
     #[test]
     fn muted_for_several_reasons() {
         let matchers = |text: &str| Matchers::new(read(text).expect(text).matchers);
-        let rules = [crate::inhibit::InhibitRule {
+        let rules = [crate::inhibition::InhibitRule {
             source: matchers("s=1"),
             target: matchers("t=1"),
-            ..crate::inhibit::InhibitRule::default()
+            ..crate::inhibition::InhibitRule::default()
         }];
         let source = LabelSet::from_pairs([("s", "1")]);
         let inhibitor = Inhibitor::new(&rules, [&source]);

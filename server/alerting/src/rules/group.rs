@@ -11,7 +11,7 @@ use quiver_types::{LabelSet, Millis, stale_nan};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::engine::{ElementValue, Engine, Written};
-use super::evaluate::{Evaluation, Setting, until};
+use super::evaluation::{Evaluation, Setting, until};
 use super::memory::Held;
 use super::model::{Rule, RuleGroup, RuleKind};
 use super::resumption::Before;

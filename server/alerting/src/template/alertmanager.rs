@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::builtins::{function, texts_of};
 use super::escape::query_unescape;
-use super::exec::Call;
+use super::execution::Call;
 use super::humanize::{humanize_duration, lower, title, to_float, upper};
 use super::prometheus::{re_match, re_replace_all, text};
 use super::time::{Time, parse};

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::escape::{html_escape, js_escape, query_escape};
-use super::exec::Call;
+use super::execution::Call;
 use super::value::{ListKind, Value, sprint};
 use super::{Function, Functions, Param, printf};
 

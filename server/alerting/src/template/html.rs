@@ -1,16 +1,16 @@
 //! Context-dependent escaping of HTML for e-mails, as in Go's `html/template`.
 //!
-//! A state machine (`place`) follows the text of the template through the page, and each value is escaped for the
+//! A state machine (`context`) follows the text of the template through the page, and each value is escaped for the
 //! context in which it is printed: text, attribute, URL, script, style. A value that is not allowed in its context
 //! becomes `ZgotmplZ`, as in Go.
 
-mod place;
+mod context;
 mod script;
 mod urls;
 
 use std::fmt::Write as _;
 
-use place::{Holds, Raw, State};
+use context::{Holds, Raw, State};
 use script::{Script, script_text, script_value};
 use urls::UrlPart;
 

@@ -4,7 +4,7 @@ use chrono::{Datelike, Timelike};
 use quiver_types::time::duration::format_go;
 
 use super::builtins::texts_of;
-use super::exec::Call;
+use super::execution::Call;
 use super::time::Time;
 use super::value::{ListKind, MapKind, Value, pairs};
 use super::{Param, month_name};

@@ -8,7 +8,7 @@ use quiver_types::time::duration;
 
 use super::builtins::texts_of;
 use super::escape::{html_escape, query_escape};
-use super::exec::Call;
+use super::execution::Call;
 use super::humanize::{
     humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, lower, title_as_is, to_float,
     to_time, upper,

@@ -7,11 +7,11 @@ use std::fmt;
 use quiver_types::time::duration;
 use quiver_types::{LabelSet, Millis};
 
-use super::bench::Bench;
 use super::compare::{self, Sample};
 use super::series::{self, Value};
+use super::test_engine::Bench;
 use super::write_order::InOrder;
-use super::{AlertTest, TestGroup, valid};
+use super::{AlertTest, TestGroup, refused_samples};
 use crate::rules::{
     ActiveAlert, AlertState, ElementValue, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting, Written,
     show_pairs,
@@ -95,7 +95,7 @@ impl Feed {
             }
             let items = if begins { Cow::Owned(format!("{rest} {values}")) } else { Cow::Borrowed(values.as_str()) };
             let slots = series::items_within(&items, &mut room)?;
-            valid::samples(&set, &slots)?;
+            refused_samples::samples(&set, &slots)?;
             let at = |i: usize| group.start_ms.saturating_add(group.interval_ms.saturating_mul(i as i64));
             let samples: Vec<_> = slots.into_iter().enumerate().filter_map(|(i, s)| Some((at(i), s.value?))).collect();
             out.push((set, samples.into_iter().peekable()));

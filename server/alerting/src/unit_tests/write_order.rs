@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use quiver_types::{Histogram, LabelSet, Matcher, Millis, ResetHint, is_stale};
 
-use super::bench::Bench;
 use super::histogram_text;
+use super::test_engine::Bench;
 use crate::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, Written};
 use crate::text::float_text;
 

@@ -30,11 +30,11 @@ use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Result};
 use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::bodies::read_unpacked;
+use crate::body_memory::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
-use crate::params::Params;
+use crate::parsed_bodies;
+use crate::prometheus_params::Params;
 use crate::state::AppState;
-use crate::trees;
 
 /// The Alertmanager version whose behaviour is implemented; clients check it.
 const ALERTMANAGER_VERSION: &str = "0.34.0";
@@ -63,7 +63,7 @@ fn json_answer(status: StatusCode, value: &Value) -> Response {
 fn refusal(error: &Error) -> Response {
     log(error, "/api/v2");
     if error.kind == ErrorKind::Forbidden {
-        return crate::refused::alertmanager_problem(error);
+        return crate::forbidden_records::alertmanager_problem(error);
     }
     if error.kind == ErrorKind::Execution {
         let body = json!({"code": code_of(public_text(error)), "message": public_text(error)});
@@ -273,7 +273,7 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     let router = &state.alertd.router;
     let policy = router.policy();
     let resolve = policy.config.global.duration_ns("resolve_timeout").unwrap_or(300_000_000_000);
-    let tree = trees::hold(&state.capacity.bodies, &body)?;
+    let tree = parsed_bodies::hold(&state.capacity.bodies, &body)?;
     let Posted { alerts, refused, external_url, misfit } =
         posted(&body, form, resolve, router.now()).map_err(Error::invalid)?;
     drop(tree);
@@ -292,9 +292,12 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     });
     let (mine, others): (Vec<_>, Vec<_>) = named.partition(|a| allows(state, &access, &a.labels));
     state.alertd.metrics.invalid.fetch_add((refused.len() + others.len()) as u64, Relaxed);
-    crate::refused::note(others.len() as u64);
+    crate::forbidden_records::note(others.len() as u64);
     if let (Some(first), true, true) = (others.first(), mine.is_empty(), refused.is_empty()) {
-        return Err(crate::refused::error(Domain::Alerts, Some(first.labels.service(router.service_labels()))));
+        return Err(crate::forbidden_records::error(
+            Domain::Alerts,
+            Some(first.labels.service(router.service_labels())),
+        ));
     }
     router.insert_posted(fields::extract(state, mine)).await?;
     if refused.is_empty() { Ok(()) } else { Err(Error::invalid(refused.join("; "))) }

@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::post;
 use chrono::DateTime;
 use http::header;
-use quiver_alertd::deliver::Message;
+use quiver_alertd::delivery::Message;
 use quiver_alertd::policy::{Policy, undelivered};
 use quiver_alerting::config::Config;
 use quiver_alerting::dispatch::{Alert, MessageData};
@@ -23,13 +23,13 @@ use quiver_types::time::duration;
 use quiver_yaml as yaml;
 use serde_json::{Map, Value, json};
 
-use crate::bodies::read_unpacked;
-use crate::config_api::answer::{Answer, with_dry_run};
-use crate::config_api::ask::of_body;
-use crate::config_api::ids::{change_mode, no_parameters};
-use crate::params::time_ms;
+use crate::body_memory::read_unpacked;
+use crate::config_api::path_ids::{change_mode, no_parameters};
+use crate::config_api::request::of_body;
+use crate::config_api::response::{Answer, with_dry_run};
+use crate::parsed_bodies;
+use crate::prometheus_params::time_ms;
 use crate::state::AppState;
-use crate::trees;
 
 type Outcome = Result<Value, Problem>;
 
@@ -67,7 +67,7 @@ pub(crate) async fn object_of(
         return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
     }
     let body = read_unpacked(&state.capacity.bodies, &head.headers, body, BODY_MAX).await.map_err(of_body)?;
-    let _tree = trees::hold(&state.capacity.bodies, &body).map_err(of_body)?;
+    let _tree = parsed_bodies::hold(&state.capacity.bodies, &body).map_err(of_body)?;
     let map = quiver_config::json::object(&body)?;
     let unknown = map.keys().filter(|key| !fields.contains(&key.as_str()));
     let errors: Vec<FieldError> =

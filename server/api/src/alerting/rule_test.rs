@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alerting::policy::{object_of, time_of};
 use crate::alerting::stored_rules::group_of;
-use crate::config_api::answer::Answer;
+use crate::config_api::response::Answer;
 use crate::state::AppState;
 
 /// Routes of this family.

@@ -21,7 +21,7 @@ use super::lists::{GoOn, Text, made};
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::metrics::phases;
 use crate::metrics_api::labels::selectors;
-use crate::params::{Params, invalid};
+use crate::prometheus_params::{Params, invalid};
 use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.

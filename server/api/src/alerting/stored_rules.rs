@@ -12,7 +12,7 @@ use quiver_yaml as yaml;
 use quiver_yaml::problem::Problem as Fault;
 use serde_json::{Map, Value, json};
 
-use crate::languages::Languages;
+use crate::expression_checks::Languages;
 
 /// Pointer of a rule in the file that is made of it.
 const RULE_PATH: &str = "/groups/0/rules/0";

@@ -16,9 +16,9 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::alerting::policy::object_of;
-use crate::config_api::answer::Answer;
 use crate::config_api::deploy::refused;
-use crate::languages::Languages;
+use crate::config_api::response::Answer;
+use crate::expression_checks::Languages;
 use crate::state::AppState;
 
 /// Routes of this family.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use quiver_auth::{AccountKind, Directory, OsRandom, Subject, apikey, sha256_hex};
+use quiver_auth::{AccountKind, Directory, OsRandom, Subject, api_key, sha256_hex};
 use quiver_config::{Done, System};
 use serde_json::json;
 
-use super::ask::Ask;
+use super::request::Ask;
 use crate::identity::Identities;
 
 /// Values generated for a new entity, and which of them the response shows this one time.
@@ -21,14 +21,14 @@ pub(super) fn made(ask: &Ask) -> Made {
     let mut made = Made::default();
     match ask.place.family.name {
         "rbac/keys" => {
-            let key = apikey::make(&OsRandom);
-            let id = apikey::id_of(&key).unwrap_or_default().to_owned();
+            let key = api_key::make(&OsRandom);
+            let id = api_key::id_of(&key).unwrap_or_default().to_owned();
             made.system.body.insert("keyId".to_owned(), json!(id));
             made.system.sealed.insert("key".to_owned(), json!(sha256_hex(key.as_bytes())));
             made.shown.push(("key", key));
         }
         "rbac/service-accounts" => {
-            let secret = apikey::make_secret(&OsRandom);
+            let secret = api_key::make_secret(&OsRandom);
             made.system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
             made.shown.push(("secret", secret));
         }

@@ -10,9 +10,9 @@ use quiver_config::{Problem, Result, must_have};
 use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
 use super::operation::special_at;
+use super::request::Ask;
+use super::response::Answer;
 use crate::effects::query_configuration;
 use crate::state::AppState;
 

@@ -5,13 +5,13 @@ use quiver_config::families::RESOURCES;
 use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
+use super::body_members::only_members;
 use super::export::{FORMAT, Form, Writer};
-use super::ids::uuid_of;
-use super::members::only_members;
+use super::path_ids::uuid_of;
+use super::request::Ask;
+use super::response::Answer;
 use super::{account_effects, csv, legacy_matchers, yaml};
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 
 /// The ids in a member of a body; `None` if it is missing.
 pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<Vec<String>>> {

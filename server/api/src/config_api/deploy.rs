@@ -19,13 +19,13 @@ use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{self as yaml, Kind as Shape, Node};
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
 use super::operation::{IMPORT_BYTES_MAX, special_of};
+use super::request::Ask;
+use super::response::Answer;
 use super::rule_export;
 use super::rule_groups::{plan, seen};
 use crate::alerting::stored_rules::{GroupKey, Stored, file_rule};
-use crate::languages::Languages;
+use crate::expression_checks::Languages;
 use crate::state::AppState;
 
 /// Longest owner mark, in characters.
@@ -75,14 +75,14 @@ fn texts(ask: &Ask) -> Result<Vec<Text>> {
         }
         "application/json" => {
             let body = ask.object()?;
-            super::members::only_members(&body, &["files"])?;
+            super::body_members::only_members(&body, &["files"])?;
             let files = body.get("files").and_then(Value::as_array);
             let files = files.ok_or_else(|| Problem::field("/files", "REQUIRED", "must be a list of files"))?;
             let file = |(n, file): (usize, &Value)| {
                 let at = format!("/files/{n}");
                 let map = file.as_object();
                 let map = map.ok_or_else(|| Problem::field(at.as_str(), "INVALID_TYPE", "must be an object"))?;
-                super::members::only_members(map, &["namespace", "content"]).map_err(|p| p.below(&at))?;
+                super::body_members::only_members(map, &["namespace", "content"]).map_err(|p| p.below(&at))?;
                 let content = map.get("content").and_then(Value::as_str);
                 let content = content.ok_or_else(|| {
                     Problem::field(format!("{at}/content"), "REQUIRED", "must be a text: rules as YAML")

@@ -10,16 +10,16 @@ use quiver_config::families::{DETECTION_RULES, RUM_DETECTION_RULES, TOO_SLOW};
 use quiver_config::{Family, FieldError, Problem, Result};
 use quiver_query::tables::config_columns::{first_of, name_by};
 use quiver_types::Domain;
+use quiver_types::cancellation::in_one_go;
 use quiver_types::condition::{Captures, Condition, ConditionError, FieldName, Fields, NameTemplate};
 use quiver_types::detection::{DetectionRule, Sample};
-use quiver_types::watch::in_one_go;
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
-use super::members::{list, only_members};
+use super::body_members::{list, only_members};
 use super::operation::special_at;
-use super::telemetry::{self, IS_ERROR, name_of};
+use super::request::Ask;
+use super::response::Answer;
+use super::telemetry_queries::{self, IS_ERROR, name_of};
 use crate::state::AppState;
 
 /// Most texts or examples per test.
@@ -193,7 +193,7 @@ impl Ask {
     ) -> Result<Answer> {
         self.must_see(Domain::Traces)?;
         let owner = owner_of(self.place.family);
-        let ((start, end), limit) = (self.window_of(body)?.sql(), telemetry::limit(body.get("limit"), 100)?);
+        let ((start, end), limit) = (self.window_of(body)?.sql(), telemetry_queries::limit(body.get("limit"), 100)?);
         let others: Vec<Value> = self.earlier_rules(rule).await?.into_iter().map(|(_, body)| body).collect();
         let name = name_of(&name_by(&Value::Object(slim(tested)), owner));
         let in_window = format!("quiver.spans WHERE start_time >= {start} AND start_time < {end}");
@@ -225,7 +225,7 @@ impl Ask {
             self.rows(text).await?
         };
         Ok(Answer::ok(json!({
-            "scanned": telemetry::count(&totals, "scanned"), "matched": telemetry::count(&totals, "matched"),
+            "scanned": telemetry_queries::count(&totals, "scanned"), "matched": telemetry_queries::count(&totals, "matched"),
             "names": names, "examples": examples, "shadowedBy": shadowed,
         })))
     }

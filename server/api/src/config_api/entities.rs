@@ -6,10 +6,10 @@ use quiver_config::{Done, ListQuery, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-use super::answer::Answer;
-use super::ask::{Ask, NOT_OF_EXPORTS, NOT_OF_IMPORTS};
 use super::family_operation::What;
-use super::{account_effects, ids, policy, warnings};
+use super::request::{Ask, NOT_OF_EXPORTS, NOT_OF_IMPORTS};
+use super::response::Answer;
+use super::{account_effects, path_ids, policy, warnings};
 
 /// How many lists are made at once: the entities of a page take several times its text.
 static LISTED: Semaphore = Semaphore::const_new(4);
@@ -148,7 +148,7 @@ impl Ask {
 
     pub(super) async fn replace(&self, id: &str, body: Map<String, Value>) -> Result<Answer> {
         if self.headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes().trim_ascii() == b"*") {
-            let (id, made) = (ids::uuid_of(id)?, account_effects::made(self));
+            let (id, made) = (path_ids::uuid_of(id)?, account_effects::made(self));
             let done = self.change(Op::Create { id: Some(id), body }, made.system).await?;
             return self.created(&done, made.shown).await;
         }

@@ -17,13 +17,13 @@ use quiver_types::extraction::{Applied, ExtractionRule, Record};
 use quiver_types::{Domain, Right, Services, Triple};
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
+use super::body_members::{list, only_members};
 use super::detection::invalid;
-use super::members::{list, only_members};
 use super::operation::special_at;
-use super::telemetry::{self, name_of};
-use super::window::Window;
+use super::request::Ask;
+use super::response::Answer;
+use super::telemetry_queries::{self, name_of};
+use super::time_range::Window;
 use crate::alerting::alerts::AlertRecord;
 use crate::effects::Signal;
 use crate::metrics::phases::Language;
@@ -171,7 +171,7 @@ impl Ask {
     /// Stored records for a test, each with all its fields.
     async fn stored(&self, rule: &Map<String, Value>, query: &Map<String, Value>) -> Result<Vec<Value>> {
         only_members(query, &["start", "end", "filter", "limit"])?;
-        let (window, limit) = (self.window_of(query)?, telemetry::limit(query.get("limit"), 100)?);
+        let (window, limit) = (self.window_of(query)?, telemetry_queries::limit(query.get("limit"), 100)?);
         match rule.get("signal").and_then(Value::as_str) {
             Some("logs") => {
                 self.must_see(Domain::Logs)?;
@@ -233,7 +233,7 @@ impl Ask {
                 if of_browsers { &browsers } else { "" }
             ))
             .await?;
-        let record = |row: telemetry::Row| {
+        let record = |row: telemetry_queries::Row| {
             let mut record = Map::new();
             for (key, value) in row.get("resource").and_then(Value::as_object).into_iter().flatten() {
                 record.insert(key.clone(), value.clone());

@@ -8,10 +8,10 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use futures::future::BoxFuture;
 use quiver_config::{Family, Place, Problem, ProblemKind, Result};
 
-use super::answer::{Answer, with_dry_run};
-use super::ask::Ask;
-use super::ids::Ids;
+use super::path_ids::Ids;
 use super::refusals::{self, Write, to_its_end, told};
+use super::request::Ask;
+use super::response::{Answer, with_dry_run};
 use crate::state::AppState;
 
 /// Largest body in bytes, and the larger limit of imports.

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::Method;
 use quiver_alertd::policy::undelivered;
 use quiver_alerting::config::{Config as Read, config_json};
-use quiver_alerting::inhibit::InhibitRule;
+use quiver_alerting::inhibition::InhibitRule;
 use quiver_alerting::matchers::{Matchers, show};
 use quiver_alerting::routes::RouteConfig;
 use quiver_config::families::{
@@ -25,12 +25,12 @@ use quiver_types::time::duration;
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
+use super::body_members::only_members;
 use super::bulk::all_ids_in;
 use super::deploy::{Telling, Told, flag, manager, outcome, refused, with_lines};
-use super::members::only_members;
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
+use super::request::Ask;
+use super::response::Answer;
 use super::rule_groups::{after, at_places};
 use crate::alerting::policy::receiver_results;
 use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};

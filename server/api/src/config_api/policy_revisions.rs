@@ -14,11 +14,11 @@ use quiver_config::json::text;
 use quiver_config::{Area, Caller, Problem, Release, Result};
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
 use super::deploy::outcome;
 use super::operation::special_of;
 use super::policy::{Row, live, plan, shown_change};
+use super::request::Ask;
+use super::response::Answer;
 use crate::alerting::stored_policy::{REVISION_SEAL, Which, parts};
 use crate::state::AppState;
 

@@ -9,16 +9,16 @@ use futures::future::BoxFuture;
 use quiver_config::families::PROCESSES;
 use quiver_config::{Entity, Problem, Result, must_have};
 use quiver_query::tables::processes::{About, Statement};
-use quiver_types::configured::{Process, StepKind};
+use quiver_types::query_configuration::{Process, StepKind};
 use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
-use super::members::only_members;
+use super::body_members::only_members;
 use super::operation::special_at;
-use super::telemetry::{self, Row, count, number, quoted};
-use super::window::Window;
+use super::request::Ask;
+use super::response::Answer;
+use super::telemetry_queries::{self, Row, count, number, quoted};
+use super::time_range::Window;
 use crate::effects::query_configuration::Transactions;
 use crate::state::AppState;
 
@@ -165,7 +165,7 @@ fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let (process, window) = (ask.process(&entity).await?, ask.window()?);
         // Without the right to see the telemetry of all steps there are no figures.
         if process.steps.is_empty() || !domains(&process).into_iter().all(|domain| ask.sees(domain)) {
-            let step = |step: &quiver_types::configured::ProcessStep| {
+            let step = |step: &quiver_types::query_configuration::ProcessStep| {
                 json!({"stepId": step.id, "name": step.name, "entered": null, "converted": null, "rate": null,
                     "gapMs": {"p50": null, "p95": null}})
             };
@@ -222,7 +222,7 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         for domain in domains(&process) {
             ask.must_see(domain)?;
         }
-        let (window, limit) = (ask.window_of(&body)?, telemetry::limit(body.get("limit"), 20)?);
+        let (window, limit) = (ask.window_of(&body)?, telemetry_queries::limit(body.get("limit"), 20)?);
         let over = Over { ask, process, window };
         let (stats, instances) = (over.stats().await?, over.instances(None, limit).await?);
         Ok(Answer::ok(json!({"stats": stats, "instances": instances})))
@@ -231,7 +231,7 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::configured::ProcessStep;
+    use quiver_types::query_configuration::ProcessStep;
 
     use super::*;
 

@@ -6,11 +6,11 @@ use http::{HeaderMap, Method};
 use quiver_config::{Begun, Caller, ChangeMode, Config, Family, Named, Problem, Result};
 use tracing::Instrument;
 
-use super::answer::Answer;
-use super::ask::Ask;
 use super::family_operation::What;
+use super::request::Ask;
+use super::response::Answer;
 use crate::identity::{Origin, caller};
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
 /// The header with a request's idempotency key.

@@ -9,11 +9,11 @@ use quiver_sql::{Answer as SqlAnswer, Params, Request};
 use quiver_types::{Domain, Error, ErrorKind};
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
+use super::request::Ask;
+use super::response::Answer;
 use crate::discovery::{identity_of, number};
 use crate::metrics::phases::Language;
-use crate::partial::query_context;
+use crate::partial_responses::query_context;
 
 /// The default length of the time range: an hour.
 const HOUR_NS: i64 = 3_600_000_000_000;

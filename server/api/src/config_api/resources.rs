@@ -12,11 +12,11 @@ use quiver_config::graph::{Direction, Found, Graph, Walk};
 use quiver_config::{Entity, Family, Problem, Result};
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
+use super::body_members::only_members;
 use super::bulk::all_ids_in;
-use super::members::only_members;
 use super::operation::special_at;
+use super::request::Ask;
+use super::response::Answer;
 use crate::state::AppState;
 
 /// Maximum and default number of resources in neighbourhoods and graphs.

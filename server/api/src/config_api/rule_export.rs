@@ -9,8 +9,8 @@ use quiver_config::{Problem, Result};
 use quiver_yaml as yaml;
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
+use super::request::Ask;
+use super::response::Answer;
 use super::rule_groups::seen;
 use crate::alerting::stored_rules::{GroupKey, Stored, file_group, file_rule, is_default, own_rule};
 
@@ -207,7 +207,7 @@ mod tests {
             json!({"record": "r", "expr": "* | stats count() n", "language": "logsql", "enabled": true}),
         ];
         let (text, left_out) = written(&group(Some(json!({"type": "vlogs"})), &rules), Some(Format::Quiver)).unwrap();
-        let read = quiver_alerting::rules::read_own(&text, &crate::languages::Languages).unwrap();
+        let read = quiver_alerting::rules::read_own(&text, &crate::expression_checks::Languages).unwrap();
         let rules = &read.groups[0].rules;
         assert_eq!((left_out, rules.len(), rules[0].enabled, rules[0].language), (0, 2, false, Language::Promql));
         assert_eq!((rules[1].enabled, rules[1].language), (true, Language::Logsql));

@@ -14,11 +14,11 @@ use quiver_config::json::text;
 use quiver_config::{Area, Condition, Done, Entity, KEPT, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
+use super::body_members::only_members;
 use super::bulk::all_ids_in;
-use super::members::only_members;
 use super::operation::special_at;
+use super::request::Ask;
+use super::response::Answer;
 use crate::alerting::rules::group_times;
 use crate::alerting::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default};
 use crate::state::AppState;

@@ -10,11 +10,11 @@ use quiver_config::json::text;
 use quiver_config::{Entity, ListQuery, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
-use super::members::only_members;
+use super::body_members::only_members;
 use super::operation::special_at;
-use super::telemetry::problem_of;
+use super::request::Ask;
+use super::response::Answer;
+use super::telemetry_queries::problem_of;
 use crate::alerting::history;
 use crate::alerting::rules::state_of;
 use crate::alerting::stored_rules::by_group;

@@ -11,9 +11,9 @@ use quiver_config::families::{ALERTING_SETTINGS, SETTINGS_ID};
 use quiver_config::{Entity, Op, Problem, Result, System};
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
 use super::operation::special_of;
+use super::request::Ask;
+use super::response::Answer;
 use crate::state::AppState;
 
 /// Largest body, in bytes.

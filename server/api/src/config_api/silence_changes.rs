@@ -10,7 +10,7 @@ use quiver_config::{Problem, ProblemKind, Result};
 use quiver_types::{Access, Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::ask::Ask;
+use super::request::Ask;
 use super::silence_entity::{entity, note};
 use crate::alerting::alerts::silences::is_within;
 

@@ -7,7 +7,7 @@ use quiver_config::{FieldError, Problem, Result};
 use quiver_types::matcher::Patterns;
 use serde_json::{Map, Value, json};
 
-use super::ask::Ask;
+use super::request::Ask;
 use super::silence_entity::{entity, time};
 use crate::alerting::alerts::matcher_form::read_matcher;
 use crate::alerting::alerts::read_matchers;

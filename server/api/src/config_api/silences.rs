@@ -15,16 +15,16 @@ use quiver_config::{Condition, ListQuery, Problem, Result};
 use quiver_types::Right;
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
 use super::bulk::own_id;
-use super::ids::uuid_of;
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
+use super::path_ids::uuid_of;
+use super::request::Ask;
+use super::response::Answer;
 use super::silence_changes::{patched, rows, told};
 use super::silence_entity::entity;
 use super::silence_form::silence;
-use super::silences_many;
-use super::telemetry::problem_of;
+use super::silences_bulk;
+use super::telemetry_queries::problem_of;
 use crate::alerting::alerts::list_routes;
 use crate::state::AppState;
 
@@ -35,10 +35,10 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route(&at(""), special_at(&SILENCES, one_of.or(post), collection))
         .route(&at("/preview"), special_at(&SILENCES, post, preview))
-        .route(&at("/bulk-delete"), special_at(&SILENCES, post, silences_many::bulk_delete))
-        .route(&at("/bulk-update"), special_at(&SILENCES, post, silences_many::bulk_update))
-        .route(&at("/export"), special_at(&SILENCES, get, silences_many::export))
-        .route(&at("/import"), special_of(&SILENCES, post, IMPORT_BYTES_MAX, silences_many::import))
+        .route(&at("/bulk-delete"), special_at(&SILENCES, post, silences_bulk::bulk_delete))
+        .route(&at("/bulk-update"), special_at(&SILENCES, post, silences_bulk::bulk_update))
+        .route(&at("/export"), special_at(&SILENCES, get, silences_bulk::export))
+        .route(&at("/import"), special_of(&SILENCES, post, IMPORT_BYTES_MAX, silences_bulk::import))
         .route(&at("/{id}"), special_at(&SILENCES, one_of, one))
         .route(&at("/{id}/history"), special_at(&SILENCES, get, history))
         .route(&at("/{id}/restore"), special_at(&SILENCES, post, restore))
@@ -128,7 +128,7 @@ fn collection<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>
                 ask.only_parameters(&[])?;
                 ask.new_silence(None, ask.object()?).await
             }
-            "DELETE" => silences_many::delete_by_ids(ask).await,
+            "DELETE" => silences_bulk::delete_by_ids(ask).await,
             _ => put_collection(ask).await,
         }
     })
@@ -149,7 +149,7 @@ async fn put_collection(ask: &Ask) -> Result<Answer> {
     ask.only_parameters(&[])?;
     let mut body = ask.object()?;
     if ask.method == Method::PUT && body.contains_key("items") {
-        return silences_many::put_many(ask, body).await;
+        return silences_bulk::put_many(ask, body).await;
     }
     let id = own_id(&mut body)?;
     if ask.method == Method::PUT { ask.set_silence(&id, body).await } else { patch(ask, &id, body).await }

@@ -6,7 +6,7 @@ use http::header;
 use quiver_config::ChangeMode;
 use serde_json::json;
 
-use super::answer::Answer;
+use super::response::Answer;
 use super::*;
 
 #[test]

@@ -10,15 +10,15 @@ use quiver_config::families::{RUM_TRANSACTIONS, TRANSACTIONS};
 use quiver_config::{Family, Op, Place, Problem, Result};
 use quiver_query::tables::config_columns::when;
 use quiver_types::Domain;
-use quiver_types::configured::KeyTransaction;
+use quiver_types::query_configuration::KeyTransaction;
 use serde_json::{Map, Value, json};
 
-use super::answer::Answer;
-use super::ask::Ask;
-use super::members::{list, only_members};
+use super::body_members::{list, only_members};
 use super::operation::special_at;
+use super::request::Ask;
+use super::response::Answer;
 use super::rule_groups::at_places;
-use super::telemetry::{IS_ERROR, Row, name_of, number, quoted};
+use super::telemetry_queries::{IS_ERROR, Row, name_of, number, quoted};
 use crate::effects::query_configuration::{key_of, transaction_condition};
 use crate::state::AppState;
 

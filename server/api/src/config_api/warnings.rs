@@ -4,7 +4,7 @@ use quiver_alerting::matchers;
 use quiver_config::families::{INHIBIT_RULES, ROUTES, RULES};
 use serde_json::{Map, Value};
 
-use super::ask::Ask;
+use super::request::Ask;
 use super::rules;
 
 /// The warning for an entity that was written, if there is any.

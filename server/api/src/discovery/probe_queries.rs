@@ -11,7 +11,7 @@ use quiver_types::{Error, ErrorKind};
 use super::derivation::{Found, Told};
 use super::probes::{Probe, Signal, column_of};
 use crate::metrics::phases::Language;
-use crate::partial::query_context;
+use crate::partial_responses::query_context;
 use crate::state::AppState;
 
 /// Most rows of a query.

@@ -3,7 +3,7 @@
 use quiver_config::families::{APDEX_THRESHOLDS, PROCESSES, RUM_TRANSACTIONS, TRANSACTIONS, steps};
 use quiver_config::json::text;
 use quiver_config::{Config, Entity, Result, duration_ms};
-use quiver_types::configured::{
+use quiver_types::query_configuration::{
     ApdexThreshold, Configured, Judging, KeyTransaction, NamePattern, Process, ProcessStep, StepKind, Vitals,
 };
 use serde_json::{Map, Value, json};

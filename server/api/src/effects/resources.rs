@@ -12,7 +12,7 @@ use quiver_query::tables::resources::{
     ManagedRelationship, ManagedResource, RelatedResource, relationship_rows, resource_rows,
 };
 use quiver_types::Result;
-use quiver_types::configured::Resources;
+use quiver_types::query_configuration::Resources;
 use serde_json::{Map, Value};
 
 /// The fields of the rows: labels and descriptions may be most of a resource.

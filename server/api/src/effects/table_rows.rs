@@ -12,7 +12,7 @@ use quiver_config::{AuditQuery, Config, Entity};
 use quiver_query::tables::config_tables::{
     ListedAudit, ListedReceiver, ListedSilence, audit_rows, receiver_rows, silence_rows,
 };
-use quiver_types::configured::Hold;
+use quiver_types::query_configuration::Hold;
 use quiver_types::{MatchOp, Result};
 use serde_json::{Map, Value};
 

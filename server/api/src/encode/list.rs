@@ -5,7 +5,7 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use quiver_query::{QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::encode::pieces::{PIECE_BYTES, while_read};
+use crate::encode::body_pieces::{PIECE_BYTES, while_read};
 use crate::encode::prometheus::{Envelope, begin_success, close_success, json_response};
 
 /// Bytes that a text takes besides its length.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use datafusion::execution::memory_pool::MemoryReservation;
 use quiver_ingest::wire::{put_bytes, put_head, put_varint};
-use quiver_promql::raw::chunks::Chunk;
+use quiver_promql::stored_samples::chunks::Chunk;
 use quiver_query::from_datafusion;
 use quiver_types::{Result, SeriesTable};
 
@@ -145,7 +145,7 @@ fn frame<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>, chunks: &[u8], qu
 #[cfg(test)]
 mod tests {
     use quiver_ingest::wire::{BYTES, Reader, tag};
-    use quiver_promql::raw::chunks::Encoding;
+    use quiver_promql::stored_samples::chunks::Encoding;
     use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
     use quiver_types::series::SeriesTableBuilder;
     use quiver_types::{Access, ErrorKind};

@@ -4,7 +4,7 @@
 
 use quiver_ingest::wire::{BYTES, Reader, VARINT, WireError, put_varint, tag, varints};
 use quiver_promql::kernel::SeriesSamples;
-use quiver_promql::raw::chunks::deltas;
+use quiver_promql::stored_samples::chunks::deltas;
 use quiver_query::Pace;
 use quiver_types::histogram::Span;
 use quiver_types::matcher::Patterns;

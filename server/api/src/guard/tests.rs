@@ -1,8 +1,8 @@
 use quiver_query::Limits;
 
 use super::*;
-use crate::families::family_of;
-use crate::live::Token;
+use crate::live_settings::Token;
+use crate::request_families::family_of;
 
 const HERE: &str = "127.0.0.1:40000";
 const THERE: &str = "192.0.2.7:40000";

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use quiver_auth::{OsRandom, Request, Secret, Shown, apikey, sha256_hex};
+use quiver_auth::{OsRandom, Request, Secret, Shown, api_key, sha256_hex};
 use quiver_config::families::{BINDINGS, INGEST_ROLE_ID, KEYS, SERVICE_ACCOUNTS, VIEWER_ROLE_ID};
 use quiver_config::{Caller, ChangeMode, Condition, ListQuery, Op, Place, Problem, Result, System};
 use serde_json::{Map, Value, json};
@@ -60,7 +60,7 @@ impl Identities {
             id
         } else {
             // A random secret that nobody learns: the account only authenticates with its key.
-            let secret = apikey::make_secret(&OsRandom);
+            let secret = api_key::make_secret(&OsRandom);
             let mut system = System::default();
             system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
             let op = Op::Create { id: None, body: map(json!({"clientId": NAME, "description": "quiver demo"})) };
@@ -89,9 +89,9 @@ impl Identities {
             let op = Op::Delete { id, condition: Condition::None };
             self.config.change(&place, &Caller::system(), op, System::default(), ChangeMode::Apply).await?;
         }
-        let key = apikey::make(&OsRandom);
+        let key = api_key::make(&OsRandom);
         let mut system = System::default();
-        system.body.insert("keyId".to_owned(), json!(apikey::id_of(&key).unwrap_or_default()));
+        system.body.insert("keyId".to_owned(), json!(api_key::id_of(&key).unwrap_or_default()));
         system.sealed.insert("key".to_owned(), json!(sha256_hex(key.as_bytes())));
         let op = Op::Create { id: None, body: map(json!({"name": NAME})) };
         self.config.change(&place, &Caller::system(), op, system, ChangeMode::Apply).await?;

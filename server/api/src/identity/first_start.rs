@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use quiver_auth::{OsRandom, PasswordRule, Passwords, apikey};
+use quiver_auth::{OsRandom, PasswordRule, Passwords, api_key};
 use quiver_config::families::{ADMIN_ROLE_ID, BINDINGS, USERS};
 use quiver_config::{
     AuditEvent, Caller, ChangeMode, Condition, Config, FieldError, ListQuery, Op, Place, Problem, ProblemKind, Result,
@@ -43,7 +43,7 @@ impl FirstPassword {
             (None, None) => None,
         };
         match given {
-            None => Ok((apikey::make_secret(&OsRandom)[..24].to_owned(), true)),
+            None => Ok((api_key::make_secret(&OsRandom)[..24].to_owned(), true)),
             Some(password) => match Passwords::check(NAME, &password).map(PasswordRule::said) {
                 None => Ok((password, false)),
                 Some((_, why)) => Err(refuse(format!("the first password {why}"))),

@@ -9,15 +9,15 @@ use quiver_logsql::ast::{Pipe, Query};
 use quiver_logsql::kernels::values::{parse_rfc3339, push_json_string, push_rfc3339};
 use quiver_logsql::parse;
 use quiver_logsql::pipes::answer_order::AnswerOrder;
-use quiver_logsql::request::{HITS, IS_OTHER, by_stream_labels, hits as hits_query, without_pipes};
+use quiver_logsql::request_params::{HITS, IS_OTHER, by_stream_labels, hits as hits_query, without_pipes};
 use quiver_query::Collected;
 use quiver_types::logs::TIME;
 use quiver_types::{Error, Result};
 
 use super::Ask;
-use super::answer::{self, ENTRY_BYTES, quoted, text_bytes};
+use super::response::{self, ENTRY_BYTES, quoted, text_bytes};
 use crate::error::plain_error;
-use crate::params::invalid;
+use crate::prometheus_params::invalid;
 use crate::state::AppState;
 
 /// Default maximum number of groups of `hits`.
@@ -139,7 +139,7 @@ async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
     });
     read.await?;
     let groups = groups.into_iter().map(move |group| group_texts(&fields, group));
-    Ok(answer::long_list("{\"hits\":[", groups, "]}", memory))
+    Ok(response::long_list("{\"hits\":[", groups, "]}", memory))
 }
 
 /// Writes a group, some points at once.
@@ -203,7 +203,7 @@ impl Counted {
     /// Sends the whole response: `{"values":[{"value","hits"}]}`.
     fn answer(self) -> Response {
         let item = |(value, hits): (String, u64)| format!("{{\"value\":{},\"hits\":{hits}}}", quoted(&value));
-        answer::list("{\"values\":[", self.all.into_iter().map(item), "]}", self.memory)
+        response::list("{\"values\":[", self.all.into_iter().map(item), "]}", self.memory)
     }
 }
 
@@ -312,7 +312,7 @@ async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
         out.push_str("]}");
         out
     };
-    Ok(answer::list("{\"facets\":[", fields.into_iter().map(item), "]}", memory))
+    Ok(response::list("{\"facets\":[", fields.into_iter().map(item), "]}", memory))
 }
 
 #[cfg(test)]

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use quiver_logsql::ast::Query;
-use quiver_logsql::request::fixed_fields;
+use quiver_logsql::request_params::fixed_fields;
 use quiver_logsql::{Rows, parse};
 use quiver_query::Collected;
 use quiver_types::Result;
 
 use super::Ask;
-use super::answer::text_bytes;
+use super::response::text_bytes;
 use crate::state::AppState;
 
 /// The column of names in a list of fields.

@@ -13,7 +13,7 @@ use quiver_types::Result;
 use quiver_types::logs::TIME;
 
 use super::Ask;
-use super::answer::{self, ENTRY_BYTES, text_bytes};
+use super::response::{self, ENTRY_BYTES, text_bytes};
 use crate::error::plain_error;
 use crate::state::AppState;
 
@@ -61,7 +61,7 @@ pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Req
             out.push_str("]}");
             out
         };
-        Ok(answer::list(VECTOR, result.into_iter().map(item), END, memory))
+        Ok(response::list(VECTOR, result.into_iter().map(item), END, memory))
     };
     asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query"))
 }
@@ -112,7 +112,7 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
             out.push_str("]}");
             out
         };
-        Ok(answer::list(MATRIX, series.map(item), END, memory))
+        Ok(response::list(MATRIX, series.map(item), END, memory))
     };
     asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query_range"))
 }

@@ -14,7 +14,7 @@ use futures::StreamExt;
 use futures::stream::{BoxStream, unfold};
 use http::{HeaderValue, header};
 use quiver_auth::Identity;
-use quiver_logsql::request::{duration_param, followed, with_limit};
+use quiver_logsql::request_params::{duration_param, followed, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
 use quiver_query::{Collected, Phase, QueryContext, WITHDRAWN};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
@@ -26,7 +26,7 @@ use super::csv::Columns;
 use super::{Ask, TEXT_FACTOR, Texts};
 use crate::encode::ndjson::push_rows;
 use crate::error::{log, plain_error};
-use crate::params::invalid;
+use crate::prometheus_params::invalid;
 use crate::state::AppState;
 
 /// A piece of a response.

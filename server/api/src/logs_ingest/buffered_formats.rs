@@ -20,10 +20,10 @@ use super::idempotency::{Success, Whole, write_once};
 use super::metrics::Endpoint;
 use super::request::{Intake, ours, text};
 use super::store::{count, judge, write};
-use crate::bodies::read_body;
+use crate::body_memory::read_body;
 use crate::error::{grpc_code_of, log, plain_error, public_text, status_of, with_retry_after};
+use crate::forbidden_records;
 use crate::metrics::phases::{Signal, Step};
-use crate::refused;
 use crate::state::AppState;
 
 /// Larger bodies are decoded on a blocking thread, so that they do not hold up the threads that serve sockets.
@@ -225,7 +225,7 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
 
 /// Counts the records that the caller may not write. If that was all of them, the error is in the form of OTLP.
 pub(super) fn judge_otlp(report: &Report) -> Result<()> {
-    judge(report).map_err(|_| refused::otlp_error(Domain::Logs, report.first_forbidden.as_deref()))
+    judge(report).map_err(|_| forbidden_records::otlp_error(Domain::Logs, report.first_forbidden.as_deref()))
 }
 
 /// Encodes an `ExportLogsServiceResponse`.

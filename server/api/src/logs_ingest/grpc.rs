@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use http::HeaderMap;
 use quiver_ingest::logs::{FieldOptions, otlp};
-use quiver_ingest::{Encoding, codec};
+use quiver_ingest::{Encoding, content_encoding};
 use quiver_types::Result;
 
 use super::buffered_formats::{decode_and_write, export_response, has_own_thread, judge_otlp};
@@ -32,7 +32,8 @@ impl Signal for Logs {
         let bytes_max = state.settings.decode_limits.body_bytes_max;
         let mut beside = state.capacity.bodies.share_beside(has_own_thread(&body));
         let decode = move |body: &[u8]| {
-            let body = codec::decompress(encoding, body, bytes_max, &mut |bytes| beside.hold(bytes)).map_err(ours)?;
+            let body = content_encoding::decompress(encoding, body, bytes_max, &mut |bytes| beside.hold(bytes))
+                .map_err(ours)?;
             otlp::decode(&body, &ctx).map_err(ours)
         };
         let report = decode_and_write(state, Endpoint::OtlpGrpc, body, decode).await?;

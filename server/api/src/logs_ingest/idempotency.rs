@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use quiver_ingest::codec::{pack, unpack};
+use quiver_ingest::content_encoding::{pack, unpack};
 use quiver_ingest::logs::Report;
 use quiver_store::{Answer, Once, RequestId};
 use quiver_types::{Error, ErrorKind, LogsBatch, Result};

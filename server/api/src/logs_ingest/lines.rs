@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::StatusCode;
 use quiver_ingest::Encoding;
-use quiver_ingest::codec::Inflate;
+use quiver_ingest::content_encoding::Inflate;
 use quiver_ingest::logs::{JsonLines, Report};
 use quiver_store::Refusal;
 use quiver_types::{Error, ErrorKind, LogsBatch, Result};
@@ -26,10 +26,10 @@ use super::idempotency::{Success, Whole, write_once};
 use super::metrics::Endpoint;
 use super::request::{Intake, ours};
 use super::store::{count, judge, refuse, write_counted};
-use crate::bodies::Share;
+use crate::body_memory::Share;
 use crate::error::plain_error;
 use crate::metrics::phases::{Signal, Step};
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
 /// Pieces are decoded once this many bytes are gathered.
@@ -430,13 +430,13 @@ pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Requ
 
 #[cfg(test)]
 mod tests {
-    use quiver_ingest::codec::pack;
+    use quiver_ingest::content_encoding::pack;
     use quiver_ingest::logs::bulk::Bulk;
     use quiver_ingest::logs::{FieldOptions, LogsContext, LogsLimits};
     use xxhash_rust::xxh3::xxh3_128;
 
     use super::*;
-    use crate::bodies::BodyBudget;
+    use crate::body_memory::BodyBudget;
 
     fn context() -> LogsContext {
         let options = FieldOptions::read(|_| None, |_| None, &Arc::from(["app".to_owned()])).expect("the usual ones");

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderMap, header};
-use quiver_ingest::codec::Room;
+use quiver_ingest::content_encoding::Room;
 use quiver_ingest::logs::{FieldOptions, LogsContext};
-use quiver_ingest::{Encoding, codec};
+use quiver_ingest::{Encoding, content_encoding};
 use quiver_store::RequestId;
 use quiver_types::{Domain, Error, Result};
 
 use super::idempotency::request_id;
-use crate::refused;
+use crate::forbidden_records;
 use crate::state::AppState;
 
 /// What the head of a request says about its body.
@@ -52,7 +52,7 @@ impl Intake {
     /// Decompresses a whole body.
     ///
     /// # Errors
-    /// TooLarge, Invalid, Unavailable: see [`codec::decompress`].
+    /// TooLarge, Invalid, Unavailable: see [`content_encoding::decompress`].
     pub(super) fn decompress<'a>(
         &self,
         body: &'a [u8],
@@ -64,7 +64,7 @@ impl Intake {
         if body.is_empty() && encoding != Encoding::Snappy {
             return Ok(body.into());
         }
-        codec::decompress(encoding, body, bytes_max, room).map_err(ours)
+        content_encoding::decompress(encoding, body, bytes_max, room).map_err(ours)
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn context(state: &AppState, options: FieldOptions) -> LogsContext {
         limits: settings.limits,
         now_ns,
         future_max_ns: settings.accept_future_ns.map_or(i64::MAX, |future| now_ns.saturating_add(future)),
-        sender: refused::sender(state.ingest_access(Domain::Logs), || Arc::clone(&settings.service_fields)),
+        sender: forbidden_records::sender(state.ingest_access(Domain::Logs), || Arc::clone(&settings.service_fields)),
     }
 }
 

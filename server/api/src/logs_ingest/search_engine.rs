@@ -18,10 +18,10 @@ use super::lines::stream;
 use super::metrics::Endpoint;
 use super::request::Intake;
 use super::store::judge;
-use crate::bodies::Share;
+use crate::body_memory::Share;
 use crate::error::{log, public_text, status_of, with_retry_after};
-use crate::refused;
-use crate::request::RequestInfo;
+use crate::forbidden_records;
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
 /// First path segments of setup calls (templates, pipelines and so on) that shippers make; nothing needs setting up
@@ -80,7 +80,7 @@ fn failed(error: &Error) -> Response {
 /// Refuses a caller without a valid token or right, in the format of a search engine: its clients read only JSON of
 /// that media type.
 pub(crate) fn refusal(status: StatusCode, code: &str, detail: &str, request_id: &str) -> Response {
-    let mut whole = refused::object(status, code, detail, request_id);
+    let mut whole = forbidden_records::object(status, code, detail, request_id);
     let cause = serde_json::json!({"type": "security_exception", "reason": detail});
     whole["error"] = serde_json::json!({"type": cause["type"], "reason": detail, "root_cause": [cause]});
     product(json(status, whole.to_string()))

@@ -10,9 +10,9 @@ use quiver_types::{Domain, LogsBatch, Result};
 
 use super::metrics::Endpoint;
 use crate::effects::{Signal, suspend};
+use crate::forbidden_records;
 use crate::metrics::phases::{Signal as Phase, Step};
-use crate::refused;
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 use crate::usage::Brought;
 
@@ -32,8 +32,8 @@ pub(super) async fn write(state: &Arc<AppState>, batches: Vec<LogsBatch>, report
 /// # Errors
 /// Forbidden: that was all of them.
 pub(super) fn judge(report: &Report) -> Result<()> {
-    refused::note(report.forbidden());
-    let error = || refused::error(Domain::Logs, report.first_forbidden.as_deref());
+    forbidden_records::note(report.forbidden());
+    let error = || forbidden_records::error(Domain::Logs, report.first_forbidden.as_deref());
     if report.all_forbidden() { Err(error()) } else { Ok(()) }
 }
 

@@ -24,9 +24,9 @@ use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, begin_success, close_success, error_response, json_response};
 use crate::metrics::phases::Language;
-use crate::params::Params;
-use crate::sending::in_pieces;
+use crate::prometheus_params::Params;
 use crate::state::AppState;
+use crate::streamed_responses::in_pieces;
 
 const ROUTE: &str = "/api/v1/status/tsdb";
 /// Default number of entries per list.

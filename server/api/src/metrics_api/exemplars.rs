@@ -26,8 +26,8 @@ use crate::encode::prometheus::{
     Envelope, Notation, begin_success, error_response, finish_success, write_quoted, write_time,
 };
 use crate::metrics::phases::Language;
-use crate::params::Params;
-use crate::partial::query_context;
+use crate::partial_responses::query_context;
+use crate::prometheus_params::Params;
 use crate::state::AppState;
 
 /// Bytes of JSON around the labels of an exemplar.

@@ -21,9 +21,9 @@ use crate::encode::federation::{Newest, Value, text};
 use crate::encode::federation_proto::delimited;
 use crate::error::{log, plain, public_text, status_of};
 use crate::metrics::phases::Language;
-use crate::params::Params;
-use crate::sending::in_pieces;
+use crate::prometheus_params::Params;
 use crate::state::AppState;
+use crate::streamed_responses::in_pieces;
 
 const ROUTE: &str = "/federate";
 

@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 
 use crate::encode::list::TextList;
 use crate::encode::prometheus::{Envelope, error_response, json_text, success};
-use crate::explained;
+use crate::explain_plans;
 use crate::metrics::phases::Language;
-use crate::params::{Params, invalid};
-use crate::partial::query_context;
+use crate::partial_responses::query_context;
+use crate::prometheus_params::{Params, invalid};
 use crate::state::AppState;
 
 /// Bytes that the metadata of a metric take as JSON besides their texts, counted twice.
@@ -82,8 +82,8 @@ impl Ask {
 /// # Errors
 /// It has another value.
 pub(crate) fn explain(params: &Params) -> Result<()> {
-    if let Some(explain) = explained::read(params.get("explain")).map_err(|why| invalid("explain", &why))? {
-        explained::ask(explain);
+    if let Some(explain) = explain_plans::read(params.get("explain")).map_err(|why| invalid("explain", &why))? {
+        explain_plans::ask(explain);
     }
     Ok(())
 }
@@ -180,7 +180,7 @@ async fn values(
 
 /// Shows the bytes of a name that is not UTF-8.
 fn unreadable_name(path: &str) -> String {
-    crate::parameters::path::decoded(path.rsplit('/').nth(1).unwrap_or_default()).escape_ascii().to_string()
+    crate::unknown_parameters::path::decoded(path.rsplit('/').nth(1).unwrap_or_default()).escape_ascii().to_string()
 }
 
 /// The response for an empty label name, which no label has.

@@ -11,20 +11,20 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use datafusion::execution::memory_pool::MemoryReservation;
 use http::{StatusCode, header};
-use quiver_ingest::{Encoding, codec};
+use quiver_ingest::{Encoding, content_encoding};
 use quiver_promql::RawReader;
 use quiver_query::{Pace, QueryContext, from_datafusion};
-use quiver_types::stats::get;
+use quiver_types::read_stats::get;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result, SeriesTable};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::bodies::read_body;
+use crate::body_memory::read_body;
 use crate::encode::packed_chunks::PackedChunks;
 use crate::encode::remote_read::{ReadRequest, ResponseType, decode, put_series};
 use crate::error::{plain, plain_error};
 use crate::metrics::phases::Language;
-use crate::sending::in_pieces;
 use crate::state::AppState;
+use crate::streamed_responses::in_pieces;
 
 const ROUTE: &str = "/api/v1/read";
 /// Memory that each byte of a request takes when it is decoded, at most: two bytes are a matcher, or a text of a list.
@@ -47,7 +47,8 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     }
     let body = read_body(&state.capacity.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
     let (mut share, most) = (state.capacity.bodies.share(), state.settings.form_bytes_max);
-    let body = codec::decompress(Encoding::Snappy, &body, most, &mut |bytes| share.try_hold(bytes))?.into_owned();
+    let body =
+        content_encoding::decompress(Encoding::Snappy, &body, most, &mut |bytes| share.try_hold(bytes))?.into_owned();
     // Taken after the body has arrived: slow senders must not keep others waiting.
     let place = state.capacity.places.reads.take().await;
     let place = place.map_err(|_| Error::internal("the server stops"))?;
@@ -134,7 +135,7 @@ async fn samples(
 
 /// Compresses the message while the client reads it. The request keeps its permit until then.
 fn whole((message, memory): (Vec<u8>, MemoryReservation), place: OwnedSemaphorePermit) -> Response {
-    let packed = match codec::snappy_pieces(message) {
+    let packed = match content_encoding::snappy_pieces(message) {
         Ok(packed) => packed,
         Err(e) => return plain(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
     };

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::metrics::phases::Language;
-use crate::params::{Params, invalid};
+use crate::prometheus_params::{Params, invalid};
 use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.

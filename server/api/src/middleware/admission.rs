@@ -12,14 +12,14 @@ use quiver_types::{Error, ErrorKind};
 use serde_json::json;
 use tonic::{Code, Status};
 
+use crate::forbidden_records::{self, needs};
 use crate::guard::is_forwarded;
-use crate::identity::unnamed::{ANYONE, NOBODY};
+use crate::identity::anonymous::{ANYONE, NOBODY};
 use crate::identity::{Identities, Meter, Origin, Refusal};
 use crate::ingest_api::status_message;
-use crate::live::LiveSettings;
+use crate::live_settings::LiveSettings;
 use crate::otlp_grpc::come_back;
-use crate::refused::{self, needs};
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 use crate::rights::{Need, need};
 
 /// The parts of a request that admission looks at.
@@ -194,7 +194,7 @@ impl Coming<'_> {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(after_s));
             return response;
         }
-        if let Some(bearer) = refused::challenge(code) {
+        if let Some(bearer) = forbidden_records::challenge(code) {
             headers.append(header::WWW_AUTHENTICATE, bearer);
         }
         let basic = need.is_some_and(|need| need.asks_for_basic(path)) && matches!(no, No::Token(TokenError::Missing));
@@ -251,8 +251,8 @@ impl Coming<'_> {
         if is_search_engine(path) {
             return crate::logs_ingest::search_engine_refusal(status, code, detail, self.info.id());
         }
-        let body = refused::body(status, code, detail, self.info.id());
-        (status, of_type(refused::problem_type(path)), body).into_response()
+        let body = forbidden_records::body(status, code, detail, self.info.id());
+        (status, of_type(forbidden_records::problem_type(path)), body).into_response()
     }
 }
 
@@ -342,7 +342,7 @@ mod tests {
             hosts: Vec::new(),
             docs_public: false,
             access_log: false,
-            admin_token: Some(crate::live::Token::new("s3cret")),
+            admin_token: Some(crate::live_settings::Token::new("s3cret")),
             listed: Vec::new(),
         }
     }
@@ -354,8 +354,10 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).unwrap().into_parts();
-        let info =
-            RequestInfo::of(&crate::request::RequestIds::default(), &http::Request::from_parts(head.clone(), ()));
+        let info = RequestInfo::of(
+            &crate::request_context::RequestIds::default(),
+            &http::Request::from_parts(head.clone(), ()),
+        );
         let live = live();
         work(&Coming {
             info: &info,

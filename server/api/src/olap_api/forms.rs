@@ -12,21 +12,21 @@ use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use datafusion::arrow::error::ArrowError;
 use http::header;
-use quiver_olap::answer::Frame;
 use quiver_olap::engine::ResultSet;
-use quiver_olap::meta::annotation;
+use quiver_olap::metadata::annotation;
 use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::request::Request;
 use quiver_olap::query::{LIMIT_MAX, whole_number};
+use quiver_olap::response::Frame;
 use quiver_olap::{OlapError, OlapResult};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_types::{Error, Result};
 use serde_json::Value;
 
-use crate::sending::{BatchWriter, Sending};
 use crate::sql_api::forms::{Form, Writer, push_quoted};
 use crate::state::AppState;
+use crate::streamed_responses::{BatchWriter, Sending};
 
 /// The endpoint that offers these formats.
 const ROUTE: &str = "/olap-api/v1/load";

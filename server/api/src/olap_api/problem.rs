@@ -7,7 +7,7 @@ use quiver_types::ErrorKind;
 use serde_json::json;
 
 use crate::error::{log, public_text, status_of, with_retry_after};
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 
 /// Makes the response for an error.
 pub(super) fn problem(error: &OlapError, route: &str) -> Response {

@@ -1,7 +1,7 @@
 //! Serializes responses. For callers to whom rows are hidden they must not reveal for which request an execution ran,
 //! since that tells when others asked.
 
-use quiver_olap::answer::{Packed, packed_columns};
+use quiver_olap::response::{Packed, packed_columns};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 

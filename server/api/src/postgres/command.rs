@@ -7,12 +7,12 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use quiver_sql::TEXT_BYTES_MAX;
 
-use super::fault::Fault;
+use super::error::Fault;
 
 mod copy;
-mod places;
 mod prepared;
 mod settings;
+mod statement_parts;
 
 pub(super) use copy::{CopyOut, Form};
 pub(super) use prepared::Prepare;
@@ -202,7 +202,7 @@ pub(super) fn read(text: &str) -> Result<Command, Fault> {
     bounded(text)?;
     let is_part = |t: &TokenWithSpan| !matches!(t.token, Token::Whitespace(_) | Token::SemiColon | Token::EOF);
     let tokens: Vec<TokenWithSpan> = tokens(text)?.into_iter().filter(is_part).collect();
-    let begins = |word: &str| tokens.first().is_some_and(|first| places::is_word(&first.token, word));
+    let begins = |word: &str| tokens.first().is_some_and(|first| statement_parts::is_word(&first.token, word));
     if begins("copy") {
         return Ok(copy::read(text, tokens)?.map_or(Command::Query, Command::Copy));
     }
@@ -461,8 +461,8 @@ fn declare(words: &mut Words, query: Option<&str>) -> Result<Option<Command>, Fa
 
 /// The text after the `FOR` of a `DECLARE`. `FOR` may also occur as, or in, the name of the cursor.
 fn behind_for<'t>(text: &'t str, tokens: &[TokenWithSpan]) -> Option<&'t str> {
-    let found = tokens.iter().skip(2).find(|token| places::is_word(&token.token, "for"))?;
-    text.get(places::offset(text, found.span.start)? + "for".len()..)
+    let found = tokens.iter().skip(2).find(|token| statement_parts::is_word(&token.token, "for"))?;
+    text.get(statement_parts::offset(text, found.span.start)? + "for".len()..)
 }
 
 /// Parses a duration in a setting: milliseconds, or a number with a unit, to the nearest millisecond.

@@ -26,7 +26,7 @@ use quiver_types::{Error, Result};
 
 use self::values::{push_date, push_interval, push_numeric, push_stamp, push_time};
 use super::command::Form;
-use super::fault::Fault;
+use super::error::Fault;
 use super::params::{EPOCH_DAYS, EPOCH_US};
 
 mod values;

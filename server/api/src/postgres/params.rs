@@ -6,7 +6,7 @@ use bytes::{Buf as _, Bytes};
 use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta};
 use quiver_sql::{PG_TYPES, Param, PgType, pg_type};
 
-use super::fault::Fault;
+use super::error::Fault;
 
 /// 2000-01-01, PostgreSQL's epoch, in Unix microseconds.
 pub(super) const EPOCH_US: i64 = 946_684_800_000_000;

@@ -17,20 +17,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::With;
 use super::cancel::Cancellable;
+use super::client_messages::{self, AHEAD_BYTES_MAX, Bind, FRAME_BYTES_MAX, Message, Target};
 use super::command::{self, Command, Settings};
-use super::fault::Fault;
-use super::frame::{self, AHEAD_BYTES_MAX, Bind, FRAME_BYTES_MAX, Message, Target};
+use super::error::Fault;
 use super::portal::Portal;
 use super::statements::{Kept, Prepared};
-use crate::bodies::Share;
+use crate::body_memory::Share;
 use crate::revoked_rights;
 use crate::serve::Stream;
 use crate::serve::minimum_rate::Pace;
 use crate::state::AppState;
 
-mod answer;
-mod ask;
-mod ending;
+mod queries;
+mod results;
+mod statement_end;
 
 /// Bytes that are collected before they are sent.
 const OUT_BYTES: usize = 64 << 10;
@@ -126,8 +126,8 @@ impl Connection {
 
     async fn serve(&mut self) -> Ended {
         loop {
-            let message = match frame::take(&mut self.read, FRAME_BYTES_MAX) {
-                Ok(Some((kind, body))) => frame::read(kind, body),
+            let message = match client_messages::take(&mut self.read, FRAME_BYTES_MAX) {
+                Ok(Some((kind, body))) => client_messages::read(kind, body),
                 Ok(None) => {
                     if let Err(ended) = self.wait().await {
                         return ended;

@@ -13,12 +13,12 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use super::With;
+use super::client_messages::{self, Message, STARTUP_BYTES_MAX};
 use super::command::Settings;
-use super::fault::Fault;
-use super::frame::{self, Message, STARTUP_BYTES_MAX};
+use super::error::Fault;
 use super::session::Connection;
-use crate::bodies::Share;
-use crate::identity::unnamed::ANYONE;
+use crate::body_memory::Share;
+use crate::identity::anonymous::ANYONE;
 use crate::serve::{Stream, accept};
 use crate::state::AppState;
 
@@ -71,7 +71,7 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
     };
     let mut share = with.kept.share();
     for _ in 0..ASKED_MAX {
-        let mut body = frame::untyped(&mut stream, &mut share).await?;
+        let mut body = client_messages::untyped(&mut stream, &mut share).await?;
         let code = body.get_u32();
         match code {
             CANCEL => {
@@ -208,8 +208,8 @@ async fn password(stream: &mut Stream, share: &mut Share) -> std::io::Result<Res
     let mut read = BytesMut::new();
     let before = share.held_bytes();
     loop {
-        match frame::take(&mut read, STARTUP_BYTES_MAX).and_then(|taken| match taken {
-            Some((kind, body)) => frame::read(kind, body).map(Some),
+        match client_messages::take(&mut read, STARTUP_BYTES_MAX).and_then(|taken| match taken {
+            Some((kind, body)) => client_messages::read(kind, body).map(Some),
             None => Ok(None),
         }) {
             Err(fault) => return Ok(Err(fault)),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quiver_sql::Described;
 
 use super::command::Command;
-use super::fault::Fault;
+use super::error::Fault;
 use super::portal::{Hold, Portal};
 
 /// Most prepared statements per connection.

@@ -152,7 +152,7 @@ mod tests {
         let check = |condition: serde_json::Value, expected: &str| {
             let text = text_of(&Condition::parse(&condition).unwrap());
             assert_eq!(text, expected, "{condition}");
-            quiver_logsql::request::extra_filter(&text, &mut quiver_logsql::Regexps::default())
+            quiver_logsql::request_params::extra_filter(&text, &mut quiver_logsql::Regexps::default())
                 .unwrap_or_else(|e| panic!("{text}: {e}"));
         };
         let leaf = |op: &str, value: serde_json::Value| json!({"field": "a.b", "op": op, "value": value});
@@ -175,7 +175,7 @@ mod tests {
         check(severity("ne"), &format!("!({first})"));
         for op in ["startsWith", "endsWith", "glob", "gt", "lt"] {
             let text = text_of(&Condition::parse(&leaf(op, json!("7"))).unwrap());
-            quiver_logsql::request::extra_filter(&text, &mut quiver_logsql::Regexps::default())
+            quiver_logsql::request_params::extra_filter(&text, &mut quiver_logsql::Regexps::default())
                 .unwrap_or_else(|e| panic!("{text}: {e}"));
         }
     }
@@ -252,7 +252,7 @@ mod tests {
             }
             // Its text can be parsed.
             let text = text_of(&compiled);
-            quiver_logsql::request::extra_filter(&text, &mut quiver_logsql::Regexps::default())
+            quiver_logsql::request_params::extra_filter(&text, &mut quiver_logsql::Regexps::default())
                 .unwrap_or_else(|e| panic!("{text}: {e}"));
         }
     }

@@ -12,11 +12,11 @@ use serde_json::{Map, Value, json};
 
 use super::one;
 use super::scan_filters::{signal_of, within};
-use crate::config_api::answer::Answer;
-use crate::config_api::ask::Ask;
-use crate::config_api::members::only_members;
+use crate::config_api::body_members::only_members;
+use crate::config_api::request::Ask;
+use crate::config_api::response::Answer;
 use crate::metrics::phases::Language;
-use crate::partial::query_context;
+use crate::partial_responses::query_context;
 
 /// Most services that are listed per signal.
 const SERVICES_MAX: usize = 1000;

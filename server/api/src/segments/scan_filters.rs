@@ -7,7 +7,7 @@ use quiver_types::spans::SpanFilter;
 use quiver_types::{Domain, Result, Within};
 
 use super::series::{lists_of, product};
-use super::{Narrowed, bound, in_force, logs};
+use super::{Narrowed, active_segments, bound, logs};
 use crate::state::AppState;
 
 /// Paths below `/metrics-api` on which segments act.
@@ -82,7 +82,7 @@ pub(crate) fn begin<'a>(
         let segments = bound(state, parameters.clone(), signal)?;
         all.extend(within(state, *domain, &segments)?.map(|within| (*domain, within)));
     }
-    in_force::add(all);
+    active_segments::add(all);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! One connection: detects which version of HTTP the client speaks, then drives the connection until it ends, a time
 //! limit expires, or the server stops.
 //!
-//! Hyper's own header timeout also runs between requests, so it would double as the keep-alive timeout. Here `watch`
+//! Hyper's own header timeout also runs between requests, so it would double as the keep-alive timeout. Here `deadlines`
 //! keeps the two apart.
 
 use std::convert::Infallible;
@@ -30,21 +30,21 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use super::deadlines::{UnderWay, Verdict, Watch, Watchdog};
 use super::frames::{Frames, Unread};
-use super::head::{Heads, join_codings, refusal, weight};
 use super::minimum_rate::Pace;
 use super::paced_body::Paced;
+use super::request_head::{Heads, join_codings, refusal, weight};
 use super::response_timeout::Sending;
 use super::socket::{Socket, TOO_LATE};
 use super::stream::{Begun, NO_TLS, Stream, Transport};
 use super::tls::Tls;
 use super::unread_body::{Rest, see_off};
-use super::watch::{UnderWay, Verdict, Watch, Watchdog};
 use super::{ServeSettings, refuse};
-use crate::bodies::{BodyBudget, Share, on_connection};
-use crate::demand::Holding;
+use crate::body_memory::{BodyBudget, Share, on_connection};
 use crate::error::plain;
 use crate::middleware::security_headers::guard;
+use crate::response_pressure::Holding;
 
 /// The connection preface with which a client of HTTP/2 begins (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

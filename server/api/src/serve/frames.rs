@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::head::Misframed;
-use crate::bodies::{BodyBudget, Share};
+use super::request_head::Misframed;
+use crate::body_memory::{BodyBudget, Share};
 
 /// Bytes of a frame header: length, type, flags and stream.
 const HEAD: usize = 9;

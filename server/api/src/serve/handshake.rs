@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::bodies::{BodyBudget, Share};
+use crate::body_memory::{BodyBudget, Share};
 
 /// Most bytes that a client may send during the handshake: its keys, and its certificates if it has any.
 const BYTES_MAX: usize = 64 * 1024;

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::deadlines::Watch;
 use super::minimum_rate::{Pace, TooSlow};
-use super::watch::Watch;
-use crate::bodies::Share;
+use crate::body_memory::Share;
 
 /// A body whose sender must keep up the minimum rate.
 pub(super) struct Paced<B: Body> {

@@ -2,7 +2,7 @@
 //!
 //! Over HTTP/2 a client may leave one unread while its connection goes on, so what stands behind it is given up after a
 //! while: a query keeps its memory until its rows are sent, and a single client could keep everybody else out for ever.
-//! And a response that holds what others need (`demand`) is given up when it is read slowly, over HTTP/1 with its
+//! And a response that holds what others need (`response_pressure`) is given up when it is read slowly, over HTTP/1 with its
 //! connection.
 
 use std::mem::take;
@@ -18,10 +18,10 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::deadlines::UnderWay;
 use super::minimum_rate::Pace;
-use super::watch::UnderWay;
-use crate::bodies::Share;
-use crate::demand::Needed;
+use crate::body_memory::Share;
+use crate::response_pressure::Needed;
 
 /// Bytes that are handed over at once: they are buffered until the client reads them, and count nowhere then.
 const PIECE_BYTES: usize = 32 << 10;
@@ -314,10 +314,10 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::bodies::BodyBudget;
-    use crate::demand::Demand;
+    use crate::body_memory::BodyBudget;
+    use crate::response_pressure::Demand;
     use crate::serve::ServeSettings;
-    use crate::serve::watch::Watch;
+    use crate::serve::deadlines::Watch;
 
     /// A connection of HTTP/2 whose clients may take nothing for so long, and must be fast enough at once.
     fn over_http2(patience: Duration) -> Sending {

@@ -9,10 +9,10 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::deadlines::Watch;
 use super::frames::{self, Frames};
-use super::head::{Heads, Misframed};
+use super::request_head::{Heads, Misframed};
 use super::stream::Stream;
-use super::watch::Watch;
 
 /// Sent to a client whose head did not arrive in time.
 pub(super) const TOO_LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";

@@ -12,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::handshake::{Shaken, accept};
 use super::tls::{Tls, name_of};
-use crate::bodies::BodyBudget;
+use crate::body_memory::BodyBudget;
 
 /// The first byte of a TLS connection: the record type of the handshake.
 const HANDSHAKE: u8 = 22;

@@ -7,9 +7,9 @@ use axum::routing::{get, post};
 use tokio::time::Instant;
 
 use super::*;
-use crate::bodies::{BodyBudget, read_body};
-use crate::demand::Room;
+use crate::body_memory::{BodyBudget, read_body};
 use crate::error::plain_error;
+use crate::response_pressure::Room;
 
 const SHORT: Duration = Duration::from_millis(100);
 /// Longer than any machine stalls while a test runs.

@@ -10,7 +10,7 @@ use quiver_traces::{JsonWriter, ParamError, Selection, Trace, TraceError};
 use quiver_types::spans::hex;
 
 use super::{Call, problem};
-use crate::refused::problem_of;
+use crate::forbidden_records::problem_of;
 use crate::state::AppState;
 
 pub(super) async fn without_id() -> Response {

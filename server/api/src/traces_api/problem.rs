@@ -7,7 +7,7 @@ use quiver_types::ErrorKind;
 use serde_json::json;
 
 use crate::error::{log, public_text, status_of, with_retry_after};
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 
 fn document(status: StatusCode, code: &str, title: &str, detail: &str, more: &[(&str, &str)]) -> Response {
     let slug = code.to_ascii_lowercase().replace('_', "-");

@@ -27,7 +27,7 @@ use quiver_types::{Access, Error};
 use serde_json::{Value, json};
 
 use super::{spans_of, status_and_text};
-use crate::bodies::read_unpacked;
+use crate::body_memory::read_unpacked;
 use crate::encode::indented::Indented;
 use crate::encode::json::json_body;
 use crate::error::with_retry_after;

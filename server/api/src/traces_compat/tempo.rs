@@ -4,7 +4,7 @@
 
 mod by_tags;
 mod messages;
-mod numbers;
+mod metrics_json;
 mod params;
 mod search;
 mod tags;
@@ -27,8 +27,8 @@ use serde_json::json;
 
 use self::params::window;
 use super::status_and_text;
+use crate::encode::body_pieces::Text;
 use crate::encode::json::json_answer;
-use crate::encode::pieces::Text;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::traces_api::Call;

@@ -421,7 +421,7 @@ async fn api_keys() {
     let shown = Shown::ApiKey(Secret::new(fx.key.clone()));
     assert_eq!(fx.auth.identify(&shown, elsewhere).await.unwrap_err(), TokenError::Invalid);
     assert_eq!(fx.auth.identify(&shown, Request { ip: None, ..request() }).await.unwrap_err(), TokenError::Invalid);
-    let other = apikey::make(&OsRandom);
+    let other = api_key::make(&OsRandom);
     assert_eq!(fx.identify(&format!("Bearer {other}")).await.unwrap_err(), TokenError::Invalid);
     fx.pass_s(3600);
     assert_eq!(fx.identify(&bearer).await.unwrap_err(), TokenError::Invalid, "it ended");

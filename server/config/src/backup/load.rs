@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::{END_PLACE, End, FORMAT, Head, KEY_PLACE, TableHead};
-use crate::db::{MIGRATION, migrate_within};
+use crate::migrations::{MIGRATION, migrate_within};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::tables::{SEALED, SECRETS};
 

@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 
 use super::{Done, Reading, System, Work};
 use crate::entity::Entity;
+use crate::entity_place::Place;
 use crate::families::{RESOURCES, forget_key};
 use crate::family::Family;
 use crate::fields::Mode;
-use crate::place::Place;
 use crate::problem::{Problem, ProblemKind, Result};
 
 impl Work<'_> {

@@ -8,7 +8,7 @@ use crate::entity::{Entity, all_of};
 use crate::failpoint;
 use crate::family::Family;
 use crate::problem::{Problem, Result};
-use crate::values::keep_values;
+use crate::value_index::keep_values;
 
 /// Most versions that are stored per entity.
 const VERSIONS_KEPT: i64 = 100;

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use quiver_database::Connection;
 use quiver_types::condition::Glob;
-use quiver_types::configured::{RUM_MS, SERVICE_MS};
+use quiver_types::query_configuration::{RUM_MS, SERVICE_MS};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 

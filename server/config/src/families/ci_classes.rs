@@ -6,8 +6,8 @@ use quiver_types::{Domain, Right};
 
 use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, rules};
 use super::body::id_link;
-use super::ci_above::{class_fits, subclass_fits};
-use super::ci_below::hook;
+use super::ci_ancestors::{class_fits, subclass_fits};
+use super::ci_descendants::hook;
 use super::names;
 use crate::entity::Drafted;
 use crate::family::{Family, Making, OnDelete};

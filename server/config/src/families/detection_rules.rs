@@ -1,7 +1,7 @@
 //! Rules that detect which spans (or pages) begin a business transaction (`config-api` 3.1 and 3.3).
 
+use quiver_types::cancellation::in_one_go;
 use quiver_types::detection::{DetectionRule, Sample};
-use quiver_types::watch::in_one_go;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules as attribute_rules};
 use super::body::{conditions_bytes, id_link, text, texts};
-use super::ci_above::{line, no_clash};
+use super::ci_ancestors::{line, no_clash};
 use super::names;
 use crate::entity::{Drafted, find};
 use crate::family::{Family, Making, OnDelete};

@@ -10,7 +10,7 @@ use quiver_database::{Argument, Connection, Row, Statement, statement};
 
 use super::{Ordered, rows_of};
 use crate::entity::Entity;
-use crate::place::Place;
+use crate::entity_place::Place;
 use crate::problem::Result;
 
 /// A walk along a list.

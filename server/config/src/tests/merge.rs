@@ -1,6 +1,6 @@
 //! Several resources that are one; what families fill in.
 
-use quiver_types::configured::{RUM_MS, SERVICE_MS};
+use quiver_types::query_configuration::{RUM_MS, SERVICE_MS};
 
 use super::*;
 use crate::families::{APDEX_THRESHOLDS, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, SERVICE_TYPE_ID};

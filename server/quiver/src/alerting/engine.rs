@@ -13,9 +13,9 @@ use arrow::error::ArrowError;
 use arrow::util::display::array_value_to_string;
 use quiver_alertd::rules::{Asker, Engines};
 use quiver_alerting::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, Written};
+use quiver_api::expression_checks::olap_query;
 use quiver_api::identity::Identities;
-use quiver_api::languages::olap_query;
-use quiver_api::live::LiveSettings;
+use quiver_api::live_settings::LiveSettings;
 use quiver_logsql::{LogsqlEngine, QueryScope, histogram_buckets, stats_columns};
 use quiver_olap::OlapEngine;
 use quiver_olap::query::request::Request as OlapRequest;
@@ -25,7 +25,7 @@ use quiver_query::tables::DomainAccess;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine, from_datafusion};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
-use quiver_types::stats::get;
+use quiver_types::read_stats::get;
 use quiver_types::{
     Access, Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, MillisRange, Narrowed, Right, Within,
 };

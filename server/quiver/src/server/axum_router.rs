@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use quiver_api::AppState;
-use quiver_api::starting::Starting;
+use quiver_api::startup::Starting;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 

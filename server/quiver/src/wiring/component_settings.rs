@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use quiver_api::live::{LiveSettings, Token};
+use quiver_api::live_settings::{LiveSettings, Token};
 use quiver_api::logs_ingest::settings::LogsSettings;
 use quiver_api::{ApiSettings, Proxies};
 use quiver_ingest::logs::LogsLimits;
@@ -17,7 +17,7 @@ use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Error, Network, Result};
 
 use crate::memory::memory_limit_bytes;
-use crate::process::VERSION;
+use crate::process_info::VERSION;
 use crate::settings::{self, Settings, Span};
 
 /// A duration that must be set.

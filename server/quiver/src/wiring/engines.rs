@@ -12,14 +12,14 @@ use quiver_query::{EngineSettings, QueryEngine};
 use quiver_sql::SqlEngine;
 use quiver_store::{Store, StoreSettings};
 use quiver_traces::TracesEngine;
-use quiver_types::configured::ConfiguredSource;
+use quiver_types::query_configuration::ConfiguredSource;
 use quiver_types::{Clock, MemoryPressure, Result};
 
 use super::component_settings::{promql_settings, store_settings};
 use super::tables::{StoreSpans, StoreTables};
 use crate::settings::Settings;
 use crate::sql_languages::SqlLanguages;
-use crate::{analytics, codec_loop, memory, process};
+use crate::{analytics, codec_loop, memory, process_info};
 
 /// Opens the store and starts the engines. `results_bytes` is the size of PromQL's cache of results; `configured`
 /// gives the configuration that SQL may read.
@@ -94,7 +94,7 @@ fn product_tables(
 fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>) -> Result<Arc<QueryEngine>> {
     let spill_dir = Path::new(&settings.store.data).join("spill");
     quiver_query::spill_folder(&spill_dir)?;
-    let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
+    let threads = if settings.query.threads == 0 { process_info::cores() } else { settings.query.threads };
     let through_codec = settings.query.through_codec;
     let settings = EngineSettings {
         memory_bytes: (memory / 4) as usize,

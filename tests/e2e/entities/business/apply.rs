@@ -1,6 +1,6 @@
 //! Detection rules on stored spans: tests, and jobs that replace membership.
 
-use quiver_tests::hold::Hold;
+use quiver_tests::held_server::Hold;
 
 use super::*;
 

@@ -4,15 +4,15 @@ use std::fmt::Write;
 
 use quiver_types::text::{push_base64, push_double};
 
-pub(super) use crate::otlp::any::key_value;
+pub(super) use crate::otlp::any_value::key_value;
 
 use super::super::json::append_quoted;
 use super::super::names::MSG_NAME;
-use super::super::report::Dropped;
+use super::super::row_counts::Dropped;
 use super::super::rows::Rows;
 use super::super::{NAME_BYTES_MAX, lossy};
 use crate::error::Result;
-use crate::otlp::any::{Any, read};
+use crate::otlp::any_value::{Any, read};
 use crate::wire::{DEPTH_MAX, Reader, WireError};
 
 /// The most fields of a map that are kept. A row has at most a thousand, and an entry of two bytes takes fifty here.

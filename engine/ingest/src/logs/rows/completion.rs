@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quiver_types::logs::without_colors;
 
 use super::super::names::{MSG_NAME, NONE, Name};
-use super::super::report::Dropped;
+use super::super::row_counts::Dropped;
 use super::super::time::{Stamp, parse, parse_or_date};
 use super::{DEAD, RowField, Rows};
 

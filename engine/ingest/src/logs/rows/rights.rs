@@ -1,9 +1,9 @@
 //! Checks whether the sender may write a row.
 
 use super::super::names::NONE;
-use super::super::report::Dropped;
+use super::super::row_counts::Dropped;
 use super::{RowField, Rows};
-use crate::sender::Verdict;
+use crate::sender_rights::Verdict;
 
 impl Rows {
     /// Whether the sender may write the row; sets its missing service if the sender may write only one.

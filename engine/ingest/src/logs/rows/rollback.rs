@@ -1,6 +1,6 @@
 //! Rolls back fields of the current row: of an object that stays JSON after all, or of an invalid line.
 
-use super::super::report::Dropped;
+use super::super::row_counts::Dropped;
 use super::super::time::Stamp;
 use super::Rows;
 

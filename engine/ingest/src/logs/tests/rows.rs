@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{NOW, check, context, lines, rows_of};
 use crate::logs::{Dropped, FieldOptions, JsonLines, LogsContext, LogsLimits, Report, SERVICE_FIELDS};
-use crate::sender::Sender;
+use crate::sender_rights::Sender;
 
 fn read(ctx: &LogsContext, body: &str) -> (Vec<Value>, Report) {
     let mut decoder = JsonLines::new(ctx);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use quiver_types::spans::hex;
 
-use super::super::any::{Fault, text};
+use super::super::any_value::{Fault, text};
 use super::super::{DecodedSpans, SPAN_BYTES_MAX, Sink, SpanReason, TraceContext};
 use super::{Endpoint, Text, ZipkinSpan, take};
 use crate::error::{Error, Result};

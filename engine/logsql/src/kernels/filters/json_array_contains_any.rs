@@ -4,7 +4,7 @@ use quiver_types::logs::{MatcherForm, ValueMatcher};
 
 use super::in_list::InList;
 use super::matcher_form::{describe_list, form};
-use crate::rowfn::json::plain_items;
+use crate::row_functions::json::plain_items;
 
 /// An item of a JSON array as text: strings without quotes, numbers, `true`, `false` and `null` as they are written;
 /// arrays and objects in it are none. Items may be written with escapes, so words do not prune.

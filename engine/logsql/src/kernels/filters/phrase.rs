@@ -1,20 +1,20 @@
 //! `word`, `"a phrase"`: the text stands where its ends fall on word borders.
 
 use memchr::memmem::Finder;
+use quiver_types::cancellation;
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, is_word_char, word_at, word_before};
-use quiver_types::watch;
 
 use super::hints::words_of;
 use super::matcher_form::form;
 
-/// Bytes that are looked through in the time of a step of [`watch::goes_on`], and steps that it takes to begin.
+/// Bytes that are looked through in the time of a step of [`cancellation::goes_on`], and steps that it takes to begin.
 const BYTES_OF_STEP: usize = 16;
 const STEPS_OF_LOOK: usize = 8;
 
 /// Says that one of a list of phrases is about to be looked for, and gives whether to do it: a list has a hundred thousand
 /// of them in a query of 1 MiB, and is put to each value of a block.
 pub(super) fn goes_on(value: &str) -> bool {
-    watch::goes_on(value.len() / BYTES_OF_STEP + STEPS_OF_LOOK)
+    cancellation::goes_on(value.len() / BYTES_OF_STEP + STEPS_OF_LOOK)
 }
 
 /// A phrase. The empty phrase matches the empty value only.

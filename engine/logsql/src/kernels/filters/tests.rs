@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use quiver_types::cancellation::Watch;
 use quiver_types::logs::{MatchHints, RowMatcher, ValueMatcher, is_word_char, words};
-use quiver_types::stats::Gate;
-use quiver_types::watch::Watch;
+use quiver_types::read_stats::Gate;
 use quiver_types::{Error, ErrorKind};
 
 use super::hints::{ALTERNATIVES_MAX, EXACT_MAX, WORDS_MAX};

@@ -1,6 +1,6 @@
 //! Durations: `1h33m5s`, `1.5ms`, `-2d`; in nanoseconds.
 
-use super::plain::parse_float;
+use super::plain_number::parse_float;
 use super::text::push_f64;
 
 const US: i64 = 1_000;

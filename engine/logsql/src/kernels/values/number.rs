@@ -2,7 +2,7 @@
 
 use super::duration::parse_duration;
 use super::ip::parse_ipv4;
-use super::plain::parse_float;
+use super::plain_number::parse_float;
 use super::size::parse_size;
 use super::time::parse_rfc3339;
 

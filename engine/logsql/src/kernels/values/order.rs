@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use super::number::number;
-use super::plain::{parse_float, parse_i64, parse_u64};
+use super::plain_number::{parse_float, parse_i64, parse_u64};
 use super::time::parse_rfc3339;
 
 /// A value as it is compared.

@@ -1,7 +1,7 @@
 //! Each filter in canonical text, which is read as the same filter again.
 
 use super::*;
-use crate::read::parse_filter;
+use crate::query_text::parse_filter;
 
 #[test]
 fn words_phrases_and_prefixes() {

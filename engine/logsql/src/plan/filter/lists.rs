@@ -74,8 +74,8 @@ mod tests {
 
     use super::*;
     use crate::plan::filter::lower;
-    use crate::read::parse_filter;
-    use crate::time_scope::TimeScope;
+    use crate::query_text::parse_filter;
+    use crate::reference_time::TimeScope;
 
     fn check(text: &str, expected: &str) {
         let text = text.replace("..", &(0..MANY).map(|i| format!("a:=v{i}")).collect::<Vec<_>>().join(" or "));

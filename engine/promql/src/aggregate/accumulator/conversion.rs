@@ -3,7 +3,7 @@
 use super::rows::Rows;
 use super::state_columns::Parts;
 use super::{Accumulator, State};
-use crate::aggregate::hists::HistogramSums;
+use crate::aggregate::histograms::HistogramSums;
 use crate::ast::{AggregateOp, PosRange};
 
 impl Accumulator {

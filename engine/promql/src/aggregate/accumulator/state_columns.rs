@@ -1,6 +1,6 @@
 //! The state of an aggregation as plain columns, for transfer from where rows are folded to where states are merged.
 
-use crate::aggregate::hists::HistogramPart;
+use crate::aggregate::histograms::HistogramPart;
 use crate::ast::AggregateOp;
 
 /// Rows of a state: one for each group, or for `quantile` the input rows unchanged.

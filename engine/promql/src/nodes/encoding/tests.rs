@@ -37,7 +37,7 @@ use crate::nodes::select::StepSelect;
 use crate::nodes::set::StepSet;
 use crate::nodes::sort::{Sort, SortBy};
 use crate::nodes::union::{Operand, StepUnion};
-use crate::run::RunState;
+use crate::run_state::RunState;
 use crate::window::InstantValue;
 
 const GRID: Grid = Grid { start: i64::MIN, step_ms: 15_000, steps: 3 };

@@ -6,9 +6,9 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 use super::corpus::{check_written_back, expressions};
+use crate::ast_json::to_json;
 use crate::parser::{parse, parse_selector};
 use crate::print::pretty;
-use crate::tree::to_json;
 
 const PARTS: &[&str] = &[
     "foo",

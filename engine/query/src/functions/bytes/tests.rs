@@ -1,4 +1,4 @@
-mod kinds;
+mod columns;
 
 use datafusion::execution::session_state::SessionStateBuilder;
 

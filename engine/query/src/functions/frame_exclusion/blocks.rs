@@ -9,7 +9,7 @@ use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::Accumulator;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use quiver_types::watch;
+use quiver_types::cancellation;
 
 /// Rows of a block, and blocks of a block of the next level.
 const WIDTH: usize = 32;
@@ -78,7 +78,7 @@ impl Blocks {
         if rows.is_empty() {
             return Ok(());
         }
-        if !watch::goes_on(PIECE + rows.len()) {
+        if !cancellation::goes_on(PIECE + rows.len()) {
             return exec_err!("the query has ended");
         }
         let values: Vec<ArrayRef> = self.0[level].iter().map(|column| column.slice(rows.start, rows.len())).collect();

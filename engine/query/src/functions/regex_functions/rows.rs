@@ -11,8 +11,8 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
+use quiver_types::cancellation;
 use quiver_types::matcher::{Places, WatchedRegex, affordable, builder, looks_around};
-use quiver_types::watch;
 use regex::Regex;
 
 use super::super::result_memory::BYTES_MAX;
@@ -90,7 +90,7 @@ pub(super) fn call(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Ar
         _ => return internal_err!("`{name}` looks for no regular expression"),
     };
     // What stopped work says is worth nothing.
-    if watch::goes_on(0) { Ok(array) } else { ended() }
+    if cancellation::goes_on(0) { Ok(array) } else { ended() }
 }
 
 /// How many groups a replacement names, at most: `\1`, or `${1}`.
@@ -117,7 +117,7 @@ pub(crate) fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
         });
         Ok(())
     })?;
-    if watch::goes_on(0) { Ok(added) } else { ended() }
+    if cancellation::goes_on(0) { Ok(added) } else { ended() }
 }
 
 /// Whole numbers of an argument, or what stands for one that is left out.

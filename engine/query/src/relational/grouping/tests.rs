@@ -20,8 +20,8 @@ use futures::future::BoxFuture;
 use super::by_codes;
 use crate::functions;
 use crate::node_encoding::tests::passed;
-use crate::provider::scan_by_plan;
 use crate::relational::distinct_counts::DistinctCounts;
+use crate::table_provider::scan_by_plan;
 use crate::tables::cells::hex_ids;
 use crate::tables::convert::{Convert, ConvertExec, Converted, HEX};
 

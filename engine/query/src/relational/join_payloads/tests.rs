@@ -6,7 +6,7 @@ use datafusion::physical_plan::displayable;
 use futures::TryStreamExt as _;
 use quiver_types::Access;
 
-use crate::names::Names;
+use crate::name_resolution::Names;
 use crate::node_encoding::tests::passed;
 use crate::relational::tests::engine;
 use crate::{Limits, QueryContext, Rules};

@@ -1,6 +1,6 @@
 //! Matches `LIKE` patterns without regular expressions; matching stops when its query ends.
 
-use quiver_types::watch;
+use quiver_types::cancellation;
 
 /// Steps between two checks whether the query goes on.
 const STEPS: usize = 1 << 16;
@@ -61,7 +61,7 @@ impl Wildcards {
         let mut last: Option<(usize, usize)> = None;
         loop {
             steps += 1;
-            if steps.is_multiple_of(STEPS) && !watch::goes_on(STEPS * 8) {
+            if steps.is_multiple_of(STEPS) && !cancellation::goes_on(STEPS * 8) {
                 return None;
             }
             let next = text[at..].chars().next();

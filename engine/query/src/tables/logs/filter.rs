@@ -13,7 +13,7 @@ use quiver_types::tables::logs::SERVICE;
 
 use super::columns::field_of;
 use crate::tables::cells::Kind;
-use crate::tables::lower::{Condition, Lower, Lowered, MANY, int_of, nanos_of, range_of, texts_of};
+use crate::tables::filter_lowering::{Condition, Lower, Lowered, MANY, int_of, nanos_of, range_of, texts_of};
 
 /// Translates filters over `logs`.
 #[derive(Debug)]
@@ -272,7 +272,7 @@ mod tests {
     use datafusion::logical_expr::{Expr, cast, col, ident, lit};
 
     use super::*;
-    use crate::tables::lower::lower;
+    use crate::tables::filter_lowering::lower;
 
     type Texts<'a> = &'a [&'a str];
 

@@ -10,7 +10,7 @@ use quiver_types::{MatchOp, Matcher, MillisRange, SeriesTable};
 use serde::{Deserialize, Serialize};
 
 use super::columns::label_of;
-use crate::tables::lower::{Condition, Lower, Lowered, nanos_of, range_of, texts_of};
+use crate::tables::filter_lowering::{Condition, Lower, Lowered, nanos_of, range_of, texts_of};
 
 /// Translates filters over samples and series.
 #[derive(Debug)]
@@ -213,7 +213,7 @@ mod tests {
     use quiver_types::series::SeriesTableBuilder;
 
     use super::*;
-    use crate::tables::lower::lower;
+    use crate::tables::filter_lowering::lower;
 
     /// An operator, a comparison with a time, and the same comparison of integers.
     type Comparison = (&'static str, Expr, fn(i64, i64) -> bool);

@@ -23,12 +23,12 @@ use super::labels::LabelCells;
 use super::series::Series;
 use crate::encoding::context::{At, pinned};
 use crate::error::from_datafusion;
-use crate::provider::scan_by_plan;
 use crate::samples::SampleTables;
+use crate::table_provider::scan_by_plan;
 use crate::tables::cells::{text, text_map, time};
 use crate::tables::convert::{BATCH_ROWS, batch};
 use crate::tables::encoding::{List, WrittenList, WrittenRows};
-use crate::tables::lower::{lower_all, supported};
+use crate::tables::filter_lowering::{lower_all, supported};
 use crate::tables::materialized::{ReadAtOnce, at_once};
 use crate::tables::named_table::{Ask, NamedTable};
 

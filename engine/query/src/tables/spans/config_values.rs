@@ -6,8 +6,8 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBat
 use arrow::array::{FixedSizeBinaryArray, StringViewBuilder, UInt8Array, UInt32Array};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use quiver_types::Result;
-use quiver_types::configured::{Configured, Judging};
 use quiver_types::detection::{BT_KIND, BT_NAME, Candidate, DetectionRule, PageRow};
+use quiver_types::query_configuration::{Configured, Judging};
 use quiver_types::spans::{SpanColumn, SpanRow, find_text, is_entry};
 
 use super::column_access::{bytes, other_type};

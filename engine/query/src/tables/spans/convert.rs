@@ -10,7 +10,7 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::take;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::error::Result as DataFusionResult;
-use quiver_types::configured::Configured;
+use quiver_types::query_configuration::Configured;
 use quiver_types::spans::{AttributeKind, Place, SpanColumn};
 use quiver_types::{Error, Pins, Result};
 

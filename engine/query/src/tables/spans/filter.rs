@@ -9,7 +9,7 @@ use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, parse_hex}
 use super::columns::{Each, KINDS, Kinds, STATUSES, attribute_of};
 use super::conventions::{self, Form, Step};
 use crate::tables::cells::Kind;
-use crate::tables::lower::{Condition, Lower, Lowered, MANY, int_of, nanos_of, range_of, texts_of};
+use crate::tables::filter_lowering::{Condition, Lower, Lowered, MANY, int_of, nanos_of, range_of, texts_of};
 
 /// The store's name for a missing service; tables show NULL.
 const NO_SERVICE: &str = "unknown_service";
@@ -260,7 +260,7 @@ mod tests {
     use datafusion::logical_expr::{Expr, col, ident, lit};
 
     use super::*;
-    use crate::tables::lower::lower;
+    use crate::tables::filter_lowering::lower;
 
     fn check(expr: Expr, expected: &str, exact: bool) {
         let kinds = vec![("attributes.n".to_owned(), Kind::Int), ("attributes.t".to_owned(), Kind::Text)];

@@ -98,7 +98,7 @@ fn functions_have_as_many_arguments_as_names() {
     }
     let tables = own.iter().filter(|row| cell(row, "proretset") == Some(&Cell::Bool(true)));
     let names: Vec<&str> = tables.map(|row| text(row, "proname")).collect();
-    assert_eq!(names, crate::calls::CALLS.map(|(name, _)| name));
+    assert_eq!(names, crate::table_functions::CALLS.map(|(name, _)| name));
     // Drivers look up what reads values in binary form.
     let reads = |name: &str| rows.iter().any(|row| text(row, "proname") == name && int(row, "pronamespace") == 11);
     assert!(reads("int8recv") && reads("json_recv") && reads("array_recv") && !reads("attr"));

@@ -14,11 +14,11 @@ use quiver_types::Result;
 use super::super::columns::{Known, called, constraint};
 use super::super::expressions::{boolean, expr, take};
 use super::super::operators::binary;
-use super::super::{empty_queries, lookups, stars, tuples};
+use super::super::{empty_queries, equality_lookups, row_values, star_fields};
 use super::{keeps_left, quoted, table_of};
 use crate::catalog::Catalog;
 use crate::names::{normal, parts};
-use crate::walk::{look_outside_subqueries, walk};
+use crate::statement_walk::{look_outside_subqueries, walk};
 
 /// Moves such conditions to where the planner, or a look-up, takes them.
 pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
@@ -46,7 +46,7 @@ pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
                 JoinOperator::Left(JoinConstraint::On(condition))
                 | JoinOperator::LeftOuter(JoinConstraint::On(condition)) => {
                     let mut own = condition.clone();
-                    let is_named = tuples::with_tables(&mut own, std::slice::from_ref(&before), known)?;
+                    let is_named = row_values::with_tables(&mut own, std::slice::from_ref(&before), known)?;
                     if !asks(&own) && !searches_left(&own, &join.relation) {
                         continue;
                     }
@@ -113,14 +113,14 @@ fn columns_read(select: &Select, factor: &TableFactor, known: Known<'_>) -> Resu
         return Ok(None);
     }
     let (Some(name), Some(fixed)) = (called(factor), (known.fixed)(&named)) else { return Ok(None) };
-    let mut read = stars::names(select, None);
+    let mut read = star_fields::names(select, None);
     read.extend(qualified(select));
     let mut fields = BTreeSet::new();
     for column in &read {
         let (owner, column) = match column.as_slice() {
             [column] => {
                 let mut value = Expr::Identifier(Ident::with_quote('"', column));
-                tuples::with_tables(&mut value, &select.from, known)?;
+                row_values::with_tables(&mut value, &select.from, known)?;
                 (table_of(&value), column)
             }
             [.., table, column] => (Some(table.clone()), column),
@@ -189,7 +189,7 @@ fn searches_left(condition: &Expr, right: &TableFactor) -> bool {
 fn asks(condition: &Expr) -> bool {
     let look = |part: &Expr| match part {
         Expr::Subquery(query) | Expr::Exists { subquery: query, .. } | Expr::InSubquery { subquery: query, .. }
-            if lookups::reads_row(query) =>
+            if equality_lookups::reads_row(query) =>
         {
             ControlFlow::Break(())
         }

@@ -9,7 +9,7 @@ use super::super::empty_queries::{self, IsAggregate};
 use super::super::expressions::{arguments, bare, call, expr, is_bare_function, number};
 use super::KEYS;
 use crate::names::{Names, normal};
-use crate::walk::walk_mut;
+use crate::statement_walk::walk_mut;
 
 /// The name of the table of aggregated rows.
 pub(super) const GROUPED: &str = "grouped";

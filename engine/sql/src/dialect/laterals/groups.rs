@@ -15,11 +15,11 @@ use super::super::empty_queries::{self, IsAggregate};
 use super::super::expressions::{bare, expr, is_bare_function};
 use super::super::naming;
 use super::empty_groups::is_same;
-use super::look_ups::is_key;
 use super::outer_references::{reads_deeper, reads_keys, reads_otherwise, reads_within};
+use super::scalar_subqueries::is_key;
 use super::{Making, keys_of};
 use crate::names::normal;
-use crate::walk::{walk, walk_mut};
+use crate::statement_walk::{walk, walk_mut};
 
 /// The name of the table of groups.
 const GROUPS: &str = "groups of rows";

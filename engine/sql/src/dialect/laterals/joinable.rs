@@ -10,12 +10,12 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::super::empty_queries::IsAggregate;
 use super::super::expressions::bare;
-use super::super::rows;
+use super::super::set_returning_functions;
 use super::grouped_rows;
 use super::outer_references::reads_only_keys;
 use crate::catalog::schemas::INFORMATION_SCHEMA;
 use crate::names::parts;
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 /// Whether a query consists only of selects, set operations and `VALUES`.
 pub(super) fn is_plain(query: &Query, is_aggregate: IsAggregate<'_>) -> bool {
@@ -103,7 +103,9 @@ fn reads_catalog(query: &Query) -> bool {
 /// Stops at functions that return several rows for one.
 fn in_rows(part: &Expr) -> ControlFlow<()> {
     match part {
-        Expr::Function(call) if bare(&call.name).is_some_and(|name| rows::gives_rows(&name)) => ControlFlow::Break(()),
+        Expr::Function(call) if bare(&call.name).is_some_and(|name| set_returning_functions::gives_rows(&name)) => {
+            ControlFlow::Break(())
+        }
         _ => ControlFlow::Continue(()),
     }
 }

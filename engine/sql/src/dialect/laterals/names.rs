@@ -9,7 +9,7 @@ use super::super::columns::{called, factors};
 use super::super::expressions::take;
 use super::super::naming;
 use super::table_of;
-use crate::walk::walk_mut;
+use crate::statement_walk::walk_mut;
 
 /// Names all outputs of a query before its expressions are rewritten. The first query of a set operation names the
 /// columns of all.

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::super::columns::factors;
 use super::KEYS;
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 /// Whether the `FROM` of a select reads [`KEYS`]: in subqueries, unnested lists or join conditions.
 pub(super) fn reads_within(select: &Select) -> bool {

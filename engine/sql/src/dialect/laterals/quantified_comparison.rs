@@ -13,10 +13,10 @@ use quiver_types::{Error, Result};
 use super::super::columns::called;
 use super::super::expressions::expr;
 use super::super::operators::copied;
-use super::super::{exists, lookups, tuples};
+use super::super::{equality_lookups, exists, row_values};
 use super::outer_references::has_query;
 use super::{Making, table_of, window_partitions};
-use crate::walk::{look_outside_subqueries, walk};
+use crate::statement_walk::{look_outside_subqueries, walk};
 
 /// A comparison with the rows of a subquery.
 pub(super) struct Among<'a> {
@@ -48,10 +48,10 @@ impl<'a> Among<'a> {
     /// The query that returns that value; `None` if the left operand would mean something else within the subquery.
     pub(super) fn value(&self, from: &TableWithJoins, making: Making<'_>) -> Result<Option<Query>> {
         let mut left = self.left.clone();
-        if !lookups::reads_row(self.query) || has_query(&left) {
+        if !equality_lookups::reads_row(self.query) || has_query(&left) {
             return Ok(None);
         }
-        let is_named = tuples::with_tables(&mut left, std::slice::from_ref(from), making.known)?;
+        let is_named = row_values::with_tables(&mut left, std::slice::from_ref(from), making.known)?;
         if !is_named || reads_one_of(&left, &tables_of(self.query)) {
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use super::outer_references::{reads_keys, reads_within};
 use super::{KEYS, Lateral, grouped_rows, keeps_left, key, quoted, window_partitions};
 use crate::error::unsupported;
 use crate::names::left_out;
-use crate::walk::change_outside_subqueries;
+use crate::statement_walk::change_outside_subqueries;
 
 /// The most bytes of a join that replaces a subquery: it repeats the outer tables once or twice.
 const BYTES_MAX: usize = 64 << 10;

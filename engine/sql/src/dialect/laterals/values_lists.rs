@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::super::expressions::{bare, call};
-use super::super::{empty_queries, queries, rows};
-use crate::walk::walk;
+use super::super::{empty_queries, queries, set_returning_functions};
+use crate::statement_walk::walk;
 
 /// Rewrites such rows in a `FROM` as unnested lists.
 pub(super) fn translate(select: &mut Select) {
@@ -40,13 +40,13 @@ fn lists_of(factor: &TableFactor) -> Option<TableFactor> {
     };
     let Query { with: None, order_by: None, limit_clause: None, fetch: None, .. } = &**subquery else { return None };
     let mut query = (**subquery).clone();
-    rows::typed(&mut query);
+    set_returning_functions::typed(&mut query);
     let names = queries::names_of(&query.body)?;
     let mut found = Vec::new();
     rows_of(&query.body, &mut found)?;
     let is_even = found.iter().all(|row| row.len() == names.len());
     let is_row = found.len() < 2 && !matches!(&*query.body, SetExpr::Values(_));
-    let reads = found.iter().flatten().any(rows::reads_columns);
+    let reads = found.iter().flatten().any(set_returning_functions::reads_columns);
     if !is_even || is_row || !reads || walk(&query, &mut Deeper(0)).is_break() {
         return None;
     }
@@ -55,7 +55,7 @@ fn lists_of(factor: &TableFactor) -> Option<TableFactor> {
     let column = |name: Ident| TableAliasColumnDef { name, data_type: None };
     alias.columns.extend(names.iter().skip(given).cloned().map(column));
     let list = |at: usize| call("make_array", found.iter().filter_map(|row| row.get(at).cloned()).collect());
-    Some(rows::unnest(Some(alias), (0..names.len()).map(list).collect(), false))
+    Some(set_returning_functions::unnest(Some(alias), (0..names.len()).map(list).collect(), false))
 }
 
 /// Collects the rows of a set; `None` if some come from anything but constants and expressions.
@@ -103,7 +103,8 @@ impl Visitor for Deeper {
     fn pre_visit_expr(&mut self, part: &Expr) -> ControlFlow<()> {
         match part {
             Expr::Function(function)
-                if function.over.is_some() || bare(&function.name).is_some_and(|name| rows::gives_rows(&name)) =>
+                if function.over.is_some()
+                    || bare(&function.name).is_some_and(|name| set_returning_functions::gives_rows(&name)) =>
             {
                 ControlFlow::Break(())
             }

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::Result;
 
 use super::{KEYS, key};
-use crate::walk::{change_outside_subqueries, look_outside_subqueries};
+use crate::statement_walk::{change_outside_subqueries, look_outside_subqueries};
 
 /// Whether a part of a query has window functions, not counting those of subqueries.
 pub(super) fn has(part: &impl Visit) -> bool {

@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::Many;
 use crate::names::normal;
-use crate::walk::walk;
+use crate::statement_walk::walk;
 
 /// The most bytes of copied outputs. The first use in groups, and in an order, is free.
 pub(super) const NAMED_AGAIN_MAX: usize = 64 << 10;

@@ -13,7 +13,7 @@ use foldhash::fast::FixedState;
 use quiver_types::logs::{ID_BYTES, Stored};
 
 use super::Values;
-use crate::logs::text;
+use crate::logs::typed_text;
 
 /// Strings up to this length are stored in their view.
 const VIEW_INLINE_BYTES: usize = 12;
@@ -44,7 +44,7 @@ impl Values {
                         return 0;
                     }
                     let start = text.len();
-                    text::push_hex(a.value(i), &mut text);
+                    typed_text::push_hex(a.value(i), &mut text);
                     make_view(&text[start..], 0, start as u32)
                 };
                 let views: Vec<u128> = (0..rows).map(view).collect();
@@ -108,7 +108,7 @@ fn coded_addresses(array: &UInt32Array) -> Option<DictionaryArray<UInt32Type>> {
         let code = *known.entry(*address).or_insert(next);
         if code == next {
             text.clear();
-            text::write_ipv4(*address, &mut text);
+            typed_text::write_ipv4(*address, &mut text);
             texts.append_value(&text);
         }
         keys.push(code);

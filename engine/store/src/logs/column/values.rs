@@ -13,7 +13,7 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, UInt32Type};
 
 use crate::error::{Error, Result};
-use crate::logs::text;
+use crate::logs::typed_text;
 
 /// Values as they are stored. Nulls are missing values.
 #[derive(Debug, Clone)]
@@ -116,11 +116,11 @@ impl Values {
     #[inline]
     pub(super) fn write(&self, i: usize, out: &mut String) {
         match self {
-            Self::Int(a) => text::write_int(a.value(i), out),
-            Self::Float(a) => text::write_float(a.value(i), out),
-            Self::Ipv4(a) => text::write_ipv4(a.value(i), out),
-            Self::Time(a, digits) => text::write_time(a.value(i), *digits, out),
-            Self::Hex(a) => text::write_hex(a.value(i), out),
+            Self::Int(a) => typed_text::write_int(a.value(i), out),
+            Self::Float(a) => typed_text::write_float(a.value(i), out),
+            Self::Ipv4(a) => typed_text::write_ipv4(a.value(i), out),
+            Self::Time(a, digits) => typed_text::write_time(a.value(i), *digits, out),
+            Self::Hex(a) => typed_text::write_hex(a.value(i), out),
             _ => {}
         }
     }

@@ -8,7 +8,7 @@ use quiver_types::logs::{
 };
 use quiver_types::{Access, LabelSet, LogsBatch};
 
-use crate::logs::text;
+use crate::logs::typed_text;
 
 pub(in crate::logs) type Row = BTreeMap<String, String>;
 
@@ -39,7 +39,7 @@ impl ModelRow {
     fn as_seen(&self) -> Row {
         let mut row: Row = self.fields.iter().cloned().collect();
         let mut time = String::new();
-        text::write_time(self.time, None, &mut time);
+        typed_text::write_time(self.time, None, &mut time);
         row.insert(TIME.into(), time);
         row.insert(STREAM.into(), stream_text(&self.labels()));
         row.insert(STREAM_ID.into(), format!("{:?}", self.labels().id()));
@@ -202,9 +202,9 @@ pub(in crate::logs) struct Number(pub(in crate::logs) f64, pub(in crate::logs) f
 impl ValueMatcher for Number {
     fn matches(&self, value: &str) -> bool {
         let number = value.parse::<f64>().ok().filter(|_| value.ends_with(|c: char| c.is_ascii_digit()));
-        let number = number.or_else(|| text::read_ipv4(value).map(f64::from));
-        let number = number.or_else(|| text::read_time_short(value).map(|t| t as f64));
-        let number = number.or_else(|| text::read_time(value).map(|t| t.0 as f64));
+        let number = number.or_else(|| typed_text::read_ipv4(value).map(f64::from));
+        let number = number.or_else(|| typed_text::read_time_short(value).map(|t| t as f64));
+        let number = number.or_else(|| typed_text::read_time(value).map(|t| t.0 as f64));
         number.is_some_and(|n| self.0 <= n && n <= self.1)
     }
 

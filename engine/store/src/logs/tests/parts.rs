@@ -175,8 +175,8 @@ async fn words_and_names_and_bounds_prune() {
         let session = counting(&stats);
         let batches = session.read_table(scan_table(table)).expect("readable").collect().await.expect("read");
         assert_eq!(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(), rows, "{filter}");
-        let pages = quiver_types::stats::get(&stats.pages_read);
-        assert!(pages <= most, "{filter}: {pages} pages of {}", quiver_types::stats::get(&stats.pages_total));
+        let pages = quiver_types::read_stats::get(&stats.pages_read);
+        assert!(pages <= most, "{filter}: {pages} pages of {}", quiver_types::read_stats::get(&stats.pages_total));
     };
     check(value(MSG, Word("31234".into())), 1, 6).await;
     check(value("trace_id", Equals(format!("{:032x}", 1_000_003_u128 * 777))), 1, 4).await;
@@ -267,7 +267,7 @@ async fn rows_of_streams_are_counted_without_being_read() {
         let mut rows: Vec<usize> = batches.iter().map(arrow::array::RecordBatch::num_rows).collect();
         rows.sort_unstable();
         assert_eq!(rows, batch_rows, "{name} {filter}");
-        assert_eq!(quiver_types::stats::get(&stats.pages_read) > 0, pages, "{name} {filter}");
+        assert_eq!(quiver_types::read_stats::get(&stats.pages_read) > 0, pages, "{name} {filter}");
     };
     check("app", LogFilter::All, &[3, 3], false).await;
     check("app", value("app", Equals("b".into())), &[1, 1], false).await;
@@ -310,7 +310,8 @@ async fn a_plan_counts_values_alike_whenever_it_runs() {
         let stats = Arc::new(ReadStats::default());
         let task = counting(&stats).task_ctx();
         let batches = datafusion::physical_plan::collect(Arc::clone(&plan), task).await.expect("read");
-        let parts = (quiver_types::stats::get(&stats.parts_total), quiver_types::stats::get(&stats.parts_read));
+        let parts =
+            (quiver_types::read_stats::get(&stats.parts_total), quiver_types::read_stats::get(&stats.parts_read));
         assert_eq!(parts, (1, 1), "turn {turn}");
         let mut counts = ValueCounts::new(limits);
         for batch in &batches {

@@ -203,7 +203,7 @@ async fn check(store: &Store, model: &Model, filters: &[LogFilter], state: &str)
         };
         let seen = texts(&read(store, &access, &request).await);
         let times: Vec<i64> =
-            seen.iter().map(|r| crate::logs::text::read_time_short(&r[TIME]).expect("a time")).collect();
+            seen.iter().map(|r| crate::logs::typed_text::read_time_short(&r[TIME]).expect("a time")).collect();
         match order {
             LogOrder::Any => {}
             LogOrder::NewestFirst => assert!(times.is_sorted_by(|a, b| a >= b), "{state}"),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use arrow::array::UInt64Array;
 use quiver_types::logs::{StreamId, StreamSelector};
 use quiver_types::tables::logs::SERVICE;
-use quiver_types::{LabelSet, MatchOp, stats};
+use quiver_types::{LabelSet, MatchOp, read_stats};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -252,8 +252,8 @@ async fn cost(store: &Store, request: &LogRequest) -> Cost {
     let stats = Arc::new(ReadStats::default());
     let read = read_of(&snapshot, &Access::full(), request, &stats).await;
     let rows = read.iter().map(RecordBatch::num_rows).sum();
-    let bytes = stats::get(&stats.bytes_read) + stats::get(&stats.index_bytes_read);
-    Cost { rows, blocks: stats::get(&stats.stream_blocks_read), bytes }
+    let bytes = read_stats::get(&stats.bytes_read) + read_stats::get(&stats.index_bytes_read);
+    Cost { rows, blocks: read_stats::get(&stats.stream_blocks_read), bytes }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -83,7 +83,7 @@ async fn single_rows_of_wide_blocks_are_looked_up() {
         let batches = read_of(&*snapshot, &Access::full(), &everything(filter.clone()), &stats).await;
         assert_eq!((texts(&batches).len(), texts(&batches)), (1, expected.clone()), "time {time}");
         let (pages, total) =
-            (quiver_types::stats::get(&stats.pages_read), quiver_types::stats::get(&stats.pages_total));
+            (quiver_types::read_stats::get(&stats.pages_read), quiver_types::read_stats::get(&stats.pages_total));
         assert!(pages * 4 <= total, "time {time}: {pages} pages of {total}");
     }
     store.close(Duration::from_secs(10)).await;
@@ -112,7 +112,7 @@ async fn rows_that_a_wide_column_finds_cost_little_more_the_second_time() {
         let snapshot = logs_source(&store).snapshot();
         let batches = read_of(&*snapshot, &Access::full(), &everything(filter.clone()), &stats).await;
         assert_eq!(texts(&batches), expected, "time {time}");
-        let pages = quiver_types::stats::get(&stats.pages_read);
+        let pages = quiver_types::read_stats::get(&stats.pages_read);
         let first = *first.get_or_insert(pages);
         let most = if time == 2 { first + first / 4 } else { first };
         assert!(pages <= most, "time {time}: {pages} pages, {first} at first");
@@ -134,7 +134,7 @@ async fn the_first_use_of_a_column_reads_what_it_asks_for() {
         let request = LogRequest { columns: vec![LogColumn::text(MSG)], rest: false, ..everything(filter) };
         let stats = Arc::new(ReadStats::default());
         read_of(&*logs_source(&store).snapshot(), &Access::full(), &request, &stats).await;
-        pages.push(quiver_types::stats::get(&stats.pages_read));
+        pages.push(quiver_types::read_stats::get(&stats.pages_read));
     }
     assert!(pages[0] * 4 < pages[1] * 3, "{pages:?} pages");
     store.close(Duration::from_secs(10)).await;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy};
 use super::metadata::PartLogs;
-use crate::logs::text;
+use crate::logs::typed_text;
 use crate::part::PartMeta;
 
 /// The columns of a merged part.
@@ -68,11 +68,11 @@ fn merged_kind(parts: &[(&PartMeta, &PartLogs)], name: &str) -> ColumnKind {
     }
     let fits = |kind: ColumnKind, value: &&str| match kind {
         ColumnKind::Text | ColumnKind::Coded => true,
-        ColumnKind::Int => text::read_int(value).is_some(),
-        ColumnKind::Float => text::read_float(value, &mut String::new()).is_some(),
-        ColumnKind::Ipv4 => text::read_ipv4(value).is_some(),
-        ColumnKind::Time(digits) => text::read_time(value).is_some_and(|t| t.1 == digits),
-        ColumnKind::Hex(len) => value.len() == 2 * usize::from(len) && text::read_hex(value, &mut Vec::new()),
+        ColumnKind::Int => typed_text::read_int(value).is_some(),
+        ColumnKind::Float => typed_text::read_float(value, &mut String::new()).is_some(),
+        ColumnKind::Ipv4 => typed_text::read_ipv4(value).is_some(),
+        ColumnKind::Time(digits) => typed_text::read_time(value).is_some_and(|t| t.1 == digits),
+        ColumnKind::Hex(len) => value.len() == 2 * usize::from(len) && typed_text::read_hex(value, &mut Vec::new()),
     };
     let is_text = |kind: ColumnKind| matches!(kind, ColumnKind::Text | ColumnKind::Coded);
     match kinds[..] {

@@ -12,9 +12,9 @@ use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection
 use parquet::errors::ParquetError;
 use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER};
 use quiver_types::tables::logs as table;
-use quiver_types::{LabelSet, ReadStats, SeriesId, stats};
+use quiver_types::{LabelSet, ReadStats, SeriesId, read_stats};
 
-use super::super::fetch::{Fetched, Purpose, Selection};
+use super::super::byte_ranges::{Fetched, Purpose, Selection};
 use super::super::footer::{Footer, damaged};
 use super::super::{FileMeta, Part};
 use super::columns::{COLUMNS_KEY, LogColumns, Optional};
@@ -36,10 +36,10 @@ impl Part {
     /// As [`Part::series`].
     pub(crate) async fn logs(&self, stats: &ReadStats) -> Result<Arc<PartLogs>> {
         if let Some(known) = self.cache().logs.get(&self.meta.id) {
-            stats::add(&stats.cache_hits, 1);
+            read_stats::add(&stats.cache_hits, 1);
             return Ok(known);
         }
-        stats::add(&stats.cache_misses, 1);
+        read_stats::add(&stats.cache_misses, 1);
         let read = Arc::new(self.read_logs(Purpose::Query, stats).await?);
         self.cache().logs.insert(self.meta.id, Arc::clone(&read), read.memory_bytes());
         Ok(read)
@@ -141,9 +141,9 @@ impl Part {
                 }
             }
         }
-        stats::add(&stats.pages_read, pages);
+        read_stats::add(&stats.pages_read, pages);
         let fetched = self.fetch(file, footer, wanted, purpose, stats).await?;
-        stats::add(&stats.values, count(rows) as u64);
+        read_stats::add(&stats.values, count(rows) as u64);
         decode(file, logs, group, leaves, fetched, rows)
             .map_err(|e| damaged(&file.key, "its rows cannot be decoded").with_source(e))?
             .ok_or_else(missing)
@@ -157,10 +157,10 @@ impl Part {
         let Some(file) = self.meta.file("index") else { return Ok(None) };
         let key = (self.meta.id, column.to_owned());
         if let Some(known) = self.cache().words.get(&key) {
-            stats::add(&stats.cache_hits, 1);
+            read_stats::add(&stats.cache_hits, 1);
             return Ok(Some(known));
         }
-        stats::add(&stats.cache_misses, 1);
+        read_stats::add(&stats.cache_misses, 1);
         let footer = self.footer(file, stats).await?;
         let rows = index_rows(&footer, column);
         let read = self

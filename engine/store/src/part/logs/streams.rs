@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
-use quiver_types::{ReadStats, SeriesId, stats};
+use quiver_types::{ReadStats, SeriesId, read_stats};
 
-use super::super::fetch::{Purpose, Selection};
+use super::super::byte_ranges::{Purpose, Selection};
 use super::super::footer::{Footer, damaged};
 use super::super::label_rows::{LabelDirectory, pages_of, pages_with};
 use super::super::{FileMeta, Part};
@@ -34,7 +34,7 @@ impl Part {
     fn kept(&self, piece: &StreamPiece, stats: &ReadStats) -> Option<KeptPiece> {
         let found = self.cache().streams.get(&(self.meta.id, piece.clone()));
         let counter = if found.is_some() { &stats.cache_hits } else { &stats.cache_misses };
-        stats::add(counter, 1);
+        read_stats::add(counter, 1);
         found
     }
 
@@ -92,7 +92,7 @@ impl Part {
         }
         if !missing.is_empty() {
             stats.check()?;
-            stats::add(&stats.stream_blocks_read, missing.len() as u64);
+            read_stats::add(&stats.stream_blocks_read, missing.len() as u64);
             let selection = Selection::of(&rows, blocks.size as usize).only(columns.names());
             let read = self.read_batches(file, &blocks.footer, selection, Purpose::Query, stats).await?;
             let fits = read.iter().map(|b| b.num_rows() as u64).eq(rows.iter().map(|r| r.end - r.start));
@@ -132,7 +132,7 @@ impl Part {
             return Ok(batch);
         }
         let file = file(self, "labels")?;
-        stats::add(&stats.stream_blocks_read, 1);
+        read_stats::add(&stats.stream_blocks_read, 1);
         let len = (rows.end - rows.start) as usize;
         let selection = Selection::of(std::slice::from_ref(&rows), len).only(&["value", "streams"]);
         let read = self.read_batches(file, footer, selection, Purpose::Query, stats).await?;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
 
-mod many;
+mod many_streams;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -353,7 +353,7 @@ impl Index {
                     let array = array.as_fixed_size_binary();
                     for i in (start..start + rows).filter(|&i| !array.is_null(i)) {
                         text.clear();
-                        crate::logs::text::write_hex(array.value(i), &mut text);
+                        crate::logs::typed_text::write_hex(array.value(i), &mut text);
                         // A string of hex digits is one word.
                         words.add_hash(hash(&text));
                     }

@@ -12,11 +12,11 @@ use quiver_types::ReadStats;
 
 use super::GROUP_ROWS;
 use super::pages::PAGE_ROWS;
-use super::read::Texts;
+use super::reader::Texts;
 use super::rows::SpanRows;
 use super::text_columns::coded;
 use crate::error::{Context, Error, Result};
-use crate::part::fetch::Purpose;
+use crate::part::byte_ranges::Purpose;
 use crate::part::reader::Part;
 
 /// A group is decoded completely if at least one in this many of its rows is wanted,

@@ -19,7 +19,7 @@ use quiver_types::tables::{columns, spans as table};
 use super::OwnType;
 use super::dedicated_columns::OwnColumn;
 use super::keys::SpanKeys;
-use super::slowest::SlowestWriter;
+use super::longest_durations::SlowestWriter;
 use crate::error::{Context, Error, Result};
 
 /// Builds a column of maps from text to text.

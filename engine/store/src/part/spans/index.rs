@@ -9,7 +9,7 @@ use quiver_types::tables::spans::{minute_of, trace_hash};
 
 use super::filters::SpanFilters;
 use super::keys::{KEYS, SpanKeys};
-use super::slowest::Slowest;
+use super::longest_durations::Slowest;
 use crate::error::Result;
 use crate::part::FileMeta;
 use crate::part::footer::Footer;

@@ -10,14 +10,14 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};
-use quiver_types::{ReadStats, stats};
+use quiver_types::{ReadStats, read_stats};
 
-use super::read::Texts;
+use super::reader::Texts;
 use super::rows::SpanRows;
 use super::text_columns::{SharedTexts, coded_like, gathered};
 use crate::decoded_cache::ROWS_BYTES_MAX;
 use crate::error::{Context, Error, Result};
-use crate::part::fetch::Purpose;
+use crate::part::byte_ranges::Purpose;
 use crate::part::footer::Footer;
 use crate::part::reader::Part;
 
@@ -165,7 +165,7 @@ impl Part {
         }
         let missing: Vec<&PageRows> =
             pages.iter().zip(&kept).filter(|(_, known)| known.is_none()).map(|(page, _)| page).collect();
-        stats::add(&stats.cache_hits, (pages.len() - missing.len()) as u64);
+        read_stats::add(&stats.cache_hits, (pages.len() - missing.len()) as u64);
         let mut read = Vec::with_capacity(missing.len());
         let groups: Vec<&[&PageRows]> = missing.chunk_by(|a, b| a.group == b.group).collect();
         for of_group in groups {

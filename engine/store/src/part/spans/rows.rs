@@ -17,7 +17,7 @@ use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PR
 use super::column_name;
 use super::text_columns::{OwnValues, coded, is_text, narrow, narrow_coded, own_value, plain, views};
 use crate::error::{Context, Error, Result};
-use crate::spans::eval::{SpanSet, TextColumn, mask};
+use crate::spans::evaluation::{SpanSet, TextColumn, mask};
 
 /// Rows of a part, with the requested columns of its file.
 #[derive(Debug, Clone)]

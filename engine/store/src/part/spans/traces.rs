@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch};
 use parquet::basic::Compression;
 use quiver_types::tables::spans as table;
-use quiver_types::{ReadStats, stats};
+use quiver_types::{ReadStats, read_stats};
 
 use super::trace_filter::{TraceFilter, spread};
 use crate::error::{Context, Result};
@@ -50,10 +50,10 @@ impl Part {
 
     async fn trace_filter(&self, file: &FileMeta, stats: &ReadStats) -> Result<Arc<TraceFilter>> {
         if let Some(known) = self.cache().traces.get(&self.meta.id) {
-            stats::add(&stats.cache_hits, 1);
+            read_stats::add(&stats.cache_hits, 1);
             return Ok(known);
         }
-        stats::add(&stats.cache_misses, 1);
+        read_stats::add(&stats.cache_misses, 1);
         // Requests that are served from memory stay on the caller's thread; yield before a file is read.
         tokio::task::yield_now().await;
         let (_, batches) = self.read_whole(file, stats).await?;
@@ -106,7 +106,7 @@ mod tests {
         let may = |ids: &[[u8; 16]]| block_on(part.may_hold_traces(ids, &stats)).unwrap();
         assert!(!may(&missing) && !may(&[]));
         assert!(may(&[missing[0], held[7], missing[1]]), "one of them is enough");
-        assert_eq!(stats::get(&stats.objects_read), 1, "it is read once");
+        assert_eq!(read_stats::get(&stats.objects_read), 1, "it is read once");
     }
 
     #[test]
@@ -116,6 +116,6 @@ mod tests {
         assert!(part.meta.file("traces").is_none());
         let stats = ReadStats::default();
         assert!(block_on(part.may_hold_traces(&ids(9, 10), &stats)).unwrap(), "nobody knows");
-        assert_eq!(stats::get(&stats.objects_read), 0);
+        assert_eq!(read_stats::get(&stats.objects_read), 0);
     }
 }

@@ -94,13 +94,13 @@ fn what_a_part_has_not_is_not_read() {
     assert_eq!((runs.len(), runs[0].len()), (1, 0));
     assert!(block_on(part.read_exemplars(&wanted, MillisRange::ALL, &stats)).unwrap()[0].is_empty());
     assert!(!block_on(part.has_start_times(&stats)).unwrap());
-    let mut chunks = floats::FloatChunks::new(Arc::clone(&part), wanted.to_vec(), Arc::clone(&stats));
+    let mut chunks = float_samples::FloatChunks::new(Arc::clone(&part), wanted.to_vec(), Arc::clone(&stats));
     assert!(block_on(chunks.next()).unwrap().is_none());
     assert!(block_on(part.rows(&stats)).unwrap().is_empty());
-    assert_eq!(stats::get(&stats.objects_read), 0);
+    assert_eq!(read_stats::get(&stats.objects_read), 0);
     // One that is there, but out of the range.
     let hists = block_on(part.read_hists(&wanted, MillisRange::new(6, 9), true, &stats)).unwrap();
-    assert_eq!((hists.len(), hists[0].len(), stats::get(&stats.samples)), (1, 0, 0));
+    assert_eq!((hists.len(), hists[0].len(), read_stats::get(&stats.samples)), (1, 0, 0));
 }
 
 /// What a query takes for its series is asked for before, and refused as a whole.

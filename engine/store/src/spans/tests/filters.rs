@@ -3,13 +3,13 @@
 
 use arrow::array::{Array as _, RecordBatch};
 use arrow::util::display::array_value_to_string;
+use quiver_types::read_stats::Gate;
 use quiver_types::spans::{AttributeKind, SpanColumn};
-use quiver_types::stats::Gate;
 use quiver_types::{Error, ErrorKind, Result};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::super::eval::{self, SpanSet};
+use super::super::evaluation::{self, SpanSet};
 use super::super::live::LiveRows;
 use super::*;
 use crate::cache::Caches;
@@ -20,11 +20,11 @@ use crate::part::{Origin, Part, PartCompression, PartSpec};
 const SPANS: u64 = 120;
 
 fn matching(set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
-    eval::matching(set, filter, access, &ReadStats::default()).unwrap()
+    evaluation::matching(set, filter, access, &ReadStats::default()).unwrap()
 }
 
 fn matching_of(keep: Vec<bool>, set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
-    eval::matching_of(keep, set, filter, access, &ReadStats::default()).unwrap()
+    evaluation::matching_of(keep, set, filter, access, &ReadStats::default()).unwrap()
 }
 
 /// A live batch, and a part of its rows.
@@ -295,7 +295,7 @@ fn a_long_filter_ends_with_its_query() {
     let with = |conditions: usize| {
         let one = |n: usize| SpanFilter::Attribute { place: None, key: format!("k{n}"), test: AttributeTest::Exists };
         let or = SpanFilter::Or((0..conditions).map(one).collect());
-        eval::matching(&live, &SpanFilter::Not(Box::new(or)), &Access::full(), &stats).map(|keep| keep.len())
+        evaluation::matching(&live, &SpanFilter::Not(Box::new(or)), &Access::full(), &stats).map(|keep| keep.len())
     };
     assert_eq!(with(10).ok(), Some(SPANS as usize), "short work does not ask");
     assert_eq!(with(10_000).map_err(|e| e.kind), Err(ErrorKind::Cancelled));

@@ -15,7 +15,7 @@ use quiver_types::spans::{
     AttributeTest, ContextFields, Span, SpanFields, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, SpansBuilder,
     TextTest, Value, all_columns, read_spans,
 };
-use quiver_types::{Access, ReadStats, RunShared, SpansBatch, stats};
+use quiver_types::{Access, ReadStats, RunShared, SpansBatch, read_stats};
 
 use super::rollup::{DAY, MINUTE_NS, open};
 use crate::snapshot::{Shared, Visible};
@@ -67,8 +67,8 @@ fn cold(store: &Store, without: &str) -> Arc<dyn SpanSnapshot> {
 /// The spans of some traces; objects that were read, and bytes.
 async fn look_up(store: &Store, without: &str, access: &Access, ids: &[u64]) -> (Vec<Span>, u64, u64) {
     let (spans, counted) = look_up_in(&cold(store, without), access, ids).await;
-    let bytes = stats::get(&counted.bytes_read) + stats::get(&counted.index_bytes_read);
-    (spans, stats::get(&counted.objects_read), bytes)
+    let bytes = read_stats::get(&counted.bytes_read) + read_stats::get(&counted.index_bytes_read);
+    (spans, read_stats::get(&counted.objects_read), bytes)
 }
 
 /// The spans of some traces in a snapshot, in order, and what was read.
@@ -202,7 +202,7 @@ async fn pages_of_traces_that_are_asked_for_again_are_kept_decoded() {
     for trace in [7, 8] {
         let (spans, read) = look_up_in(&snapshot, &Access::full(), &[trace]).await;
         assert!(spans.len() == 2 && spans.iter().all(|s| s.trace_id == id(trace)), "{trace}");
-        assert_eq!(stats::get(&read.pages_read), 0, "{read:?}");
+        assert_eq!(read_stats::get(&read.pages_read), 0, "{read:?}");
     }
     store.close(Duration::from_secs(10)).await;
 }

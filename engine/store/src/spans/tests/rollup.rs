@@ -16,7 +16,7 @@ use quiver_types::spans::{
     ContextFields, Counts, RollupKind, RollupRequest, RollupRow, RollupRows, SpanFields, SpanSnapshot, SpanSource,
     SpansBuilder, Value,
 };
-use quiver_types::{Access, Clock, Error, ErrorKind, ReadStats, Result, SpansBatch, stats};
+use quiver_types::{Access, Clock, Error, ErrorKind, ReadStats, Result, SpansBatch, read_stats};
 
 use super::settings;
 use crate::{Store, rollups_table};
@@ -109,7 +109,7 @@ pub(super) async fn read(source: &Arc<dyn SpanSource>, request: RollupRequest) -
         let columns = RollupRows::of(&batch).unwrap();
         rows.extend((0..batch.num_rows()).filter_map(|i| columns.row(i)));
     }
-    (rows, stats::get(&counted.bytes_read) + stats::get(&counted.index_bytes_read))
+    (rows, read_stats::get(&counted.bytes_read) + read_stats::get(&counted.index_bytes_read))
 }
 
 /// Spans or calls by what they are about, service and peer.

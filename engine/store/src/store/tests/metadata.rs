@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicUsize;
 
-use quiver_types::stats::Gate;
+use quiver_types::read_stats::Gate;
 use quiver_types::{Error, ErrorKind, ReadStats, Result};
 
 use super::*;

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::memtable::Generation;
 use crate::metrics::METRICS;
-use crate::writer::stage::Batch;
+use crate::writer::staging::Batch;
 
 /// A request to the WAL thread.
 #[derive(Debug)]

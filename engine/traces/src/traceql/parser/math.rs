@@ -1,8 +1,8 @@
 //! Arithmetic between queries of metrics in parentheses, and constants.
 
 use super::super::error::TraceqlError;
+use super::super::expressions::Sign;
 use super::super::numbers::Node;
-use super::super::terms::Sign;
 use super::metric::COMPARED_ALONE;
 use super::{CONDITIONS_MAX, Literal, Parser, Result};
 

@@ -1,9 +1,9 @@
 //! Functions of metrics, what they are told apart by, and hints.
 
 use super::super::ast::{Aggregate, Choice, Comparison, Metric, MetricFunction};
+use super::super::expressions::Compare;
 use super::super::fields::Field;
 use super::super::series::SECOND_NS;
-use super::super::terms::Compare;
 use super::{Literal, Op, Parser, Result};
 
 /// Most quantiles of one query.

@@ -1,8 +1,8 @@
 //! Comparisons of numbers of a set of spans: aggregates, literals, arithmetic with these.
 
 use super::super::ast::{Aggregate, Scalar, Stage};
+use super::super::expressions::{Sign, Term};
 use super::super::fields::Field;
-use super::super::terms::{Sign, Term};
 use super::{CONDITIONS_MAX, Literal, Op, Parser, Result};
 
 impl Parser<'_> {

@@ -3,8 +3,8 @@
 use quiver_types::spans::Place;
 
 use super::super::ast::Expr;
+use super::super::expressions::{Compare, Fixed, Sign, Term};
 use super::super::fields::Field;
-use super::super::terms::{Compare, Fixed, Sign, Term};
 use super::{CONDITIONS_MAX, Literal, Op, Parser, Result, turned};
 
 /// A side; a literal alone stands for itself.

@@ -1,9 +1,9 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::cancellation::Watch;
 use crate::matcher::{affordable, builder, translate};
-use crate::stats::Gate;
-use crate::watch::Watch;
+use crate::read_stats::Gate;
 use crate::{Error, ErrorKind, Result};
 
 /// A query that ends at a time.
@@ -193,16 +193,20 @@ fn groups_are_found_where_the_crate_finds_them() {
             });
             assert_eq!(whole, wanted.iter().map(|groups| groups[0]).collect::<Vec<_>>(), "{pattern} on {text:?}");
             // Each match again, step by step.
-            let nfa = steps::states(regex.as_str()).expect("states");
-            let (mut scratch, mut own) = (steps::Scratch::new(&nfa, 2 * groups), vec![0; 2 * groups]);
+            let nfa = capture_groups::states(regex.as_str()).expect("states");
+            let (mut scratch, mut own) = (capture_groups::Scratch::new(&nfa, 2 * groups), vec![0; 2 * groups]);
             for (from, _) in text.char_indices() {
                 let mut places = regex.places(true);
                 let has = regex.find(text, from, &mut places);
-                assert_eq!(steps::search(&nfa, &mut scratch, text, from, &mut own), Some(has), "{pattern} on {text:?}");
+                assert_eq!(
+                    capture_groups::search(&nfa, &mut scratch, text, from, &mut own),
+                    Some(has),
+                    "{pattern} on {text:?}"
+                );
                 if has {
                     let place = |group: usize| {
                         let (start, end) = (own[2 * group], own[2 * group + 1]);
-                        (start != steps::NOWHERE && end != steps::NOWHERE).then_some((start, end))
+                        (start != capture_groups::NOWHERE && end != capture_groups::NOWHERE).then_some((start, end))
                     };
                     let stepped: Vec<_> = (0..groups).map(place).collect();
                     assert_eq!(stepped, all(&places), "{pattern} on {text:?} from {from}");

@@ -2,8 +2,8 @@ use std::time::{Duration, Instant};
 
 use super::super::WatchedRegex;
 use super::*;
-use crate::stats::Gate;
-use crate::watch::Watch;
+use crate::cancellation::Watch;
+use crate::read_stats::Gate;
 
 /// What a pattern finds first, and its groups; `-`: a group that has no part in it; nothing: no match.
 fn found(pattern: &str, text: &str) -> String {

@@ -3,8 +3,8 @@
 mod calls;
 mod columns;
 mod counter;
-mod lines;
 mod names;
+mod rollup_rows;
 
 use std::collections::VecDeque;
 

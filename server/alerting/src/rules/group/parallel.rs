@@ -12,7 +12,7 @@ use quiver_types::{Matcher, Millis};
 
 use super::{Group, RuleStatus, Turn};
 use crate::rules::engine::{Engine, Reads};
-use crate::rules::evaluate::{SERVICE, Setting};
+use crate::rules::evaluation::{SERVICE, Setting};
 use crate::rules::model::{Rule, RuleKind};
 
 /// How many rules after the first unfinished one are considered.

@@ -20,7 +20,7 @@ use super::matcher_form::{matchers_shown, read_matcher};
 use super::{answer, body_of, misfitting, refusal, time};
 use crate::config_api::silence_entity::note;
 use crate::identity::{Origin, caller};
-use crate::request::RequestInfo;
+use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
 /// Most matchers per silence.

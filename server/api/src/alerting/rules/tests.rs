@@ -47,7 +47,7 @@ groups:
 /// The groups above, each evaluated at these times.
 fn views(outcome: Result<Vec<Element>, String>, times: &[Millis]) -> Vec<Arc<GroupView>> {
     let engine = Fixed(outcome);
-    let read = quiver_alerting::rules::read(RULES, &crate::languages::Languages).expect("rules");
+    let read = quiver_alerting::rules::read(RULES, &crate::expression_checks::Languages).expect("rules");
     let view = |model| {
         let mut group = Group::new(model, 60_000);
         for at in times {

@@ -6,7 +6,7 @@
 use bytes::{BufMut as _, BytesMut};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::places::{closing, is_word, offset, part};
+use super::statement_parts::{closing, is_word, offset, part};
 use super::{Fault, Words};
 
 /// What to copy.

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use quiver_sql::type_named;
 
-use super::places::{blank, closing, is_word, offset, part};
+use super::statement_parts::{blank, closing, is_word, offset, part};
 use super::{Command, Fault};
 
 /// A statement to store.

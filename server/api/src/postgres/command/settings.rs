@@ -7,7 +7,7 @@ use chrono_tz::TZ_VARIANTS;
 use quiver_sql::Session;
 
 use super::duration;
-use crate::postgres::fault::Fault;
+use crate::postgres::error::Fault;
 
 /// Settings that are reported to clients at the start, and when they change (`ParameterStatus`).
 const TOLD: [&str; 12] = [

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::by_tags::TagSearch;
-use super::numbers::{Numbers, Once, Shown, Steps};
+use super::metrics_json::{Numbers, Once, Shown, Steps};
 use super::params::{disordered, limit, whole, window};
 use super::{failed, messages, wants_protobuf};
 use crate::state::AppState;

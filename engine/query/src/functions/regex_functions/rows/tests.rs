@@ -8,8 +8,8 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::execution::memory_pool::UnboundedMemoryPool;
 use datafusion::functions::regex::{regexp_count, regexp_instr, regexp_like, regexp_match, regexp_replace};
 use datafusion::logical_expr::{ScalarFunctionArgs, ScalarUDF};
-use quiver_types::stats::Gate;
-use quiver_types::watch::Watch;
+use quiver_types::cancellation::Watch;
+use quiver_types::read_stats::Gate;
 use quiver_types::{Error, ErrorKind};
 
 use super::super::super::result_memory::Room;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::error::Result;
-use quiver_types::configured::Configured;
+use quiver_types::query_configuration::Configured;
 
 use super::SpanRows;
 use crate::encoding::context::{At, damaged, pinned};

@@ -1,0 +1,78 @@
+//! Binary operators that the planner knows under another name, or as functions.
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use quiver_types::Result;
+
+use super::expressions::{call, expr, take};
+use super::{bytes, json_operators, operators, patterns, row_values, sum_quotients};
+
+/// Rewrites an operator for the planner. Its operands have been translated already.
+pub(super) fn translate(place: &mut Expr) -> Result<()> {
+    let Expr::BinaryOp { left, op, right } = place else { return Ok(()) };
+    operator(op);
+    if let Some(name) = json_operators::function(left, op) {
+        *place = call(name, vec![take(left), take(right)]);
+        return Ok(());
+    }
+    if patterns::is_regex(op) {
+        return patterns::operator(op, right);
+    }
+    let found = match &*op {
+        // Clients see maps as `json`, and read them with its operators.
+        BinaryOperator::LongArrow => expr(&format!("attr({left}, {right})"))?,
+        BinaryOperator::Question => call("json_has", vec![take(left), take(right)]),
+        BinaryOperator::QuestionPipe => operators::has_several(left, right, true)?,
+        BinaryOperator::QuestionAnd => operators::has_several(left, right, false)?,
+        BinaryOperator::AtArrow if json_operators::is_either(left, right) => {
+            call("json_contains", vec![take(left), take(right)])
+        }
+        BinaryOperator::ArrowAt if json_operators::is_either(left, right) => {
+            call("json_contains", vec![take(right), take(left)])
+        }
+        BinaryOperator::AtQuestion => call("jsonb_path_exists", vec![take(left), take(right)]),
+        BinaryOperator::AtAt => call("jsonb_path_match", vec![take(left), take(right)]),
+        BinaryOperator::PGOverlap => call("array_has_any", vec![take(left), take(right)]),
+        BinaryOperator::PGStartsWith => call("starts_with", vec![take(left), take(right)]),
+        BinaryOperator::Overlaps => operators::overlaps(left, right)?,
+        _ if row_values::is_row(left) => match row_values::compared(left, op, right)? {
+            Some(found) => found,
+            None => return Ok(()),
+        },
+        BinaryOperator::StringConcat => return bytes::beside(left, right),
+        BinaryOperator::Divide => {
+            sum_quotients::divided(left, right);
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    *place = found;
+    Ok(())
+}
+
+/// `OPERATOR(pg_catalog.~)` and the like.
+fn operator(op: &mut BinaryOperator) {
+    let BinaryOperator::PGCustomBinaryOperator(name) = op else { return };
+    let known = match name.last().map(String::as_str) {
+        Some("=") => BinaryOperator::Eq,
+        Some("<>" | "!=") => BinaryOperator::NotEq,
+        Some("<") => BinaryOperator::Lt,
+        Some(">") => BinaryOperator::Gt,
+        Some("<=") => BinaryOperator::LtEq,
+        Some(">=") => BinaryOperator::GtEq,
+        Some("~") => BinaryOperator::PGRegexMatch,
+        Some("~*") => BinaryOperator::PGRegexIMatch,
+        Some("!~") => BinaryOperator::PGRegexNotMatch,
+        Some("!~*") => BinaryOperator::PGRegexNotIMatch,
+        Some("~~") => BinaryOperator::PGLikeMatch,
+        Some("~~*") => BinaryOperator::PGILikeMatch,
+        Some("!~~") => BinaryOperator::PGNotLikeMatch,
+        Some("!~~*") => BinaryOperator::PGNotILikeMatch,
+        Some("||") => BinaryOperator::StringConcat,
+        Some("+") => BinaryOperator::Plus,
+        Some("-") => BinaryOperator::Minus,
+        Some("*") => BinaryOperator::Multiply,
+        Some("/") => BinaryOperator::Divide,
+        _ => return,
+    };
+    *op = known;
+}

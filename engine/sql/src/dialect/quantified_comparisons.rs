@@ -1,0 +1,267 @@
+//! `x > ANY (SELECT x FROM …)` and `ALL`. The planner makes an `EXISTS` of them, whose condition contains both sides.
+//! If the subquery has a column of the name on the left, that would be compared with itself; so the subquery's column
+//! gets a unique name.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Array, BinaryOperator, Expr, Select, SetExpr, SetOperator, SetQuantifier, TableFactor, UnaryOperator, Visitor,
+};
+use quiver_types::Result;
+
+use super::expressions::{boolean, expr, items_of_text, literal, take};
+use super::{equality_lookups, operators, patterns, queries};
+use crate::names::normal;
+use crate::statement_walk::{change_outside_subqueries, walk};
+
+/// Renames the column of a subquery that a value is compared with, if both may have the same name.
+pub(super) fn apart(place: &mut Expr) -> Result<()> {
+    let (Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. }) = place else { return Ok(()) };
+    let Expr::Subquery(query) = &**right else { return Ok(()) };
+    let (mut own, mut inner) = (Columns::default(), Columns::default());
+    let _ = walk(&**left, &mut own);
+    let _ = walk(&**query, &mut inner);
+    if !own.0.is_disjoint(&inner.0) {
+        **right = expr(&format!("(SELECT \"of set\" FROM ({query}) AS \"set\" (\"of set\"))"))?;
+    }
+    Ok(())
+}
+
+/// Bare names of columns.
+#[derive(Default)]
+struct Columns(HashSet<String>);
+
+impl Visitor for Columns {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(name) => _ = self.0.insert(normal(name)),
+            Expr::CompoundIdentifier(name) => self.0.extend(name.last().map(normal)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Whether an expression reads a column.
+pub(super) fn names_columns(expr: &Expr) -> bool {
+    let mut own = Columns::default();
+    let _ = walk(expr, &mut own);
+    !own.0.is_empty()
+}
+
+/// Rewrites `x = ANY (SELECT …)` and `x <> ALL (SELECT …)` as `IN` and `NOT IN`, and `x = ANY ('{1,2}')` as a
+/// comparison with each item, which then gets the type of `x`.
+pub(super) fn plain(place: &mut Expr) -> Result<()> {
+    let (left, op, right, is_any) = match place {
+        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, true),
+        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, false),
+        _ => return Ok(()),
+    };
+    let negated = match (&*op, is_any) {
+        (BinaryOperator::Eq, true) => Some(false),
+        (BinaryOperator::NotEq, false) => Some(true),
+        _ => None,
+    };
+    // A cast gives the type of the items; only a bare literal is rewritten.
+    if let Expr::Value(_) = &**right
+        && let Some(items) = literal(right).and_then(items_of_text)
+    {
+        *place = match negated {
+            _ if items.is_empty() => boolean(!is_any),
+            Some(negated) => Expr::InList { expr: Box::new(take(left)), list: items, negated },
+            None => operators::each(left, op, items, is_any)?,
+        };
+        return Ok(());
+    }
+    // The planner compares with lists only by `=`, `<` and similar operators.
+    if patterns::is_regex(op)
+        && let Some(items) = operators::items_of(right)
+    {
+        *place = operators::each(left, op, items, is_any)?;
+        return Ok(());
+    }
+    if let (Some(negated), Expr::Subquery(query)) = (negated, &**right)
+        && !matches!(**left, Expr::Tuple(_))
+    {
+        let subquery = query.clone();
+        *place = Expr::InSubquery { expr: Box::new(take(left)), subquery, negated };
+        return Ok(());
+    }
+    if let (Some(false), false) = (negated, matches!(**right, Expr::Subquery(_)) || matches!(**left, Expr::Tuple(_))) {
+        *place = one_of(take(left), take(right));
+        return Ok(());
+    }
+    if let (true, Some(op)) = (is_any, opposite(op))
+        && !matches!(**right, Expr::Subquery(_))
+        && !matches!(**left, Expr::Tuple(_))
+    {
+        *place = not_all(take(left), op, take(right));
+    }
+    Ok(())
+}
+
+/// The negated comparison operator.
+fn opposite(op: &BinaryOperator) -> Option<BinaryOperator> {
+    Some(match op {
+        BinaryOperator::Lt => BinaryOperator::GtEq,
+        BinaryOperator::LtEq => BinaryOperator::Gt,
+        BinaryOperator::Gt => BinaryOperator::LtEq,
+        BinaryOperator::GtEq => BinaryOperator::Lt,
+        _ => return None,
+    })
+}
+
+/// Rewrites as `NOT (x op ALL (list))`: the planner handles NULL items correctly for `ALL`, but not for `ANY`.
+fn not_all(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    let all = Expr::AllOp { left: Box::new(left), compare_op: op, right: Box::new(right) };
+    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(all))) }
+}
+
+/// `x = ANY (list)` by way of `x <> ALL (list)`. The planner would test whether the list contains `x`, which is false
+/// instead of NULL if there is no match but a NULL item.
+fn one_of(left: Expr, right: Expr) -> Expr {
+    match right {
+        Expr::Array(Array { elem, .. })
+            if !elem.is_empty() && !elem.iter().any(|one| matches!(one, Expr::Array(_))) =>
+        {
+            Expr::InList { expr: Box::new(left), list: elem, negated: false }
+        }
+        right => not_all(left, BinaryOperator::NotEq, right),
+    }
+}
+
+/// `x IN (VALUES (1), (2))` as `x IN (1, 2)`, also for rows of several values.
+pub(super) fn listed(place: &mut Expr) {
+    let Expr::InSubquery { expr, subquery, negated } = place else { return };
+    let width = match &**expr {
+        Expr::Tuple(parts) => Some(parts.len()),
+        _ => None,
+    };
+    let is_whole = subquery.with.is_none() && subquery.limit_clause.is_none() && subquery.fetch.is_none();
+    let SetExpr::Values(values) = &mut *subquery.body else { return };
+    let is_long = width.is_some() && values.rows.len() > operators::ITEMS_MAX;
+    if !is_whole || is_long || values.rows.iter().any(|row| row.len() != width.unwrap_or(1)) {
+        return;
+    }
+    let list = values.rows.iter_mut().filter_map(|row| match width {
+        Some(_) => Some(Expr::Tuple(row.iter_mut().map(take).collect())),
+        None => row.first_mut().map(take),
+    });
+    let list = list.collect();
+    *place = Expr::InList { expr: Box::new(take(expr)), list, negated: *negated };
+}
+
+/// Wraps a set with `DISTINCT` or `UNION` in another select. If the set is one of several conditions (`x IN (…) OR
+/// …`), the planner would otherwise have its column twice.
+pub(super) fn behind_name(place: &mut Expr) -> Result<()> {
+    let Expr::InSubquery { subquery, negated, .. } = place else { return Ok(()) };
+    if *negated {
+        equality_lookups::without(subquery)?;
+    }
+    let tells_apart = match &*subquery.body {
+        SetExpr::Select(select) => select.distinct.is_some(),
+        SetExpr::SetOperation { op, set_quantifier, .. } => {
+            *op != SetOperator::Union || *set_quantifier != SetQuantifier::All
+        }
+        _ => false,
+    };
+    let is_one = queries::names_of(&subquery.body).is_some_and(|names| names.len() == 1);
+    if !tells_apart || !is_one || equality_lookups::reads_row(subquery) {
+        return Ok(());
+    }
+    let Expr::Subquery(mut named) = expr("(SELECT \"of set\" FROM (SELECT 1) AS \"set\" (\"of set\"))")? else {
+        return Ok(());
+    };
+    if let SetExpr::Select(select) = &mut *named.body
+        && let Some(from) = select.from.first_mut()
+        && let TableFactor::Derived { subquery: set, .. } = &mut from.relation
+    {
+        // Swapped rather than printed and parsed: texts such as `it\'s` would not be read back as the same.
+        std::mem::swap(set, subquery);
+        *subquery = named;
+    }
+    Ok(())
+}
+
+/// `5 NOT IN (SELECT …)` as counts. For a constant left side, the planner's join keeps all rows if the set contains
+/// NULL, though the result is unknown then.
+pub(super) fn without(place: &mut Expr) -> Result<()> {
+    let Expr::InSubquery { expr: left, subquery, negated: true } = &*place else { return Ok(()) };
+    if names_columns(left) || matches!(**left, Expr::Tuple(_)) || equality_lookups::reads_row(subquery) {
+        return Ok(());
+    }
+    let (is_it, rows) = (format!("\"of set\" = ({left})"), format!("({subquery}) AS \"set\" (\"of set\")"));
+    *place = counted(&is_it, &rows, false)?;
+    Ok(())
+}
+
+/// SQL of three-valued `IN` over some rows: `is_in` if the condition holds for a row, else NULL if it is unknown for
+/// one, else the opposite. The condition appears once, so nested conditions do not grow exponentially.
+pub(super) fn counted(condition: &str, rows: &str, is_in: bool) -> Result<Expr> {
+    expr(&format!(
+        "(SELECT CASE WHEN bool_or(\"is it\") THEN {is_in} WHEN count(*) > count(\"is it\") THEN CAST(NULL AS BOOLEAN) \
+         ELSE {} END FROM (SELECT {condition} AS \"is it\" FROM {rows}) AS \"found\")",
+        !is_in
+    ))
+}
+
+/// `x > ANY (SELECT …)` and `ALL` within outputs and conditions of joins: the planner joins only those in a `WHERE`. They
+/// become comparisons with the minimum or the maximum.
+pub(super) fn elsewhere(select: &mut Select) -> Result<()> {
+    change_outside_subqueries(&mut select.projection, by_ends)?;
+    let joins = select.from.iter_mut().flat_map(|from| from.joins.iter_mut());
+    for join in joins {
+        change_outside_subqueries(&mut join.join_operator, by_ends)?;
+    }
+    Ok(())
+}
+
+fn by_ends(place: &mut Expr) -> Result<()> {
+    let found = match &*place {
+        Expr::AnyOp { left, compare_op, right, .. } => compared(left, compare_op, right, true)?,
+        Expr::AllOp { left, compare_op, right } => compared(left, compare_op, right, false)?,
+        _ => None,
+    };
+    if let Some(found) = found {
+        *place = found;
+    }
+    Ok(())
+}
+
+/// A comparison with an uncorrelated set as one with its minimum or maximum; `None` if it is another one.
+fn compared(left: &Expr, op: &BinaryOperator, right: &Expr, is_any: bool) -> Result<Option<Expr>> {
+    let Expr::Subquery(query) = right else { return Ok(None) };
+    if equality_lookups::reads_row(query) {
+        return Ok(None);
+    }
+    operators::copied(right, 8)?;
+    operators::copied(left, 4)?;
+    let of_set = |value: &str| format!("(SELECT {value} FROM ({query}) AS \"set\" (\"of set\"))");
+    let side = |op: &str, end: &str, is_any: bool| {
+        // A NULL in the set makes the result unknown, unless another value decides.
+        let holds = format!("(({left}) {op} {})", of_set(&format!("{end}(\"of set\")")));
+        let enough = if is_any { holds.clone() } else { format!("NOT {holds}") };
+        format!(
+            "(CASE WHEN {} = 0 THEN {} WHEN {enough} THEN {is_any} WHEN {} THEN CAST(NULL AS BOOLEAN) ELSE {holds} END)",
+            of_set("count(*)"),
+            !is_any,
+            of_set("count(*) > count(\"of set\")"),
+        )
+    };
+    let (least, greatest) = if is_any { ("min", "max") } else { ("max", "min") };
+    let sql = match op {
+        BinaryOperator::Gt => side(">", least, is_any),
+        BinaryOperator::GtEq => side(">=", least, is_any),
+        BinaryOperator::Lt => side("<", greatest, is_any),
+        BinaryOperator::LtEq => side("<=", greatest, is_any),
+        BinaryOperator::Eq if !is_any => format!("({} AND {})", side(">=", "max", false), side("<=", "min", false)),
+        BinaryOperator::NotEq if is_any => {
+            format!("(NOT ({} AND {}))", side(">=", "max", false), side("<=", "min", false))
+        }
+        _ => return Ok(None),
+    };
+    expr(&sql).map(Some)
+}

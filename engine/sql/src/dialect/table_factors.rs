@@ -1,0 +1,141 @@
+//! Tables in a `FROM`. A function there may be any function, and its alias also names its column.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, Query, TableAlias, TableAliasColumnDef, TableFactor, Visitor, VisitorMut,
+};
+use datafusion::sql::sqlparser::parser::Parser;
+
+use super::expressions::bare;
+use super::{keywords, set_returning_functions};
+use crate::names::normal;
+use crate::parse::{Patience, keep_texts};
+use crate::statement_walk::walk;
+use crate::table_functions::CALLS;
+
+/// The names of columns that a statement uses, with a leading `.` where they are qualified by a table.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) columns: HashSet<String>,
+    /// How many expressions were visited, those that are no names included.
+    pub(super) expressions: usize,
+}
+
+impl Visitor for Names {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.expressions += 1;
+        match expr {
+            Expr::Identifier(ident) => _ = self.columns.insert(normal(ident)),
+            Expr::CompoundIdentifier(name) => {
+                self.columns.extend(name.last().map(|column| format!(".{}", normal(column))));
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Rewrites `pg_catalog.unnest(…)` as `unnest(…)`, before anything looks for lists.
+pub(super) struct Unqualified;
+
+impl VisitorMut for Unqualified {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        set_returning_functions::unqualified(factor);
+        ControlFlow::Continue(())
+    }
+}
+
+/// Table functions of DataFusion.
+const SERIES: [&str; 2] = ["generate_series", "range"];
+
+/// Translates `f(…) AS name`. A function that returns rows has a column `name` if the statement refers to one; any
+/// other function is one row. Without an alias, the name is that of the function.
+pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
+    set_returning_functions::lateral(factor);
+    set_returning_functions::number_series(factor);
+    if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
+        set_returning_functions::whole(array_exprs);
+        set_returning_functions::made(array_exprs);
+        // Several lists have a column each.
+        if array_exprs.len() == 1 {
+            name_items(alias, names);
+        }
+        return set_returning_functions::numbered(factor);
+    }
+    if set_returning_functions::members(factor) || set_returning_functions::table(factor, names) {
+        return set_returning_functions::numbered(factor);
+    }
+    let TableFactor::Table { name, alias, args: Some(args), .. } = factor else { return };
+    let Some(function) = bare(name) else { return };
+    let is_named = |alias: &TableAlias| names.contains(&normal(&alias.name));
+    if SERIES.contains(&function.as_str()) {
+        set_returning_functions::step_in(&mut args.args);
+        // The planner calls the column `value`; that name stays if the statement uses it.
+        let speaks_of_value = names.contains("value") || names.contains(".value");
+        if alias.is_none() && (names.contains(&function) || !speaks_of_value) {
+            let name = Ident::with_quote('"', function.clone());
+            *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+        }
+        *name = ObjectName::from(vec![Ident::new(function)]);
+        if let Some(alias) =
+            alias.as_mut().filter(|alias| alias.columns.is_empty() && (is_named(alias) || !speaks_of_value))
+        {
+            alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+        }
+        return;
+    }
+    if CALLS.iter().any(|(known, _)| *known == function) {
+        return;
+    }
+    let about = match function.as_str() {
+        "pg_get_keywords" if args.args.is_empty() => Some(keywords::query()),
+        "pg_show_all_settings" if args.args.is_empty() => Some("SELECT * FROM pg_catalog.pg_settings".to_owned()),
+        // No table has partitions of its own.
+        "pg_partition_tree" => Some(
+            "SELECT CAST(NULL AS BIGINT) AS relid, CAST(NULL AS BIGINT) AS parentrelid, CAST(NULL AS BOOLEAN) AS isleaf, \
+             CAST(NULL AS INT) AS level WHERE false"
+                .to_owned(),
+        ),
+        _ => None,
+    };
+    if let Some(sql) = about {
+        let Some(subquery) = query(&sql) else { return };
+        let named = || TableAlias { explicit: true, name: Ident::new(function), columns: Vec::new(), at: None };
+        let alias = Some(alias.take().unwrap_or_else(named));
+        *factor = TableFactor::Derived { lateral: false, subquery: Box::new(subquery), alias, sample: None };
+        return;
+    }
+    let column = alias.as_ref().map_or_else(|| Ident::with_quote('"', function.clone()), |alias| alias.name.clone());
+    let args: Vec<String> = args.args.iter().map(ToString::to_string).collect();
+    let sql = format!("SELECT {function}({}) AS {column}", args.join(", "));
+    let Some(subquery) = query(&sql) else { return };
+    let alias =
+        alias.take().or_else(|| Some(TableAlias { explicit: true, name: column, columns: Vec::new(), at: None }));
+    *factor = TableFactor::Derived { lateral: false, subquery: Box::new(subquery), alias, sample: None };
+}
+
+/// Names the column of a list's items after its alias, or after the function if the statement refers to that.
+fn name_items(alias: &mut Option<TableAlias>, names: &HashSet<String>) {
+    if alias.is_none() && names.contains("unnest") {
+        let name = Ident::with_quote('"', "unnest");
+        *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+    }
+    if let Some(alias) = alias.as_mut().filter(|alias| alias.columns.is_empty()) {
+        alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+    }
+}
+
+pub(super) fn query(sql: &str) -> Option<Query> {
+    let dialect = Patience::for_words(sql.len());
+    let mut parser = Parser::new(&dialect).try_with_sql(sql).ok()?;
+    let mut query = parser.parse_query().ok()?;
+    keep_texts(&mut query);
+    // Nothing else is read into the query.
+    walk(&*query, &mut Names::default()).is_continue().then_some(*query)
+}

@@ -1,0 +1,48 @@
+//! Kinds of types that the catalog does not have: domains, rows, enumerations, ranges. Drivers (asyncpg) ask for them
+//! by `CASE WHEN typtype = 'd' THEN (SELECT …)`, with correlated recursive subqueries that the planner cannot take.
+//! Branches that can never apply are removed.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, ObjectName, Query, Value, Visitor};
+
+use super::expressions::{literal, take};
+use crate::names::{normal, parts};
+use crate::statement_walk::walk;
+
+/// Kinds that the types of the catalog have: base types and pseudo-types.
+const KINDS: [&str; 2] = ["b", "p"];
+
+/// Whether a statement reads `pg_type`.
+pub(super) fn reads_types(query: &Query) -> bool {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<()> {
+            let is_types = parts(name).last().is_some_and(|table| table == "pg_type");
+            if is_types { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    walk(query, &mut Finder).is_break()
+}
+
+/// Removes the branches of a `CASE` for kinds of types that do not exist here.
+pub(super) fn fold(place: &mut Expr) {
+    let Expr::Case { operand: None, conditions, else_result, .. } = place else { return };
+    conditions.retain(|when| !is_never(&when.condition));
+    if conditions.is_empty() {
+        *place = else_result.as_mut().map_or_else(|| Expr::Value(Value::Null.into()), |other| take(other));
+    }
+}
+
+fn is_never(condition: &Expr) -> bool {
+    let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else { return false };
+    let name = match &**left {
+        Expr::Identifier(name) => Some(name),
+        Expr::CompoundIdentifier(names) => names.last(),
+        _ => None,
+    };
+    let is_kind = name.is_some_and(|name| normal(name) == "typtype");
+    is_kind && literal(right).is_some_and(|kind| !KINDS.contains(&kind))
+}

@@ -1,0 +1,424 @@
+//! Converts a batch to rows of a generation and records of the WAL.
+//!
+//! There is one lookup per series; columns of the batch are used unchanged. Series that are new to the generation are
+//! defined before the first record that refers to them.
+
+mod logs;
+
+use std::sync::Arc;
+
+use arrow::array::{Float64Array, Int64Array, UInt32Array};
+use hashbrown::{HashMap, HashSet};
+use quiver_types::label::{METRIC_NAME, Pairs};
+use quiver_types::metrics::BatchSeries;
+use quiver_types::tables::history::TableRows;
+use quiver_types::{MetricsBatch, Millis, SpansBatch};
+
+use super::limits::retain;
+use super::metric_metadata::Described;
+use super::quota::SeriesQuota;
+use super::reset_hints::HintTracker;
+use crate::idempotency::{AnsweredRequest, Claim};
+use crate::memtable::logs::{LogRows, PreparedLogs};
+use crate::memtable::series::exemplar;
+use crate::memtable::spans::starts;
+use crate::memtable::{Generation, HistogramRow};
+use crate::registry::Attached;
+use crate::wal::codec::{Definition, Encoder, ExemplarRow, Kind, MetadataRow, SampleColumns};
+use crate::wal::record;
+
+/// Nanoseconds of a millisecond.
+const MILLI_NS: i64 = 1_000_000;
+/// About how many bytes of spans, and how many series, one record holds. What writes a record copies all of it twice, so
+/// that the largest write would stand in memory four times if it were one.
+const RECORD_BYTES: usize = 4 << 20;
+const DEFINITIONS_MAX: usize = 16 << 10;
+
+/// The rows of one write, ready to be inserted.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) seq: u64,
+    pub(crate) samples: Option<SampleColumns>,
+    pub(crate) histograms: Vec<HistogramRow>,
+    pub(crate) exemplars: Vec<ExemplarRow>,
+    pub(crate) metadata: Vec<MetadataRow>,
+    pub(crate) logs: Option<LogRows>,
+    pub(crate) spans: Option<SpansBatch>,
+    pub(crate) rows: Vec<TableRows>,
+    /// The request, if it has an idempotency key.
+    pub(crate) request: Option<Box<Named>>,
+    /// Samples and histograms of series for which the registry has no space.
+    pub(crate) refused: u64,
+    /// Samples and histograms of series whose service has too many.
+    pub(crate) barred: u64,
+}
+
+/// Used instead of a slot: the registry has no space for the series.
+const REFUSED: u32 = u32::MAX;
+/// Used instead of a slot: the service of the series has too many.
+const BARRED: u32 = u32::MAX - 1;
+
+/// Converts batches to rows and records; reuses its buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Stager {
+    encoder: Encoder,
+    slots: Vec<u32>,
+    unknown: Vec<u32>,
+    /// Series of the open generation whose definition has not been written successfully yet.
+    unlogged: Vec<Definition>,
+    /// How many of them are in the records of the current group.
+    encoded: usize,
+    described: Described,
+    hints: HintTracker,
+    logs: logs::LogStager,
+    quota: SeriesQuota,
+}
+
+/// A request with an idempotency key, and the right to respond to it.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) request: Arc<AnsweredRequest>,
+    pub(crate) claim: Claim,
+}
+
+/// The content of a write.
+#[derive(Debug)]
+pub(crate) enum Batch {
+    /// Series with their samples, native histograms, exemplars and metadata.
+    Metrics(MetricsBatch),
+    /// Log rows, and the request if it has an idempotency key.
+    Logs(Box<PreparedLogs>, Option<Box<Named>>),
+    /// Spans with their contexts.
+    Spans(SpansBatch),
+    /// Rows of tables without series.
+    Rows(Vec<TableRows>),
+}
+
+/// What staging depends on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StageContext<'a> {
+    pub(crate) generation: &'a Generation,
+    pub(crate) service_labels: &'a [String],
+    /// With more memory in use than this, the registry accepts no new series.
+    pub(crate) registry_bytes_max: usize,
+    /// How many new series one service may create per hour; 0 means no limit.
+    pub(crate) new_series_per_hour: u64,
+    /// Memory limit for the metadata of a day.
+    pub(crate) metadata_bytes_max: usize,
+    pub(crate) now: Millis,
+}
+
+/// The service of a series: the value of the first of the labels that it has.
+fn service<'a>(canonical: &'a [u8], labels: &[String]) -> &'a str {
+    let find = |name: &String| Pairs::new(canonical).find(|(n, _)| n == name).map(|(_, v)| v);
+    labels.iter().find_map(find).unwrap_or("")
+}
+
+fn canonical<'a>(batch: &'a MetricsBatch, series: &BatchSeries) -> &'a [u8] {
+    &batch.label_bytes[series.start as usize..series.end as usize]
+}
+
+impl Stager {
+    /// Starts a group; definitions of failed groups are written again first.
+    pub(crate) fn begin_group(&mut self) {
+        self.encoded = 0;
+        self.logs.begin_group();
+    }
+
+    /// Ends a group whose records are durable.
+    pub(crate) fn logged(&mut self) {
+        self.unlogged.drain(..self.encoded);
+        self.encoded = 0;
+        self.logs.logged();
+    }
+
+    /// Ends a group that could not be written.
+    pub(crate) fn failed(&mut self) {
+        self.encoded = 0;
+        self.logs.begin_group();
+        self.described.doubt();
+        self.hints.clear();
+    }
+
+    /// Starts over for the next generation.
+    pub(crate) fn new_generation(&mut self) {
+        self.unlogged.clear();
+        self.encoded = 0;
+        self.hints.new_generation();
+        self.logs.new_generation();
+    }
+
+    /// Stages a batch under a sequence number; appends its records to `out`.
+    pub(crate) fn stage(&mut self, ctx: StageContext<'_>, seq: u64, batch: Batch, out: &mut Vec<u8>) -> Staged {
+        match batch {
+            Batch::Metrics(batch) => self.stage_metrics(ctx, seq, batch, out),
+            Batch::Logs(prepared, request) => {
+                let answered = request.as_ref().map(|r| &*r.request);
+                let rows = self.logs.stage(ctx.generation, seq, *prepared, answered, &mut self.encoder, out);
+                Staged { logs: rows, request, ..Staged::empty(seq) }
+            }
+            Batch::Spans(batch) => {
+                self.encode_spans(&batch, seq, out);
+                Staged { spans: Some(batch), ..Staged::empty(seq) }
+            }
+            Batch::Rows(rows) => {
+                let last = rows.len().saturating_sub(1);
+                for (i, rows) in rows.iter().enumerate() {
+                    let at = record::begin(out);
+                    self.encoder.rows(rows, out);
+                    let flags = if i == last { record::LAST } else { 0 };
+                    record::finish(out, at, header(Kind::Rows(rows.table.number), seq, i as u16, flags));
+                }
+                Staged { rows, ..Staged::empty(seq) }
+            }
+        }
+    }
+
+    fn encode_spans(&mut self, batch: &SpansBatch, seq: u64, out: &mut Vec<u8>) {
+        let at = record::begin(out);
+        self.encoder.span_contexts(batch, out);
+        record::finish(out, at, header(Kind::SpanContexts, seq, 0, 0));
+        let (rows, bytes) = (batch.len(), batch.memory_bytes());
+        if bytes > RECORD_BYTES {
+            // While it grows by doubling, a buffer stands in memory twice.
+            out.reserve(bytes);
+        }
+        let step = rows.div_ceil(bytes.div_ceil(RECORD_BYTES).max(1)).max(1);
+        for (i, start) in (0..rows.max(1)).step_by(step).enumerate() {
+            let flags = if start + step >= rows { record::LAST } else { 0 };
+            let at = record::begin(out);
+            self.encoder.span_rows(&batch.spans.slice(start, step.min(rows - start)), out);
+            record::finish(out, at, header(Kind::SpanRows, seq, i as u16 + 1, flags));
+        }
+    }
+
+    fn stage_metrics(&mut self, ctx: StageContext<'_>, seq: u64, mut batch: MetricsBatch, out: &mut Vec<u8>) -> Staged {
+        self.resolve(ctx, &batch);
+        let (refused, barred) = self.drop_refused(&mut batch);
+        self.hints.apply(&mut batch);
+        let slots = &self.slots;
+        let samples = (!batch.ts.is_empty()).then(|| SampleColumns {
+            slots: UInt32Array::from(batch.sample_series.iter().map(|&s| slots[s as usize]).collect::<Vec<_>>()),
+            ts: Int64Array::from(std::mem::take(&mut batch.ts)),
+            values: Float64Array::from(std::mem::take(&mut batch.values)),
+            start_ts: batch
+                .start_ts
+                .iter()
+                .any(|&s| s != 0)
+                .then(|| Int64Array::from(std::mem::take(&mut batch.start_ts))),
+        });
+        let histogram = |h: quiver_types::metrics::HistogramSample| HistogramRow {
+            slot: slots[h.series as usize],
+            ts: h.ts,
+            start_ts: h.start_ts,
+            histogram: h.histogram,
+        };
+        let histograms: Vec<_> = std::mem::take(&mut batch.histograms).into_iter().map(histogram).collect();
+        let exemplars: Vec<ExemplarRow> =
+            batch.exemplars.iter().map(|e| (slots[e.series as usize], exemplar(e.ts, e.value, &e.labels))).collect();
+        let metadata = self.new_metadata(ctx, &mut batch);
+        let staged = Staged { samples, histograms, exemplars, metadata, refused, barred, ..Staged::empty(seq) };
+        self.encode(&staged, out);
+        staged
+    }
+
+    /// Sets `self.slots` to the slot of each series of the batch, creating missing ones.
+    fn resolve(&mut self, ctx: StageContext<'_>, batch: &MetricsBatch) {
+        let registry = ctx.generation.registry();
+        self.slots.clear();
+        self.unknown.clear();
+        registry.resolve(
+            ctx.generation.ordinal(),
+            batch.series.iter().map(|s| s.id),
+            &mut self.slots,
+            &mut self.unknown,
+        );
+        if self.unknown.is_empty() {
+            return;
+        }
+        let mut used = vec![false; batch.series.len()];
+        batch.sample_series.iter().for_each(|&s| used[s as usize] = true);
+        batch.histograms.iter().for_each(|h| used[h.series as usize] = true);
+        batch.exemplars.iter().for_each(|e| used[e.series as usize] = true);
+        self.unknown.retain(|&i| used[i as usize]);
+        let series = |&i: &u32| {
+            let s = &batch.series[i as usize];
+            (s.id, canonical(batch, s))
+        };
+        let mut attached = Vec::with_capacity(self.unknown.len());
+        let quota = self.quota.at(ctx.now);
+        registry.attach_where(
+            ctx.generation.ordinal(),
+            ctx.generation.series() as u32,
+            self.unknown.iter().map(series),
+            ctx.registry_bytes_max,
+            |id, labels, fill| quota.admit(service(labels, ctx.service_labels), id, ctx.new_series_per_hour, fill),
+            |a| attached.push(a),
+        );
+        for (&i, attached) in self.unknown.iter().zip(attached) {
+            self.slots[i as usize] = match attached {
+                Attached::Known(slot) => slot,
+                Attached::Refused => {
+                    crate::metrics::METRICS.refused_series.inc();
+                    REFUSED
+                }
+                Attached::Barred => {
+                    crate::metrics::METRICS.barred_series.inc();
+                    BARRED
+                }
+                Attached::New(number) => {
+                    let series = &batch.series[i as usize];
+                    let labels = canonical(batch, series);
+                    let service = service(labels, ctx.service_labels);
+                    let slot = ctx.generation.define(number, service);
+                    let (labels, service) = (labels.to_vec(), service.to_owned());
+                    self.unlogged.push(Definition { slot, id: series.id, labels, service });
+                    slot
+                }
+            };
+        }
+    }
+
+    /// Removes the rows of series without a slot; returns the numbers of samples and histograms that were refused and
+    /// that were barred.
+    fn drop_refused(&self, batch: &mut MetricsBatch) -> (u64, u64) {
+        let refused = |series: u32| self.slots[series as usize] >= BARRED;
+        if self.unknown.iter().all(|&i| !refused(i)) {
+            return (0, 0);
+        }
+        let of_barred = |series: u32| self.slots[series as usize] == BARRED;
+        let barred = batch.sample_series.iter().filter(|&&s| of_barred(s)).count()
+            + batch.histograms.iter().filter(|h| of_barred(h.series)).count();
+        let before = batch.ts.len() + batch.histograms.len();
+        let keep: Vec<bool> = batch.sample_series.iter().map(|&s| !refused(s)).collect();
+        retain(&mut batch.sample_series, &keep);
+        retain(&mut batch.ts, &keep);
+        retain(&mut batch.values, &keep);
+        retain(&mut batch.start_ts, &keep);
+        batch.histograms.retain(|h| !refused(h.series));
+        batch.exemplars.retain(|e| !refused(e.series));
+        ((before - batch.ts.len() - batch.histograms.len() - barred) as u64, barred as u64)
+    }
+
+    /// Selects the metadata that must be written, with the services of the series in the batch.
+    fn new_metadata(&mut self, ctx: StageContext<'_>, batch: &mut MetricsBatch) -> Vec<MetadataRow> {
+        if batch.metadata.is_empty() {
+            return Vec::new();
+        }
+        let all = std::mem::take(&mut batch.metadata);
+        let services = services_by_metric(batch, ctx.service_labels);
+        let mut rows = Vec::new();
+        for metadata in all {
+            let none = HashSet::default();
+            let of_metric = services.get(metadata.metric.as_str()).unwrap_or(&none);
+            let unnamed = of_metric.is_empty().then_some("");
+            for service in of_metric.iter().copied().chain(unnamed) {
+                if let Some(ts) = self.described.admit(&metadata, service, ctx.now, ctx.metadata_bytes_max) {
+                    rows.push((ts, metadata.clone(), service.to_owned()));
+                }
+            }
+        }
+        rows
+    }
+
+    fn encode(&mut self, staged: &Staged, out: &mut Vec<u8>) {
+        let mut kinds = Vec::with_capacity(4);
+        kinds.extend(staged.samples.is_some().then_some(Kind::Samples));
+        kinds.extend((!staged.histograms.is_empty()).then_some(Kind::Histograms));
+        kinds.extend((!staged.exemplars.is_empty()).then_some(Kind::Exemplars));
+        kinds.extend((!staged.metadata.is_empty()).then_some(Kind::Metadata));
+        if self.encoded < self.unlogged.len() && !kinds.is_empty() {
+            for definitions in self.unlogged[self.encoded..].chunks(DEFINITIONS_MAX) {
+                let at = record::begin(out);
+                self.encoder.definitions(Kind::Definitions, definitions, out);
+                record::finish(out, at, header(Kind::Definitions, staged.seq, 0, 0));
+            }
+            self.encoded = self.unlogged.len();
+        }
+        let last = kinds.len().saturating_sub(1);
+        for (index, kind) in kinds.into_iter().enumerate() {
+            let at = record::begin(out);
+            let mut flags = if index == last { record::LAST } else { 0 };
+            match (kind, &staged.samples) {
+                (Kind::Samples, Some(samples)) => {
+                    flags |= if samples.start_ts.is_some() { record::OPTIONAL } else { 0 };
+                    self.encoder.samples(samples, out);
+                }
+                (Kind::Histograms, _) => self.encoder.histograms(&staged.histograms, out),
+                (Kind::Exemplars, _) => self.encoder.exemplars(&staged.exemplars, out),
+                _ => self.encoder.metadata(&staged.metadata, out),
+            }
+            record::finish(out, at, header(kind, staged.seq, index as u16, flags));
+        }
+    }
+}
+
+fn header(kind: Kind, seq: u64, index: u16, flags: u16) -> record::Header {
+    let table = kind.table();
+    record::Header { seq, table: table.number, version: table.version, kind: kind.number(), flags, index }
+}
+
+/// The services that have a metric, by its name and by the family name that metadata may use.
+fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) -> HashMap<&'a str, HashSet<&'a str>> {
+    const SUFFIXES: [&str; 6] = ["_bucket", "_count", "_sum", "_total", "_created", "_info"];
+    let mut services: HashMap<&str, HashSet<&str>> = HashMap::default();
+    for series in &batch.series {
+        let labels = canonical(batch, series);
+        let metric = Pairs::new(labels).find(|(n, _)| *n == METRIC_NAME).map_or("", |(_, v)| v);
+        let family = SUFFIXES.iter().find_map(|s| metric.strip_suffix(s));
+        for name in [Some(metric), family].into_iter().flatten() {
+            services.entry(name).or_default().insert(service(labels, service_labels));
+        }
+    }
+    services
+}
+
+impl Staged {
+    fn empty(seq: u64) -> Self {
+        let (histograms, exemplars, metadata) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            seq,
+            samples: None,
+            histograms,
+            exemplars,
+            metadata,
+            logs: None,
+            spans: None,
+            rows: Vec::new(),
+            request: None,
+            refused: 0,
+            barred: 0,
+        }
+    }
+
+    /// The times of its samples and histograms.
+    pub(crate) fn times(&self) -> impl Iterator<Item = Millis> {
+        let samples = self.samples.iter().flat_map(|s| s.ts.values().iter().copied());
+        samples.chain(self.histograms.iter().map(|h| h.ts))
+    }
+
+    /// The times of its logs.
+    pub(crate) fn log_times(&self) -> impl Iterator<Item = Millis> {
+        self.logs.iter().flat_map(|logs| logs.time.iter().map(|ns| ns.div_euclid(MILLI_NS)))
+    }
+
+    /// The start times of its spans.
+    pub(crate) fn span_times(&self) -> impl Iterator<Item = Millis> {
+        self.spans.iter().flat_map(|spans| starts(spans).iter().map(|ns| ns.div_euclid(MILLI_NS)))
+    }
+
+    /// Tells whether there is nothing to log.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.samples.is_none()
+            && self.histograms.is_empty()
+            && self.exemplars.is_empty()
+            && self.metadata.is_empty()
+            && self.logs.is_none()
+            && self.spans.is_none()
+            && self.rows.is_empty()
+            && self.request.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! What each kind of integration sends. One file per kind.
+
+mod discord;
+mod email;
+mod mattermost;
+mod message_fields;
+mod msteamsv2;
+mod opsgenie;
+mod pagerduty;
+mod slack;
+mod telegram;
+mod webhook;
+
+use quiver_alerting::receivers::Integration;
+
+use super::files::Files;
+use super::http_call::Call;
+use super::message::{Failure, Message};
+
+pub(super) use email::{Mail, mail};
+
+/// A kind: its name, and what makes its calls, which are made one after the other.
+struct Kind {
+    name: &'static str,
+    calls: fn(&Message, &Integration, &Files) -> Result<Vec<Call>, Failure>,
+}
+
+/// All kinds that are told over HTTP.
+const KINDS: &[Kind] = &[
+    Kind { name: "webhook", calls: webhook::calls },
+    Kind { name: "slack", calls: slack::calls },
+    Kind { name: "pagerduty", calls: pagerduty::calls },
+    Kind { name: "opsgenie", calls: opsgenie::calls },
+    Kind { name: "telegram", calls: telegram::calls },
+    Kind { name: "discord", calls: discord::calls },
+    Kind { name: "msteamsv2", calls: msteamsv2::calls },
+    Kind { name: "mattermost", calls: mattermost::calls },
+];
+
+/// The kind that is told by mail.
+pub(super) const EMAIL: &str = "email";
+
+/// Names of all kinds that are told.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name).chain([EMAIL])
+}
+
+/// Makes the calls that tell an integration over HTTP.
+///
+/// # Errors
+/// A template or secret cannot be had.
+pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
+    let kind = KINDS.iter().find(|kind| kind.name == integration.kind.name).expect("it is told over HTTP");
+    (kind.calls)(message, integration, files)
+}

@@ -1,0 +1,45 @@
+//! Reports records that a sender has no right to write: to the sender in the response, and in the audit log.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::extract::{MatchedPath, Request};
+use axum::response::Response;
+use http::{HeaderValue, Method};
+
+use crate::forbidden_records::HEADER;
+use crate::identity::{Origin, Refusal};
+use crate::request_context::RequestInfo;
+use crate::state::AppState;
+
+/// An ingest request while it is served.
+pub(super) struct Sent {
+    info: RequestInfo,
+    method: Method,
+    route: Option<MatchedPath>,
+}
+
+impl Sent {
+    pub(super) fn of(info: &RequestInfo, request: &Request) -> Self {
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        Self { info: info.clone(), method: request.method().clone(), route }
+    }
+
+    /// Adds the number of refused records to the response, and notes them in the audit log.
+    pub(super) fn tell_refused(self, state: &AppState, response: &mut Response) {
+        let refused = self.info.refused().load(Relaxed);
+        if refused == 0 {
+            return;
+        }
+        response.headers_mut().insert(HEADER, HeaderValue::from(refused));
+        if let Some(identities) = &state.identities {
+            identities.note_refusal(Refusal {
+                identity: &self.info.identity,
+                origin: Origin::of(&self.info),
+                method: &self.method,
+                route: self.route.as_ref().map_or("", MatchedPath::as_str),
+                ingest: true,
+                now_ms: state.clock.now_ms(),
+            });
+        }
+    }
+}

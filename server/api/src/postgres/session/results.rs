@@ -1,0 +1,334 @@
+//! Sends results: rows as they are found, and the outcome of commands.
+
+use pgwire::messages::Message as _;
+use pgwire::messages::response::{CommandComplete, TransactionStatus};
+use pgwire::messages::startup::ParameterStatus;
+use tokio_util::sync::CancellationToken;
+
+use super::queries::told;
+use super::statement_end::Ending;
+use super::{Connection, OUT_BYTES, Trouble, attended};
+use crate::postgres::command::{Command, Declare, Forget, Form, Holds, Prepare};
+use crate::postgres::encode;
+use crate::postgres::error::Fault;
+use crate::postgres::portal::{Hold, Portal};
+use crate::postgres::statements::Prepared;
+
+/// Rows that are encoded at once.
+const ROWS: usize = 1024;
+
+impl Connection {
+    fn complete(&mut self, tag: impl Into<String>) {
+        let _ = CommandComplete::new(tag.into()).encode(&mut self.out);
+    }
+
+    /// Executes a portal; 0 rows: all of them.
+    pub(super) async fn execute(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Trouble> {
+        let ends = matches!(portal.command, Command::Commit | Command::Rollback | Command::RollbackTo(_));
+        if !ends && portal.command != Command::Empty {
+            self.alive()?;
+        }
+        self.resolve(portal).await?;
+        match portal.command.clone() {
+            Command::Empty => self.say(b'I'),
+            Command::Query => {
+                self.open(portal).await?;
+                let most = usize::try_from(rows).ok().filter(|rows| *rows > 0);
+                let sent = self.rows(portal, most).await?;
+                if portal.done {
+                    self.complete(format!("SELECT {sent}"));
+                } else {
+                    self.say(b's');
+                }
+            }
+            Command::Show(_) => {
+                self.open(portal).await?;
+                self.rows(portal, None).await?;
+                self.complete("SHOW");
+            }
+            Command::Fetch(name, count) => self.fetch(&name, count, &portal.results).await?,
+            Command::Move(name, count) => self.pass(&name, count).await?,
+            Command::Declare(declare) => self.declare(declare, portal)?,
+            Command::Prepare(prepare) => self.prepare(prepare).await?,
+            Command::Copy(copy) => {
+                let mut copied = Portal::new(copy.query, Command::Query);
+                self.open(&mut copied).await?;
+                let sent = self.lines(&mut copied, &copy.form).await?;
+                self.complete(format!("COPY {sent}"));
+            }
+            other => self.command(other)?,
+        }
+        Ok(())
+    }
+
+    fn declare(&mut self, declare: Declare, portal: &mut Portal) -> Result<(), Trouble> {
+        let is_alone = self.transaction == TransactionStatus::Idle;
+        if is_alone && !declare.is_held {
+            let text = "a cursor is declared within a transaction, or `WITH HOLD`";
+            return Err(Fault::new("25P01", text).into());
+        }
+        let mut cursor = Portal::new(declare.query, Command::Query);
+        cursor.take_params(portal);
+        if declare.is_held {
+            // A statement outside of a transaction is a transaction of its own, which ends with it.
+            cursor.hold = if is_alone { Hold::Kept } else { Hold::Wanted };
+        }
+        self.kept.open(declare.name, cursor)?;
+        self.complete("DECLARE CURSOR");
+        Ok(())
+    }
+
+    async fn prepare(&mut self, prepare: Prepare) -> Result<(), Trouble> {
+        let Prepare { name, types, query } = prepare;
+        let statement = Prepared { text: query, command: Command::Query, declared: types, described: None };
+        self.kept.prepare(name.clone(), statement)?;
+        // Reports errors of the statement at once.
+        if let Err(trouble) = self.described(&name).await {
+            self.kept.close_statement(&name);
+            return Err(trouble);
+        }
+        self.complete("PREPARE");
+        Ok(())
+    }
+
+    /// Skips rows of a cursor.
+    async fn pass(&mut self, name: &str, count: Option<u32>) -> Result<(), Trouble> {
+        let mut cursor = self.kept.take(name)?;
+        // A cursor that failed is closed: it would continue after rows that the client never got.
+        let passed = self.passed(&mut cursor, count).await?;
+        self.kept.put(name, cursor);
+        self.complete(format!("MOVE {passed}"));
+        Ok(())
+    }
+
+    async fn passed(&mut self, cursor: &mut Portal, count: Option<u32>) -> Result<usize, Trouble> {
+        self.open(cursor).await?;
+        let most = count.map_or(usize::MAX, |count| count as usize);
+        let Portal { run: Some(run), done, text, .. } = &mut *cursor else { return Ok(0) };
+        let running = CancellationToken::new();
+        self.cancellable.runs(&running);
+        let mut passed = 0;
+        while passed < most {
+            let next = attended(&mut self.stream, &mut self.read, &running, run.next(ROWS.min(most - passed))).await?;
+            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+                *done = true;
+                run.end();
+                break;
+            };
+            passed += batch.num_rows();
+        }
+        Ok(passed)
+    }
+
+    async fn fetch(&mut self, name: &str, count: Option<u32>, forms: &[i16]) -> Result<(), Trouble> {
+        let mut cursor = self.kept.take(name)?;
+        cursor.results = forms.to_vec();
+        // As in `pass`.
+        let sent = self.fetched(&mut cursor, count).await?;
+        self.kept.put(name, cursor);
+        self.complete(format!("FETCH {sent}"));
+        Ok(())
+    }
+
+    async fn fetched(&mut self, cursor: &mut Portal, count: Option<u32>) -> Result<usize, Trouble> {
+        self.open(cursor).await?;
+        match count {
+            Some(0) => Ok(0),
+            count => self.rows(cursor, count.map(|count| count as usize)).await,
+        }
+    }
+
+    /// Sends rows as they are found, at most `most`. Returns how many.
+    async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Result<usize, Trouble> {
+        let Portal { run, results, done, text, .. } = portal;
+        let Some(run) = run else { return Ok(0) };
+        let forms = encode::forms(results, run.schema.fields().len())?;
+        let ending = Ending::of(run);
+        self.cancellable.runs(&ending.running);
+        let mut sent = 0;
+        while most.is_none_or(|most| sent < most) {
+            let wanted = most.map_or(ROWS, |most| ROWS.min(most - sent));
+            let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(wanted)).await?;
+            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+                *done = true;
+                run.end();
+                return Ok(sent);
+            };
+            sent += batch.num_rows();
+            // Few rows at a time, since a row may be long.
+            let mut at = 0;
+            while at < batch.num_rows() {
+                let rows = (batch.num_rows() - at).min(64);
+                encode::rows(&batch.slice(at, rows), &forms, &mut self.out).map_err(|error| told(&error, text))?;
+                at += rows;
+                if self.out.len() >= OUT_BYTES {
+                    self.send(&ending, text).await?;
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends all rows as `COPY` data as they are found. Returns how many.
+    async fn lines(&mut self, portal: &mut Portal, form: &Form) -> Result<usize, Trouble> {
+        let Portal { run, text, .. } = portal;
+        let Some(run) = run else { return Ok(0) };
+        encode::lines_follow(&run.schema, form, &mut self.out)?;
+        let ending = Ending::of(run);
+        self.cancellable.runs(&ending.running);
+        let mut sent = 0;
+        loop {
+            let next = attended(&mut self.stream, &mut self.read, &ending.running, run.next(ROWS)).await?;
+            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+                if form.is_binary() {
+                    encode::copied_all(sent > 0, &mut self.out).map_err(|error| told(&error, text))?;
+                }
+                self.say(b'c');
+                return Ok(sent);
+            };
+            let mut at = 0;
+            while at < batch.num_rows() {
+                let rows = (batch.num_rows() - at).min(64);
+                let (piece, out) = (batch.slice(at, rows), &mut self.out);
+                let written = if form.is_binary() {
+                    encode::copied(&piece, sent == 0, out)
+                } else {
+                    encode::lines(&piece, form, out)
+                };
+                written.map_err(|error| told(&error, text))?;
+                at += rows;
+                sent += rows;
+                if self.out.len() >= OUT_BYTES {
+                    self.send(&ending, text).await?;
+                }
+            }
+        }
+    }
+
+    fn command(&mut self, command: Command) -> Result<(), Trouble> {
+        match command {
+            Command::Begin => {
+                self.transaction = TransactionStatus::Transaction;
+                self.settings.begin_transaction();
+                self.complete("BEGIN");
+            }
+            Command::Commit | Command::Rollback => {
+                let is_kept = command == Command::Commit && self.transaction != TransactionStatus::Error;
+                self.transaction = TransactionStatus::Idle;
+                if is_kept {
+                    self.kept.commit();
+                } else {
+                    self.kept.roll_back();
+                }
+                self.kept.end_savepoints();
+                if self.settings.end_transaction(is_kept) {
+                    self.tell_all();
+                }
+                self.complete(if is_kept { "COMMIT" } else { "ROLLBACK" });
+            }
+            Command::Savepoint(_) | Command::Release(_) | Command::RollbackTo(_) => self.savepoint(command)?,
+            Command::Mark(tag) => self.complete(tag),
+            Command::Set(name, value) => self.set(&name, value.as_deref(), Holds::Connection)?,
+            Command::SetLocal(name, value) => self.set(&name, value.as_deref(), Holds::Transaction)?,
+            Command::Reset(name) => {
+                match name {
+                    Some(name) => {
+                        self.settings.set(&name, None, Holds::Connection)?;
+                        self.tell(&name);
+                    }
+                    None => self.reset(),
+                }
+                self.complete("RESET");
+            }
+            Command::Discard(what) => {
+                if what == Forget::All {
+                    if self.transaction != TransactionStatus::Idle {
+                        return Err(Fault::new("25001", "`DISCARD ALL` stands outside of transactions").into());
+                    }
+                    self.kept.forget_statements();
+                    self.kept.end_portals();
+                    self.reset();
+                    self.complete("DISCARD ALL");
+                } else {
+                    self.complete("DISCARD");
+                }
+            }
+            Command::Deallocate(None) => {
+                self.kept.forget_statements();
+                self.complete("DEALLOCATE ALL");
+            }
+            Command::Deallocate(Some(name)) => {
+                self.kept.statement(&name)?;
+                self.kept.close_statement(&name);
+                self.complete("DEALLOCATE");
+            }
+            Command::Close(None) => {
+                self.kept.end_portals();
+                self.complete("CLOSE CURSOR ALL");
+            }
+            Command::Close(Some(name)) => {
+                if !self.kept.close_portal(&name) {
+                    return Err(Fault::new("34000", format!("there is no cursor `{}`", name.escape_debug())).into());
+                }
+                self.complete("CLOSE CURSOR");
+            }
+            _ => return Err(Fault::new("XX000", "a command is none").into()),
+        }
+        Ok(())
+    }
+
+    /// Each statement only reads, so there is nothing to take back, but a transaction that failed goes on.
+    fn savepoint(&mut self, command: Command) -> Result<(), Trouble> {
+        if self.transaction == TransactionStatus::Idle {
+            return Err(Fault::new("25P01", "savepoints are set and used within transactions").into());
+        }
+        match command {
+            Command::Savepoint(name) => {
+                self.kept.save(name)?;
+                self.complete("SAVEPOINT");
+            }
+            Command::Release(name) => {
+                self.kept.forget_savepoints(&name, true)?;
+                self.complete("RELEASE");
+            }
+            Command::RollbackTo(name) => {
+                self.kept.forget_savepoints(&name, false)?;
+                self.transaction = TransactionStatus::Transaction;
+                self.complete("ROLLBACK");
+            }
+            _ => return Err(Fault::new("XX000", "a savepoint is none").into()),
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, name: &str, value: Option<&str>, holds: Holds) -> Result<(), Trouble> {
+        self.settings.set(name, value, holds)?;
+        if holds == Holds::Transaction && self.transaction == TransactionStatus::Idle {
+            Fault::warning("25P01", "SET LOCAL can only be used in transaction blocks").write(&mut self.out);
+        }
+        self.tell(name);
+        self.complete("SET");
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.settings.reset();
+        self.tell_all();
+    }
+
+    /// Reports the values of all settings that clients track.
+    pub(super) fn tell_all(&mut self) {
+        let all: Vec<_> = self.settings.told().collect();
+        for (name, value) in all {
+            let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);
+        }
+    }
+
+    /// Reports the value of a setting to the client, if it is one that clients track.
+    pub(super) fn tell(&mut self, name: &str) {
+        let found = self.settings.told().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        if let Some((name, value)) = found {
+            let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The answer to a parameter that its route does not know, as each family of routes tells it.
+
+use axum::extract::{MatchedPath, Request};
+use axum::response::Response;
+use http::StatusCode;
+use quiver_config::Problem;
+use quiver_traces::TraceError;
+
+use super::path::is_text;
+use super::{error, known, unknown};
+use crate::fallback::{answer, is_below};
+use crate::{olap_api, traces_api};
+
+/// Whether a path is one of our own of traces.
+fn is_of_traces(path: &str) -> bool {
+    ["/traces", "/platform-api/traces"].iter().any(|base| is_below(path, base))
+}
+
+/// Gives the answer of routes of traces to a path that is no text.
+pub(crate) fn unreadable(request: &Request) -> Option<Response> {
+    let path = request.uri().path();
+    (is_of_traces(path) && !is_text(path)).then(|| traces_api::problem(&TraceError::InvalidId, "/traces"))
+}
+
+/// Gives the answer to a request whose query has a parameter that its route does not know.
+pub(crate) fn refusal(request: &Request) -> Option<Response> {
+    let query = request.uri().query()?;
+    let route = request.extensions().get::<MatchedPath>()?.as_str();
+    let name = unknown(route, url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name))?;
+    let path = request.uri().path();
+    if is_of_traces(path) {
+        return Some(traces_api::problem(&TraceError::Param(error(route, &name)), "/traces"));
+    }
+    if is_below(path, "/olap-api") {
+        return Some(olap_api::unknown_parameter(&name, &known(route), path));
+    }
+    let problem = Problem::parameter(format!("unknown parameter `{name}`{}", known(route)));
+    Some(answer(path, StatusCode::BAD_REQUEST, &problem, &problem.detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_answer_names_it() {
+        use http_body_util::BodyExt as _;
+        use serde_json::json;
+
+        for (name, path, expected) in [
+            ("limt", "/none", "parameter `limt`: unknown on this path"),
+            ("segment", "/traces/compare", "parameter `segment`: segments do not act on this path"),
+        ] {
+            let answer = traces_api::problem(&TraceError::Param(error(path, name)), path);
+            assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+            assert_eq!((&body["detail"], &body["parameter"]), (&json!(expected), &json!(name)), "{path}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! How the server is told to stop, and how it exits where a graceful stop is impossible.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use quiver_types::{Error, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::systemd;
+
+/// How long a start that is told to stop may take to end gracefully. Ending it hard loses nothing, since what was
+/// acknowledged is in the WAL.
+const START_ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// Exit code after a panic of the main thread, the same as Rust's.
+const PANIC_CODE: i32 = 101;
+
+/// Stops when a signal asks for it, from this call on. `serves` says whether the start is over.
+///
+/// # Errors
+/// Internal: the signal handlers cannot be installed.
+pub fn on_signal(stop: CancellationToken, serves: Arc<AtomicBool>) -> Result<()> {
+    let listen = |kind| signal(kind).map_err(|e| Error::internal("cannot listen for signals").with_source(e));
+    let signals = [listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?];
+    tokio::spawn(follow(signals, stop, serves));
+    Ok(())
+}
+
+async fn follow([mut term, mut int]: [Signal; 2], stop: CancellationToken, serves: Arc<AtomicBool>) {
+    let mut asked = async || {
+        tokio::select! {
+            _ = term.recv() => SignalKind::terminate(),
+            _ = int.recv() => SignalKind::interrupt(),
+        }
+    };
+    let first = asked().await;
+    systemd::tell(systemd::State::Stopping);
+    stop.cancel();
+    if !serves.load(Relaxed) {
+        tokio::select! {
+            again = asked() => leave(again),
+            () = tokio::time::sleep(START_ENDS_WITHIN) => {}
+        }
+        // The main thread hangs in the start, perhaps while it holds the lock of the log, so nothing is logged.
+        if !serves.load(Relaxed) {
+            leave(first);
+        }
+    }
+    // A second signal means exit at once. What was acknowledged is in the WAL.
+    let again = asked().await;
+    tracing::warn!("asked to stop a second time: leaving at once");
+    leave(again);
+}
+
+fn leave(signal: SignalKind) -> ! {
+    std::process::exit(128 + signal.as_raw_value());
+}
+
+/// Makes a panic of this thread, which starts and stops the server, end the process. Unwinding would wait for threads
+/// that were never told to end, and signals would no longer be handled.
+pub fn with_panics_of_this_thread() {
+    let (before, this) = (std::panic::take_hook(), std::thread::current().id());
+    std::panic::set_hook(Box::new(move |panic| {
+        before(panic);
+        if std::thread::current().id() == this {
+            std::process::exit(PANIC_CODE);
+        }
+    }));
+}

@@ -1,0 +1,89 @@
+//! The name of a metric in answers of PromQL: what drops it, what keeps it, and that nothing brings it back.
+
+use quiver_tests::bodies::remote_write;
+use quiver_tests::server::{Options, Server};
+use serde_json::{Value, json};
+
+const T0_MS: i64 = 1_700_000_000_000;
+const T0_S: f64 = 1_700_000_000.0;
+
+/// An expression over `m{x="1"}`, which is 2, and `n{x="1"}`, which is 1.
+const NAMED: &[&str] = &[
+    "m > n",
+    "m > 1",
+    "m > abs(n)",
+    "m > (n + 0)",
+    "m > ignoring(y) n",
+    "m > on(x) group_left n",
+    "n < on(x) group_right m",
+    "m and abs(m)",
+    "m unless (abs(m) < n)",
+    "m or abs(m)",
+    "(m > 1) or abs(m)",
+    "((m > 1) or abs(m)) > n",
+    "last_over_time(m[5m])",
+    "topk(1, m > n)",
+];
+
+const NAMELESS: &[&str] = &[
+    "m + n",
+    "m > bool n",
+    "m > bool 1",
+    "m > on(x) n",
+    "(m + 0) > 1",
+    "(m + 0) > n",
+    "(m * n) > n",
+    "(m > bool n) >= n",
+    "-n < m",
+    "-n < 0",
+    "abs(m) > n",
+    "abs(m) > abs(n)",
+    "(abs(m) > n) > n",
+    "max_over_time(m[5m]) > n",
+    "abs(m) > on(x) n",
+    "abs(m) > ignoring(y) n",
+    "abs(m) > on(x) group_left n",
+    "n < on(x) group_right abs(m)",
+    "m > on(x) group_left(__name__) abs(n)",
+    "(abs(m) > n) and m",
+    "(abs(m) > n) unless (m < n)",
+    "(abs(m) > n) or m",
+    "(m > 5) or abs(m)",
+    "((m > 5) or abs(m)) > n",
+    "(m > 5) or (n > 5) or abs(m)",
+    "label_replace((m > 5) or abs(m), \"x\", \"1\", \"\", \"\")",
+    "topk(1, abs(m) > n)",
+    "sum by (x, __name__) (abs(m) > n)",
+    "last_over_time((abs(m) > n)[5m:1m])",
+    "sort(abs(m) > n)",
+    "label_replace(abs(m) > n, \"x\", \"1\", \"\", \"\")",
+];
+
+/// Breaks where a comparison between vectors, `count_values`, or a row of the same labels on the other side of `or` brings
+/// back a name that was dropped below it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_name_stays_away() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let row = |name, value| (vec![("__name__", name), ("x", "1")], vec![(T0_MS - 60_000, value), (T0_MS, value)]);
+    server.write(remote_write(&[row("m", 2.0), row("n", 1.0)])).await;
+    let (named, nameless) = (json!({"__name__": "m", "x": "1"}), json!({"x": "1"}));
+    let counted = [
+        ("count_values by (x, __name__) (\"v\", m)", json!({"__name__": "m", "v": "2", "x": "1"})),
+        ("count_values by (x, __name__) (\"v\", abs(m))", json!({"v": "2", "x": "1"})),
+        ("count_values by (x) (\"__name__\", abs(m))", json!({"__name__": "2", "x": "1"})),
+    ];
+    let cases = NAMED.iter().map(|query| (*query, named.clone()));
+    let cases = cases.chain(NAMELESS.iter().map(|query| (*query, nameless.clone()))).chain(counted);
+    for (query, expected) in cases {
+        let metrics = |data: &Value| {
+            let rows = data["result"].as_array().unwrap_or_else(|| panic!("{query}: {data}"));
+            rows.iter().map(|row| row["metric"].clone()).collect::<Vec<_>>()
+        };
+        let expected = vec![expected];
+        let at = server.query(query, T0_S).await;
+        assert_eq!(metrics(&at), expected, "{query}");
+        let over = server.query_range(query, T0_S - 20.0, T0_S, 20.0).await;
+        assert_eq!(metrics(&over), expected, "{query} over a range");
+    }
+}

@@ -1,0 +1,106 @@
+//! What is answered while the log is being replayed.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use quiver_tests::held_server::Hold;
+use quiver_tests::server::{Options, Server, command};
+use quiver_tests::time_limits::within;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_start_can_be_watched() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let rows = "{\"_msg\":\"a row of some length, so that there is something to replay\"}\n".repeat(2000);
+    assert_eq!(server.post("/insert/jsonline", &[], rows.into_bytes()).await.status, 200);
+    server.kill();
+    let hold = Hold::default();
+    let options = Options::default().env("QUIVER_FAILPOINT", hold.at("replay.after-segment"));
+    let server = Server::spawn(dir.path(), &options).expect("it says where it listens");
+    let began = Instant::now();
+    let seen = loop {
+        let asked = Instant::now();
+        let ready = server.get("/health/ready").await;
+        assert_eq!(ready.status, 503, "the replay is over: {}", ready.text());
+        assert!(asked.elapsed() > Duration::from_millis(400), "the end of the start was not waited for");
+        assert!(ready.headers.contains_key("retry-after") && ready.headers.contains_key("x-request-id"));
+        if ready.text().contains("replaying the log") {
+            break ready.text();
+        }
+        assert!(began.elapsed() < Duration::from_mins(5), "{}", ready.text());
+    };
+    assert!(seen.contains(" of ") && seen.contains("KiB"), "{seen}");
+    assert_eq!(server.get("/health/live").await.status, 200);
+    let metrics = server.get("/metrics").await;
+    assert_eq!(metrics.status, 200);
+    let text = metrics.text();
+    for name in ["quiver_build_info", "process_resident_memory_bytes", "quiver_wal_replay_bytes"] {
+        assert!(text.contains(&format!("# TYPE {name} ")), "{name} is missing:\n{text}");
+    }
+    let replay = text.lines().find_map(|l| l.strip_prefix("quiver_wal_replay_bytes ")).expect("told");
+    assert!(replay.parse::<f64>().is_ok_and(|bytes| bytes > 0.0), "{replay}");
+    for path in ["/metrics-api/api/v1/query?query=1", "/admin/queries", "/logs-api/select/logsql/query?query=*"] {
+        assert_eq!(server.get(path).await.status, 503, "{path}");
+    }
+    hold.release();
+    let began = Instant::now();
+    while server.get("/health/ready").await.status != 200 {
+        assert!(began.elapsed() < Duration::from_mins(5), "the replay does not end");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// What is made at the first query of a language is made before anybody asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_of_each_language_ran_before_the_first_request() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let metrics = server.get("/metrics").await.text();
+    let counted = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    assert!(counted("quiver_query_started_total").is_some_and(|queries| queries >= 3.0), "{metrics}");
+    assert_eq!(counted("quiver_query_failed_total"), Some(0.0), "{metrics}");
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// A start ends when it is asked to: in order while the log is replayed, and not in order where it hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_ends_when_it_is_asked_to() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    assert_eq!(server.post("/insert/jsonline", &[], b"{\"_msg\":\"a row\"}\n".to_vec()).await.status, 200);
+    server.kill();
+    for (point, code) in [("replay.after-segment", 0), ("replay.begin", 128 + 15)] {
+        within(&format!("{point}: an end with code {code}"), Duration::from_secs(20), async || {
+            let hold = Hold::default();
+            let options = Options::default().env("QUIVER_FAILPOINT", hold.at(point));
+            let server = Server::spawn(dir.path(), &options).expect("it says where it listens");
+            hold.reached().await;
+            let began = Instant::now();
+            // What has not ended in order after some seconds counts as hanging, also on a machine that stood still.
+            if server.stop() == Some(code) { began.elapsed() } else { Duration::MAX }
+        })
+        .await;
+    }
+}
+
+/// Address spaces in which threads cannot be had: a start says so and ends, or ends when it is asked to.
+#[test]
+fn a_start_without_room_for_threads_ends() {
+    for kib in (200_000..=320_000).step_by(20_000) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let options = Options::default().limits(&format!("-v {kib}")).log_to(&dir.path().join("log"));
+        let mut child = command(dir.path(), &options).stdout(Stdio::null()).spawn().expect("the shell runs");
+        std::thread::sleep(Duration::from_millis(500));
+        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        let began = Instant::now();
+        while child.try_wait().expect("ours to wait for").is_none() {
+            if began.elapsed() > Duration::from_mins(5) {
+                let _ = child.kill();
+                let log = std::fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+                panic!("with {kib} KiB it does not end:\n{log}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
