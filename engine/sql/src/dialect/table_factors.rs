@@ -58,7 +58,7 @@ const SERIES: [&str; 2] = ["generate_series", "range"];
 /// other function is one row. Without an alias, the name is that of the function.
 pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     set_returning_functions::lateral(factor);
-    set_returning_functions::number_series(factor);
+    set_returning_functions::series(factor);
     if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
         set_returning_functions::whole(array_exprs);
         set_returning_functions::made(array_exprs);
