@@ -8,7 +8,7 @@ use std::sync::Arc;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use quiver_auth::{
     Account, AccountKind, Accounts, Auth, AuthSettings, BoundTo, Directory, Form, Grant, Identity, Key, MasterVault,
-    OsRandom, Request, SCHEMA, Secret, Shown, apikey, sha256_hex,
+    OsRandom, Request, SCHEMA, Secret, Shown, api_key, sha256_hex,
 };
 use quiver_benches::cpu;
 use quiver_database::Database;
@@ -44,7 +44,7 @@ impl World {
             writing.commit().await.expect("committed");
             database
         });
-        let key = apikey::make(&OsRandom);
+        let key = api_key::make(&OsRandom);
         let accounts = accounts(&key);
         Self { runtime, database, accounts, key, _dir: dir }
     }
@@ -97,7 +97,7 @@ fn accounts(key: &str) -> Accounts {
     };
     let key = Key {
         entity_id: "k1".to_owned(),
-        key_id: apikey::id_of(key).expect("a key").to_owned(),
+        key_id: api_key::id_of(key).expect("a key").to_owned(),
         hash: Secret::new(sha256_hex(key.as_bytes())),
         owner,
         rights: None,

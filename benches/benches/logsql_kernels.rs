@@ -12,8 +12,8 @@ use quiver_logsql::kernels::filters::{
     PatternPlace, Phrase, Prefix, Range, Regexp, Sequence, StringRange, Substring,
 };
 use quiver_logsql::kernels::values::{compare, numeric, push_sort_key};
-use quiver_logsql::rowfn;
-use quiver_logsql::stats_fn::{Arg, Function, StatsAccumulator};
+use quiver_logsql::row_functions;
+use quiver_logsql::stats_functions::{Arg, Function, StatsAccumulator};
 use quiver_types::logs::ValueMatcher;
 
 const ROWS: usize = 8192;
@@ -149,7 +149,7 @@ fn values(c: &mut Criterion) {
         b.iter(|| {
             out.clear();
             for v in &messages {
-                rowfn::collapse_nums(v, true, &mut out);
+                row_functions::collapse_nums(v, true, &mut out);
             }
             out.len()
         });

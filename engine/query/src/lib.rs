@@ -39,6 +39,7 @@ mod node_defaults;
 mod node_encoding;
 mod operator;
 mod plan_recorder;
+pub mod plan_walk;
 mod planning_rules;
 mod pool;
 pub mod postgres_regex;

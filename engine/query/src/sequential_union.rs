@@ -23,6 +23,7 @@ use futures::{TryStreamExt as _, stream};
 
 use crate::node_defaults::{no_expressions, one_input};
 use crate::operator::{Operator, operator_plan};
+use crate::plan_walk::change_physical;
 
 /// Makes a union run its inputs in turn. The order of its rows is not defined.
 ///
@@ -68,14 +69,13 @@ impl Operator for InTurn {
 /// # Errors
 /// Those of making the nodes.
 pub(crate) fn few_at_once(plan: Arc<dyn ExecutionPlan>, most: usize) -> Result<Arc<dyn ExecutionPlan>> {
-    let changed = plan.transform_up(|node| {
+    change_physical(plan, &mut |node| {
         let is_many = node.is::<UnionExec>() && node.output_partitioning().partition_count() > most;
         if !is_many || node.output_ordering().is_some() {
             return Ok(Transformed::no(node));
         }
         Ok(Transformed::yes(Arc::new(InTurnExec::new(node, most)) as Arc<dyn ExecutionPlan>))
-    });
-    Ok(changed?.data)
+    })
 }
 
 /// Runs many partitions as a few, each a sequence of the original ones.

@@ -14,7 +14,6 @@ use datafusion::common::{DFSchema, ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -30,6 +29,7 @@ use super::result_memory::{self, BYTES_MAX, COUNTED, Room};
 use super::result_size::Growth;
 use super::{array_containment, array_position};
 use crate::error::to_datafusion;
+use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 use crate::relational::{patterns, single_table};
 
 /// Bytes at most of a constant that becomes part of a plan, where nothing counts it and each use copies it. Longer ones are
@@ -148,17 +148,12 @@ impl Bounds {
 
 /// Whether there is something to do in a node.
 fn calls(node: &LogicalPlan) -> Result<bool> {
-    for expr in node.expressions() {
-        let is_call = |e: &Expr| match e {
-            Expr::ScalarFunction(_) => true,
-            Expr::BinaryExpr(binary) => binary.op == Operator::StringConcat,
-            _ => false,
-        };
-        if expr.exists(|e| Ok(is_call(e)))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let is_call = |e: &Expr| match e {
+        Expr::ScalarFunction(_) => true,
+        Expr::BinaryExpr(binary) => binary.op == Operator::StringConcat,
+        _ => false,
+    };
+    any_expression(node, &is_call)
 }
 
 impl AnalyzerRule for Bounds {
@@ -167,26 +162,20 @@ impl AnalyzerRule for Bounds {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             // As with whole numbers: counts of limits are constants, and scans calculate nothing yet.
             if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) || !calls(&node)? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
             // Within the condition of an aggregate (FILTER) a function is printed by its own name.
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let changed = expr.transform_up(|e| {
-                    Ok(match self.instead(&e, &schema)? {
-                        Some(other) => Transformed::yes(other),
-                        None => Transformed::no(e),
-                    })
-                })?;
-                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+            change_expressions(node, &mut |e| {
+                Ok(match self.instead(&e, &schema)? {
+                    Some(other) => Transformed::yes(other),
+                    None => Transformed::no(e),
+                })
             })
-        });
-        Ok(changed?.data)
+        })
     }
 }
 

@@ -13,7 +13,6 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ExprSchemable as _, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
@@ -24,6 +23,7 @@ use super::bounded::{Bounded, is_bounded};
 use super::frame_exclusion;
 use super::result_memory::{self, Room};
 use super::window_functions;
+use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 
 /// Lets the results of a plan's expressions count.
 ///
@@ -31,7 +31,7 @@ use super::window_functions;
 /// Those of walking through the plan.
 pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
     let counting = Counting { room: room.clone(), around: function(room) };
-    let changed = plan.transform_up_with_subqueries(|node| {
+    change_nodes(plan, &mut |node| {
         if !makes(&node)? {
             return Ok(Transformed::no(node));
         }
@@ -39,16 +39,10 @@ pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
         let collects =
             matches!(&node, LogicalPlan::Window(window) if window.window_expr.iter().any(window_functions::collects));
         // Within the condition of an aggregate (FILTER) a function is printed by its own name.
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let changed = expr.transform_up(|e| {
-                frame_exclusion::applied(e)?.transform_data(|e| Ok(counting.expr(e, &schema, collects)))
-            })?;
-            Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+        change_expressions(node, &mut |e| {
+            frame_exclusion::applied(e)?.transform_data(|e| Ok(counting.expr(e, &schema, collects)))
         })
-    });
-    Ok(changed?.data)
+    })
 }
 
 /// The function that gives its argument, which counts from then on.
@@ -71,12 +65,7 @@ fn makes(node: &LogicalPlan) -> Result<bool> {
     if !is_one {
         return Ok(false);
     }
-    for expr in node.expressions() {
-        if expr.exists(|e| Ok(makes_values(e)))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    any_expression(node, &makes_values)
 }
 
 /// Whether values of a type may be long.

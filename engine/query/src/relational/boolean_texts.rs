@@ -5,11 +5,11 @@ use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 use crate::relational::arithmetic::{interval, is_length, truth};
 
 /// The rule. It precedes type coercion, which finds no common type for booleans or intervals and texts.
@@ -22,36 +22,25 @@ impl AnalyzerRule for BooleanTexts {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             if !has_texts(&node)? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let changed = expr.transform_up(|e| Ok(read(e, &schema)))?;
-                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
-            })
-        });
-        Ok(changed?.data)
+            change_expressions(node, &mut |e| Ok(read(e, &schema)))
+        })
     }
 }
 
 /// Whether a node has an `IN` list or a `BETWEEN` with such a text.
 fn has_texts(node: &LogicalPlan) -> Result<bool> {
     let is_text = |item: &Expr| truth(item).is_some() || interval(item).is_some();
-    for expr in node.expressions() {
-        let has = |e: &Expr| match e {
-            Expr::InList(of) => of.list.iter().any(is_text),
-            Expr::Between(of) => interval(&of.low).is_some() || interval(&of.high).is_some(),
-            _ => false,
-        };
-        if expr.exists(|e| Ok(has(e)))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let has = |e: &Expr| match e {
+        Expr::InList(of) => of.list.iter().any(is_text),
+        Expr::Between(of) => interval(&of.low).is_some() || interval(&of.high).is_some(),
+        _ => false,
+    };
+    any_expression(node, &has)
 }
 
 /// Replaces the texts in an `IN` list by booleans or intervals, if the value that is looked for is one, and those of a

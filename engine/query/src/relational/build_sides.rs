@@ -17,6 +17,7 @@ use datafusion::physical_plan::{
 use futures::TryStreamExt as _;
 
 use crate::node_defaults::{no_expressions, one_input};
+use crate::plan_walk::change_physical;
 use crate::view_compaction::HeldTexts;
 
 /// Puts the node below joins, on the side that they hold.
@@ -24,7 +25,7 @@ use crate::view_compaction::HeldTexts;
 /// # Errors
 /// Those of making the nodes.
 pub(crate) fn held(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let changed = plan.transform_up(|node| {
+    change_physical(plan, &mut |node| {
         let is_join = node.is::<HashJoinExec>() || node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>();
         let mut children: Vec<_> = node.children().into_iter().cloned().collect();
         let Some(side) = children.first_mut().filter(|side| is_join && has_views(side)) else {
@@ -33,8 +34,7 @@ pub(crate) fn held(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan
         *side = Arc::new(HeldTextsExec::new(Arc::clone(side)));
         let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         Ok(Transformed::yes(node.replace_children(children, anew)?))
-    });
-    Ok(changed?.data)
+    })
 }
 
 /// Puts the node over a side that a join of another crate holds.

@@ -8,10 +8,11 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::WindowFunctionDefinition;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, case, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 
 /// Digits behind the point of decimals whose mean is taken, which has four more.
 const MEAN_SCALE: i8 = 12;
@@ -28,19 +29,13 @@ impl AnalyzerRule for CallArguments {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             if !has_calls(&node)? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let changed = expr.transform_up(|e| taken(e, &schema))?;
-                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
-            })
-        });
-        Ok(changed?.data)
+            change_expressions(node, &mut |e| taken(e, &schema))
+        })
     }
 }
 
@@ -52,12 +47,7 @@ fn has_calls(node: &LogicalPlan) -> Result<bool> {
         Expr::WindowFunction(call) => is_mean(&call.fun),
         _ => false,
     };
-    for expr in node.expressions() {
-        if expr.exists(|e| Ok(is_one(e)))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    any_expression(node, &is_one)
 }
 
 fn is_mean(function: &WindowFunctionDefinition) -> bool {

@@ -11,6 +11,7 @@ use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable as _, LogicalPlan}
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions;
+use crate::plan_walk::change_nodes;
 
 /// The rule. It follows type coercion.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ impl AnalyzerRule for DistinctCounts {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             let LogicalPlan::Aggregate(aggregate) = &node else { return Ok(Transformed::no(node)) };
             let counted = aggregate.aggr_expr.iter().map(|e| counted(e, aggregate)).collect::<Result<Vec<_>>>()?;
             if counted.iter().all(Option::is_none) {
@@ -32,8 +33,7 @@ impl AnalyzerRule for DistinctCounts {
                 counted.into_iter().zip(&aggregate.aggr_expr).map(|(new, old)| new.unwrap_or_else(|| old.clone()));
             let made = Aggregate::try_new(Arc::clone(&aggregate.input), aggregate.group_expr.clone(), exprs.collect())?;
             Ok(Transformed::new(LogicalPlan::Aggregate(made), true, TreeNodeRecursion::Continue))
-        });
-        Ok(changed?.data)
+        })
     }
 }
 

@@ -4,31 +4,26 @@
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
+
+use crate::plan_walk::{change_expressions, change_nodes, has_part};
 
 /// Removes repeated keys from a plan. Expressions must have been simplified already, since that may make keys equal.
 pub(super) fn left_out(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let changed = plan.transform_up_with_subqueries(|node| {
+    change_nodes(plan, &mut |node| {
         if !has_repeated(&node)? {
             return Ok(Transformed::no(node));
         }
         // Column names contain the order, and must not change.
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
-            let name = names.save(&expr);
-            let changed = expr.transform_up(|e| Ok(once(e)))?;
-            Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
-        })
-    });
-    Ok(changed?.data)
+        change_expressions(node, &mut |e| Ok(once(e)))
+    })
 }
 
 fn has_repeated(node: &LogicalPlan) -> Result<bool> {
     let LogicalPlan::Aggregate(aggregate) = node else { return Ok(false) };
     let has = |e: &Expr| matches!(e, Expr::AggregateFunction(call) if repeats(&call.params.order_by));
     for expr in &aggregate.aggr_expr {
-        if expr.exists(|e| Ok(has(e)))? {
+        if has_part(expr, &has)? {
             return Ok(true);
         }
     }

@@ -21,6 +21,8 @@ use datafusion::optimizer::replace_distinct_aggregate::ReplaceDistinctWithAggreg
 use datafusion::optimizer::{AnalyzerRule, OptimizerContext, OptimizerRule as _};
 use datafusion::sql::sqlparser::ast::TableFactor;
 
+use crate::plan_walk::change_nodes;
+
 /// The node: the rows of its input without functional dependencies.
 #[derive(Debug, Clone)]
 struct Unkeyed {
@@ -99,7 +101,7 @@ impl UserDefinedLogicalNodeCore for Unkeyed {
 
 /// Removes the nodes from a plan, since they have no physical counterpart.
 pub(crate) fn removed(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let bare = plan.transform_up_with_subqueries(|node| {
+    change_nodes(plan, &mut |node| {
         let input = match &node {
             LogicalPlan::Extension(found) => found.node.as_any().downcast_ref::<Unkeyed>().map(|u| u.input.clone()),
             _ => None,
@@ -108,8 +110,7 @@ pub(crate) fn removed(plan: LogicalPlan) -> Result<LogicalPlan> {
             Some(input) => Transformed::yes(input),
             None => Transformed::no(node),
         })
-    });
-    Ok(bare?.data)
+    })
 }
 
 /// Plans the relations of a `FROM`.
@@ -179,7 +180,7 @@ impl AnalyzerRule for Keys {
 
 /// The plan with the functional dependencies that hold.
 fn held(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let changed = plan.transform_up_with_subqueries(|node| {
+    change_nodes(plan, &mut |node| {
         let Transformed { data: node, transformed, .. } = grouped(node)?;
         // A node's dependencies follow from those of its input, which may have become fewer.
         if !has_keys(&node) && !node.inputs().into_iter().any(has_keys) {
@@ -192,8 +193,7 @@ fn held(plan: LogicalPlan) -> Result<LogicalPlan> {
         }
         let unkeyed = node.map_children(|input| Unkeyed::plan(input).map(Transformed::yes))?;
         unkeyed.data.recompute_schema().map(Transformed::yes)
-    });
-    Ok(changed?.data)
+    })
 }
 
 /// A DISTINCT as the GROUP BY that the optimizer will make of it: only that one shows its keys to the nodes above, where

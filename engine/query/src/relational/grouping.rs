@@ -29,6 +29,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Par
 
 use self::expressions::{Asked, Exprs};
 use self::node::CodedGroupExec;
+use crate::plan_walk::change_physical;
 use crate::tables::convert::ConvertExec;
 
 /// Replaces partial aggregations over tables that give texts as codes.
@@ -37,14 +38,13 @@ use crate::tables::convert::ConvertExec;
 ///
 /// Those of making the nodes.
 pub(crate) fn by_codes(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let changed = plan.transform_up(|node| {
+    change_physical(plan, &mut |node| {
         let aggregate = node.downcast_ref::<AggregateExec>();
         Ok(match aggregate.map(grouped).transpose()?.flatten() {
             Some(coded) => Transformed::yes(coded),
             None => Transformed::no(node),
         })
-    });
-    Ok(changed?.data)
+    })
 }
 
 /// The node that replaces an aggregation; `None` if the rows do not come from a table with codes, or the node does

@@ -19,6 +19,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::plan_walk::{change_nodes, change_parts, has_part};
+
 /// The rule. It follows type coercion.
 #[derive(Debug)]
 pub(crate) struct InSubqueries;
@@ -30,7 +32,7 @@ impl AnalyzerRule for InSubqueries {
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut count = 0;
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             if let LogicalPlan::Filter(filter) = &node {
                 return Ok(match filtered(filter, &mut count)? {
                     Some(made) => Transformed::yes(made),
@@ -59,8 +61,7 @@ impl AnalyzerRule for InSubqueries {
                 made = without_marks(made, columns)?;
             }
             Ok(Transformed::yes(made))
-        });
-        Ok(changed?.data)
+        })
     }
 }
 
@@ -109,7 +110,7 @@ fn tells_unknown(condition: &Expr, is_whole: bool) -> Result<bool> {
 
 /// Whether an expression contains an `IN` with an uncorrelated subquery.
 fn has_subquery(expr: &Expr) -> Result<bool> {
-    expr.exists(|e| Ok(matches!(e, Expr::InSubquery(asked) if asked.subquery.outer_ref_columns.is_empty())))
+    has_part(expr, &|e| matches!(e, Expr::InSubquery(asked) if asked.subquery.outer_ref_columns.is_empty()))
 }
 
 /// Columns with the number of values in the list, and the number of those that are not NULL.
@@ -124,7 +125,7 @@ fn counts_of(list: LogicalPlan, value: Expr, alias: &str) -> Result<LogicalPlan>
 
 /// Replaces `IN` by reads of marks, and adds the marks to `rows`.
 fn marked(expr: Expr, rows: &mut LogicalPlan, count: &mut usize) -> Result<Expr> {
-    let changed = expr.transform_up(|e| {
+    let changed = change_parts(expr, &mut |e| {
         let Expr::InSubquery(asked) = &e else { return Ok(Transformed::no(e)) };
         if !asked.subquery.outer_ref_columns.is_empty() {
             return Ok(Transformed::no(e));

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::{Exclusion, exclusion, is_mark};
+use crate::plan_walk::{any_expression, change_nodes, change_parts};
 
 /// The rule. It comes before all others, so that they see the keys as if the statement contained them.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl AnalyzerRule for InnerOrder {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        let changed = change_nodes(plan, &mut |node| {
             let node = in_conditions(node)?;
             let made = match &node.data {
                 LogicalPlan::Aggregate(aggregate) => aggregated(aggregate)?,
@@ -51,7 +52,7 @@ impl AnalyzerRule for InnerOrder {
                 None => node.transform_data(without_order),
             }
         })?;
-        Ok(ordered(&changed.data)?.unwrap_or(changed.data))
+        Ok(ordered(&changed)?.unwrap_or(changed))
     }
 }
 
@@ -309,16 +310,11 @@ fn of_subquery(subquery: &Subquery) -> Result<Option<Subquery>> {
 /// correlated ones that are sorted.
 fn in_conditions(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let is_subquery = |e: &Expr| matches!(e, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_));
-    let mut has_any = false;
-    node.apply_expressions(|expr| {
-        has_any |= expr.exists(|e| Ok(is_subquery(e)))?;
-        Ok(if has_any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    if !has_any {
+    if !any_expression(&node, &is_subquery)? {
         return Ok(Transformed::no(node));
     }
     node.map_expressions(|expr| {
-        expr.transform_up(|e| {
+        change_parts(expr, &mut |e| {
             let made = match &e {
                 Expr::Exists(exists) => of_subquery(&exists.subquery)?
                     .map(|subquery| Expr::Exists(Exists { subquery, negated: exists.negated })),

@@ -20,6 +20,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Projection, Subquery
 use datafusion::optimizer::AnalyzerRule;
 
 use self::interval::{in_order, is_interval, length};
+use crate::plan_walk::{change_expressions, change_nodes, change_parts};
 
 /// The rule for comparisons, `ORDER BY`, `min`, `max`, groups and `DISTINCT`. It follows type coercion.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl AnalyzerRule for Lengths {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(|node| measured(node)?.transform_data(equal_groups::gathered))?.data)
+        change_nodes(plan, &mut |node| measured(node)?.transform_data(equal_groups::gathered))
     }
 }
 
@@ -44,7 +45,7 @@ fn measured(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let names = NamePreserver::new(&node);
     node.map_expressions(|expr| {
         let name = names.save(&expr);
-        let changed = expr.transform_up(|e| {
+        let changed = change_parts(expr, &mut |e| {
             let changed = compared(e, &schema).transform_data(|e| Ok(beside(e, &schema)))?;
             Ok(if is_aggregate && !changed.transformed { extreme(changed.data, &schema) } else { changed })
         })?;
@@ -127,18 +128,13 @@ impl AnalyzerRule for WindowLengths {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             if !matches!(node, LogicalPlan::Window(_)) {
                 return Ok(Transformed::no(node));
             }
-            let (schema, names) = (merge_schema(&node.inputs()), NamePreserver::new(&node));
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let changed = expr.transform_up(|e| Ok(windowed(e, &schema)))?;
-                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
-            })
-        });
-        Ok(changed?.data)
+            let schema = merge_schema(&node.inputs());
+            change_expressions(node, &mut |e| Ok(windowed(e, &schema)))
+        })
     }
 }
 

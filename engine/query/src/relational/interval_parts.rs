@@ -7,12 +7,12 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result, not_impl_err};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::intervals;
+use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 
 const FUNCTION: &str = "date_part";
 /// Fields that an interval does not have.
@@ -28,23 +28,13 @@ impl AnalyzerRule for IntervalParts {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
-            let mut is_there = false;
-            for expr in node.expressions() {
-                is_there |= expr.exists(|e| Ok(asked(e).is_some()))?;
-            }
-            if !is_there {
+        change_nodes(plan, &mut |node| {
+            if !any_expression(&node, &|e| asked(e).is_some())? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let changed = expr.transform_up(|e| of_interval(e, &schema))?;
-                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
-            })
-        });
-        Ok(changed?.data)
+            change_expressions(node, &mut |e| of_interval(e, &schema))
+        })
     }
 }
 

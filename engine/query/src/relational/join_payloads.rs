@@ -18,6 +18,7 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJo
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions};
 
 use super::text_views::{Values, as_values, as_views};
+use crate::plan_walk::change_physical;
 
 /// Columns of the left and the right side that a join looks at.
 type Looked = [BTreeSet<usize>; 2];
@@ -27,7 +28,7 @@ type Looked = [BTreeSet<usize>; 2];
 /// # Errors
 /// Those of making the nodes.
 pub(crate) fn through_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let changed = plan.transform_up(|node| {
+    change_physical(plan, &mut |node| {
         let Some(looked) = looked_at(node.as_ref()) else { return Ok(Transformed::no(node)) };
         let sides = node.children();
         let mut children = Vec::with_capacity(sides.len());
@@ -41,8 +42,7 @@ pub(crate) fn through_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Exec
         let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         let joined = node.replace_children(children, anew)?;
         Ok(Transformed::yes(as_values(joined, &before)?))
-    });
-    Ok(changed?.data)
+    })
 }
 
 /// Columns of texts and bytes that a join does not look at.

@@ -17,6 +17,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, Partitioning, ReplaceChildrenOptions};
 
+use crate::plan_walk::change_physical;
 use crate::tables::convert::ConvertExec;
 
 /// Makes the keys of joins bytes where both sides are ids of tables.
@@ -25,14 +26,13 @@ use crate::tables::convert::ConvertExec;
 ///
 /// Those of making the nodes.
 pub(crate) fn as_bytes(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let changed = plan.transform_up(|node| {
+    change_physical(plan, &mut |node| {
         let join = node.downcast_ref::<HashJoinExec>();
         Ok(match join.map(|join| joined(join, &node)).transpose()?.flatten() {
             Some(join) => Transformed::yes(join),
             None => Transformed::no(node),
         })
-    });
-    Ok(changed?.data)
+    })
 }
 
 fn joined(join: &HashJoinExec, node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {

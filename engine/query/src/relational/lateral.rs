@@ -9,6 +9,8 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, Join, JoinType, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::plan_walk::{change_nodes, change_parts};
+
 /// The qualifier of the right side's columns while the plan is being built.
 const BESIDE: &str = "__beside";
 
@@ -22,14 +24,13 @@ impl AnalyzerRule for Lateral {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             let LogicalPlan::Join(join) = &node else { return Ok(Transformed::no(node)) };
             Ok(match over_left(join)? {
                 Some(made) => Transformed::yes(made),
                 None => Transformed::no(node),
             })
-        });
-        Ok(changed?.data)
+        })
     }
 }
 
@@ -170,7 +171,7 @@ impl Place<'_> {
     /// An expression of the node over the new plan; `None` if it reads other rows.
     fn of(&self, expr: &Expr) -> Result<Option<Expr>> {
         let mut is_own = true;
-        let changed = expr.clone().transform_up(|e| {
+        let changed = change_parts(expr.clone(), &mut |e| {
             Ok(match e {
                 Expr::OuterReferenceColumn(_, column) => {
                     is_own &= self.left.schema().has_column(&column);

@@ -24,6 +24,7 @@ use quiver_types::{Error, ErrorKind};
 use crate::error::to_datafusion;
 use crate::functions;
 use crate::node_defaults::{no_expressions, one_input};
+use crate::plan_walk::change_physical;
 
 /// The most bytes that the unnested rows of one group of pieces may take.
 const BATCH_BYTES: usize = 16 << 20;
@@ -40,7 +41,7 @@ const VALUE_BYTES: usize = 8;
 ///
 /// Those of making the nodes.
 pub(crate) fn below_unnest(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let changed = plan.transform_up(|node| {
+    change_physical(plan, &mut |node| {
         let Some(unnest) = node.downcast_ref::<UnnestExec>() else { return Ok(Transformed::no(node)) };
         let lists = unnest.list_column_indices().to_vec();
         if lists.is_empty() {
@@ -49,8 +50,7 @@ pub(crate) fn below_unnest(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execu
         let pieces: Arc<dyn ExecutionPlan> = Arc::new(ListPiecesExec { input: Arc::clone(unnest.input()), lists });
         let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         Ok(Transformed::yes(node.replace_children(vec![pieces], anew)?))
-    });
-    Ok(changed?.data)
+    })
 }
 
 /// Splits rows with long lists into several rows, and emits few at a time.

@@ -11,6 +11,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 
 use crate::functions::{text_list, untyped_literal};
+use crate::plan_walk::any_expression;
 
 /// The rule. It comes directly after type coercion.
 #[derive(Debug)]
@@ -51,10 +52,8 @@ fn is_literal(expr: &Expr) -> bool {
 fn has_literals(plan: &LogicalPlan) -> Result<bool> {
     let mut has_any = false;
     plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            has_any |= expr.exists(|e| Ok(is_literal(e)))?;
-            Ok(if has_any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
+        has_any |= any_expression(node, &is_literal)?;
+        Ok(if has_any { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(has_any)
 }

@@ -26,6 +26,7 @@ use quiver_types::{Error, ErrorKind};
 use crate::error::to_datafusion;
 use crate::functions::{CONSTANT_CALL_MAX, UNPACKED_ROWS, is_long, is_unpacking};
 use crate::node_defaults::{no_expressions, one_input};
+use crate::plan_walk::{change_physical, has_part};
 
 /// The most bytes of constants that one batch may hold.
 const BATCH_BYTES: usize = 16 << 20;
@@ -48,7 +49,7 @@ const MOVING_BYTES_MAX: usize = 256;
 ///
 /// LimitExceeded: a long constant in a moving window. Those of making the nodes.
 pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let changed = plan.transform_up(|node| {
+    change_physical(plan, &mut |node| {
         if node.name() == MOVING {
             let bytes = constants(node.as_ref())?;
             if bytes > MOVING_BYTES_MAX {
@@ -73,8 +74,7 @@ pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
         let children = node.children().into_iter().map(sliced).collect();
         let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
         Ok(Transformed::yes(node.replace_children(children, anew)?))
-    });
-    Ok(changed?.data)
+    })
 }
 
 /// Whether an expression is a call over constants, which gives the same long value for all rows.
@@ -86,7 +86,7 @@ fn is_constant_call(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     let varies = |e: &Arc<dyn PhysicalExpr>| {
         e.downcast_ref::<Column>().is_some() || e.downcast_ref::<ScalarFunctionExpr>().is_some_and(is_volatile)
     };
-    Ok(!expr.exists(|e| Ok(varies(e)))?)
+    Ok(!has_part(expr, &varies)?)
 }
 
 fn is_volatile(call: &ScalarFunctionExpr) -> bool {
@@ -151,7 +151,7 @@ fn unpacks(node: &dyn ExecutionPlan) -> Result<bool> {
     };
     let mut found = false;
     node.apply_expressions(&mut |expr| {
-        found |= expr.exists(|e| Ok(is_one(e)))?;
+        found |= has_part(expr, &is_one)?;
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     })?;
     Ok(found)

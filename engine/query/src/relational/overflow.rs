@@ -18,7 +18,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{AggregateFunction, BinaryExpr, ScalarFunction};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     AggregateUDF, ColumnarValue, Expr, ExprSchemable as _, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
@@ -28,6 +27,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
 
 use crate::functions::{is_summed, operation, sign, sum, typed_as};
+use crate::plan_walk::{any_expression, change_expressions, change_nodes, change_parts, has_part};
 
 /// The rule. It follows type coercion.
 #[derive(Debug)]
@@ -39,25 +39,19 @@ impl AnalyzerRule for Overflows {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             // The planner needs constants as limits, and scans calculate nothing yet.
             if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) || !calculates(&node)? {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
             // In the `FILTER` of an aggregate, the function's name becomes visible in the column name.
-            let names = NamePreserver::new(&node);
             let is_condition = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let changed = expr.transform_up(|e| {
-                    let done = beside(e)?.transform_data(|e| checked(e, &schema, is_condition))?;
-                    done.transform_data(|e| some(e, &schema))?.transform_data(|e| summed(e, &schema))
-                })?;
-                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+            change_expressions(node, &mut |e| {
+                let done = beside(e)?.transform_data(|e| checked(e, &schema, is_condition))?;
+                done.transform_data(|e| some(e, &schema))?.transform_data(|e| summed(e, &schema))
             })
-        });
-        Ok(changed?.data)
+        })
     }
 }
 
@@ -104,7 +98,7 @@ fn is_written_once(divided: &Expr) -> Result<bool> {
         Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => true,
         _ => false,
     };
-    Ok(!divided.exists(|e| Ok(is_again(e)))?)
+    Ok(!has_part(divided, &is_again)?)
 }
 
 /// Rewrites the arguments of an aggregate with a `FILTER`, which are evaluated before rows are filtered, and the
@@ -114,12 +108,12 @@ fn some(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         Expr::AggregateFunction(mut call) if call.params.filter.is_some() => {
             let mut is_changed = false;
             for arg in &mut call.params.args {
-                let found = arg.clone().transform_up(|e| checked(e, schema, true))?;
+                let found = change_parts(arg.clone(), &mut |e| checked(e, schema, true))?;
                 is_changed |= found.transformed;
                 *arg = found.data;
             }
             if let Some(condition) = call.params.filter.take() {
-                let found = (*condition).transform_up(|e| checked(e, schema, true))?;
+                let found = change_parts(*condition, &mut |e| checked(e, schema, true))?;
                 is_changed |= found.transformed;
                 call.params.filter = Some(Box::new(found.data));
             }
@@ -131,20 +125,15 @@ fn some(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 /// Whether a node has operations to replace.
 fn calculates(node: &LogicalPlan) -> Result<bool> {
-    for expr in node.expressions() {
-        let calculates = |e: &Expr| match e {
-            Expr::BinaryExpr(binary) => is_checked(binary.op),
-            Expr::AggregateFunction(call) => is_sum(&call.func),
-            Expr::WindowFunction(call) => {
-                matches!(&call.fun, WindowFunctionDefinition::AggregateUDF(function) if is_sum(function))
-            }
-            _ => false,
-        };
-        if expr.exists(|e| Ok(calculates(e)))? {
-            return Ok(true);
+    let calculates = |e: &Expr| match e {
+        Expr::BinaryExpr(binary) => is_checked(binary.op),
+        Expr::AggregateFunction(call) => is_sum(&call.func),
+        Expr::WindowFunction(call) => {
+            matches!(&call.fun, WindowFunctionDefinition::AggregateUDF(function) if is_sum(function))
         }
-    }
-    Ok(false)
+        _ => false,
+    };
+    any_expression(node, &calculates)
 }
 
 /// Replaces an operation on integers of one type. `may_lack`: division by zero gives NULL.

@@ -14,7 +14,6 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::logical_expr::expr::{BinaryExpr, Like, ScalarFunction};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
     Signature, Volatility,
@@ -24,6 +23,7 @@ use quiver_types::matcher::{WatchedRegex, affordable, builder, looks_around};
 use quiver_types::{Error, cancellation};
 
 use crate::error::to_datafusion;
+use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 use wildcards::Wildcards;
 
 /// Constant `LIKE` patterns with more `%` are not run as regular expressions, whose cost per character grows with
@@ -47,18 +47,12 @@ impl AnalyzerRule for Patterns {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) || !compares(&node)? {
                 return Ok(Transformed::no(node));
             }
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let changed = expr.transform_up(|e| Ok(watched(e)))?;
-                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
-            })
-        });
-        Ok(changed?.data)
+            change_expressions(node, &mut |e| Ok(watched(e)))
+        })
     }
 }
 
@@ -70,12 +64,7 @@ fn compares(node: &LogicalPlan) -> Result<bool> {
         Expr::ScalarFunction(call) => call.func.name() == REGEXP_LIKE,
         _ => false,
     };
-    for expr in node.expressions() {
-        if expr.exists(|e| Ok(compares(e)))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    any_expression(node, &compares)
 }
 
 /// The kind of pattern that an operator matches, and whether it is negated.

@@ -13,6 +13,7 @@ use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable as _, LogicalPlan,
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions;
+use crate::plan_walk::change_nodes;
 
 /// The rule. It follows type coercion.
 #[derive(Debug)]
@@ -24,14 +25,13 @@ impl AnalyzerRule for Quantiles {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             let LogicalPlan::Aggregate(aggregate) = &node else { return Ok(Transformed::no(node)) };
             Ok(match together(aggregate)? {
                 Some(made) => Transformed::yes(made),
                 None => Transformed::no(node),
             })
-        });
-        Ok(changed?.data)
+        })
     }
 }
 

@@ -9,6 +9,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::optimizer::Optimizer;
 
+use crate::plan_walk::any_expression;
+
 /// Rules that have no effect on plans without joins, unions, `DISTINCT` and subqueries.
 const OF_OTHERS: [&str; 12] = [
     "rewrite_set_comparison",
@@ -52,15 +54,10 @@ pub(crate) fn is_plain(plan: &LogicalPlan) -> Result<bool> {
 }
 
 fn has_subquery(node: &LogicalPlan) -> Result<bool> {
-    let is_one = |expr: &Expr| -> Result<bool> {
-        Ok(matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)))
+    let is_one = |expr: &Expr| {
+        matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_))
     };
-    let mut found = false;
-    node.apply_expressions(|expr| {
-        found |= expr.exists(is_one)?;
-        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(found)
+    any_expression(node, &is_one)
 }
 
 #[cfg(test)]

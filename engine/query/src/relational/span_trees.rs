@@ -12,6 +12,7 @@ use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, Projection, ScalarU
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions;
+use crate::plan_walk::change_nodes;
 
 /// The rule. It follows type coercion.
 #[derive(Debug)]
@@ -23,14 +24,13 @@ impl AnalyzerRule for SpanTrees {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             let LogicalPlan::Aggregate(aggregate) = &node else { return Ok(Transformed::no(node)) };
             Ok(match packed(aggregate)? {
                 Some(made) => Transformed::yes(made),
                 None => Transformed::no(node),
             })
-        });
-        Ok(changed?.data)
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use crate::leaf::ScanExec;
+use crate::plan_walk::change_physical;
 
 /// The most rows of a batch in such a plan: some MB if rows are long.
 pub(crate) const STRAIGHT_ROWS: usize = 1024;
@@ -44,15 +45,14 @@ pub(crate) fn without_exchange(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn E
     if !is_straight(&plan) {
         return Ok(plan);
     }
-    let changed = plan.transform_up(|node| {
+    change_physical(plan, &mut |node| {
         let Some(exchange) = node.downcast_ref::<RepartitionExec>() else { return Ok(Transformed::no(node)) };
         let spreads = matches!(exchange.partitioning(), Partitioning::RoundRobinBatch(_));
         if !spreads || !exchange.input().is::<ScanExec>() {
             return Ok(Transformed::no(node));
         }
         Ok(Transformed::yes(Arc::clone(exchange.input())))
-    });
-    Ok(changed?.data)
+    })
 }
 
 #[cfg(test)]

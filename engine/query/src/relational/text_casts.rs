@@ -5,12 +5,12 @@ use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, cast};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::{intervals, text_output};
+use crate::plan_walk::{change_expressions, change_nodes};
 
 /// The rule. It follows type coercion.
 #[derive(Debug)]
@@ -22,21 +22,14 @@ impl AnalyzerRule for Printing {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
+        change_nodes(plan, &mut |node| {
             // Conditions of scans come later.
             if matches!(node, LogicalPlan::TableScan(_)) {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let changed = expr.transform_up(|e| Ok(in_form(e, &schema)))?;
-                // Most print nothing, and keep what they are called without an alias.
-                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
-            })
-        });
-        Ok(changed?.data)
+            change_expressions(node, &mut |e| Ok(in_form(e, &schema)))
+        })
     }
 }
 

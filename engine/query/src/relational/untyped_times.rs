@@ -7,11 +7,11 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions::datetime::date_trunc;
 use datafusion::functions::datetime::now::NowFunc;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDF, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::durations::worded;
+use crate::plan_walk::{change_expressions, change_nodes};
 use crate::time_literals::{Moment, in_form};
 
 /// The rule. It follows type coercion.
@@ -24,16 +24,7 @@ impl AnalyzerRule for UntypedTimes {
     }
 
     fn analyze(&self, plan: LogicalPlan, options: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let completed = expr.transform_up(|e| Ok(completed(e, options)))?;
-                // Most expressions have no such text, and keep their names without an alias.
-                Ok(if completed.transformed { completed.update_data(|e| name.restore(e)) } else { completed })
-            })
-        });
-        Ok(changed?.data)
+        change_nodes(plan, &mut |node| change_expressions(node, &mut |e| Ok(completed(e, options))))
     }
 }
 

@@ -26,6 +26,7 @@ use futures::{TryStreamExt as _, stream};
 use super::long_constants::constants_in;
 use crate::functions;
 use crate::node_defaults::one_input;
+use crate::plan_walk::change_physical;
 
 /// Small partitions are emitted together up to this number of rows.
 const BATCH_ROWS: usize = 8192;
@@ -38,15 +39,14 @@ const BATCH_BYTES: usize = 4 << 20;
 ///
 /// Those of making the nodes.
 pub(crate) fn with_memory(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let changed = plan.transform_up(|node| {
+    change_physical(plan, &mut |node| {
         let Some(window) = node.downcast_ref::<WindowAggExec>() else { return Ok(Transformed::no(node)) };
         let (calls, keys) = (window.window_expr().to_vec(), window.partition_by_sort_keys()?);
         let (input, properties) = (Arc::clone(window.input()), Arc::clone(window.properties()));
         let metrics = ExecutionPlanMetricsSet::new();
         let with_memory: Arc<dyn ExecutionPlan> = Arc::new(WindowsExec { input, calls, keys, properties, metrics });
         Ok(Transformed::yes(with_memory))
-    });
-    Ok(changed?.data)
+    })
 }
 
 /// The operator: evaluates window functions whose partitions arrive one after another.
