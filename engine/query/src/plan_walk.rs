@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
@@ -53,8 +53,8 @@ pub fn any_expression(node: &LogicalPlan, is_one: &dyn Fn(&Expr) -> bool) -> Res
     Ok(is_there)
 }
 
-/// Whether an expression is one that is looked for, or has one in it.
-pub fn has_part(expr: &Expr, is_one: &dyn Fn(&Expr) -> bool) -> Result<bool> {
+/// Whether an expression, logical or physical, is one that is looked for, or has one in it.
+pub fn has_part<T: TreeNode>(expr: &T, is_one: &dyn Fn(&T) -> bool) -> Result<bool> {
     expr.exists(|part| Ok(is_one(part)))
 }
 

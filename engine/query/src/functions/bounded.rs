@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::Array as _;
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;

@@ -3,7 +3,7 @@
 //! but are passed it with it, and fail an assertion.
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 
 use crate::plan_walk::{change_expressions, change_nodes, has_part};

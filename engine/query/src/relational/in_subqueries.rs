@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;

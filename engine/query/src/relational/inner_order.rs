@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{Column, Result};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery, WindowFunction};
 use datafusion::logical_expr::{

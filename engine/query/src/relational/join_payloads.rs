@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::error::Result;
 use datafusion::physical_expr::expressions::Column;

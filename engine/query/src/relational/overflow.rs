@@ -15,7 +15,7 @@ use arrow::compute::nullif;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{AggregateFunction, BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::utils::merge_schema;

@@ -11,7 +11,7 @@ use arrow::array::{Array as _, AsArray as _, BooleanBuilder, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
 use datafusion::logical_expr::expr::{BinaryExpr, Like, ScalarFunction};
 use datafusion::logical_expr::{

@@ -3,7 +3,7 @@
 
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions::datetime::date_trunc;
 use datafusion::functions::datetime::now::NowFunc;
