@@ -44,6 +44,9 @@ pub fn change_parts(expr: Expr, change: Change<'_, Expr>) -> Result<Transformed<
 }
 
 /// Whether an expression of a node is one that is looked for, or has one in it.
+///
+/// # Errors
+/// Those of the walk, which has none of its own.
 pub fn any_expression(node: &LogicalPlan, is_one: &dyn Fn(&Expr) -> bool) -> Result<bool> {
     let mut is_there = false;
     node.apply_expressions(|expr| {
@@ -54,6 +57,9 @@ pub fn any_expression(node: &LogicalPlan, is_one: &dyn Fn(&Expr) -> bool) -> Res
 }
 
 /// Whether an expression, logical or physical, is one that is looked for, or has one in it.
+///
+/// # Errors
+/// Those of the walk, which has none of its own.
 pub fn has_part<T: TreeNode>(expr: &T, is_one: &dyn Fn(&T) -> bool) -> Result<bool> {
     expr.exists(|part| Ok(is_one(part)))
 }
