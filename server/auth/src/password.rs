@@ -55,7 +55,7 @@ pub struct Passwords {
     running: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     /// Written like a hash, of no password: checking it takes as long as checking a real one.
-    dummy: String,
+    stand_in: String,
 }
 
 /// A place among the few hashes that are made at once; another one takes it when this is dropped.
@@ -76,9 +76,9 @@ impl Turn {
 impl Passwords {
     /// Draws what stands in for the hashes of unknown users.
     pub fn new(random: Arc<dyn Random>) -> Self {
-        let dummy = phc(&random_bytes(&*random), &random_bytes(&*random));
+        let stand_in = phc(&random_bytes(&*random), &random_bytes(&*random));
         let [running, waiting] = [AT_ONCE, AT_ONCE + QUEUE].map(|permits| Arc::new(Semaphore::new(permits)));
-        Self { random, running, waiting, dummy }
+        Self { random, running, waiting, stand_in }
     }
 
     /// Says what is wrong with a new password.
@@ -113,7 +113,7 @@ impl Passwords {
     pub async fn verify(&self, password: &str, stored: Option<&str>, turn: Turn) -> Option<(bool, Turn)> {
         let password = Zeroizing::new(password.as_bytes().to_vec());
         let known = stored.is_some();
-        let stored = stored.unwrap_or(&self.dummy).to_owned();
+        let stored = stored.unwrap_or(&self.stand_in).to_owned();
         turn.run(move || verify(&password, &stored) && known).await
     }
 }

@@ -18,6 +18,8 @@ use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 const MEAN_SCALE: i8 = 12;
 /// Digits of a decimal at most.
 const DIGITS: u8 = 38;
+/// Digits before the point that a mean has room for beside its 16 behind it.
+const MEAN_WHOLE_MAX: i16 = 22;
 
 /// The rule. It precedes type coercion.
 #[derive(Debug)]
@@ -104,11 +106,14 @@ fn letter(value: Expr) -> Result<Expr> {
     case(value).when(lit(true), lit("t")).when(lit(false), lit("f")).end()
 }
 
-/// Gives decimals more digits behind the point. Returns whether there were any.
+/// Gives decimals more digits behind the point. Returns whether there were any. Those that are declared with too many before
+/// it stay: their mean would overflow. All digits there are say nothing of how many are used.
 fn widen(values: &mut [Expr], schema: &DFSchema) -> bool {
     let [value] = values else { return false };
-    let is_short =
-        value.get_type(schema).is_ok_and(|kind| matches!(kind, DataType::Decimal128(_, scale) if scale < MEAN_SCALE));
+    let has_room = |digits: u8, scale: i8| digits == DIGITS || i16::from(digits) - i16::from(scale) <= MEAN_WHOLE_MAX;
+    let is_short = value.get_type(schema).is_ok_and(
+        |kind| matches!(kind, DataType::Decimal128(digits, scale) if scale < MEAN_SCALE && has_room(digits, scale)),
+    );
     if is_short {
         *value = cast(std::mem::take(value), DataType::Decimal128(DIGITS, MEAN_SCALE));
     }
@@ -140,5 +145,8 @@ mod tests {
         let (is_changed, shown) = of(avg(decimal(2)));
         assert!(is_changed && shown.contains("Decimal128(38, 12)"), "{shown}");
         assert!(!of(avg(decimal(12))).0 && !of(avg(lit(1.5))).0);
+        // A mean of 28 digits before the point and 16 behind it has no room.
+        let declared = |digits| lit(ScalarValue::Decimal128(Some(5), digits, 2));
+        assert!(of(avg(declared(24))).0 && !of(avg(declared(25))).0 && !of(avg(declared(30))).0);
     }
 }
