@@ -51,6 +51,9 @@ use crate::underway_memory::AllUnderway;
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
 /// How often a query that waits for memory checks again.
 const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
+/// How long a query that begins waits for it when no other one runs: what an ended one held is returned to the system within
+/// half of that time.
+const PRESSURE_WAIT_ALONE: Duration = Duration::from_secs(1);
 
 /// Stack size of a thread. Large, because planning and running recurse once per level of a plan, and plans nest as
 /// deeply as queries do. The system commits memory only for the depth that is reached.
@@ -348,9 +351,16 @@ impl QueryEngine {
         Answered::new(ctx.query(), self.share(ctx), &self.used, &self.memory)
     }
 
-    /// Waits while the process is short of memory and other queries run, whose end will free some.
+    /// Waits while the process is short of memory and other queries run, whose end will free some, or have just ended.
     async fn pressure_gone(&self, deadline: tokio::time::Instant) -> Result<()> {
-        while self.memory.pressure.is_short() && self.used.running.load(Relaxed) > 0 {
+        let mut alone_until = tokio::time::Instant::now() + PRESSURE_WAIT_ALONE;
+        while self.memory.pressure.is_short() {
+            if self.used.running.load(Relaxed) > 0 {
+                alone_until = tokio::time::Instant::now() + PRESSURE_WAIT_ALONE;
+            } else if tokio::time::Instant::now() >= alone_until {
+                // What fills the process is no query: this one takes what little there is, or says so.
+                break;
+            }
             if tokio::time::Instant::now() >= deadline {
                 let text = "query timed out in the queue: the process is at its memory limit";
                 return Err(Error::new(ErrorKind::Timeout, text));

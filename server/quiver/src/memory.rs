@@ -32,6 +32,8 @@ const SHORT_PERCENT: u64 = 90;
 const RELAXED_PERCENT: u64 = 86;
 /// If anonymous memory exceeds this percentage, running work uses more than it reserved, and some of it must be ended.
 const EXCESS_PERCENT: u64 = 103;
+/// How often cached pages are returned while memory is short: work that ended in the meantime left some.
+const SHORT_STEP: Duration = Duration::from_millis(100);
 /// How long ended work may take to free its memory before the next is ended.
 const RELIEF_WITHIN: Duration = Duration::from_millis(200);
 /// How long the allocator keeps unused pages for later allocations. Flushes and compactions free as much as they
@@ -52,7 +54,7 @@ pub fn memory_limit_bytes(settings: &Settings) -> u64 {
 /// Starts the watching thread, which ends when `pressure` is dropped elsewhere.
 pub fn keep(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
     let watched = Arc::downgrade(pressure);
-    let keeper = Keeper { limit: limit_bytes.max(LEAST_BYTES), left: 0, relieved: None };
+    let keeper = Keeper { limit: limit_bytes.max(LEAST_BYTES), left: 0, returned: None, relieved: None };
     let started = thread::Builder::new().name("quiver-memory".into()).spawn(move || keeper.run(&watched));
     if let Err(error) = started {
         tracing::warn!(%error, "cannot start the thread that watches memory; only what is counted is bounded");
@@ -63,6 +65,8 @@ struct Keeper {
     limit: u64,
     /// Least resident memory since pages were last returned.
     left: u64,
+    /// When pages were last returned.
+    returned: Option<Instant>,
     /// When work was last ended to free memory.
     relieved: Option<Instant>,
 }
@@ -93,8 +97,11 @@ impl Keeper {
 
     fn look(&mut self, mut resident: u64, pressure: &MemoryPressure) {
         self.left = self.left.min(resident);
-        if resident > self.percent(EASY_PERCENT) && resident > self.left + self.percent(STEP_PERCENT) {
+        let grown = resident > self.percent(EASY_PERCENT) && resident > self.left + self.percent(STEP_PERCENT);
+        let waited = pressure.is_short() && self.returned.is_none_or(|at| at.elapsed() >= SHORT_STEP);
+        if grown || waited {
             give_back();
+            self.returned = Some(Instant::now());
             resident = resident_bytes().unwrap_or(resident);
             self.left = resident;
         }
@@ -147,13 +154,15 @@ mod tests {
     #[test]
     fn short_above_the_limit_until_well_below() {
         let pressure = MemoryPressure::default();
-        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0, relieved: None };
+        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0, returned: None, relieved: None };
         keeper.look(1, &pressure);
         assert!(!pressure.is_short());
         // What this process really has is more than a limit of a few bytes, and less than one of exabytes.
         keeper.limit = 1000;
         keeper.look(1 << 40, &pressure);
         assert!(pressure.is_short());
+        // It would measure again when it returns pages.
+        keeper.returned = Some(Instant::now() + Duration::from_secs(3600));
         keeper.look(870, &pressure);
         assert!(pressure.is_short());
         keeper.look(850, &pressure);
@@ -167,7 +176,7 @@ mod tests {
         pressure.relieved_by(move || {
             counted.fetch_add(1, Relaxed);
         });
-        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0, relieved: None };
+        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0, returned: None, relieved: None };
         keeper.look(1 << 40, &pressure);
         assert_eq!(asked.load(Relaxed), 0);
         keeper.limit = 1000;
@@ -179,7 +188,7 @@ mod tests {
     #[test]
     fn small_limits_are_looked_at_more_often() {
         let check = |limit: u64, cores: u64, millis: u64| {
-            let keeper = Keeper { limit, left: 0, relieved: None };
+            let keeper = Keeper { limit, left: 0, returned: None, relieved: None };
             assert_eq!(keeper.easy_interval(cores), Duration::from_millis(millis), "{limit} bytes, {cores} cores");
         };
         check(128 << 20, 2, 50);

@@ -111,3 +111,23 @@ async fn deadline_cancel_panic_and_queue() {
     let counted = (used.started.load(Relaxed), used.failed.load(Relaxed), used.cancelled.load(Relaxed));
     assert_eq!(counted, (6, 3, 2), "two time-outs and a panic failed, one was told to stop, one lost its caller");
 }
+
+/// The query that comes first after one that filled the process finds the memory of it.
+#[tokio::test]
+async fn a_query_that_begins_waits_for_what_an_ended_one_held() {
+    let settings = EngineSettings { threads: 2, ..EngineSettings::small(1 << 20) };
+    let engine = QueryEngine::new(&settings).unwrap();
+    settings.pressure.tell(true);
+    let pressure = Arc::clone(&settings.pressure);
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        pressure.tell(false);
+    });
+    let seen = Arc::clone(&settings.pressure);
+    let begun_short = engine.run(&context(60_000), async move { Ok(seen.is_short()) }).await.unwrap();
+    assert!(!begun_short, "it began while memory was short");
+    settings.pressure.tell(true);
+    let error = engine.run(&context(30), async { Ok(()) }).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Timeout, "{error}");
+    assert!(engine.run(&context(60_000), async { Ok(()) }).await.is_ok(), "what is no query's may last");
+}
