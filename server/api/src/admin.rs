@@ -18,21 +18,22 @@ use serde_json::json;
 
 use crate::configuration_backup::SavedConfiguration;
 use crate::error::{plain, plain_error};
+use crate::handlers::boxed;
 use crate::prometheus_params::Params;
 use crate::state::AppState;
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/health/live", get(|| async { plain(StatusCode::OK, "live") }))
-        .route("/health/ready", get(ready))
-        .route("/-/healthy", get(|| async { plain(StatusCode::OK, "OK") }))
-        .route("/-/ready", get(ready_in_short))
-        .route("/metrics", get(metrics))
-        .route("/admin/flush", post(flush))
-        .route("/admin/compact", post(compact))
-        .route("/admin/reload", post(reload))
-        .route("/admin/backup", post(backup))
+        .route("/health/live", get(boxed(|| async { plain(StatusCode::OK, "live") })))
+        .route("/health/ready", get(boxed(ready)))
+        .route("/-/healthy", get(boxed(|| async { plain(StatusCode::OK, "OK") })))
+        .route("/-/ready", get(boxed(ready_in_short)))
+        .route("/metrics", get(boxed(metrics)))
+        .route("/admin/flush", post(boxed(flush)))
+        .route("/admin/compact", post(boxed(compact)))
+        .route("/admin/reload", post(boxed(reload)))
+        .route("/admin/backup", post(boxed(backup)))
         .merge(queries::routes())
 }
 

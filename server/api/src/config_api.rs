@@ -10,10 +10,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use axum::routing::{get, post, put};
+use axum::routing::{MethodFilter, on};
 use quiver_config::families::FAMILIES;
 use quiver_config::{Family, Place};
 
+use crate::handlers::boxed;
 use crate::state::AppState;
 
 pub(crate) mod account_effects;
@@ -107,14 +108,16 @@ fn of_family(family: &'static Family, path: String, owner: Option<&'static str>)
         let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
             serve(state, family, owner, ids, what, request)
         };
-        let routes = match what {
-            What::Export | What::History => get(handler),
-            What::Collection => get(handler).post(handler).put(handler).patch(handler).delete(handler),
-            What::Entity => get(handler).put(handler).patch(handler).delete(handler),
-            What::Order => put(handler),
-            _ => post(handler),
+        let (get, put, post) = (MethodFilter::GET, MethodFilter::PUT, MethodFilter::POST);
+        let changed = get.or(put).or(MethodFilter::PATCH).or(MethodFilter::DELETE);
+        let methods = match what {
+            What::Export | What::History => get,
+            What::Collection => changed.or(post),
+            What::Entity => changed,
+            What::Order => put,
+            _ => post,
         };
-        routes.fallback(not_allowed)
+        on(methods, boxed(handler)).fallback(not_allowed)
     };
     let mut router = Router::new();
     if family.is_one_row() {

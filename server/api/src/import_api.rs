@@ -26,6 +26,7 @@ use crate::body_memory::broken;
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::error::plain;
 use crate::forbidden_records;
+use crate::handlers::boxed;
 use crate::ingest_api::{metrics_sender, note_taken};
 use crate::prometheus_params::{Params, invalid};
 use crate::request_context::RequestInfo;
@@ -40,7 +41,7 @@ const QUEUE_LEN: usize = 8;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route(ROUTE, post(import))
+    Router::new().route(ROUTE, post(boxed(import)))
 }
 
 async fn import(State(state): State<Arc<AppState>>, request: Request) -> Response {

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config_api::path_ids::{Ids, no_parameters};
 use crate::config_api::response::Answer;
+use crate::handlers::boxed;
 use crate::identity::{Origin, caller};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
@@ -39,7 +40,7 @@ const HOLD: Duration = Duration::from_mins(1);
 pub(crate) const PATH: &str = "/platform-api/jobs";
 
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route(&format!("{PATH}/{{id}}"), get(one).delete(one))
+    Router::new().route(&format!("{PATH}/{{id}}"), get(boxed(one)).delete(boxed(one)))
 }
 
 /// The answer to a request that began a job.

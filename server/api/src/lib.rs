@@ -30,6 +30,7 @@ mod forbidden_records;
 pub mod fuzz;
 mod grpc_api;
 mod guard;
+mod handlers;
 pub mod identity;
 mod import_api;
 pub mod ingest_api;

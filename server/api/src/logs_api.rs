@@ -26,6 +26,7 @@ use quiver_types::{Error, Result};
 
 use crate::admin;
 use crate::explain_plans;
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
 use crate::prometheus_params::{Params, invalid};
@@ -43,9 +44,9 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     BASES.iter().fold(Router::new(), |router, base| {
         router
             .nest(&format!("{base}/select/logsql"), queries())
-            .route(&format!("{base}/health"), get(admin::ready))
-            .route(&format!("{base}/select/tenant_ids"), get(tenants))
-            .route(&format!("{base}/select/buildinfo"), get(build))
+            .route(&format!("{base}/health"), get(boxed(admin::ready)))
+            .route(&format!("{base}/select/tenant_ids"), get(boxed(tenants)))
+            .route(&format!("{base}/select/buildinfo"), get(boxed(build)))
     })
 }
 
@@ -61,18 +62,21 @@ async fn build(State(state): State<Arc<AppState>>) -> Response {
 
 fn queries() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/query", get(rows::query).post(rows::query))
-        .route("/tail", get(rows::tail).post(rows::tail))
-        .route("/hits", get(counts::hits).post(counts::hits))
-        .route("/field_names", get(counts::field_names).post(counts::field_names))
-        .route("/field_values", get(counts::field_values).post(counts::field_values))
-        .route("/streams", get(counts::streams).post(counts::streams))
-        .route("/stream_ids", get(counts::stream_ids).post(counts::stream_ids))
-        .route("/stream_field_names", get(counts::stream_field_names).post(counts::stream_field_names))
-        .route("/stream_field_values", get(counts::stream_field_values).post(counts::stream_field_values))
-        .route("/facets", get(counts::facets).post(counts::facets))
-        .route("/stats_query", get(prometheus::stats_query).post(prometheus::stats_query))
-        .route("/stats_query_range", get(prometheus::stats_query_range).post(prometheus::stats_query_range))
+        .route("/query", get(boxed(rows::query)).post(boxed(rows::query)))
+        .route("/tail", get(boxed(rows::tail)).post(boxed(rows::tail)))
+        .route("/hits", get(boxed(counts::hits)).post(boxed(counts::hits)))
+        .route("/field_names", get(boxed(counts::field_names)).post(boxed(counts::field_names)))
+        .route("/field_values", get(boxed(counts::field_values)).post(boxed(counts::field_values)))
+        .route("/streams", get(boxed(counts::streams)).post(boxed(counts::streams)))
+        .route("/stream_ids", get(boxed(counts::stream_ids)).post(boxed(counts::stream_ids)))
+        .route("/stream_field_names", get(boxed(counts::stream_field_names)).post(boxed(counts::stream_field_names)))
+        .route("/stream_field_values", get(boxed(counts::stream_field_values)).post(boxed(counts::stream_field_values)))
+        .route("/facets", get(boxed(counts::facets)).post(boxed(counts::facets)))
+        .route("/stats_query", get(boxed(prometheus::stats_query)).post(boxed(prometheus::stats_query)))
+        .route(
+            "/stats_query_range",
+            get(boxed(prometheus::stats_query_range)).post(boxed(prometheus::stats_query_range)),
+        )
 }
 
 /// The texts of a query and of the filters that are added to it: all that a query keeps which is run again and again,

@@ -24,6 +24,7 @@ use axum::routing::{any, get, post};
 pub(crate) use grpc::Logs;
 pub(crate) use search_engine::refusal as search_engine_refusal;
 
+use crate::handlers::boxed;
 use crate::state::AppState;
 
 /// Names of formats in paths: ours, and those of the service whose shippers are pointed here.
@@ -33,36 +34,36 @@ const SAAS: [&str; 2] = ["saas", "datadog"];
 
 /// Routes of this family on the main port: below `/insert`, and below `/logs-api/insert` beside the queries.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    let push = Router::new().route("/loki/api/v1/push", post(buffered_formats::push)).merge(otlp_routes());
+    let push = Router::new().route("/loki/api/v1/push", post(boxed(buffered_formats::push))).merge(otlp_routes());
     ["/insert", "/logs-api/insert"].iter().fold(push, |router, base| router.merge(below(base)))
 }
 
 fn below(base: &str) -> Router<Arc<AppState>> {
     let mut router = Router::new()
-        .route(&format!("{base}/ready"), get(handshake::ready))
-        .route(&format!("{base}/jsonline"), post(lines::json_lines))
-        .route(&format!("{base}/opentelemetry/v1/logs"), post(buffered_formats::otlp));
+        .route(&format!("{base}/ready"), get(boxed(handshake::ready)))
+        .route(&format!("{base}/jsonline"), post(boxed(lines::json_lines)))
+        .route(&format!("{base}/opentelemetry/v1/logs"), post(boxed(buffered_formats::otlp)));
     for name in SEARCH_ENGINE {
         router = router
-            .route(&format!("{base}/{name}"), any(search_engine::root))
-            .route(&format!("{base}/{name}/"), any(search_engine::root))
-            .route(&format!("{base}/{name}/{{*path}}"), any(search_engine::below));
+            .route(&format!("{base}/{name}"), any(boxed(search_engine::root)))
+            .route(&format!("{base}/{name}/"), any(boxed(search_engine::root)))
+            .route(&format!("{base}/{name}/{{*path}}"), any(boxed(search_engine::below)));
     }
     for name in AGGREGATOR {
-        router = router.route(&format!("{base}/{name}/ready"), get(handshake::aggregator_ready));
+        router = router.route(&format!("{base}/{name}/ready"), get(boxed(handshake::aggregator_ready)));
         for path in ["api/v1/push", "loki/api/v1/push"] {
-            router = router.route(&format!("{base}/{name}/{path}"), post(buffered_formats::push));
+            router = router.route(&format!("{base}/{name}/{path}"), post(boxed(buffered_formats::push)));
         }
     }
     for name in SAAS {
         router = router
-            .route(&format!("{base}/{name}/api/v2/logs"), post(buffered_formats::saas))
-            .route(&format!("{base}/{name}/api/v1/validate"), any(handshake::validate));
+            .route(&format!("{base}/{name}/api/v2/logs"), post(boxed(buffered_formats::saas)))
+            .route(&format!("{base}/{name}/api/v1/validate"), any(boxed(handshake::validate)));
     }
     router
 }
 
 /// Routes of this family on the OTLP port too.
 pub(crate) fn otlp_routes() -> Router<Arc<AppState>> {
-    Router::new().route("/v1/logs", post(buffered_formats::otlp))
+    Router::new().route("/v1/logs", post(boxed(buffered_formats::otlp)))
 }

@@ -40,6 +40,7 @@ use crate::encode::query_result::Outcome;
 use crate::encode::stats;
 use crate::error::plain;
 use crate::explain_plans;
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
 use crate::prometheus_params::{Params, duration_ms, invalid};
@@ -63,13 +64,13 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 fn queries() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/api/v1/query", get(query).post(query))
-        .route("/api/v1/query_range", get(query_range).post(query_range))
-        .route("/api/v1/format_query", get(format_query).post(format_query))
-        .route("/api/v1/parse_query", get(parse_query).post(parse_query))
-        .route("/api/v1/status/buildinfo", get(buildinfo))
-        .route("/-/healthy", get(|| async { plain(StatusCode::OK, "Prometheus Server is Healthy.") }))
-        .route("/-/ready", get(ready))
+        .route("/api/v1/query", get(boxed(query)).post(boxed(query)))
+        .route("/api/v1/query_range", get(boxed(query_range)).post(boxed(query_range)))
+        .route("/api/v1/format_query", get(boxed(format_query)).post(boxed(format_query)))
+        .route("/api/v1/parse_query", get(boxed(parse_query)).post(boxed(parse_query)))
+        .route("/api/v1/status/buildinfo", get(boxed(buildinfo)))
+        .route("/-/healthy", get(boxed(|| async { plain(StatusCode::OK, "Prometheus Server is Healthy.") })))
+        .route("/-/ready", get(boxed(ready)))
 }
 
 async fn ready(state: State<Arc<AppState>>) -> Response {

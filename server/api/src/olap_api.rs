@@ -34,6 +34,7 @@ use quiver_types::{Domain, Error, ErrorKind, Result, Right, Services, Triple};
 use serde_json::{Value, json};
 
 use crate::body_memory::read_unpacked;
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::prometheus_params::Params;
 use crate::request_context::RequestInfo;
@@ -59,14 +60,14 @@ const WAIT: Duration = Duration::from_secs(5);
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let v1 = Router::new()
-        .route("/load", get(load).post(load))
-        .route("/subscribe", get(load).post(load))
-        .route("/meta", get(list))
-        .route("/dry-run", get(dry).post(dry))
-        .route("/explain", post(explain))
-        .route("/sql", get(sql).post(sql))
-        .route("/drill", post(drill_down::drill))
-        .route("/meta/values", get(drill_down::values));
+        .route("/load", get(boxed(load)).post(boxed(load)))
+        .route("/subscribe", get(boxed(load)).post(boxed(load)))
+        .route("/meta", get(boxed(list)))
+        .route("/dry-run", get(boxed(dry)).post(boxed(dry)))
+        .route("/explain", post(boxed(explain)))
+        .route("/sql", get(boxed(sql)).post(boxed(sql)))
+        .route("/drill", post(boxed(drill_down::drill)))
+        .route("/meta/values", get(boxed(drill_down::values)));
     Router::new().nest("/olap-api/v1", v1)
 }
 

@@ -15,6 +15,7 @@ use http::header;
 use serde_json::Value;
 use utoipa::openapi::{OpenApi, OpenApiBuilder, Paths};
 
+use crate::handlers::boxed;
 use crate::state::AppState;
 
 pub(crate) use rows::parameters;
@@ -42,15 +43,15 @@ struct Described {
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/platform-api/openapi.json", get(async || json(&described().0)))
-        .route("/platform-api/openapi.yaml", get(async || yaml(&described().0)))
-        .route("/rulesapi/swagger/openapi.json", get(async || json(&described().1)))
-        .route("/rulesapi/swagger/openapi.yaml", get(async || yaml(&described().1)))
-        .route("/rulesapi/swagger", get(async || page(&described().1)))
-        .route("/rulesapi/swagger/", get(async || page(&described().1)))
+        .route("/platform-api/openapi.json", get(boxed(async || json(&described().0))))
+        .route("/platform-api/openapi.yaml", get(boxed(async || yaml(&described().0))))
+        .route("/rulesapi/swagger/openapi.json", get(boxed(async || json(&described().1))))
+        .route("/rulesapi/swagger/openapi.yaml", get(boxed(async || yaml(&described().1))))
+        .route("/rulesapi/swagger", get(boxed(async || page(&described().1))))
+        .route("/rulesapi/swagger/", get(boxed(async || page(&described().1))))
         // Where generators for other languages put them.
-        .route("/rulesapi/swagger/doc.json", get(async || json(&described().1)))
-        .route("/rulesapi/swagger/index.html", get(async || page(&described().1)))
+        .route("/rulesapi/swagger/doc.json", get(boxed(async || json(&described().1))))
+        .route("/rulesapi/swagger/index.html", get(boxed(async || page(&described().1))))
 }
 
 /// All, and alerting; made once, when somebody asks, since they are the same as long as the process runs.

@@ -16,6 +16,7 @@ use tonic::{Code, Status};
 
 use crate::body_memory::read_body;
 use crate::error::{grpc_code_of, log, public_text};
+use crate::handlers::boxed;
 use crate::ingest_api::{decode_and_write, export_outcome, export_response};
 use crate::metrics::phases;
 use crate::state::AppState;
@@ -63,7 +64,7 @@ impl Signal for Metrics {
 
 /// Path and handler of a signal.
 pub(crate) fn route<S: Signal>() -> (String, MethodRouter<Arc<AppState>>) {
-    (format!("/{}/Export", S::SERVICE), post(handle::<S>))
+    (format!("/{}/Export", S::SERVICE), post(boxed(handle::<S>)))
 }
 
 /// The answer to calls of unknown methods.

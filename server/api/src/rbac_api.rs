@@ -28,6 +28,7 @@ use crate::config_api::path_ids::{Ids, no_parameters};
 use crate::config_api::request::Ask;
 use crate::config_api::response::{Answer, with_dry_run};
 use crate::forbidden_records::challenge;
+use crate::handlers::boxed;
 use crate::identity::Identities;
 use crate::state::AppState;
 
@@ -43,18 +44,18 @@ const EXPORT_PAGE: &str = "1000";
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let at = |path: &str| format!("/platform-api/rbac/{path}");
     Router::new()
-        .route(&at("me"), get(me))
-        .route(&at("me/password"), put(own_password))
-        .route(&at("permissions"), get(permissions))
-        .route(&at("permissions/check"), post(check))
-        .route(&at("users/{id}/effective-permissions"), get(effective))
+        .route(&at("me"), get(boxed(me)))
+        .route(&at("me/password"), put(boxed(own_password)))
+        .route(&at("permissions"), get(boxed(permissions)))
+        .route(&at("permissions/check"), post(boxed(check)))
+        .route(&at("users/{id}/effective-permissions"), get(boxed(effective)))
         .route(&at("users/{id}/reset-password"), change(&USERS, reset_password))
         .route(&at("users/{id}/logout"), change(&USERS, end_sessions))
-        .route(&at("service-accounts/{id}/effective-permissions"), get(effective_service))
+        .route(&at("service-accounts/{id}/effective-permissions"), get(boxed(effective_service)))
         .route(&at("service-accounts/{id}/rotate-secret"), change(&SERVICE_ACCOUNTS, rotate_secret))
-        .route(&at("audit"), get(audit))
-        .route(&at("audit/export"), get(audit_export))
-        .route(&at("audit/verify"), get(audit_verify))
+        .route(&at("audit"), get(boxed(audit)))
+        .route(&at("audit/export"), get(boxed(audit_export)))
+        .route(&at("audit/verify"), get(boxed(audit_verify)))
         .route(&at("keys/rotate"), change(&USERS, rotate_keys))
 }
 

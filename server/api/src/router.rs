@@ -19,6 +19,7 @@ use tower_http::compression::CompressionLayer;
 
 use crate::error::plain;
 use crate::fallback::{not_allowed, not_found, not_on_this_port};
+use crate::handlers::boxed;
 use crate::middleware::around;
 use crate::request_context::RequestInfo;
 use crate::response_memory::AnswerBudget;
@@ -62,7 +63,7 @@ fn main_routes() -> Router<Arc<AppState>> {
     paths.sort_unstable();
     paths.dedup();
     for path in paths {
-        router = router.route(path, post(ingest_api::handle));
+        router = router.route(path, post(boxed(ingest_api::handle)));
     }
     router
 }
@@ -75,8 +76,8 @@ pub fn otlp_router(state: Arc<AppState>) -> Router {
 fn otlp_routes() -> Router<Arc<AppState>> {
     logs_ingest::otlp_routes()
         .merge(traces_ingest::otlp_routes())
-        .route(OTLP_PATH, post(ingest_api::handle))
-        .route("/health/ready", get(admin::ready))
+        .route(OTLP_PATH, post(boxed(ingest_api::handle)))
+        .route("/health/ready", get(boxed(admin::ready)))
 }
 
 /// The router of the OTLP/gRPC port.
@@ -93,7 +94,7 @@ fn zipkin_routes() -> Router<Arc<AppState>> {
     traces_compat::zipkin_routes()
         .layer(middleware::from_fn(traces_compat::refuse_segments))
         .layer(middleware::from_fn(explain_plans::plain))
-        .route("/health/ready", get(admin::ready))
+        .route("/health/ready", get(boxed(admin::ready)))
 }
 
 /// The routes of all ports, for tests that walk them.

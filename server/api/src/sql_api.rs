@@ -23,6 +23,7 @@ use crate::body_memory::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::explain_plans;
 use crate::forbidden_records;
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::parsed_bodies;
 use crate::partial_responses::query_context;
@@ -43,7 +44,7 @@ const BODIES: [&str; 3] = ["application/sql", "application/json", "application/x
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route(ROUTE, get(query).post(query)).route("/sql-api/v1/tables", get(tables))
+    Router::new().route(ROUTE, get(boxed(query)).post(boxed(query))).route("/sql-api/v1/tables", get(boxed(tables)))
 }
 
 /// The caller's rights by domain of the tables.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::body_memory::read_unpacked;
 use crate::error::plain;
+use crate::handlers::boxed;
 use crate::identity::{Identities, Origin};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
@@ -26,14 +27,14 @@ const REALM: &str = "/realms/platform";
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let at = |path: &str| format!("{REALM}/protocol/openid-connect/{path}");
     Router::new()
-        .route(REALM, get(realm))
-        .route(&format!("{REALM}/.well-known/openid-configuration"), get(discovery))
-        .route(&at("certs"), get(certs))
-        .route(&at("token"), post(token))
-        .route(&at("userinfo"), get(userinfo).post(userinfo))
-        .route(&at("token/introspect"), post(introspect))
-        .route(&at("revoke"), post(revoke))
-        .route(&at("logout"), post(logout).get(logout_by_link))
+        .route(REALM, get(boxed(realm)))
+        .route(&format!("{REALM}/.well-known/openid-configuration"), get(boxed(discovery)))
+        .route(&at("certs"), get(boxed(certs)))
+        .route(&at("token"), post(boxed(token)))
+        .route(&at("userinfo"), get(boxed(userinfo)).post(boxed(userinfo)))
+        .route(&at("token/introspect"), post(boxed(introspect)))
+        .route(&at("revoke"), post(boxed(revoke)))
+        .route(&at("logout"), post(boxed(logout)).get(boxed(logout_by_link)))
 }
 
 fn answer(status: u16, body: &Value) -> Response {

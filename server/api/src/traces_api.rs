@@ -27,6 +27,7 @@ pub(crate) use problem::problem;
 use crate::body_memory::read_unpacked;
 use crate::encode::body_pieces::Text;
 use crate::encode::json::json_body;
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
 use crate::segments::{Narrowed, of_request};
@@ -36,24 +37,24 @@ use crate::{explain_plans, parsed_bodies, unknown_parameters};
 /// Paths of the product's own API of traces.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new()
-        .route("/platform-api/traces/{id}/{format}", get(export::handle))
+        .route("/platform-api/traces/{id}/{format}", get(boxed(export::handle)))
         // A look-up without an id is told what is wrong, not that there is no such path.
-        .route("/platform-api/traces//{format}", get(export::without_id));
+        .route("/platform-api/traces//{format}", get(boxed(export::without_id)));
     for (path, call) in lists::PATHS {
         let call = *call;
         let handler = move |state: State<Arc<AppState>>, params: RawPathParams, request: Request| {
             lists::handle(call, state, params, request)
         };
-        router = router.route(path, get(handler).post(handler));
+        router = router.route(path, get(boxed(handler)).post(boxed(handler)));
     }
     router
-        .route("/traces/{id}", get(single_trace::trace))
-        .route("/traces/{id}/summary", get(single_trace::summary))
-        .route("/traces/{id}/statistics", get(single_trace::statistics))
-        .route("/traces/{id}/critical-path", get(single_trace::critical_path))
-        .route("/traces/{id}/similar", get(single_trace::similar))
-        .route("/traces/{id}/logs", get(related::logs))
-        .route("/traces/{id}/exemplars", get(related::exemplars))
+        .route("/traces/{id}", get(boxed(single_trace::trace)))
+        .route("/traces/{id}/summary", get(boxed(single_trace::summary)))
+        .route("/traces/{id}/statistics", get(boxed(single_trace::statistics)))
+        .route("/traces/{id}/critical-path", get(boxed(single_trace::critical_path)))
+        .route("/traces/{id}/similar", get(boxed(single_trace::similar)))
+        .route("/traces/{id}/logs", get(boxed(related::logs)))
+        .route("/traces/{id}/exemplars", get(boxed(related::exemplars)))
 }
 
 /// One call: who asks, what for, since when.

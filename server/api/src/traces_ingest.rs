@@ -22,6 +22,7 @@ use crate::body_memory::read_body;
 use crate::effects::{Signal, suspend};
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
+use crate::handlers::boxed;
 use crate::ingest_api::status_message;
 use crate::metrics::phases::{Signal as Phase, Step};
 use crate::request_context::RequestInfo;
@@ -40,14 +41,14 @@ const ZIPKIN_PATHS: [&str; 2] = ["/api/v2/spans", "/zipkin/api/v2/spans"];
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
     for path in OTLP_PATHS {
-        router = router.route(path, post(otlp));
+        router = router.route(path, post(boxed(otlp)));
     }
     router
 }
 
 /// Routes that ingest spans on the OTLP port.
 pub(crate) fn otlp_routes() -> Router<Arc<AppState>> {
-    Router::new().route(OTLP_PATHS[0], post(otlp))
+    Router::new().route(OTLP_PATHS[0], post(boxed(otlp)))
 }
 
 /// Paths that Zipkin senders use; the same paths serve readers, too.

@@ -12,13 +12,14 @@ use quiver_query::Query;
 use serde_json::{Value, json};
 
 use crate::error::plain;
+use crate::handlers::boxed;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/admin/queries", get(list))
-        .route("/admin/queries/{id}", delete(cancel))
-        .route("/admin/queries/{id}/cancel", post(cancel))
+        .route("/admin/queries", get(boxed(list)))
+        .route("/admin/queries/{id}", delete(boxed(cancel)))
+        .route("/admin/queries/{id}/cancel", post(boxed(cancel)))
 }
 
 fn answer(status: StatusCode, body: &Value) -> Response {

@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 
 use crate::body_memory::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
+use crate::handlers::boxed;
 use crate::parsed_bodies;
 use crate::prometheus_params::Params;
 use crate::state::AppState;
@@ -47,13 +48,13 @@ const FILTERS_MAX: usize = 100;
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/api/v2/status", get(status))
-        .route("/api/v2/receivers", get(receivers))
-        .route("/api/v2/alerts", get(alerts).post(post_alerts))
-        .route("/api/v2/alertprocess", post(post_envelope))
-        .route("/api/v2/alerts/groups", get(groups))
-        .route("/api/v2/silences", get(list_routes::silences).post(silences::set))
-        .route("/api/v2/silence/{id}", get(silences::one).delete(silences::expire))
+        .route("/api/v2/status", get(boxed(status)))
+        .route("/api/v2/receivers", get(boxed(receivers)))
+        .route("/api/v2/alerts", get(boxed(alerts)).post(boxed(post_alerts)))
+        .route("/api/v2/alertprocess", post(boxed(post_envelope)))
+        .route("/api/v2/alerts/groups", get(boxed(groups)))
+        .route("/api/v2/silences", get(boxed(list_routes::silences)).post(boxed(silences::set)))
+        .route("/api/v2/silence/{id}", get(boxed(silences::one)).delete(boxed(silences::expire)))
 }
 
 fn json_answer(status: StatusCode, value: &Value) -> Response {

@@ -27,6 +27,7 @@ use crate::body_memory::read_unpacked;
 use crate::config_api::path_ids::{change_mode, no_parameters};
 use crate::config_api::request::of_body;
 use crate::config_api::response::{Answer, with_dry_run};
+use crate::handlers::boxed;
 use crate::parsed_bodies;
 use crate::prometheus_params::time_ms;
 use crate::state::AppState;
@@ -42,9 +43,9 @@ const MS: i64 = 1_000_000;
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/rulesapi/rulepolicy/routes/test", post(routes_test))
-        .route("/rulesapi/rulepolicy/templates/test", post(templates_test))
-        .route("/rulesapi/rulepolicy/receivers/test", post(receivers_test))
+        .route("/rulesapi/rulepolicy/routes/test", post(boxed(routes_test)))
+        .route("/rulesapi/rulepolicy/templates/test", post(boxed(templates_test)))
+        .route("/rulesapi/rulepolicy/receivers/test", post(boxed(receivers_test)))
 }
 
 fn answer(state: &AppState, outcome: Outcome) -> Response {

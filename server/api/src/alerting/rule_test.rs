@@ -22,11 +22,12 @@ use tokio_util::sync::CancellationToken;
 use crate::alerting::policy::{object_of, time_of};
 use crate::alerting::stored_rules::group_of;
 use crate::config_api::response::Answer;
+use crate::handlers::boxed;
 use crate::state::AppState;
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/rulesapi/rules/test", post(test))
+    Router::new().route("/rulesapi/rules/test", post(boxed(test)))
 }
 
 /// Most evaluations of a test.

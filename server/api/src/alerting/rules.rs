@@ -19,6 +19,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::lists::{GoOn, Text, made};
 use crate::encode::prometheus::{Envelope, error_response, success};
+use crate::handlers::boxed;
 use crate::metrics::phases;
 use crate::metrics_api::labels::selectors;
 use crate::prometheus_params::{Params, invalid};
@@ -26,7 +27,7 @@ use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/api/v1/rules", get(rules)).route("/api/v1/alerts", get(alerts))
+    Router::new().route("/api/v1/rules", get(boxed(rules))).route("/api/v1/alerts", get(boxed(alerts)))
 }
 
 fn answer(data: Result<Vec<u8>>, route: &str) -> Response {

@@ -12,6 +12,7 @@ use super::path_ids::Ids;
 use super::refusals::{self, Write, to_its_end, told};
 use super::request::Ask;
 use super::response::{Answer, with_dry_run};
+use crate::handlers::boxed;
 use crate::state::AppState;
 
 /// Largest body in bytes, and the larger limit of imports.
@@ -31,7 +32,7 @@ pub(crate) fn special_of(family: &'static Family, methods: MethodFilter, largest
     let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
         serve_special(state, family, ids, run, largest, request)
     };
-    on(methods, handler).fallback(not_allowed)
+    on(methods, boxed(handler)).fallback(not_allowed)
 }
 
 async fn serve_special(

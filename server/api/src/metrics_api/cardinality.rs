@@ -23,6 +23,7 @@ use quiver_types::{Error, MillisRange, Result};
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, begin_success, close_success, error_response, json_response};
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::prometheus_params::Params;
 use crate::state::AppState;
@@ -36,7 +37,7 @@ const LIMIT_MAX: usize = 10_000;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route(ROUTE, get(status))
+    Router::new().route(ROUTE, get(boxed(status)))
 }
 
 async fn status(State(state): State<Arc<AppState>>, request: Request) -> Response {

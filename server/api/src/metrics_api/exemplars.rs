@@ -25,6 +25,7 @@ use super::query_error;
 use crate::encode::prometheus::{
     Envelope, Notation, begin_success, error_response, finish_success, write_quoted, write_time,
 };
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
 use crate::prometheus_params::Params;
@@ -35,7 +36,7 @@ const TEXT_BYTES: usize = 192;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/api/v1/query_exemplars", get(query_exemplars).post(query_exemplars))
+    Router::new().route("/api/v1/query_exemplars", get(boxed(query_exemplars)).post(boxed(query_exemplars)))
 }
 
 async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -> Response {

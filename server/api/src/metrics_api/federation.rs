@@ -20,6 +20,7 @@ use crate::encode::escaping::Escaping;
 use crate::encode::federation::{Newest, Value, text};
 use crate::encode::federation_proto::delimited;
 use crate::error::{log, plain, public_text, status_of};
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::prometheus_params::Params;
 use crate::state::AppState;
@@ -29,7 +30,7 @@ const ROUTE: &str = "/federate";
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route(ROUTE, get(federate))
+    Router::new().route(ROUTE, get(boxed(federate)))
 }
 
 /// Bytes that a sample takes besides its labels, including its part of the response.

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use crate::encode::list::TextList;
 use crate::encode::prometheus::{Envelope, error_response, json_text, success};
 use crate::explain_plans;
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
 use crate::prometheus_params::{Params, invalid};
@@ -39,11 +40,11 @@ pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/api/v1/series", get(series).post(series))
-        .route("/api/v1/labels", get(labels).post(labels))
-        .route("/api/v1/label/{name}/values", get(values))
-        .route("/api/v1/label//values", get(|| async { no_name() }))
-        .route("/api/v1/metadata", get(metadata))
+        .route("/api/v1/series", get(boxed(series)).post(boxed(series)))
+        .route("/api/v1/labels", get(boxed(labels)).post(boxed(labels)))
+        .route("/api/v1/label/{name}/values", get(boxed(values)))
+        .route("/api/v1/label//values", get(boxed(|| async { no_name() })))
+        .route("/api/v1/metadata", get(boxed(metadata)))
 }
 
 /// Parameters that `series`, `labels` and `values` share.

@@ -22,6 +22,7 @@ use crate::body_memory::read_body;
 use crate::encode::packed_chunks::PackedChunks;
 use crate::encode::remote_read::{ReadRequest, ResponseType, decode, put_series};
 use crate::error::{plain, plain_error};
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::state::AppState;
 use crate::streamed_responses::in_pieces;
@@ -32,7 +33,7 @@ const REQUEST_FACTOR: usize = 64;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route(ROUTE, post(read))
+    Router::new().route(ROUTE, post(boxed(read)))
 }
 
 async fn read(State(state): State<Arc<AppState>>, request: Request) -> Response {

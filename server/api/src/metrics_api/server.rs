@@ -18,16 +18,17 @@ use quiver_promql::functions::FUNCTIONS;
 use serde_json::{Map, Value, json};
 
 use crate::encode::prometheus::{Envelope, success};
+use crate::handlers::boxed;
 use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/api/v1/status/config", get(config))
-        .route("/api/v1/status/flags", get(flags))
-        .route("/api/v1/status/runtimeinfo", get(runtime))
-        .route("/api/v1/status/walreplay", get(replay))
-        .route("/api/v1/features", get(features))
+        .route("/api/v1/status/config", get(boxed(config)))
+        .route("/api/v1/status/flags", get(boxed(flags)))
+        .route("/api/v1/status/runtimeinfo", get(boxed(runtime)))
+        .route("/api/v1/status/walreplay", get(boxed(replay)))
+        .route("/api/v1/features", get(boxed(features)))
 }
 
 fn answer(data: &Value) -> Response {

@@ -15,16 +15,20 @@ use quiver_types::{Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, success};
+use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::prometheus_params::{Params, invalid};
 use crate::state::AppState;
 
 /// Routes of this family, below `/metrics-api`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
-    Router::new().route("/api/v1/targets", get(targets)).route("/api/v1/targets/metadata", get(target_metadata)).route(
-        "/api/v1/alertmanagers",
-        get(async || constant(json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}))),
-    )
+    Router::new()
+        .route("/api/v1/targets", get(boxed(targets)))
+        .route("/api/v1/targets/metadata", get(boxed(target_metadata)))
+        .route(
+            "/api/v1/alertmanagers",
+            get(async || constant(json!({"activeAlertmanagers": [], "droppedAlertmanagers": []}))),
+        )
 }
 
 fn constant(data: Value) -> Response {

@@ -31,6 +31,7 @@ use crate::body_memory::read_unpacked;
 use crate::encode::indented::Indented;
 use crate::encode::json::json_body;
 use crate::error::with_retry_after;
+use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
 use crate::traces_ingest::jaeger_thrift;
@@ -45,14 +46,14 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
     for at in ["/api", "/jaeger/api"] {
         router = router
-            .route(&format!("{at}/services"), get(services))
-            .route(&format!("{at}/services/{{service}}/operations"), get(operation_names))
-            .route(&format!("{at}/operations"), get(operations))
-            .route(&format!("{at}/traces"), get(traces).post(jaeger_thrift))
-            .route(&format!("{at}/traces/{{id}}"), get(trace))
-            .route(&format!("{at}/dependencies"), get(dependencies))
-            .route(&format!("{at}/transform"), post(transform))
-            .route(&format!("{at}/archive/{{id}}"), post(archive));
+            .route(&format!("{at}/services"), get(boxed(services)))
+            .route(&format!("{at}/services/{{service}}/operations"), get(boxed(operation_names)))
+            .route(&format!("{at}/operations"), get(boxed(operations)))
+            .route(&format!("{at}/traces"), get(boxed(traces)).post(boxed(jaeger_thrift)))
+            .route(&format!("{at}/traces/{{id}}"), get(boxed(trace)))
+            .route(&format!("{at}/dependencies"), get(boxed(dependencies)))
+            .route(&format!("{at}/transform"), post(boxed(transform)))
+            .route(&format!("{at}/archive/{{id}}"), post(boxed(archive)));
     }
     router
 }

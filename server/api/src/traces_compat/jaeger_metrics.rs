@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::jaeger::{failed, window};
 use crate::encode::json::json_answer;
+use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
 
@@ -32,9 +33,9 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     for at in ["/api", "/jaeger/api"] {
         for (name, figure) in [("latencies", Figure::Latencies), ("calls", Figure::Calls), ("errors", Figure::Errors)] {
             let handler = move |state: State<Arc<AppState>>, request: Request| handle(figure, state, request);
-            router = router.route(&format!("{at}/metrics/{name}"), get(handler));
+            router = router.route(&format!("{at}/metrics/{name}"), get(boxed(handler)));
         }
-        router = router.route(&format!("{at}/metrics/minstep"), get(min_step));
+        router = router.route(&format!("{at}/metrics/minstep"), get(boxed(min_step)));
     }
     router
 }

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::jaeger::{ALWAYS, found, id_of, operation_objects, operations_of, tag_map};
 use super::{spans_of, status_and_text};
 use crate::error::with_retry_after;
+use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
 
@@ -28,11 +29,11 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
     for at in ["/api/v3", "/jaeger/api/v3"] {
         router = router
-            .route(&format!("{at}/services"), get(services))
-            .route(&format!("{at}/operations"), get(operations))
-            .route(&format!("{at}/trace-summaries"), get(summaries))
-            .route(&format!("{at}/traces"), get(traces))
-            .route(&format!("{at}/traces/{{id}}"), get(trace));
+            .route(&format!("{at}/services"), get(boxed(services)))
+            .route(&format!("{at}/operations"), get(boxed(operations)))
+            .route(&format!("{at}/trace-summaries"), get(boxed(summaries)))
+            .route(&format!("{at}/traces"), get(boxed(traces)))
+            .route(&format!("{at}/traces/{{id}}"), get(boxed(trace)));
     }
     router
 }

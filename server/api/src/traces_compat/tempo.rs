@@ -30,6 +30,7 @@ use super::status_and_text;
 use crate::encode::body_pieces::Text;
 use crate::encode::json::json_answer;
 use crate::error::plain;
+use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
 
@@ -44,17 +45,17 @@ const PARTS: [&str; 2] = ["q", "span_pruning"];
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
-        .route("/tempo/api/echo", get(|| async { plain(StatusCode::OK, "echo\n") }))
-        .route("/tempo/api/status/buildinfo", get(build_info))
-        .route("/tempo/api/traces/{id}", get(trace))
-        .route("/tempo/api/v2/traces/{id}", get(trace_v2))
-        .route("/tempo/api/search", get(search::traces))
-        .route("/tempo/api/search/tags", get(tags::names))
-        .route("/tempo/api/v2/search/tags", get(tags::names_by_scope))
-        .route("/tempo/api/search/tag/{tag}/values", get(tags::values))
-        .route("/tempo/api/v2/search/tag/{tag}/values", get(tags::typed_values))
-        .route("/tempo/api/metrics/query_range", get(search::metrics))
-        .route("/tempo/api/metrics/query", get(search::metrics_at_once))
+        .route("/tempo/api/echo", get(boxed(|| async { plain(StatusCode::OK, "echo\n") })))
+        .route("/tempo/api/status/buildinfo", get(boxed(build_info)))
+        .route("/tempo/api/traces/{id}", get(boxed(trace)))
+        .route("/tempo/api/v2/traces/{id}", get(boxed(trace_v2)))
+        .route("/tempo/api/search", get(boxed(search::traces)))
+        .route("/tempo/api/search/tags", get(boxed(tags::names)))
+        .route("/tempo/api/v2/search/tags", get(boxed(tags::names_by_scope)))
+        .route("/tempo/api/search/tag/{tag}/values", get(boxed(tags::values)))
+        .route("/tempo/api/v2/search/tag/{tag}/values", get(boxed(tags::typed_values)))
+        .route("/tempo/api/metrics/query_range", get(boxed(search::metrics)))
+        .route("/tempo/api/metrics/query", get(boxed(search::metrics_at_once)))
 }
 
 fn failed(error: &TraceError) -> Response {

@@ -18,6 +18,7 @@ use super::jaeger::{self, ALWAYS, condition, found, id_of, operations_of};
 use super::{spans_of, status_and_text};
 use crate::encode::json::json_answer;
 use crate::error::plain;
+use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
 use crate::traces_ingest::{zipkin as take_spans, zipkin_paths};
@@ -28,18 +29,18 @@ const ANNOTATIONS_MAX: usize = 100;
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
     for path in zipkin_paths() {
-        router = router.route(path, get(span_names).post(take_spans));
+        router = router.route(path, get(boxed(span_names)).post(boxed(take_spans)));
     }
     for at in ["/api/v2", "/zipkin/api/v2"] {
         router = router
-            .route(&format!("{at}/services"), get(services))
-            .route(&format!("{at}/remoteServices"), get(remote_services))
-            .route(&format!("{at}/traces"), get(traces))
-            .route(&format!("{at}/trace/{{id}}"), get(trace))
-            .route(&format!("{at}/traceMany"), get(trace_many))
-            .route(&format!("{at}/dependencies"), get(dependencies))
-            .route(&format!("{at}/autocompleteKeys"), get(autocomplete_keys))
-            .route(&format!("{at}/autocompleteValues"), get(autocomplete_values));
+            .route(&format!("{at}/services"), get(boxed(services)))
+            .route(&format!("{at}/remoteServices"), get(boxed(remote_services)))
+            .route(&format!("{at}/traces"), get(boxed(traces)))
+            .route(&format!("{at}/trace/{{id}}"), get(boxed(trace)))
+            .route(&format!("{at}/traceMany"), get(boxed(trace_many)))
+            .route(&format!("{at}/dependencies"), get(boxed(dependencies)))
+            .route(&format!("{at}/autocompleteKeys"), get(boxed(autocomplete_keys)))
+            .route(&format!("{at}/autocompleteValues"), get(boxed(autocomplete_values)));
     }
     router
 }
