@@ -34,6 +34,7 @@ mod leaf;
 mod list_session;
 mod logs;
 mod lookup_limits;
+mod memory_uses;
 mod merged_stream;
 mod name_resolution;
 mod node_defaults;
