@@ -175,6 +175,11 @@ impl QueryPool {
         (self.used.load(Relaxed), self.peak.load(Relaxed))
     }
 
+    /// Gives the bytes that the query holds in all its pools.
+    pub(crate) fn held(&self) -> usize {
+        self.owner.as_ref().map_or_else(|| self.used.load(Relaxed), |owner| owner.bytes.load(Relaxed))
+    }
+
     /// Gives how much a query may hold after it grows by `additional`, if others first give back `given_back`.
     fn share(&self, additional: usize, given_back: usize) -> usize {
         let held = self.shared.pool.reserved().saturating_sub(given_back).saturating_add(additional);
