@@ -65,7 +65,7 @@ fn has_views(side: &Arc<dyn ExecutionPlan>) -> bool {
 /// Whether batches may come as slices of one large batch: groups and windows do, and most nodes hand them on.
 fn gives_slices(node: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(groups) = node.downcast_ref::<AggregateExec>() {
-        return !groups.group_expr().is_empty();
+        return !groups.group_expr().expr().is_empty();
     }
     // What is behind a sort or a join by keys has been put together anew.
     let makes_anew = node.is::<SortExec>() || node.is::<HashJoinExec>() || node.is::<HeldRowsExec>();
