@@ -195,7 +195,7 @@ fn offline(words: &[&str], data: &Path, options: &Options) -> (Option<i32>, Stri
 async fn a_flush_counts_its_memory() {
     let dir = tempfile::tempdir().expect("a folder");
     let hold = Hold::default();
-    let options = Options::default().env("QUIVER_FAILPOINT", hold.at("flush.before-commit"));
+    let options = Options::default().env("QUIVER_FAILPOINT", hold.at("flush.after-part"));
     let server = Server::start(dir.path(), &options).await;
     let counted = async || {
         let all = server.get("/metrics").await.text();
