@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use quiver_tests::bodies::{Series, remote_write};
+use quiver_tests::held_server::Hold;
 use quiver_tests::s3::S3Server;
 use quiver_tests::server::{Options, Server, binary, run};
 use serde_json::{Value, json};
@@ -187,4 +188,29 @@ fn offline(words: &[&str], data: &Path, options: &Options) -> (Option<i32>, Stri
     command.args(words).arg("--data").arg(data).args(&options.args);
     command.envs(options.env.iter().map(|(name, value)| (name, value)));
     run(&mut command)
+}
+
+/// Writes wait for what a flush takes beside what it writes, so it counts until the flush has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flush_counts_its_memory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let hold = Hold::default();
+    let options = Options::default().env("QUIVER_FAILPOINT", hold.at("flush.after-part"));
+    let server = Server::start(dir.path(), &options).await;
+    let counted = async || {
+        let all = server.get("/metrics").await.text();
+        let line = all.lines().find_map(|line| line.strip_prefix("quiver_flush_memory_bytes "));
+        line.and_then(|bytes| bytes.parse::<f64>().ok()).expect("a number")
+    };
+    server.write(remote_write(&[(vec![("__name__", "up")], vec![(T0_MS, 1.0)])])).await;
+    assert!(counted().await < 1.0);
+    let held = async {
+        hold.reached().await;
+        let bytes = counted().await;
+        hold.release();
+        bytes
+    };
+    let ((), bytes) = tokio::join!(server.flush(), held);
+    assert!(bytes >= 192.0, "{bytes}");
+    assert!(counted().await < 1.0, "it is given back");
 }

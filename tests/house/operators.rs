@@ -10,7 +10,7 @@ pub(crate) const PLACES: &[&str] = &[
     "engine/logsql/src/ops",
     "engine/logsql/src/pipes",
     "engine/logsql/src/plan",
-    "engine/query/src/relational/build_sides.rs",
+    "engine/query/src/relational/held_inputs.rs",
     "engine/query/src/relational/grouping/node.rs",
     "engine/query/src/sequential_union.rs",
     "engine/query/src/index/node.rs",

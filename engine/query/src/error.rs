@@ -11,6 +11,9 @@ use crate::time_literals::is_beyond;
 /// How a refusal begins that is due to other queries: operators know refusals by their type, so it stands in the text.
 pub(crate) const CROWDED: &str = "other queries hold the memory";
 
+/// How a refusal begins that names what takes most of the memory: up to the next colon.
+pub(crate) const MOSTLY: &str = "most of the memory is for ";
+
 /// Wraps an error so that [`from_datafusion`] finds it again.
 pub fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
@@ -58,7 +61,10 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
             let text = format!("{CROWDED} that this one needs (setting `memory.limit`): ask again later");
             return Error::new(ErrorKind::Unavailable, text).with_source(error);
         }
-        return Error::new(ErrorKind::LimitExceeded, NO_MEMORY).with_source(error);
+        let most = why.strip_prefix(MOSTLY).and_then(|why| why.split_once(':'));
+        let text =
+            most.map_or_else(|| NO_MEMORY.to_owned(), |(work, _)| format!("{NO_MEMORY}: {work} takes most of it"));
+        return Error::new(ErrorKind::LimitExceeded, text).with_source(error);
     }
     if matches!(error.find_root(), DataFusionError::Internal(text) if text.contains(NOT_SPILLED)) {
         return Error::new(ErrorKind::LimitExceeded, NO_MEMORY).with_source(error);

@@ -1,11 +1,12 @@
 //! Merges the partitions of a plan into one stream. DataFusion's `execute_stream` does it through channels that hold
 //! some batches of each partition, uncounted by any budget: with long texts tens of megabytes for each slow client.
-//! Here waiting batches are charged to the query, and partitions pause while a few of them wait.
+//! Here waiting batches are charged to the query, and partitions make no more while a few of them wait.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use datafusion::common::runtime::JoinSet;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -13,12 +14,11 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, execute_stream};
 use futures::{StreamExt as _, stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
 use crate::rows::batch_split::held_bytes;
 
-/// Bytes of batches that wait for their reader, beside the one that each partition has at hand: a batch at least.
+/// Bytes of batches that wait for their reader, beside those that partitions had begun when there was room: a batch at least.
 const WAITING_BYTES: u32 = 2 << 20;
 /// Batches that wait: small ones, mostly.
 const WAITING_MAX: usize = 64;
@@ -45,6 +45,7 @@ pub(crate) fn gathered(
     }
     let (send, receive) = mpsc::channel(WAITING_MAX);
     let (memory, room) = (Arc::new(memory), Arc::new(Semaphore::new(WAITING_BYTES as usize)));
+    // DataFusion's tells its tasks for which query they work.
     let mut running = JoinSet::new();
     for partition in 0..partitions {
         let batches = plan.execute(partition, Arc::clone(task))?;
@@ -74,7 +75,12 @@ async fn hand_on(
     memory: Arc<MemoryReservation>,
     room: Arc<Semaphore>,
 ) {
-    while let Some(batch) = batches.next().await {
+    let mut share = 1;
+    loop {
+        // A batch that is made while others wait would wait, too. What it will take is not known; about as much as the last.
+        let Ok(place) = room.acquire_many(share).await else { return };
+        drop(place);
+        let Some(batch) = batches.next().await else { return };
         let is_last = batch.is_err();
         let waiting = match batch {
             Ok(batch) => {
@@ -82,7 +88,7 @@ async fn hand_on(
                 // It is there already, so that nobody can refuse it any more; others are refused instead.
                 let counted = memory.new_empty();
                 counted.grow(bytes);
-                let share = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(1, WAITING_BYTES);
+                share = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(1, WAITING_BYTES);
                 let Ok(permit) = Arc::clone(&room).acquire_many_owned(share).await else { return };
                 Ok(Waiting { batch, _memory: counted, _room: permit })
             }
@@ -103,10 +109,30 @@ mod tests {
     use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
     use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
     use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+    use futures::FutureExt as _;
+    use quiver_types::cancellation::Watch;
+    use quiver_types::read_stats::Gate;
 
     use super::*;
+    use crate::current_query::{Watched, hand_on};
 
     const TEXT_BYTES: usize = 1 << 20;
+
+    /// A query that goes on.
+    #[derive(Debug)]
+    struct Going;
+
+    impl Gate for Going {
+        fn take(&self, _: usize) -> quiver_types::Result<()> {
+            Ok(())
+        }
+
+        fn give_back(&self, _: usize) {}
+
+        fn check(&self) -> quiver_types::Result<()> {
+            Ok(())
+        }
+    }
 
     /// What a partition does behind its batches.
     #[derive(Debug, Clone, Copy)]
@@ -123,6 +149,8 @@ mod tests {
         count: usize,
         end: End,
         made: Arc<AtomicUsize>,
+        /// How many of them were made for a known query.
+        watched: Arc<AtomicUsize>,
     }
 
     impl PartitionStream for Texts {
@@ -131,7 +159,8 @@ mod tests {
         }
 
         fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-            let (count, end, made, schema) = (self.count, self.end, Arc::clone(&self.made), Arc::clone(&self.schema));
+            let (count, end, schema) = (self.count, self.end, Arc::clone(&self.schema));
+            let (made, watched) = (Arc::clone(&self.made), Arc::clone(&self.watched));
             let batch = move |n: usize| {
                 if n == count {
                     return match end {
@@ -141,6 +170,7 @@ mod tests {
                     };
                 }
                 made.fetch_add(1, Relaxed);
+                watched.fetch_add(usize::from(Watch::current().is_some()), Relaxed);
                 let column = Arc::new(StringArray::from(vec!["x".repeat(TEXT_BYTES)]));
                 Some(RecordBatch::try_new(Arc::clone(&schema), vec![column]).map_err(DataFusionError::from))
             };
@@ -152,14 +182,16 @@ mod tests {
     struct Run {
         pool: Arc<dyn MemoryPool>,
         made: Arc<AtomicUsize>,
+        watched: Arc<AtomicUsize>,
         rows: SendableRecordBatchStream,
     }
 
     fn run(partitions: &[(usize, End)]) -> Run {
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("text", DataType::Utf8, false)]));
-        let made = Arc::new(AtomicUsize::new(0));
+        let [made, watched] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let partition = |&(count, end): &(usize, End)| -> Arc<dyn PartitionStream> {
-            Arc::new(Texts { schema: Arc::clone(&schema), count, end, made: Arc::clone(&made) })
+            let (made, watched) = (Arc::clone(&made), Arc::clone(&watched));
+            Arc::new(Texts { schema: Arc::clone(&schema), count, end, made, watched })
         };
         let partitions = partitions.iter().map(partition).collect();
         let plan = StreamingTableExec::try_new(Arc::clone(&schema), partitions, None, [], false, None).unwrap();
@@ -167,7 +199,7 @@ mod tests {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 30));
         let memory = MemoryConsumer::new("rows").register(&pool);
         let rows = gathered(&plan, &Arc::new(TaskContext::default()), memory).unwrap();
-        Run { pool, made, rows }
+        Run { pool, made, watched, rows }
     }
 
     /// What partitions do, once nothing more happens.
@@ -183,11 +215,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_counts_and_is_little() {
-        let Run { pool, made, mut rows } = run(&[(100, End::Ends), (100, End::Ends), (100, End::Ends)]);
+        let Run { pool, made, mut rows, .. } = run(&[(100, End::Ends), (100, End::Ends), (100, End::Ends)]);
         assert!(rows.next().await.unwrap().is_ok());
-        // One of two that wait was taken: three partitions have one more each at hand.
+        // One was taken and another one waits. Three partitions may have begun one more each.
         let begun = at_rest(&made).await;
-        assert!(begun <= 6, "{begun} batches were made for a reader of one");
+        assert!(begun <= 5, "{begun} batches were made for a reader of one");
         let known = pool.reserved();
         assert!(known >= (begun - 1) * TEXT_BYTES, "{known} bytes are known of {begun} batches");
         let mut found = 1;
@@ -195,6 +227,21 @@ mod tests {
             found += batch.unwrap().num_rows();
         }
         assert_eq!((found, pool.reserved()), (300, 0));
+    }
+
+    /// Else what its functions make would be nobody's, and a refusal would blame others.
+    #[tokio::test]
+    async fn partitions_know_their_query() {
+        hand_on();
+        let work = async {
+            let Run { made, watched, mut rows, .. } = run(&[(2, End::Ends), (3, End::Ends)]);
+            while let Some(batch) = rows.next().await {
+                assert_eq!(batch.unwrap().num_rows(), 1);
+            }
+            (made.load(Relaxed), watched.load(Relaxed))
+        };
+        let watch = Watch::new(Arc::new(Going));
+        assert_eq!(Watched::new(watch, work.boxed()).await, (5, 5));
     }
 
     #[tokio::test]
@@ -216,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_goes_away_ends_the_partitions() {
-        let Run { pool, made, mut rows } = run(&[(1000, End::Ends), (1000, End::Ends)]);
+        let Run { pool, made, mut rows, .. } = run(&[(1000, End::Ends), (1000, End::Ends)]);
         assert!(rows.next().await.unwrap().is_ok());
         drop(rows);
         let begun = at_rest(&made).await;

@@ -14,8 +14,8 @@ use crate::encoding::{Forms, Written};
 use crate::engine::QueryEngine;
 use crate::functions::wrappers::{sum_by_name, unregistered};
 use crate::index::{IndexExec, LookUp};
-use crate::relational::build_sides::HeldTextsExec;
 use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
+use crate::relational::held_inputs::HeldRowsExec;
 use crate::relational::list_pieces::ListPiecesExec;
 use crate::relational::long_constants::SliceExec;
 use crate::relational::text_views::{TextViewsExec, To, Values};
@@ -51,7 +51,7 @@ enum Node {
         columns: Vec<(usize, Values)>,
         to: To,
     },
-    HeldTexts,
+    HeldRows,
     /// Places of lists, and how deep they are.
     ListPieces {
         lists: Vec<(usize, usize)>,
@@ -98,8 +98,8 @@ impl At<'_> {
             let (columns, to) = views.parts();
             return Ok(Some(Node::TextViews { columns: columns.to_vec(), to }));
         }
-        if node.is::<HeldTextsExec>() {
-            return Ok(Some(Node::HeldTexts));
+        if node.is::<HeldRowsExec>() {
+            return Ok(Some(Node::HeldRows));
         }
         if let Some(turns) = node.downcast_ref::<InTurnExec>() {
             return Ok(Some(Node::InTurn { partitions: turns.partitions() }));
@@ -143,7 +143,7 @@ impl At<'_> {
             (Node::TextViews { columns, to }, [input]) => {
                 Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, to)?))
             }
-            (Node::HeldTexts, [input]) => Ok(Arc::new(HeldTextsExec::new(Arc::clone(input)))),
+            (Node::HeldRows, [input]) => Ok(Arc::new(HeldRowsExec::new(Arc::clone(input)))),
             (Node::InTurn { partitions }, [input]) if partitions > 0 => {
                 Ok(Arc::new(InTurnExec::new(Arc::clone(input), partitions)))
             }

@@ -10,7 +10,7 @@
 //! would leave none for the sort of another partition, which cannot even begin then.
 //!
 //! A refusal tells whose fault it is: if the query would have got the memory without the others, it may be retried
-//! ([`CROWDED`]), else it can never succeed.
+//! ([`CROWDED`]), else it can never succeed. Then it names what the query takes most of its memory for ([`MOSTLY`]).
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -21,7 +21,8 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool
 use parking_lot::Mutex;
 use quiver_types::MemoryPressure;
 
-use crate::error::CROWDED;
+use crate::error::{CROWDED, MOSTLY};
+use crate::memory_uses::MemoryUses;
 
 /// A query may hold this many times the memory that is free.
 const TIMES_FREE: usize = 2;
@@ -139,8 +140,15 @@ pub(crate) struct QueryPool {
     spillable: AtomicUsize,
     /// Bytes of its spill files.
     pub(crate) spilled: AtomicU64,
-    /// Bytes of the query in all its pools; `None`: the query is unknown, and a refusal never blames others.
-    owner: Option<Arc<AtomicUsize>>,
+    /// What the query holds in all its pools; `None`: the query is unknown, and a refusal never blames others.
+    owner: Option<Arc<Owner>>,
+}
+
+/// What a query holds in all its pools.
+#[derive(Debug, Default)]
+struct Owner {
+    bytes: AtomicUsize,
+    uses: MemoryUses,
 }
 
 impl QueryPool {
@@ -167,6 +175,11 @@ impl QueryPool {
         (self.used.load(Relaxed), self.peak.load(Relaxed))
     }
 
+    /// Gives the bytes that the query holds in all its pools.
+    pub(crate) fn held(&self) -> usize {
+        self.owner.as_ref().map_or_else(|| self.used.load(Relaxed), |owner| owner.bytes.load(Relaxed))
+    }
+
     /// Gives how much a query may hold after it grows by `additional`, if others first give back `given_back`.
     fn share(&self, additional: usize, given_back: usize) -> usize {
         let held = self.shared.pool.reserved().saturating_sub(given_back).saturating_add(additional);
@@ -184,7 +197,8 @@ impl QueryPool {
             self.spillable.fetch_add(bytes, Relaxed);
         }
         if let Some(owner) = &self.owner {
-            owner.fetch_add(bytes, Relaxed);
+            owner.bytes.fetch_add(bytes, Relaxed);
+            owner.uses.add(reservation.consumer().name(), bytes);
             self.shared.lent.fetch_add(bytes, Relaxed);
         }
         self.used.fetch_add(bytes, Relaxed) + bytes
@@ -195,7 +209,8 @@ impl QueryPool {
             self.spillable.fetch_sub(bytes, Relaxed);
         }
         if let Some(owner) = &self.owner {
-            owner.fetch_sub(bytes, Relaxed);
+            owner.bytes.fetch_sub(bytes, Relaxed);
+            owner.uses.sub(reservation.consumer().name(), bytes);
             self.shared.lent.fetch_sub(bytes, Relaxed);
         }
         self.used.fetch_sub(bytes, Relaxed);
@@ -223,7 +238,7 @@ impl QueryPool {
     /// have.
     fn is_crowded_out(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> bool {
         let Some(owner) = &self.owner else { return false };
-        let own = owner.load(Relaxed);
+        let own = owner.bytes.load(Relaxed);
         let others = self.shared.lent.load(Relaxed).saturating_sub(own);
         // Nothing tells what fills the process; a query that holds much, and more than all others, is the most likely
         // cause.
@@ -324,8 +339,15 @@ impl MemoryPool for QueryPool {
         };
         let crowded = self.is_crowded_out(reservation, additional, used, short);
         self.shared.refused.fetch_add(u64::from(crowded), Relaxed);
+        // What is asked for is counted still.
+        let most = self.owner.as_ref().and_then(|owner| owner.uses.most());
         self.sub(reservation, additional);
-        Err(if crowded { DataFusionError::ResourcesExhausted(format!("{CROWDED}: {refused}")) } else { refused })
+        let text = match (crowded, most) {
+            (true, _) => format!("{CROWDED}: {refused}"),
+            (false, Some(work)) => format!("{MOSTLY}{work}: {refused}"),
+            (false, None) => return Err(refused),
+        };
+        Err(DataFusionError::ResourcesExhausted(text))
     }
 
     fn reserved(&self) -> usize {
@@ -464,6 +486,25 @@ mod tests {
         other.grow(3000);
         assert_eq!(refused(&values, 3000), ErrorKind::Unavailable);
         assert_eq!(refused(&nobodys, 3000), ErrorKind::LimitExceeded, "it is not known whose it is");
+    }
+
+    #[test]
+    fn a_refusal_names_what_takes_most() {
+        let shared = shared();
+        let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(Arc::clone(&shared), SIZE));
+        let [groups, rows] =
+            ["FinalHashAggregateStream[0]", "rows"].map(|name| MemoryConsumer::new(name).register(&pool));
+        groups.grow(3000);
+        let said = |memory: &MemoryReservation, bytes: usize| {
+            from_datafusion(memory.try_grow(bytes).unwrap_err().context("a step")).message
+        };
+        let grouping = said(&rows, 2000);
+        assert!(grouping.ends_with("(setting `memory.limit`): grouping takes most of it"), "{grouping}");
+        let answer = said(&rows, 4000);
+        assert!(answer.ends_with("the answer takes most of it"), "what is asked for counts: {answer}");
+        let nobodys: Arc<dyn MemoryPool> = Arc::new(QueryPool::of_nobody(&shared));
+        let bare = said(&MemoryConsumer::new("rows").register(&nobodys), SIZE);
+        assert!(bare.ends_with("(setting `memory.limit`)"), "{bare}");
     }
 
     #[test]

@@ -7,7 +7,6 @@
 
 mod arithmetic;
 mod boolean_texts;
-pub(crate) mod build_sides;
 mod call_arguments;
 pub(crate) mod cancellation;
 mod dates;
@@ -16,6 +15,7 @@ mod duplicate_sort_keys;
 mod expression_size;
 pub(crate) mod functional_dependencies;
 pub(crate) mod grouping;
+pub(crate) mod held_inputs;
 mod in_subqueries;
 mod inner_order;
 mod interval_comparison;
@@ -195,7 +195,7 @@ pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) ->
     let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
     let physical = physical.and_then(long_constants::below_constants).and_then(list_pieces::below_unnest);
     let physical = physical.and_then(windows::with_memory).and_then(join_payloads::through_joins);
-    let physical = physical.and_then(build_sides::held);
+    let physical = physical.and_then(held_inputs::held);
     let at_once = state.config().target_partitions();
     let physical = physical.and_then(|plan| few_at_once(plan, at_once)).and_then(streaming::without_exchange);
     let physical = physical.map_err(from_datafusion)?;

@@ -29,8 +29,8 @@ use crate::slow_readers::Beside;
 pub use batch_split::slice_bytes;
 use batch_split::{GIVEN_BYTES, held_bytes, parts, written_bytes};
 
-/// Most batches that wait for the reader.
-const WAITING_MAX: usize = 2;
+/// Most batches that wait for the reader, beside the one that it has.
+const WAITING_MAX: usize = 1;
 
 /// Rows that are held back at the beginning, so that a query that fails early gives only its error.
 const HELD_ROWS: usize = 1024;
@@ -180,7 +180,13 @@ impl Drop for Rows {
 impl Out {
     async fn put(&self, piece: Piece) -> Result<()> {
         let sent = self.beside.taken(self.to.send(Ok(piece))).await?;
-        sent.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))
+        sent.map_err(|_| gone())
+    }
+
+    /// Waits until something can be put. Nobody else puts anything.
+    async fn room(&self) -> Result<()> {
+        let place = self.beside.taken(self.to.reserve()).await?;
+        place.map(drop).map_err(|_| gone())
     }
 
     /// Gives plans instead of rows.
@@ -215,11 +221,13 @@ impl Out {
         if is_all {
             return Ok(());
         }
-        while let Some(batch) = next_of(&mut rows, told).await? {
+        loop {
+            // Otherwise a batch would be made that nobody can take yet.
+            self.room().await?;
+            let Some(batch) = next_of(&mut rows, told).await? else { return Ok(()) };
             ctx.check("query execution")?;
             self.give(&shown(batch)?).await?;
         }
-        Ok(())
     }
 
     /// Refuses a first row that is too large to encode, while an error can still be the whole response.
@@ -237,6 +245,10 @@ impl Out {
         }
         Ok(())
     }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Cancelled, "the reader went away")
 }
 
 /// Gives the first rows as far as they arrive soon, and whether these are all.
@@ -277,6 +289,8 @@ async fn next_of(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use arrow::array::{ArrayRef, AsArray as _, Int64Array, StringArray};
     use arrow::datatypes::{DataType, Field};
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -373,6 +387,35 @@ mod tests {
             }
         };
         assert_eq!(ended.unwrap_err().kind, ErrorKind::Unavailable);
+    }
+
+    /// A reader that takes nothing has few rows made for it.
+    #[tokio::test]
+    async fn no_rows_are_made_that_cannot_be_taken() {
+        let engine = engine();
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("text", DataType::Utf8, false)]));
+        let made = Arc::new(AtomicUsize::new(0));
+        let (inner, types, counted) = (ctx.clone(), Arc::clone(&schema), Arc::clone(&made));
+        let batches = futures::stream::iter(0..100).map(move |_| {
+            counted.fetch_add(1, Relaxed);
+            let column = Arc::new(StringArray::from(vec!["x".repeat(HELD_BYTES)]));
+            RecordBatch::try_new(Arc::clone(&types), vec![column]).map_err(DataFusionError::from)
+        });
+        let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
+        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, work).await.unwrap() else { panic!("rows") };
+        for taken in 1..=3 {
+            assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
+            // The one that it has, and one that waits.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert!(made.load(Relaxed) <= taken + 1, "{} were made, {taken} taken", made.load(Relaxed));
+        }
+        let mut count = 3;
+        while rows.next().await.unwrap().is_some() {
+            count += 1;
+        }
+        assert_eq!((count, made.load(Relaxed)), (100, 100));
     }
 
     /// A reader that takes its time holds what counts, and gets large batches in parts.

@@ -318,7 +318,8 @@ impl Running {
     }
 
     fn end_largest(&self) {
-        let held = |query: &Arc<Query>| query.memory().0;
+        // With what its functions made, which may be most of it.
+        let held = |query: &Arc<Query>| query.memory.get().map_or(0, |pool| pool.held());
         let going: Vec<Arc<Query>> = self.list().into_iter().filter(|query| !query.is_stopped()).collect();
         let all: usize = going.iter().map(held).sum();
         let Some(query) = going.into_iter().max_by_key(held) else { return };
@@ -410,6 +411,26 @@ mod tests {
         assert_eq!([0, 1, 2, 3].map(said), [Some(ErrorKind::Unavailable), None, Some(ErrorKind::Unavailable), None]);
         end_largest();
         assert_eq!([1, 3].map(said), [Some(ErrorKind::LimitExceeded), None], "nobody else is left");
+    }
+
+    #[test]
+    fn what_functions_made_for_a_query_is_its_own() {
+        let shared = SharedPool::new(Arc::new(UnboundedMemoryPool::default()), usize::MAX, Arc::default());
+        let running = Arc::<Running>::default();
+        let held: Vec<_> = [2, 3]
+            .into_iter()
+            .map(|times| {
+                let query = Arc::new(Query::new(Asked::default()));
+                let rows = query.memory.get_or_init(|| Arc::new(QueryPool::new(Arc::clone(&shared), usize::MAX)));
+                let values = Arc::new(rows.of_values()) as Arc<dyn MemoryPool>;
+                let memory = MemoryConsumer::new("values of functions").register(&values);
+                memory.grow(times * GREEDY_BYTES);
+                running.begin(&query);
+                (query, memory)
+            })
+            .collect();
+        running.end_largest();
+        assert_eq!([0, 1].map(|n: usize| held[n].0.is_stopped()), [false, true]);
     }
 
     #[derive(Debug, Default)]

@@ -1,16 +1,10 @@
 //! Copies texts out of large shared buffers. A slice of a view array keeps all buffers of its column alive, so nodes
-//! that keep rows (sorts, lists, joins) would be charged a whole block for each batch of it, and run out of memory at
-//! once.
+//! that keep rows would be charged a whole block for each batch of it, and run out of memory at once.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, ByteView, GenericByteViewArray, RecordBatch, RecordBatchOptions,
-    StringViewArray,
-};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, ByteView, RecordBatch, RecordBatchOptions, StringViewArray};
 use arrow::buffer::Buffer;
-use arrow::datatypes::ByteViewType;
 
 /// Bytes of buffers from which on a column is looked at.
 const PINNED_BYTES_MIN: usize = 256 << 10;
@@ -72,74 +66,6 @@ fn own(texts: &StringViewArray) -> Option<ArrayRef> {
     Some(Arc::new(own))
 }
 
-/// Bytes of buffers up to which a column of batches that are held together stays as it is.
-const HELD_BYTES_MIN: usize = 16 << 10;
-
-/// Texts and bytes of batches that are held until the last one has come. They keep the buffers that they lie in, mostly empty
-/// ones where an exchange or a filter put short batches together (a MiB for each batch of 4,096 ids), and parts of those that
-/// other partitions hold as well. Such values are copied, but no buffer more often than it is large: it is kept then, however
-/// little of it each batch has. So all of them take twice what they must at most.
-#[derive(Debug, Default)]
-pub(crate) struct HeldTexts {
-    /// Bytes that were copied out of the buffer at each address, all that there can be where it is kept.
-    copied: HashMap<usize, usize>,
-}
-
-impl HeldTexts {
-    /// Gives a batch for holding, with the values that came.
-    pub(crate) fn held(&mut self, batch: RecordBatch) -> RecordBatch {
-        let mut copies: Vec<(usize, ArrayRef)> = Vec::new();
-        for (at, column) in batch.columns().iter().enumerate() {
-            let copy = if let Some(texts) = column.as_string_view_opt() {
-                self.copy(texts)
-            } else {
-                column.as_binary_view_opt().and_then(|values| self.copy(values))
-            };
-            copies.extend(copy.map(|copy| (at, copy)));
-        }
-        if copies.is_empty() {
-            return batch;
-        }
-        let mut columns = batch.columns().to_vec();
-        for (at, copy) in copies {
-            columns[at] = copy;
-        }
-        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        // Types and lengths are those that were there.
-        RecordBatch::try_new_with_options(batch.schema(), columns, &options).unwrap_or(batch)
-    }
-
-    /// The same values in a buffer of their own; `None`: they are well as they are.
-    fn copy<T: ByteViewType>(&mut self, values: &GenericByteViewArray<T>) -> Option<ArrayRef> {
-        let buffers = values.data_buffers();
-        if buffers.iter().map(Buffer::capacity).sum::<usize>() <= HELD_BYTES_MIN {
-            return None;
-        }
-        let mut used = vec![0_usize; buffers.len()];
-        for (row, view) in values.views().iter().enumerate() {
-            let length = *view as u32;
-            if length > INLINE_BYTES && values.is_valid(row) {
-                *used.get_mut(ByteView::from(*view).buffer_index as usize)? += length as usize;
-            }
-        }
-        let address = |buffer: &Buffer| buffer.data_ptr().addr().get();
-        let mut whole: Vec<(usize, usize)> = buffers.iter().map(|b| (address(b), b.capacity())).collect();
-        whole.sort_unstable();
-        whole.dedup();
-        let left = |(at, bytes): &(usize, usize)| bytes.saturating_sub(self.copied.get(at).copied().unwrap_or(0));
-        let kept: usize = whole.iter().map(left).sum();
-        if used.iter().sum::<usize>() < kept / 4 * 3 {
-            for (buffer, used) in buffers.iter().zip(used) {
-                let copied = self.copied.entry(address(buffer)).or_default();
-                *copied = copied.saturating_add(used);
-            }
-            return Some(Arc::new(values.gc()));
-        }
-        self.copied.extend(whole.into_iter().map(|(at, _)| (at, usize::MAX)));
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::array::StringViewBuilder;
@@ -196,52 +122,6 @@ mod tests {
         let schema = Arc::new(arrow::datatypes::Schema::empty());
         let none = RecordBatch::try_new_with_options(schema, Vec::new(), &options).unwrap();
         assert_eq!(unpinned(none).num_rows(), 7);
-    }
-
-    #[test]
-    fn what_is_held_together_takes_what_its_texts_take() {
-        let all = texts();
-        let bytes = held(&all);
-        let column = |texts: StringViewArray| {
-            let column: ArrayRef = Arc::new(texts);
-            RecordBatch::try_from_iter_with_nullable([("a", column, true)]).unwrap()
-        };
-        // Each tenth text, as an exchange gives it to each of ten partitions.
-        let every = |nth: usize| -> StringViewArray {
-            let taken = (0..1000).filter(|n| n % 10 == nth).map(|n| n as u32 * 3).collect::<Vec<_>>();
-            let taken = arrow::array::UInt32Array::from(taken);
-            arrow::compute::take(&all, &taken, None).unwrap().as_string_view().clone()
-        };
-        let part = every(3);
-        assert!(held(&part) >= bytes, "it keeps what all lie in");
-        let mut texts_of = HeldTexts::default();
-        let own = texts_of.held(column(part.clone()));
-        assert_eq!(own, column(part));
-        assert!(held(own.column(0).as_string_view()) < 200 * TEXT);
-        // Most of the buffers: they are kept, and cost nothing more for others.
-        for nth in 0..10 {
-            let part = column(every(nth));
-            let own = texts_of.held(part.clone());
-            assert_eq!(own, part);
-            let is_kept = Arc::ptr_eq(own.column(0), part.column(0));
-            assert!(nth < 9 || is_kept, "what was copied is as much as all of it");
-        }
-        let whole = column(all.clone());
-        assert!(Arc::ptr_eq(HeldTexts::default().held(whole.clone()).column(0), whole.column(0)));
-    }
-
-    #[test]
-    fn bytes_are_held_like_texts() {
-        let mut values = arrow::array::BinaryViewBuilder::new().with_fixed_block_size(1 << 20);
-        for n in 0..100_u32 {
-            values.append_value([n as u8; 40]);
-        }
-        let column: ArrayRef = Arc::new(values.finish());
-        let batch = RecordBatch::try_from_iter([("n", Arc::clone(&column)), ("a", column.slice(0, 100))]).unwrap();
-        let own = HeldTexts::default().held(batch.clone());
-        assert_eq!(own, batch);
-        let buffers = own.column(0).as_binary_view().data_buffers();
-        assert!(buffers.iter().map(Buffer::capacity).sum::<usize>() < 8000);
     }
 
     #[test]

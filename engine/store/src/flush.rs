@@ -31,8 +31,10 @@ use crate::metrics::METRICS;
 use crate::part::spans::{OwnColumn, SpanPartWriter, own_columns, sorted};
 use crate::part::{Origin, PartCompression, PartId, PartMeta, PartSpec, PartWriter, planned_keys, write_rows_part};
 
+pub(crate) mod memory;
 mod quarantine;
 
+use memory::FlushMemory;
 use quarantine::Aside;
 pub(crate) use quarantine::held_id;
 
@@ -242,6 +244,7 @@ struct SpanOutput {
 async fn flush(core: &Arc<Core>, generation: &Arc<Generation>, id: GenerationId) -> Result<(), Failure> {
     let started = Instant::now();
     core.disk_space.for_flush(generation.bytes() as u64 / PACKED)?;
+    let _memory = FlushMemory::of(generation);
     let job = core.begin_job();
     failpoint::hit("flush.before-pending");
     let planned = {

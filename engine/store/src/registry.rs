@@ -36,6 +36,7 @@ pub struct Registry {
     index: RwLock<Index>,
     next_ordinal: AtomicU32,
     generation_bytes: AtomicUsize,
+    flush_bytes: AtomicUsize,
     bytes: AtomicUsize,
 }
 
@@ -291,6 +292,21 @@ impl Registry {
     pub(crate) fn sub_generation_bytes(&self, bytes: usize) {
         let now = self.generation_bytes.fetch_sub(bytes, Relaxed) - bytes;
         METRICS.generation_bytes.set(now as u64);
+    }
+
+    /// Bytes that flushes take while they run.
+    pub(crate) fn flush_bytes(&self) -> usize {
+        self.flush_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn add_flush_bytes(&self, bytes: usize) {
+        let now = self.flush_bytes.fetch_add(bytes, Relaxed) + bytes;
+        METRICS.flush_memory.set(now as u64);
+    }
+
+    pub(crate) fn sub_flush_bytes(&self, bytes: usize) {
+        let now = self.flush_bytes.fetch_sub(bytes, Relaxed) - bytes;
+        METRICS.flush_memory.set(now as u64);
     }
 }
 

@@ -151,7 +151,7 @@ impl StoreSettings {
         self.generation_bytes.unwrap_or((72 * MIB).min(self.memory_limit_bytes / 16)).max(64 * 1024)
     }
 
-    /// Gives the memory of ingest: generations, series registry, queued batches.
+    /// Gives the memory of ingest: generations, series registry, queued batches, flushes under way.
     pub fn ingest_memory_bytes(&self) -> u64 {
         self.memory_limit_bytes / 2
     }
@@ -209,7 +209,7 @@ pub struct WriteSettings {
     pub generation_bytes: u64,
     /// A generation is sealed at this age.
     pub generation_age: Duration,
-    /// Budget of generations, registry and queue together; above it writes wait briefly, then get 503.
+    /// Budget of generations, registry, queue and flushes together; above it writes wait briefly, then get 503.
     pub memory_bytes: u64,
     /// Free bytes on the WAL's disk below which writes get 503.
     pub disk_reserve_bytes: u64,

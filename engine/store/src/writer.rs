@@ -363,9 +363,10 @@ impl WritePath {
         Ok(answer)
     }
 
-    /// Bytes held by generations, registry and queued writes.
+    /// Bytes held by generations, registry, queued writes and flushes under way.
     pub fn memory_bytes(&self) -> u64 {
-        (self.registry.bytes() + self.registry.generation_bytes()) as u64 + self.queued_bytes.load(Relaxed)
+        let held = self.registry.bytes() + self.registry.generation_bytes() + self.registry.flush_bytes();
+        held as u64 + self.queued_bytes.load(Relaxed)
     }
 
     /// Whether writes must wait for memory: ingest exceeds its budget, or the process is short of memory and ingest

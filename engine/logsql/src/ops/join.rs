@@ -12,7 +12,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
-use quiver_query::{Operator, coalesced, held_texts, operator_plan};
+use quiver_query::{Operator, coalesced, held_side, operator_plan};
 use serde::{Deserialize, Serialize};
 
 use super::unpack::Writer;
@@ -212,7 +212,7 @@ impl Operator for Join {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let right = inputs.swap_remove(1);
         let left = inputs.swap_remove(0);
-        let build = held_texts(coalesced(self.keyed(&self.right, Side::Right, right)));
+        let build = held_side(coalesced(self.keyed(&self.right, Side::Right, right)));
         let probe = self.keyed(&self.left, Side::Left, left);
         let on = (0..self.by.len()).map(|i| {
             let column =

@@ -63,8 +63,9 @@ impl QueryEngine {
         ctx.query().enter(Phase::Execute);
         let task = self.task_with(&rules, &logical, &physical, ctx)?;
         let started = match rules {
-            Rules::Relational => gathered(&physical, &task, self.reservation("rows that wait", ctx)),
-            Rules::Direct | Rules::Shared(_) | Rules::Lists => execute_stream(physical, task),
+            // Their rows are handed on as they come, to readers who may be slow.
+            Rules::Relational | Rules::Direct => gathered(&physical, &task, self.reservation("rows that wait", ctx)),
+            Rules::Shared(_) | Rules::Lists => execute_stream(physical, task),
         };
         started.map_err(|e| not_started(&rules, e))
     }

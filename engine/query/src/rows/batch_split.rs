@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 
 /// Bytes of rows that are given out at once, about.
-pub(super) const GIVEN_BYTES: usize = 2 << 20;
+pub(super) const GIVEN_BYTES: usize = 1 << 20;
 /// What a value takes at least where it is written: a number, `false`, `null`, what stands between two.
 const VALUE_BYTES: usize = 8;
 

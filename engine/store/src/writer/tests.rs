@@ -19,6 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use uuid::Uuid;
 
 use super::*;
+use crate::flush::memory::FlushMemory;
 use crate::memtable::testing::batch;
 use crate::series_run::SeriesRun;
 use crate::settings::{StoreSettings, WalLevel};
@@ -393,6 +394,21 @@ async fn over_the_memory_limit_writes_wait_then_fail() {
     assert!(error.message.contains("memory"), "{error}");
     rig.registry.sub_generation_bytes(200_000);
     rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
+}
+
+#[tokio::test]
+async fn writes_wait_for_what_a_flush_takes() {
+    let dir = TempDir::new().unwrap();
+    let rig = try_open(dir.path(), Arc::new(LocalDisk), WriteSettings { memory_bytes: 100_000, ..settings() }).unwrap();
+    let flush = FlushMemory::new(&rig.registry, 200_000);
+    assert!(rig.path.memory_bytes() >= 200_000);
+    let error = rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    let (written, ()) = tokio::join!(rig.path.write_metrics(one("a", 1, 1.0)), async {
+        tokio::time::sleep(MEMORY_WAIT_STEP).await;
+        drop(flush);
+    });
+    written.expect("the flush has ended");
 }
 
 #[tokio::test]

@@ -1,0 +1,124 @@
+//! Inputs that are held in memory until their last row has come: those of sorts, and one side of joins. Such nodes are charged
+//! for whole buffers of which each batch is a small part: a join 120 MB for ids of 300,000 spans that take 30 MB, a sort all
+//! groups of an aggregate once for each 8,192 of them; and their query is refused. Batches are given buffers of their own
+//! before ([`crate::held_rows`]).
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::common::tree_node::Transformed;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::TryStreamExt as _;
+
+use super::windows::WindowsExec;
+use crate::held_rows::HeldRows;
+use crate::node_defaults::{no_expressions, one_input};
+use crate::plan_walk::change_physical;
+
+/// Puts the node below sorts and joins, on the side that they hold.
+///
+/// # Errors
+/// Those of making the nodes.
+pub(crate) fn held(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    change_physical(plan, &mut |node| {
+        let mut children: Vec<_> = node.children().into_iter().cloned().collect();
+        let Some(input) = children.first_mut().filter(|input| is_overcharged(&node, input)) else {
+            return Ok(Transformed::no(node));
+        };
+        *input = Arc::new(HeldRowsExec::new(Arc::clone(input)));
+        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        Ok(Transformed::yes(node.replace_children(children, anew)?))
+    })
+}
+
+/// Puts the node over a side that a join of another crate holds.
+pub fn held_side(side: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    if has_views(&side) { Arc::new(HeldRowsExec::new(side)) } else { side }
+}
+
+/// Whether a node holds this input of its, and is charged for more than that takes.
+fn is_overcharged(node: &Arc<dyn ExecutionPlan>, input: &Arc<dyn ExecutionPlan>) -> bool {
+    // It is charged once for a buffer that several batches share, but for all of one that each has little of.
+    if node.is::<HashJoinExec>() {
+        return has_views(input);
+    }
+    if node.is::<NestedLoopJoinExec>() || node.is::<CrossJoinExec>() {
+        return has_views(input) || gives_slices(input);
+    }
+    node.is::<SortExec>() && gives_slices(input)
+}
+
+fn has_views(side: &Arc<dyn ExecutionPlan>) -> bool {
+    let schema = side.schema();
+    schema.fields().iter().any(|field| matches!(field.data_type(), DataType::Utf8View | DataType::BinaryView))
+}
+
+/// Whether batches may come as slices of one large batch: groups and windows do, and most nodes hand them on.
+fn gives_slices(node: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(groups) = node.downcast_ref::<AggregateExec>() {
+        return !groups.group_expr().expr().is_empty();
+    }
+    // What is behind a sort or a join by keys has been put together anew.
+    let makes_anew = node.is::<SortExec>() || node.is::<HashJoinExec>() || node.is::<HeldRowsExec>();
+    node.is::<WindowsExec>() || !makes_anew && node.children().into_iter().any(gives_slices)
+}
+
+/// Gives batches that are held together buffers of their own.
+#[derive(Debug)]
+pub(crate) struct HeldRowsExec {
+    input: Arc<dyn ExecutionPlan>,
+}
+
+impl HeldRowsExec {
+    /// Makes the node over what is held.
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input }
+    }
+
+    #[expect(clippy::unused_self, reason = "`one_input!` makes each node over another input from what it is")]
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input }
+    }
+}
+
+impl DisplayAs for HeldRowsExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HeldRowsExec")
+    }
+}
+
+impl ExecutionPlan for HeldRowsExec {
+    fn name(&self) -> &'static str {
+        "HeldRowsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    one_input!();
+    no_expressions!();
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let batches = self.input.execute(partition, context)?;
+        let mut rows = HeldRows::default();
+        let held = batches.map_ok(move |batch| rows.held(batch));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), held)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

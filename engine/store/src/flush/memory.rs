@@ -1,0 +1,62 @@
+//! The memory of a flush: counted with that of ingest while it runs, so that writes wait instead of adding to it. A flush
+//! itself never waits for it, because only a flush frees what writes wait for.
+
+use std::sync::Arc;
+
+use crate::memtable::Generation;
+use crate::registry::Registry;
+
+/// Bytes per series: a part's table of them is complete before it is written (`part/series_file`), with some twenty labels
+/// each and its share of the index.
+const SERIES_BYTES: usize = 192;
+
+/// What a flush takes, counted until it is dropped.
+#[derive(Debug)]
+pub(crate) struct FlushMemory {
+    registry: Arc<Registry>,
+    bytes: usize,
+}
+
+impl FlushMemory {
+    /// Counts what writing a generation takes at most: columns and encoded pages of a row group, which may be all that it
+    /// holds, and the table of its series.
+    pub(super) fn of(generation: &Generation) -> Self {
+        let series = generation.series().saturating_mul(SERIES_BYTES);
+        Self::new(generation.registry(), generation.bytes().saturating_add(series))
+    }
+
+    /// Counts so many bytes.
+    pub(crate) fn new(registry: &Arc<Registry>, bytes: usize) -> Self {
+        registry.add_flush_bytes(bytes);
+        Self { registry: Arc::clone(registry), bytes }
+    }
+}
+
+impl Drop for FlushMemory {
+    fn drop(&mut self) {
+        self.registry.sub_flush_bytes(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::memtable::GenerationId;
+
+    #[test]
+    fn it_counts_as_long_as_the_flush_runs() {
+        let registry = Arc::<Registry>::default();
+        let id = GenerationId { writer: Uuid::now_v7(), number: 1 };
+        let generation = Generation::new(id, 1, Arc::clone(&registry));
+        let first = FlushMemory::of(&generation);
+        assert_eq!(registry.flush_bytes(), generation.bytes());
+        let second = FlushMemory::new(&registry, 1000);
+        assert_eq!(registry.flush_bytes(), generation.bytes() + 1000);
+        drop(first);
+        assert_eq!(registry.flush_bytes(), 1000);
+        drop(second);
+        assert_eq!(registry.flush_bytes(), 0);
+    }
+}
