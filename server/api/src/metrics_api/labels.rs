@@ -13,6 +13,7 @@ use axum::response::Response;
 use axum::routing::get;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
+use percent_encoding::percent_decode_str;
 use quiver_promql::parser::parse_selectors;
 use quiver_query::index::{self, IndexSource};
 use quiver_query::{Pace, QueryContext, Rules, from_datafusion};
@@ -180,7 +181,8 @@ async fn values(
 
 /// Shows the bytes of a name that is not UTF-8.
 fn unreadable_name(path: &str) -> String {
-    crate::unknown_parameters::path::decoded(path.rsplit('/').nth(1).unwrap_or_default()).escape_ascii().to_string()
+    let name: Vec<u8> = percent_decode_str(path.rsplit('/').nth(1).unwrap_or_default()).collect();
+    name.escape_ascii().to_string()
 }
 
 /// The response for an empty label name, which no label has.
@@ -290,6 +292,8 @@ mod tests {
             ("/api/v1/label/%zz/values", "%zz"),
             ("/api/v1/label/%4/values", "%4"),
             ("/api/v1/label/%%41/values", "%A"),
+            ("/api/v1/label/%+f/values", "%+f"),
+            ("/api/v1/label/%ff%+1/values", "\\xff%+1"),
             ("/api/v1/label//values", ""),
             ("/values", ""),
             ("", ""),
