@@ -28,10 +28,10 @@ use serde_json::{Map, Value, json};
 use super::body_members::only_members;
 use super::bulk::all_ids_in;
 use super::deploy::{Telling, Told, flag, manager, outcome, refused, with_lines};
+use super::joint_changes::{entities_after, moved_to_places};
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::request::Ask;
 use super::response::Answer;
-use super::rule_groups::{after, at_places};
 use crate::alerting::policy::receiver_results;
 use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};
 use crate::state::AppState;
@@ -159,7 +159,7 @@ async fn change_all(ask: &Ask, ops: Vec<(Place, Op)>) -> Result<Answer> {
     let done = ask.config.change_all(&ask.caller, ops, ask.mode).await?;
     let mut all = ask.config.all(&ROUTES).await?;
     if ask.mode.is_dry_run() {
-        all = after(all, done);
+        all = entities_after(all, done);
     } else {
         ask.acts().await;
     }
@@ -325,7 +325,7 @@ async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     let caller = Caller { manager, override_managed: true, ..ask.caller.clone() };
     let release = Release { area: Area::Policy, action: "DEPLOY", covers: &|_, _| true };
     let done = ask.config.deploy(&caller, ops, &release, mode).await;
-    let done = done.map_err(|problem| in_text(at_places(problem, &places)))?;
+    let done = done.map_err(|problem| in_text(moved_to_places(problem, &places)))?;
     if !mode.is_dry_run() {
         ask.acts().await;
     }

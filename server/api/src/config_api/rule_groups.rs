@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
 use super::bulk::all_ids_in;
+use super::joint_changes::{entities_after, moved_to_places};
 use super::operation::special_at;
 use super::request::Ask;
 use super::response::Answer;
@@ -336,7 +337,7 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let places = places(&ops);
         let families: Vec<&'static str> = ops.iter().map(|(place, _)| place.family.name).collect();
         let done = ask.config.change_all(&ask.caller, ops, ask.mode).await;
-        let done = done.map_err(|problem| at_places(problem, &places))?;
+        let done = done.map_err(|problem| moved_to_places(problem, &places))?;
         if !ask.mode.is_dry_run() {
             ask.acts().await;
         }
@@ -358,21 +359,8 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 fn left_by(done: impl Iterator<Item = (&'static str, Done)>, stored: Stored, key: &GroupKey) -> Stored {
     let (rules, settings): (Vec<_>, Vec<_>) = done.partition(|(family, _)| *family == RULES.name);
     let of = |done: Vec<(&'static str, Done)>| done.into_iter().map(|(_, done)| done).collect::<Vec<_>>();
-    let settings = after(stored.settings.into_iter().collect(), of(settings));
-    by_group(settings, after(stored.rules, of(rules))).remove(key).unwrap_or_default()
-}
-
-/// Entities as changes leave them, in no order.
-pub(super) fn after(all: Vec<Entity>, done: Vec<Done>) -> Vec<Entity> {
-    let by_id = |entity: Entity| (entity.id.clone(), entity);
-    let mut left: BTreeMap<String, Entity> = all.into_iter().map(by_id).collect();
-    for one in done {
-        if let Some(before) = one.before {
-            left.remove(&before.id);
-        }
-        left.extend(one.after.map(by_id));
-    }
-    left.into_values().collect()
+    let settings = entities_after(stored.settings.into_iter().collect(), of(settings));
+    by_group(settings, entities_after(stored.rules, of(rules))).remove(key).unwrap_or_default()
 }
 
 /// The changes of a patch of a group; without `rules` these stay.
@@ -447,15 +435,6 @@ fn places(ops: &[(Place, Op)]) -> Vec<String> {
         }
     }
     out
-}
-
-/// Moves errors of the n-th change, whose fields begin with `/<n>`, to their place in the body.
-pub(super) fn at_places(problem: Problem, places: &[String]) -> Problem {
-    problem.moved(|field| {
-        let path = field.trim_start_matches('/');
-        let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
-        n.parse::<usize>().ok().and_then(|n| places.get(n)).map(|place| format!("{place}{rest}"))
-    })
 }
 
 fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {

@@ -307,7 +307,7 @@ fn errors_of_groups_stand_in_their_bodies() {
     let places = places(&ops);
     assert_eq!(places, ["", "", "/rules/0", "/rules/1"]);
     let moved = |field: &str| {
-        let problem = at_places(Problem::field(field, "REQUIRED", "is required"), &places);
+        let problem = moved_to_places(Problem::field(field, "REQUIRED", "is required"), &places);
         let field = problem.errors[0].field.clone();
         let text = if field.is_empty() { "is required".to_owned() } else { format!("{field}: is required") };
         assert_eq!(problem.detail, text, "the text says the same place");
