@@ -178,6 +178,9 @@ async fn take(
 fn format_of(headers: &HeaderMap, query: Option<&str>) -> Result<TraceFormat> {
     let mut asked = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).filter(|(k, _)| k == "format");
     if let Some((_, format)) = asked.next() {
+        if asked.next().is_some() {
+            return Err(Error::invalid("`format` is given more than once"));
+        }
         return match &*format {
             "trace/1" => Ok(TraceFormat::Internal),
             other => Err(Error::invalid(format!("unknown format `{other}`"))),
@@ -269,7 +272,7 @@ mod tests {
             assert_eq!(format(content_type, "form=trace/1&x"), expected, "{content_type}");
             // The parameter takes precedence over the content type.
             assert_eq!(format(content_type, "a=b&format=trace%2F1"), Ok(TraceFormat::Internal), "{content_type}");
-            for unknown in ["format=trace/2", "format=", "format", "format=TRACE/1"] {
+            for unknown in ["format=trace/2", "format=", "format", "format=TRACE/1", "format=trace/1&format=trace/1"] {
                 assert_eq!(format(content_type, unknown), Err(ErrorKind::Invalid), "{content_type} {unknown}");
             }
         }
