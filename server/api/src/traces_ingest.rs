@@ -22,8 +22,8 @@ use crate::body_memory::read_body;
 use crate::effects::{Signal, suspend};
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
-use crate::ingest_api::status_message;
 use crate::metrics::phases::{Signal as Phase, Step};
+use crate::otlp_form::OtlpForm;
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 use crate::usage::Brought;
@@ -203,15 +203,14 @@ async fn otlp(State(state): State<Arc<AppState>>, request: Request) -> Response 
         Ok(format) => format,
         Err(e) => return plain(status_of(e.kind), public_text(&e)),
     };
-    let json = format != TraceFormat::Otlp;
-    let content_type = if json { "application/json" } else { "application/x-protobuf" };
+    let form = if format == TraceFormat::Otlp { OtlpForm::Protobuf } else { OtlpForm::Json };
     let answer = |status: StatusCode, body: Vec<u8>| {
-        with_retry_after((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
+        with_retry_after((status, [(header::CONTENT_TYPE, form.content_type())], body).into_response())
     };
-    match take(&state, &head.headers, body, format, head.uri.path()).await {
-        Ok(partial) if json => answer(StatusCode::OK, partial.to_json().into_bytes()),
-        Ok(partial) => answer(StatusCode::OK, partial.to_protobuf()),
-        Err(e) => answer(status_of(e.kind), status_message(&e, json)),
+    match (take(&state, &head.headers, body, format, head.uri.path()).await, form) {
+        (Ok(partial), OtlpForm::Protobuf) => answer(StatusCode::OK, partial.to_protobuf()),
+        (Ok(partial), OtlpForm::Json) => answer(StatusCode::OK, partial.to_json().into_bytes()),
+        (Err(e), form) => answer(status_of(e.kind), form.status(&e)),
     }
 }
 
