@@ -33,7 +33,7 @@ use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::request::Ask;
 use super::response::Answer;
 use crate::alerting::policy::receiver_results;
-use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};
+use crate::alerting::stored_policy::{OPTIONS, Secrets, Which, children, composed, export, parts};
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -273,7 +273,8 @@ fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 if with_secrets && !ask.caller.rights.covers(&admin) {
                     return Err(Problem::forbidden("{admin, alerting, *}"));
                 }
-                let yaml = export(&ask.config, Which::Saved, with_secrets).await?;
+                let secrets = if with_secrets { Secrets::Shown } else { Secrets::Masked };
+                let yaml = export(&ask.config, Which::Saved, secrets).await?;
                 if with_secrets && ask.method != Method::HEAD {
                     let event = AuditEvent {
                         action: "EXPORT_SECRETS",

@@ -133,12 +133,20 @@ fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order. `alone`: a
-/// settings entity is created in any case. That can succeed only once, where nobody else may create the group
-/// concurrently.
+/// Whether a group without an entity of its settings gets one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SettingsEntity {
+    /// Where they differ from the defaults.
+    IfNeeded,
+    /// In any case. That can succeed only once, where nobody else may create the group concurrently.
+    Always,
+}
+
+/// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order.
 pub(super) fn plan(
     key: &GroupKey,
-    (stored, alone): (Option<&Stored>, bool),
+    stored: Option<&Stored>,
+    entity: SettingsEntity,
     mut settings: Map<String, Value>,
     rules: Vec<Map<String, Value>>,
 ) -> Vec<(Place, Op)> {
@@ -149,7 +157,7 @@ pub(super) fn plan(
     let (place, condition) = (|| Place::of(&RULE_GROUPS), Condition::None);
     match stored.and_then(|s| s.settings.as_ref()) {
         Some(known) => ops.push((place(), Op::Replace { id: known.id.clone(), body: settings, condition })),
-        None if alone || has_own(&settings) => {
+        None if entity == SettingsEntity::Always || has_own(&settings) => {
             ops.push((place(), Op::Create { id: Some(group_id(key)), body: settings }));
         }
         None => {}
@@ -329,8 +337,9 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                     wanted.remove("interval");
                 }
                 // A group without rules is there by its settings alone.
-                let alone = rules.is_empty() || ask.none_match().any(|tag| tag == "*");
-                plan(&key, (found.as_ref(), alone), wanted, rules)
+                let is_alone = rules.is_empty() || ask.none_match().any(|tag| tag == "*");
+                let entity = if is_alone { SettingsEntity::Always } else { SettingsEntity::IfNeeded };
+                plan(&key, found.as_ref(), entity, wanted, rules)
             }
         };
         let ops = tied(ask, found.as_ref(), ops);
