@@ -5,6 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use base64::alphabet::URL_SAFE;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine as _};
+
 use super::builtins::{function, texts_of};
 use super::escape::query_unescape;
 use super::execution::Call;
@@ -65,7 +69,7 @@ pub static MESSAGE_FUNCTIONS: Functions = &[
         call.make(out.len())?;
         Ok(Value::text(out))
     }),
-    function("base64encode", &[Param::Text], false, |_, args| Ok(Value::text(encode(text(args, 0).as_bytes())))),
+    function("base64encode", &[Param::Text], false, |_, args| Ok(Value::text(BASE64.encode(text(args, 0).as_bytes())))),
     function("base64decode", &[Param::Text], false, |_, args| {
         let bytes = decode(&text(args, 0))?;
         String::from_utf8(bytes).map(Value::text).map_err(|_| "not UTF-8".to_owned())
@@ -133,39 +137,20 @@ fn route_label(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     Ok(Value::text(done))
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/// Base64 with the URL alphabet, padded.
-fn encode(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let value = chunk.iter().fold(0_u32, |v, b| v << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
-        for i in 0..4 {
-            let digit = ALPHABET[(value >> (18 - 6 * i)) as usize & 63] as char;
-            out.push(if i <= chunk.len() { digit } else { '=' });
-        }
-    }
-    out
-}
+/// Base64 of URLs as Go has it: padded, and without looking at the bits behind the last byte.
+static BASE64: GeneralPurpose =
+    GeneralPurpose::new(&URL_SAFE, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 fn decode(text: &str) -> Result<Vec<u8>, String> {
-    let bad = |at: usize| format!("illegal base64 data at input byte {at}");
-    let digits = text.trim_end_matches('=');
-    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
-        return Err(bad(text.len()));
-    }
-    let mut out = Vec::with_capacity(digits.len() * 3 / 4);
-    let (mut value, mut bits) = (0_u32, 0);
-    for (i, byte) in digits.bytes().enumerate() {
-        let digit = ALPHABET.iter().position(|a| *a == byte).ok_or_else(|| bad(i))?;
-        (value, bits) = (value << 6 | digit as u32, bits + 6);
-        if bits >= 8 {
-            bits -= 8;
-            out.push((value >> bits) as u8);
-            value &= (1 << bits) - 1;
-        }
-    }
-    Ok(out)
+    // Go passes over line breaks.
+    let text = text.replace(['\r', '\n'], "");
+    BASE64.decode(&text).map_err(|e| {
+        let at = match e {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+            DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len(),
+        };
+        format!("illegal base64 data at input byte {at}")
+    })
 }
 
 #[cfg(test)]
@@ -173,12 +158,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64() {
+    fn base64_of_urls() {
         for text in ["", "a", "ab", "abc", "häß?>"] {
-            assert_eq!(decode(&encode(text.as_bytes())).as_deref(), Ok(text.as_bytes()), "{text}");
+            assert_eq!(decode(&BASE64.encode(text)).as_deref(), Ok(text.as_bytes()), "{text}");
         }
-        assert_eq!(encode(b"ab?>"), "YWI_Pg==");
-        assert!(decode("a").is_err() && decode("!!!!").is_err());
+        assert_eq!(BASE64.encode(b"ab?>"), "YWI_Pg==");
+        for (text, expected) in [("YWI_Pg==", &b"ab?>"[..]), ("YW\r\nI=\n", b"ab"), ("YWJ=", b"ab"), ("", b"")] {
+            assert_eq!(decode(text).as_deref(), Ok(expected), "{text}");
+        }
+        for wrong in ["a", "YWI", "YQ", "YQ=", "YQ===", "YW=I", "!!!!", "a+/=", "=", "===="] {
+            let told = decode(wrong).unwrap_err();
+            assert!(told.starts_with("illegal base64 data at input byte "), "{wrong}: {told}");
+        }
+        assert!(decode("ab!d").unwrap_err().ends_with("byte 2"));
     }
 
     #[test]
