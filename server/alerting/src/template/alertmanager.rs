@@ -9,7 +9,7 @@ use base64::alphabet::URL_SAFE;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine as _};
 
-use super::builtins::{function, texts_of};
+use super::builtins::{function, texts_of, variadic};
 use super::escape::query_unescape;
 use super::execution::Call;
 use super::humanize::{humanize_duration, lower, title, to_float, upper};
@@ -38,23 +38,23 @@ fn time_of(value: &Value) -> Time {
 
 /// Functions of messages.
 pub static MESSAGE_FUNCTIONS: Functions = &[
-    function("toUpper", &[Param::Text], false, |_, args| Ok(Value::text(upper(&text(args, 0))))),
-    function("toLower", &[Param::Text], false, |_, args| Ok(Value::text(lower(&text(args, 0))))),
-    function("title", &[Param::Text], false, |_, args| Ok(Value::text(title(&text(args, 0))))),
-    function("trimSpace", &[Param::Text], false, |_, args| Ok(Value::text(text(args, 0).trim()))),
-    function("join", &[Param::Text, Param::Texts], false, |call, args| {
+    function("toUpper", &[Param::Text], |_, args| Ok(Value::text(upper(&text(args, 0))))),
+    function("toLower", &[Param::Text], |_, args| Ok(Value::text(lower(&text(args, 0))))),
+    function("title", &[Param::Text], |_, args| Ok(Value::text(title(&text(args, 0))))),
+    function("trimSpace", &[Param::Text], |_, args| Ok(Value::text(text(args, 0).trim()))),
+    function("join", &[Param::Text, Param::Texts], |call, args| {
         let joined = texts_of(&args[1]).join(&text(args, 0));
         call.make(joined.len())?;
         Ok(Value::text(joined))
     }),
-    function("match", &[Param::Text, Param::Text], false, re_match),
-    function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], false, re_replace_all),
-    function("safeHtml", &[Param::Text], false, |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),
-    function("safeUrl", &[Param::Text], false, |_, args| Ok(Value::Safe(Safe::Url, text(args, 0)))),
-    function("urlUnescape", &[Param::Text], false, |_, args| query_unescape(&text(args, 0)).map(Value::text)),
-    function("stringSlice", &[Param::Text], true, |_, args| Ok(Value::list(ListKind::Texts, args.to_vec()))),
-    function("list", &[Param::Any], true, |call, args| call.held(Value::list(ListKind::Any, args.to_vec()))),
-    function("append", &[Param::List, Param::Any], true, |call, args| {
+    function("match", &[Param::Text, Param::Text], re_match),
+    function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], re_replace_all),
+    function("safeHtml", &[Param::Text], |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),
+    function("safeUrl", &[Param::Text], |_, args| Ok(Value::Safe(Safe::Url, text(args, 0)))),
+    function("urlUnescape", &[Param::Text], |_, args| query_unescape(&text(args, 0)).map(Value::text)),
+    variadic("stringSlice", &[Param::Text], |_, args| Ok(Value::list(ListKind::Texts, args.to_vec()))),
+    variadic("list", &[Param::Any], |call, args| call.held(Value::list(ListKind::Any, args.to_vec()))),
+    variadic("append", &[Param::List, Param::Any], |call, args| {
         let mut items = match &args[0] {
             Value::List(list) => list.items.clone(),
             _ => Vec::new(),
@@ -62,41 +62,37 @@ pub static MESSAGE_FUNCTIONS: Functions = &[
         items.extend_from_slice(&args[1..]);
         call.held(Value::list(ListKind::Any, items))
     }),
-    function("dict", &[Param::Any], true, dict),
-    function("toJson", &[Param::Any], false, |call, args| {
+    variadic("dict", &[Param::Any], dict),
+    function("toJson", &[Param::Any], |call, args| {
         let mut out = String::new();
         args[0].json(&mut out);
         call.make(out.len())?;
         Ok(Value::text(out))
     }),
-    function("base64encode", &[Param::Text], false, |_, args| Ok(Value::text(BASE64.encode(text(args, 0).as_bytes())))),
-    function("base64decode", &[Param::Text], false, |_, args| {
+    function("base64encode", &[Param::Text], |_, args| Ok(Value::text(BASE64.encode(text(args, 0).as_bytes())))),
+    function("base64decode", &[Param::Text], |_, args| {
         let bytes = decode(&text(args, 0))?;
         String::from_utf8(bytes).map(Value::text).map_err(|_| "not UTF-8".to_owned())
     }),
-    function("date", &[Param::Text, Param::Time], false, |call, args| {
+    function("date", &[Param::Text, Param::Time], |call, args| {
         let shown = time_of(&args[1]).format(&text(args, 0));
         call.make(shown.len())?;
         Ok(Value::text(shown))
     }),
-    function("tz", &[Param::Text, Param::Time], false, |_, args| {
-        time_of(&args[1]).in_zone(&text(args, 0)).map(Value::Time)
-    }),
-    function("now", &[], false, |call, _| Ok(Value::Time(Time::from_nanos(call.host().now_ns)))),
-    function("since", &[Param::Time], false, |call, args| {
+    function("tz", &[Param::Text, Param::Time], |_, args| time_of(&args[1]).in_zone(&text(args, 0)).map(Value::Time)),
+    function("now", &[], |call, _| Ok(Value::Time(Time::from_nanos(call.host().now_ns)))),
+    function("since", &[Param::Time], |call, args| {
         let nanos = call.host().now_ns - time_of(&args[0]).nanos();
         Ok(Value::Duration(nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64))
     }),
-    function("humanizeDuration", &[Param::Any], false, |_, args| {
-        Ok(Value::text(humanize_duration(to_float(&args[0])?)))
-    }),
-    function("toDate", &[Param::Text, Param::Text], false, |_, args| {
+    function("humanizeDuration", &[Param::Any], |_, args| Ok(Value::text(humanize_duration(to_float(&args[0])?)))),
+    function("toDate", &[Param::Text, Param::Text], |_, args| {
         Ok(Value::Time(parse(&text(args, 0), &text(args, 1)).unwrap_or_else(|_| Time::zero())))
     }),
-    function("mustToDate", &[Param::Text, Param::Text], false, |_, args| {
+    function("mustToDate", &[Param::Text, Param::Text], |_, args| {
         parse(&text(args, 0), &text(args, 1)).map(Value::Time)
     }),
-    function("routeLabels", &[Param::Text], false, route_label),
+    function("routeLabels", &[Param::Text], route_label),
 ];
 
 fn dict(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
