@@ -133,6 +133,20 @@ async fn what_is_refused_is_told_in_the_form_of_the_interface() {
             assert_eq!(body["requestId"].as_str(), answer.headers["x-request-id"].to_str().ok(), "{method} {path}");
         }
     }
+    // Which of two values counts is not to be seen.
+    for (method, path, name) in [
+        ("POST", "/admin/compact?force=false&force=true", "force"),
+        ("GET", "/traces?limit=5&limit=6", "limit"),
+        ("GET", "/sql-api/v1/query?query=SELECT+1&query=SELECT+2", "query"),
+        ("GET", "/olap-api/v1/meta?model=Spans&model=Logs", "model"),
+        ("GET", "/olap-api/v1/meta/values?member=Spans.name&member=Spans.service", "member"),
+        ("GET", "/olap-api/v1/load?query=%7B%7D&query=%7B%7D", "query"),
+    ] {
+        let answer = server.send(method, path, &[], vec![]).await;
+        let text = answer.text();
+        assert_eq!(answer.status, 400, "{method} {path}: {text}");
+        assert!(text.contains(name) && text.contains("given more than once"), "{method} {path}: {text}");
+    }
     // Who asks what is known is answered.
     for path in ["/admin/queries", "/traces?from=now-1h&explain=false&segment=", "/sql-api/v1/tables?"] {
         let answer = server.get(path).await;

@@ -36,7 +36,7 @@ use crate::durable_state::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
 use crate::origin::Origin;
 use crate::policy::Policy;
-use alert_quota::{Full, Most, Shares};
+use alert_quota::{Full, Most, Reporter, Shares};
 
 /// Settings of the router.
 #[derive(Debug, Clone)]
@@ -169,7 +169,8 @@ impl Router {
             if let Some(alert) = records::read_alert(&value) {
                 state.read_row(&alert, &value);
                 let (known, routes) = state.dispatcher.insert(alert, now);
-                state.shares.note(&known, routes, value["posted"].is_i64());
+                let reporter = if value["posted"].is_i64() { Reporter::Others } else { Reporter::OurRules };
+                state.shares.note(&known, routes, reporter);
             }
         }
         let timers = kept.load(Kind::Timer).await?.into_iter();
@@ -273,7 +274,7 @@ impl Router {
     /// # Errors
     /// Unavailable: there are too many alerts, or they cannot be stored.
     pub async fn insert(&self, alerts: Vec<Alert>) -> Result<()> {
-        self.take(alerts, false).await
+        self.take(alerts, Reporter::OurRules).await
     }
 
     /// As [`Self::insert`], for alerts posted by others; their changes are also recorded in the history.
@@ -281,10 +282,10 @@ impl Router {
     /// # Errors
     /// As [`Self::insert`].
     pub async fn insert_posted(&self, alerts: Vec<Alert>) -> Result<()> {
-        self.take(alerts, true).await
+        self.take(alerts, Reporter::Others).await
     }
 
-    async fn take(&self, alerts: Vec<Alert>, posted: bool) -> Result<()> {
+    async fn take(&self, alerts: Vec<Alert>, reporter: Reporter) -> Result<()> {
         if alerts.is_empty() {
             return Ok(());
         }
@@ -299,7 +300,7 @@ impl Router {
                 // They are looked for once for each report: of an alert that is known they are those of the last one.
                 let known = state.shares.routes_of(&alert.labels);
                 let routes = known.unwrap_or_else(|| state.dispatcher.route().matching(&alert.labels).len());
-                match state.shares.has_room(&alert, routes, posted, most) {
+                match state.shares.has_room(&alert, routes, reporter, most) {
                     Ok(()) => {}
                     Err(Full::Bytes) => {
                         too_large += 1;
@@ -311,8 +312,8 @@ impl Router {
                     }
                 }
                 let (known, routes) = state.dispatcher.insert(alert, now);
-                state.shares.note(&known, routes, posted);
-                if posted {
+                state.shares.note(&known, routes, reporter);
+                if reporter == Reporter::Others {
                     state.note_posted(&known, now, &self.metrics.history);
                 } else if state.posted.contains_key(known.labels.canonical()) {
                     state.posted_until = state.posted_until.min(known.ends_at);

@@ -222,7 +222,7 @@ impl Templates {
     /// # Errors
     /// What failed, and where.
     pub fn run(&self, name: &str, data: &Value, options: &Options<'_>) -> Result<String, ExecError> {
-        execution::run(self, name, data, options, false)
+        execution::run(self, name, data, options, None)
     }
 
     /// Runs a template over data, escaping what it prints by where it stands in a page of HTML.
@@ -230,7 +230,7 @@ impl Templates {
     /// # Errors
     /// What failed, and where.
     pub fn run_html(&self, name: &str, data: &Value, options: &Options<'_>) -> Result<String, ExecError> {
-        execution::run(self, name, data, options, true)
+        execution::run(self, name, data, options, Some(html::Page::default()))
     }
 }
 

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::configuration_backup::SavedConfiguration;
 use crate::error::{plain, plain_error};
 use crate::handlers::boxed;
-use crate::prometheus_params::Params;
+use crate::prometheus_params::{Params, invalid};
 use crate::state::AppState;
 
 /// Routes of this family.
@@ -67,13 +67,20 @@ async fn flush(State(state): State<Arc<AppState>>) -> Response {
 }
 
 async fn compact(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) -> Response {
-    let params = Params::read(&http::Method::GET, &HeaderMap::new(), query.as_deref(), b"");
-    let force = match params.as_ref().map(|p| p.get("force")) {
-        Ok(None | Some("false")) => false,
-        Ok(Some("true")) => true,
-        _ => return plain_error(&Error::invalid("invalid parameter `force`: true or false"), "/admin/compact"),
-    };
-    done(state.engines.store.compact_all(force).await, "compacted", "/admin/compact")
+    match is_forced(query.as_deref()) {
+        Ok(forced) => done(state.engines.store.compact_all(forced).await, "compacted", "/admin/compact"),
+        Err(e) => plain_error(&e, "/admin/compact"),
+    }
+}
+
+/// Whether `force` asks for a merge that is not due yet.
+fn is_forced(query: Option<&str>) -> Result<bool> {
+    let params = Params::read(&http::Method::GET, &HeaderMap::new(), query, b"")?;
+    match params.one("force")? {
+        None | Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(invalid("force", "true or false")),
+    }
 }
 
 /// Reads settings anew. All or nothing: with a setting that is not valid the old ones stay.

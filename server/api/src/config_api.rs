@@ -29,6 +29,7 @@ mod entities;
 mod export;
 mod extraction;
 mod family_operation;
+mod joint_changes;
 mod legacy_matchers;
 pub(crate) mod operation;
 pub(crate) mod path_ids;

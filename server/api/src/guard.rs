@@ -40,7 +40,7 @@ pub(crate) fn refused(asking: &Asking<'_>) -> Option<Response> {
     if operators || path == "/platform-api/rbac/keys/rotate" {
         return if asking.by_rights { None } else { asking.admin_refused() };
     }
-    if changes(asking.family, asking.method) { asking.page_refused(false) } else { None }
+    if changes(asking.family, asking.method) { asking.page_refused(Wildcard::Counts) } else { None }
 }
 
 /// Says whether a proxy passed a request on.
@@ -50,6 +50,15 @@ pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
 
 fn forbidden(text: &str) -> Response {
     plain(StatusCode::FORBIDDEN, text)
+}
+
+/// What `*` among the allowed origins means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wildcard {
+    /// It lets pages of any origin get data.
+    Counts,
+    /// What is for operators answers origins that are named.
+    IsIgnored,
 }
 
 impl Asking<'_> {
@@ -79,17 +88,17 @@ impl Asking<'_> {
         if !self.host_is_known() {
             return Some(forbidden("this endpoint is not known by that name (header `Host`); see `http.hosts`"));
         }
-        self.page_refused(true)
+        self.page_refused(Wildcard::IsIgnored)
     }
 
-    /// Pages in browsers: those of other sites, unless their origin may call. `*` is for data, not for operators.
-    fn page_refused(&self, named_only: bool) -> Option<Response> {
+    /// Pages in browsers: those of other sites, unless their origin may call.
+    fn page_refused(&self, wildcard: Wildcard) -> Option<Response> {
         let Some(origin) = self.headers.get(header::ORIGIN).map(HeaderValue::as_bytes) else {
             let site = self.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
             let foreign = site.is_some_and(|site| site == b"cross-site" || site == b"same-site");
             return foreign.then(|| forbidden("pages of other sites may not call this endpoint"));
         };
-        let listed = |o: &String| (o == "*" && !named_only) || o.as_bytes() == origin;
+        let listed = |o: &String| (o == "*" && wildcard == Wildcard::Counts) || o.as_bytes() == origin;
         if self.live.cors_origins.iter().any(listed) {
             return None;
         }

@@ -7,6 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
+use quiver_ingest::otlp::response::PartialSuccess;
 use quiver_ingest::{Context, Decoded, Format, Limits, Reason, Sender, formats, within};
 use quiver_store::{Refusal, WriteOutcome};
 use quiver_types::{Domain, Error, ErrorKind, Result};
@@ -16,6 +17,7 @@ use crate::encode::prometheus::error_response;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
 use crate::metrics::phases::{Signal, Step};
+use crate::otlp_form::OtlpForm;
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 use crate::usage::Brought;
@@ -162,15 +164,23 @@ pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request)
         log(e, &path);
     }
     match format.name {
-        "remote_write" => remote_write(written, false),
-        "remote_write2" => remote_write(written, true),
-        "otlp_metrics_json" => otlp(written, true),
-        _ => otlp(written, false),
+        "remote_write" => remote_write(written, RemoteWrite::V1),
+        "remote_write2" => remote_write(written, RemoteWrite::V2),
+        "otlp_metrics_json" => otlp(written, OtlpForm::Json),
+        _ => otlp(written, OtlpForm::Protobuf),
     }
 }
 
+/// The versions of remote write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RemoteWrite {
+    V1,
+    V2,
+}
+
 /// Remote write: 204, or 400 with a text that counts and names what was left out; 2.0 states what was written.
-fn remote_write(written: Result<Written>, v2: bool) -> Response {
+fn remote_write(written: Result<Written>, version: RemoteWrite) -> Response {
+    let v2 = version == RemoteWrite::V2;
     let (mut response, counts) = match written.and_then(|w| w.judge(forbidden_records::error).map(|()| w)) {
         Err(e) if e.kind == ErrorKind::Forbidden => (error_response(&e, "/metrics-api/api/v1/write"), [0; 3]),
         Err(e) => (plain(status_of(e.kind), public_text(&e)), [0; 3]),
@@ -194,17 +204,16 @@ fn remote_write(written: Result<Written>, v2: bool) -> Response {
 }
 
 /// OTLP: 200 with partial success when some points were refused, 400 when none could be taken, 429 when some can be later.
-fn otlp(written: Result<Written>, json: bool) -> Response {
-    let content_type = if json { "application/json" } else { "application/x-protobuf" };
+fn otlp(written: Result<Written>, form: OtlpForm) -> Response {
     let answer = |status: StatusCode, body: Vec<u8>| {
-        with_retry_after((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
+        with_retry_after((status, [(header::CONTENT_TYPE, form.content_type())], body).into_response())
     };
     let later = written.as_ref().is_ok_and(Written::retryable);
     match written.and_then(|w| export_outcome(&w)) {
-        Ok((rejected, text)) => answer(StatusCode::OK, export_response(rejected, &text, json)),
+        Ok((rejected, text)) => answer(StatusCode::OK, export_response(rejected, &text, form)),
         Err(e) => {
             let status = if later { StatusCode::TOO_MANY_REQUESTS } else { status_of(e.kind) };
-            answer(status, status_message(&e, json))
+            answer(status, form.status(&e))
         }
     }
 }
@@ -224,47 +233,13 @@ pub(crate) fn export_outcome(written: &Written) -> Result<(u64, String)> {
 }
 
 /// Encodes an `ExportMetricsServiceResponse` (opentelemetry-proto `collector/metrics/v1`).
-pub(crate) fn export_response(rejected: u64, text: &str, json: bool) -> Vec<u8> {
-    if json {
-        let partial = serde_json::json!({"rejectedDataPoints": rejected.to_string(), "errorMessage": text});
-        let whole = if rejected == 0 { serde_json::json!({}) } else { serde_json::json!({"partialSuccess": partial}) };
-        return whole.to_string().into_bytes();
+pub(crate) fn export_response(rejected: u64, text: &str, form: OtlpForm) -> Vec<u8> {
+    let message = if rejected == 0 { String::new() } else { text.to_owned() };
+    let partial = PartialSuccess { rejected, message };
+    match form {
+        OtlpForm::Protobuf => partial.to_protobuf(),
+        OtlpForm::Json => partial.to_json().into_bytes(),
     }
-    if rejected == 0 {
-        return Vec::new();
-    }
-    let mut partial = vec![0x08];
-    push_varint(&mut partial, rejected);
-    push_text(&mut partial, 0x12, text.as_bytes());
-    let mut out = Vec::new();
-    push_text(&mut out, 0x0a, &partial);
-    out
-}
-
-/// Encodes a `google.rpc.Status` with its message, which OTLP/HTTP asks for in failures.
-pub(crate) fn status_message(error: &Error, json: bool) -> Vec<u8> {
-    let code = crate::error::grpc_code_of(error.kind) as i32;
-    if json {
-        return serde_json::json!({"code": code, "message": public_text(error)}).to_string().into_bytes();
-    }
-    let mut out = vec![0x08];
-    push_varint(&mut out, code as u64);
-    push_text(&mut out, 0x12, public_text(error).as_bytes());
-    out
-}
-
-fn push_varint(out: &mut Vec<u8>, mut n: u64) {
-    while n >= 0x80 {
-        out.push((n as u8 & 0x7f) | 0x80);
-        n >>= 7;
-    }
-    out.push(n as u8);
-}
-
-fn push_text(out: &mut Vec<u8>, tag: u8, text: &[u8]) {
-    out.push(tag);
-    push_varint(out, text.len() as u64);
-    out.extend_from_slice(text);
 }
 
 #[cfg(test)]
@@ -275,10 +250,10 @@ mod tests {
 
     #[test]
     fn partial_success() {
-        assert!(export_response(0, "", false).is_empty());
-        assert_eq!(export_response(0, "", true), b"{}");
-        assert_eq!(export_response(3, "no", false), [0x0a, 6, 0x08, 3, 0x12, 2, b'n', b'o']);
-        let json = export_response(3, "no", true);
+        assert!(export_response(0, "", OtlpForm::Protobuf).is_empty());
+        assert_eq!(export_response(0, "", OtlpForm::Json), b"{}");
+        assert_eq!(export_response(3, "no", OtlpForm::Protobuf), [0x0a, 6, 0x08, 3, 0x12, 2, b'n', b'o']);
+        let json = export_response(3, "no", OtlpForm::Json);
         assert_eq!(json, br#"{"partialSuccess":{"errorMessage":"no","rejectedDataPoints":"3"}}"#);
     }
 
@@ -297,8 +272,8 @@ mod tests {
         let check = |written: Written, one: u16, two: u16| {
             let (decoded, outcome) = (written.decoded, written.outcome);
             let again = Decoded { rejected: decoded.rejected.clone(), ..Decoded::default() };
-            let of_one = remote_write(Ok(Written { decoded: again, outcome: outcome.clone() }), false);
-            let of_two = remote_write(Ok(Written { decoded, outcome: outcome.clone() }), true);
+            let of_one = remote_write(Ok(Written { decoded: again, outcome: outcome.clone() }), RemoteWrite::V1);
+            let of_two = remote_write(Ok(Written { decoded, outcome: outcome.clone() }), RemoteWrite::V2);
             assert_eq!((of_one.status().as_u16(), of_two.status().as_u16()), (one, two), "{outcome:?}");
         };
         check(written(&[], &[], 5), 204, 204);
@@ -330,10 +305,10 @@ mod tests {
         let texts = |n: [u64; 3]| n.map(|n| Some(n.to_string()));
         let mut some = written(&[], &[(Refusal::TooOld, 1)], 7);
         (some.outcome.histograms, some.outcome.exemplars) = (2, 1);
-        assert_eq!(counts(&remote_write(Ok(some), true)), texts([7, 2, 1]));
-        assert_eq!(counts(&remote_write(Ok(written(&[], &[], 7)), false)), [None, None, None]);
+        assert_eq!(counts(&remote_write(Ok(some), RemoteWrite::V2)), texts([7, 2, 1]));
+        assert_eq!(counts(&remote_write(Ok(written(&[], &[], 7)), RemoteWrite::V1)), [None, None, None]);
         let failed = Error::new(ErrorKind::Unavailable, "busy");
-        let response = remote_write(Err(failed), true);
+        let response = remote_write(Err(failed), RemoteWrite::V2);
         assert_eq!((response.status().as_u16(), counts(&response)), (503, texts([0, 0, 0])));
         assert!(response.headers().contains_key(header::RETRY_AFTER));
     }
@@ -364,48 +339,32 @@ mod tests {
 
     #[test]
     fn statuses_of_otlp() {
-        for (kind, status, code) in [
-            (ErrorKind::Invalid, 400, 3),
-            (ErrorKind::Unauthenticated, 401, 16),
-            (ErrorKind::Forbidden, 403, 7),
-            (ErrorKind::NotFound, 404, 5),
+        for (kind, status) in [
+            (ErrorKind::Invalid, 400),
+            (ErrorKind::Unauthenticated, 401),
+            (ErrorKind::Forbidden, 403),
+            (ErrorKind::NotFound, 404),
         ] {
-            let error = Error::new(kind, "why");
-            assert_eq!(status_message(&error, false), [0x08, code, 0x12, 3, b'w', b'h', b'y'], "{kind:?}");
-            let json: serde_json::Value = serde_json::from_slice(&status_message(&error, true)).expect("JSON");
-            assert_eq!(json, serde_json::json!({"code": code, "message": "why"}), "{kind:?}");
-            for as_json in [false, true] {
-                let response = otlp(Err(Error::new(kind, "why")), as_json);
-                let media_type = if as_json { "application/json" } else { "application/x-protobuf" };
+            for (form, media_type) in
+                [(OtlpForm::Protobuf, "application/x-protobuf"), (OtlpForm::Json, "application/json")]
+            {
+                let response = otlp(Err(Error::new(kind, "why")), form);
                 assert_eq!(response.status().as_u16(), status, "{kind:?}");
                 assert_eq!(response.headers()[header::CONTENT_TYPE], media_type, "{kind:?}");
             }
         }
-        let later = otlp(Ok(written(&[], &[(Refusal::SeriesLimit, 1)], 5)), true);
+        let later = otlp(Ok(written(&[], &[(Refusal::SeriesLimit, 1)], 5)), OtlpForm::Json);
         assert_eq!(later.status(), StatusCode::TOO_MANY_REQUESTS);
         assert!(later.headers().contains_key(header::RETRY_AFTER));
-        assert_eq!(otlp(Ok(written(&[], &[(Refusal::TooOld, 1)], 5)), true).status(), StatusCode::OK);
+        let partly = otlp(Ok(written(&[], &[(Refusal::TooOld, 1)], 5)), OtlpForm::Json);
+        assert_eq!(partly.status(), StatusCode::OK);
     }
 
     #[test]
-    fn numbers_of_protobuf() {
-        for (n, expected) in [
-            (0_u64, &[0_u8][..]),
-            (1, &[1][..]),
-            (127, &[0x7f][..]),
-            (128, &[0x80, 1][..]),
-            (300, &[0xac, 2][..]),
-            (16_383, &[0xff, 0x7f][..]),
-            (16_384, &[0x80, 0x80, 1][..]),
-            (u64::MAX, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]),
-        ] {
-            let mut out = Vec::new();
-            push_varint(&mut out, n);
-            assert_eq!(out, expected, "{n}");
-        }
-        // Texts of more than 127 bytes have a length of two.
+    fn long_texts_of_partial_success() {
+        // A text of more than 127 bytes has a length of two.
         let long = "x".repeat(300);
-        let whole = export_response(1, &long, false);
+        let whole = export_response(1, &long, OtlpForm::Protobuf);
         assert_eq!(whole[..6], [0x0a, 0xb1, 2, 0x08, 1, 0x12]);
         assert_eq!((whole[6], whole[7], whole.len()), (0xac, 2, 308));
     }

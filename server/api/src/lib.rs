@@ -44,6 +44,7 @@ mod middleware;
 pub mod olap_api;
 mod opaque_ids;
 mod openapi;
+mod otlp_form;
 mod otlp_grpc;
 mod parsed_bodies;
 mod partial_responses;

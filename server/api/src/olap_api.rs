@@ -90,7 +90,7 @@ impl Given {
         let mut body = if bytes.is_empty() { Value::Null } else { query_body::read(&bytes).map_err(bad)? };
         let mut asked = params.clone();
         let mut query = body.get("query").cloned().filter(|query| !query.is_null());
-        if let (None, Some(text)) = (&query, params.get("query")) {
+        if let (None, Some(text)) = (&query, parameter(&params, "query")?) {
             query = query_body::read(text.as_bytes()).ok();
         }
         let mut places = Vec::new();
@@ -119,14 +119,14 @@ impl Given {
     /// A string member of the body, or the parameter of that name in the URL.
     fn word(&self, name: &str) -> Result<Option<&str>, QueryError> {
         match self.body.get(name) {
-            None | Some(Value::Null) => Ok(self.params.get(name)),
+            None | Some(Value::Null) => parameter(&self.params, name),
             Some(Value::String(word)) => Ok(Some(word)),
             Some(_) => Err(QueryError::new(Reason::BadType, format!("/{name}"), format!("`{name}` is a text"))),
         }
     }
 
     fn query(&self) -> Result<Value, OlapError> {
-        match (self.body.get("query"), self.params.get("query")) {
+        match (self.body.get("query"), parameter(&self.params, "query")?) {
             (Some(query), _) if !query.is_null() => Ok(query.clone()),
             (_, Some(text)) => query_body::read(text.as_bytes())
                 .map_err(|e| QueryError::new(Reason::BadJson, "", format!("`query` is no JSON: {e}")).into()),
@@ -159,6 +159,11 @@ impl Given {
         let bad = || Error::invalid(format!("header `{header}` is a number of seconds from 0 to {max}"));
         Ok(Some(Duration::from_secs(seconds.ok_or_else(bad)?)))
     }
+}
+
+/// A parameter of the URL.
+fn parameter<'a>(params: &'a Params, name: &str) -> Result<Option<&'a str>, QueryError> {
+    params.one(name).map_err(|e| QueryError::new(Reason::BadValue, format!("/{name}"), e.message))
 }
 
 /// The response to a parameter that a path does not know.
@@ -360,16 +365,17 @@ fn names(value: &HeaderValue, tag: &str) -> bool {
 
 async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let (head, _) = request.into_parts();
-    let params = match Params::read(&head.method, &head.headers, head.uri.query(), &[]) {
-        Ok(params) => params,
+    let read = Params::read(&head.method, &head.headers, head.uri.query(), &[])
+        .and_then(|params| Ok((params.one("onlyViews")? == Some("true"), params.one("model")?.map(str::to_owned))));
+    let (only_views, model) = match read {
+        Ok(read) => read,
         Err(e) => return problem(&e.into(), "/olap-api/v1/meta"),
     };
     let admin = Triple::new(Right::Admin, Some(Domain::System), Services::all());
     let asks = head.uri.query().unwrap_or_default();
     let extended = url::form_urlencoded::parse(asks.as_bytes()).any(|(name, _)| name == "extended");
     let extended = extended && state.identity().rights.covers(&admin);
-    let only_views = params.get("onlyViews") == Some("true");
-    let wanted = Wanted { only_views, extended, model: params.get("model").map(str::to_owned) };
+    let wanted = Wanted { only_views, extended, model };
     let access = access(&state);
     let listed = state.engines.olap.list(&access, &wanted);
     let tag = listed.tag(&access);

@@ -19,6 +19,7 @@ use crate::error::{grpc_code_of, log, public_text};
 use crate::handlers::boxed;
 use crate::ingest_api::{decode_and_write, export_outcome, export_response};
 use crate::metrics::phases;
+use crate::otlp_form::OtlpForm;
 use crate::state::AppState;
 
 /// What stands before a message: whether it is compressed, and its length.
@@ -58,7 +59,7 @@ impl Signal for Metrics {
         let encoding = Some(encoding.name().to_owned());
         let written = decode_and_write(state, &formats::otlp_metrics::FORMAT, encoding, body).await?;
         let (rejected, text) = export_outcome(&written)?;
-        Ok(export_response(rejected, &text, false))
+        Ok(export_response(rejected, &text, OtlpForm::Protobuf))
     }
 }
 

@@ -81,9 +81,21 @@ impl Params {
         Ok(Self(pairs))
     }
 
-    /// Gives the first value.
+    /// Gives the first value, as Prometheus does where a parameter is given twice.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Gives the value of a parameter of our own.
+    ///
+    /// # Errors
+    /// Invalid: it is given more than once, and which of the values counts is not to be seen.
+    pub(crate) fn one(&self, name: &str) -> Result<Option<&str>> {
+        let mut all = self.0.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_str());
+        match (all.next(), all.next()) {
+            (_, Some(_)) => Err(invalid(name, "it is given more than once")),
+            (first, None) => Ok(first),
+        }
     }
 
     /// Adds a parameter.
@@ -310,6 +322,17 @@ mod tests {
         ] {
             assert_eq!(duration_ms(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn own_parameters_are_given_once() {
+        let p = params("a=1&b=1&b=1&c=&c=2");
+        assert_eq!((p.one("a").ok(), p.one("none").ok()), (Some(Some("1")), Some(None)));
+        assert_eq!(p.one("c").ok(), Some(Some("2")), "empty values are absent");
+        let told = p.one("b").err().map(|e| (e.kind, e.message));
+        let text = "invalid parameter \"b\": it is given more than once";
+        assert_eq!(told, Some((quiver_types::ErrorKind::Invalid, text.to_owned())));
+        assert_eq!(p.get("b"), Some("1"));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use axum::routing::{MethodFilter, get, post, put};
 use futures::future::BoxFuture;
 use http::{HeaderValue, header};
 use quiver_auth::{
-    AccountKind, OsRandom, PasswordRule, Passwords, Request as Asking, Shown, Subject, TokenError, Way, api_key,
-    external_id, sha256_hex,
+    AccountKind, OldTokens, OsRandom, PasswordRule, Passwords, Request as Asking, Shown, Subject, TokenError, Way,
+    api_key, external_id, sha256_hex,
 };
 use quiver_config::families::{SERVICE_ACCOUNTS, USERS};
 use quiver_config::{
@@ -477,9 +477,9 @@ async fn audit_verify(State(state): State<Arc<AppState>>, request: Request) -> R
 fn rotate_keys<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&["revokeOld"])?;
-        let revoke = match ask.parameter("revokeOld")? {
-            None | Some("false") => false,
-            Some("true") => true,
+        let old_tokens = match ask.parameter("revokeOld")? {
+            None | Some("false") => OldTokens::Expire,
+            Some("true") => OldTokens::EndAtOnce,
             Some(_) => return Err(Problem::parameter("`revokeOld` must be true or false")),
         };
         let auth = &ask.identities()?.auth;
@@ -488,7 +488,7 @@ fn rotate_keys<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer
             let keys = auth.signing_keys().await.map_err(Problem::internal)?;
             return Ok(Answer::ok(json!({"kid": keys.next_kid(), "nextKid": null})));
         }
-        let rotated = auth.rotate_keys(revoke).await.map_err(Problem::internal)?;
+        let rotated = auth.rotate_keys(old_tokens).await.map_err(Problem::internal)?;
         let event = AuditEvent {
             action: "KEYS_ROTATE",
             family: "rbac/keys",

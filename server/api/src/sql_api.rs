@@ -193,12 +193,9 @@ fn known_body(kind: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Unsupported, text))
 }
 
-/// Refuses parameters that are given twice: which of the values counts is not to be seen.
+/// Refuses parameters that are given twice.
 fn only_once(params: &Params) -> Result<()> {
-    match PARAMETERS.iter().find(|name| params.all(name).count() > 1) {
-        Some(name) => Err(invalid(name, "it is given more than once")),
-        None => Ok(()),
-    }
+    PARAMETERS.iter().try_for_each(|name| params.one(name).map(|_| ()))
 }
 
 /// Refuses unknown names: with a misspelt parameter the result would differ from what was asked for.

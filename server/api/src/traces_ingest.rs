@@ -23,8 +23,8 @@ use crate::effects::{Signal, suspend};
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
 use crate::handlers::boxed;
-use crate::ingest_api::status_message;
 use crate::metrics::phases::{Signal as Phase, Step};
+use crate::otlp_form::OtlpForm;
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 use crate::usage::Brought;
@@ -179,6 +179,9 @@ async fn take(
 fn format_of(headers: &HeaderMap, query: Option<&str>) -> Result<TraceFormat> {
     let mut asked = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).filter(|(k, _)| k == "format");
     if let Some((_, format)) = asked.next() {
+        if asked.next().is_some() {
+            return Err(Error::invalid("`format` is given more than once"));
+        }
         return match &*format {
             "trace/1" => Ok(TraceFormat::Internal),
             other => Err(Error::invalid(format!("unknown format `{other}`"))),
@@ -201,15 +204,14 @@ async fn otlp(State(state): State<Arc<AppState>>, request: Request) -> Response 
         Ok(format) => format,
         Err(e) => return plain(status_of(e.kind), public_text(&e)),
     };
-    let json = format != TraceFormat::Otlp;
-    let content_type = if json { "application/json" } else { "application/x-protobuf" };
+    let form = if format == TraceFormat::Otlp { OtlpForm::Protobuf } else { OtlpForm::Json };
     let answer = |status: StatusCode, body: Vec<u8>| {
-        with_retry_after((status, [(header::CONTENT_TYPE, content_type)], body).into_response())
+        with_retry_after((status, [(header::CONTENT_TYPE, form.content_type())], body).into_response())
     };
-    match take(&state, &head.headers, body, format, head.uri.path()).await {
-        Ok(partial) if json => answer(StatusCode::OK, partial.to_json().into_bytes()),
-        Ok(partial) => answer(StatusCode::OK, partial.to_protobuf()),
-        Err(e) => answer(status_of(e.kind), status_message(&e, json)),
+    match (take(&state, &head.headers, body, format, head.uri.path()).await, form) {
+        (Ok(partial), OtlpForm::Protobuf) => answer(StatusCode::OK, partial.to_protobuf()),
+        (Ok(partial), OtlpForm::Json) => answer(StatusCode::OK, partial.to_json().into_bytes()),
+        (Err(e), form) => answer(status_of(e.kind), form.status(&e)),
     }
 }
 
@@ -270,7 +272,7 @@ mod tests {
             assert_eq!(format(content_type, "form=trace/1&x"), expected, "{content_type}");
             // The parameter takes precedence over the content type.
             assert_eq!(format(content_type, "a=b&format=trace%2F1"), Ok(TraceFormat::Internal), "{content_type}");
-            for unknown in ["format=trace/2", "format=", "format", "format=TRACE/1"] {
+            for unknown in ["format=trace/2", "format=", "format", "format=TRACE/1", "format=trace/1&format=trace/1"] {
                 assert_eq!(format(content_type, unknown), Err(ErrorKind::Invalid), "{content_type} {unknown}");
             }
         }

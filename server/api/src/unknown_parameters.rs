@@ -13,7 +13,6 @@ use quiver_traces::ParamError;
 use crate::openapi;
 use crate::segments::is_segment;
 
-pub(crate) mod path;
 pub(crate) mod refusal;
 
 /// Routes that pass over parameters which they do not know, and (`/` at the end) all below a path: their clients are made for

@@ -77,6 +77,15 @@ impl std::fmt::Debug for SigningKeys {
     }
 }
 
+/// What becomes of tokens of former keys when keys are rotated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OldTokens {
+    /// They are good until they expire.
+    Expire,
+    /// They are refused from now on.
+    EndAtOnce,
+}
+
 /// What a rotation did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotated {
@@ -243,11 +252,11 @@ impl SigningKeys {
         if retired + gone > 0 { self.load().await } else { Ok(()) }
     }
 
-    /// Lets the next key sign from now on; with `revoke_old` tokens of the others end at once.
+    /// Lets the next key sign from now on.
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn rotate(&self, revoke_old: bool) -> Result<Rotated> {
+    pub async fn rotate(&self, old_tokens: OldTokens) -> Result<Rotated> {
         let now_ms = self.clock.now_ms();
         self.made().await?;
         {
@@ -259,7 +268,10 @@ impl SigningKeys {
             let row = statement(sql).bind(now_ms).bind(&next.kid);
             row.execute(&mut tx).await.map_err(|e| fault("written", e))?;
             failpoint::hit("auth.in-rotation");
-            let until = if revoke_old { now_ms } else { now_ms + VERIFIES_MS };
+            let until = match old_tokens {
+                OldTokens::EndAtOnce => now_ms,
+                OldTokens::Expire => now_ms + VERIFIES_MS,
+            };
             let sql = "UPDATE signing_key SET retired_ms = CASE WHEN retired_ms < ? THEN retired_ms ELSE ? END WHERE kid <> ?";
             let row = statement(sql).bind(until).bind(until).bind(&next.kid);
             row.execute(&mut tx).await.map_err(|e| fault("written", e))?;

@@ -33,7 +33,7 @@ pub use error::{Happened, Refused, TokenError};
 pub use external::{ExternalIssuer, Fetch};
 pub use form::Form;
 pub use jwt::Claims;
-pub use keys::{Rotated, SigningKeys};
+pub use keys::{OldTokens, Rotated, SigningKeys};
 pub use observations::Seen;
 pub use password::{PasswordRule, Passwords, Turn};
 pub use random::OsRandom;

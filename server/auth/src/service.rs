@@ -19,7 +19,7 @@ use crate::directory::Directory;
 use crate::error::TokenError;
 use crate::external::{ExternalIssuer, Externals, Fetch};
 use crate::jwt::Checked;
-use crate::keys::{Rotated, SigningKeys};
+use crate::keys::{OldTokens, Rotated, SigningKeys};
 use crate::observations::{Notes, Seen};
 use crate::password::Passwords;
 use crate::session::Sessions;
@@ -157,9 +157,9 @@ impl Auth {
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn rotate_keys(&self, revoke_old: bool) -> Result<Rotated> {
-        let rotated = self.keys.rotate(revoke_old).await?;
-        if revoke_old {
+    pub async fn rotate_keys(&self, old_tokens: OldTokens) -> Result<Rotated> {
+        let rotated = self.keys.rotate(old_tokens).await?;
+        if old_tokens == OldTokens::EndAtOnce {
             self.checked.clear();
         }
         Ok(rotated)

@@ -24,7 +24,8 @@ pub(crate) mod references;
 mod restore;
 mod rows;
 
-pub(crate) use draft::{Draft, Reading};
+pub(crate) use draft::Draft;
+pub use draft::Reading;
 pub(crate) use entity_change::Work;
 use entity_change::owner_exists;
 pub use operation::{Condition, Done, Op, System};

@@ -44,8 +44,7 @@ impl From<Outside> for Entity {
 }
 
 impl Config {
-    /// Reads the fields of a body by the rules of its family; what the service sets is ignored where that is wanted, else
-    /// refused when it differs from what is there.
+    /// Reads the fields of a body by the rules of its family.
     ///
     /// # Errors
     /// `VALIDATION_FAILED`.
@@ -54,9 +53,8 @@ impl Config {
         family: &'static Family,
         before: Option<&Entity>,
         body: Map<String, Value>,
-        lenient: bool,
+        reading: Reading,
     ) -> Result<Map<String, Value>> {
-        let reading = if lenient { Reading::Lenient } else { Reading::Strict };
         Ok(Draft { family, before, reading }.read(body, System::default())?.body)
     }
 

@@ -65,7 +65,7 @@ pub use area::Area;
 pub use audit::{AuditEvent, AuditQuery, Verified};
 pub use backup::{Loaded, Saved};
 pub use bulk::{Failed, ImportMode, Imported};
-pub use change::{Condition, Done, Op, System};
+pub use change::{Condition, Done, Op, Reading, System};
 pub use config::Config;
 pub use deploy::Release;
 pub use entity::{Drafted, Entity, diff};

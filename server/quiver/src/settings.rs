@@ -477,7 +477,7 @@ impl Loaded {
             let shown = path.display().to_string();
             let text = read_file(path).map_err(|why| SettingsError::Read { path: shown.clone(), why })?;
             given = text.parse().map_err(|e: toml::de::Error| {
-                SettingsError::Invalid(format!("`{shown}`: {}", e.to_string().trim_end()))
+                SettingsError::Invalid(format!("`{shown}`: {}", values::place_and_reason(&e, &text)))
             })?;
         }
         for (name, text) in variables {

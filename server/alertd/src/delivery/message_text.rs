@@ -14,6 +14,14 @@ const TEXTS_MAX: usize = 2000;
 /// What all of them may come to in bytes, beside twice what a single one may: large mails have two large texts.
 const BYTES_MAX: usize = 1 << 20;
 
+/// What a template yields.
+#[derive(Clone, Copy)]
+enum Form {
+    Text,
+    /// HTML.
+    Page,
+}
+
 /// Renders the texts of one message.
 pub(super) struct Texts<'a> {
     message: &'a Message,
@@ -45,7 +53,7 @@ impl<'a> Texts<'a> {
         &self.data
     }
 
-    fn run(&self, template: &str, html: bool) -> Result<String, Failure> {
+    fn run(&self, template: &str, form: Form) -> Result<String, Failure> {
         if !template.contains("{{") {
             return Ok(template.to_owned());
         }
@@ -65,8 +73,10 @@ impl<'a> Texts<'a> {
         let budget = Budget::of_message(self.message.alerts.len());
         let bytes_max = BYTES_MAX + 2 * budget.output_max;
         let options = Options { host, budget, ..Options::default() };
-        let out =
-            if html { templates.run_html("", &self.data, &options) } else { templates.run("", &self.data, &options) };
+        let out = match form {
+            Form::Text => templates.run("", &self.data, &options),
+            Form::Page => templates.run_html("", &self.data, &options),
+        };
         let out = out.map_err(|e| failed(e.to_string()))?;
         self.bytes.set(self.bytes.get() + out.len());
         if self.bytes.get() > bytes_max {
@@ -77,12 +87,12 @@ impl<'a> Texts<'a> {
 
     /// Renders a text.
     pub(super) fn text(&self, template: &str) -> Result<String, Failure> {
-        self.run(template, false)
+        self.run(template, Form::Text)
     }
 
     /// Renders a page.
     pub(super) fn html(&self, template: &str) -> Result<String, Failure> {
-        self.run(template, true)
+        self.run(template, Form::Page)
     }
 
     /// Renders the values of a mapping.

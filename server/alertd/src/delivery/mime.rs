@@ -18,10 +18,13 @@ struct Quoted {
 }
 
 impl Quoted {
-    fn end_line(&mut self, soft: bool) {
-        if soft {
-            self.line.push(b'=');
-        }
+    /// Goes on in a new line, which readers join with this one.
+    fn break_line(&mut self) {
+        self.line.push(b'=');
+        self.end_line();
+    }
+
+    fn end_line(&mut self) {
         self.out.append(&mut self.line);
         self.out.extend_from_slice(b"\r\n");
     }
@@ -35,7 +38,7 @@ impl Quoted {
 
     fn encode(&mut self, byte: u8) {
         if LINE_MAX - 1 - self.line.len() < 3 {
-            self.end_line(true);
+            self.break_line();
         }
         self.line.extend_from_slice(format!("={byte:02X}").as_bytes());
     }
@@ -45,12 +48,12 @@ impl Quoted {
             b'\n' if std::mem::take(&mut self.after_return) => {}
             b'\r' | b'\n' => {
                 self.guard_end();
-                self.end_line(false);
+                self.end_line();
                 self.after_return = byte == b'\r';
             }
             b' ' | b'\t' | b'!'..=b'~' if byte != b'=' => {
                 if self.line.len() == LINE_MAX - 1 {
-                    self.end_line(true);
+                    self.break_line();
                 }
                 self.line.push(byte);
                 self.after_return = false;

@@ -24,6 +24,14 @@ fn weight(alert: &Alert, routes: usize) -> usize {
     alert.bytes().saturating_add(group.saturating_mul(routes.saturating_sub(1)))
 }
 
+/// Who reported an alert first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reporter {
+    OurRules,
+    /// It was posted.
+    Others,
+}
+
 /// Most alerts, and most bytes of those that others post.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Most {
@@ -51,7 +59,7 @@ struct Sum {
 struct Known {
     bytes: usize,
     routes: usize,
-    posted: bool,
+    reporter: Reporter,
 }
 
 /// What the alerts that are known take.
@@ -64,8 +72,11 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    fn bytes_of(&mut self, posted: bool) -> &mut usize {
-        if posted { &mut self.posted_bytes } else { &mut self.our_bytes }
+    fn bytes_of(&mut self, reporter: Reporter) -> &mut usize {
+        match reporter {
+            Reporter::OurRules => &mut self.our_bytes,
+            Reporter::Others => &mut self.posted_bytes,
+        }
     }
 
     /// How many routes an alert took when it was last reported; `None`: it is not known.
@@ -77,13 +88,12 @@ impl Shares {
     ///
     /// # Errors
     /// What there is too much of.
-    pub(super) fn has_room(&self, alert: &Alert, routes: usize, posted: bool, most: Most) -> Result<(), Full> {
+    pub(super) fn has_room(&self, alert: &Alert, routes: usize, reporter: Reporter, most: Most) -> Result<(), Full> {
         let known = self.known.get(&alert.labels);
         let more = weight(alert, routes).saturating_sub(known.map_or(0, |known| known.bytes));
-        let (bytes, bytes_max) = if known.map_or(posted, |known| known.posted) {
-            (self.posted_bytes, most.bytes)
-        } else {
-            (self.our_bytes, most.bytes.saturating_mul(OURS_TIMES))
+        let (bytes, bytes_max) = match known.map_or(reporter, |known| known.reporter) {
+            Reporter::OurRules => (self.our_bytes, most.bytes.saturating_mul(OURS_TIMES)),
+            Reporter::Others => (self.posted_bytes, most.bytes),
         };
         let name = self.names.get(alert.labels.get(NAME)).copied().unwrap_or_default();
         let left = |all: usize, of_name: usize| if of_name > all / MANY { all - all / LAST } else { all };
@@ -97,13 +107,13 @@ impl Shares {
     }
 
     /// Notes an alert as it is known now. It stays with those who reported it first.
-    pub(super) fn note(&mut self, alert: &Alert, routes: usize, posted: bool) {
+    pub(super) fn note(&mut self, alert: &Alert, routes: usize, reporter: Reporter) {
         let former = self.remove(&alert.labels);
-        let posted = former.map_or(posted, |former| former.posted);
-        let known = Known { bytes: weight(alert, routes), routes, posted };
+        let reporter = former.map_or(reporter, |former| former.reporter);
+        let known = Known { bytes: weight(alert, routes), routes, reporter };
         let of_name = self.names.entry(alert.labels.get(NAME).to_owned()).or_default();
         (of_name.count, of_name.bytes) = (of_name.count + 1, of_name.bytes + known.bytes);
-        *self.bytes_of(known.posted) += known.bytes;
+        *self.bytes_of(known.reporter) += known.bytes;
         self.known.insert(alert.labels.clone(), known);
     }
 
@@ -114,7 +124,7 @@ impl Shares {
 
     fn remove(&mut self, labels: &LabelSet) -> Option<Known> {
         let gone = self.known.remove(labels)?;
-        *self.bytes_of(gone.posted) -= gone.bytes;
+        *self.bytes_of(gone.reporter) -= gone.bytes;
         let name = labels.get(NAME);
         if let Some(of_name) = self.names.get_mut(name) {
             (of_name.count, of_name.bytes) = (of_name.count - 1, of_name.bytes - gone.bytes);
@@ -145,11 +155,11 @@ mod tests {
     }
 
     /// Takes alerts of a name until there is no room; gives how many.
-    fn fill(shares: &mut Shares, name: &str, posted: bool, most: Most) -> (usize, Full) {
+    fn fill(shares: &mut Shares, name: &str, reporter: Reporter, most: Most) -> (usize, Full) {
         for i in 0.. {
             let alert = alert(name, i);
-            match shares.has_room(&alert, 1, posted, most) {
-                Ok(()) => shares.note(&alert, 1, posted),
+            match shares.has_room(&alert, 1, reporter, most) {
+                Ok(()) => shares.note(&alert, 1, reporter),
                 Err(full) => return (i, full),
             }
         }
@@ -160,16 +170,16 @@ mod tests {
     fn one_name_leaves_room_for_others() {
         let most = Most { count: 100, bytes: usize::MAX / 4 };
         let mut shares = Shares::default();
-        assert_eq!(fill(&mut shares, "A", false, most), (80, Full::Count));
+        assert_eq!(fill(&mut shares, "A", Reporter::OurRules, most), (80, Full::Count));
         // Another one gets as many as are few, whoever reports it.
-        assert_eq!(fill(&mut shares, "B", true, most), (11, Full::Count));
-        assert_eq!(fill(&mut shares, "C", false, most), (9, Full::Count));
-        assert_eq!(shares.has_room(&alert("A", 3), 1, false, most), Ok(()), "it is known");
+        assert_eq!(fill(&mut shares, "B", Reporter::Others, most), (11, Full::Count));
+        assert_eq!(fill(&mut shares, "C", Reporter::OurRules, most), (9, Full::Count));
+        assert_eq!(shares.has_room(&alert("A", 3), 1, Reporter::OurRules, most), Ok(()), "it is known");
         for i in 0..80 {
             shares.forget(&alert("A", i).labels);
             shares.forget(&alert("A", i).labels);
         }
-        assert_eq!(fill(&mut shares, "D", false, most).0, 60, "of 80 there are 20");
+        assert_eq!(fill(&mut shares, "D", Reporter::OurRules, most).0, 60, "of 80 there are 20");
     }
 
     #[test]
@@ -177,14 +187,14 @@ mod tests {
         let one = alert("A", 10).bytes();
         let most = Most { count: 1000, bytes: 50 * one };
         let mut shares = Shares::default();
-        let (count, full) = fill(&mut shares, "A", false, most);
+        let (count, full) = fill(&mut shares, "A", Reporter::OurRules, most);
         assert!(full == Full::Bytes && (70..90).contains(&count), "{count}");
-        let (count, full) = fill(&mut shares, "B", true, most);
+        let (count, full) = fill(&mut shares, "B", Reporter::Others, most);
         assert!(full == Full::Bytes && (35..45).contains(&count), "{count}");
         // It stays with those who reported it first, and grows by what is more.
         let larger = Alert { generator_url: "x".repeat(100).into(), ..alert("B", 0) };
         let before = (shares.posted_bytes, shares.our_bytes);
-        shares.note(&larger, 1, false);
+        shares.note(&larger, 1, Reporter::OurRules);
         assert_eq!(
             (shares.posted_bytes, shares.our_bytes),
             (before.0 + larger.bytes() - alert("B", 0).bytes(), before.1)
@@ -195,15 +205,16 @@ mod tests {
         }
         assert_eq!((shares.posted_bytes, shares.our_bytes, shares.names.len()), (0, 0, 0));
     }
+
     /// A policy of many routes that go on makes many groups of one alert.
     #[test]
     fn groups_of_further_routes_count() {
         let one = alert("A", 0);
         let most = Most { count: 10, bytes: one.bytes() + GROUP_BYTES };
         let mut shares = Shares::default();
-        assert_eq!(shares.has_room(&one, 1, true, most), Ok(()));
-        assert_eq!(shares.has_room(&one, 3, true, most), Err(Full::Bytes));
-        shares.note(&one, 3, true);
+        assert_eq!(shares.has_room(&one, 1, Reporter::Others, most), Ok(()));
+        assert_eq!(shares.has_room(&one, 3, Reporter::Others, most), Err(Full::Bytes));
+        shares.note(&one, 3, Reporter::Others);
         let labels = one.labels.canonical().len();
         assert_eq!(shares.posted_bytes, one.bytes() + 2 * (GROUP_BYTES + 2 * labels));
         assert_eq!(shares.routes_of(&one.labels), Some(3));

@@ -5,7 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use super::builtins::{function, texts_of};
+use base64::alphabet::URL_SAFE;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use base64::{DecodeError, Engine as _};
+
+use super::builtins::{function, texts_of, variadic};
 use super::escape::query_unescape;
 use super::execution::Call;
 use super::humanize::{humanize_duration, lower, title, to_float, upper};
@@ -34,23 +38,23 @@ fn time_of(value: &Value) -> Time {
 
 /// Functions of messages.
 pub static MESSAGE_FUNCTIONS: Functions = &[
-    function("toUpper", &[Param::Text], false, |_, args| Ok(Value::text(upper(&text(args, 0))))),
-    function("toLower", &[Param::Text], false, |_, args| Ok(Value::text(lower(&text(args, 0))))),
-    function("title", &[Param::Text], false, |_, args| Ok(Value::text(title(&text(args, 0))))),
-    function("trimSpace", &[Param::Text], false, |_, args| Ok(Value::text(text(args, 0).trim()))),
-    function("join", &[Param::Text, Param::Texts], false, |call, args| {
+    function("toUpper", &[Param::Text], |_, args| Ok(Value::text(upper(&text(args, 0))))),
+    function("toLower", &[Param::Text], |_, args| Ok(Value::text(lower(&text(args, 0))))),
+    function("title", &[Param::Text], |_, args| Ok(Value::text(title(&text(args, 0))))),
+    function("trimSpace", &[Param::Text], |_, args| Ok(Value::text(text(args, 0).trim()))),
+    function("join", &[Param::Text, Param::Texts], |call, args| {
         let joined = texts_of(&args[1]).join(&text(args, 0));
         call.make(joined.len())?;
         Ok(Value::text(joined))
     }),
-    function("match", &[Param::Text, Param::Text], false, re_match),
-    function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], false, re_replace_all),
-    function("safeHtml", &[Param::Text], false, |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),
-    function("safeUrl", &[Param::Text], false, |_, args| Ok(Value::Safe(Safe::Url, text(args, 0)))),
-    function("urlUnescape", &[Param::Text], false, |_, args| query_unescape(&text(args, 0)).map(Value::text)),
-    function("stringSlice", &[Param::Text], true, |_, args| Ok(Value::list(ListKind::Texts, args.to_vec()))),
-    function("list", &[Param::Any], true, |call, args| call.held(Value::list(ListKind::Any, args.to_vec()))),
-    function("append", &[Param::List, Param::Any], true, |call, args| {
+    function("match", &[Param::Text, Param::Text], re_match),
+    function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], re_replace_all),
+    function("safeHtml", &[Param::Text], |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),
+    function("safeUrl", &[Param::Text], |_, args| Ok(Value::Safe(Safe::Url, text(args, 0)))),
+    function("urlUnescape", &[Param::Text], |_, args| query_unescape(&text(args, 0)).map(Value::text)),
+    variadic("stringSlice", &[Param::Text], |_, args| Ok(Value::list(ListKind::Texts, args.to_vec()))),
+    variadic("list", &[Param::Any], |call, args| call.held(Value::list(ListKind::Any, args.to_vec()))),
+    variadic("append", &[Param::List, Param::Any], |call, args| {
         let mut items = match &args[0] {
             Value::List(list) => list.items.clone(),
             _ => Vec::new(),
@@ -58,41 +62,37 @@ pub static MESSAGE_FUNCTIONS: Functions = &[
         items.extend_from_slice(&args[1..]);
         call.held(Value::list(ListKind::Any, items))
     }),
-    function("dict", &[Param::Any], true, dict),
-    function("toJson", &[Param::Any], false, |call, args| {
+    variadic("dict", &[Param::Any], dict),
+    function("toJson", &[Param::Any], |call, args| {
         let mut out = String::new();
         args[0].json(&mut out);
         call.make(out.len())?;
         Ok(Value::text(out))
     }),
-    function("base64encode", &[Param::Text], false, |_, args| Ok(Value::text(encode(text(args, 0).as_bytes())))),
-    function("base64decode", &[Param::Text], false, |_, args| {
+    function("base64encode", &[Param::Text], |_, args| Ok(Value::text(BASE64.encode(text(args, 0).as_bytes())))),
+    function("base64decode", &[Param::Text], |_, args| {
         let bytes = decode(&text(args, 0))?;
         String::from_utf8(bytes).map(Value::text).map_err(|_| "not UTF-8".to_owned())
     }),
-    function("date", &[Param::Text, Param::Time], false, |call, args| {
+    function("date", &[Param::Text, Param::Time], |call, args| {
         let shown = time_of(&args[1]).format(&text(args, 0));
         call.make(shown.len())?;
         Ok(Value::text(shown))
     }),
-    function("tz", &[Param::Text, Param::Time], false, |_, args| {
-        time_of(&args[1]).in_zone(&text(args, 0)).map(Value::Time)
-    }),
-    function("now", &[], false, |call, _| Ok(Value::Time(Time::from_nanos(call.host().now_ns)))),
-    function("since", &[Param::Time], false, |call, args| {
+    function("tz", &[Param::Text, Param::Time], |_, args| time_of(&args[1]).in_zone(&text(args, 0)).map(Value::Time)),
+    function("now", &[], |call, _| Ok(Value::Time(Time::from_nanos(call.host().now_ns)))),
+    function("since", &[Param::Time], |call, args| {
         let nanos = call.host().now_ns - time_of(&args[0]).nanos();
         Ok(Value::Duration(nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64))
     }),
-    function("humanizeDuration", &[Param::Any], false, |_, args| {
-        Ok(Value::text(humanize_duration(to_float(&args[0])?)))
-    }),
-    function("toDate", &[Param::Text, Param::Text], false, |_, args| {
+    function("humanizeDuration", &[Param::Any], |_, args| Ok(Value::text(humanize_duration(to_float(&args[0])?)))),
+    function("toDate", &[Param::Text, Param::Text], |_, args| {
         Ok(Value::Time(parse(&text(args, 0), &text(args, 1)).unwrap_or_else(|_| Time::zero())))
     }),
-    function("mustToDate", &[Param::Text, Param::Text], false, |_, args| {
+    function("mustToDate", &[Param::Text, Param::Text], |_, args| {
         parse(&text(args, 0), &text(args, 1)).map(Value::Time)
     }),
-    function("routeLabels", &[Param::Text], false, route_label),
+    function("routeLabels", &[Param::Text], route_label),
 ];
 
 fn dict(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
@@ -133,39 +133,20 @@ fn route_label(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     Ok(Value::text(done))
 }
 
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/// Base64 with the URL alphabet, padded.
-fn encode(bytes: &[u8]) -> String {
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let value = chunk.iter().fold(0_u32, |v, b| v << 8 | u32::from(*b)) << (8 * (3 - chunk.len()));
-        for i in 0..4 {
-            let digit = ALPHABET[(value >> (18 - 6 * i)) as usize & 63] as char;
-            out.push(if i <= chunk.len() { digit } else { '=' });
-        }
-    }
-    out
-}
+/// Base64 of URLs as Go has it: padded, and without looking at the bits behind the last byte.
+static BASE64: GeneralPurpose =
+    GeneralPurpose::new(&URL_SAFE, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 
 fn decode(text: &str) -> Result<Vec<u8>, String> {
-    let bad = |at: usize| format!("illegal base64 data at input byte {at}");
-    let digits = text.trim_end_matches('=');
-    if !text.len().is_multiple_of(4) || text.len() - digits.len() > 2 {
-        return Err(bad(text.len()));
-    }
-    let mut out = Vec::with_capacity(digits.len() * 3 / 4);
-    let (mut value, mut bits) = (0_u32, 0);
-    for (i, byte) in digits.bytes().enumerate() {
-        let digit = ALPHABET.iter().position(|a| *a == byte).ok_or_else(|| bad(i))?;
-        (value, bits) = (value << 6 | digit as u32, bits + 6);
-        if bits >= 8 {
-            bits -= 8;
-            out.push((value >> bits) as u8);
-            value &= (1 << bits) - 1;
-        }
-    }
-    Ok(out)
+    // Go passes over line breaks.
+    let text = text.replace(['\r', '\n'], "");
+    BASE64.decode(&text).map_err(|e| {
+        let at = match e {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+            DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len(),
+        };
+        format!("illegal base64 data at input byte {at}")
+    })
 }
 
 #[cfg(test)]
@@ -173,12 +154,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64() {
+    fn base64_of_urls() {
         for text in ["", "a", "ab", "abc", "häß?>"] {
-            assert_eq!(decode(&encode(text.as_bytes())).as_deref(), Ok(text.as_bytes()), "{text}");
+            assert_eq!(decode(&BASE64.encode(text)).as_deref(), Ok(text.as_bytes()), "{text}");
         }
-        assert_eq!(encode(b"ab?>"), "YWI_Pg==");
-        assert!(decode("a").is_err() && decode("!!!!").is_err());
+        assert_eq!(BASE64.encode(b"ab?>"), "YWI_Pg==");
+        for (text, expected) in [("YWI_Pg==", &b"ab?>"[..]), ("YW\r\nI=\n", b"ab"), ("YWJ=", b"ab"), ("", b"")] {
+            assert_eq!(decode(text).as_deref(), Ok(expected), "{text}");
+        }
+        for wrong in ["a", "YWI", "YQ", "YQ=", "YQ===", "YW=I", "!!!!", "a+/=", "=", "===="] {
+            let told = decode(wrong).unwrap_err();
+            assert!(told.starts_with("illegal base64 data at input byte "), "{wrong}: {told}");
+        }
+        assert!(decode("ab!d").unwrap_err().ends_with("byte 2"));
     }
 
     #[test]

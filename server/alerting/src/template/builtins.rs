@@ -13,47 +13,55 @@ type Outcome = Result<Value, String>;
 pub(super) const fn function(
     name: &'static str,
     params: &'static [Param],
-    variadic: bool,
     call: fn(&mut Call<'_, '_>, &[Value]) -> Outcome,
 ) -> Function {
-    Function { name, params, variadic, call }
+    Function { name, params, variadic: false, call }
+}
+
+/// An entry for a function whose last parameter may be there any number of times.
+pub(super) const fn variadic(
+    name: &'static str,
+    params: &'static [Param],
+    call: fn(&mut Call<'_, '_>, &[Value]) -> Outcome,
+) -> Function {
+    Function { name, params, variadic: true, call }
 }
 
 /// Go's own functions.
 pub static BUILTINS: Functions = &[
     // Evaluated before their arguments are, so the entries are only for checks.
-    function("and", &[Param::Any], true, |_, _| Ok(Value::Nil)),
-    function("or", &[Param::Any], true, |_, _| Ok(Value::Nil)),
-    function("not", &[Param::Any], false, |_, args| Ok(Value::Bool(!args[0].truth()))),
-    function("call", &[Param::Any, Param::Any], true, |_, args| match &args[0] {
+    variadic("and", &[Param::Any], |_, _| Ok(Value::Nil)),
+    variadic("or", &[Param::Any], |_, _| Ok(Value::Nil)),
+    function("not", &[Param::Any], |_, args| Ok(Value::Bool(!args[0].truth()))),
+    variadic("call", &[Param::Any, Param::Any], |_, args| match &args[0] {
         Value::Nil => Err("call of nil".to_owned()),
         value => Err(format!("non-function of type {}", value.type_name())),
     }),
-    function("len", &[Param::Any], false, |_, args| length(&args[0])),
-    function("index", &[Param::Any, Param::Any], true, |_, args| index(args)),
-    function("slice", &[Param::Any, Param::Any], true, |_, args| slice(args)),
-    function("print", &[Param::Any], true, |call, args| made(call, args, sprint(args))),
-    function("println", &[Param::Any], true, |call, args| {
+    function("len", &[Param::Any], |_, args| length(&args[0])),
+    variadic("index", &[Param::Any, Param::Any], |_, args| index(args)),
+    variadic("slice", &[Param::Any, Param::Any], |_, args| slice(args)),
+    variadic("print", &[Param::Any], |call, args| made(call, args, sprint(args))),
+    variadic("println", &[Param::Any], |call, args| {
         let texts: Vec<String> = args.chunks(1).map(sprint).collect();
         made(call, args, texts.join(" ") + "\n")
     }),
-    function("printf", &[Param::Text, Param::Any], true, |call, args| {
+    variadic("printf", &[Param::Text, Param::Any], |call, args| {
         let form = args[0].as_text().cloned().unwrap_or_default();
         printf::format(&form, &args[1..], |bytes| call.make(bytes)).map(Value::text)
     }),
-    function("html", &[Param::Any], true, |call, args| {
+    variadic("html", &[Param::Any], |call, args| {
         let text = html_escape(&shown(args));
         made(call, args, text)
     }),
-    function("js", &[Param::Any], true, |call, args| {
+    variadic("js", &[Param::Any], |call, args| {
         let text = js_escape(&shown(args));
         made(call, args, text)
     }),
-    function("urlquery", &[Param::Any], true, |call, args| {
+    variadic("urlquery", &[Param::Any], |call, args| {
         let text = query_escape(&shown(args));
         made(call, args, text)
     }),
-    function("eq", &[Param::Any, Param::Any], true, |_, args| {
+    variadic("eq", &[Param::Any, Param::Any], |_, args| {
         let (first, rest) = args.split_first().ok_or("missing argument for comparison")?;
         if rest.is_empty() {
             return Err("missing argument for comparison".to_owned());
@@ -65,15 +73,15 @@ pub static BUILTINS: Functions = &[
         }
         Ok(Value::Bool(false))
     }),
-    function("ne", &[Param::Any, Param::Any], false, |_, args| Ok(Value::Bool(!equal(&args[0], &args[1])?))),
-    function("lt", &[Param::Any, Param::Any], false, |_, args| Ok(Value::Bool(less(&args[0], &args[1])?))),
-    function("le", &[Param::Any, Param::Any], false, |_, args| {
+    function("ne", &[Param::Any, Param::Any], |_, args| Ok(Value::Bool(!equal(&args[0], &args[1])?))),
+    function("lt", &[Param::Any, Param::Any], |_, args| Ok(Value::Bool(less(&args[0], &args[1])?))),
+    function("le", &[Param::Any, Param::Any], |_, args| {
         Ok(Value::Bool(less(&args[0], &args[1])? || equal(&args[0], &args[1])?))
     }),
-    function("gt", &[Param::Any, Param::Any], false, |_, args| {
+    function("gt", &[Param::Any, Param::Any], |_, args| {
         Ok(Value::Bool(!(less(&args[0], &args[1])? || equal(&args[0], &args[1])?)))
     }),
-    function("ge", &[Param::Any, Param::Any], false, |_, args| Ok(Value::Bool(!less(&args[0], &args[1])?))),
+    function("ge", &[Param::Any, Param::Any], |_, args| Ok(Value::Bool(!less(&args[0], &args[1])?))),
 ];
 
 fn made(call: &mut Call<'_, '_>, args: &[Value], text: String) -> Outcome {

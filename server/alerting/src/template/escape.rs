@@ -1,7 +1,10 @@
 //! Escaping as Go's `html`, `js` and `urlquery` do it.
 
-use crate::text::is_printable;
 use std::fmt::Write as _;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::text::is_printable;
 
 /// Escapes a text for HTML.
 pub fn html_escape(text: &str) -> String {
@@ -49,19 +52,12 @@ pub(super) fn js_escape(text: &str) -> String {
     out
 }
 
+/// What Go's `url.QueryEscape` escapes, besides blanks.
+const OF_QUERIES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b' ');
+
 /// Escapes a text for the query of a URL, as Go's `url.QueryEscape` does.
 pub fn query_escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
-            b' ' => out.push('+'),
-            byte => {
-                let _ = write!(out, "%{byte:02X}");
-            }
-        }
-    }
-    out
+    utf8_percent_encode(text, OF_QUERIES).to_string().replace(' ', "+")
 }
 
 /// Undoes [`query_escape`].
@@ -70,28 +66,15 @@ pub fn query_escape(text: &str) -> String {
 /// A `%` without two hex digits behind it, or bytes that are no text.
 pub(super) fn query_unescape(text: &str) -> Result<String, String> {
     let bytes = text.as_bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut i = 0;
-    while i < bytes.len() {
-        match bytes[i] {
-            b'+' => out.push(b' '),
-            b'%' => {
-                let digits = bytes.get(i + 1..i + 3).and_then(|d| std::str::from_utf8(d).ok());
-                let byte = digits
-                    .filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))
-                    .and_then(|d| u8::from_str_radix(d, 16).ok());
-                let Some(byte) = byte else {
-                    let rest = String::from_utf8_lossy(&bytes[i..(i + 3).min(bytes.len())]).into_owned();
-                    return Err(format!("invalid URL escape {}", crate::text::quote(&rest)));
-                };
-                out.push(byte);
-                i += 2;
-            }
-            byte => out.push(byte),
+    for (at, _) in text.match_indices('%') {
+        let digits = bytes.get(at + 1..at + 3);
+        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+            let rest = String::from_utf8_lossy(&bytes[at..(at + 3).min(bytes.len())]);
+            return Err(format!("invalid URL escape {}", crate::text::quote(&rest)));
         }
-        i += 1;
     }
-    String::from_utf8(out).map_err(|_| "not UTF-8".to_owned())
+    let text = text.replace('+', " ");
+    percent_decode_str(&text).decode_utf8().map(String::from).map_err(|_| "not UTF-8".to_owned())
 }
 
 #[cfg(test)]

@@ -90,19 +90,20 @@ impl From<Box<ExecError>> for Stop {
 type Walked<T = ()> = Result<T, Stop>;
 type Evaluated = Result<Value, Box<ExecError>>;
 
+/// Runs a template. With a page, what it prints is escaped by where it stands in it.
 pub(super) fn run(
     templates: &Templates,
     name: &str,
     data: &Value,
     options: &Options<'_>,
-    html: bool,
+    page: Option<Page>,
 ) -> Result<String, ExecError> {
     let mut exec = Exec {
         templates,
         options,
         data: data.clone(),
         out: String::new(),
-        page: html.then(Page::default),
+        page,
         steps: 0,
         made: 0,
         depth: 0,

@@ -74,9 +74,9 @@ impl Page {
             State::BeforeValue => {
                 self.begin();
                 self.state = State::AttrValue(' ');
-                self.attribute_value(value, &shown, true)
+                self.attribute_value(value, &shown, ' ')
             }
-            State::AttrValue(quote) => self.attribute_value(value, &shown, quote == ' '),
+            State::AttrValue(quote) => self.attribute_value(value, &shown, quote),
         }
     }
 
@@ -110,7 +110,8 @@ impl Page {
         }
     }
 
-    fn attribute_value(&mut self, value: &Value, shown: &str, unquoted: bool) -> String {
+    /// Escapes a value for an attribute; `quote` is a blank where it has none.
+    fn attribute_value(&mut self, value: &Value, shown: &str, quote: char) -> String {
         let inner = match self.holds {
             // In an attribute the tags of HTML would be visible, so Go removes them.
             Holds::Plain => match value {
@@ -126,7 +127,7 @@ impl Page {
             }
         };
         let escaped = page_escape(&inner);
-        if unquoted { unquoted_escape(&escaped) } else { escaped }
+        if quote == ' ' { unquoted_escape(&escaped) } else { escaped }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quiver_types::LabelSet;
 use quiver_types::time::duration;
 
-use super::builtins::texts_of;
+use super::builtins::{function, texts_of, variadic};
 use super::escape::{html_escape, query_escape};
 use super::execution::Call;
 use super::humanize::{
@@ -14,7 +14,7 @@ use super::humanize::{
     to_time, upper,
 };
 use super::value::{ListKind, MapKind, Safe, Struct, Value};
-use super::{Function, Functions, Param};
+use super::{Functions, Param};
 
 /// A sample of a query result in templates.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,14 +26,6 @@ pub struct QueriedSample {
 }
 
 type Outcome = Result<Value, String>;
-
-const fn function(
-    name: &'static str,
-    params: &'static [Param],
-    call: fn(&mut Call<'_, '_>, &[Value]) -> Outcome,
-) -> Function {
-    Function { name, params, variadic: false, call }
-}
 
 /// Gives a string argument.
 pub(super) fn text(args: &[Value], idx: usize) -> Arc<str> {
@@ -63,15 +55,10 @@ pub static RULE_FUNCTIONS: Functions = &[
         items.sort_by_cached_key(|sample| label(sample, &name).printed());
         Ok(Value::list(ListKind::Query, items))
     }),
-    Function {
-        name: "args",
-        params: &[Param::Any],
-        variadic: true,
-        call: |call, args| {
-            let entries = args.iter().enumerate().map(|(i, arg)| (format!("arg{i}"), arg.clone()));
-            call.held(Value::map(MapKind::Any, entries.collect()))
-        },
-    },
+    variadic("args", &[Param::Any], |call, args| {
+        let entries = args.iter().enumerate().map(|(i, arg)| (format!("arg{i}"), arg.clone()));
+        call.held(Value::map(MapKind::Any, entries.collect()))
+    }),
     function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], re_replace_all),
     function("match", &[Param::Text, Param::Text], re_match),
     function("safeHtml", &[Param::Text], |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),

@@ -132,7 +132,7 @@ impl Time {
                 let seconds = offset.fix().local_minus_utc();
                 (seconds, offset.to_string())
             }
-            Zone::Fixed(seconds) => (seconds, offset_text(seconds, false, false)),
+            Zone::Fixed(seconds) => (seconds, offset_text(seconds, OffsetForm::Digits)),
         }
     }
 
@@ -170,6 +170,17 @@ impl fmt::Display for Time {
     }
 }
 
+/// How an offset from UTC is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OffsetForm {
+    /// `+07:00`.
+    Colon,
+    /// `+0700`.
+    Digits,
+    /// `+07`.
+    Hours,
+}
+
 /// Elements of a layout. Longer ones precede their prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -196,11 +207,10 @@ enum Part {
     Second,
     UpperPm,
     LowerPm,
-    /// Like `Z07:00`: whether Z stands for UTC, colons, seconds; short: hours only.
+    /// Like `Z07:00`; whether `Z` stands for UTC.
     Offset {
         z: bool,
-        colon: bool,
-        short: bool,
+        form: OffsetForm,
     },
     /// Separator, digits, whether trailing zeros are left out.
     Fraction(char, usize, bool),
@@ -231,12 +241,12 @@ const PARTS: [(&str, Part); 30] = [
     ("5", Part::Second),
     ("PM", Part::UpperPm),
     ("pm", Part::LowerPm),
-    ("-07:00", Part::Offset { z: false, colon: true, short: false }),
-    ("-0700", Part::Offset { z: false, colon: false, short: false }),
-    ("-07", Part::Offset { z: false, colon: false, short: true }),
-    ("Z07:00", Part::Offset { z: true, colon: true, short: false }),
-    ("Z0700", Part::Offset { z: true, colon: false, short: false }),
-    ("Z07", Part::Offset { z: true, colon: false, short: true }),
+    ("-07:00", Part::Offset { z: false, form: OffsetForm::Colon }),
+    ("-0700", Part::Offset { z: false, form: OffsetForm::Digits }),
+    ("-07", Part::Offset { z: false, form: OffsetForm::Hours }),
+    ("Z07:00", Part::Offset { z: true, form: OffsetForm::Colon }),
+    ("Z0700", Part::Offset { z: true, form: OffsetForm::Digits }),
+    ("Z07", Part::Offset { z: true, form: OffsetForm::Hours }),
 ];
 
 /// Splits a layout at its next element: what precedes it, the element, the rest.
@@ -269,14 +279,14 @@ fn next_part(layout: &str) -> (&str, Option<Part>, &str) {
     (layout, None, "")
 }
 
-fn offset_text(seconds: i32, colon: bool, short: bool) -> String {
+fn offset_text(seconds: i32, form: OffsetForm) -> String {
     let sign = if seconds < 0 { '-' } else { '+' };
     let minutes = seconds.abs() / 60;
     let (hours, minutes) = (minutes / 60, minutes % 60);
-    match (short, colon) {
-        (true, _) => format!("{sign}{hours:02}"),
-        (false, true) => format!("{sign}{hours:02}:{minutes:02}"),
-        (false, false) => format!("{sign}{hours:02}{minutes:02}"),
+    match form {
+        OffsetForm::Colon => format!("{sign}{hours:02}:{minutes:02}"),
+        OffsetForm::Digits => format!("{sign}{hours:02}{minutes:02}"),
+        OffsetForm::Hours => format!("{sign}{hours:02}"),
     }
 }
 
@@ -309,7 +319,7 @@ fn part_text(part: Part, t: &NaiveDateTime, offset: i32, zone: &str) -> String {
         Part::UpperPm => if t.hour() >= 12 { "PM" } else { "AM" }.to_owned(),
         Part::LowerPm => if t.hour() >= 12 { "pm" } else { "am" }.to_owned(),
         Part::Offset { z: true, .. } if offset == 0 => "Z".to_owned(),
-        Part::Offset { colon, short, .. } => offset_text(offset, colon, short),
+        Part::Offset { form, .. } => offset_text(offset, form),
         Part::Fraction(separator, digits, trims) => {
             // More than nine digits count as nine, as in Go.
             let all = format!("{:09}", t.nanosecond() % 1_000_000_000);
@@ -444,7 +454,13 @@ impl Read {
                 self.pm = Some(is_pm);
                 rest
             }
-            Part::Offset { z, colon, short } => self.offset(text, z, colon, short)?,
+            Part::Offset { z, form } => match text.strip_prefix('Z').filter(|_| z) {
+                Some(rest) => {
+                    self.offset = Some(0);
+                    rest
+                }
+                None => self.offset(text, form)?,
+            },
             Part::Fraction(_, _, trims) => match text.strip_prefix(['.', ',']) {
                 Some(fraction) => self.fraction(fraction)?,
                 None if trims => text,
@@ -461,11 +477,7 @@ impl Read {
         Some(&text[end..])
     }
 
-    fn offset<'a>(&mut self, text: &'a str, z: bool, colon: bool, short: bool) -> Option<&'a str> {
-        if let Some(rest) = text.strip_prefix('Z').filter(|_| z) {
-            self.offset = Some(0);
-            return Some(rest);
-        }
+    fn offset<'a>(&mut self, text: &'a str, form: OffsetForm) -> Option<&'a str> {
         let sign = match text.chars().next()? {
             '+' => 1,
             '-' => -1,
@@ -473,8 +485,8 @@ impl Read {
         };
         let (hours, mut rest) = digits(&text[1..], 2, 2)?;
         let mut minutes = 0;
-        if !short {
-            rest = if colon { rest.strip_prefix(':')? } else { rest };
+        if form != OffsetForm::Hours {
+            rest = if form == OffsetForm::Colon { rest.strip_prefix(':')? } else { rest };
             (minutes, rest) = digits(rest, 2, 2)?;
         }
         self.offset = Some(sign * (hours as i32 * 3600 + minutes as i32 * 60)).filter(|o| o.abs() < 86_400);

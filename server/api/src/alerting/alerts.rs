@@ -10,6 +10,7 @@ mod rows;
 pub(crate) mod silences;
 
 pub(crate) use fields::AlertRecord;
+use list_routes::Rows;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -203,10 +204,10 @@ fn no_empty_filter(query: &str) -> Result<()> {
     if is_empty { read_filters(std::iter::once(""), &mut Patterns::default()).map(|_| ()) } else { Ok(()) }
 }
 
-async fn listed(state: &Arc<AppState>, request: Request, by_group: bool) -> Response {
+async fn listed(state: &Arc<AppState>, request: Request, rows: Rows) -> Response {
     let made = async {
         let params = params_of(state, request).await?;
-        list_routes::listed(state, state.access(Domain::Alerts), Filter::read(&params)?, by_group).await
+        list_routes::listed(state, state.access(Domain::Alerts), Filter::read(&params)?, rows).await
     };
     written(made.await)
 }
@@ -220,11 +221,11 @@ fn written(outcome: Result<Vec<u8>>) -> Response {
 }
 
 async fn alerts(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    listed(&state, request, false).await
+    listed(&state, request, Rows::Alerts).await
 }
 
 async fn groups(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    listed(&state, request, true).await
+    listed(&state, request, Rows::Groups).await
 }
 
 async fn status(State(state): State<Arc<AppState>>) -> Response {

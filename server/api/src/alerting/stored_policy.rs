@@ -272,7 +272,7 @@ pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis)
     let composed = Composed::of(&parts(config, Which::Running).await?);
     let templates: Map<String, Value> = composed.templates.iter().map(|(n, text)| (n.clone(), json!(text))).collect();
     let whole = json!({"config": composed.yaml(), "templates": templates}).to_string();
-    let shown = export(config, Which::Running, false).await?;
+    let shown = export(config, Which::Running, Secrets::Masked).await?;
     let sealed = || config.seal_text(REVISION_SEAL, &whole);
     alertd.revisions.note(now, &shown, &whole, sealed).await.map_err(Problem::internal)
 }
@@ -302,15 +302,24 @@ pub async fn policy(config: &Config, files: &TemplateFiles) -> quiver_config::Re
     Ok(policy)
 }
 
-/// The policy as users see it: the `empty` receiver only if a route names it, secrets masked unless they are wanted.
+/// Whether an export shows secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Secrets {
+    Masked,
+    Shown,
+}
+
+/// The policy as users see it: the `empty` receiver only if a route names it.
 ///
 /// # Errors
 /// When the database is unreachable.
-pub(crate) async fn export(config: &Config, which: Which, with_secrets: bool) -> quiver_config::Result<String> {
+pub(crate) async fn export(config: &Config, which: Which, secrets: Secrets) -> quiver_config::Result<String> {
     let mut all = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.composes) {
-        let hidden = |e: &Entity| Part { family: family.name, id: e.id.clone(), body: e.body.clone() };
-        let show = |e: &Entity| if with_secrets { config.part(family, e) } else { hidden(e) };
+        let show = |e: &Entity| match secrets {
+            Secrets::Masked => Part { family: family.name, id: e.id.clone(), body: e.body.clone() },
+            Secrets::Shown => config.part(family, e),
+        };
         all.extend(entities(config, family, which).await?.iter().map(show));
     }
     let is_named = all.iter().any(|p| p.family == ROUTES.name && text(&p.body, "receiver") == EMPTY_RECEIVER);

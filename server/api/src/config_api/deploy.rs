@@ -23,7 +23,7 @@ use super::operation::{IMPORT_BYTES_MAX, special_of};
 use super::request::Ask;
 use super::response::Answer;
 use super::rule_export;
-use super::rule_groups::{plan, seen};
+use super::rule_groups::{SettingsEntity, plan, seen};
 use crate::alerting::stored_rules::{GroupKey, Stored, file_rule};
 use crate::expression_checks::Languages;
 use crate::state::AppState;
@@ -316,7 +316,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
         for rule in &mut rules {
             keep_own_fields(stored, rule);
         }
-        let planned = plan(&key, (stored, false), settings, rules);
+        let planned = plan(&key, stored, SettingsEntity::IfNeeded, settings, rules);
         let mut numbers = 0..;
         origins.extend(planned.iter().map(|(place, op)| {
             let is_rule = place.family.name == RULES.name && !matches!(op, Op::Delete { .. });

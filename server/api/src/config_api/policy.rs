@@ -28,12 +28,12 @@ use serde_json::{Map, Value, json};
 use super::body_members::only_members;
 use super::bulk::all_ids_in;
 use super::deploy::{Telling, Told, flag, manager, outcome, refused, with_lines};
+use super::joint_changes::{entities_after, moved_to_places};
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::request::Ask;
 use super::response::Answer;
-use super::rule_groups::{after, at_places};
 use crate::alerting::policy::receiver_results;
-use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};
+use crate::alerting::stored_policy::{OPTIONS, Secrets, Which, children, composed, export, parts};
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -159,7 +159,7 @@ async fn change_all(ask: &Ask, ops: Vec<(Place, Op)>) -> Result<Answer> {
     let done = ask.config.change_all(&ask.caller, ops, ask.mode).await?;
     let mut all = ask.config.all(&ROUTES).await?;
     if ask.mode.is_dry_run() {
-        all = after(all, done);
+        all = entities_after(all, done);
     } else {
         ask.acts().await;
     }
@@ -273,7 +273,8 @@ fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 if with_secrets && !ask.caller.rights.covers(&admin) {
                     return Err(Problem::forbidden("{admin, alerting, *}"));
                 }
-                let yaml = export(&ask.config, Which::Saved, with_secrets).await?;
+                let secrets = if with_secrets { Secrets::Shown } else { Secrets::Masked };
+                let yaml = export(&ask.config, Which::Saved, secrets).await?;
                 if with_secrets && ask.method != Method::HEAD {
                     let event = AuditEvent {
                         action: "EXPORT_SECRETS",
@@ -325,7 +326,7 @@ async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     let caller = Caller { manager, override_managed: true, ..ask.caller.clone() };
     let release = Release { area: Area::Policy, action: "DEPLOY", covers: &|_, _| true };
     let done = ask.config.deploy(&caller, ops, &release, mode).await;
-    let done = done.map_err(|problem| in_text(at_places(problem, &places)))?;
+    let done = done.map_err(|problem| in_text(moved_to_places(problem, &places)))?;
     if !mode.is_dry_run() {
         ask.acts().await;
     }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
 use super::bulk::all_ids_in;
+use super::joint_changes::{entities_after, moved_to_places};
 use super::operation::special_at;
 use super::request::Ask;
 use super::response::Answer;
@@ -132,12 +133,20 @@ fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order. `alone`: a
-/// settings entity is created in any case. That can succeed only once, where nobody else may create the group
-/// concurrently.
+/// Whether a group without an entity of its settings gets one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SettingsEntity {
+    /// Where they differ from the defaults.
+    IfNeeded,
+    /// In any case. That can succeed only once, where nobody else may create the group concurrently.
+    Always,
+}
+
+/// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order.
 pub(super) fn plan(
     key: &GroupKey,
-    (stored, alone): (Option<&Stored>, bool),
+    stored: Option<&Stored>,
+    entity: SettingsEntity,
     mut settings: Map<String, Value>,
     rules: Vec<Map<String, Value>>,
 ) -> Vec<(Place, Op)> {
@@ -148,7 +157,7 @@ pub(super) fn plan(
     let (place, condition) = (|| Place::of(&RULE_GROUPS), Condition::None);
     match stored.and_then(|s| s.settings.as_ref()) {
         Some(known) => ops.push((place(), Op::Replace { id: known.id.clone(), body: settings, condition })),
-        None if alone || has_own(&settings) => {
+        None if entity == SettingsEntity::Always || has_own(&settings) => {
             ops.push((place(), Op::Create { id: Some(group_id(key)), body: settings }));
         }
         None => {}
@@ -328,15 +337,16 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                     wanted.remove("interval");
                 }
                 // A group without rules is there by its settings alone.
-                let alone = rules.is_empty() || ask.none_match().any(|tag| tag == "*");
-                plan(&key, (found.as_ref(), alone), wanted, rules)
+                let is_alone = rules.is_empty() || ask.none_match().any(|tag| tag == "*");
+                let entity = if is_alone { SettingsEntity::Always } else { SettingsEntity::IfNeeded };
+                plan(&key, found.as_ref(), entity, wanted, rules)
             }
         };
         let ops = tied(ask, found.as_ref(), ops);
         let places = places(&ops);
         let families: Vec<&'static str> = ops.iter().map(|(place, _)| place.family.name).collect();
         let done = ask.config.change_all(&ask.caller, ops, ask.mode).await;
-        let done = done.map_err(|problem| at_places(problem, &places))?;
+        let done = done.map_err(|problem| moved_to_places(problem, &places))?;
         if !ask.mode.is_dry_run() {
             ask.acts().await;
         }
@@ -358,21 +368,8 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 fn left_by(done: impl Iterator<Item = (&'static str, Done)>, stored: Stored, key: &GroupKey) -> Stored {
     let (rules, settings): (Vec<_>, Vec<_>) = done.partition(|(family, _)| *family == RULES.name);
     let of = |done: Vec<(&'static str, Done)>| done.into_iter().map(|(_, done)| done).collect::<Vec<_>>();
-    let settings = after(stored.settings.into_iter().collect(), of(settings));
-    by_group(settings, after(stored.rules, of(rules))).remove(key).unwrap_or_default()
-}
-
-/// Entities as changes leave them, in no order.
-pub(super) fn after(all: Vec<Entity>, done: Vec<Done>) -> Vec<Entity> {
-    let by_id = |entity: Entity| (entity.id.clone(), entity);
-    let mut left: BTreeMap<String, Entity> = all.into_iter().map(by_id).collect();
-    for one in done {
-        if let Some(before) = one.before {
-            left.remove(&before.id);
-        }
-        left.extend(one.after.map(by_id));
-    }
-    left.into_values().collect()
+    let settings = entities_after(stored.settings.into_iter().collect(), of(settings));
+    by_group(settings, entities_after(stored.rules, of(rules))).remove(key).unwrap_or_default()
 }
 
 /// The changes of a patch of a group; without `rules` these stay.
@@ -447,15 +444,6 @@ fn places(ops: &[(Place, Op)]) -> Vec<String> {
         }
     }
     out
-}
-
-/// Moves errors of the n-th change, whose fields begin with `/<n>`, to their place in the body.
-pub(super) fn at_places(problem: Problem, places: &[String]) -> Problem {
-    problem.moved(|field| {
-        let path = field.trim_start_matches('/');
-        let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
-        n.parse::<usize>().ok().and_then(|n| places.get(n)).map(|place| format!("{place}{rest}"))
-    })
 }
 
 fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {

@@ -3,7 +3,7 @@
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
-use quiver_config::{FieldError, Problem, Result};
+use quiver_config::{FieldError, Problem, Reading, Result};
 use quiver_types::matcher::Patterns;
 use serde_json::{Map, Value, json};
 
@@ -71,13 +71,12 @@ fn moment(body: &Map<String, Value>, name: &str, present: Option<i64>, default: 
     }
 }
 
-/// Makes a silence from a body, replacing the present one if there is any. `lenient`: read-only fields in the body
-/// are ignored.
+/// Makes a silence from a body, replacing the present one if there is any.
 pub(super) fn silence(
     ask: &Ask,
     present: Option<&Silence>,
     mut body: Map<String, Value>,
-    lenient: bool,
+    reading: Reading,
 ) -> Result<Silence> {
     let now = ask.alerts_now();
     let created_by = name_of(&mut body, present.map_or(ask.caller.name.as_str(), |s| &s.created_by))?;
@@ -89,7 +88,7 @@ pub(super) fn silence(
         }
     }
     let before = present.map(|silence| entity(silence, now));
-    let body = ask.config.read_outside(&SILENCES, before.as_ref(), body, lenient)?;
+    let body = ask.config.read_outside(&SILENCES, before.as_ref(), body, reading)?;
     let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let labels = body.get("labels").and_then(Value::as_object).into_iter().flatten();
     let made = Silence {

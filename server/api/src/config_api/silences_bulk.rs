@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use quiver_alertd::router::{SilenceDone, SilenceOp};
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
-use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
+use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Reading, Result};
 use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
@@ -120,7 +120,7 @@ pub(super) fn bulk_update<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Re
         let make = |id: &str| {
             let present = ask.silence(id)?;
             ask.may_silence(&present)?;
-            let wanted = silence(ask, Some(&present), patched(ask, &present, patch.clone()), false)?;
+            let wanted = silence(ask, Some(&present), patched(ask, &present, patch.clone()), Reading::Strict)?;
             ask.may_silence(&wanted)?;
             let op = SilenceOp::Set { silence: Box::new(wanted.clone()), id: None, expected: None };
             Ok((wanted != present).then_some(op))
@@ -153,7 +153,7 @@ struct Item {
 }
 
 /// Reads items and matches each with a silence by its id.
-fn items(ask: &Ask, list: &[Value], mode: ImportMode, lenient: bool) -> Result<Vec<Item>> {
+fn items(ask: &Ask, list: &[Value], mode: ImportMode, reading: Reading) -> Result<Vec<Item>> {
     bounded(list.len(), "items")?;
     let mut all = Vec::with_capacity(list.len());
     for (n, item) in list.iter().enumerate() {
@@ -170,7 +170,7 @@ fn items(ask: &Ask, list: &[Value], mode: ImportMode, lenient: bool) -> Result<V
             if present.is_some() && mode == ImportMode::Create {
                 return Err(Problem::new(ProblemKind::Conflict, "DUPLICATE", "there is one already"));
             }
-            let wanted = silence(ask, present.as_ref(), body, lenient)?;
+            let wanted = silence(ask, present.as_ref(), body, reading)?;
             for one in present.iter().chain([&wanted]) {
                 ask.may_silence(one)?;
             }
@@ -228,7 +228,7 @@ pub(super) async fn put_many(ask: &Ask, mut body: Map<String, Value>) -> Result<
     if let Some(other) = body.keys().next() {
         return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
     }
-    let outcome = match items(ask, &list, ImportMode::Upsert, false) {
+    let outcome = match items(ask, &list, ImportMode::Upsert, Reading::Strict) {
         Ok(items) => put(ask, &items, Vec::new()).await.map(|outcome| (items, outcome)),
         Err(problem) => Err(problem),
     };
@@ -256,7 +256,7 @@ pub(super) fn import<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<
         let mode = ask.import_mode()?;
         let list = ask.items()?;
         let within = ListQuery::parse(&SILENCES, &ask.parameters, &["mode"])?.everything();
-        let outcome = match items(ask, &list, mode, true) {
+        let outcome = match items(ask, &list, mode, Reading::Lenient) {
             Ok(items) => put(ask, &items, lacking(ask, &items, mode, &within)).await,
             Err(problem) => Err(problem),
         };

@@ -14,10 +14,10 @@ use quiver_types::query_configuration::KeyTransaction;
 use serde_json::{Map, Value, json};
 
 use super::body_members::{list, only_members};
+use super::joint_changes::moved_to_places;
 use super::operation::special_at;
 use super::request::Ask;
 use super::response::Answer;
-use super::rule_groups::at_places;
 use super::telemetry_queries::{IS_ERROR, Row, name_of, number, quoted};
 use crate::effects::query_configuration::{key_of, transaction_condition};
 use crate::state::AppState;
@@ -208,7 +208,7 @@ fn from_candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<An
             places.push(place);
         }
         let done = ask.config.change_all(&ask.caller, ops, ask.mode).await;
-        let done = done.map_err(|problem| at_places(problem, &places))?;
+        let done = done.map_err(|problem| moved_to_places(problem, &places))?;
         ask.acts().await;
         let made = done.into_iter().filter_map(|one| one.after);
         let items: Vec<Value> = made.map(|entity| Value::Object(entity.shown())).collect();

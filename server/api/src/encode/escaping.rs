@@ -20,6 +20,13 @@ pub(crate) enum Escaping {
     Values,
 }
 
+/// Whose name it is: only metrics may have colons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameOf {
+    Metric,
+    Label,
+}
+
 impl Escaping {
     /// Parses the value in a content type.
     pub(crate) fn of(word: &str) -> Option<Self> {
@@ -36,9 +43,9 @@ impl Escaping {
         }
     }
 
-    /// Escapes a name; only metrics may have colons.
-    pub(crate) fn name(self, name: &str, colons: bool) -> Cow<'_, str> {
-        if self == Self::AllowUtf8 || is_plain(name, colons) {
+    /// Escapes a name.
+    pub(crate) fn name(self, name: &str, of: NameOf) -> Cow<'_, str> {
+        if self == Self::AllowUtf8 || is_plain(name, of) {
             return Cow::Borrowed(name);
         }
         let mut out = String::with_capacity(2 * name.len());
@@ -48,7 +55,7 @@ impl Escaping {
         for (at, c) in name.chars().enumerate() {
             match self {
                 Self::Dots | Self::Values if c == '_' => out.push_str("__"),
-                _ if fits(at, c, colons) => out.push(c),
+                _ if fits(at, c, of) => out.push(c),
                 Self::Dots if c == '.' => out.push_str("_dot_"),
                 Self::Dots => out.push_str("__"),
                 Self::Values => {
@@ -61,13 +68,13 @@ impl Escaping {
     }
 }
 
-/// Whether a name needs no quotes; only metrics may have colons.
-pub(crate) fn is_plain(name: &str, colons: bool) -> bool {
-    !name.is_empty() && name.chars().enumerate().all(|(at, c)| fits(at, c, colons))
+/// Whether a name needs no quotes.
+pub(crate) fn is_plain(name: &str, of: NameOf) -> bool {
+    !name.is_empty() && name.chars().enumerate().all(|(at, c)| fits(at, c, of))
 }
 
-fn fits(at: usize, c: char, colons: bool) -> bool {
-    c.is_ascii_alphabetic() || c == '_' || (colons && c == ':') || (at > 0 && c.is_ascii_digit())
+fn fits(at: usize, c: char, of: NameOf) -> bool {
+    c.is_ascii_alphabetic() || c == '_' || (of == NameOf::Metric && c == ':') || (at > 0 && c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -76,14 +83,14 @@ mod tests {
 
     #[test]
     fn names() {
-        let check = |name: &str, colons: bool, expected: [&str; 4]| {
+        let check = |name: &str, of: NameOf, expected: [&str; 4]| {
             let escapings = [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values];
-            assert_eq!(escapings.map(|e| e.name(name, colons)), expected, "{name}");
+            assert_eq!(escapings.map(|e| e.name(name, of)), expected, "{name}");
         };
-        check("a_b:c1", true, ["a_b:c1"; 4]);
-        check("my.na_me", true, ["my.na_me", "my_na_me", "my_dot_na__me", "U__my_2e_na__me"]);
-        check("1st é", false, ["1st é", "_st__", "__st____", "U___31_st_20__e9_"]);
-        check("a:b", false, ["a:b", "a_b", "a__b", "U__a_3a_b"]);
+        check("a_b:c1", NameOf::Metric, ["a_b:c1"; 4]);
+        check("my.na_me", NameOf::Metric, ["my.na_me", "my_na_me", "my_dot_na__me", "U__my_2e_na__me"]);
+        check("1st é", NameOf::Label, ["1st é", "_st__", "__st____", "U___31_st_20__e9_"]);
+        check("a:b", NameOf::Label, ["a:b", "a_b", "a__b", "U__a_3a_b"]);
         assert_eq!(Escaping::of("dots"), Some(Escaping::Dots));
         assert_eq!(Escaping::of("none"), None);
     }
@@ -99,15 +106,15 @@ mod tests {
         };
         for _ in 0..500 {
             let name: String = (0..=next(6)).map(|_| letters[next(letters.len())]).collect();
-            for colons in [false, true] {
+            for of in [NameOf::Label, NameOf::Metric] {
                 for escaping in [Escaping::Underscores, Escaping::Dots, Escaping::Values] {
-                    let escaped = escaping.name(&name, colons);
+                    let escaped = escaping.name(&name, of);
                     // A leading digit is escaped as well, so each result is plain.
-                    assert!(is_plain(&escaped, colons), "{name:?} {escaping:?} {escaped}");
-                    assert!(!is_plain(&name, colons) || escaped == name.as_str(), "{name:?} {escaping:?} {escaped}");
-                    assert_eq!(escaping.name(&escaped, colons), escaped, "what is plain is not escaped again");
+                    assert!(is_plain(&escaped, of), "{name:?} {escaping:?} {escaped}");
+                    assert!(!is_plain(&name, of) || escaped == name.as_str(), "{name:?} {escaping:?} {escaped}");
+                    assert_eq!(escaping.name(&escaped, of), escaped, "what is plain is not escaped again");
                 }
-                assert_eq!(Escaping::AllowUtf8.name(&name, colons), name);
+                assert_eq!(Escaping::AllowUtf8.name(&name, of), name);
             }
         }
     }
@@ -129,7 +136,11 @@ mod tests {
             ("aä", false, false),
             ("a٣", false, false),
         ] {
-            assert_eq!((is_plain(name, true), is_plain(name, false)), (of_metric, of_label), "{name}");
+            assert_eq!(
+                (is_plain(name, NameOf::Metric), is_plain(name, NameOf::Label)),
+                (of_metric, of_label),
+                "{name}"
+            );
         }
         for escaping in [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values] {
             assert_eq!(Escaping::of(escaping.as_str()), Some(escaping));

@@ -6,7 +6,7 @@ use quiver_promql::histogram;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Histogram, LabelSet, Millis, ResetHint};
 
-use super::escaping::{Escaping, is_plain};
+use super::escaping::{Escaping, NameOf, is_plain};
 use super::prometheus::{Notation, write_value};
 
 pub(crate) use quiver_promql::NewestValue as Value;
@@ -86,7 +86,7 @@ pub(crate) fn text(samples: &[Newest], from: usize, escaping: Escaping, out: &mu
         let sample = &samples[at];
         if at == 0 || !sample.is_of_family(&samples[at - 1]) {
             out.extend_from_slice(b"# TYPE ");
-            write_name(out, &escaping.name(sample.labels.metric(), true), true);
+            write_name(out, &escaping.name(sample.labels.metric(), NameOf::Metric), NameOf::Metric);
             out.extend_from_slice(if sample.kind() == Kind::Untyped { b" untyped\n" } else { b" histogram\n" });
         }
         match &sample.value {
@@ -106,17 +106,17 @@ pub(crate) fn text(samples: &[Newest], from: usize, escaping: Escaping, out: &mu
 }
 
 fn line(out: &mut Vec<u8>, sample: &Newest, suffix: &str, bound: Option<f64>, value: f64, escaping: Escaping) {
-    let name = format!("{}{suffix}", escaping.name(sample.labels.metric(), true));
-    let inside = !is_plain(&name, true);
+    let name = format!("{}{suffix}", escaping.name(sample.labels.metric(), NameOf::Metric));
+    let inside = !is_plain(&name, NameOf::Metric);
     if inside {
         out.push(b'{');
     }
-    write_name(out, &name, true);
+    write_name(out, &name, NameOf::Metric);
     let mut separator = if inside { b',' } else { b'{' };
     for (label, value) in sample.labels() {
         out.push(separator);
         separator = b',';
-        write_name(out, &escaping.name(label, false), false);
+        write_name(out, &escaping.name(label, NameOf::Label), NameOf::Label);
         out.extend_from_slice(b"=\"");
         escape(out, value);
         out.push(b'"');
@@ -131,9 +131,9 @@ fn line(out: &mut Vec<u8>, sample: &Newest, suffix: &str, bound: Option<f64>, va
     out.extend_from_slice(format!(" {}\n", sample.ts).as_bytes());
 }
 
-/// Writes a name unchanged; only metrics may have colons.
-fn write_name(out: &mut Vec<u8>, name: &str, colons: bool) {
-    if is_plain(name, colons) {
+/// Writes a name unchanged, in quotes where it needs them.
+fn write_name(out: &mut Vec<u8>, name: &str, of: NameOf) {
+    if is_plain(name, of) {
         out.extend_from_slice(name.as_bytes());
     } else {
         out.push(b'"');

@@ -7,7 +7,7 @@ use quiver_promql::histogram;
 use quiver_types::Histogram;
 use quiver_types::histogram::Span;
 
-use super::escaping::Escaping;
+use super::escaping::{Escaping, NameOf};
 use super::federation::{Kind, Newest, PIECE_BYTES, Value, cumulative};
 use super::protobuf::{put_double, put_message, put_text, put_uint};
 
@@ -21,7 +21,7 @@ pub(crate) fn delimited(samples: &[Newest], from: usize, escaping: Escaping, out
         }
         at += family.len();
         let mut message = Vec::new();
-        put_text(&mut message, 1, &escaping.name(family[0].labels.metric(), true));
+        put_text(&mut message, 1, &escaping.name(family[0].labels.metric(), NameOf::Metric));
         let kind = match family[0].kind() {
             Kind::Untyped => 3,
             Kind::Histogram => 4,
@@ -40,7 +40,7 @@ pub(crate) fn delimited(samples: &[Newest], from: usize, escaping: Escaping, out
 fn metric(out: &mut Vec<u8>, sample: &Newest, escaping: Escaping) {
     for (label, value) in sample.labels() {
         put_message(out, 1, |pair| {
-            put_text(pair, 1, &escaping.name(label, false));
+            put_text(pair, 1, &escaping.name(label, NameOf::Label));
             put_text(pair, 2, value);
         });
     }

@@ -21,9 +21,10 @@ use super::metrics::Endpoint;
 use super::request::{Intake, ours, text};
 use super::store::{count, judge, write};
 use crate::body_memory::read_body;
-use crate::error::{grpc_code_of, log, plain_error, public_text, status_of, with_retry_after};
+use crate::error::{log, plain_error, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
 use crate::metrics::phases::{Signal, Step};
+use crate::otlp_form::OtlpForm;
 use crate::state::AppState;
 
 /// Larger bodies are decoded on a blocking thread, so that they do not hold up the threads that serve sockets.
@@ -184,7 +185,7 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
     let bytes_max = state.settings.decode_limits.body_bytes_max;
     let media = media(&head);
     let is_json = media == "application/json";
-    let content_type = if is_json { "application/json" } else { "application/x-protobuf" };
+    let form = if is_json { OtlpForm::Json } else { OtlpForm::Protobuf };
     let outcome = async {
         if !matches!(&*media, "" | "application/json" | "application/x-protobuf" | "application/protobuf") {
             let shown: String = media.chars().take(100).collect();
@@ -203,7 +204,7 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
         };
         let answer = |report: &Report| {
             judge_otlp(report)?;
-            Ok(Success::new(StatusCode::OK, content_type, export_response(report, is_json)))
+            Ok(Success::new(StatusCode::OK, form.content_type(), export_response(report, form)))
         };
         take(&state, Endpoint::Otlp, intake, Encoding::Identity, body, decode, answer).await
     };
@@ -211,14 +212,8 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
         Ok(response) => response,
         Err(e) => {
             log(&e, "otlp/logs");
-            let (code, message) = (grpc_code_of(e.kind) as u32, public_text(&e));
-            let body = if is_json {
-                response::status_to_json(code, message).into_bytes()
-            } else {
-                response::status_to_protobuf(code, message)
-            };
-            let response = (status_of(e.kind), [(header::CONTENT_TYPE, content_type)], body).into_response();
-            with_retry_after(response)
+            let kind = [(header::CONTENT_TYPE, form.content_type())];
+            with_retry_after((status_of(e.kind), kind, form.status(&e)).into_response())
         }
     }
 }
@@ -229,9 +224,9 @@ pub(super) fn judge_otlp(report: &Report) -> Result<()> {
 }
 
 /// Encodes an `ExportLogsServiceResponse`.
-pub(super) fn export_response(report: &Report, is_json: bool) -> Vec<u8> {
+pub(super) fn export_response(report: &Report, form: OtlpForm) -> Vec<u8> {
     let (rejected, text) = (report.dropped_count(), report.text());
-    if is_json {
+    if form == OtlpForm::Json {
         let partial = if rejected == 0 {
             serde_json::json!({})
         } else {
@@ -268,10 +263,10 @@ mod tests {
 
     #[test]
     fn answers_of_otlp_tell_what_was_not_taken() {
-        let told = |report: &Report| serde_json::from_slice::<Value>(&export_response(report, true)).unwrap();
+        let told = |report: &Report| serde_json::from_slice::<Value>(&export_response(report, OtlpForm::Json)).unwrap();
         let mut report = Report::default();
         assert_eq!(told(&report), serde_json::json!({"partialSuccess": {}}));
-        assert!(export_response(&report, false).is_empty());
+        assert!(export_response(&report, OtlpForm::Protobuf).is_empty());
         report.drop_rows(Dropped::TooOld, 2);
         let text = report.text();
         let partial = serde_json::json!({"rejectedLogRecords": "2", "errorMessage": text});
@@ -279,6 +274,6 @@ mod tests {
         // In protobuf: field 1 of the answer holds the number as field 1 and the text as field 2.
         let mut expected = vec![0x0a, text.len() as u8 + 4, 0x08, 2, 0x12, text.len() as u8];
         expected.extend_from_slice(text.as_bytes());
-        assert_eq!(export_response(&report, false), expected);
+        assert_eq!(export_response(&report, OtlpForm::Protobuf), expected);
     }
 }

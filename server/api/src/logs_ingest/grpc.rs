@@ -12,6 +12,7 @@ use super::buffered_formats::{decode_and_write, export_response, has_own_thread,
 use super::metrics::Endpoint;
 use super::request::{context, ours};
 use crate::metrics::phases::Signal as Counted;
+use crate::otlp_form::OtlpForm;
 use crate::otlp_grpc::Signal;
 use crate::state::AppState;
 
@@ -38,6 +39,6 @@ impl Signal for Logs {
         };
         let report = decode_and_write(state, Endpoint::OtlpGrpc, body, decode).await?;
         judge_otlp(&report)?;
-        Ok(export_response(&report, false))
+        Ok(export_response(&report, OtlpForm::Protobuf))
     }
 }

@@ -267,16 +267,16 @@ impl<D: LineDecoder> Driver<D> {
                 }
             }
             if let Some(broken) = broken {
-                self.release(true).await?;
+                self.release_early().await?;
                 self.forget();
                 drain(&mut chunks).await;
                 return Err(broken);
             }
             if ended {
-                return self.release(false).await;
+                return self.release().await;
             }
             if paused {
-                self.release(true).await?;
+                self.release_early().await?;
             }
             // Gives back the memory that turns reserved and did not need.
             let bytes = self.row_bytes();
@@ -353,18 +353,21 @@ impl<D: LineDecoder> Driver<D> {
         self.held.extend(batches);
     }
 
-    /// Stores the rows held so far. `partly`: also those in batches that are not full, unless the format is
-    /// all-or-nothing.
-    async fn release(&mut self, partly: bool) -> Result<()> {
-        if self.whole {
+    /// Stores the rows that there are before the end of the body, also those in batches that are not full, unless the
+    /// format is all-or-nothing.
+    async fn release_early(&mut self) -> Result<()> {
+        if self.whole || D::HOLDS {
             return Ok(());
         }
-        if partly {
-            if D::HOLDS {
-                return Ok(());
-            }
-            let rest = self.work.as_mut().map(|w| w.decoder.take_all()).unwrap_or_default();
-            self.hold(rest);
+        let rest = self.work.as_mut().map(|w| w.decoder.take_all()).unwrap_or_default();
+        self.hold(rest);
+        self.release().await
+    }
+
+    /// Stores the rows held so far.
+    async fn release(&mut self) -> Result<()> {
+        if self.whole {
+            return Ok(());
         }
         self.store().await?;
         self.settle().await

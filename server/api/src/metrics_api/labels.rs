@@ -13,6 +13,7 @@ use axum::response::Response;
 use axum::routing::get;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
+use percent_encoding::percent_decode_str;
 use quiver_promql::parser::parse_selectors;
 use quiver_query::index::{self, IndexSource};
 use quiver_query::{Pace, QueryContext, Rules, from_datafusion};
@@ -47,7 +48,21 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/api/v1/metadata", get(boxed(metadata)))
 }
 
-/// Parameters that `series`, `labels` and `values` share.
+/// What tells `series`, `labels` and `values` apart.
+#[derive(Debug, Clone, Copy)]
+struct Listing {
+    route: &'static str,
+    /// It needs `match[]`, and names it in errors about selectors.
+    needs_selector: bool,
+    /// The texts are JSON already.
+    is_json: bool,
+}
+
+const SERIES: Listing = Listing { route: "/api/v1/series", needs_selector: true, is_json: true };
+const LABELS: Listing = Listing { route: "/api/v1/labels", needs_selector: false, is_json: false };
+const VALUES: Listing = Listing { route: "/api/v1/label/values", needs_selector: false, is_json: false };
+
+/// Parameters that they share.
 #[derive(Debug)]
 struct Ask {
     limit: usize,
@@ -57,8 +72,8 @@ struct Ask {
 
 impl Ask {
     /// Reads all parameters but the selectors, which are parsed within the query.
-    fn read(params: &Params, needs_selector: bool) -> Result<Self> {
-        if needs_selector && params.all("match[]").next().is_none() {
+    fn read(params: &Params, listing: Listing) -> Result<Self> {
+        if listing.needs_selector && params.all("match[]").next().is_none() {
             return Err(Error::invalid("no match[] parameter provided"));
         }
         explain(params)?;
@@ -68,10 +83,9 @@ impl Ask {
         Ok(Self { limit, range, selectors: Vec::new() })
     }
 
-    fn read_selectors(&mut self, params: &Params, needs_selector: bool, ctx: &QueryContext) -> Result<()> {
+    fn read_selectors(&mut self, params: &Params, listing: Listing, ctx: &QueryContext) -> Result<()> {
         self.selectors = selectors(params, ctx).map_err(|e| match e.kind {
-            // Only `series` names the parameter in errors about selectors.
-            ErrorKind::Invalid if needs_selector => invalid("match[]", &e.message),
+            ErrorKind::Invalid if listing.needs_selector => invalid("match[]", &e.message),
             _ => e,
         })?;
         Ok(())
@@ -98,25 +112,23 @@ pub(crate) fn selectors(params: &Params, ctx: &QueryContext) -> Result<Vec<Vec<M
     Ok(selectors)
 }
 
-/// Plans a lookup, runs it and encodes the texts. `json`: they are JSON already.
+/// Plans a lookup, runs it and encodes the texts.
 async fn answer(
     state: Arc<AppState>,
     request: Request,
-    needs_selector: bool,
-    route: &'static str,
+    listing: Listing,
     plan: impl FnOnce(&IndexSource, Ask, Option<usize>) -> Result<LogicalPlan> + Send + 'static,
-    json: bool,
 ) -> Response {
     let looked_up = async {
         let params = Params::of(&state, request).await?;
-        let mut ask = Ask::read(&params, needs_selector)?;
+        let mut ask = Ask::read(&params, listing)?;
         let limit = ask.limit;
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
         let source = IndexSource::new(state.engines.series.snapshot(), &ctx);
         let mut list = TextList::new(&state.engines.query, &ctx, state.settings.answer_bytes_max);
         let (engine, inner) = (Arc::clone(&state.engines.query), ctx.clone());
         let work = async move {
-            ask.read_selectors(&params, needs_selector, &inner)?;
+            ask.read_selectors(&params, listing, &inner)?;
             // Fetches one more than the limit, to find out whether the response was cut.
             let fetch = (1..FETCH_MAX).contains(&limit).then(|| limit + 1);
             let plan = plan(&source, ask, fetch)?;
@@ -127,7 +139,7 @@ async fn answer(
                 for text in batch.column(0).as_string::<i32>().iter().flatten() {
                     pace.did(1 + text.len())?;
                     list.take(text.len() + 2)?;
-                    list.push(if json { text.to_owned() } else { quoted(text) })?;
+                    list.push(if listing.is_json { text.to_owned() } else { quoted(text) })?;
                 }
             }
             Ok(list)
@@ -136,7 +148,7 @@ async fn answer(
         Ok((texts, limit, ctx))
     };
     match looked_up.await {
-        Err(e) => error_response(&e, route),
+        Err(e) => error_response(&e, listing.route),
         Ok((mut texts, limit, ctx)) => {
             let mut envelope = Envelope::lacking(&ctx);
             if limit > 0 && texts.len() > limit {
@@ -156,12 +168,12 @@ fn quoted(text: &str) -> String {
 
 async fn series(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let plan = |source: &IndexSource, ask: Ask, fetch| index::series(source, ask.selectors, ask.range, fetch);
-    answer(state, request, true, "/api/v1/series", plan, true).await
+    answer(state, request, SERIES, plan).await
 }
 
 async fn labels(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let plan = |source: &IndexSource, ask: Ask, fetch| index::label_names(source, ask.selectors, ask.range, fetch);
-    answer(state, request, false, "/api/v1/labels", plan, false).await
+    answer(state, request, LABELS, plan).await
 }
 
 async fn values(
@@ -176,12 +188,13 @@ async fn values(
     let Some(name) = label_name(&name) else { return no_name() };
     let plan =
         |source: &IndexSource, ask: Ask, fetch| index::label_values(source, name, ask.selectors, ask.range, fetch);
-    answer(state, request, false, "/api/v1/label/values", plan, false).await
+    answer(state, request, VALUES, plan).await
 }
 
 /// Shows the bytes of a name that is not UTF-8.
 fn unreadable_name(path: &str) -> String {
-    crate::unknown_parameters::path::decoded(path.rsplit('/').nth(1).unwrap_or_default()).escape_ascii().to_string()
+    let name: Vec<u8> = percent_decode_str(path.rsplit('/').nth(1).unwrap_or_default()).collect();
+    name.escape_ascii().to_string()
 }
 
 /// The response for an empty label name, which no label has.
@@ -291,6 +304,8 @@ mod tests {
             ("/api/v1/label/%zz/values", "%zz"),
             ("/api/v1/label/%4/values", "%4"),
             ("/api/v1/label/%%41/values", "%A"),
+            ("/api/v1/label/%+f/values", "%+f"),
+            ("/api/v1/label/%ff%+1/values", "\\xff%+1"),
             ("/api/v1/label//values", ""),
             ("/values", ""),
             ("", ""),
@@ -337,7 +352,7 @@ mod tests {
     /// themselves.
     #[test]
     fn escaped_names_are_the_names() {
-        use crate::encode::escaping::Escaping;
+        use crate::encode::escaping::{Escaping, NameOf};
 
         let letters = ['a', 'Z', '_', '.', '0', '7', ' ', '/', 'é', '\u{1f600}', '\n', '"', '\u{1}'];
         let mut state = 3_u64;
@@ -347,10 +362,10 @@ mod tests {
         };
         for _ in 0..1000 {
             let name: String = (0..=next(7)).map(|_| letters[next(letters.len())]).collect();
-            let escaped = Escaping::Values.name(&name, false).into_owned();
+            let escaped = Escaping::Values.name(&name, NameOf::Label).into_owned();
             assert_eq!(label_name(&escaped).as_deref(), Some(name.as_str()), "{escaped}");
         }
-        let long = Escaping::Values.name("\u{10ffff}", false).into_owned();
+        let long = Escaping::Values.name("\u{10ffff}", NameOf::Label).into_owned();
         assert_eq!(label_name(&long), Some(long.clone()), "as Prometheus reads it");
     }
 }

@@ -16,8 +16,8 @@ use crate::forbidden_records::{self, needs};
 use crate::guard::is_forwarded;
 use crate::identity::anonymous::{ANYONE, NOBODY};
 use crate::identity::{Identities, Meter, Origin, Refusal};
-use crate::ingest_api::status_message;
 use crate::live_settings::LiveSettings;
+use crate::otlp_form::OtlpForm;
 use crate::otlp_grpc::come_back;
 use crate::request_context::RequestInfo;
 use crate::rights::{Need, need};
@@ -226,9 +226,9 @@ impl Coming<'_> {
         }
         let otlp = path.starts_with("/v1/") || path.starts_with("/insert/opentelemetry/");
         if otlp || path.starts_with("/metrics-api/api/v1/otlp/") {
-            let json = content_type.starts_with(b"application/json");
-            let kind = of_type(if json { "application/json" } else { "application/x-protobuf" });
-            return (status, kind, status_message(&refused_as(no, named), json)).into_response();
+            let is_json = content_type.starts_with(b"application/json");
+            let form = if is_json { OtlpForm::Json } else { OtlpForm::Protobuf };
+            return (status, of_type(form.content_type()), form.status(&refused_as(no, named))).into_response();
         }
         if path.starts_with("/metrics-api/") {
             let kind = match status {

@@ -70,6 +70,15 @@ pub(super) enum Outcome {
     Wait(Duration),
 }
 
+/// What an execution is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    /// Its caller waits for the result.
+    Answer,
+    /// Nobody waits: it goes on to renew what is cached.
+    Refresh,
+}
+
 /// A running execution.
 struct Execution {
     /// Tells executions of the same key apart: a waiter of the previous one may leave after the next has begun.
@@ -178,10 +187,10 @@ impl Waiting {
         if mode == CacheMode::StaleWhileRevalidate
             && let Some(value) = older()
         {
-            let _ = self.join(&key, work, true, true);
+            let _ = self.join(&key, work, mode, Need::Refresh);
             return Ok(Outcome::Done(slow(&value)));
         }
-        let (mut answer, began, number) = self.join(&key, work, mode != CacheMode::NoCache, false);
+        let (mut answer, began, number) = self.join(&key, work, mode, Need::Answer);
         let waiter = Waiter { waiting: self, key: &key, number };
         let ready = tokio::time::timeout(wait, answer.wait_for(Option::is_some)).await;
         if let Ok(found) = ready {
@@ -201,11 +210,11 @@ impl Waiting {
         }
     }
 
-    /// Joins the execution of a key, or begins it. `promised`: nobody waits for it, yet it goes on.
-    fn join(&self, key: &str, work: Work, keep: bool, promised: bool) -> (watch::Receiver<Answer>, Instant, u64) {
+    /// Joins the execution of a key, or begins it.
+    fn join(&self, key: &str, work: Work, mode: CacheMode, need: Need) -> (watch::Receiver<Answer>, Instant, u64) {
         let mut inner = self.0.lock();
         if let Some(execution) = inner.running.get_mut(key) {
-            if !promised {
+            if need == Need::Answer {
                 execution.waiters += 1;
                 // Which client was told to ask again is not known, so any that comes is taken for one of them.
                 execution.owed = execution.owed.saturating_sub(1);
@@ -221,19 +230,19 @@ impl Waiting {
             began: Instant::now(),
             answer: answer.clone(),
             cancel: work.cancel.clone(),
-            waiters: usize::from(!promised),
-            promised: promised.then(Instant::now),
+            waiters: usize::from(need == Need::Answer),
+            promised: (need == Need::Refresh).then(Instant::now),
             owed: 0,
         };
         let began = execution.began;
         inner.running.insert(key.to_owned(), execution);
         drop(inner);
         let (this, key) = (self.clone(), key.to_owned());
-        tokio::spawn(async move { this.execute(&key, number, work, sender, keep).await });
+        tokio::spawn(async move { this.execute(&key, number, work, sender, mode).await });
         (answer, began, number)
     }
 
-    async fn execute(&self, key: &str, number: u64, work: Work, sender: watch::Sender<Answer>, keep: bool) {
+    async fn execute(&self, key: &str, number: u64, work: Work, sender: watch::Sender<Answer>, mode: CacheMode) {
         let Work { cancel, mut run } = work;
         let mut look = tokio::time::interval(Duration::from_secs(1));
         let outcome = loop {
@@ -257,7 +266,7 @@ impl Waiting {
             }
         };
         let outcome = outcome.map(Arc::new);
-        let kept = outcome.as_ref().ok().filter(|_| keep).cloned();
+        let kept = outcome.as_ref().ok().filter(|_| mode != CacheMode::NoCache).cloned();
         let small = kept.filter(|ready| ready.bytes + key.len() <= KEPT_BYTES_MAX);
         if self.is_over(key, number, small.as_deref(), sender, outcome) {
             return;
@@ -409,7 +418,7 @@ mod tests {
     #[tokio::test]
     async fn who_leaves_late_ends_no_later_execution() {
         let (waiting, runs) = (Waiting::default(), Arc::default());
-        let (mut answer, _, number) = waiting.join("k", work(&runs, 0), false, false);
+        let (mut answer, _, number) = waiting.join("k", work(&runs, 0), CacheMode::NoCache, Need::Answer);
         let late = Waiter { waiting: &waiting, key: "k", number };
         answer.wait_for(Option::is_some).await.unwrap();
         // The result is there, and the next request begins an execution before this waiter has left.

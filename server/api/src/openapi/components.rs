@@ -6,7 +6,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, ResponseBuilder};
 
 use super::operation::Errors;
-use super::schemas::{entity, name_of, page_of, problem};
+use super::schemas::{Extent, entity, name_of, page_of, problem};
 
 /// All components.
 pub(super) fn components() -> Components {
@@ -14,8 +14,8 @@ pub(super) fn components() -> Components {
     for family in FAMILIES.iter().copied() {
         let name = name_of(family);
         made = made
-            .schema(name.clone(), entity(family, false))
-            .schema(format!("{name}Part"), entity(family, true))
+            .schema(name.clone(), entity(family, Extent::Whole))
+            .schema(format!("{name}Part"), entity(family, Extent::Part))
             .schema(format!("{name}List"), page_of(&name));
     }
     for errors in Errors::ALL {

@@ -104,7 +104,7 @@ fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
         }
         Kind::Object(fields) => fields
             .iter()
-            .fold(object(), |made, field| with_field(made, field, false))
+            .fold(object(), |made, field| with_field(made, field, Extent::Whole))
             .additional_properties(Some(AdditionalProperties::FreeForm(false)))
             .into(),
         Kind::List { of, max } => list(of_kind(Kind::Object(of), false, None), max, or_null),
@@ -112,8 +112,17 @@ fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
     }
 }
 
-/// Adds a field to an object. In a partial entity each field may be missing or null.
-fn with_field(made: ObjectBuilder, field: &Field, part: bool) -> ObjectBuilder {
+/// How much of an entity there is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    Whole,
+    /// As in lists with `fields` and in merge patches: each field may be missing or null.
+    Part,
+}
+
+/// Adds a field to an object.
+fn with_field(made: ObjectBuilder, field: &Field, extent: Extent) -> ObjectBuilder {
+    let part = extent == Extent::Part;
     let default = serde_json::from_str::<Value>(field.default).unwrap_or_default();
     let or_null = part || (default.is_null() && field.mode != Mode::Required);
     let schema = match of_kind(field.kind, or_null, None) {
@@ -129,11 +138,11 @@ fn with_field(made: ObjectBuilder, field: &Field, part: bool) -> ObjectBuilder {
     if field.mode == Mode::Required && !part { made.required(field.name) } else { made }
 }
 
-/// The schema of an entity; `part`: of a partial one, as in lists with `fields` and in merge patches.
-pub(super) fn entity(family: &Family, part: bool) -> Schema {
+/// The schema of an entity.
+pub(super) fn entity(family: &Family, extent: Extent) -> Schema {
     let mut made = family
         .all_fields()
-        .fold(ObjectBuilder::new().schema_type(Type::Object), |made, field| with_field(made, &field, part));
+        .fold(ObjectBuilder::new().schema_type(Type::Object), |made, field| with_field(made, &field, extent));
     let kept = |name: &str| -> ObjectBuilder {
         match name {
             "id" => string().format(Some(SchemaFormat::Custom("uuid".to_owned()))),
@@ -151,7 +160,7 @@ pub(super) fn entity(family: &Family, part: bool) -> Schema {
         .all_fields()
         .filter(|field| family.derived.contains(&field.name))
         .map(|field| Field { mode: Mode::ReadOnly, ..field })
-        .fold(made, |made, field| with_field(made, &field, part));
+        .fold(made, |made, field| with_field(made, &field, extent));
     if family.can_wait() {
         let about = "whether changes wait for a deploy; only where they do not act by themselves";
         let staged = ObjectBuilder::new().schema_type(Type::Boolean).read_only(Some(true));

@@ -253,7 +253,7 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
     Ok(match first {
         "begin" | "start" => {
             words.takes(&["transaction", "work"]);
-            modes(words, false)?.then_some(Command::Begin)
+            modes(words, ModesOf::ThisTransaction)?.then_some(Command::Begin)
         }
         "commit" | "end" => {
             words.takes(&["transaction", "work"]);
@@ -305,9 +305,17 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
     })
 }
 
-/// Consumes transaction modes such as `READ WRITE` after `BEGIN`. False if something else follows. `may_write`: the modes
-/// of transactions to come, of which each write is refused, as by a server in recovery; pools of JDBC reset them so.
-fn modes(words: &mut Words, may_write: bool) -> Result<bool, Fault> {
+/// Of what transaction modes are set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ModesOf {
+    /// It cannot write.
+    ThisTransaction,
+    /// They may be called writing, as by a server in recovery, which refuses each write; pools of JDBC reset them so.
+    LaterTransactions,
+}
+
+/// Consumes transaction modes such as `READ WRITE` after `BEGIN`. False if something else follows.
+fn modes(words: &mut Words, of: ModesOf) -> Result<bool, Fault> {
     while !words.ends() {
         let known = if words.takes(&["isolation"]) {
             words.takes(&["level"])
@@ -316,7 +324,7 @@ fn modes(words: &mut Words, may_write: bool) -> Result<bool, Fault> {
                     || (words.takes(&["read"]) && words.takes(&["committed", "uncommitted"])))
         } else if words.takes(&["read"]) {
             let writes = words.takes(&["write"]);
-            if writes && !may_write {
+            if writes && of == ModesOf::ThisTransaction {
                 return Err(Fault::new("25006", "cannot begin a transaction that writes: statements only read"));
             }
             writes || words.takes(&["only"])
@@ -373,10 +381,10 @@ fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
     let scoped = is_local || words.takes(&["session"]);
     if scoped && words.takes(&["characteristics"]) {
         let transaction = words.takes(&["as"]) && words.takes(&["transaction"]);
-        return Ok((transaction && modes(words, true)?).then_some(Command::Mark("SET")));
+        return Ok((transaction && modes(words, ModesOf::LaterTransactions)?).then_some(Command::Mark("SET")));
     }
     if words.takes(&["transaction"]) {
-        return Ok(modes(words, false)?.then_some(Command::Mark("SET")));
+        return Ok(modes(words, ModesOf::ThisTransaction)?.then_some(Command::Mark("SET")));
     }
     let name = if words.takes(&["time"]) {
         words.takes(&["zone"]).then(|| "timezone".to_owned())

@@ -181,15 +181,29 @@ impl Kept {
         Ok(())
     }
 
-    /// Forgets the savepoints after the latest of that name, and with `too` this one as well.
+    /// Forgets the latest savepoint of that name, and those after it.
     ///
     /// # Errors
     /// There is none of that name.
-    pub(super) fn forget_savepoints(&mut self, name: &str, too: bool) -> Result<(), Fault> {
-        let at = self.savepoints.iter().rposition(|known| known == name);
-        let at = at.ok_or_else(|| unknown("3B001", "savepoint", name))?;
-        self.savepoints.truncate(if too { at } else { at + 1 });
+    pub(super) fn release_savepoint(&mut self, name: &str) -> Result<(), Fault> {
+        let at = self.latest_savepoint(name)?;
+        self.savepoints.truncate(at);
         Ok(())
+    }
+
+    /// Forgets the savepoints after the latest of that name.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(super) fn return_to_savepoint(&mut self, name: &str) -> Result<(), Fault> {
+        let at = self.latest_savepoint(name)?;
+        self.savepoints.truncate(at + 1);
+        Ok(())
+    }
+
+    fn latest_savepoint(&self, name: &str) -> Result<usize, Fault> {
+        let at = self.savepoints.iter().rposition(|known| known == name);
+        at.ok_or_else(|| unknown("3B001", "savepoint", name))
     }
 
     /// Forgets the savepoints of a transaction that ends.
@@ -261,11 +275,11 @@ mod tests {
         for name in ["a", "b", "a", "c"] {
             kept.save(name.into()).unwrap();
         }
-        kept.forget_savepoints("a", false).unwrap();
+        kept.return_to_savepoint("a").unwrap();
         assert_eq!(kept.savepoints, ["a", "b", "a"]);
-        assert_eq!(kept.forget_savepoints("c", true).unwrap_err().code, "3B001");
-        kept.forget_savepoints("a", true).unwrap();
-        kept.forget_savepoints("a", true).unwrap();
+        assert_eq!(kept.release_savepoint("c").unwrap_err().code, "3B001");
+        kept.release_savepoint("a").unwrap();
+        kept.release_savepoint("a").unwrap();
         assert_eq!((kept.savepoints.len(), kept.bytes()), (0, 0));
         assert_eq!(kept.save("x".repeat(BYTES_MAX)).unwrap_err().code, "53400");
         kept.save("a".into()).unwrap();

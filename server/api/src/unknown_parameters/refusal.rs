@@ -3,10 +3,10 @@
 use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use http::StatusCode;
+use percent_encoding::percent_decode_str;
 use quiver_config::Problem;
 use quiver_traces::TraceError;
 
-use super::path::is_text;
 use super::{error, known, unknown};
 use crate::fallback::{answer, is_below};
 use crate::{olap_api, traces_api};
@@ -16,7 +16,12 @@ fn is_of_traces(path: &str) -> bool {
     ["/traces", "/platform-api/traces"].iter().any(|base| is_below(path, base))
 }
 
-/// Gives the answer of routes of traces to a path that is no text.
+/// Whether a path stands for UTF-8 text.
+fn is_text(path: &str) -> bool {
+    percent_decode_str(path).decode_utf8().is_ok()
+}
+
+/// Gives the answer of routes of traces to a path that is no text. Extractors would answer it in a form of their own.
 pub(crate) fn unreadable(request: &Request) -> Option<Response> {
     let path = request.uri().path();
     (is_of_traces(path) && !is_text(path)).then(|| traces_api::problem(&TraceError::InvalidId, "/traces"))
@@ -41,6 +46,27 @@ pub(crate) fn refusal(request: &Request) -> Option<Response> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_that_are_text() {
+        for (path, expected) in [
+            ("/traces/1", true),
+            ("/traces/%41", true),
+            ("/traces/%e2%82%ac", true),
+            ("/traces/%ff", false),
+            ("/traces/%e2%82/x", false),
+            ("/traces/\u{20ac}", true),
+            // No escapes.
+            ("/traces/%", true),
+            ("/traces/%f", true),
+            ("/traces/%zz", true),
+            ("/traces/%+f", true),
+            ("/traces/%-1", true),
+            ("/traces/%% ff", true),
+        ] {
+            assert_eq!(is_text(path), expected, "{path}");
+        }
+    }
 
     #[tokio::test]
     async fn the_answer_names_it() {

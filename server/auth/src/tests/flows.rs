@@ -376,13 +376,13 @@ async fn keys_of_the_token_service() {
     let before = kids(&fx.auth.signing_keys().await.unwrap().jwks());
     assert_eq!(before.len(), 2, "the next one is published, too");
     let old = fx.login("").await;
-    let rotated = fx.auth.rotate_keys(false).await.unwrap();
+    let rotated = fx.auth.rotate_keys(OldTokens::Expire).await.unwrap();
     assert_eq!(rotated.kid, before[1]);
     assert_eq!(kids(&fx.auth.signing_keys().await.unwrap().jwks()).len(), 3);
     let new = fx.login("").await;
     fx.bearer(&old["access_token"]).await.unwrap();
     fx.bearer(&new["access_token"]).await.unwrap();
-    fx.auth.rotate_keys(true).await.unwrap();
+    fx.auth.rotate_keys(OldTokens::EndAtOnce).await.unwrap();
     assert_eq!(fx.bearer(&old["access_token"]).await.unwrap_err(), TokenError::Invalid);
     assert_eq!(fx.bearer(&new["access_token"]).await.unwrap_err(), TokenError::Invalid);
     // After 90 days the next one signs, and another one is published.

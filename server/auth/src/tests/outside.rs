@@ -116,8 +116,8 @@ async fn roles_of_another_issuer() {
     assert_eq!(fx.bearer(&token(json!(["ops"]), "else")).await.unwrap_err(), TokenError::Invalid);
     // A key that is not known makes us ask, once a minute at most: for its discovery, and for its keys.
     let asked = issuer.asked.load(SeqCst);
-    theirs.auth.rotate_keys(true).await.unwrap();
-    theirs.auth.rotate_keys(true).await.unwrap();
+    theirs.auth.rotate_keys(OldTokens::EndAtOnce).await.unwrap();
+    theirs.auth.rotate_keys(OldTokens::EndAtOnce).await.unwrap();
     for _ in 0..5 {
         assert_eq!(fx.bearer(&token(json!(["ops"]), "quiver")).await.unwrap_err(), TokenError::Invalid);
     }

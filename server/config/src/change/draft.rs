@@ -14,7 +14,7 @@ const FIELDS_MAX: usize = 200;
 
 /// How read-only fields in a body are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub enum Reading {
     /// An error if they differ from the stored value.
     Strict,
     /// Ignored; for imports.

@@ -119,10 +119,17 @@ pub fn duration_ms(text: &str) -> Option<u64> {
     Some(total)
 }
 
-/// Checks a duration; `signed`: it may be negative.
-pub(super) fn duration(value: &Value, signed: bool) -> Checked {
-    let length = |text: &str| duration_ms(text.strip_prefix('-').filter(|_| signed).unwrap_or(text));
-    match value.as_str().map(length) {
+pub(super) fn duration(value: &Value) -> Checked {
+    length_of_time(value, value.as_str())
+}
+
+/// Checks a duration that may be negative.
+pub(super) fn offset(value: &Value) -> Checked {
+    length_of_time(value, value.as_str().map(|text| text.strip_prefix('-').unwrap_or(text)))
+}
+
+fn length_of_time(value: &Value, length: Option<&str>) -> Checked {
+    match length.map(duration_ms) {
         Some(Some(_)) => Ok(value.clone()),
         Some(None) => Err(("INVALID_DURATION", "must be a length of time like `24h` or `1d12h`".to_owned())),
         None => wrong_type("a text"),

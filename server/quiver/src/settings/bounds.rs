@@ -59,21 +59,25 @@ fn without_meaning(s: &Settings) -> Option<String> {
     let first = |list: &[String], is_good: fn(&str) -> bool| list.iter().find(|one| !is_good(one)).cloned();
     if let Some(one) = first(&s.http.cors_origins, is_origin) {
         return Some(format!(
-            "`http.cors_origins` holds `{one}`; an origin as browsers send it is wanted, such as \
-             `https://grafana.example` or `http://127.0.0.1:3000`, or `*` for any"
+            "`http.cors_origins` holds `{}`; an origin as browsers send it is wanted, such as \
+             `https://grafana.example` or `http://127.0.0.1:3000`, or `*` for any",
+            one.escape_debug()
         ));
     }
     if let Some(one) = first(&s.http.hosts, is_host) {
         return Some(format!(
-            "`http.hosts` holds `{one}`; a name such as `quiver.example` is wanted, without scheme and port, or `*` \
-             for any"
+            "`http.hosts` holds `{}`; a name such as `quiver.example` is wanted, without scheme and port, or `*` \
+             for any",
+            one.escape_debug()
         ));
     }
     let one = first(&s.otlp.promoted_attributes, is_attribute)?;
+    let one = one.escape_debug();
     Some(format!("`otlp.promoted_attributes` holds `{one}`; a name is wanted, in which `*` stands at the end only"))
 }
 
-/// Whether browsers send it as `Origin`: without a path, in small letters, and without the usual port of its scheme.
+/// Whether browsers send it as `Origin`: without a path, in small letters, and without the usual port of its scheme. Names
+/// beyond ASCII they send as Punycode.
 fn is_origin(text: &str) -> bool {
     let Some((scheme, authority)) = text.split_once("://") else { return matches!(text, "*" | "null") };
     let usual = match scheme {
@@ -82,7 +86,7 @@ fn is_origin(text: &str) -> bool {
         _ => "/",
     };
     let is_strange =
-        |c: char| c.is_whitespace() || c.is_ascii_uppercase() || matches!(c, '/' | '@' | '?' | '#' | '*' | ',');
+        |c: char| !c.is_ascii_graphic() || c.is_ascii_uppercase() || matches!(c, '/' | '@' | '?' | '#' | '*' | ',');
     let is_good = |part: &str| !part.is_empty() && !part.contains(is_strange);
     is_good(scheme) && is_good(authority) && !authority.ends_with(usual)
 }
@@ -90,7 +94,8 @@ fn is_origin(text: &str) -> bool {
 /// Whether it is what a `Host` names, without port; addresses of IPv6 are in brackets there.
 fn is_host(text: &str) -> bool {
     let is_bracketed = text.starts_with('[') && text.ends_with(']');
-    let is_strange = |c: char| c.is_whitespace() || matches!(c, '/' | '@' | '*' | ',') || (c == ':' && !is_bracketed);
+    let is_strange =
+        |c: char| !c.is_ascii_graphic() || matches!(c, '/' | '@' | '*' | ',') || (c == ':' && !is_bracketed);
     text == "*" || !(text.is_empty() || text.contains(is_strange))
 }
 
@@ -186,12 +191,22 @@ mod tests {
                     "http://a.example:80",
                     "https://*.a.example",
                     "https://a, https://b",
+                    "https://ä.example",
                 ][..],
             ),
             (
                 "http.hosts",
                 &["*", "quiver.example", "Quiver", "10.0.0.7", "[fd00::7]"],
-                &["", "https://quiver.example", "quiver.example:8800", "fd00::7", "*.example", "a, b", "a b"],
+                &[
+                    "",
+                    "https://quiver.example",
+                    "quiver.example:8800",
+                    "fd00::7",
+                    "*.example",
+                    "a, b",
+                    "a b",
+                    "ä.example",
+                ],
             ),
             ("otlp.promoted_attributes", &["*", "a", "postgresql.*"], &["", "a*b", "*.a", "a.**"]),
         ] {
@@ -203,5 +218,22 @@ mod tests {
                 assert!(told.contains(&format!("`{name}` holds `{one}`; ")), "{one}: {told}");
             }
         }
+    }
+
+    /// In double quotes TOML has escapes for characters that no browser sends; they do not get to a terminal as they are.
+    #[test]
+    fn entries_with_control_characters_are_refused() {
+        for (given, shown) in [
+            ("https://a\\u0000.example", "https://a\\0.example"),
+            ("https://a\\u007f", "https://a\\u{7f}"),
+            ("https://\\u001b[31ma", "https://\\u{1b}[31ma"),
+            ("ap\\u0001p://a", "ap\\u{1}p://a"),
+            ("https://a\\n", "https://a\\n"),
+        ] {
+            let told = refusal("http.cors_origins", &format!("[\"{given}\"]"));
+            assert!(told.contains(&format!("`http.cors_origins` holds `{shown}`; ")), "{given}: {told:?}");
+        }
+        let told = refusal("http.hosts", "[\"a\\u0000\"]");
+        assert!(told.contains("`http.hosts` holds `a\\0`; "), "{told:?}");
     }
 }

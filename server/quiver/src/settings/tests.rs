@@ -63,7 +63,20 @@ fn files_that_cannot_be_read() {
     let endless = Loaded::load(Some(Path::new("/dev/zero")), std::iter::empty(), &[]).unwrap_err().to_string();
     assert!(endless.ends_with("it is larger than 16777216 bytes"), "{endless}");
     let open = told(Some("[memory"));
-    assert!(open.contains("quiver.toml`: ") && open.contains("line 1") && !open.ends_with('\n'), "{open}");
+    assert!(open.contains("quiver.toml`: line 1, column ") && !open.ends_with('\n'), "{open}");
+    // A line may hold a password.
+    for (text, place) in [
+        ("[config]\n# ä\ndatabase_url = 'postgres://u:hunter2@h/d\n", "line 3, column "),
+        ("[config]\ndatabase_url = postgres://u:hunter2@h/d\n", "line 2, column "),
+        ("[config]\ndatabase_url = \"hunter2\\q\"\n", "line 2, column "),
+        ("[config]\ndatabase_url = 'hunter2' x\n", "line 2, column "),
+        ("[config]\ndatabase_url = 'a'\ndatabase_url = 'hunter2'\n", "line 3, column 1: "),
+        ("[config]\ndatabase_url = ['hunter2']\n", "expected a text in quotes in `config.database_url`"),
+        ("[config]\ndatabase_url = {hunter2 = 1}\n", "expected a text in quotes in `config.database_url`"),
+    ] {
+        let told = told(Some(text));
+        assert!(told.contains(place) && !told.contains("hunter2") && told.lines().count() == 1, "{text}: {told}");
+    }
 }
 
 #[test]

@@ -26,7 +26,11 @@ impl std::fmt::Debug for Hidden {
 
 impl<'de> Deserialize<'de> for Hidden {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d).map(Self)
+        match Value::deserialize(d)? {
+            Value::String(text) => Ok(Self(text)),
+            // An error of the parser would show the value.
+            _ => Err(serde::de::Error::custom("expected a text in quotes")),
+        }
     }
 }
 
@@ -104,6 +108,15 @@ pub(super) fn in_words(error: &str) -> String {
         ("missing field", "missing setting"),
     ];
     words.iter().fold(line, |line, (theirs, ours)| line.replace(theirs, ours))
+}
+
+/// Where a file is no TOML, and why; without the line itself, which may hold a password.
+pub(super) fn place_and_reason(error: &toml::de::Error, text: &str) -> String {
+    let reason = error.message().trim_end().replace('\n', " ");
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return reason };
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("line {line}, column {column}: {reason}")
 }
 
 fn text_or_number<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {

@@ -2,7 +2,7 @@
 
 use super::super::methods::Method;
 use super::super::value::{ListKind, Value};
-use super::super::{ExecError, Param};
+use super::super::{ExecError, Function, Param};
 use super::Call;
 use super::frame::{Frame, fail};
 
@@ -33,54 +33,65 @@ impl Call<'_, '_> {
     }
 }
 
-pub(super) fn param(params: &[Param], variadic: bool, idx: usize) -> Option<Param> {
-    match params.get(idx) {
-        Some(param) => Some(*param),
-        None if variadic => params.last().copied(),
-        None => None,
-    }
-}
-
-/// Checks the number of arguments; `given` are written, and one more may come through a pipe.
-pub(super) fn check_count(
-    frame: &Frame<'_>,
-    name: &str,
-    (params, variadic): (&[Param], bool),
-    count: usize,
-    given: usize,
-) -> Result<(), Box<ExecError>> {
-    let fixed = params.len() - usize::from(variadic);
-    if variadic && count < fixed {
-        return Err(fail(frame, format!("wrong number of args for {name}: want at least {fixed} got {given}")));
-    }
-    if !variadic && count != fixed {
-        return Err(fail(frame, format!("wrong number of args for {name}: want {fixed} got {count}")));
-    }
-    Ok(())
-}
-
-/// Checks number and types of arguments.
-pub(super) fn check_args(
-    frame: &Frame<'_>,
-    name: &str,
-    params: &[Param],
+/// What a function or method takes.
+#[derive(Clone, Copy)]
+pub(super) struct Signature<'a> {
+    name: &'a str,
+    params: &'a [Param],
     variadic: bool,
-    values: &mut [Value],
-    given: usize,
-) -> Result<(), Box<ExecError>> {
-    check_count(frame, name, (params, variadic), values.len(), given)?;
-    for (i, value) in values.iter().enumerate() {
-        let Some(param) = param(params, variadic, i) else { continue };
-        if !takes(param, value) {
-            let message = if *value == Value::Nil {
-                format!("invalid value; expected {}", param.type_name())
-            } else {
-                format!("wrong type for value; expected {}; got {}", param.type_name(), value.type_name())
-            };
-            return Err(fail(frame, message));
+}
+
+impl<'a> From<&'a Function> for Signature<'a> {
+    fn from(function: &'a Function) -> Self {
+        Self { name: function.name, params: function.params, variadic: function.variadic }
+    }
+}
+
+impl<'a> From<&'a Method> for Signature<'a> {
+    fn from(method: &'a Method) -> Self {
+        Self { name: method.name, params: method.params, variadic: false }
+    }
+}
+
+impl Signature<'_> {
+    /// The parameter of an argument.
+    pub(super) fn param(&self, idx: usize) -> Option<Param> {
+        match self.params.get(idx) {
+            Some(param) => Some(*param),
+            None if self.variadic => self.params.last().copied(),
+            None => None,
         }
     }
-    Ok(())
+
+    /// Checks the number of arguments; `given` are written, and one more may come through a pipe.
+    pub(super) fn check_count(&self, frame: &Frame<'_>, count: usize, given: usize) -> Result<(), Box<ExecError>> {
+        let name = self.name;
+        let fixed = self.params.len() - usize::from(self.variadic);
+        if self.variadic && count < fixed {
+            return Err(fail(frame, format!("wrong number of args for {name}: want at least {fixed} got {given}")));
+        }
+        if !self.variadic && count != fixed {
+            return Err(fail(frame, format!("wrong number of args for {name}: want {fixed} got {count}")));
+        }
+        Ok(())
+    }
+
+    /// Checks number and types of arguments.
+    pub(super) fn check(&self, frame: &Frame<'_>, values: &[Value], given: usize) -> Result<(), Box<ExecError>> {
+        self.check_count(frame, values.len(), given)?;
+        for (i, value) in values.iter().enumerate() {
+            let Some(param) = self.param(i) else { continue };
+            if !takes(param, value) {
+                let message = if *value == Value::Nil {
+                    format!("invalid value; expected {}", param.type_name())
+                } else {
+                    format!("wrong type for value; expected {}; got {}", param.type_name(), value.type_name())
+                };
+                return Err(fail(frame, message));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn takes(param: Param, value: &Value) -> bool {

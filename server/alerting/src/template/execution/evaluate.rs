@@ -2,13 +2,13 @@
 
 use super::super::ast::{Arg, ArgKind, Command, Number, Pipe};
 use super::super::value::Value;
-use super::super::{Function, MissingKey, Param, find, methods};
-use super::args::{check_args, check_count, param, size};
+use super::super::{MissingKey, Param, find, methods};
+use super::args::{Signature, size};
 use super::frame::{At, Frame, fail, set, variable};
 use super::{Call, Evaluated, Exec};
 use crate::text::quote;
 
-/// What a field is called with: arguments, and the value that was piped into it.
+/// What a field or function is called with: arguments, and the value that was piped into it.
 #[derive(Default)]
 struct Given<'o> {
     args: &'o [Arg],
@@ -53,10 +53,10 @@ impl<'o> Exec<'o> {
         match &first.kind {
             ArgKind::Identifier(name) => {
                 frame.at = At::Arg(first);
-                self.function(frame, dot, At::Command(command), name, args, last)
+                self.function(frame, dot, At::Command(command), name, Given { args, last })
             }
-            ArgKind::Field(_) | ArgKind::Chain(..) => self.fields(frame, dot, first, args, last),
-            ArgKind::Variable(names) if names.len() > 1 => self.fields(frame, dot, first, args, last),
+            ArgKind::Field(_) | ArgKind::Chain(..) => self.fields(frame, dot, first, Given { args, last }),
+            ArgKind::Variable(names) if names.len() > 1 => self.fields(frame, dot, first, Given { args, last }),
             ArgKind::Pipe(pipe) => {
                 plain(frame)?;
                 self.pipe(frame, dot, pipe)
@@ -85,25 +85,20 @@ impl<'o> Exec<'o> {
             ArgKind::Number { value: Number::Complex(real, part), .. } => Ok(Value::Complex(*real, *part)),
             ArgKind::Number { text, .. } => Err(fail(frame, format!("{text} overflows int"))),
             ArgKind::Text { value, .. } => Ok(Value::text(value)),
-            ArgKind::Identifier(name) => self.function(frame, dot, At::Arg(arg), name, &[], None),
+            ArgKind::Identifier(name) => self.function(frame, dot, At::Arg(arg), name, Given::default()),
             ArgKind::Variable(names) if names.len() == 1 => {
                 self.search(frame)?;
                 variable(frame, &names[0])
             }
-            ArgKind::Field(_) | ArgKind::Variable(_) | ArgKind::Chain(..) => self.fields(frame, dot, arg, &[], None),
+            ArgKind::Field(_) | ArgKind::Variable(_) | ArgKind::Chain(..) => {
+                self.fields(frame, dot, arg, Given::default())
+            }
             ArgKind::Pipe(pipe) => self.pipe(frame, dot, pipe),
         }
     }
 
     /// Follows a chain of fields; the last one may be a method, which takes the arguments.
-    fn fields(
-        &mut self,
-        frame: &mut Frame<'o>,
-        dot: &Value,
-        node: &'o Arg,
-        args: &'o [Arg],
-        last: Option<Value>,
-    ) -> Evaluated {
+    fn fields(&mut self, frame: &mut Frame<'o>, dot: &Value, node: &'o Arg, given: Given<'o>) -> Evaluated {
         frame.at = At::Arg(node);
         let (mut value, names) = match &node.kind {
             ArgKind::Field(names) => (dot.clone(), names.as_slice()),
@@ -127,7 +122,7 @@ impl<'o> Exec<'o> {
             }
             value = inner;
         }
-        self.field(frame, dot, node, &value, end, Given { args, last })
+        self.field(frame, dot, node, &value, end, given)
     }
 
     fn field(
@@ -152,7 +147,7 @@ impl<'o> Exec<'o> {
                 values.push(self.arg(frame, dot, arg)?);
             }
             values.extend(last);
-            check_args(frame, method.name, method.params, false, &mut values, args.len())?;
+            Signature::from(method).check(frame, &values, args.len())?;
             let called = Call { exec: self }.method(value, method, &values);
             return called.map_err(|e| {
                 frame.at = At::Arg(node);
@@ -191,25 +186,25 @@ impl<'o> Exec<'o> {
         dot: &Value,
         node: At<'o>,
         name: &str,
-        args: &'o [Arg],
-        last: Option<Value>,
+        Given { args, last }: Given<'o>,
     ) -> Evaluated {
         let Some(function) = find(self.templates.functions, name) else {
             return Err(fail(frame, format!("{} is not a defined function", quote(name))));
         };
         self.step(frame)?;
         if matches!(name, "and" | "or") {
-            return self.short_circuit(frame, dot, name == "or", args, last);
+            return self.short_circuit(frame, dot, name == "or", Given { args, last });
         }
         let given = args.len();
         let count = given + usize::from(last.is_some());
-        check_count(frame, name, (function.params, function.variadic), count, given)?;
+        let signature = Signature::from(function);
+        signature.check_count(frame, count, given)?;
         let mut values = Vec::with_capacity(count);
         for (i, arg) in args.iter().enumerate() {
-            values.push(self.typed(frame, dot, function, i, arg)?);
+            values.push(self.typed(frame, dot, signature.param(i), arg)?);
         }
         values.extend(last);
-        check_args(frame, name, function.params, function.variadic, &mut values, given)?;
+        signature.check(frame, &values, given)?;
         let called = (function.call)(&mut Call { exec: self }, &values);
         let made = called.and_then(|value| {
             self.make(size(&value))?;
@@ -222,15 +217,7 @@ impl<'o> Exec<'o> {
     }
 
     /// Evaluates an argument; constants must suit the type of the parameter.
-    fn typed(
-        &mut self,
-        frame: &mut Frame<'o>,
-        dot: &Value,
-        function: &Function,
-        idx: usize,
-        arg: &'o Arg,
-    ) -> Evaluated {
-        let param = param(function.params, function.variadic, idx);
+    fn typed(&mut self, frame: &mut Frame<'o>, dot: &Value, param: Option<Param>, arg: &'o Arg) -> Evaluated {
         let constant =
             matches!(arg.kind, ArgKind::Bool(_) | ArgKind::Number { .. } | ArgKind::Text { .. } | ArgKind::Nil);
         let suits = match (param, &arg.kind) {
@@ -256,8 +243,7 @@ impl<'o> Exec<'o> {
         frame: &mut Frame<'o>,
         dot: &Value,
         wanted: bool,
-        args: &'o [Arg],
-        last: Option<Value>,
+        Given { args, last }: Given<'o>,
     ) -> Evaluated {
         if args.is_empty() && last.is_none() {
             let name = if wanted { "or" } else { "and" };

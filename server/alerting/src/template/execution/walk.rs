@@ -6,6 +6,13 @@ use super::frame::{At, Frame, fail, set};
 use super::{Exec, ExecError, Stop, Walked};
 use crate::text::quote;
 
+/// What `.` stands for within a branch.
+#[derive(Clone, Copy)]
+enum Dot {
+    Stays,
+    BecomesValue,
+}
+
 impl<'o> Exec<'o> {
     /// Runs statements one after the other.
     pub(super) fn list(&mut self, frame: &mut Frame<'o>, dot: &Value, list: &'o List) -> Walked {
@@ -32,8 +39,8 @@ impl<'o> Exec<'o> {
                     self.print(frame, &value, pipe.escaper())?;
                 }
             }
-            Statement::If(branch) => self.either(frame, dot, branch, false)?,
-            Statement::With(branch) => self.either(frame, dot, branch, true)?,
+            Statement::If(branch) => self.either(frame, dot, branch, Dot::Stays)?,
+            Statement::With(branch) => self.either(frame, dot, branch, Dot::BecomesValue)?,
             Statement::Range(branch) => self.range(frame, dot, branch)?,
             Statement::Template { pos, name, pipe } => self.template(frame, dot, *pos, name, pipe.as_ref())?,
             Statement::Break => return Err(Stop::Break),
@@ -55,11 +62,15 @@ impl<'o> Exec<'o> {
         self.write(frame, &text)
     }
 
-    fn either(&mut self, frame: &mut Frame<'o>, dot: &Value, branch: &'o Branch, with: bool) -> Walked {
+    fn either(&mut self, frame: &mut Frame<'o>, dot: &Value, branch: &'o Branch, within: Dot) -> Walked {
         let mark = frame.variables.len();
         let value = self.pipe(frame, dot, &branch.pipe)?;
         let walked = if value.truth() {
-            self.list(frame, if with { &value } else { dot }, &branch.then)
+            let dot = match within {
+                Dot::Stays => dot,
+                Dot::BecomesValue => &value,
+            };
+            self.list(frame, dot, &branch.then)
         } else {
             branch.otherwise.as_ref().map_or(Ok(()), |list| self.list(frame, dot, list))
         };

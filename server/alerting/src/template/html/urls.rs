@@ -25,9 +25,9 @@ impl UrlPart {
     /// Escapes a value for this part; `safe`: it is marked as a URL that needs no escaping.
     pub(super) fn written(self, shown: &str, safe: bool) -> String {
         match self {
-            Self::Query if !safe => percent(shown, false),
+            Self::Query if !safe => percent(shown, Separators::Escaped),
             Self::Start if !safe && !has_safe_scheme(shown) => "#ZgotmplZ".to_owned(),
-            _ => percent(shown, true),
+            _ => percent(shown, Separators::Kept),
         }
     }
 }
@@ -42,8 +42,16 @@ fn has_safe_scheme(url: &str) -> bool {
     }
 }
 
-/// Percent-encodes a text; `keep`: except for the separators of a URL.
-fn percent(text: &str, keep: bool) -> String {
+/// What becomes of characters that separate parts of a URL.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Separators {
+    Kept,
+    Escaped,
+}
+
+/// Percent-encodes a text.
+fn percent(text: &str, separators: Separators) -> String {
+    let keep = separators == Separators::Kept;
     let mut out = String::with_capacity(text.len());
     let bytes = text.as_bytes();
     for (i, byte) in bytes.iter().enumerate() {

@@ -8,9 +8,16 @@ use super::super::complex::complex_text;
 use super::{ListKind, MapKind, Value, pairs};
 use crate::text::{float_text, quote};
 
+/// Whether structs are printed with the names of their fields, as `%+v` does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FieldNames {
+    Hidden,
+    Shown,
+}
+
 impl Value {
-    /// Formats the value as Go's `fmt.Print` does; `plus`: as `%+v`.
-    pub fn print(&self, out: &mut String, plus: bool) {
+    /// Formats the value as Go's `fmt.Print` does.
+    fn print(&self, out: &mut String, fields: FieldNames) {
         match self {
             Self::Nil => out.push_str("<nil>"),
             Self::Bool(value) => *out += &value.to_string(),
@@ -26,7 +33,7 @@ impl Value {
                     if i > 0 {
                         out.push(' ');
                     }
-                    item.print(out, plus);
+                    item.print(out, fields);
                 }
                 out.push(']');
             }
@@ -38,20 +45,20 @@ impl Value {
                         out.push(' ');
                     }
                     let _ = write!(out, "{name}:");
-                    value.print(out, plus);
+                    value.print(out, fields);
                 }
                 out.push(']');
             }
-            Self::Struct(fields) => {
+            Self::Struct(of) => {
                 out.push('{');
-                for (i, (name, _, value)) in fields.fields.iter().enumerate() {
+                for (i, (name, _, value)) in of.fields.iter().enumerate() {
                     if i > 0 {
                         out.push(' ');
                     }
-                    if plus {
+                    if fields == FieldNames::Shown {
                         let _ = write!(out, "{name}:");
                     }
-                    value.print(out, plus);
+                    value.print(out, fields);
                 }
                 out.push('}');
             }
@@ -64,7 +71,7 @@ impl Value {
     /// The output of `print`.
     pub fn printed(&self) -> String {
         let mut out = String::new();
-        self.print(&mut out, false);
+        self.print(&mut out, FieldNames::Hidden);
         out
     }
 
@@ -84,7 +91,7 @@ fn print_pairs(out: &mut String, pairs: &[Value]) {
             if k > 0 {
                 out.push('=');
             }
-            value.print(out, false);
+            value.print(out, FieldNames::Hidden);
         }
     }
 }
@@ -100,7 +107,7 @@ pub(in crate::template) fn sprint(values: &[Value]) -> String {
         if value.is_pointer() {
             out.push('&');
         }
-        value.print(&mut out, false);
+        value.print(&mut out, FieldNames::Hidden);
     }
     out
 }
@@ -149,7 +156,7 @@ mod tests {
         let labels = Value::text_map(MapKind::Labels, [("a", "1"), ("b", "2")]);
         let plus = |value: &Value| {
             let mut out = String::new();
-            value.print(&mut out, true);
+            value.print(&mut out, FieldNames::Shown);
             out
         };
         for (value, plain, named, go) in [

@@ -23,8 +23,16 @@ const PREVIEW_BYTES_MAX: usize = 16 << 20;
 /// How an answer that is too large gets smaller.
 const FEWER: &str = "name fewer by `filter`";
 
+/// What is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rows {
+    Alerts,
+    /// Groups, each with its alerts.
+    Groups,
+}
+
 /// Lists alerts, or groups with theirs, as JSON.
-pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter, by_group: bool) -> Result<Vec<u8>> {
+pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter, listed: Rows) -> Result<Vec<u8>> {
     made(state, move |state, go_on| {
         let labels = |labels: &LabelSet| allows(state, &access, labels) && filter.matchers.matches(labels);
         let policy = state.alertd.router.policy();
@@ -34,7 +42,7 @@ pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter
         let asked = Asked { shown: filter.shown, labels: &labels, receiver: &receiver, go_on };
         let sight = Sight::new(state, &access);
         let mut text = Text::new("[", state.settings.answer_bytes_max, FEWER);
-        if by_group {
+        if listed == Rows::Groups {
             let mut is_open = false;
             state.alertd.router.each_group(&asked, &mut |piece| match piece {
                 GroupPiece::Group(group) => {

@@ -131,17 +131,19 @@ fn rules_know_their_group_and_place() {
 
 #[test]
 fn groups_get_settings_where_they_have_some() {
-    let plan = |known: Option<&Stored>, alone: bool, settings: Value| {
-        told(&plan(&key(), (known, alone), map(settings), Vec::new()))
+    use SettingsEntity::{Always, IfNeeded};
+
+    let plan = |known: Option<&Stored>, entity: SettingsEntity, settings: Value| {
+        told(&plan(&key(), known, entity, map(settings), Vec::new()))
     };
-    assert!(plan(None, false, json!({})).is_empty());
-    assert_eq!(plan(None, true, json!({})), ["group: create it"]);
-    assert_eq!(plan(None, false, json!({"interval": "30s"})), ["group: create it"]);
+    assert!(plan(None, IfNeeded, json!({})).is_empty());
+    assert_eq!(plan(None, Always, json!({})), ["group: create it"]);
+    assert_eq!(plan(None, IfNeeded, json!({"interval": "30s"})), ["group: create it"]);
     let with = stored(Some(entity("s", 1, json!({"interval": "30s"}))), Vec::new());
     // Those that are there are replaced, also by none.
-    assert_eq!(plan(Some(&with), false, json!({})), ["group: replace s"]);
+    assert_eq!(plan(Some(&with), IfNeeded, json!({})), ["group: replace s"]);
     let without = stored(None, vec![entity("1", 1, json!({"alert": "a"}))]);
-    assert_eq!(plan(Some(&without), false, json!({})), ["rule: delete 1"]);
+    assert_eq!(plan(Some(&without), IfNeeded, json!({})), ["rule: delete 1"]);
 }
 
 #[test]
@@ -302,12 +304,12 @@ fn patches_change_what_they_name() {
 fn errors_of_groups_stand_in_their_bodies() {
     let known = stored(Some(entity("s", 1, json!({}))), vec![entity("1", 1, json!({"alert": "gone"}))]);
     let rules = vec![map(json!({"alert": "a"})), map(json!({"alert": "b"}))];
-    let ops = plan(&key(), (Some(&known), false), map(json!({"interval": "1m"})), rules);
+    let ops = plan(&key(), Some(&known), SettingsEntity::IfNeeded, map(json!({"interval": "1m"})), rules);
     assert_eq!(told(&ops), ["group: replace s", "rule: delete 1", "rule: create", "rule: create"]);
     let places = places(&ops);
     assert_eq!(places, ["", "", "/rules/0", "/rules/1"]);
     let moved = |field: &str| {
-        let problem = at_places(Problem::field(field, "REQUIRED", "is required"), &places);
+        let problem = moved_to_places(Problem::field(field, "REQUIRED", "is required"), &places);
         let field = problem.errors[0].field.clone();
         let text = if field.is_empty() { "is required".to_owned() } else { format!("{field}: is required") };
         assert_eq!(problem.detail, text, "the text says the same place");

@@ -288,11 +288,11 @@ impl Connection {
                 self.complete("SAVEPOINT");
             }
             Command::Release(name) => {
-                self.kept.forget_savepoints(&name, true)?;
+                self.kept.release_savepoint(&name)?;
                 self.complete("RELEASE");
             }
             Command::RollbackTo(name) => {
-                self.kept.forget_savepoints(&name, false)?;
+                self.kept.return_to_savepoint(&name)?;
                 self.transaction = TransactionStatus::Transaction;
                 self.complete("ROLLBACK");
             }

@@ -159,10 +159,18 @@ enum Asked {
     Nothing,
 }
 
-/// Parses which values to list; typed ones only by the names that TraceQL has.
-fn asked(call: &Call, tag: &str, is_typed: bool) -> Result<Asked, TraceError> {
+/// By which names tags may be asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TagNames {
+    Any,
+    /// Those that TraceQL has.
+    OfTraceql,
+}
+
+/// Parses which values to list.
+fn asked(call: &Call, tag: &str, names: TagNames) -> Result<Asked, TraceError> {
     let named = tag_of(tag);
-    if is_typed && matches!(named, Tag::Bare(_)) {
+    if names == TagNames::OfTraceql && matches!(named, Tag::Bare(_)) {
         let text = "please provide a valid tagName: tag name is not valid intrinsic or scoped attribute";
         return Err(ParamError::new("", format!("{text}: {tag}")).into());
     }
@@ -190,7 +198,7 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<S
         let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let limit = limit(&call)?;
-        let list: Vec<String> = match asked(&call, &tag, false)? {
+        let list: Vec<String> = match asked(&call, &tag, TagNames::Any)? {
             Asked::Key(key, filter) => {
                 let listing = Listing { limit, by_name: true, ..Listing::default() };
                 let rows = call.state.engines.traces.values(&call.ctx, filter, key, listing).await?;
@@ -220,7 +228,7 @@ pub(super) async fn typed_values(
         let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let row = |kind: &str, value: &str| json!({"type": kind, "value": value});
-        let list: Vec<Value> = match asked(&call, &tag, true)? {
+        let list: Vec<Value> = match asked(&call, &tag, TagNames::OfTraceql)? {
             Asked::Key(key, filter) => {
                 let limit = limit(&call)?;
                 let listing = Listing { limit, ..Listing::default() };
