@@ -326,10 +326,17 @@ impl Server {
         let _ = Command::new("kill").args(["-HUP", &self.pid().to_string()]).status();
     }
 
-    /// Writes a remote-write 1.0 body; must be taken.
+    /// Writes a remote-write 1.0 body; must be taken, if not at once. Equal samples are stored once.
     pub async fn write(&self, body: Vec<u8>) {
-        let answer = self.post("/metrics-api/api/v1/write", &[], body).await;
-        assert_eq!(answer.status, 204, "{}", answer.text());
+        let began = Instant::now();
+        loop {
+            let answer = self.post("/metrics-api/api/v1/write", &[], body.clone()).await;
+            if !matches!(answer.status, 429 | 503) || began.elapsed() > SETTLES_WITHIN {
+                assert_eq!(answer.status, 204, "{}", answer.text());
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Evaluates at a time; gives `data`.
