@@ -358,16 +358,15 @@ impl Share {
     /// Waits for the next piece of the body that the share is of; dropped and called again it goes on.
     ///
     /// # Errors
-    /// Those of [`broken`]. Unavailable: the sender is slow, and others wait for what the body holds.
+    /// Those of [`broken`]. `SenderTimeout`: the sender is slow, and others wait for what the body holds.
     pub(crate) async fn next(&mut self, chunks: &mut BodyDataStream) -> Result<Option<Bytes>> {
         let since = *self.since.get_or_insert_with(Instant::now);
         let chunk = tokio::select! {
             biased;
             chunk = chunks.next() => chunk.transpose().map_err(|e| broken(&e))?,
             () = self.outstayed(since) => {
-                // Fast enough while nobody waits: so it may come again.
-                let text = "others wait for the memory that this body holds, and it comes slowly; try again later";
-                return Err(Error::new(ErrorKind::Unavailable, text));
+                let text = "others wait for the memory that this body holds, and it comes slowly";
+                return Err(Error::new(ErrorKind::SenderTimeout, text));
             }
         };
         self.since = None;

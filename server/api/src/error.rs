@@ -27,15 +27,6 @@ pub fn status_of(kind: ErrorKind) -> StatusCode {
     }
 }
 
-/// Gives the HTTP status of a kind for what Prometheus, OTLP's exporters and Loki's agents send: they repeat 5xx or 429 and
-/// drop what is answered with any other status. So what came too slowly, or into a stop, is told as passing.
-pub fn sender_status_of(kind: ErrorKind) -> StatusCode {
-    match kind {
-        ErrorKind::SenderTimeout | ErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
-        _ => status_of(kind),
-    }
-}
-
 /// Gives the gRPC status code of a kind.
 pub fn grpc_code_of(kind: ErrorKind) -> tonic::Code {
     match kind {
@@ -90,16 +81,11 @@ pub fn plain(status: StatusCode, text: impl Into<String>) -> Response {
 
 /// Makes a plain-text response of an error, and logs it. A missing right is reported in the common form.
 pub fn plain_error(error: &Error, route: &str) -> Response {
-    plain_error_as(error, route, status_of(error.kind))
-}
-
-/// The same with another status than that of the kind.
-pub fn plain_error_as(error: &Error, route: &str, status: StatusCode) -> Response {
     log(error, route);
     if error.kind == ErrorKind::Forbidden {
         return crate::forbidden_records::problem(error);
     }
-    plain(status, public_text(error))
+    plain(status_of(error.kind), public_text(error))
 }
 
 #[cfg(test)]
@@ -142,12 +128,6 @@ mod tests {
             let answer = plain_error(&Error::new(kind, "x"), "/");
             assert_eq!(answer.status().as_u16(), status, "{kind:?}");
             assert_eq!(answer.headers().contains_key(header::RETRY_AFTER), comes_back, "{kind:?}");
-            // What may be stored when it comes again is nothing that an agent may drop.
-            let passes = comes_back || matches!(kind, ErrorKind::SenderTimeout | ErrorKind::Cancelled);
-            let of_sender = sender_status_of(kind);
-            assert_eq!(of_sender.as_u16(), if passes { 503 } else { status }, "{kind:?}");
-            let answer = plain_error_as(&Error::new(kind, "x"), "/", of_sender);
-            assert_eq!(answer.headers().contains_key(header::RETRY_AFTER), passes, "{kind:?}");
         }
     }
 

@@ -13,7 +13,7 @@ use quiver_types::{Domain, Error, ErrorKind, Result};
 
 use crate::body_memory::read_body;
 use crate::encode::prometheus::error_response;
-use crate::error::{log, plain, public_text, sender_status_of, status_of, with_retry_after};
+use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
 use crate::metrics::phases::{Signal, Step};
 use crate::request_context::RequestInfo;
@@ -173,7 +173,7 @@ pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request)
 fn remote_write(written: Result<Written>, v2: bool) -> Response {
     let (mut response, counts) = match written.and_then(|w| w.judge(forbidden_records::error).map(|()| w)) {
         Err(e) if e.kind == ErrorKind::Forbidden => (error_response(&e, "/metrics-api/api/v1/write"), [0; 3]),
-        Err(e) => (plain(sender_status_of(e.kind), public_text(&e)), [0; 3]),
+        Err(e) => (plain(status_of(e.kind), public_text(&e)), [0; 3]),
         Ok(w) => {
             // 1.0 has no way to name one bad series: it is skipped and counted (`metrics-api` section 5). A sender that
             // reads 400 drops the batch, so what it may not write is told in a header.
@@ -203,7 +203,7 @@ fn otlp(written: Result<Written>, json: bool) -> Response {
     match written.and_then(|w| export_outcome(&w)) {
         Ok((rejected, text)) => answer(StatusCode::OK, export_response(rejected, &text, json)),
         Err(e) => {
-            let status = if later { StatusCode::TOO_MANY_REQUESTS } else { sender_status_of(e.kind) };
+            let status = if later { StatusCode::TOO_MANY_REQUESTS } else { status_of(e.kind) };
             answer(status, status_message(&e, json))
         }
     }

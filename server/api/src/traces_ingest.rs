@@ -20,7 +20,7 @@ use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 
 use crate::body_memory::read_body;
 use crate::effects::{Signal, suspend};
-use crate::error::{log, plain, public_text, sender_status_of, status_of, with_retry_after};
+use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
 use crate::ingest_api::status_message;
 use crate::metrics::phases::{Signal as Phase, Step};
@@ -208,7 +208,7 @@ async fn otlp(State(state): State<Arc<AppState>>, request: Request) -> Response 
     match take(&state, &head.headers, body, format, head.uri.path()).await {
         Ok(partial) if json => answer(StatusCode::OK, partial.to_json().into_bytes()),
         Ok(partial) => answer(StatusCode::OK, partial.to_protobuf()),
-        Err(e) => answer(sender_status_of(e.kind), status_message(&e, json)),
+        Err(e) => answer(status_of(e.kind), status_message(&e, json)),
     }
 }
 

@@ -96,12 +96,12 @@ settings! {
         header_timeout: Span = "\"10s\"";
         /// How long a connection may stay open without a request.
         keep_alive: Span = "\"2m\"";
-        /// Slowest rate, in bytes per second, at which a request body may arrive; a slower sender gets 408, or 503 where
-        /// agents drop what gets a 408 (remote write, OTLP, push). 0: any rate, as long as something arrives. A response
-        /// that is read more slowly is given up if others need what it holds.
+        /// Slowest rate, in bytes per second, at which a request body may arrive; a slower sender gets 408. 0: any
+        /// rate, as long as something arrives. A response that is read more slowly is given up if others need what it
+        /// holds.
         body_rate_min: Size = "\"1KiB\"";
-        /// How long a sender may stay below `body_rate_min`, or send nothing, before it is refused; and a reader,
-        /// before its response is given up.
+        /// How long a sender may stay below `body_rate_min`, or send nothing, before it gets 408; and a reader, before
+        /// its response is given up.
         body_grace: Span = "\"10s\"";
         /// How long a client may read nothing of its response before the connection is closed, or, over HTTP/2, that
         /// response is given up.

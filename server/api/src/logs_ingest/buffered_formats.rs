@@ -21,9 +21,7 @@ use super::metrics::Endpoint;
 use super::request::{Intake, ours, text};
 use super::store::{count, judge, write};
 use crate::body_memory::read_body;
-use crate::error::{
-    grpc_code_of, log, plain_error, plain_error_as, public_text, sender_status_of, status_of, with_retry_after,
-};
+use crate::error::{grpc_code_of, log, plain_error, public_text, status_of, with_retry_after};
 use crate::forbidden_records;
 use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
@@ -141,7 +139,7 @@ pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -
             e
         })
     };
-    outcome.await.unwrap_or_else(|e| plain_error_as(&e, ROUTE, sender_status_of(e.kind)))
+    outcome.await.unwrap_or_else(|e| plain_error(&e, ROUTE))
 }
 
 /// The SaaS intake: 202 and `{}`.
@@ -219,7 +217,7 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
             } else {
                 response::status_to_protobuf(code, message)
             };
-            let response = (sender_status_of(e.kind), [(header::CONTENT_TYPE, content_type)], body).into_response();
+            let response = (status_of(e.kind), [(header::CONTENT_TYPE, content_type)], body).into_response();
             with_retry_after(response)
         }
     }
