@@ -70,7 +70,7 @@ async fn ten_thousand_idle_connections() {
         assert_eq!(ask(&mut socket).await, 200);
         sockets.push(socket);
     }
-    let each = server.held_bytes().saturating_sub(before) / idle as u64;
+    let each = server.grown_since(before, IDLE_BYTES_MAX * idle as u64).await / idle as u64;
     let beside = active(&server, busy, 5).await;
     println!(
         "{idle} idle connections of {each} bytes each; slowest of {busy} active: {base:?} before, {beside:?} beside"

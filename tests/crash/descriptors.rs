@@ -9,6 +9,7 @@ use quiver_tests::bodies::remote_write;
 use quiver_tests::load::Caller;
 use quiver_tests::server::{Options, Server};
 use quiver_tests::threads::Threads;
+use quiver_tests::time_limits::at_most;
 
 use crate::arena::{START_MS, comes_up, kill, store_check};
 
@@ -101,11 +102,14 @@ async fn few_descriptors_are_shared() {
         let caller = caller.clone();
         async move { caller.post("/admin/flush", Vec::new()).await }
     });
-    let before = cpu_ticks(server.pid());
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let busy = cpu_ticks(server.pid()) - before;
+    // The flush may take some of the first two seconds; a circle takes all of all.
+    let busy = at_most("hundredths of a second of CPU in 2 s of waiting", 100, async || {
+        let before = cpu_ticks(server.pid());
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        cpu_ticks(server.pid()) - before
+    })
+    .await;
     println!("{taken} taken, {refused} refused, {} open, {busy} ticks in 2 s", open_descriptors(server.pid()));
-    assert!(busy < 100, "{busy} hundredths of a second of CPU in 2 s of waiting");
     drop(idle);
     let flushed = tokio::time::timeout(Duration::from_mins(5), flushing).await.expect("it recovers");
     // 503: there was no place for another connection.

@@ -129,7 +129,7 @@ async fn fill_with_logs(server: &Server, seed: u64) -> u64 {
 }
 
 async fn log_rows(server: &Server) -> u64 {
-    let answer = server.get_with("/logs-api/select/logsql/query", &[("query", "app:full | stats count() n")]).await;
+    let answer = server.ask("/logs-api/select/logsql/query", &[("query", "app:full | stats count() n")]).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     answer.json()["n"].as_str().and_then(|n| n.parse().ok()).unwrap_or_default()
 }

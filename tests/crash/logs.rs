@@ -260,18 +260,23 @@ async fn logs_soak() {
         .env("QUIVER_COMPACTION__INTERVAL", "2s");
     let server = Server::start(dir.path(), &options).await;
     let caller = Caller::new(&server.http);
-    let (stop, answers, rows) =
-        (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (stop, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (rows, doubtful) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut tasks = Vec::new();
     for n in 0..WRITERS {
         let (caller, stop, rows) = (caller.clone(), Arc::clone(&stop), Arc::clone(&rows));
+        let doubtful = Arc::clone(&doubtful);
         tasks.push(tokio::spawn(async move {
             let mut writer = Writer::new(n, 1);
             while !stop.load(Relaxed) {
                 let body = writer.body(2000);
                 match caller.post(INSERT, body.into_bytes()).await {
                     Some((200, _)) => _ = rows.fetch_add(2000, Relaxed),
-                    Some((429 | 503, _)) => tokio::time::sleep(Duration::from_millis(20)).await,
+                    // Rows that were decoded before a refusal are there.
+                    Some((429 | 503, _)) => {
+                        doubtful.fetch_add(2000, Relaxed);
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
                     other => panic!("{other:?}"),
                 }
             }
@@ -280,7 +285,7 @@ async fn logs_soak() {
     tasks.push(tokio::spawn(ask_on(caller.clone(), Arc::clone(&stop), Arc::clone(&answers))));
     let (began, mut highest) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(seconds) {
-        highest = highest.max(server.rss_bytes());
+        highest = highest.max(server.shipped_rss_bytes());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     stop.store(true, Relaxed);
@@ -291,9 +296,10 @@ async fn logs_soak() {
     println!("{rows} rows, {answers} answers, {} MiB resident at most", highest >> 20);
     assert!(rows > 0 && answers > 0);
     assert!(highest <= LIMIT + LIMIT * 15 / 100, "{} MiB", highest >> 20);
-    let (status, body) = caller.get(QUERY, &[("query", "* | stats count() n")]).await.expect("it runs");
-    assert_eq!(status, 200);
-    let found: Value = serde_json::from_slice(&body).expect("a row");
-    assert_eq!(found["n"], rows.to_string());
+    let answer = server.ask(QUERY, &[("query", "* | stats count() n")]).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let found: u64 = answer.json()["n"].as_str().and_then(|n| n.parse().ok()).expect("a number");
+    let most = rows + doubtful.load(Relaxed);
+    assert!((rows..=most).contains(&found), "{found} of {rows} to {most} rows");
     assert_eq!(server.stop(), Some(0));
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
+use quiver_tests::held_server::Hold;
 use quiver_tests::load::{Caller, soak};
 use quiver_tests::server::{Options, Server};
 
@@ -63,9 +64,10 @@ async fn a_long_log_is_replayed_fast_and_within_memory() {
     let (bytes, limit) = scale();
     let rows = filled(dir.path(), bytes).await;
     let mut options = Options::default().env("QUIVER_MEMORY__LIMIT", limit).env("QUIVER_LOG__FILTER", "off");
+    let hold = Hold::default();
     if !soak() {
-        // Somebody asks before a tenth of the log is replayed.
-        options = options.env("QUIVER_FAILPOINT", "replay.begin=sleep:2000");
+        // Somebody asks before a tenth of the log is replayed, however late.
+        options = options.env("QUIVER_FAILPOINT", hold.at("replay.after-segment"));
     }
     let began = Instant::now();
     let server = Server::spawn(dir.path(), &options).expect("it says where it listens");
@@ -82,7 +84,10 @@ async fn a_long_log_is_replayed_fast_and_within_memory() {
         assert!(began.elapsed() < Duration::from_mins(5), "the replay does not end");
         // Who is answered, because the replay ended meanwhile, sees all of it.
         match watched(&server, &mut most, caller.get(COUNT.0, COUNT.1)).await.expect("it lives") {
-            (503, _) => refused += 1,
+            (503, _) => {
+                refused += 1;
+                hold.release();
+            }
             (200, found) => assert_eq!(String::from_utf8_lossy(&found), wanted),
             (status, text) => panic!("{status} {}", String::from_utf8_lossy(&text)),
         }

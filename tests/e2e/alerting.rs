@@ -442,7 +442,11 @@ async fn alerts_go_on_from_their_series() {
     sample(&server, 0.0).await;
     until("an alert is pending", async || active_at(&server).await.is_some()).await;
     let before = active_at(&server).await;
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let is_kept = async || {
+        let found = server.query("ALERTS_FOR_STATE{alertname=\"Down\"}", now_ms() as f64 / 1000.0 + 1.0).await;
+        found["result"].as_array().is_some_and(|series| !series.is_empty())
+    };
+    until("its series says since when", is_kept).await;
     assert_eq!(server.stop(), Some(0));
     for file in ["alerts.db", "alerts.db-wal", "alerts.db-shm"] {
         let _ = std::fs::remove_file(data.join(file));

@@ -8,6 +8,7 @@ use quiver_ingest::Encoding;
 use quiver_tests::bodies::{compress, varint};
 use quiver_tests::bombs::packed;
 use quiver_tests::server::{Options, Server};
+use quiver_tests::time_limits::at_most;
 
 /// Memory beyond what there was before, with the body itself and what the allocator keeps in reserve.
 const EXTRA_MAX: u64 = 24 << 20;
@@ -124,18 +125,22 @@ async fn bombs_cost_little() {
     assert_eq!(server.post("/insert/jsonline", &[], b"{\"_msg\":\"x\"}\n".to_vec()).await.status, 200);
     for case in cases {
         let wire = case.body.len() as u64;
-        let dropped = long_lines(&server).await;
-        server.forget_peak();
-        let (before, cpu) = (server.held_bytes(), server.cpu());
-        let answer = server.post(case.path, &case.headers, case.body).await;
-        let (extra, cpu) = (server.peak_held_bytes().saturating_sub(before), server.cpu().saturating_sub(cpu));
         let shown = format!("{} at {} ({wire} bytes)", case.name, case.path);
-        assert!(case.statuses.contains(&answer.status), "{shown}: {} {}", answer.status, answer.text());
-        assert!(extra <= EXTRA_MAX + 2 * wire, "{shown}: {} MiB more", extra >> 20);
-        assert!(cpu <= CPU_MAX, "{shown}: {cpu:?} of CPU");
-        if case.name == NESTED {
-            assert_eq!(long_lines(&server).await, dropped + 1, "{shown}");
-        }
+        // Parts of what it may take: of memory and of CPU, whichever is more.
+        at_most(&shown, 1.0, async || {
+            let dropped = long_lines(&server).await;
+            server.forget_peak();
+            let (before, cpu) = (server.held_bytes(), server.cpu());
+            let answer = server.post(case.path, &case.headers, case.body.clone()).await;
+            let (extra, cpu) = (server.peak_held_bytes().saturating_sub(before), server.cpu().saturating_sub(cpu));
+            assert!(case.statuses.contains(&answer.status), "{shown}: {} {}", answer.status, answer.text());
+            if case.name == NESTED {
+                assert_eq!(long_lines(&server).await, dropped + 1, "{shown}");
+            }
+            let memory = extra as f64 / (EXTRA_MAX + 2 * wire) as f64;
+            memory.max(cpu.as_secs_f64() / CPU_MAX.as_secs_f64())
+        })
+        .await;
     }
 }
 

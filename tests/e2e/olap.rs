@@ -24,7 +24,7 @@ const START_S: i64 = 1_741_564_800;
 
 async fn load(server: &Server, query: Value, headers: &[(&str, &str)]) -> Answer {
     let headers: Vec<_> = headers.iter().copied().chain([("content-type", "application/json")]).collect();
-    server.post(LOAD, &headers, json!({"query": query}).to_string().into_bytes()).await
+    server.ask_with(LOAD, &headers, json!({"query": query}).to_string().into_bytes()).await
 }
 
 async fn data(server: &Server, query: Value) -> Value {

@@ -318,10 +318,10 @@ async fn portals_are_streamed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn statements_are_cancelled() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &open()).await;
+    // Nothing else ends them.
+    let server = Server::start(dir.path(), &open().env("QUIVER_QUERY__TIMEOUT", "1h")).await;
     let client = connect(&server).await;
     let token = client.cancel_token();
-    let began = Instant::now();
     let running = tokio::spawn(async move {
         let error = client.query(LONG, &[]).await.map(|_| ()).expect_err("it is cancelled");
         (client, code(&error).to_owned())
@@ -334,7 +334,6 @@ async fn statements_are_cancelled() {
     }
     let (client, code_of) = running.await.expect("ended");
     assert_eq!(code_of, "57014");
-    assert!(began.elapsed() < Duration::from_mins(1));
     until_queries(&server, 0).await;
     client.batch_execute("set statement_timeout = '300ms'").await.expect("set");
     let error = client.query(LONG, &[]).await.map(|_| ()).expect_err("too long");
@@ -509,8 +508,9 @@ async fn what_nobody_reads_is_not_written() {
     for _ in 0..CLIENTS {
         streams.push(ask().await);
     }
-    let grown = server.held_bytes().saturating_sub(before);
-    assert!(grown < (CLIENTS as u64) * (4 << 20), "{} MiB for {CLIENTS} answers", grown >> 20);
+    let bound = (CLIENTS as u64) * (4 << 20);
+    let grown = server.grown_since(before, bound).await;
+    assert!(grown <= bound, "{} MiB for {CLIENTS} answers", grown >> 20);
     // All of it comes to who reads on.
     let mut stream = streams.pop().expect("a client");
     let (mut read, mut last, mut bytes) = (vec![0; 64 << 10], Vec::new(), 0);

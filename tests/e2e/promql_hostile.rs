@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use quiver_tests::bodies::{Series, remote_write};
 use quiver_tests::server::{Options, Server};
-use quiver_tests::time_limits::within;
+use quiver_tests::time_limits::{at_most, within};
 
 const LIMIT_BYTES: u64 = 512 << 20;
 /// What the process may have at most: its limit and 15 %.
@@ -16,6 +16,8 @@ const RSS_MAX: u64 = LIMIT_BYTES * 115 / 100;
 const CPU_REFUSED: Duration = Duration::from_secs(2);
 /// Processor time that may be spent after a client went on what takes longer than that.
 const CPU_AFTER: Duration = Duration::from_millis(200);
+/// How often a query is asked again that finds the memory held by those before it, a second apart.
+const TRIES: usize = 30;
 /// When the client goes.
 const GOES_AFTER: Duration = Duration::from_millis(150);
 const T0_MS: i64 = 1_700_000_000_000;
@@ -267,6 +269,18 @@ async fn ask(server: &Server, case: &Case, unlike: usize) -> (u16, String) {
     (answer.status().as_u16(), answer.text().await.expect("a whole answer"))
 }
 
+/// The same once, and again where those before still hold the memory.
+async fn ask_with_room(server: &Server, case: &Case) -> (u16, String) {
+    for _ in 0..TRIES {
+        let answer = ask(server, case, 0).await;
+        if answer.0 != 503 || !answer.1.contains("ask again later") {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    ask(server, case, 0).await
+}
+
 fn judge(server: &Server, case: &Case, (status, body): &(u16, String)) {
     let (name, text) = (case.name, body.chars().take(300).collect::<String>());
     let late = *status == 503 && text.contains("timed out");
@@ -294,7 +308,8 @@ async fn idle(server: &Server, name: &str) {
             return;
         }
         assert!(began.elapsed() < Duration::from_mins(5), "{name}: it does not end");
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        // Seldom: each look takes processor time, which is what is measured.
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -302,14 +317,18 @@ async fn idle(server: &Server, name: &str) {
 async fn survives(cases: Vec<Case>, timeout: &str) {
     let (server, _dir) = start(timeout).await;
     for case in cases.into_iter().map(Arc::new) {
-        let before = server.cpu();
-        let answer = ask(&server, &case, 0).await;
-        let alone = server.cpu().saturating_sub(before);
-        println!("{}: {} after {alone:?}, at most {} MiB", case.name, answer.0, server.peak_bytes() >> 20);
-        judge(&server, &case, &answer);
-        if matches!(case.fate, Fate::Refused | Fate::Malformed) {
-            assert!(alone <= CPU_REFUSED, "{}: refused after {alone:?}", case.name);
-        }
+        let asked = async || {
+            let before = server.cpu();
+            let answer = ask_with_room(&server, &case).await;
+            let alone = server.cpu().saturating_sub(before);
+            println!("{}: {} after {alone:?}, at most {} MiB", case.name, answer.0, server.peak_bytes() >> 20);
+            judge(&server, &case, &answer);
+            alone
+        };
+        let alone = match case.fate {
+            Fate::Refused | Fate::Malformed => at_most(case.name, CPU_REFUSED, asked).await,
+            Fate::Answered | Fate::Either => asked().await,
+        };
         // Four at once, each for itself.
         let four: Vec<_> = (1..=4)
             .map(|unlike| {
@@ -344,7 +363,7 @@ async fn survives(cases: Vec<Case>, timeout: &str) {
         .await;
         println!("{what}: {spent:?}");
     }
-    let answer = ask(&server, &case("a count", At::Instant, Fate::Answered, "count(m)"), 0).await;
+    let answer = ask_with_room(&server, &case("a count", At::Instant, Fate::Answered, "count(m)")).await;
     assert!(answer.1.contains(&format!("\"{SERIES}\"")), "{}", answer.1);
 }
 

@@ -1,7 +1,9 @@
-//! Endpoints that clients of Prometheus look at beside queries: exemplars, rules, alerts, targets.
+//! Endpoints that clients of Prometheus look at beside queries: exemplars, rules, alerts, targets; deadlines of gRPC.
 
 use quiver_tests::bodies::{compress, field, varint};
+use quiver_tests::held_server::Hold;
 use quiver_tests::server::{Options, Server};
+use quiver_tests::socket::grpc_message;
 use serde_json::{Value, json};
 
 const T0_MS: i64 = 1_700_000_000_000;
@@ -120,4 +122,32 @@ async fn statistics_hold_what_is_measured() {
     let odd = ask("some").await;
     let text = odd["warnings"][0].as_str().expect("a warning");
     assert!(text.starts_with("value \"some\" for parameter \"stats\" is deprecated"), "{odd}");
+}
+
+/// A sender over gRPC waits no longer than it says, whatever the log waits for; one that cannot be understood is told so.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_over_grpc_end_with_their_deadline() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let hold = Hold::default();
+    hold.release();
+    let options = Options::default().env("QUIVER_FAILPOINT", hold.at("wal.before-write"));
+    let server = Server::start(dir.path(), &options).await;
+    // ExportLogsServiceRequest { resource_logs { scope_logs { log_records { body { string_value: "hi" } } } } }
+    let message = [0x0a, 10, 0x12, 8, 0x12, 6, 0x2a, 4, 0x0a, 2, b'h', b'i'];
+    let export = async |timeout: &str| {
+        let path = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
+        let headers = [("content-type", "application/grpc"), ("te", "trailers"), ("grpc-timeout", timeout)];
+        let answer = server.post(path, &headers, grpc_message(false, &message)).await;
+        assert_eq!(answer.status, 200, "{timeout}");
+        let text = |name: &str| answer.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
+        (text("grpc-status"), text("grpc-message").contains("grpc-timeout"))
+    };
+    for malformed in ["5", "S", "5s", "-5S", "123456789S"] {
+        assert_eq!(export(malformed).await, ("3".to_owned(), true), "{malformed}");
+    }
+    hold.set();
+    assert_eq!(export("50m").await, ("4".to_owned(), true));
+    hold.release();
+    assert_eq!(export("1H").await, (String::new(), false), "its status stands behind the message");
+    assert_eq!(server.stop(), Some(0));
 }

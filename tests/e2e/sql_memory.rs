@@ -1,6 +1,7 @@
 //! What statements over HTTP hold while they run and while their answers are written.
 
 use quiver_tests::server::Server;
+use quiver_tests::time_limits::at_most;
 use serde_json::json;
 
 use crate::sql::{API, START_S, ask, options, rows};
@@ -16,15 +17,18 @@ async fn many_outputs_of_one_text_are_written_a_few_rows_at_a_time() {
     let from = format!("(select repeat('x', 100) || value as t from generate_series(1, {ROWS}))");
     // What the first statement takes once.
     rows(&server, &format!("select {outputs} from {from} limit 1")).await;
-    server.forget_peak();
-    let before = server.peak_held_bytes();
     let statement = format!("select {outputs} from {from}");
     for form in ["ndjson", "csv"] {
-        let answer = server.get_with(API, &[("query", statement.as_str()), ("format", form)]).await;
-        assert_eq!(answer.status, 200, "{form}");
-        assert!(answer.body.len() > OUTPUTS * ROWS * 100, "{form}: {} bytes", answer.body.len());
-        let more = server.peak_held_bytes().saturating_sub(before);
-        assert!(more < 64 << 20, "{form}: {} MiB for an answer of {} MiB", more >> 20, answer.body.len() >> 20);
+        let what = format!("bytes for an answer of {} MiB as {form}", (OUTPUTS * ROWS * 100) >> 20);
+        at_most(&what, 64 << 20, async || {
+            server.forget_peak();
+            let before = server.held_bytes();
+            let answer = server.ask(API, &[("query", statement.as_str()), ("format", form)]).await;
+            assert_eq!(answer.status, 200, "{form}");
+            assert!(answer.body.len() > OUTPUTS * ROWS * 100, "{form}: {} bytes", answer.body.len());
+            server.peak_held_bytes().saturating_sub(before)
+        })
+        .await;
     }
     let long = vec!["t"; 200].join(",");
     let refused = ask(&server, &format!("select {long} from (select repeat('x', 60000000) as t)")).await;
@@ -51,7 +55,9 @@ async fn what_takes_more_than_it_says_is_ended() {
     server.forget_peak();
     let lists = "select array_agg(message) as a from logs, generate_series(1, 200) g(i) group by i";
     let answer = ask(&server, &format!("select max(array_length(a)) from ({lists})")).await;
-    assert!(matches!(answer.status, 200 | 422), "{} {}", answer.status, answer.text());
+    // Or it waits for memory until its time is over.
+    let late = answer.status == 503 && answer.text().contains("timed out");
+    assert!(late || matches!(answer.status, 200 | 422), "{} {}", answer.status, answer.text());
     let used = server.peak_bytes().saturating_sub(server.file_bytes());
     assert!(used <= LIMIT + LIMIT * 15 / 100, "{} MiB", used >> 20);
     assert_eq!(rows(&server, "select count(*) from logs").await, json!([[200_000]]));

@@ -1,11 +1,11 @@
-//! What is answered while the log is being replayed.
+//! What is answered while the log is being replayed, and what is said of a directory that is not whole.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quiver_tests::held_server::Hold;
 use quiver_tests::server::{Options, Server, command};
-use quiver_tests::time_limits::within;
+use quiver_tests::time_limits::{until, within};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_start_can_be_watched() {
@@ -103,4 +103,46 @@ fn a_start_without_room_for_threads_ends() {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+}
+
+/// What is gone or cannot be read is named, and the start goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_start_finds_missing_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (data, log) = (dir.path().join("data"), dir.path().join("log"));
+    let options = Options::default().log_to(&log);
+    let is_said = |words: [&str; 2]| {
+        let text = std::fs::read_to_string(&log).expect("a log");
+        text.lines().any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    let (emptied, removed) =
+        (["a WAL segment is empty", ".wal"], ["folder of this installation is missing", "data/wal"]);
+    let unreadable = ["the time that retention goes by cannot be read", "data/CLOCK"];
+    let all = [emptied, removed, unreadable];
+    let start = async || {
+        let server = Server::start(&data, &options).await;
+        let row = b"{\"_msg\":\"a row\"}\n".to_vec();
+        assert_eq!(server.post("/insert/jsonline", &[], row).await.status, 200);
+        server
+    };
+    for _ in 0..2 {
+        start().await.kill();
+        assert!(!all.into_iter().any(is_said), "all is there");
+    }
+    let mut segments = 0;
+    for entry in std::fs::read_dir(data.join("wal")).expect("a folder").flatten() {
+        if entry.path().is_file() {
+            std::fs::write(entry.path(), "").expect("ours");
+            segments += 1;
+        }
+    }
+    assert!(segments > 0);
+    start().await.kill();
+    assert!(is_said(emptied) && !is_said(removed));
+    std::fs::remove_dir_all(data.join("wal")).expect("ours");
+    std::fs::write(data.join("CLOCK"), "soon\n").expect("ours");
+    let server = start().await;
+    assert!(is_said(removed));
+    until("the clock is named", async || is_said(unreadable)).await;
+    assert_eq!(server.stop(), Some(0));
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -15,6 +15,9 @@ use crate::history::{Found, History};
 
 /// Requests that a writer may send again.
 const RESENT: usize = 8;
+
+/// Longest wait for memory that queries hold which have ended.
+const ROOM_WITHIN: Duration = Duration::from_secs(30);
 
 /// Says whether the long form of a test was asked for.
 pub fn soak() -> bool {
@@ -109,17 +112,30 @@ impl Caller {
     pub async fn samples(&self, selector: &str, start_ms: i64, end_ms: i64) -> Option<Result<Found, String>> {
         let query = format!("{selector}[{}ms]", end_ms - start_ms + 1);
         let at = format!("{}.{:03}", end_ms.div_euclid(1000), end_ms.rem_euclid(1000));
-        let (status, body) = self.get("/metrics-api/api/v1/query", &[("query", &query), ("time", &at)]).await?;
+        let (status, body) = self.ask(&[("query", &query), ("time", &at)]).await?;
         if status != 200 {
             return Some(Err(format!("{query}: {status} {}", String::from_utf8_lossy(&body))));
         }
         Some(Ok(read_matrix(&body)))
     }
 
+    /// Asks PromQL, and again while queries that have ended still hold the memory.
+    async fn ask(&self, params: &[(&str, &str)]) -> Option<(u16, Vec<u8>)> {
+        let began = Instant::now();
+        loop {
+            let (status, body) = self.get("/metrics-api/api/v1/query", params).await?;
+            let no_room = status == 503 && String::from_utf8_lossy(&body).contains("ask again later");
+            if !no_room || began.elapsed() > ROOM_WITHIN {
+                return Some((status, body));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Evaluates at a time; gives the value of the first series.
     pub async fn number(&self, query: &str, at_ms: i64) -> Option<Result<Option<f64>, String>> {
         let at = format!("{}.{:03}", at_ms.div_euclid(1000), at_ms.rem_euclid(1000));
-        let (status, body) = self.get("/metrics-api/api/v1/query", &[("query", query), ("time", &at)]).await?;
+        let (status, body) = self.ask(&[("query", query), ("time", &at)]).await?;
         if status != 200 {
             return Some(Err(format!("{query}: {status} {}", String::from_utf8_lossy(&body))));
         }

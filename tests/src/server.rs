@@ -11,6 +11,8 @@ use serde_json::Value;
 
 /// Longest wait for a server to be ready, and for it to stop.
 const PATIENCE: Duration = Duration::from_mins(5);
+/// Longest wait for memory that ended queries still hold, and for pages that the allocator keeps in reserve.
+const SETTLES_WITHIN: Duration = Duration::from_secs(30);
 /// The signal of a process that a fail point ended.
 const ABORTED: i32 = 6;
 
@@ -102,6 +104,11 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// Says whether it is a refusal because others hold the memory for now.
+    pub fn has_no_room(&self) -> bool {
+        self.status == 503 && self.text().contains("ask again later")
+    }
+
     /// Gives the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("no JSON ({e}): {}", self.text()))
@@ -144,6 +151,18 @@ async fn answered(request: reqwest::RequestBuilder) -> reqwest::Result<Answer> {
             return Ok(Answer { status, headers, body });
         }
         assert!(began.elapsed() < Duration::from_mins(10), "no answer, only to wait for it");
+    }
+}
+
+/// Asks until there is room: a query may find that those before it still hold the memory, and is told to ask again.
+async fn answered_with_room(request: reqwest::RequestBuilder) -> reqwest::Result<Answer> {
+    let began = Instant::now();
+    loop {
+        let answer = answered(request.try_clone().expect("bodies are whole")).await?;
+        if !answer.has_no_room() || began.elapsed() > SETTLES_WITHIN {
+            return Ok(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
@@ -264,6 +283,18 @@ impl Server {
         answered(request).await.unwrap_or_else(|e| panic!("GET {path}: {e}"))
     }
 
+    /// Asks with parameters, and again while others hold the memory: where the point of a test is another.
+    pub async fn ask(&self, path: &str, params: &[(&str, &str)]) -> Answer {
+        let request = self.client.get(self.url(path)).query(params);
+        answered_with_room(request).await.unwrap_or_else(|e| panic!("GET {path}: {e}"))
+    }
+
+    /// Posts a question, and again while others hold the memory.
+    pub async fn ask_with(&self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
+        let request = with_headers(self.client.post(self.url(path)).body(body), headers);
+        answered_with_room(request).await.unwrap_or_else(|e| panic!("POST {path}: {e}"))
+    }
+
     /// Asks with headers.
     pub async fn get_as(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
         let request = with_headers(self.client.get(self.url(path)), headers);
@@ -295,16 +326,22 @@ impl Server {
         let _ = Command::new("kill").args(["-HUP", &self.pid().to_string()]).status();
     }
 
-    /// Writes a remote-write 1.0 body; must be taken.
+    /// Writes a remote-write 1.0 body; must be taken, if not at once. Equal samples are stored once.
     pub async fn write(&self, body: Vec<u8>) {
-        let answer = self.post("/metrics-api/api/v1/write", &[], body).await;
-        assert_eq!(answer.status, 204, "{}", answer.text());
+        let began = Instant::now();
+        loop {
+            let answer = self.post("/metrics-api/api/v1/write", &[], body.clone()).await;
+            if !matches!(answer.status, 429 | 503) || began.elapsed() > SETTLES_WITHIN {
+                assert_eq!(answer.status, 204, "{}", answer.text());
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Evaluates at a time; gives `data`.
     pub async fn query(&self, query: &str, time_s: f64) -> Value {
-        let answer =
-            self.get_with("/metrics-api/api/v1/query", &[("query", query), ("time", &time_s.to_string())]).await;
+        let answer = self.ask("/metrics-api/api/v1/query", &[("query", query), ("time", &time_s.to_string())]).await;
         assert_eq!(answer.status, 200, "{query}: {}", answer.text());
         answer.json()["data"].clone()
     }
@@ -313,7 +350,7 @@ impl Server {
     pub async fn query_range(&self, query: &str, start_s: f64, end_s: f64, step_s: f64) -> Value {
         let (start, end, step) = (start_s.to_string(), end_s.to_string(), step_s.to_string());
         let params = [("query", query), ("start", &start), ("end", &end), ("step", &step)];
-        let answer = self.get_with("/metrics-api/api/v1/query_range", &params).await;
+        let answer = self.ask("/metrics-api/api/v1/query_range", &params).await;
         assert_eq!(answer.status, 200, "{query}: {}", answer.text());
         answer.json()["data"].clone()
     }
@@ -356,6 +393,19 @@ impl Server {
     /// executable, and how many of them are there is the kernel's affair.
     pub fn shipped_rss_bytes(&self) -> u64 {
         self.held_bytes() + self.file_bytes() / if cfg!(debug_assertions) { 4 } else { 1 }
+    }
+
+    /// How much more than `before` it has in RAM of its own. What is beyond `bound` may be pages that the allocator keeps
+    /// for a moment, so it has time to come down.
+    pub async fn grown_since(&self, before: u64, bound: u64) -> u64 {
+        let began = Instant::now();
+        loop {
+            let grown = self.held_bytes().saturating_sub(before);
+            if grown <= bound || began.elapsed() > SETTLES_WITHIN {
+                return grown;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// The most that it had in RAM of its own.

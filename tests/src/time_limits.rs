@@ -1,5 +1,6 @@
 //! Promises about time, and comparisons that depend on it, on machines that may stand still at any moment.
 
+use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,20 @@ pub async fn within(what: &str, bound: Duration, mut measure: impl AsyncFnMut() 
         }
     }
     panic!("{what}: {best:?} at best, of {TRIES} tries");
+}
+
+/// Measures an amount, of memory or of processor time, until it is below its bound. What is taken for a reason of its own
+/// is taken each time; what something in the background took meanwhile is not.
+pub async fn at_most<T: Copy + PartialOrd + Debug>(what: &str, bound: T, mut measure: impl AsyncFnMut() -> T) -> T {
+    let mut last = measure().await;
+    for _ in 1..TRIES {
+        if last <= bound {
+            break;
+        }
+        last = measure().await;
+    }
+    assert!(last <= bound, "{what}: {last:?}, and no less in {TRIES} tries; at most {bound:?}");
+    last
 }
 
 /// As [`within`], for what waits for nobody.
@@ -70,6 +85,19 @@ mod tests {
     #[should_panic(expected = "a time: 5s at best, of 4 tries")]
     async fn what_is_late_each_time_is_late() {
         within("a time", Duration::from_secs(5), async || Duration::from_secs(5)).await;
+    }
+
+    #[tokio::test]
+    async fn one_of_several_amounts_is_enough() {
+        let mut amounts = [9, 7, 5, 1].into_iter();
+        assert_eq!(at_most("bytes", 5, async || amounts.next().expect("an amount")).await, 5);
+        assert_eq!(amounts.len(), 1);
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "bytes: 6, and no less in 4 tries; at most 5")]
+    async fn what_is_too_much_each_time_is_too_much() {
+        at_most("bytes", 5, async || 6).await;
     }
 
     #[tokio::test]

@@ -355,15 +355,16 @@ impl QueryEngine {
     async fn pressure_gone(&self, deadline: tokio::time::Instant) -> Result<()> {
         let mut alone_until = tokio::time::Instant::now() + PRESSURE_WAIT_ALONE;
         while self.memory.pressure.is_short() {
-            if self.used.running.load(Relaxed) > 0 {
-                alone_until = tokio::time::Instant::now() + PRESSURE_WAIT_ALONE;
-            } else if tokio::time::Instant::now() >= alone_until {
-                // What fills the process is no query: this one takes what little there is, or says so.
-                break;
-            }
-            if tokio::time::Instant::now() >= deadline {
+            let now = tokio::time::Instant::now();
+            if now >= deadline {
                 let text = "query timed out in the queue: the process is at its memory limit";
                 return Err(Error::new(ErrorKind::Timeout, text));
+            }
+            if self.used.running.load(Relaxed) > 0 {
+                alone_until = now + PRESSURE_WAIT_ALONE;
+            } else if now >= alone_until {
+                // What fills the process is no query: this one takes what little there is, or says so.
+                break;
             }
             tokio::time::sleep(PRESSURE_WAIT_STEP).await;
         }

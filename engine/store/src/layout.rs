@@ -33,6 +33,13 @@ const DATABASE: &str = "quiver.db";
 /// The WAL, and the store where none is named, in the data directory.
 const WAL: &str = "wal";
 const STORE: &str = "store";
+/// The spool.
+const SPOOL: &str = "parts";
+/// Folders that a data directory always has, and what is gone with each.
+const FOLDERS: [(&str, &str); 2] = [
+    (WAL, "what was acknowledged and is in no part yet"),
+    (SPOOL, "what was flushed and is not in the object store yet"),
+];
 
 /// The data directory, locked as long as this value lives.
 #[derive(Debug)]
@@ -62,8 +69,14 @@ impl DataDir {
         }
         // For people who look who has it; nothing reads it.
         let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-        for folder in [WAL, "parts"] {
-            create_dir_synced(&root.join(folder))?;
+        let is_known = Self::is_known(root);
+        for (folder, lost) in FOLDERS {
+            let path = root.join(folder);
+            if is_known && !path.is_dir() {
+                // Nobody can bring it back, and the rest is sound: so the start goes on.
+                tracing::warn!(path = %path.display(), "a folder of this installation is missing: {lost} is lost");
+            }
+            create_dir_synced(&path)?;
         }
         Ok(Self { root: root.to_owned(), _lock: lock })
     }
@@ -90,7 +103,7 @@ impl DataDir {
 
     /// Spool: parts that a remote store does not have yet.
     pub fn parts(&self) -> PathBuf {
-        self.root.join("parts")
+        self.root.join(SPOOL)
     }
 
     /// The object store when it is local and nothing else was said.

@@ -2,6 +2,7 @@
 //! the minimum pace, and decompressed within the same limits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -77,7 +78,14 @@ async fn handle<S: Signal>(State(state): State<Arc<AppState>>, request: Request)
     if !is_protobuf(request.headers()) {
         return (StatusCode::UNSUPPORTED_MEDIA_TYPE, [(header::CONTENT_TYPE, CONTENT_TYPE)]).into_response();
     }
-    match export::<S>(&state, request).await {
+    let answer = match deadline_of(request.headers()) {
+        Ok(None) => export::<S>(&state, request).await,
+        Ok(Some(limit)) => {
+            tokio::time::timeout(limit, export::<S>(&state, request)).await.unwrap_or_else(|_| Err(late()))
+        }
+        Err(e) => Err(e),
+    };
+    match answer {
         Ok(answer) => accepting::<S>(message(&answer)),
         Err(e) => {
             log(&e, S::ROUTE);
@@ -107,6 +115,36 @@ async fn export<S: Signal>(state: &Arc<AppState>, request: Request) -> Result<Ve
     let body = state.metrics.phases.timed(S::COUNTED, phases::Step::Read, body).await?;
     let (packed, body) = unframe(body)?;
     S::export(state, &head.headers, encoding_within(packed, encoding)?, body).await
+}
+
+/// How long a call may take, by `grpc-timeout`: at most eight digits and a unit. Whoever sent it waits no longer.
+fn deadline_of(headers: &HeaderMap) -> Result<Option<Duration>> {
+    let mut given = headers.get_all("grpc-timeout").iter();
+    let Some(value) = given.next() else { return Ok(None) };
+    let malformed = || {
+        Err(Error::invalid(
+            "`grpc-timeout` is not one number of 1 to 8 digits with a unit of `H`, `M`, `S`, `m`, `u` or `n`",
+        ))
+    };
+    let Some((unit, digits)) = value.as_bytes().split_last() else { return malformed() };
+    if given.next().is_some() || !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
+        return malformed();
+    }
+    let number = digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+    Ok(Some(match unit {
+        b'H' => Duration::from_hours(number),
+        b'M' => Duration::from_mins(number),
+        b'S' => Duration::from_secs(number),
+        b'm' => Duration::from_millis(number),
+        b'u' => Duration::from_micros(number),
+        b'n' => Duration::from_nanos(number),
+        _ => return malformed(),
+    }))
+}
+
+/// What a call hears whose time is over. What it brought may be stored all the same, as with any call that is given up.
+fn late() -> Error {
+    Error::new(ErrorKind::Timeout, "the deadline of the call (`grpc-timeout`) has passed")
 }
 
 /// How compressed messages of a call are compressed.
@@ -216,6 +254,31 @@ mod tests {
         ] {
             assert_eq!(is_protobuf(&head("content-type", values)), expected, "{values:?}");
         }
+    }
+
+    #[test]
+    fn deadlines() {
+        let read = |values: &[&'static str]| deadline_of(&head("grpc-timeout", values));
+        assert_eq!(read(&[]).ok(), Some(None));
+        for (value, expected) in [
+            ("1H", Duration::from_secs(3600)),
+            ("2M", Duration::from_secs(120)),
+            ("30S", Duration::from_secs(30)),
+            ("250m", Duration::from_millis(250)),
+            ("7u", Duration::from_micros(7)),
+            ("00000009n", Duration::from_nanos(9)),
+            ("99999999H", Duration::from_secs(99_999_999 * 3600)),
+            ("0S", Duration::ZERO),
+        ] {
+            assert_eq!(read(&[value]).ok(), Some(Some(expected)), "{value}");
+        }
+        for values in
+            [&[""][..], &["S"], &["5"], &["5s"], &["100000000S"], &["-1S"], &["+1S"], &["1.5S"], &["1S ", "1S"]]
+        {
+            assert_eq!(read(values).err().map(|e| e.kind), Some(ErrorKind::Invalid), "{values:?}");
+        }
+        let told = super::status(&late(), 1);
+        assert_eq!((told.code(), told.details().len()), (Code::DeadlineExceeded, 0));
     }
 
     #[test]

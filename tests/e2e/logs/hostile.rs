@@ -1,6 +1,8 @@
 //! LogsQL queries made to hurt, over a server with little memory: each is answered or refused in clear words, memory
 //! stays bounded, and the server goes on.
 
+use std::time::{Duration, Instant};
+
 use quiver_tests::server::{Answer, Options, Server};
 use quiver_tests::time_limits::within;
 
@@ -55,10 +57,18 @@ async fn post(server: &Server, query: &str) -> Option<Answer> {
 /// Asks; the answer must be one of the statuses, and the server must be well.
 async fn survives(server: &Server, query: &str, statuses: &[u16]) {
     let shown: String = query.chars().take(120).collect();
-    let Some(answer) = post(server, query).await else {
-        assert!(statuses.contains(&422), "{shown}: the answer broke off");
-        assert_eq!(server.get("/health/ready").await.status, 200, "{shown}");
-        return;
+    let began = Instant::now();
+    let answer = loop {
+        let Some(answer) = post(server, query).await else {
+            assert!(statuses.contains(&422), "{shown}: the answer broke off");
+            assert_eq!(server.get("/health/ready").await.status, 200, "{shown}");
+            return;
+        };
+        // The ones before may still hold the memory.
+        if !answer.has_no_room() || statuses.contains(&503) || began.elapsed() > Duration::from_secs(30) {
+            break answer;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
     };
     let text: String = answer.text().chars().take(300).collect();
     // The end of its time bounds a query too, and how far it gets until then is the machine's affair.
@@ -342,12 +352,12 @@ async fn regexes_over_long_messages_answer_or_end_with_their_query() {
         }
         // One that never does ends with its query, within the row that it is at, and leaves no work behind.
         let query = "_msg:~\"[ab]*a[ab]{900}z\" | stats count() n";
-        within("processor time after the query ended", std::time::Duration::from_millis(310), async || {
+        within("processor time after the query ended", Duration::from_millis(310), async || {
             let answer = ask(&server, "query", &[("query", query), ("timeout", "1s")]).await;
             assert!(answer.status == 503 || answer.status == 422, "{}: {}", answer.status, answer.text());
-            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
             let before = server.cpu();
-            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
             server.cpu().saturating_sub(before)
         })
         .await;

@@ -162,16 +162,14 @@ async fn a_stopping_server_ends_tails() {
     // One that waits long for its next look does not wait until what runs is cut.
     for refresh in ["100ms", "1h"] {
         let dir = tempfile::tempdir().expect("a folder");
-        let options = Options::default().env("QUIVER_HTTP__DRAIN_TIMEOUT", "2m");
+        let options = Options::default().env("QUIVER_HTTP__DRAIN_TIMEOUT", "1h");
         let server = Server::start(dir.path(), &options).await;
         let target = format!("{API}/tail?query=*&refresh_interval={refresh}");
         let mut reader = BufReader::new(open(&server, &target));
         let mut line = String::new();
         reader.read_line(&mut line).expect("a head");
         assert!(line.starts_with("HTTP/1.1 200"), "{line}");
-        let began = Instant::now();
-        assert_eq!(server.stop(), Some(0));
-        assert!(began.elapsed() < Duration::from_secs(30), "{refresh}: {:?}", began.elapsed());
+        assert_eq!(server.stop(), Some(0), "{refresh}");
     }
 }
 
@@ -203,12 +201,15 @@ async fn the_text_of_a_tail_counts_and_is_all_that_it_keeps() {
 async fn a_tail_does_not_look_all_the_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;
+    let began = Instant::now();
     let mut answer = reqwest::get(server.url(&format!("{API}/tail?query=*&refresh_interval=1ns"))).await.expect("one");
-    let (began, mut looks) = (Instant::now(), 0);
-    while began.elapsed() < Duration::from_secs(1) {
+    let mut looks = 0;
+    while looks < 10 || began.elapsed() < Duration::from_secs(1) {
         looks += answer.chunk().await.expect("an open connection").expect("it goes on").len();
     }
-    assert!((2..=20).contains(&looks), "{looks} looks in {:?}", began.elapsed());
+    // Those that come late come together, and belong to the time before.
+    let took = began.elapsed();
+    assert!(looks as f64 <= 20.0 * took.as_secs_f64().max(1.0), "{looks} looks in {took:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

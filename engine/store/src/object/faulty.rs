@@ -33,6 +33,8 @@ pub(crate) struct Faults {
     pub(crate) hang_next: AtomicU64,
     /// Uploads of parts never get a response.
     pub(crate) hang_parts: AtomicBool,
+    /// Number of parts whose upload never got a response.
+    pub(crate) hung_parts: AtomicU64,
     /// Number of aborted multipart uploads.
     pub(crate) aborted: AtomicU64,
     /// Existing objects are replaced, whatever the condition.
@@ -144,7 +146,11 @@ struct FaultyUpload {
 #[async_trait]
 impl MultipartUpload for FaultyUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
-        if self.faults.hang_parts.load(Relaxed) { Box::pin(std::future::pending()) } else { self.upload.put_part(data) }
+        if self.faults.hang_parts.load(Relaxed) {
+            self.faults.hung_parts.fetch_add(1, Relaxed);
+            return Box::pin(std::future::pending());
+        }
+        self.upload.put_part(data)
     }
 
     async fn complete(&mut self) -> Result<PutResult> {

@@ -49,7 +49,9 @@ async fn both_backends_behave_alike() {
 #[tokio::test]
 async fn failures_are_repeated_and_cut_bodies_noticed() {
     let store = FaultyStore::default();
-    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
+    // On a machine that stands still a repeat may come late.
+    let patient = StoreSettings { store_retry_budget: Duration::from_mins(5), ..settings() };
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &patient);
     store.faults.fail_next.store(3, Relaxed);
     storage.put("a", Bytes::from_static(b"12345678")).await.unwrap();
     store.faults.cut_next.store(2, Relaxed);
@@ -57,6 +59,7 @@ async fn failures_are_repeated_and_cut_bodies_noticed() {
     assert_eq!(storage.size("b").await.unwrap(), Some(8));
     store.faults.lose_answers.store(2, Relaxed);
     storage.put("c", Bytes::from_static(b"12345678")).await.unwrap();
+    let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
     store.faults.down.store(true, Relaxed);
     let error = storage.put("d", Bytes::from_static(b"1")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -115,8 +118,15 @@ async fn an_upload_that_is_cut_off_is_given_up() {
     let file = dir.path().join("file");
     std::fs::write(&file, vec![1; MULTIPART_ABOVE as usize + 1]).unwrap();
     store.faults.hang_parts.store(true, Relaxed);
-    let upload = put_multipart(&store, &path, &file, MULTIPART_ABOVE + 1);
-    assert!(tokio::time::timeout(Duration::from_millis(50), upload).await.is_err());
+    let begun = async {
+        while store.faults.hung_parts.load(Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        _ = put_multipart(&store, &path, &file, MULTIPART_ABOVE + 1) => panic!("no part hangs"),
+        () = begun => {}
+    }
     while store.faults.aborted.load(Relaxed) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

@@ -66,9 +66,20 @@ pub(crate) fn file(data_dir: &Path) -> PathBuf {
     data_dir.join("CLOCK")
 }
 
-/// Reads the trusted time; `None` if there is no file, or it is damaged.
+/// Reads the trusted time; `None` if there is no file, or it is damaged, which is logged.
 pub(crate) fn believed(file: &Path) -> Option<Millis> {
-    std::fs::read_to_string(file).ok()?.trim().parse().ok()
+    let why = match std::fs::read_to_string(file).map(|text| text.trim().parse::<Millis>()) {
+        Ok(Ok(time)) => return Some(time),
+        Ok(Err(_)) => "it holds no number".to_owned(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(e) => e.to_string(),
+    };
+    tracing::warn!(
+        path = %file.display(),
+        why,
+        "the time that retention goes by cannot be read; that of the newest commit or sample takes its place"
+    );
+    None
 }
 
 /// Describes how far the wall clock is from the trusted time.

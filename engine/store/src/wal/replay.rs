@@ -247,6 +247,11 @@ impl GenerationReplay {
             METRICS.wal_replayed_bytes.add(bytes.len() as u64);
             let after = number.checked_add(1).and_then(|after| *self.headers.get(&after)?);
             let promised = after.map(|h| h.previous_bytes as usize);
+            if bytes.len() < segment::HEADER_BYTES && promised.is_none_or(|p| p == 0) {
+                // As a start leaves it that is ended at once; or it was emptied, and nothing says what it held.
+                let bytes = bytes.len();
+                warn!(path = %path.display(), bytes, "a WAL segment is empty: what it may have held is lost");
+            }
             if self.headers[&number].is_none()
                 && (bytes.len() >= segment::HEADER_BYTES || promised.is_some_and(|p| p > 0))
             {

@@ -341,6 +341,16 @@ mod tests {
         Work { cancel: CancellationToken::new(), run: Box::pin(run) }
     }
 
+    /// Ends when it is let, however long that takes.
+    fn gated(runs: &Arc<AtomicUsize>, gate: &CancellationToken) -> Work {
+        let (Work { cancel, run }, gate) = (work(runs, 0), gate.clone());
+        let run = async move {
+            gate.cancelled().await;
+            run.await
+        };
+        Work { cancel, run: Box::pin(run) }
+    }
+
     async fn ask(waiting: &Waiting, work: Work, mode: CacheMode, wait_ms: u64) -> Option<Value> {
         match waiting.ask("k".to_owned(), work, mode, Duration::from_millis(wait_ms), |_| false).await.unwrap() {
             Outcome::Done(ready) => Some((*ready.value).clone()),
@@ -353,16 +363,17 @@ mod tests {
         let (waiting, runs) = (Waiting::default(), Arc::default());
         let mode = CacheMode::MustRevalidate;
         let (a, b) =
-            tokio::join!(ask(&waiting, work(&runs, 50), mode, 5_000), ask(&waiting, work(&runs, 50), mode, 5_000));
+            tokio::join!(ask(&waiting, work(&runs, 50), mode, 60_000), ask(&waiting, work(&runs, 50), mode, 60_000));
         assert_eq!((a, runs.load(SeqCst)), (b, 1));
     }
 
     #[tokio::test]
     async fn come_again_and_get_the_same_execution() {
         let (waiting, runs) = (Waiting::default(), Arc::default());
-        let mode = CacheMode::NoCache;
-        assert_eq!(ask(&waiting, work(&runs, 100), mode, 10).await, None);
-        let answer = ask(&waiting, work(&runs, 100), mode, 5_000).await.unwrap();
+        let (mode, gate) = (CacheMode::NoCache, CancellationToken::new());
+        assert_eq!(ask(&waiting, gated(&runs, &gate), mode, 10).await, None);
+        gate.cancel();
+        let answer = ask(&waiting, work(&runs, 0), mode, 60_000).await.unwrap();
         assert_eq!((answer["run"].as_u64(), runs.load(SeqCst)), (Some(1), 1));
     }
 
@@ -370,13 +381,14 @@ mod tests {
     #[tokio::test]
     async fn what_was_come_for_is_not_given_again() {
         let (waiting, runs) = (Waiting::default(), Arc::default());
-        let mode = CacheMode::MustRevalidate;
-        let told = tokio::join!(ask(&waiting, work(&runs, 500), mode, 1), ask(&waiting, work(&runs, 500), mode, 1));
-        assert_eq!(told, (None, None));
+        let (mode, gate) = (CacheMode::MustRevalidate, CancellationToken::new());
+        let ask_gated = || ask(&waiting, gated(&runs, &gate), mode, 1);
+        assert_eq!(tokio::join!(ask_gated(), ask_gated()), (None, None));
+        gate.cancel();
         let mut answer = waiting.0.lock().running["k"].answer.clone();
         answer.wait_for(Option::is_some).await.unwrap();
         for run in [1, 1, 2, 3] {
-            let answer = ask(&waiting, work(&runs, 0), mode, 5_000).await.unwrap();
+            let answer = ask(&waiting, work(&runs, 0), mode, 60_000).await.unwrap();
             assert_eq!(answer["run"].as_u64(), Some(run));
         }
     }
@@ -384,11 +396,12 @@ mod tests {
     #[tokio::test]
     async fn older_results_where_they_are_taken() {
         let (waiting, runs) = (Waiting::default(), Arc::default());
-        ask(&waiting, work(&runs, 0), CacheMode::StaleIfSlow, 5_000).await.unwrap();
-        let older = ask(&waiting, work(&runs, 200), CacheMode::StaleIfSlow, 10).await.unwrap();
+        ask(&waiting, work(&runs, 0), CacheMode::StaleIfSlow, 60_000).await.unwrap();
+        let gate = CancellationToken::new();
+        let older = ask(&waiting, gated(&runs, &gate), CacheMode::StaleIfSlow, 10).await.unwrap();
         assert_eq!((older["run"].as_u64(), older["slowQuery"].as_bool()), (Some(1), Some(true)));
         assert_eq!(
-            ask(&waiting, work(&runs, 200), CacheMode::MustRevalidate, 10).await,
+            ask(&waiting, gated(&runs, &gate), CacheMode::MustRevalidate, 10).await,
             None,
             "it waits for the fresh one"
         );
@@ -403,7 +416,7 @@ mod tests {
             Work { cancel, run: Box::pin(run) }
         };
         let ask = async |mode, holds: bool| {
-            let outcome = waiting.ask("k".to_owned(), resting(&runs), mode, Duration::from_secs(5), |_| holds).await;
+            let outcome = waiting.ask("k".to_owned(), resting(&runs), mode, Duration::from_mins(1), |_| holds).await;
             let Ok(Outcome::Done(ready)) = outcome else { panic!("it is done") };
             (ready.value["run"].as_u64().unwrap(), ready.value["slowQuery"].as_bool().unwrap())
         };
@@ -422,7 +435,7 @@ mod tests {
         let late = Waiter { waiting: &waiting, key: "k", number };
         answer.wait_for(Option::is_some).await.unwrap();
         // The result is there, and the next request begins an execution before this waiter has left.
-        let next = ask(&waiting, work(&runs, 50), CacheMode::NoCache, 5_000);
+        let next = ask(&waiting, work(&runs, 50), CacheMode::NoCache, 60_000);
         let (next, ()) = tokio::join!(next, async { drop(late) });
         assert_eq!(next.unwrap()["run"].as_u64(), Some(2));
     }
@@ -436,7 +449,7 @@ mod tests {
         let waits = waiting.ask("k".to_owned(), work(&runs, 0), CacheMode::NoCache, Duration::from_mins(1), |_| false);
         let (told, ()) = tokio::join!(waits, async { cancel.cancel() });
         assert!(matches!(&told, Err(OlapError::Engine(error)) if error.kind == ErrorKind::Cancelled));
-        let anew = ask(&waiting, work(&runs, 0), CacheMode::NoCache, 5_000).await.unwrap();
+        let anew = ask(&waiting, work(&runs, 0), CacheMode::NoCache, 60_000).await.unwrap();
         assert_eq!(anew["run"].as_u64(), Some(2));
     }
 

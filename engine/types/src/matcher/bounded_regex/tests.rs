@@ -223,17 +223,12 @@ fn groups_of_long_texts_end_with_their_query() {
     let patterns = ["((?:[ab]{1,50}){1,40})([ab]*)$", "(a|b)*?a((?:a|b){100})b", "(.*)(.*)(.*)b", "([ab])|([ab].*z)"];
     for pattern in patterns {
         let regex = watched(pattern).expect("a pattern");
-        let began = Instant::now();
-        let watch = Watch::new(Arc::new(Until(began + ENDS)));
-        let mut matches = 0;
-        watch.over(|| {
-            regex.each(&text, &mut regex.places(true), |_| {
-                matches += 1;
-                true
-            });
+        within(Duration::from_secs(2), pattern, || {
+            let began = Instant::now();
+            let watch = Watch::new(Arc::new(Until(began + ENDS)));
+            watch.over(|| regex.each(&text, &mut regex.places(true), |_| true));
+            began.elapsed()
         });
-        let took = began.elapsed();
-        assert!(took < Duration::from_secs(2), "{pattern}: {took:?}, {matches} matches");
     }
 }
 
