@@ -13,6 +13,7 @@ mod collecting_aggregates;
 mod columns;
 mod common_tables;
 mod data_types;
+mod decimals;
 mod divisors;
 mod empty_queries;
 mod equality_lookups;

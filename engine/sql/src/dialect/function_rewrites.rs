@@ -5,7 +5,7 @@ use quiver_query::quoting::text as quoted;
 use quiver_types::{Error, Result};
 
 use super::expressions::{calculates, call, expr, literal, number, text};
-use super::{bytes, operators};
+use super::{bytes, decimals, operators};
 use crate::error::unsupported;
 
 /// A call for the planner; `None` if it knows the function, or there is no such function.
@@ -38,10 +38,11 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("justify_hours" | "justify_days" | "justify_interval", [value]) if literal(value).is_some() => {
             expr(&format!("{name}(CAST({value} AS INTERVAL))"))?
         }
-        // Zeros at the end are known of what is written alone.
-        ("scale", [value]) if literal(value).is_some_and(is_decimal) => {
-            let behind = literal(value).and_then(|digits| digits.split_once('.')).map_or(0, |(_, behind)| behind.len());
-            expr(&format!("CAST({behind} AS INT)"))?
+        ("scale" | "min_scale" | "trim_scale", [value]) => {
+            let Some(exact) = literal(value).map_or_else(|| decimals::exact(value), decimals::decimal) else {
+                return Ok(None);
+            };
+            call(name, vec![exact])
         }
         // Halves of a double are rounded to even. Other numbers round away from zero, as the planner does.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
@@ -117,11 +118,6 @@ pub(super) fn matched(args: Vec<Expr>) -> Expr {
 /// Whether a pattern has groups that may not take part in a match, because they or groups around them are optional.
 fn may_lack(pattern: &str) -> bool {
     pattern.contains('(') && [")?", ")*", "){", "|"].into_iter().any(|sign| pattern.contains(sign))
-}
-
-/// Whether a text is a number without an exponent.
-fn is_decimal(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && text.parse::<f64>().is_ok()
 }
 
 fn is_word(value: &Expr, word: &str) -> bool {
