@@ -53,6 +53,7 @@ mod regex_matches;
 mod result_memory;
 mod result_size;
 mod rounding_casts;
+mod row_bound;
 mod row_builder;
 mod row_format;
 mod scales;
@@ -321,6 +322,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(time_of_day::function())?;
     state.register_udf(single_value::function())?;
     state.register_udf(nullable::function())?;
+    state.register_udf(row_bound::function())?;
     state.register_udf(empty_list::function())?;
     state.register_udf(list_texts::function())?;
     state.register_udf(untyped_literal::function())?;

@@ -499,5 +499,6 @@ fn limits_of_subqueries_are_numbers_of_rows() {
     let begin = "WITH c AS (SELECT 2 AS n) SELECT * EXCLUDE (\"number of\") FROM (SELECT *, row_number() OVER () AS \
                  \"number of\" FROM (SELECT a, a FROM t ORDER BY b) AS \"bounded\") AS \"numbered\" WHERE ";
     assert!(found.starts_with(begin) && found.ends_with(" ORDER BY \"number of\""), "{found}");
+    assert!(found.contains("row_bound(CAST(") && found.contains(" AS BIGINT), 'LIMIT')"), "{found}");
     check("select a from t limit 2 offset 1", "SELECT a FROM t LIMIT 2 OFFSET 1");
 }
