@@ -50,6 +50,7 @@ mod quoting;
 mod rate;
 mod regex_functions;
 mod regex_matches;
+mod regex_replace_from;
 mod result_memory;
 mod result_size;
 mod rounding_casts;
@@ -323,6 +324,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(single_value::function())?;
     state.register_udf(nullable::function())?;
     state.register_udf(row_bound::function())?;
+    state.register_udf(regex_replace_from::function(room))?;
     state.register_udf(empty_list::function())?;
     state.register_udf(list_texts::function())?;
     state.register_udf(untyped_literal::function())?;
