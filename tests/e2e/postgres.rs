@@ -346,6 +346,10 @@ async fn statements_are_cancelled() {
         ("commit", "0"),
         ("begin; set statement_timeout = '8s'", "8s"),
         ("rollback", "0"),
+        ("begin; set local statement_timeout = '6s'; commit and chain", "0"),
+        ("set local statement_timeout = '5s'", "5s"),
+        ("rollback and chain; set local statement_timeout = '4s'", "4s"),
+        ("commit", "0"),
         ("begin; select set_config('statement_timeout', '9s', true)", "9s"),
         ("commit; set local statement_timeout = '7s'; select set_config('statement_timeout', '9s', true)", "0"),
     ] {
@@ -392,6 +396,11 @@ async fn transactions_only_read() {
     let error = client.batch_execute("rollback to b").await.expect_err("no savepoint");
     assert_eq!(code(&error), "3B001");
     client.batch_execute("rollback to a; select 1; commit").await.expect("it goes on");
+    let chained =
+        "begin; commit and chain; declare c cursor for select 1; rollback and chain; declare c cursor for select 1";
+    client.batch_execute(&format!("{chained}; commit")).await.expect("one after the other");
+    let error = client.batch_execute("commit and chain").await.expect_err("there is no transaction");
+    assert_eq!(code(&error), "25P01");
     client.batch_execute("set time zone 'Europe/Berlin'; set search_path = quiver; discard all").await.expect("all");
     for (statement, expected) in [
         ("set nothing = 1", "42704"),

@@ -13,6 +13,7 @@ mod collecting_aggregates;
 mod columns;
 mod common_tables;
 mod data_types;
+mod decimals;
 mod divisors;
 mod empty_queries;
 mod equality_lookups;
@@ -330,6 +331,7 @@ impl VisitorMut for Translator<'_> {
             type_kinds::fold(place);
         }
         json_operators::changed(place);
+        row_values::joined(place);
         row_values::printed(place);
         quantified_comparisons::listed(place);
         if let Expr::Subquery(query) = &*place

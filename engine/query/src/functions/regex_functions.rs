@@ -21,8 +21,8 @@ use super::result_memory::Room;
 use crate::error::to_datafusion;
 use crate::relational::patterns::{Texts, ended, is_plain};
 
-pub(super) use replacement::written;
-pub(super) use rows::{added, references};
+pub(super) use replacement::{of_postgres, written};
+pub(super) use rows::{Numbers, added, letter, references};
 
 /// Their names; the pattern is the second argument.
 const NAMES: [&str; 5] = [LIKE, MATCH, REPLACE, COUNT, INSTR];
@@ -45,7 +45,7 @@ struct Slice {
     /// Behind the last of them.
     end: usize,
     /// Whether each is too long for a call that nothing ends, or has a pattern that looks around, or whose groups the
-    /// function leaves out where they take no part.
+    /// function leaves out where they take no part, or is searched from a later letter on.
     is_long: bool,
 }
 
@@ -95,6 +95,15 @@ fn grouped(pattern: &str) -> Result<()> {
 /// out. DataFusion's `regexp_match` gives others in their places.
 fn may_lack(name: &str, pattern: &str) -> bool {
     name == MATCH && pattern.contains('(') && [")?", ")*", "){0", "|"].into_iter().any(|sign| pattern.contains(sign))
+}
+
+/// Whether a call may begin at a later letter, where DataFusion's functions see a text of its own.
+fn begins_later(name: &str, args: &[ColumnarValue]) -> bool {
+    let is_first = |from: &ColumnarValue| match from {
+        ColumnarValue::Scalar(from) => from.is_null() || matches!(from, ScalarValue::Int64(Some(1))),
+        ColumnarValue::Array(_) => false,
+    };
+    matches!(name, COUNT | INSTR) && args.get(2).is_some_and(|from| !is_first(from))
 }
 
 /// Calls a function, over long texts some rows at a time, or step by step.
@@ -150,7 +159,8 @@ fn slices(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Vec<Slice>>
     let is_constant = matches!(patterns, ColumnarValue::Scalar(_));
     let (texts, patterns) = (Texts::new(texts)?, Texts::new(patterns)?);
     let length = |row: usize| texts.get(row).map_or(0, str::len);
-    let is_short = |pattern: &str| is_plain(pattern) && !may_lack(name, pattern);
+    let begins_later = begins_later(name, args);
+    let is_short = |pattern: &str| is_plain(pattern) && !may_lack(name, pattern) && !begins_later;
     if (0..rows).map(length).sum::<usize>() <= BYTES_AT_ONCE && patterns.each().flatten().all(is_short) {
         return Ok(Vec::new());
     }
@@ -161,7 +171,7 @@ fn slices(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Vec<Slice>>
         let (compiled, looks) = match last {
             Some((known, compiled, looks)) if known == pattern => (compiled, looks),
             // Nobody else runs it.
-            _ if looks_around(pattern) || may_lack(name, pattern) => (COMPILED, true),
+            _ if begins_later || looks_around(pattern) || may_lack(name, pattern) => (COMPILED, true),
             _ if is_constant || !is_plain(pattern) => (compiled_bytes(pattern), false),
             _ => (COMPILED, false),
         };

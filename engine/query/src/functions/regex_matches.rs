@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray as _, ListBuilder, StringBuilder, StringViewArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::DataType;
 use datafusion::common::{exec_err, internal_datafusion_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use quiver_types::cancellation;
 use quiver_types::matcher::{WatchedRegex, affordable, builder, few_groups, looks_around};
 
+use super::regex_functions::{Numbers, letter};
 use super::result_memory::Room;
 use super::row_builder::Making;
 use crate::error::to_datafusion;
@@ -57,10 +58,10 @@ pub(super) fn first(room: &Room) -> Arc<ScalarUDF> {
 }
 
 /// A pattern that was read.
-struct Compiled {
+pub(super) struct Compiled {
     pattern: String,
     flags: String,
-    regex: WatchedRegex,
+    pub(super) regex: WatchedRegex,
     is_global: bool,
 }
 
@@ -87,14 +88,21 @@ impl Compiled {
 }
 
 /// The pattern of a row: rows beside each other mostly have the same one.
-fn compiled<'c>(last: &'c mut Option<Compiled>, pattern: &str, flags: &str) -> Result<&'c Compiled> {
+///
+/// # Errors
+/// What is no pattern, or no flag, or takes too much.
+pub(super) fn compiled<'c>(last: &'c mut Option<Compiled>, pattern: &str, flags: &str) -> Result<&'c Compiled> {
     if !last.as_ref().is_some_and(|known| known.pattern == pattern && known.flags == flags) {
         *last = Some(Compiled::new(pattern, flags)?);
     }
     last.as_ref().ok_or_else(|| internal_datafusion_err!("a pattern was read"))
 }
 
-fn texts(value: &ColumnarValue, rows: usize) -> Result<StringViewArray> {
+/// Texts of an argument.
+///
+/// # Errors
+/// It has others.
+pub(super) fn texts(value: &ColumnarValue, rows: usize) -> Result<StringViewArray> {
     let array = cast(&value.to_array(rows)?, &DataType::Utf8View)?;
     if let Some(texts) = array.as_string_view_opt() {
         Ok(texts.clone())
@@ -197,20 +205,14 @@ impl Pieces {
         others: &[ColumnarValue],
         rows: usize,
     ) -> Result<ArrayRef> {
-        let numbers = |at: usize| -> Result<Option<ArrayRef>> {
-            others.get(at).map(|value| Ok(cast(&value.to_array(rows)?, &DataType::Int64)?)).transpose()
-        };
-        let (from, which, group) = (numbers(0)?, numbers(1)?, numbers(3)?);
+        let numbers = |at: usize, other: i64| Numbers::new(others.get(at), rows, other);
+        let (from, which, group) = (numbers(0, 1)?, numbers(1, 1)?, numbers(3, 0)?);
         let flags = others.get(2).map(|flags| texts(flags, rows)).transpose()?;
-        let number = |array: Option<&ArrayRef>, row: usize, other: i64| match array {
-            None => Some(other),
-            Some(array) => array.is_valid(row).then(|| array.as_primitive::<Int64Type>().value(row)),
-        };
         let mut making = Making::new(self.name, &self.room);
         let mut last = None;
         let mut out = StringBuilder::new();
         for row in 0..rows {
-            let asked = (number(from.as_ref(), row, 1), number(which.as_ref(), row, 1), number(group.as_ref(), row, 0));
+            let asked = (from.get(row), which.get(row), group.get(row));
             let has_flags = flags.as_ref().is_none_or(|flags| flags.is_valid(row));
             let (Some(from), Some(which), Some(group)) = asked else {
                 out.append_null();
@@ -230,9 +232,8 @@ impl Pieces {
             let group =
                 if self.asked == Asked::First { usize::from(pattern.regex.regex().captures_len() > 1) } else { group };
             let text = within.value(row);
-            let begin = text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(from);
-            let rest = begin.and_then(|begin| text.get(begin..)).filter(|rest| pattern.regex.may_match(rest));
-            let piece = rest.and_then(|rest| nth(&pattern.regex, rest, which, group));
+            let begin = letter(text, from).filter(|_| pattern.regex.may_match(text));
+            let piece = begin.and_then(|begin| nth(&pattern.regex, text, begin, which, group));
             pattern.regex.outcome().map_err(to_datafusion)?;
             making.add(piece.map_or(0, str::len))?;
             out.append_option(piece);
@@ -246,10 +247,10 @@ fn goes_on(bytes: usize) -> Result<()> {
     if cancellation::goes_on(bytes + 64) { Ok(()) } else { exec_err!("the query has ended") }
 }
 
-/// What a group finds at one of the places.
-fn nth<'t>(regex: &WatchedRegex, text: &'t str, which: usize, group: usize) -> Option<&'t str> {
+/// What a group finds at one of the places from a byte on.
+fn nth<'t>(regex: &WatchedRegex, text: &'t str, from: usize, which: usize, group: usize) -> Option<&'t str> {
     let (mut left, mut piece) = (which, None);
-    regex.each(text, &mut regex.places(group > 0), |found| {
+    regex.each_from(text, from, &mut regex.places(group > 0), |found| {
         if left == 0 {
             piece = found.get(group).and_then(|(start, end)| text.get(start..end));
             return false;
@@ -434,6 +435,9 @@ mod tests {
             let refused = one(&substr, &args).unwrap_err().to_string();
             assert!(refused.contains("counts places from 1, and groups from 0"), "{refused}");
         }
+        // What lies before the first letter is seen.
+        assert_eq!(one(&substr, &[text("aab"), text("^a|b"), number(2)]).unwrap().as_deref(), Some("b"));
+        assert_eq!(one(&substr, &[text("aab"), text("(?<=a)a"), number(2)]).unwrap().as_deref(), Some("a"));
         // An empty place is one, too, at the end as well.
         assert_eq!(one(&substr, &[text("ab"), text("x*"), number(3)]).unwrap().as_deref(), Some(""));
     }

@@ -1,5 +1,6 @@
 //! How many digits numbers have behind their point: `scale`, `min_scale` without zeros at the end, and `trim_scale`, the
-//! number without these. Doubles have none of them.
+//! number without these. Doubles have no zeros there, so that `scale` is refused: nobody knows how many a `numeric` had of
+//! which one was made.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -48,8 +49,12 @@ impl ScalarUDFImpl for Scale {
         match types {
             [kind] if kind.is_integer() => Ok(vec![kind.clone()]),
             [DataType::Decimal128(precision, scale)] => Ok(vec![DataType::Decimal128(*precision, *scale)]),
-            [kind] if kind.is_numeric() || kind.is_null() => Ok(vec![DataType::Float64]),
-            _ => plan_err!("`{}` takes a number", self.name()),
+            [DataType::Null] => Ok(vec![DataType::Decimal128(38, 0)]),
+            [kind] if kind.is_floating() && self.asked == Asked::All => {
+                plan_err!("No function matches: function scale(double precision) does not exist")
+            }
+            [kind] if kind.is_numeric() => Ok(vec![DataType::Float64]),
+            _ => plan_err!("No function matches: `{}` takes a number", self.name()),
         }
     }
 
@@ -105,6 +110,7 @@ fn least(mut number: i128, mut scale: i32) -> i32 {
 mod tests {
     use arrow::array::{Decimal128Array, Float64Array, Int64Array};
 
+    use super::super::testing::named;
     use super::*;
 
     #[test]
@@ -120,5 +126,17 @@ mod tests {
         let expected = [Some(2), Some(7), Some(0), None, None];
         check(Arc::new(doubles), &expected, &expected);
         check(Arc::new(Int64Array::from(vec![Some(10), None])), &[Some(0), None], &[Some(0), None]);
+    }
+    #[test]
+    fn scale_is_of_decimals() {
+        let given = |name: &str, kind: DataType| named(functions(), name).inner().coerce_types(&[kind]);
+        for kind in [DataType::Float64, DataType::Float32] {
+            let refused = given("scale", kind).unwrap_err().to_string();
+            assert!(refused.contains("function scale(double precision) does not exist"), "{refused}");
+        }
+        assert_eq!(given("trim_scale", DataType::Float32).unwrap(), [DataType::Float64]);
+        assert_eq!(given("scale", DataType::Decimal128(9, 4)).unwrap(), [DataType::Decimal128(9, 4)]);
+        assert_eq!(given("scale", DataType::Int16).unwrap(), [DataType::Int16]);
+        assert!(given("scale", DataType::Null).is_ok() && given("min_scale", DataType::Utf8).is_err());
     }
 }

@@ -16,8 +16,26 @@ const fn shape(name: &'static str, columns: &'static str) -> Shape {
     Shape { name, columns }
 }
 
+/// Columns of the tables about users.
+const USERS: &str = "usename:t usesysid:l usecreatedb:b=false usesuper:b=false userepl:b=false usebypassrls:b=false \
+                     passwd:t valuntil:z useconfig:T";
+/// Columns of the statistics about tables.
+const TABLES: &str = "relid:l schemaname:t relname:t seq_scan:l seq_tup_read:l idx_scan:l idx_tup_fetch:l n_tup_ins:l \
+                      n_tup_upd:l n_tup_del:l n_tup_hot_upd:l n_live_tup:l n_dead_tup:l n_mod_since_analyze:l \
+                      n_ins_since_vacuum:l last_vacuum:z last_autovacuum:z last_analyze:z last_autoanalyze:z \
+                      vacuum_count:l autovacuum_count:l analyze_count:l autoanalyze_count:l";
+/// The same about what tables read and write.
+const TABLE_BLOCKS: &str = "relid:l schemaname:t relname:t heap_blks_read:l heap_blks_hit:l idx_blks_read:l \
+                            idx_blks_hit:l toast_blks_read:l toast_blks_hit:l tidx_blks_read:l tidx_blks_hit:l";
+/// The same about indexes.
+const INDEXES: &str =
+    "relid:l indexrelid:l schemaname:t relname:t indexrelname:t idx_scan:l idx_tup_read:l idx_tup_fetch:l";
+const INDEX_BLOCKS: &str = "relid:l indexrelid:l schemaname:t relname:t indexrelname:t idx_blks_read:l idx_blks_hit:l";
+/// The same about sequences.
+const SEQUENCE_BLOCKS: &str = "relid:l schemaname:t relname:t blks_read:l blks_hit:l";
+
 /// Tables that have rows.
-pub(super) const FILLED: [Shape; 20] = [
+pub(super) const FILLED: [Shape; 24] = [
     shape("pg_namespace", "oid:l nspname:t nspowner:l=10 nspacl:T xmin:l=1"),
     shape(
         "pg_class",
@@ -78,7 +96,19 @@ pub(super) const FILLED: [Shape; 20] = [
          state:t=active backend_xid:l backend_xmin:l query_id:l query:t backend_type:t=client",
     ),
     shape("pg_timezone_names", "name:t abbrev:t utc_offset:t is_dst:b=false"),
-    shape("pg_user", "usename:t usesysid:l usecreatedb:b=false usesuper:b=false userepl:b=false passwd:t valuntil:z"),
+    shape("pg_user", USERS),
+    shape("pg_shadow", USERS),
+    shape("pg_timezone_abbrevs", "abbrev:t utc_offset:t is_dst:b=false"),
+    shape(
+        "pg_stat_archiver",
+        "archived_count:l=0 last_archived_wal:t last_archived_time:z failed_count:l=0 last_failed_wal:t \
+         last_failed_time:z stats_reset:z",
+    ),
+    shape(
+        "pg_stat_wal",
+        "wal_records:l=0 wal_fpi:l=0 wal_bytes:l=0 wal_buffers_full:l=0 wal_write:l=0 wal_sync:l=0 wal_write_time:f=0 \
+         wal_sync_time:f=0 stats_reset:z",
+    ),
     shape(
         "pg_tables",
         "schemaname:t tablename:t tableowner:t tablespace:t hasindexes:b=false hasrules:b=false hastriggers:b=false \
@@ -110,7 +140,7 @@ pub(super) const FILLED: [Shape; 20] = [
 ];
 
 /// Tables about objects that Quiver does not have.
-pub(super) const EMPTY: [Shape; 65] = [
+pub(super) const EMPTY: [Shape; 98] = [
     shape("pg_attrdef", "oid:l adrelid:l adnum:h adbin:t"),
     shape(
         "pg_index",
@@ -221,13 +251,13 @@ pub(super) const EMPTY: [Shape; 65] = [
          virtualtransaction:t pid:i mode:t granted:b fastpath:b waitstart:z",
     ),
     shape("pg_cast", "oid:l castsource:l casttarget:l castfunc:l castcontext:t castmethod:t"),
-    shape("pg_stat_user_tables", "relid:l schemaname:t relname:t seq_scan:l idx_scan:l n_live_tup:l n_dead_tup:l"),
+    shape("pg_stat_user_tables", TABLES),
     shape("pg_parameter_acl", "oid:l parname:t paracl:T"),
     shape("pg_policies", "schemaname:t tablename:t policyname:t permissive:t roles:T cmd:t qual:t with_check:t"),
     shape("pg_rules", "schemaname:t tablename:t rulename:t definition:t"),
     shape("pg_group", "groname:t grosysid:l grolist:T"),
-    shape("pg_stat_all_tables", "relid:l schemaname:t relname:t seq_scan:l idx_scan:l n_live_tup:l n_dead_tup:l"),
-    shape("pg_statio_user_tables", "relid:l schemaname:t relname:t heap_blks_read:l heap_blks_hit:l"),
+    shape("pg_stat_all_tables", TABLES),
+    shape("pg_statio_user_tables", TABLE_BLOCKS),
     shape(
         "pg_aggregate",
         "aggfnoid:l aggkind:t aggnumdirectargs:h aggtransfn:t aggfinalfn:t aggtranstype:l agginitval:t",
@@ -253,14 +283,88 @@ pub(super) const EMPTY: [Shape; 65] = [
         "slot_name:t plugin:t slot_type:t datoid:l database:t temporary:b active:b active_pid:i xmin:l catalog_xmin:l \
          restart_lsn:t confirmed_flush_lsn:t wal_status:t safe_wal_size:l two_phase:b",
     ),
-    shape(
-        "pg_stat_user_indexes",
-        "relid:l indexrelid:l schemaname:t relname:t indexrelname:t idx_scan:l idx_tup_read:l",
-    ),
+    shape("pg_stat_user_indexes", INDEXES),
     shape(
         "pg_stats",
         "schemaname:t tablename:t attname:t inherited:b null_frac:f avg_width:i n_distinct:f most_common_vals:T \
-         most_common_freqs:T histogram_bounds:T correlation:f",
+         most_common_freqs:T histogram_bounds:T correlation:f most_common_elems:T most_common_elem_freqs:T \
+         elem_count_histogram:T",
+    ),
+    shape("pg_stat_sys_tables", TABLES),
+    shape("pg_stat_all_indexes", INDEXES),
+    shape("pg_stat_sys_indexes", INDEXES),
+    shape("pg_statio_all_tables", TABLE_BLOCKS),
+    shape("pg_statio_sys_tables", TABLE_BLOCKS),
+    shape("pg_statio_all_indexes", INDEX_BLOCKS),
+    shape("pg_statio_user_indexes", INDEX_BLOCKS),
+    shape("pg_statio_sys_indexes", INDEX_BLOCKS),
+    shape("pg_statio_all_sequences", SEQUENCE_BLOCKS),
+    shape("pg_statio_user_sequences", SEQUENCE_BLOCKS),
+    shape("pg_stat_user_functions", "funcid:l schemaname:t funcname:t calls:l total_time:f self_time:f"),
+    shape(
+        "pg_stat_database_conflicts",
+        "datid:l datname:t confl_tablespace:l confl_lock:l confl_snapshot:l confl_bufferpin:l confl_deadlock:l",
+    ),
+    shape(
+        "pg_stat_slru",
+        "name:t blks_zeroed:l blks_hit:l blks_read:l blks_written:l blks_exists:l flushes:l truncates:l stats_reset:z",
+    ),
+    shape(
+        "pg_stat_wal_receiver",
+        "pid:i status:t receive_start_lsn:t receive_start_tli:i written_lsn:t flushed_lsn:t received_tli:i \
+         last_msg_send_time:z last_msg_receipt_time:z latest_end_lsn:t latest_end_time:z slot_name:t sender_host:t \
+         sender_port:i conninfo:t",
+    ),
+    shape(
+        "pg_stat_subscription",
+        "subid:l subname:t pid:i relid:l received_lsn:t last_msg_send_time:z last_msg_receipt_time:z latest_end_lsn:t \
+         latest_end_time:z",
+    ),
+    shape(
+        "pg_stat_progress_vacuum",
+        "pid:i datid:l datname:t relid:l phase:t heap_blks_total:l heap_blks_scanned:l heap_blks_vacuumed:l \
+         index_vacuum_count:l max_dead_tuples:l num_dead_tuples:l",
+    ),
+    shape(
+        "pg_stat_progress_analyze",
+        "pid:i datid:l datname:t relid:l phase:t sample_blks_total:l sample_blks_scanned:l ext_stats_total:l \
+         ext_stats_computed:l child_tables_total:l child_tables_done:l current_child_table_relid:l",
+    ),
+    shape(
+        "pg_stat_progress_create_index",
+        "pid:i datid:l datname:t relid:l index_relid:l command:t phase:t lockers_total:l lockers_done:l \
+         current_locker_pid:l blocks_total:l blocks_done:l tuples_total:l tuples_done:l partitions_total:l \
+         partitions_done:l",
+    ),
+    shape(
+        "pg_stat_progress_copy",
+        "pid:i datid:l datname:t relid:l command:t type:t bytes_processed:l bytes_total:l tuples_processed:l \
+         tuples_excluded:l",
+    ),
+    shape("pg_cursors", "name:t statement:t is_holdable:b is_binary:b is_scrollable:b creation_time:z"),
+    shape(
+        "pg_prepared_statements",
+        "name:t statement:t prepare_time:z parameter_types:T from_sql:b generic_plans:l custom_plans:l",
+    ),
+    shape("pg_config", "name:t setting:t"),
+    shape("pg_file_settings", "sourcefile:t sourceline:i seqno:i name:t setting:t applied:b error:t"),
+    shape(
+        "pg_hba_file_rules",
+        "line_number:i type:t database:T user_name:T address:t netmask:t auth_method:t options:T error:t",
+    ),
+    shape("pg_init_privs", "objoid:l classoid:l objsubid:i privtype:t initprivs:T"),
+    shape("pg_transform", "oid:l trftype:l trflang:l trffromsql:t trftosql:t"),
+    shape("pg_user_mapping", "oid:l umuser:l umserver:l umoptions:T"),
+    shape("pg_ts_config_map", "mapcfg:l maptokentype:i mapseqno:i mapdict:l"),
+    shape("pg_replication_origin", "roident:l roname:t"),
+    shape("pg_replication_origin_status", "local_id:l external_id:t remote_lsn:t local_lsn:t"),
+    shape("pg_subscription_rel", "srsubid:l srrelid:l srsubstate:t srsublsn:t"),
+    shape("pg_publication_tables", "pubname:t schemaname:t tablename:t attnames:T rowfilter:t"),
+    shape(
+        "pg_stats_ext",
+        "schemaname:t tablename:t statistics_schemaname:t statistics_name:t statistics_owner:t attnames:T exprs:T \
+         kinds:T inherited:b n_distinct:t dependencies:t most_common_vals:T most_common_val_nulls:T most_common_freqs:T \
+         most_common_base_freqs:T",
     ),
 ];
 
@@ -279,7 +383,9 @@ impl Catalog {
             "pg_proc" => Self::procedures(),
             "pg_language" => vec![vec![("oid", 12_i64.into()), ("lanname", "internal".into())]],
             "pg_roles" | "pg_authid" => vec![vec![("oid", OWNER.into()), ("rolname", session.user.as_str().into())]],
-            "pg_user" => vec![vec![("usesysid", OWNER.into()), ("usename", session.user.as_str().into())]],
+            "pg_user" | "pg_shadow" => {
+                vec![vec![("usesysid", OWNER.into()), ("usename", session.user.as_str().into())]]
+            }
             "pg_stat_activity" => vec![vec![
                 ("datid", number(&[DATABASE]).into()),
                 ("datname", DATABASE.into()),
@@ -289,7 +395,8 @@ impl Catalog {
             "pg_stat_database" => {
                 vec![vec![("datid", number(&[DATABASE]).into()), ("datname", DATABASE.into())]]
             }
-            "pg_stat_bgwriter" => vec![Vec::new()],
+            "pg_stat_bgwriter" | "pg_stat_archiver" | "pg_stat_wal" => vec![Vec::new()],
+            "pg_timezone_abbrevs" => vec![vec![("abbrev", "UTC".into()), ("utc_offset", "00:00:00".into())]],
             "pg_stat_gssapi" => vec![vec![("pid", i64::from(session.backend).into())]],
             "pg_stat_ssl" => {
                 let is_on = session.settings.get("ssl").is_some_and(|value| value == "on");

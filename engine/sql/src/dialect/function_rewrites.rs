@@ -1,11 +1,10 @@
 //! Functions of PostgreSQL that are expressed by other functions.
 
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
-use quiver_query::quoting::text as quoted;
 use quiver_types::{Error, Result};
 
 use super::expressions::{calculates, call, expr, literal, number, text};
-use super::{bytes, operators};
+use super::{bytes, decimals, operators};
 use crate::error::unsupported;
 
 /// A call for the planner; `None` if it knows the function, or there is no such function.
@@ -38,10 +37,11 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("justify_hours" | "justify_days" | "justify_interval", [value]) if literal(value).is_some() => {
             expr(&format!("{name}(CAST({value} AS INTERVAL))"))?
         }
-        // Zeros at the end are known of what is written alone.
-        ("scale", [value]) if literal(value).is_some_and(is_decimal) => {
-            let behind = literal(value).and_then(|digits| digits.split_once('.')).map_or(0, |(_, behind)| behind.len());
-            expr(&format!("CAST({behind} AS INT)"))?
+        ("scale" | "min_scale" | "trim_scale", [value]) => {
+            let Some(exact) = literal(value).map_or_else(|| decimals::exact(value), decimals::decimal) else {
+                return Ok(None);
+            };
+            call(name, vec![exact])
         }
         // Halves of a double are rounded to even. Other numbers round away from zero, as the planner does.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
@@ -57,9 +57,6 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         // The planner omits the padding unless it is asked for.
         ("encode", [bytes, form]) if is_word(form, "base64") => call("encode", vec![bytes.clone(), text("base64pad")]),
         ("regexp_match", [_, pattern, ..]) if literal(pattern).is_some_and(may_lack) => matched(args.to_vec()),
-        ("regexp_replace", [_, _, _, from, rest @ ..]) if rest.len() < 3 && literal(from).is_some_and(is_whole) => {
-            return replaced(args);
-        }
         _ => return Ok(None),
     }))
 }
@@ -119,17 +116,8 @@ fn may_lack(pattern: &str) -> bool {
     pattern.contains('(') && [")?", ")*", "){", "|"].into_iter().any(|sign| pattern.contains(sign))
 }
 
-/// Whether a text is a number without an exponent.
-fn is_decimal(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && text.parse::<f64>().is_ok()
-}
-
 fn is_word(value: &Expr, word: &str) -> bool {
     literal(value).is_some_and(|text| text.eq_ignore_ascii_case(word))
-}
-
-fn is_whole(text: &str) -> bool {
-    text.parse::<u32>().is_ok()
 }
 
 /// Whether the statement itself shows that a value is a double.
@@ -156,42 +144,6 @@ fn is_integer(value: &Expr) -> bool {
         ),
         _ => false,
     }
-}
-
-/// `regexp_replace(text, pattern, replacement, start, n, flags)`: replaces the n-th match from a character on, or
-/// all.
-fn replaced(args: &[Expr]) -> Result<Option<Expr>> {
-    let [text, pattern, other, from, rest @ ..] = args else { return Ok(None) };
-    let number = |arg: Option<&Expr>, default: u32| match arg {
-        None => Some(default),
-        Some(arg) => literal(arg).and_then(|text| text.parse::<u32>().ok()),
-    };
-    let (Some(from), Some(which)) = (number(Some(from), 1), number(rest.first(), 1)) else {
-        return Err(Error::invalid("`regexp_replace` takes numbers that are written out"));
-    };
-    if from == 0 {
-        return Err(Error::invalid("`regexp_replace` counts letters from 1"));
-    }
-    let flags = rest.get(1).map_or(Some(""), literal);
-    let flags = flags.ok_or_else(|| Error::invalid("`regexp_replace` takes flags that are written out"))?;
-    let flags: String = flags.chars().filter(|flag| *flag != 'g').collect();
-    operators::copied(text, 4)?;
-    operators::copied(pattern, 2)?;
-    let within = |flags: &str| if flags.is_empty() { String::new() } else { format!(", {}", quoted(flags)) };
-    if which < 2 {
-        let flags = if which == 0 { format!("{flags}g") } else { flags };
-        let begin = if from > 1 { format!("left({text}, {}) || ", from - 1) } else { String::new() };
-        let end = if from > 1 { format!("substr({text}, {from})") } else { text.to_string() };
-        return expr(&format!("({begin}regexp_replace({end}, {pattern}, {other}{}))", within(&flags))).map(Some);
-    }
-    let place = format!("regexp_instr({text}, {pattern}, {from}, {which}{})", within(&flags));
-    operators::copied(pattern, 6)?;
-    expr(&format!(
-        "CASE WHEN {place} > 0 THEN left({text}, CAST({place} AS BIGINT) - 1) || \
-         regexp_replace(substr({text}, CAST({place} AS BIGINT)), {pattern}, {other}{}) ELSE {text} END",
-        within(&flags)
-    ))
-    .map(Some)
 }
 
 #[cfg(test)]

@@ -145,7 +145,9 @@ impl Translator<'_> {
         if name == "rate" {
             with_series(&mut function.args);
         }
+        let name = patterns::called(name, &function.args);
         if name.starts_with("regexp_") {
+            function.name = ObjectName::from(vec![Ident::new(&name)]);
             patterns::in_call(&name, &mut function.args)?;
         }
         if name == "array_remove"

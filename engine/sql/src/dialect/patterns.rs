@@ -7,12 +7,21 @@ use quiver_query::postgres_regex::Options;
 use quiver_types::{Error, Result};
 
 use super::data_types;
-use super::expressions::{take, text, value_of};
+use super::expressions::{arguments, take, text, value_of};
 use crate::error::unsupported;
 
 /// Functions of the session that read patterns from columns as PostgreSQL does.
-const READERS: [&str; 5] =
-    ["regexp_split_to_array", "regexp_split_to_table", "regexp_matches", "regexp_groups", "regexp_substr"];
+const READERS: [&str; 6] = [
+    "regexp_split_to_array",
+    "regexp_split_to_table",
+    "regexp_matches",
+    "regexp_groups",
+    "regexp_substr",
+    REPLACE_FROM,
+];
+
+/// The function that replaces what is found from a letter on, or one of several places.
+const REPLACE_FROM: &str = "regexp_replace_from";
 
 /// Rewrites a pattern with another escape character as one with backslashes.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
@@ -173,6 +182,21 @@ fn with_words(pattern: &str) -> String {
     out
 }
 
+/// The function that a call means by its arguments: `regexp_replace` with a number begins at a later letter.
+pub(super) fn called(name: String, args: &FunctionArguments) -> String {
+    fn is_number(arg: &Expr) -> bool {
+        match arg {
+            Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => is_number(inner),
+            Expr::Value(value) => matches!(value.value, Value::Number(..)),
+            Expr::Cast { data_type, .. } => data_types::is_whole(data_type),
+            _ => false,
+        }
+    }
+    let counts = name == "regexp_replace"
+        && arguments(args).is_some_and(|args| args.len() > 4 || args.get(3).is_some_and(is_number));
+    if counts { REPLACE_FROM.to_owned() } else { name }
+}
+
 /// Translates the arguments of a function of regular expressions.
 ///
 /// # Errors
@@ -185,10 +209,15 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     if !is_constant && READERS.contains(&name) {
         return Ok(());
     }
-    let first = if name == "regexp_replace" { 3 } else { 2 };
+    let first = if matches!(name, "regexp_replace" | REPLACE_FROM) { 3 } else { 2 };
     let is_text = |arg: &mut Option<&mut Expr>| arg.as_deref_mut().and_then(constant).is_some();
     let place = args.iter_mut().skip(first).position(is_text).map(|at| at + first);
-    let has_flags = args.len() > if name == "regexp_substr" { 4 } else { 2 };
+    let before = match name {
+        REPLACE_FROM => 5,
+        "regexp_substr" => 4,
+        _ => 2,
+    };
+    let has_flags = args.len() > before;
     if READERS.contains(&name) && has_flags && place.is_none() {
         // Flags that differ by row may change how the pattern is read, so only the function itself can translate it.
         if let Some(text) = args.get_mut(1).and_then(Option::as_deref_mut).and_then(constant)
@@ -415,7 +444,10 @@ mod tests {
             ("regexp_replace", "a, '^b', 'x', 'ni'", "(a, '(?m-s)^b', 'x', 'i')"),
             ("regexp_replace", "a, '^b', 'x', 'p'", "(a, '^b', 'x')"),
             ("regexp_replace", "a, 'b', 'x\\&', ''", "(a, 'b', 'x\\&')"),
-            ("regexp_replace", "a, '.', 'x', 2, 0, 'q'", "(a, '\\.', 'x', 2, 0)"),
+            ("regexp_replace_from", "a, '.', 'x', 2, 0, 'q'", "(a, '\\.', 'x', 2, 0)"),
+            ("regexp_replace_from", "a, b, 'x', 2, 0, 'gw'", "(a, b, 'x', 2, 0, 'gw')"),
+            ("regexp_replace_from", "a, '.', 'x', 2, 0, b", "(a, '.', 'x', 2, 0, b)"),
+            ("regexp_replace_from", "a, '.', b, 2", "(a, '(?s).', b, 2)"),
             ("regexp_replace", "a, b, 'x', 'gw'", "(a, b, 'x', 'smg')"),
             ("regexp_like", "a, 'B', 'i'", "(a, 'B', 'i')"),
             ("regexp_like", "a, '.', 'qi'", "(a, '(?i)\\.')"),

@@ -2,13 +2,14 @@
 //! and literals, takes NULLs in them for equal, and supports only subqueries of one column.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType, Expr, FunctionArguments, Ident, Query, Select, SelectItem, SetExpr,
+    TableFactor, TableWithJoins, UnaryOperator, Value,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{Known, called, factors};
 use super::data_types::is_text;
-use super::expressions::{arguments, bare, call, expr, is_bare_function, text};
+use super::expressions::{arguments, bare, call, expr, is_bare_function, take, text, value_of};
 use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
 use super::{empty_queries, equality_lookups, outputs, quantified_comparisons, queries};
 use crate::catalog::Catalog;
@@ -37,6 +38,35 @@ pub(super) fn is_row(value: &Expr) -> bool {
         Expr::Tuple(_) => true,
         Expr::Function(row) => bare(&row.name).as_deref() == Some("row"),
         _ => false,
+    }
+}
+
+/// Casts row constructors that are put together with texts to text (`row(1, 2) || 'x'`, `concat(row(1, 2), 'x')`): the
+/// planner knows no text of a row there.
+pub(super) fn joined(place: &mut Expr) {
+    fn cast(value: &mut Expr) {
+        let expr = Box::new(take(value));
+        *value = Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Text, array: false, format: None };
+    }
+    // A list takes a row as an item, and nothing puts rows behind each other.
+    fn may_be_text(side: &Expr) -> bool {
+        !is_row(side) && !matches!(side, Expr::Array(_))
+    }
+    match place {
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
+            if is_row(left) && may_be_text(right) {
+                cast(left);
+            } else if is_row(right) && may_be_text(left) {
+                cast(right);
+            }
+        }
+        Expr::Function(function)
+            if bare(&function.name).is_some_and(|name| matches!(name.as_str(), "concat" | "concat_ws" | "format")) =>
+        {
+            let FunctionArguments::List(list) = &mut function.args else { return };
+            list.args.iter_mut().filter_map(value_of).filter(|value| is_row(value)).for_each(cast);
+        }
+        _ => {}
     }
 }
 

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::expressions::{expr, number};
+use super::expressions::expr;
 
 /// The column that holds the number of a row.
 const ROW: &str = "number of";
@@ -23,11 +23,11 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
         LimitClause::OffsetCommaLimit { .. } => false,
     });
     let Some(LimitClause::LimitOffset { limit, offset, .. }) = bounds else { return Ok(()) };
-    let first = offset.map_or_else(|| number(0), |offset| offset.value);
+    let first = offset.map_or_else(|| "CAST(0 AS BIGINT)".to_owned(), |offset| checked(&offset.value, "OFFSET"));
     // A bound that is NULL leaves no rows out.
-    let mut kept = vec![format!("(\"{ROW}\" > CAST(({first}) AS BIGINT)) IS NOT FALSE")];
+    let mut kept = vec![format!("(\"{ROW}\" > {first}) IS NOT FALSE")];
     if let Some(limit) = limit {
-        let last = format!("coalesce(CAST(({first}) AS BIGINT), 0) + CAST(({limit}) AS BIGINT)");
+        let last = format!("coalesce({first}, 0) + {}", checked(&limit, "LIMIT"));
         kept.push(format!("(\"{ROW}\" <= {last}) IS NOT FALSE"));
     }
     let around = expr(&format!(
@@ -52,6 +52,11 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
     }
     *query = *around;
     Ok(())
+}
+
+/// SQL of a bound that must not be negative.
+fn checked(bound: &Expr, word: &str) -> String {
+    format!("row_bound(CAST(({bound}) AS BIGINT), '{word}')")
 }
 
 /// Whether a bound is or contains a subquery.

@@ -5,6 +5,7 @@
 use datafusion::sql::sqlparser::ast::Expr;
 use quiver_types::{Error, ErrorKind, Result};
 
+use super::decimals::exact;
 use super::expressions::{call, text};
 use super::patterns::folded;
 
@@ -56,7 +57,8 @@ pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         only_reads(&pattern)?;
     }
     if has_numbers {
-        return Ok(Some(call("number_to_char", args.to_vec())));
+        let value = exact(value).unwrap_or_else(|| value.clone());
+        return Ok(Some(call("number_to_char", vec![value, args[1].clone()])));
     }
     if pattern.contains('%') || name == "to_number" {
         return Ok(None);

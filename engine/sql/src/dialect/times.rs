@@ -10,7 +10,7 @@ use quiver_query::quoting::text as quoted;
 use quiver_query::time_literals::{Moment, era, in_form};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::expressions::{arguments, bare, call, expr, literal, take, text};
+use super::expressions::{bare, call, expr, literal, take, text};
 use super::{arrays, time_patterns};
 use crate::catalog::Catalog;
 use crate::names::normal;
@@ -141,17 +141,10 @@ fn unit_of(unit: &str) -> Option<&'static str> {
     })
 }
 
-/// SQL of a time truncated to a unit.
-fn truncated(unit: &Expr, time: &str) -> String {
-    match literal(unit).and_then(era) {
-        Some((years, less)) => format!(
-            "(date_trunc('year', {time}) - INTERVAL '1 year' * ((date_part('year', {time}) + {less}) % {years}))"
-        ),
-        None => match literal(unit).and_then(unit_of) {
-            Some(unit) => format!("date_trunc('{unit}', {time})"),
-            None => format!("date_trunc({unit}, {time})"),
-        },
-    }
+/// A time or an interval truncated to a unit.
+fn truncated(unit: &Expr, value: Expr) -> Expr {
+    let unit = literal(unit).and_then(unit_of).map_or_else(|| unit.clone(), text);
+    call("date_trunc", vec![unit, value])
 }
 
 /// Casts columns to dates that are dates in every table that has them.
@@ -191,27 +184,6 @@ fn is_length(value: &Expr) -> bool {
     }
 }
 
-/// Whether a value may be an interval: differences of times are, and so are averages and the like of these.
-fn may_be_length(value: &Expr) -> bool {
-    match value {
-        Expr::Nested(inner) => may_be_length(inner),
-        Expr::BinaryOp { left, op: BinaryOperator::Minus, right } => {
-            is_length(left) || !(is_length(right) || is_date(left) || constant(right).is_some())
-        }
-        Expr::BinaryOp { left, op: BinaryOperator::Multiply | BinaryOperator::Divide, right } => {
-            may_be_length(left) || may_be_length(right)
-        }
-        Expr::Function(function) => match bare(&function.name).as_deref() {
-            Some("age" | "justify_days" | "justify_hours" | "justify_interval") => true,
-            Some("avg" | "sum" | "min" | "max") => {
-                arguments(&function.args).is_some_and(|args| args.iter().any(may_be_length))
-            }
-            _ => false,
-        },
-        other => is_length(other),
-    }
-}
-
 /// Whether the statement itself shows that a value is a timestamp without time zone, such as a date plus an interval.
 pub(super) fn is_reading(time: &Expr) -> bool {
     let is_plain = |data_type: &DataType| {
@@ -247,20 +219,15 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("isfinite", [time]) => expr(&format!("CASE WHEN ({time}) IS NOT NULL THEN true END"))?,
         ("timezone", [zone, time]) => call("at_time_zone", vec![time.clone(), zone.clone()]),
         ("date_trunc", [unit, time, zone]) => {
-            let moment = format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)");
-            let beginning = truncated(unit, &format!("{moment} AT TIME ZONE {zone}"));
-            expr(&format!("{beginning} AT TIME ZONE 'UTC'"))?
+            let shown = expr(&format!("CAST({time} AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE {zone}"))?;
+            expr(&format!("{} AT TIME ZONE 'UTC'", truncated(unit, shown)))?
         }
         // `date_trunc` of a date is a timestamp.
         ("date_trunc", [unit, time]) if is_date(time) => {
-            expr(&truncated(unit, &format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)")))?
+            truncated(unit, expr(&format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)"))?)
         }
-        ("date_trunc", [unit, value]) if may_be_length(value) => {
-            let unit = literal(unit).and_then(unit_of).map_or_else(|| unit.clone(), text);
-            call("interval_trunc", vec![unit, value.clone()])
-        }
-        ("date_trunc", [unit, time]) if literal(unit).is_some_and(|u| era(u).is_some() || unit_of(u).is_some()) => {
-            expr(&truncated(unit, &format!("({time})")))?
+        ("date_trunc", [unit, value]) if literal(unit).is_some_and(|unit| unit_of(unit).is_some()) => {
+            truncated(unit, value.clone())
         }
         ("date_part" | "datepart", [part, time]) => {
             let Some(part) = literal(part) else { return Ok(None) };

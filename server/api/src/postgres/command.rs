@@ -26,9 +26,14 @@ pub(super) enum Command {
     /// Passed to the engine, which reports what it does not know.
     Query,
     Begin,
-    /// `COMMIT` and `END`.
-    Commit,
-    Rollback,
+    /// `COMMIT` and `END`; whether another transaction begins at once (`AND CHAIN`).
+    Commit {
+        chains: bool,
+    },
+    /// `ROLLBACK` and `ABORT`; the same.
+    Rollback {
+        chains: bool,
+    },
     /// `SAVEPOINT` and its name.
     Savepoint(String),
     /// `RELEASE`: a savepoint.
@@ -257,10 +262,7 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
         }
         "commit" | "end" => {
             words.takes(&["transaction", "work"]);
-            words.takes(&["and"]);
-            words.takes(&["no"]);
-            words.takes(&["chain"]);
-            words.ends().then_some(Command::Commit)
+            chains(words).map(|chains| Command::Commit { chains })
         }
         "rollback" | "abort" => {
             words.takes(&["transaction", "work"]);
@@ -269,7 +271,7 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
                 words.takes(&["savepoint"]);
                 last_name(words).map(Command::RollbackTo)
             } else {
-                words.ends().then_some(Command::Rollback)
+                chains(words).map(|chains| Command::Rollback { chains })
             }
         }
         "savepoint" => last_name(words).map(Command::Savepoint),
@@ -339,6 +341,17 @@ fn modes(words: &mut Words, of: ModesOf) -> Result<bool, Fault> {
         }
     }
     Ok(true)
+}
+
+/// Consumes the rest of the end of a transaction: `AND CHAIN`, `AND NO CHAIN`, or nothing.
+fn chains(words: &mut Words) -> Option<bool> {
+    let chains = if words.takes(&["and"]) {
+        let is_last = words.takes(&["no"]);
+        words.takes(&["chain"]).then_some(!is_last)?
+    } else {
+        false
+    };
+    words.ends().then_some(chains)
 }
 
 /// Consumes a name that nothing follows.

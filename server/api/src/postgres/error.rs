@@ -82,7 +82,7 @@ impl Fault {
 
 /// Texts in error messages and PostgreSQL's code for each, since drivers and frameworks tell errors apart by code. A
 /// text that contains another one must come first.
-const CODES: [(&str, &str); 136] = [
+const CODES: [(&str, &str); 137] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -184,6 +184,7 @@ const CODES: [(&str, &str); 136] = [
     ("path element at position", "22P02"),
     ("an interval is too long", "22008"),
     ("Timestamp out of range", "22008"),
+    ("out of range after truncating", "22008"),
     ("converted value exceeds the representable", "22008"),
     ("overflows timestamp", "22008"),
     ("' is out of range", "22008"),

@@ -298,7 +298,7 @@ impl Connection {
     }
 
     fn ends_portals(&self, command: &Command) -> bool {
-        matches!(command, Command::Commit | Command::Rollback | Command::Discard(_))
+        matches!(command, Command::Commit { .. } | Command::Rollback { .. } | Command::Discard(_))
             || self.transaction == TransactionStatus::Error
     }
 

@@ -32,7 +32,7 @@ pub(crate) fn written(name: &str, args: &mut [ColumnarValue], room: &Room) -> Re
         ColumnarValue::Scalar(value) => {
             let Some(text) = value.try_as_str().flatten().filter(|text| is_special(text)) else { return Ok(None) };
             let memory = room.take(text.len() * LONGER)?;
-            let text = of(text).into_owned();
+            let text = of_postgres(text).into_owned();
             *value = ScalarValue::Utf8View(Some(text)).cast_to(&value.data_type())?;
             Ok(Some(memory))
         }
@@ -43,7 +43,7 @@ pub(crate) fn written(name: &str, args: &mut [ColumnarValue], room: &Room) -> Re
                 return Ok(None);
             }
             let memory = room.take(texts.iter().flatten().map(str::len).sum::<usize>() * LONGER)?;
-            let made: StringViewArray = texts.iter().map(|text| text.map(of)).collect();
+            let made: StringViewArray = texts.iter().map(|text| text.map(of_postgres)).collect();
             let made: ArrayRef = Arc::new(made);
             *array = cast(&made, array.data_type())?;
             Ok(Some(memory))
@@ -55,8 +55,8 @@ fn is_special(text: &str) -> bool {
     text.contains(['$', '\\'])
 }
 
-/// One replacement.
-fn of(text: &str) -> Cow<'_, str> {
+/// One replacement as it is read by DataFusion's function, and by a pattern that expands it.
+pub(crate) fn of_postgres(text: &str) -> Cow<'_, str> {
     if !is_special(text) {
         return Cow::Borrowed(text);
     }
@@ -116,7 +116,7 @@ mod tests {
             (r"\n\é", r"\n\é"),
             ("a\\", "a\\"),
         ] {
-            assert_eq!(of(text), expected, "{text}");
+            assert_eq!(of_postgres(text), expected, "{text}");
         }
     }
 

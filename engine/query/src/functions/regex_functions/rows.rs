@@ -1,5 +1,6 @@
 //! The same functions row by row, with the answers that DataFusion's give: for texts that are long for their pattern,
-//! since what is looked for in them ends with its query.
+//! since what is looked for in them ends with its query. From a later letter on the text before it is seen, which DataFusion's
+//! cut off, so that `^` matched there.
 
 use std::sync::{Arc, LazyLock};
 
@@ -121,13 +122,17 @@ pub(crate) fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
 }
 
 /// Whole numbers of an argument, or what stands for one that is left out.
-struct Numbers {
+pub(crate) struct Numbers {
     numbers: Option<Int64Array>,
     other: i64,
 }
 
 impl Numbers {
-    fn new(value: Option<&ColumnarValue>, rows: usize, other: i64) -> Result<Self> {
+    /// Takes those of an argument.
+    ///
+    /// # Errors
+    /// It is no number.
+    pub(crate) fn new(value: Option<&ColumnarValue>, rows: usize, other: i64) -> Result<Self> {
         let numbers = match value {
             None => None,
             Some(value) => Some(cast(&value.to_array(rows)?, &DataType::Int64)?.as_primitive::<Int64Type>().clone()),
@@ -135,7 +140,8 @@ impl Numbers {
         Ok(Self { numbers, other })
     }
 
-    fn get(&self, row: usize) -> Option<i64> {
+    /// The number of a row; `None`: it is NULL.
+    pub(crate) fn get(&self, row: usize) -> Option<i64> {
         match &self.numbers {
             None => Some(self.other),
             Some(numbers) => numbers.is_valid(row).then(|| numbers.value(row)),
@@ -226,9 +232,14 @@ impl Compiled {
 
     /// Goes through all places of a text, as long as the function says so.
     fn each(&self, text: &str, has_groups: bool, f: impl FnMut(&Places) -> bool) {
+        self.each_from(text, 0, has_groups, f);
+    }
+
+    /// The same from a place on, which is no beginning of the text.
+    fn each_from(&self, text: &str, from: usize, has_groups: bool, f: impl FnMut(&Places) -> bool) {
         // That there is none is found in less time.
         if self.regex.may_match(text) {
-            self.regex.each(text, &mut self.regex.places(has_groups), f);
+            self.regex.each_from(text, from, &mut self.regex.places(has_groups), f);
         }
     }
 
@@ -276,7 +287,7 @@ impl Compiled {
     fn count(&self, name: &str, text: &str, from: i64) -> Result<i64> {
         let Some(from) = beginning(name, text, from)? else { return Ok(0) };
         let mut count = 0;
-        self.each(&text[from..], false, |_| {
+        self.each_from(text, from, false, |_| {
             count += 1;
             true
         });
@@ -292,14 +303,14 @@ impl Compiled {
         let group = usize::try_from(group).unwrap_or(0);
         // The group of another place cannot be asked for.
         let (mut left, mut found) = (if group > 0 { 1 } else { which }, None);
-        self.each(&text[from..], group > 0, |places| {
+        self.each_from(text, from, group > 0, |places| {
             left -= 1;
             if left == 0 {
                 found = places.get(group);
             }
             left > 0
         });
-        Ok(found.map_or(0, |(start, _)| text[..from + start].chars().count() as i64 + 1))
+        Ok(found.map_or(0, |(start, _)| text[..start].chars().count() as i64 + 1))
     }
 }
 
@@ -308,8 +319,12 @@ fn beginning(name: &str, text: &str, from: i64) -> Result<Option<usize>> {
     if from < 1 {
         return exec_err!("`{name}` counts letters from 1");
     }
-    let letters = usize::try_from(from - 1).unwrap_or(usize::MAX);
-    Ok(text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(letters))
+    Ok(letter(text, usize::try_from(from - 1).unwrap_or(usize::MAX)))
+}
+
+/// Where a letter begins, counted from 0, or the end of the text; `None`: it has fewer.
+pub(crate) fn letter(text: &str, at: usize) -> Option<usize> {
+    text.char_indices().map(|(begin, _)| begin).chain([text.len()]).nth(at)
 }
 
 #[cfg(test)]

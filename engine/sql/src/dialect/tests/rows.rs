@@ -84,6 +84,15 @@ fn sets_of_different_rows_have_a_name() {
 }
 
 #[test]
+fn rows_beside_texts_are_texts() {
+    check("select (a, b) || 'x' from t", "SELECT CAST(struct(a, b) AS TEXT) || 'x' FROM t");
+    check(
+        "select concat('x', (a, 1), b), concat_ws(',', (a, 1)) from t",
+        "SELECT concat('x', CAST(struct(a, 1) AS TEXT), b), concat_ws(',', CAST(struct(a, 1) AS TEXT)) FROM t",
+    );
+}
+
+#[test]
 fn rows_in_values_are_lists() {
     check(
         "select (a, b) in (values (1, 2), (3, c)), (a, b) not in (values (1, 2)) from t",

@@ -164,10 +164,14 @@ fn functions_are_others_written_out() {
     );
     check(
         "select regexp_replace(a, 'x', 'y', 3), regexp_replace(a, 'x', 'y', 1, 0, 'i'), regexp_replace(a, 'x', 'y', 'g') from t",
-        "SELECT (left(a, 2) || regexp_replace(SUBSTR(a, 3), 'x', 'y')), (regexp_replace(a, 'x', 'y', 'ig')), \
+        "SELECT regexp_replace_from(a, 'x', 'y', 3), regexp_replace_from(a, 'x', 'y', 1, 0, 'i'), \
          regexp_replace(a, 'x', 'y', 'g') FROM t",
     );
-    assert!(translated("select regexp_replace(a, 'x', 'y', 0) from t").is_err());
+    check(
+        "select regexp_replace(a, b, 'y', n::int), regexp_replace(a, b, 'y', n, 2), regexp_replace(a, b, 'y', c) from t",
+        "SELECT regexp_replace_from(a, b, 'y', to_whole(n)::INT), regexp_replace_from(a, b, 'y', n, 2), \
+         regexp_replace(a, b, 'y', c) FROM t",
+    );
     check(
         "select generate_subscripts(a, 1) from t",
         "SELECT unnest(generate_series(1, coalesce(CAST(array_length(a, 1) AS BIGINT), 0))) FROM t",

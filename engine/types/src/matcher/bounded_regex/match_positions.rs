@@ -77,8 +77,13 @@ impl WatchedRegex {
     }
 
     /// Goes through all matches, as long as the function says so. An empty one right behind another is none.
-    pub fn each(&self, text: &str, places: &mut Places, mut f: impl FnMut(&Places) -> bool) {
-        let (mut from, mut last) = (0, None);
+    pub fn each(&self, text: &str, places: &mut Places, f: impl FnMut(&Places) -> bool) {
+        self.each_from(text, 0, places, f);
+    }
+
+    /// The same from a place on; what lies before is seen as by [`Self::find`].
+    pub fn each_from(&self, text: &str, from: usize, places: &mut Places, mut f: impl FnMut(&Places) -> bool) {
+        let (mut from, mut last) = (from, None);
         while from <= text.len() && self.find(text, from, places) {
             let Some((start, end)) = places.get(0) else { return };
             if start == end && last == Some(end) {

@@ -22,7 +22,7 @@ fn commands() {
     check("insert into x values (1)", Command::Query);
     check("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", Command::Begin);
     check("start transaction read only", Command::Begin);
-    check("commit work;", Command::Commit);
+    check("commit work;", Command::Commit { chains: false });
     check("ROLLBACK TO SAVEPOINT a", Command::RollbackTo("a".into()));
     check("SET statement_timeout = '5s'", set("statement_timeout", "5s"));
     check("set local time zone 'Europe/Berlin'", Command::SetLocal("timezone".into(), Some("Europe/Berlin".into())));
@@ -186,12 +186,14 @@ fn transactions_in_all_their_words() {
     ] {
         check(text, Command::Begin);
     }
-    for text in ["commit", "end", "END TRANSACTION", "commit and no chain", "commit work and chain;"] {
-        check(text, Command::Commit);
+    for text in ["commit", "end", "END TRANSACTION", "commit and no chain"] {
+        check(text, Command::Commit { chains: false });
     }
-    for text in ["rollback", "abort", "ABORT WORK", "rollback transaction"] {
-        check(text, Command::Rollback);
+    for text in ["rollback", "abort", "ABORT WORK", "rollback transaction", "abort and no chain"] {
+        check(text, Command::Rollback { chains: false });
     }
+    check("commit work and chain;", Command::Commit { chains: true });
+    check("ROLLBACK AND CHAIN", Command::Rollback { chains: true });
     for (text, tag) in [("unlisten *", "UNLISTEN"), ("set transaction isolation level read committed", "SET")] {
         check(text, Command::Mark(tag));
     }
@@ -213,6 +215,10 @@ fn transactions_in_all_their_words() {
         ("set session characteristics as read only", "42601"),
         ("set transaction snapshot 'x'", "42601"),
         ("rollback to", "42601"),
+        ("commit and", "42601"),
+        ("commit chain", "42601"),
+        ("rollback and no", "42601"),
+        ("rollback and chain to a", "42601"),
         ("savepoint", "42601"),
         ("savepoint 1", "42601"),
         ("release", "42601"),

@@ -24,7 +24,7 @@ impl Connection {
 
     /// Executes a portal; 0 rows: all of them.
     pub(super) async fn execute(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Trouble> {
-        let ends = matches!(portal.command, Command::Commit | Command::Rollback | Command::RollbackTo(_));
+        let ends = matches!(portal.command, Command::Commit { .. } | Command::Rollback { .. } | Command::RollbackTo(_));
         if !ends && portal.command != Command::Empty {
             self.alive()?;
         }
@@ -212,20 +212,8 @@ impl Connection {
                 self.settings.begin_transaction();
                 self.complete("BEGIN");
             }
-            Command::Commit | Command::Rollback => {
-                let is_kept = command == Command::Commit && self.transaction != TransactionStatus::Error;
-                self.transaction = TransactionStatus::Idle;
-                if is_kept {
-                    self.kept.commit();
-                } else {
-                    self.kept.roll_back();
-                }
-                self.kept.end_savepoints();
-                if self.settings.end_transaction(is_kept) {
-                    self.tell_all();
-                }
-                self.complete(if is_kept { "COMMIT" } else { "ROLLBACK" });
-            }
+            Command::Commit { chains } => self.end(true, chains)?,
+            Command::Rollback { chains } => self.end(false, chains)?,
             Command::Savepoint(_) | Command::Release(_) | Command::RollbackTo(_) => self.savepoint(command)?,
             Command::Mark(tag) => self.complete(tag),
             Command::Set(name, value) => self.set(&name, value.as_deref(), Holds::Connection)?,
@@ -274,6 +262,31 @@ impl Connection {
             }
             _ => return Err(Fault::new("XX000", "a command is none").into()),
         }
+        Ok(())
+    }
+
+    /// Ends a transaction, and begins another one where the statement chains them.
+    fn end(&mut self, commits: bool, chains: bool) -> Result<(), Trouble> {
+        let tag = if commits { "COMMIT" } else { "ROLLBACK" };
+        if chains && self.transaction == TransactionStatus::Idle {
+            let text = format!("{tag} AND CHAIN can only be used in transaction blocks");
+            return Err(Fault::new("25P01", text).into());
+        }
+        let is_kept = commits && self.transaction != TransactionStatus::Error;
+        self.transaction = if chains { TransactionStatus::Transaction } else { TransactionStatus::Idle };
+        if is_kept {
+            self.kept.commit();
+        } else {
+            self.kept.roll_back();
+        }
+        self.kept.end_savepoints();
+        if self.settings.end_transaction(is_kept) {
+            self.tell_all();
+        }
+        if chains {
+            self.settings.begin_transaction();
+        }
+        self.complete(if is_kept { "COMMIT" } else { "ROLLBACK" });
         Ok(())
     }
 
