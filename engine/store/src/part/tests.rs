@@ -169,8 +169,8 @@ proptest! {
         let table = block_on(part.series_page(0, &stats)).unwrap();
         let wanted: Vec<u32> = (0..runs.len() as u32).filter(|s| pick & (1 << s) != 0).collect();
         let rows = |f: fn(&SeriesPage, u32) -> SeriesRows| wanted.iter().map(|&s| f(&table, s)).collect::<Vec<_>>();
-        let floats = block_on(part.read_floats(&rows(SeriesPage::samples), range, true, &stats)).unwrap();
-        let hists = block_on(part.read_hists(&rows(SeriesPage::hists), range, true, &stats)).unwrap();
+        let floats = block_on(part.read_floats(&rows(SeriesPage::samples), range, StartTimes::Read, &stats)).unwrap();
+        let hists = block_on(part.read_hists(&rows(SeriesPage::hists), range, StartTimes::Read, &stats)).unwrap();
         let exemplars = block_on(part.read_exemplars(&rows(SeriesPage::exemplars), range, &stats)).unwrap();
         for (i, &s) in wanted.iter().enumerate() {
             let mut expected = runs[s as usize].clone();
@@ -272,7 +272,7 @@ fn only_needed_pages_are_read() {
         let stats = ReadStats::default();
         let table = block_on(part.series_page(0, &stats)).unwrap();
         let rows: Vec<_> = wanted.iter().map(|&s| table.samples(s)).collect();
-        let got = block_on(part.read_floats(&rows, range, false, &stats)).unwrap();
+        let got = block_on(part.read_floats(&rows, range, StartTimes::Skip, &stats)).unwrap();
         for (&s, got) in wanted.iter().zip(got) {
             let expected = runs[s as usize].samples.slice(range);
             assert_eq!(got.ts, expected.ts);
@@ -416,7 +416,7 @@ fn a_second_run_asks_a_remote_store_for_nothing() {
     let table = block_on(part.series_page(0, &stats)).unwrap();
     let read = |wanted: &[u32]| {
         let rows: Vec<_> = wanted.iter().map(|&s| table.samples(s)).collect();
-        let got = block_on(part.read_floats(&rows, MillisRange::ALL, true, &stats)).unwrap();
+        let got = block_on(part.read_floats(&rows, MillisRange::ALL, StartTimes::Read, &stats)).unwrap();
         for (&s, got) in wanted.iter().zip(got) {
             assert_eq!(got.ts, runs[s as usize].samples.ts);
             assert_eq!(got.start_ts, runs[s as usize].samples.start_ts);

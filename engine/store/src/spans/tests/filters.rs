@@ -70,7 +70,7 @@ impl Both {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         let all = 0..SPANS;
         let all = std::slice::from_ref(&all);
-        let texts = self.part.span_rows(all, &names, false, &stats).await.unwrap();
+        let texts = self.part.span_rows(all, &names, &stats).await.unwrap();
         let views = self.part.span_rows_viewed(all, &names, &stats).await.unwrap();
         let coded = self.part.span_rows_all_coded(all, &names, &stats).await.unwrap();
         [texts, views, coded].map(|rows| SpanRows::concat(&rows).unwrap())
