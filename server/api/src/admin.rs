@@ -72,7 +72,9 @@ async fn compact(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) 
         Ok(Some("true")) => true,
         _ => return plain_error(&Error::invalid("invalid parameter `force`: true or false"), "/admin/compact"),
     };
-    done(state.engines.store.compact_all(force).await, "compacted", "/admin/compact")
+    let store = &state.engines.store;
+    let compacted = if force { store.compact_all().await } else { store.compact_due().await };
+    done(compacted, "compacted", "/admin/compact")
 }
 
 /// Reads settings anew. All or nothing: with a setting that is not valid the old ones stay.
