@@ -23,8 +23,8 @@ use super::pruning;
 use super::stream_selection::StreamTest;
 use super::stream_values::StreamValue;
 use crate::memtable::log_streams::LiveStream;
-use crate::part::{Part, Purpose};
 use crate::part::logs::{ColumnKind, PartLogs, page_times};
+use crate::part::{Part, Purpose};
 use overflow::{chosen, entries, field_of};
 
 /// Columns up to this size are kept while a row group is read in windows.

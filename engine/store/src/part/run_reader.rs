@@ -97,7 +97,11 @@ impl RunReader {
         let rest = number..open.numbers.end;
         if open.hists.is_empty() && self.part.meta.file("histograms").is_some() {
             let wanted = ahead(&open.pages, rest.clone(), SeriesPage::hists);
-            open.hists = self.part.hists_for(&wanted, MillisRange::ALL, StartTimes::Read, Purpose::Job, &self.stats).await?.into();
+            open.hists = self
+                .part
+                .hists_for(&wanted, MillisRange::ALL, StartTimes::Read, Purpose::Job, &self.stats)
+                .await?
+                .into();
         }
         run.hists = open.hists.pop_front().unwrap_or_default();
         if open.exemplars.is_empty() && self.part.meta.file("exemplars").is_some() {

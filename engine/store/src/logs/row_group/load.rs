@@ -68,9 +68,7 @@ impl GroupBlock {
         let opened = Arc::clone(&self.opened);
         let cache = opened.part.decoded();
         let is_job = self.purpose == Purpose::Job;
-        if !is_job
-            && let Some(values) = cache.get(opened.part.meta.id, self.group, name)
-        {
+        if !is_job && let Some(values) = cache.get(opened.part.meta.id, self.group, name) {
             add(&self.stats.cache_hits, 1);
             return Ok(Column::whole(values));
         }
@@ -149,8 +147,10 @@ impl GroupBlock {
         add(&self.stats.cache_hits, (pages.len() - missing.len()) as u64);
         if !missing.is_empty() {
             // In one call: the fixed costs of a read are higher than those of a page.
-            let array =
-                opened.part.read_log_column(&opened.logs, self.group, name, &missing, self.purpose, &self.stats).await?;
+            let array = opened
+                .part
+                .read_log_column(&opened.logs, self.group, name, &missing, self.purpose, &self.stats)
+                .await?;
             let (read, mut next) = (values_of(name, &array, digits)?, 0);
             for ((page, range), known) in pages.iter().zip(&mut found).filter(|(_, known)| known.is_none()) {
                 let own = read.cut(next..next + range.len())?;
