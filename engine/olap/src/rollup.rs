@@ -18,7 +18,7 @@ use quiver_query::tables::{DomainAccess, TableSnapshot};
 use serde_json::{Value, json};
 
 pub use bucket_cache::Parts;
-pub(crate) use bucket_cache::{AllPieces, Pieces, Run};
+pub(crate) use bucket_cache::{Admission, AllPieces, Pieces, Run};
 pub(crate) use buckets::Bucketed;
 pub(crate) use matching::Held;
 pub(crate) use row_cache::{Kept, Rollups, bytes_of};
