@@ -536,14 +536,14 @@ mod tests {
             Arc::new(values.iter().map(|value| Some(*value).filter(|v| !v.is_empty())).collect::<StringViewArray>())
         };
         let (a, b) = (["x", "", "x"], ["2", "10", ""]);
-        let columns = Shape::of_texts(["b", "a"], false);
+        let columns = Shape::of_texts(["b", "a"]);
         let of_columns = batch(&columns, vec![column(b), column(a)], 3).expect("rows");
         let mut maps = RestBuilder::new(3);
         for value in b {
             maps.push("b", value);
             maps.end_row();
         }
-        let with_map = Shape::of_texts(["a"], true);
+        let with_map = Shape::of_texts(["a"]).with_rest();
         let of_map = batch(&with_map, vec![column(a), maps.finish().expect("a map")], 3).expect("rows");
         let keys = row_key(&of_columns, &columns).expect("keys");
         assert_eq!(&keys, &row_key(&of_map, &with_map).expect("keys"));

@@ -174,7 +174,7 @@ impl Job {
             let mut held = 0;
             let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;
             for idx in 0..batch.len() {
-                let samples = batch.series(idx, false, &mut buffers).map_err(from_datafusion)?;
+                let samples = batch.series(idx, &mut buffers).map_err(from_datafusion)?;
                 let samples = stale.clean(samples);
                 let extended = anchored || smoothed;
                 if extended && !samples.hists.is_empty() {

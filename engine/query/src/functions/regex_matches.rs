@@ -249,7 +249,8 @@ fn goes_on(bytes: usize) -> Result<()> {
 /// What a group finds at one of the places.
 fn nth<'t>(regex: &WatchedRegex, text: &'t str, which: usize, group: usize) -> Option<&'t str> {
     let (mut left, mut piece) = (which, None);
-    regex.each(text, &mut regex.places(group > 0), |found| {
+    let mut places = if group > 0 { regex.group_places() } else { regex.match_places() };
+    regex.each(text, &mut places, |found| {
         if left == 0 {
             piece = found.get(group).and_then(|(start, end)| text.get(start..end));
             return false;
@@ -269,7 +270,7 @@ fn between(
 ) -> Result<()> {
     let (mut from, mut outcome) = (0, Ok(()));
     if regex.may_match(text) {
-        regex.each(text, &mut regex.places(false), |found| {
+        regex.each(text, &mut regex.match_places(), |found| {
             let Some((start, end)) = found.get(0) else { return false };
             if start == end && (start == from || start == text.len()) {
                 return true;
@@ -300,7 +301,7 @@ fn found(
     let groups = regex.regex().captures_len();
     let (first, mut outcome) = (usize::from(groups > 1), Ok(()));
     if regex.may_match(text) {
-        regex.each(text, &mut regex.places(true), |found| {
+        regex.each(text, &mut regex.group_places(), |found| {
             outcome = goes_on(found.get(0).map_or(0, |(start, end)| end - start)).and_then(|()| {
                 for group in first..groups {
                     let piece = found.get(group).and_then(|(start, end)| text.get(start..end));

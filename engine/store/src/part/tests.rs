@@ -45,7 +45,7 @@ pub(super) fn write(root: &Path, level: u8, runs: &[SeriesRun]) -> PartMeta {
 
 pub(super) fn open(root: &Path, meta: &PartMeta) -> Arc<Part> {
     let io = Arc::new(LocalIo::new(root, root));
-    Arc::new(Part::new(meta.clone(), io, Arc::new(Caches::new(64 << 20, false))))
+    Arc::new(Part::new(meta.clone(), io, Arc::new(Caches::local(64 << 20))))
 }
 
 pub(super) fn series(pairs: &[(&str, &str)], service: &str) -> SeriesRun {
@@ -411,7 +411,7 @@ fn a_second_run_asks_a_remote_store_for_nothing() {
     let runs = large(0);
     let meta = write(dir.path(), 0, &runs);
     let io = Arc::new(Remote { local: LocalIo::new(dir.path(), dir.path()), requests: AtomicU64::new(0) });
-    let part = Arc::new(Part::new(meta, Arc::clone(&io) as Arc<dyn PartIo>, Arc::new(Caches::new(64 << 20, true))));
+    let part = Arc::new(Part::new(meta, Arc::clone(&io) as Arc<dyn PartIo>, Arc::new(Caches::remote(64 << 20))));
     let stats = ReadStats::default();
     let table = block_on(part.series_page(0, &stats)).unwrap();
     let read = |wanted: &[u32]| {

@@ -96,7 +96,7 @@ impl Glob {
         if self.names.is_empty() || !text.starts_with(&self.prefix) {
             return self.matches(text);
         }
-        let mut places = self.regex.places(true);
+        let mut places = self.regex.group_places();
         if !self.regex.find(text, 0, &mut places) {
             return false;
         }

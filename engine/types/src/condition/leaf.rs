@@ -350,7 +350,7 @@ impl Leaf {
                 if !regex.is_match(&found) {
                     return false;
                 }
-                let mut places = regex.places(true);
+                let mut places = regex.group_places();
                 if regex.regex().captures_len() == 1 || !regex.find(&found, 0, &mut places) {
                     return true;
                 }

@@ -298,7 +298,7 @@ impl Method {
     ) -> Found<'a> {
         match self {
             Self::Regex(regex) => {
-                let places = places.get_or_insert_with(|| regex.places(true));
+                let places = places.get_or_insert_with(|| regex.group_places());
                 if regex.find(source, 0, places) { Found::Groups(source, places) } else { Found::Nothing }
             }
             Self::JsonPath if is_tree(source) => {

@@ -228,7 +228,8 @@ impl Compiled {
     fn each(&self, text: &str, has_groups: bool, f: impl FnMut(&Places) -> bool) {
         // That there is none is found in less time.
         if self.regex.may_match(text) {
-            self.regex.each(text, &mut self.regex.places(has_groups), f);
+            let mut places = if has_groups { self.regex.group_places() } else { self.regex.match_places() };
+            self.regex.each(text, &mut places, f);
         }
     }
 

@@ -56,7 +56,7 @@ fn both() -> Both {
     let meta = writer.finish().unwrap().unwrap();
     assert_eq!((meta.rows, order.len() as u64), (SPANS, SPANS));
     let io = Arc::new(LocalIo::new(dir.path(), dir.path()));
-    let part = Part::new(meta, io, Arc::new(Caches::new(64 << 20, false)));
+    let part = Part::new(meta, io, Arc::new(Caches::local(64 << 20)));
     drop(sorted);
     let [batch] = batches;
     Both { _dir: dir, batch, part, order }
