@@ -16,11 +16,12 @@ use futures::StreamExt;
 use quiver_promql::parser::parse_selectors;
 use quiver_query::index::{self, IndexSource};
 use quiver_query::{Pace, QueryContext, Rules, from_datafusion};
+use quiver_types::text::push_json_text;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use serde_json::{Value, json};
 
 use crate::encode::list::TextList;
-use crate::encode::prometheus::{Envelope, error_response, json_text, success};
+use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::explain_plans;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
@@ -149,7 +150,7 @@ async fn answer(
 
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    json_text(&mut out, text);
+    push_json_text(text, &mut out);
     out
 }
 
