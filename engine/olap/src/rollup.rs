@@ -45,7 +45,7 @@ pub struct Used {
     pub kind: String,
     /// When its rows were made, in ms.
     pub made_ms: i64,
-    /// The rows, counted as long as somebody reads them.
+    /// The rows; their memory is charged as long as a reader holds them.
     pub(crate) _rows: Arc<Kept>,
 }
 

@@ -17,7 +17,7 @@ use crate::part::spans::{SpanIndex, TraceFilter};
 use crate::part::{Footer, MemoryIndex, PartId, SeriesPage};
 use crate::sample_blocks::SampleBlocks;
 
-/// What is kept of the series of a part.
+/// What is cached of the series of a part: the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Piece {
     /// A page of series, by number.
@@ -30,7 +30,7 @@ pub(crate) enum Piece {
     Index,
 }
 
-/// What is kept under a [`Piece`] of the same kind.
+/// What is cached under a [`Piece`] of the same kind: the value.
 #[derive(Debug, Clone)]
 pub(crate) enum Held {
     /// A page of series.
@@ -50,17 +50,17 @@ pub struct Caches {
     pub footers: Lru<(PartId, u8), Arc<Footer>>,
     /// Pages of series and of the index of their labels.
     pub(crate) series: Lru<(PartId, Piece), Held>,
-    /// Where traces are.
+    /// Positions of traces in parts of spans.
     pub(crate) span_indexes: Lru<PartId, Arc<SpanIndex>>,
-    /// Filters of trace ids.
+    /// Bloom filters of trace ids.
     pub(crate) traces: Lru<PartId, Arc<TraceFilter>>,
     /// Checked blocks of remote files, by part, kind of file and number of the block.
     pub blocks: Lru<(PartId, u8, u32), Bytes>,
-    /// What is known of parts of logs.
+    /// Metadata of parts of logs: columns, row groups, streams.
     pub(crate) logs: Lru<PartId, Arc<PartLogs>>,
-    /// What was read of their streams.
+    /// Streams of parts of logs, as far as they were read.
     pub(crate) streams: Lru<(PartId, StreamPiece), KeptPiece>,
-    /// Filters of words of parts of logs, by column.
+    /// Word filters of parts of logs, by column.
     pub(crate) words: Lru<(PartId, String), Arc<ColumnIndex>>,
     /// Decoded columns of logs.
     pub(crate) decoded: DecodedCache,
@@ -99,7 +99,7 @@ impl Caches {
         }
     }
 
-    /// Forgets all that is kept of parts that are gone: nobody asks for it any more, and others want the room.
+    /// Drops the entries of parts that no longer exist, which makes room for others.
     pub fn forget(&self, parts: &[PartId]) {
         if parts.is_empty() {
             return;

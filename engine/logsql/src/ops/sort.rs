@@ -52,7 +52,7 @@ pub(crate) struct Sort {
     /// Descending order of all fields, when `by` is empty.
     pub(crate) descending: bool,
     pub(crate) compared: Compared,
-    /// Columns that nobody looks at behind it, by name; of many columns these are not held.
+    /// Names of columns that are not needed after the sort; if there are many columns, these are not held.
     pub(crate) unneeded: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ impl Sort {
         self.input.columns.len().max(self.by.len()) > PLAIN_MAX
     }
 
-    /// Leaves columns out that nobody needs behind it, where rows are held packed.
+    /// Drops columns that are not needed after the sort, if rows are held packed.
     pub(crate) fn with_needs(mut self, needs: &Needs) -> Self {
         if self.is_packed() {
             let is_unneeded = |name: &&str| !needs.has(name) && !self.partition_by.iter().any(|by| by == name);

@@ -158,7 +158,7 @@ impl Pieces {
     }
 }
 
-/// Whoever holds the lock reads; requests that come meanwhile wait and use what was read.
+/// The holder of the lock reads the buckets; requests that come meanwhile wait and use what was read.
 type Place = Arc<futures::lock::Mutex<Pieces>>;
 
 #[derive(Debug)]

@@ -50,7 +50,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     })
 }
 
-/// Gives the function of one piece, which nobody calls by name.
+/// Gives the function for a single piece. It is only used in rewritten calls, not by name.
 pub(super) fn first(room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
     Arc::new(ScalarUDF::from(Pieces { name: "substring", asked: Asked::First, room: room.clone(), signature }))

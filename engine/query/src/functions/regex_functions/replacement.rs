@@ -55,7 +55,7 @@ fn is_special(text: &str) -> bool {
     text.contains(['$', '\\'])
 }
 
-/// One replacement.
+/// Converts the text of one replacement.
 fn of(text: &str) -> Cow<'_, str> {
     if !is_special(text) {
         return Cow::Borrowed(text);
