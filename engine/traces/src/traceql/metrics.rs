@@ -25,7 +25,7 @@ use super::step_values::{Cell, Groups, bucket, quantile, unit};
 use crate::assemble::{Trace, assemble_all};
 use crate::columns::{Columns, columns as columns_of};
 use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
-use crate::lists::histogram::{Measure, SplitBy, check_steps};
+use crate::lists::histogram::{Measure, SeriesRequest, SplitBy, check_steps};
 use crate::params::ParamError;
 
 /// What a trace that is known takes, about.
@@ -236,7 +236,8 @@ impl TracesEngine {
         MetricWindow { range, step, .. }: MetricWindow,
     ) -> Result<Vec<MetricSeries>, TraceError> {
         let whole = range.1.saturating_sub(range.0).max(1);
-        let counts = self.histogram(ctx, filter, range, step.unwrap_or(whole), by, Measure::Count).await?;
+        let request = SeriesRequest { filter, range, step: step.unwrap_or(whole), by, measure: Measure::Count };
+        let counts = self.histogram(ctx, request).await?;
         let point = |p: &Json| Some((p[0].as_str()?.parse::<i64>().ok()?, p[1].as_f64()?));
         let series = counts["series"].as_array().into_iter().flatten().map(|one| {
             let points: Vec<(i64, f64)> = one["points"].as_array().into_iter().flatten().filter_map(point).collect();
