@@ -129,7 +129,7 @@ impl World {
 
     /// Compacts everything.
     pub fn compact(&self) {
-        self.runtime.block_on(self.app.engines.store.compact_all(true)).expect("compacted");
+        self.runtime.block_on(self.app.engines.store.compact_all()).expect("compacted");
     }
 
     /// Bytes of the object store: parts and commit objects.

@@ -148,7 +148,7 @@ async fn open(data: &Path, go_on: bool) -> Result<Vec<Content>, String> {
     if go_on {
         store.flush_all().await.map_err(|e| format!("flush: {e:?}"))?;
         found.push(content::read(&store).await?);
-        store.compact_all(true).await.map_err(|e| format!("compaction: {e:?}"))?;
+        store.compact_all().await.map_err(|e| format!("compaction: {e:?}"))?;
         found.push(content::read(&store).await?);
     }
     store.close(Duration::ZERO).await;

@@ -113,7 +113,7 @@ async fn open(dir: &std::path::Path, pieces: &[&[Map<String, Value>]], flush: bo
         }
     }
     if compact {
-        app.engines.store.compact_all(true).await.expect("compacted");
+        app.engines.store.compact_all().await.expect("compacted");
     }
     app
 }

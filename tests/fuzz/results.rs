@@ -118,7 +118,7 @@ fn results_kept_are_those_of_an_evaluation() {
             }
             match pair % 250 {
                 100 => app.engines.store.flush_all().await.expect("flushed"),
-                200 => app.engines.store.compact_all(true).await.expect("compacted"),
+                200 => app.engines.store.compact_all().await.expect("compacted"),
                 _ => {}
             }
             let range = if random.random_bool(0.5) { range } else { (range.0 + 60_000, range.1 + 120_000, step) };

@@ -67,6 +67,15 @@ struct Running {
     suspended: AtomicBool,
 }
 
+/// Whose records and spans rules are applied to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clients {
+    /// Those of all senders.
+    All,
+    /// Those of browsers.
+    Browsers,
+}
+
 /// All enabled rules of a signal, in their order.
 #[derive(Debug, Default)]
 pub struct ExtractionRules {
@@ -138,8 +147,8 @@ impl ExtractionRules {
         self.rules.iter().filter(|r| r.is_over(now_ms)).map(|r| r.rule.id.clone()).collect()
     }
 
-    /// Applies the rules to a batch of logs: to records of browsers only, or to all. Gives what [`Self::over_budget`] does.
-    pub fn apply(&self, batch: &mut LogsBatch, of_browsers: bool, now_ms: i64) -> Vec<String> {
+    /// Applies the rules to records of a batch of logs. Gives what [`Self::over_budget`] does.
+    pub fn apply(&self, batch: &mut LogsBatch, clients: Clients, now_ms: i64) -> Vec<String> {
         if self.is_empty() || batch.is_empty() {
             return Vec::new();
         }
@@ -153,7 +162,7 @@ impl ExtractionRules {
         for first in (0..batch.len()).step_by(CHUNK_ROWS) {
             let rows = CHUNK_ROWS.min(batch.len() - first);
             let mut chunk = Chunk::new(&self.plan, batch, &known, first, rows);
-            self.apply_to_chunk(&mut chunk, rows_by_service(batch, first, rows, of_browsers), &wanted);
+            self.apply_to_chunk(&mut chunk, rows_by_service(batch, first, rows, clients), &wanted);
             let (sets, texts) = chunk.into_set();
             changes.extend(first, sets.into_iter(), &texts);
         }
@@ -190,11 +199,11 @@ impl ExtractionRules {
     }
 }
 
-/// Places of the records of each service in a chunk: of all, or of those of browsers only.
-fn rows_by_service(batch: &LogsBatch, first: usize, rows: usize, of_browsers: bool) -> Vec<Vec<usize>> {
+/// Places of the records of each service in a chunk.
+fn rows_by_service(batch: &LogsBatch, first: usize, rows: usize, clients: Clients) -> Vec<Vec<usize>> {
     let mut by_service = vec![Vec::new(); batch.services.len()];
     for row in 0..rows {
-        if !of_browsers || is_of_browser(batch, first + row) {
+        if clients == Clients::All || is_of_browser(batch, first + row) {
             by_service[batch.row_services[first + row] as usize].push(row);
         }
     }

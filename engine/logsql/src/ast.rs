@@ -10,7 +10,7 @@ pub mod math;
 pub mod stats;
 pub mod time;
 
-pub use field::{FieldPattern, PatternPair};
+pub use field::{FieldPattern, Originals, PatternPair};
 pub use filter::{Bound, CompareOp, Filter, PatternPlace, StreamFilter, StreamMatch, StreamOp, Test, Values};
 pub use literal::{Literal, Overwrite};
 pub use math::{MathExpr, MathFunc, MathOp};

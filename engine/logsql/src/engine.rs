@@ -496,7 +496,7 @@ mod tests {
     use crate::rows::{Column, Kind, RestBuilder, batch};
 
     fn rows() -> Rows {
-        let shape = Shape::of_texts(["b", "a"], true);
+        let shape = Shape::of_texts(["b", "a"]).with_rest();
         let mut rest = RestBuilder::new(3);
         let maps: [&[(&str, &str)]; 3] = [&[("c", "1"), ("d", "2")], &[], &[("c", "")]];
         for fields in maps {
@@ -538,7 +538,7 @@ mod tests {
         let block = |rows: usize| {
             let texts = (0..rows).map(|i| format!("a text that is longer than a view {i:08}"));
             let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
-            batch(&Shape::of_texts(["a"], false), vec![texts], rows).expect("rows")
+            batch(&Shape::of_texts(["a"]), vec![texts], rows).expect("rows")
         };
         let large = block(2000);
         let few = unpinned(large.slice(10, 3)).expect("rows");

@@ -6,6 +6,8 @@ mod time;
 
 pub(crate) use time::parse_span;
 
+use quiver_types::time::duration::sum_of_units;
+
 use crate::kernels::values::parse_rfc3339;
 
 /// Reads a number of any kind as the language compares it: integers and floats in any base, sizes, durations
@@ -81,7 +83,12 @@ fn without_underscores(text: &str) -> Option<String> {
     Some(text.replace('_', ""))
 }
 
-/// Units of sizes, longest first where one ends like another.
+/// The number before a unit.
+fn part(digits: &str) -> Option<f64> {
+    without_underscores(digits)?.parse().ok()
+}
+
+/// Units of sizes.
 const SIZES: &[(&str, f64)] = &[
     ("kib", 1024.0),
     ("mib", 1_048_576.0),
@@ -105,24 +112,15 @@ const SIZES: &[(&str, f64)] = &[
 /// Reads a size, also of several parts: `1.5KiB`, `22MB100KB`. Units have large letters (`k` may be small), so that
 /// `5m` stays a duration.
 fn parse_size(text: &str) -> Option<f64> {
-    let (negative, mut rest) = sign(text);
-    let mut total = 0.0;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').filter(|&n| n > 0)?;
-        let value = without_underscores(&rest[..digits])?.parse::<f64>().ok()?;
-        rest = &rest[digits..];
-        let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-        let unit = &rest[..letters];
+    let (negative, parts) = sign(text);
+    let size = |unit: &str| {
         if !unit.starts_with(['K', 'k', 'M', 'G', 'T', 'B']) {
             return None;
         }
         let lower = unit.to_ascii_lowercase();
-        total += value * SIZES.iter().find(|(name, _)| *name == lower)?.1;
-        rest = &rest[letters..];
-    }
+        SIZES.iter().find(|(name, _)| *name == lower).map(|(_, bytes)| *bytes)
+    };
+    let total = sum_of_units(parts, part, size)?;
     Some(if negative { -total } else { total })
 }
 
@@ -143,22 +141,9 @@ const DURATIONS: &[(&str, f64)] = &[
 
 /// Reads a duration in nanoseconds: `1h33m5s`, `-1.5d`.
 pub(crate) fn parse_duration(text: &str) -> Option<i64> {
-    let (negative, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
-    if rest.is_empty() {
-        return None;
-    }
-    let mut total = 0.0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').filter(|&n| n > 0)?;
-        let value = without_underscores(&rest[..digits])?.parse::<f64>().ok()?;
-        rest = &rest[digits..];
-        let letters = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
-        total += value * DURATIONS.iter().find(|(name, _)| *name == &rest[..letters])?.1;
-        rest = &rest[letters..];
-    }
+    let (negative, parts) = text.strip_prefix('-').map_or((false, text), |parts| (true, parts));
+    let nanos = |unit: &str| DURATIONS.iter().find(|(name, _)| *name == unit).map(|(_, nanos)| *nanos);
+    let total = sum_of_units(parts, part, nanos)?;
     (total < 9.3e18).then_some(if negative { -(total.round() as i64) } else { total.round() as i64 })
 }
 

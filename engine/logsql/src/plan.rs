@@ -308,7 +308,7 @@ fn in_time_order(query: &Query) -> Cow<'_, Query> {
     }
     let mut query = query.clone();
     for i in at.into_iter().rev() {
-        query.pipes.insert(i, Sort::by_time(false).into());
+        query.pipes.insert(i, Sort::oldest_first().into());
     }
     Cow::Owned(query)
 }

@@ -143,7 +143,7 @@ impl<'de> Deserialize<'de> for Members {
 #[must_use]
 pub fn with_limit(mut query: Query, offset: u64, limit: u64) -> Query {
     if query.pipes.iter().all(|pipe| pipe.kind().keeps_rows()) {
-        query.pipes.push(Sort { offset, limit: Some(limit), ..Sort::by_time(true) }.into());
+        query.pipes.push(Sort { offset, limit: Some(limit), ..Sort::newest_first() }.into());
         return query;
     }
     if offset > 0 {
@@ -185,7 +185,7 @@ pub fn followed(mut query: Query) -> Result<Query> {
     query.options.ignore_global_time_filter = None;
     // A join has an order of its own.
     let ordered_at = query.pipes.iter().rposition(Pipe::is::<Join>).map_or(0, |at| at + 1);
-    query.pipes.insert(ordered_at, Sort::by_time(false).into());
+    query.pipes.insert(ordered_at, Sort::oldest_first().into());
     Ok(query)
 }
 

@@ -59,10 +59,16 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
-    /// Columns of texts, with these names.
-    pub(crate) fn of_texts<S: Into<String>>(names: impl IntoIterator<Item = S>, rest: bool) -> Self {
+    /// Columns of texts, with these names; no map of other fields.
+    pub(crate) fn of_texts<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
         let columns = names.into_iter().map(|name| Column { name: name.into(), kind: Kind::Text }).collect();
-        Self { columns, rest }
+        Self { columns, rest: false }
+    }
+
+    /// The same columns, with a map of all other fields.
+    #[cfg(test)]
+    pub(crate) fn with_rest(self) -> Self {
+        Self { rest: true, ..self }
     }
 
     /// Place of the column of a field; `None`: the field is in the map, or nowhere.
@@ -298,7 +304,7 @@ mod tests {
 
     #[test]
     fn rows_are_counted_by_what_their_texts_take() {
-        let shape = Shape::of_texts(["a"], true);
+        let shape = Shape::of_texts(["a"]).with_rest();
         let long = "0123456789abcdef";
         let columns = vec![view(&["xx", "", long]), rest(&[&[("b", "yyy")], &[], &[("b", "z"), ("c", "")]])];
         let rows = batch(&shape, columns, 3).expect("rows");
@@ -314,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_map_has_what_is_not_empty_and_not_gone() {
-        let shape = Shape::of_texts(["a"], true);
+        let shape = Shape::of_texts(["a"]).with_rest();
         let all: &[&[(&str, &str)]] = &[&[("b", "1"), ("c", ""), ("d", "2")], &[], &[("b", "3")]];
         let rows = batch(&shape, vec![missing(3), rest(all)], 3).expect("rows");
         let map = Rest::of(&rows, &shape).expect("a map");
@@ -325,7 +331,7 @@ mod tests {
         let fewer = rest_without(&map, 3, |name| name == "b").expect("a map");
         let rows = batch(&shape, vec![missing(3), fewer], 3).expect("rows");
         assert_eq!(of(&Rest::of(&rows, &shape).expect("a map")), ["d2", "", ""]);
-        assert!(Rest::of(&rows, &Shape::of_texts(["a"], false)).is_none());
+        assert!(Rest::of(&rows, &Shape::of_texts(["a"])).is_none());
     }
 
     #[test]
@@ -369,17 +375,17 @@ mod tests {
         let none = batch(&Shape::default(), Vec::new(), 5).expect("rows");
         assert_eq!((none.num_rows(), none.num_columns()), (5, 0));
         assert!(matches!(texts_of(&none, &Shape::default(), "a"), Ok(Texts::Missing)));
-        assert!(batch(&Shape::of_texts(["a"], false), Vec::new(), 5).is_err());
-        assert!(batch(&Shape::of_texts(["a"], false), vec![missing(4)], 5).is_err());
-        let empty =
-            batch(&Shape::of_texts(["a"], true), vec![missing(2), empty_rest(2).expect("a map")], 2).expect("rows");
-        let map = Rest::of(&empty, &Shape::of_texts(["a"], true)).expect("a map");
+        assert!(batch(&Shape::of_texts(["a"]), Vec::new(), 5).is_err());
+        assert!(batch(&Shape::of_texts(["a"]), vec![missing(4)], 5).is_err());
+        let empty = batch(&Shape::of_texts(["a"]).with_rest(), vec![missing(2), empty_rest(2).expect("a map")], 2)
+            .expect("rows");
+        let map = Rest::of(&empty, &Shape::of_texts(["a"]).with_rest()).expect("a map");
         assert_eq!((0..2).map(|row| map.row(row).count()).sum::<usize>(), 0);
     }
 
     #[test]
     fn a_part_of_a_batch_has_its_own_maps() {
-        let shape = Shape::of_texts(["a"], true);
+        let shape = Shape::of_texts(["a"]).with_rest();
         let all: &[&[(&str, &str)]] = &[&[("b", "1")], &[("b", "2"), ("c", "3")], &[], &[("d", "4")]];
         let rows = batch(&shape, vec![view(&["w", "x", "y", "z"]), rest(all)], 4).expect("rows");
         for (from, len) in [(0, 4), (1, 2), (1, 3), (3, 1), (4, 0)] {

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::ast::field::{FieldPattern, PatternPair};
+use crate::ast::field::{FieldPattern, Originals, PatternPair};
 
 /// The columns of an answer in its Prometheus form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl StatsColumns {
     }
 
     /// Follows a pair of `copy` or `rename`, names or prefixes.
-    pub(crate) fn move_pair(&mut self, pipe: &dyn Display, pair: &PatternPair, rename: bool) -> Result<()> {
+    pub(crate) fn move_pair(&mut self, pipe: &dyn Display, pair: &PatternPair, originals: Originals) -> Result<()> {
         if pair.source == pair.target {
             return Ok(());
         }
@@ -102,7 +102,7 @@ impl StatsColumns {
             .iter()
             .filter_map(|name| Some((name.clone(), renamed(name)?, self.histograms.contains(name))))
             .collect();
-        if rename {
+        if originals == Originals::Drop {
             self.labels.retain(|name| renamed(name).is_none());
             self.values.retain(|name| renamed(name).is_none());
         }

@@ -28,7 +28,7 @@ use crate::explain;
 use crate::metadata::Wanted;
 use crate::model::catalog::Catalog;
 use crate::model_lists::{Listed, Lists};
-use crate::plan::sources::has_own_rows;
+use crate::plan::sources::{Scope, has_own_rows};
 use crate::plan::{Given, Planned, Planner, Sources, Tree, exemplars};
 use crate::query::Query;
 use crate::query::request::Request;
@@ -89,15 +89,6 @@ impl Keeper for OlapEngine {
     fn let_go(&self) -> bool {
         self.pieces.let_go() || self.rollups.let_go()
     }
-}
-
-/// What a query is planned over, for whom.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Scope<'a> {
-    pub(crate) catalog: &'a Catalog,
-    pub(crate) tables: &'a Arc<dyn TableSnapshot>,
-    pub(crate) access: &'a DomainAccess,
-    pub(crate) ctx: &'a QueryContext,
 }
 
 impl OlapEngine {
@@ -163,7 +154,7 @@ impl OlapEngine {
         given: &Given,
         marks_values: bool,
     ) -> OlapResult<Planned> {
-        let Scope { catalog, tables, access, ctx } = scope;
+        let Scope { catalog, access, ctx, .. } = scope;
         // Between the queries of a request is the only place where it can be cancelled or time out, since nothing else
         // here waits.
         tokio::task::yield_now().await;
@@ -171,7 +162,7 @@ impl OlapEngine {
         let mut members = query.members();
         members.extend(exemplars::members(catalog, query));
         let state = self.engine.relational();
-        let sources = Sources::find(catalog, &members, query, tables, state, access, ctx).await?;
+        let sources = Sources::find(scope, &members, query, state).await?;
         let caller = ctx.query().asked.caller.as_str();
         let mut planned =
             Planner { catalog, state, sources: &sources, access, caller, given, marks_values }.plan(query)?;
@@ -298,7 +289,8 @@ impl OlapEngine {
     ) -> OlapResult<ResultSet> {
         let tables = self.snapshot();
         let state = self.engine.relational();
-        let sources = Sources::find(catalog, &query.members(), query, &tables, state, access, ctx).await?;
+        let scope = Scope { catalog, tables: &tables, access, ctx };
+        let sources = Sources::find(scope, &query.members(), query, state).await?;
         let given = Given::new();
         let caller = ctx.query().asked.caller.as_str();
         let planner = Planner { catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };

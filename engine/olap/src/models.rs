@@ -17,12 +17,13 @@ use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect, Models, OL
 use quiver_query::tables::{DomainAccess, TableEntry, TableSnapshot};
 use quiver_types::{Clock, Error, Result};
 
-use crate::engine::{OlapEngine, Scope};
+use crate::engine::OlapEngine;
 use crate::error::{OlapError, OlapResult};
 use crate::functions::instant_type;
 use crate::model::catalog::{Catalog, Kind};
 use crate::model::{DimensionType, MeasureType, MemberId};
 use crate::plan::guarded_rows::unreadable;
+use crate::plan::sources::Scope;
 use crate::plan::{Given, Planner, Sources, column};
 use crate::visibility::{may_name, sees};
 use statement::{Made, unknown};
@@ -96,7 +97,8 @@ impl ModelTables {
             return Err(unknown("column", &format!("{}.{column}", rows.model)).into());
         }
         let state = self.olap.session();
-        let sources = Sources::of_model(&catalog, rows, tables, state, access, ctx).await?;
+        let scope = Scope { catalog: &catalog, tables, access, ctx };
+        let sources = Sources::of_model(scope, rows, state).await?;
         let given = Given::new();
         let caller = ctx.query().asked.caller.as_str();
         let planner =

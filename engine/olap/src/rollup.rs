@@ -18,7 +18,7 @@ use quiver_query::tables::{DomainAccess, TableSnapshot};
 use serde_json::{Value, json};
 
 pub use bucket_cache::Parts;
-pub(crate) use bucket_cache::{AllPieces, Pieces, Run};
+pub(crate) use bucket_cache::{Admission, AllPieces, Pieces, Run};
 pub(crate) use buckets::Bucketed;
 pub(crate) use matching::Held;
 pub(crate) use row_cache::{Kept, Rollups, bytes_of};
@@ -45,7 +45,7 @@ pub struct Used {
     pub kind: String,
     /// When its rows were made, in ms.
     pub made_ms: i64,
-    /// The rows, counted as long as somebody reads them.
+    /// The rows; their memory is charged as long as a reader holds them.
     pub(crate) _rows: Arc<Kept>,
 }
 

@@ -1,7 +1,7 @@
 //! Binary operators on rows of values: float with float in dense loops, histograms where there are any.
 //!
-//! [`apply`] works on one pair of rows (or a row and a scalar); who pairs with whom is the planner's. Comparisons
-//! without `bool` filter and keep the left value (the vector's, when the other side is a scalar).
+//! [`Operation::apply`] works on one pair of rows (or a row and a scalar); the planner decides which rows are pairs.
+//! Comparisons without `bool` filter and keep the left value (the vector's, when the other side is a scalar).
 //!
 //! Semantics: Prometheus 3.14 `promql/engine.go`: `vectorElemBinop`, `VectorscalarBinop`, `scalarBinop`.
 
@@ -110,27 +110,30 @@ impl BinaryNotes {
     }
 }
 
-/// Applies an operator (not `and`, `or`, `unless`) to two operands, of which at least one is a row, and fills `out`,
-/// which starts with nothing present. Without `bool` comparisons keep the element of the left vector, or of the only
-/// vector. With `bool` a comparison of what cannot be compared gives nothing.
-pub fn apply(
-    op: BinaryOp,
-    return_bool: bool,
-    lhs: &Side<'_>,
-    rhs: &Side<'_>,
-    out: &mut SeriesOut<'_>,
-    notes: &mut BinaryNotes,
-) {
-    if matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
-        let both = |i: &usize| lhs.float(*i).is_some() && rhs.float(*i).is_some();
-        if (0..out.values.len()).any(|i| both(&i)) {
-            notes.set(FLOAT_FLOAT);
+/// An operator other than `and`, `or` and `unless`, with its modifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation {
+    /// The operator.
+    pub op: BinaryOp,
+    /// Whether a comparison has the modifier `bool`: it gives 0 or 1, and nothing for what cannot be compared. Without
+    /// it, comparisons keep the element of the left vector, or of the only vector.
+    pub return_bool: bool,
+}
+
+impl Operation {
+    /// Applies it to two operands, of which at least one is a row, and fills `out`, which starts with nothing present.
+    pub fn apply(self, lhs: &Side<'_>, rhs: &Side<'_>, out: &mut SeriesOut<'_>, notes: &mut BinaryNotes) {
+        if matches!(self.op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
+            let both = |i: &usize| lhs.float(*i).is_some() && rhs.float(*i).is_some();
+            if (0..out.values.len()).any(|i| both(&i)) {
+                notes.set(FLOAT_FLOAT);
+            }
+        } else {
+            float::apply(self, lhs, rhs, out);
         }
-    } else {
-        float::apply(op, return_bool, lhs, rhs, out);
-    }
-    if !(lhs.hists().is_empty() && rhs.hists().is_empty()) {
-        histogram::apply(op, return_bool, lhs, rhs, out, notes);
+        if !(lhs.hists().is_empty() && rhs.hists().is_empty()) {
+            histogram::apply(self, lhs, rhs, out, notes);
+        }
     }
 }
 
@@ -154,7 +157,7 @@ mod tests {
         let (mut values, mut present) = (vec![0.0; steps], vec![false; steps]);
         let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
         let mut notes = BinaryNotes::default();
-        apply(op, return_bool, lhs, rhs, &mut out, &mut notes);
+        Operation { op, return_bool }.apply(lhs, rhs, &mut out, &mut notes);
         let hists = out.hists;
         let mut annotations = Annotations::default();
         notes.write(op, PosRange::default(), &mut annotations);

@@ -497,6 +497,11 @@ impl VectorPlan {
         }
     }
 
+    /// Wraps a plan without histograms.
+    pub(crate) fn of_floats(plan: LogicalPlan, table: Arc<SeriesTable>, drop_name: Arc<Vec<bool>>) -> Self {
+        Self::new(plan, table, drop_name, false)
+    }
+
     /// Gives the rollup and its inputs, if the plan is just that.
     pub(crate) fn fused_rollup(&self) -> Option<(Arc<Rollup>, Vec<LogicalPlan>)> {
         if self.stages.is_empty() { self.rollup.clone() } else { None }

@@ -133,20 +133,26 @@ pub(crate) enum RowOrder {
     Table,
 }
 
+/// The blocks of a plan, before names go and rows are ordered.
+#[derive(Debug)]
+pub(crate) struct RawResult<'a> {
+    pub(crate) blocks: Vec<Block>,
+    /// What the rows of the blocks count in.
+    pub(crate) table: &'a Arc<SeriesTable>,
+    /// Of each row of the table, whether its name goes.
+    pub(crate) drop_name: &'a [bool],
+    pub(crate) grid: Grid,
+    /// Whether the blocks may hold histograms.
+    pub(crate) histograms: bool,
+}
+
 /// Makes a result of the blocks of a plan.
 ///
 /// # Errors
 /// Execution: rows became equal by dropping names and have a value at one step.
-pub(crate) fn settle(
-    room: &Room,
-    blocks: Vec<Block>,
-    table: &Arc<SeriesTable>,
-    drop_name: &[bool],
-    grid: Grid,
-    histograms: bool,
-    order: RowOrder,
-) -> Result<StepResult> {
-    let (mut blocks, mut table) = (blocks, Arc::clone(table));
+pub(crate) fn settle(room: &Room, raw: RawResult<'_>, order: RowOrder) -> Result<StepResult> {
+    let RawResult { mut blocks, table, drop_name, grid, histograms } = raw;
+    let mut table = Arc::clone(table);
     if drop_name.contains(&true) {
         let dropped = drop_names(room, &table, drop_name)?;
         let groups = group(room, &dropped, |_| true)?;
@@ -202,7 +208,8 @@ mod tests {
         }
         let grid = Grid { start: 0, step_ms: 1, steps: 2 };
         let room = Room::unbounded();
-        let result = settle(&room, blocks, &Arc::new(table.finish()), drop_name, grid, false, order)?;
+        let raw = RawResult { blocks, table: &Arc::new(table.finish()), drop_name, grid, histograms: false };
+        let result = settle(&room, raw, order)?;
         let shown = result.rows().map(|row| {
             let cells =
                 row.values.iter().zip(row.present).map(|(v, p)| if *p { v.to_string() } else { "_".to_owned() });

@@ -84,7 +84,7 @@ impl RawSeries {
             let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;
             for idx in 0..batch.len() {
                 self.ctx.check("query execution")?;
-                let samples = batch.series(idx, false, &mut buffers).map_err(from_datafusion)?;
+                let samples = batch.series(idx, &mut buffers).map_err(from_datafusion)?;
                 visit(batch.row(idx), &samples)?;
             }
         }

@@ -15,7 +15,7 @@ const KEPT_PART: usize = 8;
 const FULL_PART: usize = 2;
 
 impl QueryEngine {
-    /// Asks somebody for what he keeps, where a query needs the memory of it.
+    /// Registers a cache that is asked to free memory when a query needs it.
     pub fn asks(&self, keeper: Weak<dyn Keeper>) {
         self.memory.keepers.lock().push(keeper);
     }

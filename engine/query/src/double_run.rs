@@ -22,7 +22,8 @@ pub enum PlanRun {
 }
 
 /// Runs a plan as a whole and partition by partition, in tasks as the engine makes them, and gives it ready for its own run.
-/// What rehearsals read and note is none of the query's: its own run tells the same with them as without.
+/// What rehearsals read and count is not added to the query's counters, so its statistics are the same with and without
+/// them.
 pub(crate) async fn rehearsed(
     physical: Arc<dyn ExecutionPlan>,
     ctx: &QueryContext,

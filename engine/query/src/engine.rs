@@ -51,8 +51,8 @@ use crate::underway_memory::AllUnderway;
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
 /// How often a query that waits for memory checks again.
 const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
-/// How long a query that begins waits for it when no other one runs: what an ended one held is returned to the system within
-/// half of that time.
+/// How long a new query waits for memory if no other one runs: what a query held is returned to the system within half of
+/// this time after its end.
 const PRESSURE_WAIT_ALONE: Duration = Duration::from_secs(1);
 
 /// Stack size of a thread. Large, because planning and running recurse once per level of a plan, and plans nest as
@@ -338,20 +338,20 @@ impl QueryEngine {
         }
     }
 
-    /// Waits until the reader of a query's rows takes some.
+    /// Waits until the client of a query reads rows of its result.
     ///
     /// # Errors
-    /// Unavailable: it took none for long, and other queries need what this one holds.
+    /// Unavailable: it has not read for long, and other queries need what this one holds.
     pub async fn taken<T>(&self, ctx: &QueryContext, reader: impl Future<Output = T>) -> Result<T> {
         Beside::new(ctx.query(), &self.used, &self.memory).taken(reader).await
     }
 
-    /// Watches a query whose answer is being sent, for those who send it.
+    /// Observes a query whose answer is being sent, on behalf of the sender.
     pub fn answered(&self, ctx: &QueryContext) -> Answered {
         Answered::new(ctx.query(), self.share(ctx), &self.used, &self.memory)
     }
 
-    /// Waits while the process is short of memory and other queries run, whose end will free some, or have just ended.
+    /// Waits while the process is short of memory, as long as other queries run or have just ended, since they free some.
     async fn pressure_gone(&self, deadline: tokio::time::Instant) -> Result<()> {
         let mut alone_until = tokio::time::Instant::now() + PRESSURE_WAIT_ALONE;
         while self.memory.pressure.is_short() {

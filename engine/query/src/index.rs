@@ -8,7 +8,7 @@ mod lookup;
 mod node;
 mod rows;
 
-pub use label_text::{json_text, labels_json};
+pub use label_text::labels_json;
 pub use lists::{Counted, cardinality, exemplars, exemplars_of_trace, label_names, label_values, metadata, series};
 pub use lookup::{IndexSource, LookUp};
 pub(crate) use node::IndexExec;

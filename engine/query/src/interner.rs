@@ -32,12 +32,12 @@ pub(crate) fn spread(half: u32) -> u64 {
 }
 
 impl Texts {
-    /// How many numbers there are.
+    /// Count of numbers given out.
     pub(crate) fn len(&self) -> u32 {
         self.ends.len() as u32
     }
 
-    /// Leaves a number out.
+    /// Skips a number, which then stands for nothing.
     pub(crate) fn skip(&mut self) {
         self.ends.push(self.bytes.len());
     }
@@ -48,12 +48,12 @@ impl Texts {
         start..ends[at as usize]
     }
 
-    /// The bytes of a number.
+    /// The bytes that a number stands for.
     pub(crate) fn value(&self, at: u32) -> &[u8] {
         &self.bytes[Self::get(&self.bytes, &self.ends, at)]
     }
 
-    /// The number of some bytes, and whether they are new.
+    /// The number that stands for these bytes, and whether it is new.
     pub(crate) fn number(&mut self, text: &[u8]) -> (u32, bool) {
         let Self { bytes, ends, table, hasher } = self;
         let half = hasher.hash_one(text) as u32;
@@ -70,7 +70,7 @@ impl Texts {
         (at, true)
     }
 
-    /// Memory that is taken.
+    /// Memory in use, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>() + self.table.capacity() * 9
     }

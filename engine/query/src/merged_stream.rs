@@ -68,7 +68,7 @@ pub(crate) fn gathered(
     Ok(Box::pin(RecordBatchStreamAdapter::new(plan.schema(), batches)))
 }
 
-/// Hands on the batches of a partition, until its end, an error, or until nobody waits for them.
+/// Sends the batches of a partition on, until its end, an error, or until the receiver is gone.
 async fn hand_on(
     mut batches: SendableRecordBatchStream,
     to: mpsc::Sender<Result<Waiting, DataFusionError>>,

@@ -29,7 +29,7 @@ use crate::tables::materialized::AtOnceExec;
 /// The written forms of the nodes of the engine.
 #[derive(Debug)]
 pub struct PlanForms {
-    /// Functions that nobody registers.
+    /// Functions that are not in the registry of the session.
     functions: Vec<Arc<ScalarUDF>>,
 }
 

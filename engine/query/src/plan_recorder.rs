@@ -26,7 +26,7 @@ pub enum Explain {
     Analyze,
 }
 
-/// See the module.
+/// Collects the plans of a request that is explained.
 #[derive(Debug)]
 pub struct Explaining {
     explain: Explain,

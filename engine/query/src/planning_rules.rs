@@ -7,7 +7,8 @@ use quiver_types::RunShared;
 
 use crate::double_run::PlanRun;
 
-/// The optimizer rules that a plan goes through: whoever wrote the plan knows how many it needs, and each costs time.
+/// The optimizer rules that a plan goes through. The planner chooses them, since it knows which ones the plan needs, and
+/// each costs time.
 #[derive(Debug)]
 pub enum Rules {
     /// None: the plan is written as it is to run (PromQL, LogsQL, traces, look-ups).

@@ -39,7 +39,7 @@ impl Lines {
 /// How a pattern is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Whether letters are of any case; none: as whoever asks says.
+    /// Whether case is ignored; `None`: as the caller says.
     folds: Option<bool>,
     /// Whether spaces and comments are left out of it.
     is_spaced: bool,

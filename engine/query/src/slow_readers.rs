@@ -1,5 +1,6 @@
-//! Queries that wait for their readers. Each keeps its place and its memory, but not for long while others need them: a
-//! few readers that take nothing would otherwise keep everybody out until their time limit.
+//! Queries that wait for their clients to read the result. Such a query keeps its place and its memory, but not for long
+//! while other queries need them: a few clients that stop reading would otherwise block all others until their time
+//! limits.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,16 +14,16 @@ use crate::pool::{QueryPool, SharedPool};
 use crate::query_counters::QueryUse;
 use crate::running_queries::{Phase, Query};
 
-/// How long a reader may take nothing while others need what its query holds.
+/// How long a client may read nothing while other queries need what its query holds.
 const STALLED_MAX: Duration = Duration::from_secs(10);
-/// How often is looked whether others do.
+/// How often to check whether other queries need it.
 const LOOK: Duration = Duration::from_millis(500);
-/// At so many looks in a row others must wait for a place: for a moment, some often do.
+/// Other queries must be found waiting for a place by this many checks in a row, since a short wait is common.
 const CROWDED_LOOKS: u32 = 4;
-/// A query that holds less than this fraction (1/n) of the pool keeps nobody out.
+/// A query that holds less than this fraction (1/n) of the memory pool does not block others.
 const MUCH_PART: usize = 64;
 
-/// A query, and how others fare that run beside it.
+/// A query whose rows are being read, and what it needs to know of the queries beside it.
 #[derive(Debug)]
 pub(crate) struct Beside {
     query: Arc<Query>,
@@ -35,10 +36,10 @@ impl Beside {
         Self { query: Arc::clone(query), used: Arc::clone(used), memory: Arc::clone(memory) }
     }
 
-    /// Waits until the reader of the query's rows takes some.
+    /// Waits until the client reads rows.
     ///
     /// # Errors
-    /// Unavailable: it took none for long, and others need what the query holds.
+    /// Unavailable: it has not read for long, and other queries need what this one holds.
     pub(crate) async fn taken<T>(&self, reader: impl Future<Output = T>) -> Result<T> {
         self.taken_within(reader, STALLED_MAX, LOOK).await
     }
@@ -69,8 +70,8 @@ impl Beside {
     }
 }
 
-/// A query whose answer is being sent, and how others fare meanwhile. It keeps nothing of the query, whose memory may be
-/// held for longer than itself.
+/// Observes a query whose answer is being sent. Refers to the query weakly, so that it does not prolong how long its
+/// memory is held.
 #[derive(Debug)]
 pub struct Answered {
     query: Weak<Query>,
@@ -90,13 +91,13 @@ impl Answered {
         Self { query, held, used: Arc::clone(used), memory: Arc::clone(memory) }
     }
 
-    /// How often queries were refused memory so far that others held.
+    /// How often queries have been refused memory so far because others held it.
     pub fn refusals(&self) -> u64 {
         self.memory.refused()
     }
 
-    /// Says whether others are kept out by it: they wait for a place while it has one, or were refused memory since there
-    /// were so many refusals, and it holds much.
+    /// Says whether it blocks others: they wait for a place while it has one, or it holds much memory and there have been
+    /// more than this many refusals.
     pub fn keeps_out(&self, refusals: u64) -> bool {
         // One that has all of its rows has given its place back.
         let has_place = self.query.upgrade().is_some_and(|query| query.phase() != Phase::Encode);

@@ -198,7 +198,7 @@ impl Backup<'_> {
             }
         }
         let io: Arc<dyn PartIo> = Arc::new(LocalIo::new(&root, &root));
-        Part::new(part.clone(), io, Arc::new(Caches::new(CACHE_BYTES, false))).verify().await?;
+        Part::new(part.clone(), io, Arc::new(Caches::local(CACHE_BYTES))).verify().await?;
         let mut sums = Vec::with_capacity(part.files.len());
         for file in &part.files {
             failpoint::hit("backup.before-file");

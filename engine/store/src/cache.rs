@@ -17,7 +17,7 @@ use crate::part::spans::{SpanIndex, TraceFilter};
 use crate::part::{Footer, MemoryIndex, PartId, SeriesPage};
 use crate::sample_blocks::SampleBlocks;
 
-/// What is kept of the series of a part.
+/// What is cached of the series of a part: the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Piece {
     /// A page of series, by number.
@@ -30,7 +30,7 @@ pub(crate) enum Piece {
     Index,
 }
 
-/// What is kept under a [`Piece`] of the same kind.
+/// What is cached under a [`Piece`] of the same kind: the value.
 #[derive(Debug, Clone)]
 pub(crate) enum Held {
     /// A page of series.
@@ -50,17 +50,17 @@ pub struct Caches {
     pub footers: Lru<(PartId, u8), Arc<Footer>>,
     /// Pages of series and of the index of their labels.
     pub(crate) series: Lru<(PartId, Piece), Held>,
-    /// Where traces are.
+    /// Positions of traces in parts of spans.
     pub(crate) span_indexes: Lru<PartId, Arc<SpanIndex>>,
-    /// Filters of trace ids.
+    /// Bloom filters of trace ids.
     pub(crate) traces: Lru<PartId, Arc<TraceFilter>>,
     /// Checked blocks of remote files, by part, kind of file and number of the block.
     pub blocks: Lru<(PartId, u8, u32), Bytes>,
-    /// What is known of parts of logs.
+    /// Metadata of parts of logs: columns, row groups, streams.
     pub(crate) logs: Lru<PartId, Arc<PartLogs>>,
-    /// What was read of their streams.
+    /// Streams of parts of logs, as far as they were read.
     pub(crate) streams: Lru<(PartId, StreamPiece), KeptPiece>,
-    /// Filters of words of parts of logs, by column.
+    /// Word filters of parts of logs, by column.
     pub(crate) words: Lru<(PartId, String), Arc<ColumnIndex>>,
     /// Decoded columns of logs.
     pub(crate) decoded: DecodedCache,
@@ -69,10 +69,18 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// Splits a budget: half of it goes to what is decoded, and over a remote store half of the rest to hot blocks.
-    pub fn new(bytes_max: u64, remote: bool) -> Self {
+    /// Splits a budget over a local disk, whose blocks the system keeps: half of it goes to what is decoded.
+    pub fn local(bytes_max: u64) -> Self {
+        Self::with_blocks(bytes_max, 0)
+    }
+
+    /// Splits a budget over a remote store: half of it goes to what is decoded, and half of the rest to hot blocks.
+    pub fn remote(bytes_max: u64) -> Self {
+        Self::with_blocks(bytes_max, (bytes_max - bytes_max / 2) / 2)
+    }
+
+    fn with_blocks(bytes_max: u64, blocks: u64) -> Self {
         let decoded = bytes_max / 2;
-        let blocks = if remote { (bytes_max - decoded) / 2 } else { 0 };
         let logs = (bytes_max - decoded - blocks) / 2;
         let rest = bytes_max - decoded - blocks - logs;
         let room = Room::new(bytes_max);
@@ -91,7 +99,7 @@ impl Caches {
         }
     }
 
-    /// Forgets all that is kept of parts that are gone: nobody asks for it any more, and others want the room.
+    /// Drops the entries of parts that no longer exist, which makes room for others.
     pub fn forget(&self, parts: &[PartId]) {
         if parts.is_empty() {
             return;
@@ -136,7 +144,7 @@ mod tests {
     #[test]
     fn parts_that_are_gone_leave_nothing() {
         let (gone, other) = (PartId::from_u128(1), PartId::from_u128(2));
-        let caches = Caches::new(64 << 20, true);
+        let caches = Caches::remote(64 << 20);
         let values = |text: &str| Held::Values(StringArray::from(vec![text]));
         for part in [gone, other] {
             caches.series.insert((part, Piece::Values(0)), values("a"), 10);
@@ -161,12 +169,11 @@ mod tests {
     /// A local disk is kept by the system: no share of the budget is set aside for its blocks.
     #[test]
     fn blocks_are_kept_of_remote_files_alone() {
-        for (remote, kept) in [(false, 0), (true, 1)] {
-            let caches = Caches::new(1 << 20, remote);
+        for (caches, kept) in [(Caches::local(1 << 20), 0), (Caches::remote(1 << 20), 1)] {
             caches.blocks.insert((PartId::nil(), 0, 0), Bytes::from_static(b"x"), 1);
-            assert_eq!(caches.blocks.stats().entries, kept, "{remote}");
+            assert_eq!(caches.blocks.stats().entries, kept);
         }
-        let none = Caches::new(0, true);
+        let none = Caches::remote(0);
         none.words.insert((PartId::nil(), "a".to_owned()), Arc::new(ColumnIndex { filters: Vec::new() }), 1);
         assert_eq!(none.stats().iter().map(|(_, stats)| stats.entries).sum::<u64>(), 0);
     }

@@ -49,10 +49,19 @@ pub(crate) struct Compactor {
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
+/// How much a compaction takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What is due.
+    Due,
+    /// Everything, to level 2, even open windows.
+    All,
+}
+
 #[derive(Debug)]
 enum Request {
-    /// Compacts what is due, or everything.
-    Compact { force: bool, done: oneshot::Sender<Result<()>> },
+    /// Compacts parts.
+    Compact { extent: Extent, done: oneshot::Sender<Result<()>> },
     /// Rewrites a part of spans.
     Rewrite { part: PartId, rewriter: Arc<dyn SpanRewriter>, done: oneshot::Sender<Result<Outcome>> },
 }
@@ -73,13 +82,13 @@ impl Compactor {
         Ok(Self { requests, thread })
     }
 
-    /// Compacts all that is due, or with `force` everything, and waits until it is done.
+    /// Compacts, and waits until it is done.
     ///
     /// # Errors
     /// Those of the compaction; [`ErrorKind::Cancelled`] when the store closes.
-    pub(crate) async fn request(&self, force: bool) -> Result<()> {
+    pub(crate) async fn request(&self, extent: Extent) -> Result<()> {
         let (done, answer) = oneshot::channel();
-        self.requests.send(Request::Compact { force, done }).await.map_err(|_| closed())?;
+        self.requests.send(Request::Compact { extent, done }).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 
@@ -122,8 +131,8 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
             () = core.stop.cancelled() => return,
             request = requests.recv() => match request {
                 // The caller may be gone; the work is done nevertheless.
-                Some(Request::Compact { force, done }) => {
-                    let _ = done.send(compact(&core, force, &mut resting).await);
+                Some(Request::Compact { extent, done }) => {
+                    let _ = done.send(compact(&core, extent, &mut resting).await);
                 }
                 Some(Request::Rewrite { part, rewriter, done }) => {
                     threads::rest_from_now(false);
@@ -132,7 +141,7 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
                 None => return,
             },
             () = tokio::time::sleep(settings.interval), if settings.enabled => {
-                match compact(&core, false, &mut resting).await {
+                match compact(&core, Extent::Due, &mut resting).await {
                     Ok(()) => METRICS.compaction_last_success.set_time(core.now()),
                     Err(e) if e.kind() == ErrorKind::Cancelled => {}
                     Err(e) => tracing::error!(error = %chain(&e), "compaction failed, will retry"),
@@ -143,7 +152,8 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
 }
 
 /// Plans and runs compactions until none is due.
-async fn compact(core: &Arc<Core>, force: bool, resting: &mut Resting) -> Result<()> {
+async fn compact(core: &Arc<Core>, extent: Extent, resting: &mut Resting) -> Result<()> {
+    let force = extent == Extent::All;
     let (mut conflicts, mut turn) = (0, 0);
     // A day that cannot be compacted (a damaged part) must not block the others.
     let mut failed: HashSet<(String, i32)> = HashSet::new();

@@ -25,7 +25,7 @@ pub struct CheckReport {
     pub files: usize,
     /// Bytes of the files of live parts.
     pub bytes: u64,
-    /// Keys that nobody names; those in the spool begin with `parts/`.
+    /// Keys that no catalog entry refers to; those in the spool begin with `parts/`.
     pub unknown: Vec<String>,
     /// Keys that the catalog names and that are not there, or have another size.
     pub missing: Vec<String>,

@@ -24,28 +24,28 @@ type Key = (PartId, u32, Arc<str>, u32);
 
 /// Instead of a page: the whole column of the row group.
 const WHOLE: u32 = u32::MAX;
-/// Larger pages are not kept (codes come with a table of their own).
+/// Largest page that is cached, in bytes (dictionary codes come with a dictionary of their own).
 pub(crate) const PAGE_BYTES_MAX: u64 = 384 * 1024;
 /// Instead of a column: all flat columns of a page of spans.
 const ROWS: &str = "";
-/// Larger pages with all columns are not kept.
+/// Largest page with all flat columns that is cached, in bytes.
 pub(crate) const ROWS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Uses that are remembered.
+/// How many first uses are remembered, so that a second one is recognized.
 const SEEN_MAX: u64 = 64 * 1024;
-/// A column of a part may fill this part of the budget.
+/// All row groups of a column together may take at most this fraction (1/n) of the budget.
 const COLUMN_SHARE: u64 = 4;
-/// Little is kept while less than this part of the budget is taken.
+/// The cache counts as nearly empty while less than this fraction (1/n) of the budget is taken.
 const LITTLE_SHARE: u64 = 4;
 
-/// A column as those who read it take it.
+/// A cached value.
 #[derive(Debug, Clone)]
 enum Kept {
     /// A column of logs.
     Values(Values),
     /// A column of spans.
     Array(ArrayRef),
-    /// A page of spans; without rows where it is too large.
+    /// A page of spans; without rows if it is too large to be cached.
     Rows(Arc<RecordBatch>),
 }
 
@@ -58,7 +58,7 @@ impl Kept {
     }
 }
 
-/// See the module.
+/// The cache of decoded columns and pages.
 #[derive(Debug)]
 pub(crate) struct DecodedCache {
     columns: Lru<Key, Kept>,
@@ -67,12 +67,12 @@ pub(crate) struct DecodedCache {
 }
 
 impl DecodedCache {
-    /// Makes a cache that has a share of a room.
+    /// Makes a cache with a guaranteed share of a shared budget.
     pub(crate) fn within(room: &Arc<Room>, share: u64) -> Self {
         Self { columns: Lru::within(room, share, 4), seen: Lru::new(SEEN_MAX, 4), bytes_max: share }
     }
 
-    /// Makes a cache that has a room of so many bytes for itself; 0 switches it off.
+    /// Makes a cache with a budget of its own, in bytes; 0 switches it off.
     pub(crate) fn new(bytes_max: u64) -> Self {
         Self::within(&Room::new(bytes_max), bytes_max)
     }
@@ -96,7 +96,7 @@ impl DecodedCache {
         }
     }
 
-    /// Keeps a column of one of so many row groups of spans.
+    /// Caches a column of one of `groups` row groups of spans, if it fits.
     pub(crate) fn insert_array(&self, part: PartId, group: usize, column: &str, array: &ArrayRef, groups: usize) {
         let bytes = array.get_array_memory_size() as u64;
         if self.has_room(bytes, groups) {
@@ -105,17 +105,17 @@ impl DecodedCache {
         }
     }
 
-    /// Says whether a column that is about to be read should be kept; notes its use.
+    /// Says whether a column that is about to be read should be cached; records the use.
     pub(crate) fn wants(&self, part: PartId, group: usize, column: &str) -> bool {
         self.wants_page(part, group, column, WHOLE)
     }
 
-    /// The same where more of it would be read than is asked for: who comes first should not wait for that.
+    /// Like [`Self::wants`] if caching means reading more than was requested: the first request does not wait for that.
     pub(crate) fn wants_more(&self, part: PartId, group: usize, column: &str) -> bool {
         self.is_used_again((part, group as u32, column.into(), WHOLE))
     }
 
-    /// The same for a page.
+    /// Like [`Self::wants`], for a page.
     pub(crate) fn wants_page(&self, part: PartId, group: usize, column: &str, page: u32) -> bool {
         self.is_used_again((part, group as u32, column.into(), page)) || self.keeps_little()
     }
@@ -131,17 +131,17 @@ impl DecodedCache {
         again
     }
 
-    /// Says whether so little is kept that what is used for the first time may be, too.
+    /// Says whether the cache is nearly empty, so that it admits values at their first use.
     fn keeps_little(&self) -> bool {
         self.columns.bytes() < self.bytes_max / LITTLE_SHARE
     }
 
-    /// Says whether a column of so many bytes in one of so many row groups would be kept.
+    /// Says whether a column of `bytes` in one of `groups` row groups fits.
     pub(crate) fn has_room(&self, bytes: u64, groups: usize) -> bool {
         bytes * groups as u64 * COLUMN_SHARE <= self.bytes_max
     }
 
-    /// Keeps a column of one of so many row groups.
+    /// Caches a column of one of `groups` row groups, if it fits.
     pub(crate) fn insert(&self, part: PartId, group: usize, column: &str, values: &Values, groups: usize) {
         let bytes = values.memory_bytes() as u64;
         if self.has_room(bytes, groups) {
@@ -158,7 +158,7 @@ impl DecodedCache {
         self.columns.get(&(part, group as u32, column.into(), page)).and_then(Kept::values)
     }
 
-    /// Keeps a page.
+    /// Caches a page, if it fits.
     pub(crate) fn insert_page(&self, part: PartId, group: usize, column: &str, page: u32, values: &Values) {
         let bytes = values.memory_bytes() as u64;
         if bytes <= PAGE_BYTES_MAX {
@@ -167,7 +167,7 @@ impl DecodedCache {
         }
     }
 
-    /// Gives a page of spans; one without rows is not worth to be read again for the cache.
+    /// Gives a page of spans; one without rows was too large, and is not worth reading again for the cache.
     pub(crate) fn rows(&self, part: PartId, group: usize, page: u32) -> Option<Arc<RecordBatch>> {
         if self.bytes_max == 0 {
             return None;
@@ -178,12 +178,12 @@ impl DecodedCache {
         }
     }
 
-    /// Says whether a page of spans that is about to be read should be kept; notes its use.
+    /// Says whether a page of spans that is about to be read should be cached; records the use.
     pub(crate) fn wants_rows(&self, part: PartId, group: usize, page: u32) -> bool {
         self.has_room(ROWS_BYTES_MAX, 1) && self.is_used_again((part, group as u32, ROWS.into(), page))
     }
 
-    /// Keeps a page of spans, or that it is too large.
+    /// Caches a page of spans, or the fact that it is too large.
     pub(crate) fn insert_rows(&self, part: PartId, group: usize, page: u32, rows: &Arc<RecordBatch>) {
         let bytes = rows.get_array_memory_size() as u64;
         let (rows, bytes) = if bytes <= ROWS_BYTES_MAX {
@@ -194,7 +194,7 @@ impl DecodedCache {
         self.columns.insert((part, group as u32, ROWS.into(), page), Kept::Rows(rows), bytes);
     }
 
-    /// Forgets parts that are gone.
+    /// Drops the entries of parts that no longer exist.
     pub(crate) fn forget(&self, parts: &HashSet<PartId>) {
         self.columns.retain(|key| !parts.contains(&key.0));
         self.seen.retain(|key| !parts.contains(&key.0));

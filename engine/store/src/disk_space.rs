@@ -9,30 +9,30 @@ use std::time::Instant;
 use crate::error::{Error, ErrorKind, Result};
 use crate::wal::disk::WalDisk;
 
-/// How often work that is under way looks at the free space, milliseconds.
+/// How often a running compaction checks the free space, in milliseconds.
 const INTERVAL_MS: u64 = 200;
-/// Of the reserve the flush may use all but this part: its output frees WAL that takes more.
+/// The flush may use the reserve down to this fraction (1/n): it frees more space in the WAL than it takes.
 const FLUSH_LEAVES: u64 = 4;
 
-/// See the module.
+/// Watches the free space of a disk.
 #[derive(Debug)]
 pub(crate) struct DiskSpace {
     disk: Arc<dyn WalDisk>,
-    /// A folder of the disk.
+    /// A folder on the disk.
     dir: PathBuf,
     reserve: u64,
     start: Instant,
-    /// When it was last looked at, milliseconds after the start.
+    /// When the free space was last checked, in milliseconds after the start.
     looked: AtomicU64,
 }
 
 impl DiskSpace {
-    /// Watches the disk of a folder, of which `reserve` bytes are kept free.
+    /// Watches the disk that holds a folder; background work leaves `reserve` bytes of it free.
     pub(crate) fn new(disk: Arc<dyn WalDisk>, dir: PathBuf, reserve: u64) -> Self {
         Self { disk, dir, reserve, start: Instant::now(), looked: AtomicU64::new(0) }
     }
 
-    /// Says whether a flush that writes so many bytes may begin.
+    /// Says whether a flush that writes this many bytes may begin.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] when it would leave too little.
@@ -41,7 +41,7 @@ impl DiskSpace {
         self.leaves("a flush", bytes.min(self.reserve / 2), self.reserve / FLUSH_LEAVES)
     }
 
-    /// Says whether a compaction that writes so many bytes may begin. `beside`: what others write meanwhile.
+    /// Says whether a compaction that writes this many bytes may begin, while others write `beside` bytes.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] when it would leave too little.
@@ -49,7 +49,7 @@ impl DiskSpace {
         self.leaves("a compaction", bytes, self.reserve.saturating_add(beside))
     }
 
-    /// Says whether a compaction may go on; looks now and then.
+    /// Says whether a running compaction may go on; checks the disk only now and then.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] when the reserve is touched.

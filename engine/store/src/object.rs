@@ -36,7 +36,7 @@ use retry::Retries;
 pub(crate) use retry::jitter;
 use upload::{MULTIPART_ABOVE, put_multipart, read_chunk, verify};
 
-/// Longest time that a read is repeated: somebody waits for it.
+/// Longest time for which a read is retried. Short, because a caller waits for it.
 const READ_BUDGET_MAX: Duration = Duration::from_secs(10);
 /// Ranges of one read that are fetched at a time.
 const RANGES_AT_A_TIME: usize = 8;

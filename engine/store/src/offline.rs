@@ -39,7 +39,7 @@ impl Offline {
             None => Storage::open(settings, &dir.store())?,
         };
         let (io, _) = part_io(&dir, &storage);
-        let caches = Arc::new(Caches::new(CACHE_BYTES, false));
+        let caches = Arc::new(Caches::local(CACHE_BYTES));
         Ok(Self { dir, catalog, storage, io, caches })
     }
 

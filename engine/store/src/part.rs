@@ -39,7 +39,9 @@ use uuid::Uuid;
 
 pub use checksum::BLOCK_BYTES;
 
+pub(crate) use byte_ranges::Purpose;
 pub(crate) use file::PAGE_ROWS;
+pub use float_samples::StartTimes;
 pub use footer::Footer;
 pub(crate) use index::LabelIndex;
 pub(crate) use index::memory::MemoryIndex;

@@ -69,7 +69,7 @@ pub(crate) fn of_day(batches: &[RecordBatch], day: i32) -> Result<RecordBatch> {
     by_time(&here)
 }
 
-/// Gives snapshots to whoever reads such tables.
+/// Gives snapshots of such tables.
 pub(crate) struct RowSnapshots(Arc<Shared>);
 
 impl RowSnapshots {
@@ -159,7 +159,7 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Reads a part; what nobody asked for is gone before the next piece is read.
+    /// Reads a part; rows and columns that were not requested are dropped before the next piece is read.
     async fn part(&mut self, part: &Part, columns: &[&str]) -> Result<()> {
         let Some(mut pieces) = RowPieces::open(part, self.stats).await? else { return Ok(()) };
         while !pieces.is_read() {

@@ -84,16 +84,16 @@ struct Identity {
     slot: u32,
 }
 
-/// What became of a series that a generation took in.
+/// The result of attaching a series to a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attached {
-    /// It was in already, at this slot.
+    /// The generation held it already, at this slot.
     Known(u32),
-    /// It is in from now on, at the slot offered, under this number.
+    /// It is new in the generation, at the offered slot, under this number of the registry.
     New(u32),
     /// The registry is full.
     Refused,
-    /// It was not let in.
+    /// The caller refused it.
     Barred,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Fill {
     pub(crate) series: usize,
 }
 
-/// The id is a good hash already.
+/// The id is a hash already.
 fn hash(id: SeriesId) -> u64 {
     id.0 as u64
 }
@@ -140,8 +140,8 @@ impl Registry {
         }
     }
 
-    /// Takes series into a generation, the first at slot `first_slot`; calls back for each. A series new to the process
-    /// is refused when the registry holds more than `bytes_max`.
+    /// Attaches series to a generation, the first new one at slot `first_slot`; calls back for each. A series that no
+    /// generation holds is refused if the registry holds more than `bytes_max`.
     pub(crate) fn attach<'a>(
         &self,
         ordinal: u32,
@@ -153,7 +153,7 @@ impl Registry {
         self.attach_where(ordinal, first_slot, series, bytes_max, |_, _, _| true, taken);
     }
 
-    /// Like [`Self::attach`]; `admit` is asked about each series that no generation holds, and may bar it.
+    /// Like [`Self::attach`]; `admit` decides about each series that no generation holds.
     pub(crate) fn attach_where<'a>(
         &self,
         ordinal: u32,
@@ -201,7 +201,7 @@ impl Registry {
         }
     }
 
-    /// Takes a generation's references back; entries without any go.
+    /// Gives back a generation's references; removes entries that have none left.
     pub(crate) fn release(&self, numbers: &[u32]) {
         let mut gone = Vec::new();
         for batch in numbers.chunks(RELEASE_BATCH) {

@@ -168,7 +168,7 @@ impl SampleBlock {
         (&self.ts.values()[ts], &self.values.values()[values])
     }
 
-    /// Copies them.
+    /// Copies the samples at a place of the block.
     pub(crate) fn run(&self, place: Place) -> FloatRun {
         let (ts, values) = self.samples(place);
         FloatRun { ts: ts.to_vec(), values: values.to_vec(), start_ts: Vec::new() }

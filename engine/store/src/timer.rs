@@ -1,5 +1,5 @@
-//! How background work waits between retries: by the machine's monotonic clock, or in tests by one that they advance,
-//! so that an hour without the object store does not take an hour.
+//! How background work waits between retries: by the machine's monotonic clock, or in tests by a clock that the test
+//! advances, so that an hour without the object store does not take an hour.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -8,22 +8,22 @@ use tokio::sync::watch;
 
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// See the module. Clones share the time.
+/// A monotonic clock to wait by. Clones share the time.
 #[derive(Debug, Clone, Default)]
 pub struct Timer(Option<Arc<watch::Sender<Duration>>>);
 
 impl Timer {
-    /// A time that stands still until it is moved.
+    /// A clock for tests that stands still until [`Self::advance`] moves it.
     pub fn moved_by_hand() -> Self {
         Self(Some(Arc::new(watch::Sender::new(Duration::ZERO))))
     }
 
-    /// Gives the time since some moment.
+    /// Gives the time since an arbitrary but fixed moment.
     pub(crate) fn now(&self) -> Duration {
         self.0.as_ref().map_or_else(|| BEGAN.elapsed(), |time| *time.borrow())
     }
 
-    /// Waits for so long; where tests move the time, until they have.
+    /// Waits for this long on the clock; on a clock for tests, until the test has advanced it that far.
     pub(crate) async fn sleep(&self, pause: Duration) {
         let Some(time) = &self.0 else { return tokio::time::sleep(pause).await };
         let until = *time.borrow() + pause;
@@ -31,10 +31,10 @@ impl Timer {
         let _ = time.subscribe().wait_for(|now| *now >= until).await;
     }
 
-    /// Moves the time on.
+    /// Advances a clock for tests.
     ///
     /// # Panics
-    /// When it is the machine's.
+    /// If it is the machine's clock.
     pub fn advance(&self, by: Duration) {
         self.0.as_ref().expect("a time that is moved by hand").send_modify(|now| *now += by);
     }

@@ -17,7 +17,7 @@ use crate::part::{FileMeta, PartMeta};
 
 /// Files of one part that go up at a time.
 const FILES_AT_A_TIME: usize = 4;
-/// How long a damaged part rests before it is looked at again: somebody may have brought its files back.
+/// How long to wait before a damaged part is checked again: its files may have been restored meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_mins(10);
 
 /// Runs until the store closes.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quiver_types::condition::{Condition, ConditionError, FieldName, Operand, Test, Visitor};
+use quiver_types::condition::{Case, Condition, ConditionError, FieldName, Operand, Test, Visitor};
 use quiver_types::matcher::{Patterns, WatchedRegex};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
 use quiver_types::{Error, Result};
@@ -50,12 +50,12 @@ struct Filters {
 impl Filters {
     fn count(&mut self, test: &Test) -> Result<()> {
         match test {
-            Test::In(any, true) | Test::NotIn(any, true) => {
+            Test::In(any, Case::Insensitive) | Test::NotIn(any, Case::Insensitive) => {
                 any.iter().try_for_each(|o| self.patterns.count(&whole(&o.text)))
             }
-            Test::Contains(part, true) | Test::Starts(part, true) | Test::Ends(part, true) => {
-                self.patterns.count(&whole(part))
-            }
+            Test::Contains(part, Case::Insensitive)
+            | Test::Starts(part, Case::Insensitive)
+            | Test::Ends(part, Case::Insensitive) => self.patterns.count(&whole(part)),
             _ => Ok(()),
         }
     }
@@ -78,15 +78,19 @@ fn compiled(regex: &WatchedRegex) -> TextTest {
 
 /// What is asked of a text; none where it is a range.
 fn texts(test: &Test) -> Option<Vec<TextTest>> {
-    let fold = |folded: bool| if folded { "(?i)" } else { "" };
     Some(match test {
-        Test::In(any, false) | Test::NotIn(any, false) => any.iter().map(|o| TextTest::Is(o.text.clone())).collect(),
-        Test::In(any, true) | Test::NotIn(any, true) => any.iter().map(|o| pattern(&whole(&o.text))).collect(),
-        Test::Contains(part, false) => vec![TextTest::Contains(part.clone())],
-        Test::Starts(part, false) => vec![TextTest::Prefix(part.clone())],
-        Test::Contains(part, true) => vec![pattern(&format!("(?i){}", regex::escape(part)))],
-        Test::Starts(part, true) => vec![pattern(&format!("(?i)^(?:{})", regex::escape(part)))],
-        Test::Ends(part, folded) => vec![pattern(&format!("{}(?:{})$", fold(*folded), regex::escape(part)))],
+        Test::In(any, case) | Test::NotIn(any, case) => {
+            let test = |o: &Operand| match case {
+                Case::Sensitive => TextTest::Is(o.text.clone()),
+                Case::Insensitive => pattern(&whole(&o.text)),
+            };
+            any.iter().map(test).collect()
+        }
+        Test::Contains(part, Case::Sensitive) => vec![TextTest::Contains(part.clone())],
+        Test::Starts(part, Case::Sensitive) => vec![TextTest::Prefix(part.clone())],
+        Test::Contains(part, Case::Insensitive) => vec![pattern(&format!("(?i){}", regex::escape(part)))],
+        Test::Starts(part, Case::Insensitive) => vec![pattern(&format!("(?i)^(?:{})", regex::escape(part)))],
+        Test::Ends(part, case) => vec![pattern(&format!("{}(?:{})$", case.flag(), regex::escape(part)))],
         Test::Glob(glob) => vec![compiled(glob.regex())],
         Test::Regex(regex) => vec![compiled(regex)],
         Test::Exists(_) | Test::Within(..) => return None,
@@ -146,11 +150,11 @@ fn attribute(place: Place, key: &str, test: &Test) -> Result<SpanFilter> {
             let (min, max) = bounds(low.as_ref(), high.as_ref())?;
             of(AttributeTest::Number(min, max))
         }
-        Test::In(any, false) | Test::NotIn(any, false) => {
+        Test::In(any, Case::Sensitive) | Test::NotIn(any, Case::Sensitive) => {
             let equals = any.iter().map(|o| AttributeTest::Equals(o.text.clone(), o.number));
             if any.is_empty() { SpanFilter::None } else { of(AttributeTest::any_of(equals)) }
         }
-        Test::In(any, true) | Test::NotIn(any, true) => {
+        Test::In(any, Case::Insensitive) | Test::NotIn(any, Case::Insensitive) => {
             let mut parts = of_texts();
             parts.extend(any.iter().filter_map(|o| o.number).map(|n| of(AttributeTest::Number(n, n))));
             any_of(parts)
@@ -223,7 +227,7 @@ impl Visitor<Result<SpanFilter>> for Filters {
 /// Says whether a word passes, before it is turned around.
 fn fits(test: &Test, word: &str) -> bool {
     match test {
-        Test::NotIn(none, folded) => Test::In(none.clone(), *folded).holds(word),
+        Test::NotIn(none, case) => Test::In(none.clone(), *case).holds(word),
         Test::Exists(_) => true,
         other => other.holds(word),
     }

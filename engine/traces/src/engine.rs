@@ -221,7 +221,7 @@ impl Reader {
         scan_of(self.table(access, request)?)
     }
 
-    /// How many spans that a filter may take start in its window, about; `None`: nobody knows.
+    /// How many spans that a filter may take start in its window, about; `None`: unknown.
     pub(crate) fn spans_about(&self, filter: SpanFilter) -> Result<Option<usize>, Error> {
         let request = SpanRequest { filter, columns: Vec::new() };
         Ok(rows_about(&*self.table(&self.ctx.access, &request)?))

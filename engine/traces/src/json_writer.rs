@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use quiver_types::text::push_json_text;
+
 /// The reader went away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closed;
@@ -79,7 +81,7 @@ impl<'e> JsonWriter<'e> {
     /// Writes a key; its value follows.
     pub fn key(&mut self, key: &str) -> &mut Self {
         self.before();
-        push_text(key, &mut self.out);
+        push_json_text(key, &mut self.out);
         self.out.push(':');
         self.comma = false;
         self
@@ -88,7 +90,7 @@ impl<'e> JsonWriter<'e> {
     /// Writes a text.
     pub fn text(&mut self, text: &str) {
         self.before();
-        push_text(text, &mut self.out);
+        push_json_text(text, &mut self.out);
     }
 
     /// Writes a number, or anything else that is JSON when displayed.
@@ -154,37 +156,6 @@ pub(crate) fn push_id(id: &[u8], out: &mut String) {
         }
         out.push_str(std::str::from_utf8(&hex[..2 * eight.len()]).unwrap_or_default());
     }
-    out.push('"');
-}
-
-/// Appends a JSON text.
-pub(crate) fn push_text(text: &str, out: &mut String) {
-    let special = |byte: u8| matches!(byte, 0..0x20 | b'"' | b'\\');
-    out.push('"');
-    // Without a way out of the loop, so that it goes many bytes at a time.
-    if !text.bytes().fold(false, |any, byte| any | special(byte)) {
-        out.push_str(text);
-        out.push('"');
-        return;
-    }
-    let mut plain = 0;
-    for (i, byte) in text.bytes().enumerate() {
-        if !special(byte) {
-            continue;
-        }
-        out.push_str(&text[plain..i]);
-        plain = i + 1;
-        // A `String` takes whatever is written.
-        let _ = match byte {
-            b'"' => write!(out, "\\\""),
-            b'\\' => write!(out, "\\\\"),
-            b'\n' => write!(out, "\\n"),
-            b'\r' => write!(out, "\\r"),
-            b'\t' => write!(out, "\\t"),
-            other => write!(out, "\\u{other:04x}"),
-        };
-    }
-    out.push_str(&text[plain..]);
     out.push('"');
 }
 
@@ -293,7 +264,7 @@ mod tests {
         let mut out = String::new();
         for text in texts.iter().chain([&all]) {
             out.clear();
-            push_text(text, &mut out);
+            push_json_text(text, &mut out);
             assert!(!out.bytes().any(|byte| byte < 0x20), "{out}");
             assert_eq!(serde_json::from_str::<String>(&out).ok().as_ref(), Some(text), "{out}");
         }

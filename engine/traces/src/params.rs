@@ -1,6 +1,7 @@
 //! Parameters of the `/traces` API: names and values from a query string or a JSON object, times, durations, tags.
 
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
+use quiver_types::time::duration::sum_of_units;
 
 /// A parameter that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -212,13 +213,8 @@ pub fn duration(text: &str) -> Option<i64> {
     if let Ok(nanos) = text.parse::<i64>() {
         return (nanos >= 0).then_some(nanos);
     }
-    let (mut rest, mut total) = (text, 0f64);
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|&n| n > 0)?;
-        let number: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let unit = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
-        let nanos = match &rest[..unit] {
+    let nanos = |unit: &str| {
+        Some(match unit {
             "ns" => 1.0,
             "us" | "µs" | "μs" => 1e3,
             "ms" => 1e6,
@@ -229,11 +225,10 @@ pub fn duration(text: &str) -> Option<i64> {
             "w" => 604_800e9,
             "y" => 31_536_000e9,
             _ => return None,
-        };
-        total += number * nanos;
-        rest = &rest[unit..];
-    }
-    (!text.is_empty() && total < 9.2e18).then_some(total.round() as i64)
+        })
+    };
+    let total = sum_of_units(text, |number| number.parse().ok(), nanos)?;
+    (total < 9.2e18).then_some(total.round() as i64)
 }
 
 /// Reads a duration as the tools do whose clients ask us, in nanoseconds: numbers with units from `ns` to `h`, of which 0

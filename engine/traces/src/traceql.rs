@@ -33,7 +33,7 @@ pub use fields::{INTRINSIC_NAMES, scope_name};
 pub use math::Figures;
 pub use result::{Found, FoundSet};
 pub use search::{HitSet, HitSpan, TraceqlHit, TraceqlSearch};
-pub use series::{MetricExemplar, MetricSeries};
+pub use series::{MetricExemplar, MetricSeries, MetricWindow};
 
 #[cfg(test)]
 mod tests;

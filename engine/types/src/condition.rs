@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::matcher::{Patterns, held_bytes};
 
+mod case;
 mod glob;
 mod leaf;
 mod prefilter;
@@ -18,6 +19,7 @@ mod template;
 pub(crate) mod value_matcher;
 mod variables;
 
+pub use case::Case;
 pub use glob::{Glob, glob_of_services};
 use leaf::Leaf;
 pub use prefilter::{Screens, Sought};

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::condition::{
-    Captures, Condition, ConditionError, Fields, Glob, NameTemplate, Screens, SharedCondition, SharedTests,
+    Captures, Case, Condition, ConditionError, Fields, Glob, NameTemplate, Screens, SharedCondition, SharedTests,
     glob_of_services,
 };
 
@@ -207,8 +207,9 @@ impl Detector {
     pub fn new(mut rules: Vec<DetectionRule>, keys: HashSet<(String, String)>) -> Self {
         rules.sort_by_key(|rule| -rule.priority);
         let patterns = keys.iter().filter(|(_, name)| name.contains(['*', '{']));
-        let key_patterns =
-            patterns.filter_map(|(service, name)| Some((service.clone(), Glob::parse(name, false).ok()?))).collect();
+        let key_patterns = patterns
+            .filter_map(|(service, name)| Some((service.clone(), Glob::parse(name, Case::Sensitive).ok()?)))
+            .collect();
         let mut by_service: HashMap<String, HashSet<String>> = HashMap::new();
         for (service, name) in keys {
             by_service.entry(service).or_default().insert(name);

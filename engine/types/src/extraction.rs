@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::cancellation::{RULE_MAX, Until, Watch};
-use crate::condition::{Condition, ConditionError, FieldName, Fields, Sought, glob_of_services};
+use crate::condition::{Case, Condition, ConditionError, FieldName, Fields, Sought, glob_of_services};
 use crate::matcher::Places;
 
 mod json_path;
@@ -110,6 +110,10 @@ impl ExtractionRule {
             given => given,
         };
         let targets = Self::targets(body, method.as_ref(), &mut errors);
+        let case = match options.get("caseSensitive") {
+            Some(Value::Bool(false)) => Case::Insensitive,
+            _ => Case::Sensitive,
+        };
         match method {
             Some(method) if errors.is_empty() => Ok(Self {
                 id: id.to_owned(),
@@ -117,7 +121,7 @@ impl ExtractionRule {
                 service: text(body, "service").to_owned(),
                 condition,
                 source: FieldName::parse(source),
-                sought: method.sought(options.get("caseSensitive") == Some(&Value::Bool(false))),
+                sought: method.sought(case),
                 read_before: usize::from(method.reads_source()) + method.fields().count(),
                 method,
                 targets,

@@ -1,4 +1,4 @@
-//! Whether the process is short of memory: set by a watcher, checked by whoever is about to take more.
+//! Whether the process is short of memory: set by a watcher, checked by code that is about to take more.
 //!
 //! The budgets of the parts (live data, queries, caches) count memory where it is taken. What no budget counts (request
 //! bodies, batches between operators, working memory of a compaction, what the allocator keeps) shows only in the size of
@@ -9,10 +9,10 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What gives memory back at once.
+/// A callback that frees memory at once.
 type Relief = Box<dyn Fn() + Send + Sync>;
 
-/// See the module. Not short unless somebody says so.
+/// Tells whether memory is short. It is not until [`Self::tell`] says so.
 #[derive(Default)]
 pub struct MemoryPressure {
     short: AtomicBool,
@@ -26,7 +26,7 @@ impl fmt::Debug for MemoryPressure {
 }
 
 impl MemoryPressure {
-    /// Says that the memory of the process is short, or that it is not any more.
+    /// Sets whether memory is short.
     pub fn tell(&self, short: bool) {
         self.short.store(short, Relaxed);
     }
@@ -36,12 +36,12 @@ impl MemoryPressure {
         self.short.load(Relaxed)
     }
 
-    /// Names who gives memory back when the process has more than it may; only the first one counts.
+    /// Registers a callback that frees memory when the process exceeds its limit; only the first one is kept.
     pub fn relieved_by(&self, relief: impl Fn() + Send + Sync + 'static) {
         let _ = self.relief.set(Box::new(relief));
     }
 
-    /// Asks for memory back.
+    /// Calls the callback, if there is one.
     pub fn relieve(&self) {
         if let Some(relief) = self.relief.get() {
             relief();

@@ -10,17 +10,17 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Error as _, Serialize, Serializer};
 
-/// Levels that are followed. An expression of LogsQL may have 1024 operators, one within the other.
+/// Greatest depth that is followed. An expression of LogsQL may have 1024 operators, one within the other.
 const LEVELS_MAX: usize = 1100;
 
 thread_local! {
     static LEVELS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// One level, until it is dropped.
+/// Counts one level until it is dropped.
 struct Level;
 
-/// There are too many of them.
+/// The error for too many levels.
 struct TooDeep;
 
 impl fmt::Display for TooDeep {
@@ -46,7 +46,7 @@ impl Drop for Level {
     }
 }
 
-/// Writes a field, one level below what it is a field of.
+/// Serializes a field, one level below its owner.
 ///
 /// # Errors
 /// Those of the field; too many levels.
@@ -55,7 +55,7 @@ pub fn serialize<T: Serialize, S: Serializer>(field: &T, serializer: S) -> Resul
     field.serialize(serializer)
 }
 
-/// Reads it.
+/// Deserializes such a field.
 ///
 /// # Errors
 /// Those of the field; too many levels.

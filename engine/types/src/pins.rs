@@ -24,7 +24,7 @@ struct Kept {
 }
 
 struct Pin {
-    /// Where it lies; nothing else comes to lie there before the `Weak` is gone.
+    /// Its address, which is not reused while the `Weak` exists.
     place: usize,
     /// A `Weak` of its type.
     weak: Box<dyn Any + Send>,
@@ -36,14 +36,14 @@ fn is_held<T: ?Sized + 'static>(weak: &(dyn Any + Send)) -> bool {
 }
 
 impl Pins {
-    /// Those of this process.
+    /// The numbers of this process.
     pub fn of_process() -> &'static Self {
         static PINS: LazyLock<Pins> = LazyLock::new(Pins::default);
         &PINS
     }
 
-    /// Gives the number of something: what lives long is written with many plans, and is kept once. Forgets what nobody
-    /// holds any more.
+    /// Gives the number of an object; the same object always gets the same number. Drops entries of objects that no
+    /// longer exist.
     pub fn pin<T: ?Sized + Send + Sync + 'static>(&self, value: &Arc<T>) -> u64 {
         let place = Arc::as_ptr(value).cast::<()>().addr();
         let mut kept = self.lock();
@@ -58,10 +58,10 @@ impl Pins {
         number
     }
 
-    /// Gives what a number stands for.
+    /// Gives the object that a number stands for.
     ///
     /// # Errors
-    /// Internal: it stands for nothing of this type, or nobody holds that any more.
+    /// Internal: there is no object of this type with this number, or it no longer exists.
     pub fn pinned<T: ?Sized + Send + Sync + 'static>(&self, number: u64) -> Result<Arc<T>> {
         let kept = self.lock();
         let weak = kept.pins.get(&number).and_then(|pin| pin.weak.downcast_ref::<Weak<T>>());

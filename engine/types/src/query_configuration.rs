@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::condition::Glob;
+use crate::condition::{Case, Glob};
 use crate::error::Result;
 
 /// The threshold of services that nobody set, in milliseconds.
@@ -26,7 +26,7 @@ pub struct NamePattern {
 impl NamePattern {
     /// Reads a name; one that holds `*` or `{` is a pattern, too.
     pub fn new(text: &str) -> Self {
-        let glob = text.contains(['*', '{']).then(|| Glob::parse(text, false).ok()).flatten();
+        let glob = text.contains(['*', '{']).then(|| Glob::parse(text, Case::Sensitive).ok()).flatten();
         Self { text: text.to_owned(), glob }
     }
 

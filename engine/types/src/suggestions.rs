@@ -1,9 +1,10 @@
 //! "Did you mean": suggestions for unknown names, the same in all languages.
 
-/// Letters of a name that are looked at: who asks may send any length.
+/// Longest part of a name that is compared, in characters: requests may contain names of any length.
 const LETTERS_MAX: usize = 64;
 
-/// Gives the known name that is written most alike in any case, if one is alike at all; of several the first by name.
+/// Gives the known name that is spelled most similarly, ignoring case, if any is similar enough; of several equally
+/// similar ones the first in order of names.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word: String = word.to_lowercase().chars().take(LETTERS_MAX).collect();
     let edits_max = 1 + word.chars().count() / 5;

@@ -1,4 +1,4 @@
-//! Numbers and bytes as text, in one format wherever they are shown or stored.
+//! Numbers, bytes and texts in one written form each, wherever they are shown or stored.
 
 use std::fmt::Write;
 
@@ -67,9 +67,79 @@ pub fn from_base64(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Decodes a value of a URL or a form: `%41` is `A`, `+` a blank; a `%` without two digits stays as it is.
+pub fn form_decoded(text: &str) -> Vec<u8> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((&byte, behind)) = rest.split_first() {
+        let digit = |i: usize| behind.get(i).and_then(|b| char::from(*b).to_digit(16));
+        rest = behind;
+        bytes.push(match (byte, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => {
+                rest = &behind[2..];
+                (high * 16 + low) as u8
+            }
+            (b'+', ..) => b' ',
+            _ => byte,
+        });
+    }
+    bytes
+}
+
+/// Appends a text as a JSON string; escapes only what JSON asks for.
+pub fn push_json_text(text: &str, out: &mut String) {
+    let special = |byte: u8| matches!(byte, 0..0x20 | b'"' | b'\\');
+    out.push('"');
+    // Without a way out of the loop, so that it goes many bytes at a time.
+    if !text.bytes().fold(false, |any, byte| any | special(byte)) {
+        out.push_str(text);
+        out.push('"');
+        return;
+    }
+    let mut plain = 0;
+    for (i, byte) in text.bytes().enumerate() {
+        if !special(byte) {
+            continue;
+        }
+        out.push_str(&text[plain..i]);
+        plain = i + 1;
+        // A `String` takes whatever is written.
+        let _ = match byte {
+            b'"' => write!(out, "\\\""),
+            b'\\' => write!(out, "\\\\"),
+            b'\n' => write!(out, "\\n"),
+            b'\r' => write!(out, "\\r"),
+            b'\t' => write!(out, "\\t"),
+            other => write!(out, "\\u{other:04x}"),
+        };
+    }
+    out.push_str(&text[plain..]);
+    out.push('"');
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_texts_escape_what_they_must() {
+        let written = |text: &str| {
+            let mut out = String::from("x");
+            push_json_text(text, &mut out);
+            out
+        };
+        assert_eq!(written("plain <'&é"), "x\"plain <'&é\"");
+        assert_eq!(written("é\"\\\n\r\t\u{1}\u{1f}\u{7f}é"), "x\"é\\\"\\\\\\n\\r\\t\\u0001\\u001f\u{7f}é\"");
+    }
+
+    #[test]
+    fn forms_are_decoded() {
+        let check = |text: &str, expected: &[u8]| assert_eq!(form_decoded(text), expected, "{text}");
+        check("a%20b+c%2B", b"a b c+");
+        check("%C3%a4", "ä".as_bytes());
+        check("%ff", b"\xff");
+        check("100%", b"100%");
+        check("%4%zz", b"%4%zz");
+    }
 
     #[test]
     fn base64_round_trip() {

@@ -67,10 +67,13 @@ async fn flush(State(state): State<Arc<AppState>>) -> Response {
 }
 
 async fn compact(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) -> Response {
-    match is_forced(query.as_deref()) {
-        Ok(forced) => done(state.engines.store.compact_all(forced).await, "compacted", "/admin/compact"),
-        Err(e) => plain_error(&e, "/admin/compact"),
-    }
+    let store = &state.engines.store;
+    let compacted = match is_forced(query.as_deref()) {
+        Ok(true) => store.compact_all().await,
+        Ok(false) => store.compact_due().await,
+        Err(e) => return plain_error(&e, "/admin/compact"),
+    };
+    done(compacted, "compacted", "/admin/compact")
 }
 
 /// Whether `force` asks for a merge that is not due yet.

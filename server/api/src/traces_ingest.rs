@@ -11,6 +11,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, StatusCode, header};
+use quiver_ingest::rules::Clients;
 use quiver_ingest::traces::response::TracePartial;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_ingest::transaction_detection::detect;
@@ -102,9 +103,9 @@ pub(crate) async fn decode_and_write(
             let decode = || decode(format, encoding.as_deref(), &body, &ctx, hold);
             let mut decoded = within(room, decode).map_err(Error::from)?;
             let mut slow = Vec::new();
-            for (signal, of_browsers) in [(Signal::Spans, false), (Signal::Rum, true)] {
+            for (signal, clients) in [(Signal::Spans, Clients::All), (Signal::Rum, Clients::Browsers)] {
                 let rules = state.effects.extraction(signal);
-                slow.extend(rules.apply_to_spans(&mut decoded.batch, of_browsers, state.clock.now_ms()));
+                slow.extend(rules.apply_to_spans(&mut decoded.batch, clients, state.clock.now_ms()));
             }
             detect(&mut decoded.batch, &state.effects.detector(), &state.effects.pages());
             Ok((decoded, slow))

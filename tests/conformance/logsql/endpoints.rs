@@ -120,7 +120,7 @@ impl Server {
                 app.engines.store.flush_all().await.map_err(|e| e.to_string())?;
             }
             if state == State::Compacted {
-                app.engines.store.compact_all(true).await.map_err(|e| e.to_string())?;
+                app.engines.store.compact_all().await.map_err(|e| e.to_string())?;
             }
             Ok::<_, String>((base, task))
         })?;

@@ -54,7 +54,7 @@ impl World {
                 }
             }
             if state == State::Compacted {
-                app.engines.store.compact_all(true).await.map_err(|e| e.to_string())?;
+                app.engines.store.compact_all().await.map_err(|e| e.to_string())?;
             }
             Ok(())
         })?;

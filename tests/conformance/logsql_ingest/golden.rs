@@ -52,7 +52,7 @@ pub(super) fn run(cases: &[Value]) -> Vec<Case> {
         }
         app.engines.store.flush_all().await.expect("a flush");
         golden.check_again(cases, &mut all, "flushed").await;
-        app.engines.store.compact_all(true).await.expect("a compaction");
+        app.engines.store.compact_all().await.expect("a compaction");
         golden.check_again(cases, &mut all, "compacted").await;
         drop((golden, app));
         stop.cancel();

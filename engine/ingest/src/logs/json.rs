@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use memchr::memchr2;
+use quiver_types::text::push_json_text;
 
 /// A syntax error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -245,29 +246,9 @@ fn quote(text: RawText<'_>, put: &mut impl FnMut(&[u8])) {
     }
     let mut plain = Vec::with_capacity(text.raw.len());
     text.append(&mut plain);
-    let mut quoted = Vec::with_capacity(plain.len() + 8);
-    append_quoted(&plain, &mut quoted);
-    put(&quoted);
-}
-
-/// Appends bytes of a text as a JSON string.
-pub(crate) fn append_quoted(text: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    out.push(b'"');
-    for &byte in text {
-        match byte {
-            b'"' | b'\\' => out.extend([b'\\', byte]),
-            b'\n' => out.extend(b"\\n"),
-            b'\r' => out.extend(b"\\r"),
-            b'\t' => out.extend(b"\\t"),
-            0..b' ' => {
-                out.extend(b"\\u00");
-                out.extend([HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
-            }
-            _ => out.push(byte),
-        }
-    }
-    out.push(b'"');
+    let mut quoted = String::with_capacity(plain.len() + 8);
+    push_json_text(&String::from_utf8_lossy(&plain), &mut quoted);
+    put(quoted.as_bytes());
 }
 
 /// Finds the first quote or backslash. Most strings are short, so the first bytes are checked inline.

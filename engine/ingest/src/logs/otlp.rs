@@ -186,7 +186,7 @@ impl Walk {
         let (mut time, mut observed, mut severity) = (0, 0, 0);
         let [mut severity_text, mut trace, mut span, mut event, mut body]: [&[u8]; 5] = [&[]; 5];
         let Self { rows, common, scratch } = self;
-        common.add(rows, true);
+        common.add(rows);
         let mut r = Reader::new(message);
         while !r.is_empty() {
             match r.tag()? {

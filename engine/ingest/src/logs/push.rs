@@ -126,7 +126,7 @@ fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Shared) -> Re
     let time = time.ok_or_else(|| json.fault("the time of an entry cannot be read"))?;
     json.expect(b',', SHAPE)?;
     let line = json.string("the line of an entry must be a text")?.text();
-    labels.add(rows, false);
+    labels.add_plain(rows);
     if json.take(b',') {
         const METADATA: &str = "metadata must be an object of texts";
         json.expect(b'{', METADATA)?;
@@ -219,7 +219,7 @@ fn protobuf_entry(rows: &mut Rows, message: &[u8], labels: &mut Shared) -> Resul
     const LINE: u32 = tag(2, BYTES);
     const METADATA: u32 = tag(3, BYTES);
     let (mut time, mut line): (&[u8], &[u8]) = (b"", b"");
-    labels.add(rows, false);
+    labels.add_plain(rows);
     let mut r = Reader::new(message);
     while !r.is_empty() {
         match r.tag()? {

@@ -81,8 +81,17 @@ impl Shared {
         rows.set_stream(&canonical);
     }
 
-    /// Adds all of them to a row; with `with_roles`, one may become its message.
-    pub(super) fn add(&mut self, rows: &mut Rows, with_roles: bool) {
+    /// Adds all of them to a row; one of them may become its message.
+    pub(super) fn add(&mut self, rows: &mut Rows) {
+        self.add_each(rows, Rows::add);
+    }
+
+    /// Adds all of them to a row; none is its time or its message, whatever its name.
+    pub(super) fn add_plain(&mut self, rows: &mut Rows) {
+        self.add_each(rows, Rows::add_plain);
+    }
+
+    fn add_each(&mut self, rows: &mut Rows, add: impl Fn(&mut Rows, u32, &str)) {
         if let Some(fault) = self.fault {
             rows.lose(fault);
         }
@@ -96,11 +105,7 @@ impl Shared {
         }
         rows.spend(self.pairs.len(), self.bytes[1]);
         for (name, (_, value)) in self.names.iter().zip(&self.pairs) {
-            if with_roles {
-                rows.add(*name, value);
-            } else {
-                rows.add_plain(*name, value);
-            }
+            add(rows, *name, value);
         }
     }
 }

@@ -185,7 +185,7 @@ pub(super) struct Chunk<'a> {
     cells: Vec<Vec<Cell>>,
     /// What rules set: places in `set`, counted from 1; 0: nothing. Empty: in no record.
     overlay: Vec<Vec<u32>>,
-    /// By test and record; empty: nobody asked yet.
+    /// By test and record; empty until the first one is evaluated.
     answers: Vec<Vec<u8>>,
     /// By condition: records of the present service that fulfil it, if they are known.
     selected: Vec<Option<Vec<usize>>>,

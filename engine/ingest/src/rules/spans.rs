@@ -17,7 +17,7 @@ use quiver_types::extraction::{Made, Record};
 use quiver_types::spans::{Attributes, SpanRow, Value};
 
 use super::columns::{FAILS, HOLDS, Plan, Planned, UNKNOWN};
-use super::{ExtractionRules, Running};
+use super::{Clients, ExtractionRules, Running};
 use crate::transaction_detection::each_row;
 
 /// Most spans that rules go over at once.
@@ -233,12 +233,12 @@ impl<'r> Chunk<'_, 'r> {
 }
 
 impl ExtractionRules {
-    /// Applies the rules to spans: to those of browsers only, or to all. Gives what [`Self::over_budget`] does.
-    pub fn apply_to_spans(&self, batch: &mut SpansBatch, of_browsers: bool, now_ms: i64) -> Vec<String> {
+    /// Applies the rules to spans of a batch. Gives what [`Self::over_budget`] does.
+    pub fn apply_to_spans(&self, batch: &mut SpansBatch, clients: Clients, now_ms: i64) -> Vec<String> {
         if self.is_empty() || batch.is_empty() {
             return Vec::new();
         }
-        let Some(found) = self.found_in_spans(batch, of_browsers) else { return Vec::new() };
+        let Some(found) = self.found_in_spans(batch, clients) else { return Vec::new() };
         if found.iter().any(|set| !set.is_empty()) {
             write(batch, &found);
         }
@@ -246,7 +246,7 @@ impl ExtractionRules {
     }
 
     /// What rules set of each span; none: no rule is for any.
-    fn found_in_spans(&self, batch: &SpansBatch, of_browsers: bool) -> Option<Vec<Set>> {
+    fn found_in_spans(&self, batch: &SpansBatch, clients: Clients) -> Option<Vec<Set>> {
         // Which rules are for a service is asked once per service.
         let mut numbers: HashMap<&str, usize> = HashMap::new();
         let mut wanted: Vec<Vec<usize>> = Vec::new();
@@ -265,7 +265,7 @@ impl ExtractionRules {
         let mut found: Vec<Set> = Vec::with_capacity(batch.len());
         let mut chunk = Chunk::new(self, wanted.len());
         each_row(batch, |row, context| {
-            if !of_browsers || is_of_browser(&row) {
+            if clients == Clients::All || is_of_browser(&row) {
                 chunk.by_service[service_of[context]].push(chunk.records.len());
             }
             chunk.records.push(SpanRecord { row, set: Vec::new() });
@@ -343,7 +343,7 @@ mod tests {
         let rule = ExtractionRule::of_json("r", body.as_object().unwrap()).unwrap();
         let rules = ExtractionRules::new(vec![(rule, 1)], &ExtractionRules::default());
         let mut batch = spans();
-        assert!(rules.apply_to_spans(&mut batch, false, 1).is_empty());
+        assert!(rules.apply_to_spans(&mut batch, Clients::All, 1).is_empty());
         assert!(batch.is_sound());
         let attributes = batch.spans["attributes"].as_binary::<i32>();
         assert_eq!(
@@ -361,7 +361,7 @@ mod tests {
         let rule = ExtractionRule::of_json("r", body.as_object().unwrap()).unwrap();
         let rules = ExtractionRules::new(vec![(rule, 1)], &ExtractionRules::default());
         let mut batch = spans();
-        rules.apply_to_spans(&mut batch, true, 1);
+        rules.apply_to_spans(&mut batch, Clients::Browsers, 1);
         let attributes = batch.spans["attributes"].as_binary::<i32>();
         let found: Vec<bool> = (0..3).map(|row| find_text(attributes.value(row), "y").is_some()).collect();
         assert_eq!(found, [false, true, false]);
@@ -472,7 +472,7 @@ mod tests {
                 all.sort();
                 expected.push(all);
             });
-            rules.apply_to_spans(&mut batch, false, 1);
+            rules.apply_to_spans(&mut batch, Clients::All, 1);
             prop_assert!(batch.is_sound());
             let attributes = batch.spans["attributes"].as_binary::<i32>();
             for (row, expected) in expected.iter().enumerate() {

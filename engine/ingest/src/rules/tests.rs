@@ -43,7 +43,7 @@ fn fields_are_added() {
         "targets": [{"field": "ms", "from": "ms", "type": "int"}]});
     let rules = ExtractionRules::new(vec![rule("r", took)], &ExtractionRules::default());
     let mut batch = batch();
-    assert!(rules.apply(&mut batch, false, 1).is_empty());
+    assert!(rules.apply(&mut batch, Clients::All, 1).is_empty());
     let expected = [
         vec![("_msg", "took 12 ms"), ("level", "info"), ("ms", "12")],
         vec![("_msg", "no figure"), ("level", "info")],
@@ -77,7 +77,7 @@ fn what_nothing_is_set_of_stays() {
             batch.end_row(n as i64, streams[n % 2], 0, RecordMarks { severity: 0, observed: (n % 5) as i64 });
         }
         let (before, (expected, _)) = (batch.clone(), one_by_one(&batch, &rules));
-        rules.apply(&mut batch, false, 1);
+        rules.apply(&mut batch, Clients::All, 1);
         assert_eq!((&batch.time, &batch.observed), (&before.time, &before.observed));
         assert_eq!((&batch.row_streams, &batch.severity), (&before.row_streams, &before.severity));
         let found = rows(&batch);
@@ -96,7 +96,7 @@ fn the_chain_ends_where_a_rule_says() {
     };
     let rules = vec![rule("a", constant("first", true)), rule("b", constant("second", false))];
     let mut batch = batch();
-    ExtractionRules::new(rules, &ExtractionRules::default()).apply(&mut batch, false, 1);
+    ExtractionRules::new(rules, &ExtractionRules::default()).apply(&mut batch, Clients::All, 1);
     assert!(rows(&batch).iter().all(|row| row.contains(&("level", "first"))), "{:?}", rows(&batch));
 }
 
@@ -106,13 +106,13 @@ fn slow_rules_are_left_out() {
         vec![rule("r", json!({"method": "constant", "expression": "x", "targets": [{"field": "y"}]}))],
         &ExtractionRules::default(),
     );
-    rules.apply(&mut batch(), false, 1);
+    rules.apply(&mut batch(), Clients::All, 1);
     rules.rules[0].ns.store(1_000_000_000, Relaxed);
     rules.rules[0].seen.store(1000, Relaxed);
-    assert_eq!(rules.apply(&mut batch(), false, 30_000), Vec::<String>::new());
-    assert_eq!(rules.apply(&mut batch(), false, 61_000), ["r"]);
+    assert_eq!(rules.apply(&mut batch(), Clients::All, 30_000), Vec::<String>::new());
+    assert_eq!(rules.apply(&mut batch(), Clients::All, 61_000), ["r"]);
     let mut after = batch();
-    rules.apply(&mut after, false, 62_000);
+    rules.apply(&mut after, Clients::All, 62_000);
     assert!(rules.figures("r").suspended && rows(&after) == rows(&batch()));
 }
 
@@ -152,13 +152,13 @@ fn a_rule_ends_at_a_text_that_takes_too_long() {
         batch.push_field(0, &text);
         batch.end_row(n, stream, 0, RecordMarks { severity: 9, observed: 0 });
     }
-    assert!(rules.apply(&mut batch, false, 1).is_empty());
+    assert!(rules.apply(&mut batch, Clients::All, 1).is_empty());
     // Records go by service: of those beside the long texts it is not known what the stopped rule would have said.
     for (row, service) in rows(&batch).iter().zip(&batch.row_services) {
         let has = |field: &str| row.iter().any(|(name, _)| *name == field);
         assert_eq!((has("v"), has("w"), has("x")), (false, *service != 0, true), "{service}");
     }
-    assert_eq!(rules.apply(&mut self::batch(), false, 61_000), ["taken", "asked"]);
+    assert_eq!(rules.apply(&mut self::batch(), Clients::All, 61_000), ["taken", "asked"]);
 }
 
 /// A record by itself, as rules saw it before they went over many at once: what they set goes before what it has.
@@ -293,7 +293,7 @@ proptest! {
         }
         let (expected, figures) = one_by_one(&batch, &rules);
         let (time, severity) = (batch.time.clone(), batch.severity.clone());
-        rules.apply(&mut batch, false, 1);
+        rules.apply(&mut batch, Clients::All, 1);
         prop_assert_eq!((&batch.time, &batch.severity), (&time, &severity));
         for (row, expected) in expected.iter().enumerate() {
             let found: Vec<_> = batch.row(row).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();

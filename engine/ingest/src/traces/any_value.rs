@@ -51,7 +51,7 @@ pub(super) struct Scratch<'a> {
     left_out: u64,
     /// By place the key that stood there last: most messages have the same keys in the same order.
     keys: Vec<&'a str>,
-    /// Memory of a list that nobody needs any more.
+    /// A list to be reused for its memory.
     spare: Vec<(&'static str, Value<'static>)>,
 }
 

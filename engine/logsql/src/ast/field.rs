@@ -39,6 +39,15 @@ impl FieldPattern {
     }
 }
 
+/// What becomes of the fields that `copy` and `rename` give other names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Originals {
+    /// They stay beside their copies (`copy`).
+    Keep,
+    /// Only the new names are left (`rename`).
+    Drop,
+}
+
 /// `from as to` of `copy` and `rename`: two names, two prefixes, or a prefix and the one name that all of the group get.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PatternPair {

@@ -247,7 +247,7 @@ mod tests {
 
     /// Copies `a` into `b`.
     fn copied(a: &[&str], b: &[&str], overwrite: Overwrite, room: usize) -> Result<Made> {
-        let shape = Shape::of_texts(["a", "b"], false);
+        let shape = Shape::of_texts(["a", "b"]);
         let rows = batch(&shape, vec![column(a), column(b)], a.len())?;
         let cells = Cells { sources: vec!["a".to_owned()], targets: vec!["b".to_owned()], overwrite, condition: None };
         let mut compute: Compute = Box::new(|values, made| made[0].push_str(values[0]));
@@ -284,16 +284,16 @@ mod tests {
 
     #[test]
     fn fields_move_between_columns_and_the_map() {
-        let input = Shape::of_texts(["a"], true);
+        let input = Shape::of_texts(["a"]).with_rest();
         let maps = rest(&[&[("b", "2"), ("c", "3")], &[("b", "4")]]);
         let rows = batch(&input, vec![column(&["1", ""]), maps], 2).expect("rows");
-        let output = Shape::of_texts(["b"], true);
+        let output = Shape::of_texts(["b"]).with_rest();
         let made = assemble(&rows, &input, &output, &[]).expect("rows");
         assert_eq!(shown(&made, 0), ["2", "4"]);
         let map = Rest::of(&made, &output).expect("a map");
         assert_eq!(map.row(0).collect::<Vec<_>>(), [("a", "1"), ("c", "3")]);
         assert_eq!(map.row(1).count(), 0);
-        let narrow = assemble(&rows, &input, &Shape::of_texts(["c", "none", "a"], false), &[]).expect("rows");
+        let narrow = assemble(&rows, &input, &Shape::of_texts(["c", "none", "a"]), &[]).expect("rows");
         assert_eq!([0, 1, 2].map(|i| shown(&narrow, i)), [["3", ""], ["", ""], ["1", ""]]);
         // What was made comes first; of two under a name the last.
         let new = [("a", column(&["x", "y"])), ("a", column(&["z", ""]))];
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn fields_that_patterns_mean() {
-        let shape = Shape::of_texts(["b", "a1", "a2"], true);
+        let shape = Shape::of_texts(["b", "a1", "a2"]).with_rest();
         let maps = rest(&[&[("a0", "r"), ("c", "s")], &[("a0", "t")]]);
         let rows =
             batch(&shape, vec![column(&["1", ""]), column(&["", ""]), column(&["3", ""]), maps], 2).expect("rows");

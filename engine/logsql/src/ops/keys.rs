@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn texts_do_not_run_together() {
-        let shape = Shape::of_texts(["a", "b"], false);
+        let shape = Shape::of_texts(["a", "b"]);
         let column = |values: [&str; 3]| Arc::new(StringViewArray::from_iter_values(values)) as ArrayRef;
         let columns = vec![column(["ab", "a", "ab"]), column(["c", "bc", "c"])];
         let rows = crate::rows::batch(&shape, columns, 3).expect("rows");

@@ -84,7 +84,7 @@ pub(crate) struct Packing {
     shape: Shape,
     /// Places of columns that are no texts.
     plain: Vec<usize>,
-    /// Places of columns that are packed. Columns of texts that nobody needs are in neither list, and come back empty.
+    /// Places of columns that are packed. Columns of texts that are not needed are in neither list, and come back empty.
     packed: Vec<usize>,
 }
 
@@ -118,7 +118,7 @@ impl Packing {
         Ok(plain.chain([pack(&found, rows.num_rows())]).chain(rest).collect())
     }
 
-    /// The rows as they were, but for texts that nobody needs.
+    /// The rows as they were, except for texts that are not needed.
     ///
     /// # Errors
     /// Internal: the rows were not packed so.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::computed_fields::assemble;
 use super::unpack::Writer;
-use crate::ast::field::{FieldPattern, PatternPair};
+use crate::ast::field::{FieldPattern, Originals, PatternPair};
 use crate::ast::literal::Overwrite;
 use crate::chunked_stream::{Made, ValueMap, map_batches, map_values};
 use crate::partial_plan::Planned;
@@ -173,7 +173,7 @@ impl Step for Reshaped {
 }
 
 /// The columns after `copy` or `rename`.
-fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) -> Shape {
+fn pairs_shape(input: &Shape, pairs: &[PatternPair], originals: Originals) -> Shape {
     let mut shape = input.clone();
     for pair in pairs {
         match (&pair.source, &pair.target) {
@@ -182,7 +182,7 @@ fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) -> Shape {
                     continue;
                 }
                 let kind = column(&shape, source).kind;
-                if rename {
+                if originals == Originals::Drop {
                     shape.columns.retain(|c| c.name != *source);
                 }
                 shape.columns.retain(|c| c.name != *target);
@@ -192,7 +192,7 @@ fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) -> Shape {
             (FieldPattern::Prefix(_), _) => {
                 let moved: Vec<(String, String)> =
                     shape.names().filter_map(|name| Some((name.to_owned(), renamed(pair, name)?))).collect();
-                if rename {
+                if originals == Originals::Drop {
                     shape.columns.retain(|c| !moved.iter().any(|(old, _)| *old == c.name));
                 }
                 shape = shape.with_texts(moved.iter().map(|(_, new)| new.as_str()));
@@ -221,7 +221,7 @@ fn renamed(pair: &PatternPair, name: &str) -> Option<String> {
 }
 
 /// What is needed before a pair is copied or renamed.
-pub(crate) fn moved_needs(needs: &mut Needs, pair: &PatternPair, rename: bool) {
+pub(crate) fn moved_needs(needs: &mut Needs, pair: &PatternPair, originals: Originals) {
     match (&pair.source, &pair.target) {
         (FieldPattern::Name(source), FieldPattern::Name(target)) => {
             if source == target {
@@ -229,7 +229,7 @@ pub(crate) fn moved_needs(needs: &mut Needs, pair: &PatternPair, rename: bool) {
             }
             let wanted = needs.has(target);
             needs.remove(target);
-            if rename {
+            if originals == Originals::Drop {
                 needs.remove(source);
             }
             if wanted {
@@ -243,7 +243,7 @@ pub(crate) fn moved_needs(needs: &mut Needs, pair: &PatternPair, rename: bool) {
             };
             if wanted {
                 needs.add_pattern(&pair.source);
-            } else if rename {
+            } else if originals == Originals::Drop {
                 needs.remove_pattern(&pair.source);
             }
         }
@@ -255,7 +255,7 @@ pub(crate) fn moved_needs(needs: &mut Needs, pair: &PatternPair, rename: bool) {
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Moved {
     pairs: Vec<PatternPair>,
-    rename: bool,
+    originals: Originals,
     text: String,
     input: Shape,
     output: Shape,
@@ -266,11 +266,11 @@ impl Moved {
     pub(crate) fn plan(
         rows: Planned,
         pairs: Vec<PatternPair>,
-        rename: bool,
+        originals: Originals,
         text: String,
     ) -> quiver_types::Result<Planned> {
-        let output = pairs_shape(&rows.shape, &pairs, rename);
-        let step = Self { pairs, rename, text, input: rows.shape.clone(), output: output.clone() };
+        let output = pairs_shape(&rows.shape, &pairs, originals);
+        let step = Self { pairs, originals, text, input: rows.shape.clone(), output: output.clone() };
         rows.then(step, output)
     }
 
@@ -286,7 +286,7 @@ impl Moved {
                 columns.iter().zip(&mut scratch).map(|((name, texts), s)| (*name, texts.get(row, s))).collect();
             let all = own.into_iter().chain(rest.iter().flat_map(|rest| rest.row(row)));
             let mut fields: Vec<(Cow<'_, str>, &str)> = all.map(|(name, value)| (Cow::Borrowed(name), value)).collect();
-            self.pairs.iter().for_each(|pair| copy_pair(pair, self.rename, &mut fields));
+            self.pairs.iter().for_each(|pair| copy_pair(pair, self.originals, &mut fields));
             writer.begin_empty();
             for (name, value) in &fields {
                 writer.put(name, value, Overwrite::Always);
@@ -324,20 +324,20 @@ impl Step for Moved {
             if !single {
                 return self.rewrite(rows, room);
             }
-            let batch = copy_columns(&self.pairs, self.rename, rows, &self.input, &self.output)?;
+            let batch = copy_columns(&self.pairs, self.originals, rows, &self.input, &self.output)?;
             Ok(Made { batch, taken: rows.num_rows(), bytes: 0 })
         });
         Ok(map_values(rows, &task, map))
     }
 }
 
-fn copy_pair<'a>(pair: &PatternPair, rename: bool, fields: &mut Vec<(Cow<'a, str>, &'a str)>) {
+fn copy_pair<'a>(pair: &PatternPair, originals: Originals, fields: &mut Vec<(Cow<'a, str>, &'a str)>) {
     let made: Vec<(Cow<'a, str>, &'a str)> = fields
         .iter()
         .filter(|(_, value)| pair.target.name().is_none() || !value.is_empty())
         .filter_map(|(name, value)| Some((Cow::Owned(renamed(pair, name)?), *value)))
         .collect();
-    if rename {
+    if originals == Originals::Drop {
         fields.retain(|(name, _)| !pair.source.matches(name));
     }
     fields.retain(|(name, _)| !made.iter().any(|(new, _)| new == name));
@@ -346,7 +346,7 @@ fn copy_pair<'a>(pair: &PatternPair, rename: bool, fields: &mut Vec<(Cow<'a, str
 
 fn copy_columns(
     pairs: &[PatternPair],
-    rename: bool,
+    originals: Originals,
     rows: &RecordBatch,
     input: &Shape,
     output: &Shape,
@@ -358,7 +358,7 @@ fn copy_columns(
         if source == target {
             continue;
         }
-        let next = pairs_shape(&shape, std::slice::from_ref(pair), rename);
+        let next = pairs_shape(&shape, std::slice::from_ref(pair), originals);
         let narrow = Shape { columns: vec![column(&shape, source)], rest: false };
         let array = Arc::clone(assemble(&rows, &shape, &narrow, &[])?.column(0));
         // What was renamed is gone: it must not reappear in the map.

@@ -52,7 +52,7 @@ pub(crate) struct Sort {
     /// Descending order of all fields, when `by` is empty.
     pub(crate) descending: bool,
     pub(crate) compared: Compared,
-    /// Columns that nobody looks at behind it, by name; of many columns these are not held.
+    /// Names of columns that are not needed after the sort; if there are many columns, these are not held.
     pub(crate) unneeded: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ impl Sort {
         self.input.columns.len().max(self.by.len()) > PLAIN_MAX
     }
 
-    /// Leaves columns out that nobody needs behind it, where rows are held packed.
+    /// Drops columns that are not needed after the sort, if rows are held packed.
     pub(crate) fn with_needs(mut self, needs: &Needs) -> Self {
         if self.is_packed() {
             let is_unneeded = |name: &&str| !needs.has(name) && !self.partition_by.iter().any(|by| by == name);
@@ -536,14 +536,14 @@ mod tests {
             Arc::new(values.iter().map(|value| Some(*value).filter(|v| !v.is_empty())).collect::<StringViewArray>())
         };
         let (a, b) = (["x", "", "x"], ["2", "10", ""]);
-        let columns = Shape::of_texts(["b", "a"], false);
+        let columns = Shape::of_texts(["b", "a"]);
         let of_columns = batch(&columns, vec![column(b), column(a)], 3).expect("rows");
         let mut maps = RestBuilder::new(3);
         for value in b {
             maps.push("b", value);
             maps.end_row();
         }
-        let with_map = Shape::of_texts(["a"], true);
+        let with_map = Shape::of_texts(["a"]).with_rest();
         let of_map = batch(&with_map, vec![column(a), maps.finish().expect("a map")], 3).expect("rows");
         let keys = row_key(&of_columns, &columns).expect("keys");
         assert_eq!(&keys, &row_key(&of_map, &with_map).expect("keys"));

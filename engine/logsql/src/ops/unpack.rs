@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn rows_of_many_fields_have_each_once() {
-        let shape = Shape::of_texts(["a"], true);
+        let shape = Shape::of_texts(["a"]).with_rest();
         let rows = batch(&shape, vec![missing(2), empty_rest(2).expect("a map")], 2).expect("rows");
         let mut writer = Writer::new(&rows, &shape, &shape).expect("a writer");
         let name = |i: usize| format!("f{i:02}");
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn without_a_map_only_columns_are_written() {
-        let shape = Shape::of_texts(["a", "b"], false);
+        let shape = Shape::of_texts(["a", "b"]);
         let rows = batch(&shape, vec![missing(1), missing(1)], 1).expect("rows");
         let mut writer = Writer::new(&rows, &shape, &shape).expect("a writer");
         writer.begin_empty();

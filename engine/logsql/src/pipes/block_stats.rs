@@ -55,7 +55,7 @@ impl PipeKind for BlockStats {
 }
 
 fn shape() -> Shape {
-    Shape::of_texts(["rows", "columns", "bytes"], false)
+    Shape::of_texts(["rows", "columns", "bytes"])
 }
 
 /// Lacks in DataFusion: a look at batches instead of rows.

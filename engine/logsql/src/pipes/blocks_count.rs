@@ -54,7 +54,7 @@ impl PipeKind for BlocksCount {
     }
 
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
-        let output = Shape::of_texts([self.0.as_str()], false);
+        let output = Shape::of_texts([self.0.as_str()]);
         rows.then(Batched(output.clone()), output)
     }
 }

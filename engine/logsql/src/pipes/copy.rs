@@ -7,7 +7,7 @@ use quiver_types::logs::TIME;
 
 use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::{pair, pairs_text};
-use crate::ast::{FieldPattern, PatternPair};
+use crate::ast::{FieldPattern, Originals, PatternPair};
 use crate::ops::project::{Moved, moved_needs};
 use crate::parser::{Parser, PipeDef};
 use crate::partial_plan::Planned;
@@ -34,7 +34,7 @@ impl Display for Copy {
 impl PipeKind for Copy {
     fn before(&self, after: &Needs) -> Needs {
         let mut needs = after.clone();
-        self.0.iter().rev().for_each(|pair| moved_needs(&mut needs, pair, false));
+        self.0.iter().rev().for_each(|pair| moved_needs(&mut needs, pair, Originals::Keep));
         needs
     }
 
@@ -52,11 +52,11 @@ impl PipeKind for Copy {
     }
 
     fn follow_columns(&self, columns: &mut StatsColumns) -> Result<()> {
-        self.0.iter().try_for_each(|pair| columns.move_pair(self, pair, false))
+        self.0.iter().try_for_each(|pair| columns.move_pair(self, pair, Originals::Keep))
     }
 
     fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
-        Moved::plan(rows, self.0.clone(), false, self.to_string())
+        Moved::plan(rows, self.0.clone(), Originals::Keep, self.to_string())
     }
 }
 

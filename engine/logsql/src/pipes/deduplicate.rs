@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn rows_are_held_as_their_hashes() {
         let mut known = NumberSet::default();
-        let shape = Shape::of_texts(["a", "b"], false);
+        let shape = Shape::of_texts(["a", "b"]);
         let step = Unrepeated { by: Vec::new(), shape: shape.clone() };
         let long = "x".repeat(10_000);
         let column = |values: [&str; 3]| -> ArrayRef { Arc::new(StringViewArray::from_iter_values(values)) };

@@ -116,7 +116,7 @@ impl PipeKind for Facets {
 
 /// The columns of the answer.
 fn shape() -> Shape {
-    Shape::of_texts(["field_name", "field_value", "hits"], false)
+    Shape::of_texts(["field_name", "field_value", "hits"])
 }
 
 /// Counts the values of the rows of a partition; gives one batch. Lacks in DataFusion: groups by the values of all fields,

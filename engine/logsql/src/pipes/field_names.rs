@@ -81,7 +81,7 @@ impl PipeKind for FieldNames {
     fn add_counts(&self, counts: Planned) -> quiver_types::Result<Planned> {
         let hits = if self.name == "hits" { "hitss" } else { "hits" };
         let summed = self.summed(counts.plan, hits).map_err(from_datafusion)?;
-        Ok(Planned { plan: summed, shape: Shape::of_texts([self.name.as_str(), hits], false), ..counts })
+        Ok(Planned { plan: summed, shape: Shape::of_texts([self.name.as_str(), hits]), ..counts })
     }
 
     fn steps() -> &'static [StepReader] {

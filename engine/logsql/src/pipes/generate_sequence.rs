@@ -68,7 +68,7 @@ impl PipeKind for GenerateSequence {
 }
 
 fn shape() -> Shape {
-    Shape::of_texts([MSG], false)
+    Shape::of_texts([MSG])
 }
 
 /// Lacks in DataFusion: a table of numbers whose rows are texts. (`generate_series` needs a catalog.)

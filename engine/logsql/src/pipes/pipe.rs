@@ -268,7 +268,7 @@ pub(crate) trait PipeKind: PipeValue + Display + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Its subqueries.
+    /// The queries within it, such as that of `join`, in order.
     fn queries_mut(&mut self) -> Vec<&mut Query> {
         Vec::new()
     }

@@ -55,7 +55,7 @@ impl PipeKind for QueryStats {
 }
 
 fn shape() -> Shape {
-    Shape::of_texts(ReadStats::default().list().into_iter().map(|(name, _)| name), false)
+    Shape::of_texts(ReadStats::default().list().into_iter().map(|(name, _)| name))
 }
 
 /// Lacks in DataFusion: counters of a query as rows.

@@ -104,7 +104,7 @@ impl PipeKind for Rows {
 impl Rows {
     fn shape(&self) -> Shape {
         let names: BTreeSet<&str> = self.0.iter().flatten().map(|(name, _)| name.as_str()).collect();
-        Shape::of_texts(names, false)
+        Shape::of_texts(names)
     }
 }
 

@@ -55,9 +55,14 @@ impl Sort {
         Self { by, ..Self::of(SortForm::Sort) }
     }
 
-    /// `sort by (_time [desc])`
-    pub(crate) fn by_time(descending: bool) -> Self {
-        Self::by(vec![(TIME.to_owned(), descending)])
+    /// `sort by (_time)`
+    pub(crate) fn oldest_first() -> Self {
+        Self::by(vec![(TIME.to_owned(), false)])
+    }
+
+    /// `sort by (_time desc)`
+    pub(crate) fn newest_first() -> Self {
+        Self::by(vec![(TIME.to_owned(), true)])
     }
 
     /// Whether the order is turned around as a whole.

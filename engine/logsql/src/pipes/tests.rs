@@ -312,8 +312,8 @@ fn streams_are_made_of_fields_once() {
 #[test]
 fn sorts_by_time_are_known() {
     let sort = |text: &str| pipe(text).downcast_ref::<sort::Sort>().unwrap_or_else(|| panic!("{text}")).clone();
-    assert_eq!(sort("sort by (_time)"), sort::Sort::by_time(false));
-    assert_eq!(sort("sort by (_time desc)"), sort::Sort::by_time(true));
+    assert_eq!(sort("sort by (_time)"), sort::Sort::oldest_first());
+    assert_eq!(sort("sort by (_time desc)"), sort::Sort::newest_first());
     let reversed =
         ["sort by (a)", "sort by (a) desc", "first by (a)", "last by (a)"].map(|text| sort(text).is_reversed());
     assert_eq!(reversed, [false, true, false, true]);

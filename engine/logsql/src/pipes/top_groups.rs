@@ -76,7 +76,7 @@ impl PipeKind for Others {
 
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         let names = crate::rows::unique(self.by.iter().chain([&self.count, &self.to]).cloned());
-        let mut output = Shape::of_texts(names.into_iter().filter(|name| name != TIME), false);
+        let mut output = Shape::of_texts(names.into_iter().filter(|name| name != TIME));
         output.columns.push(Column { name: TIME.to_owned(), kind: Kind::Time });
         let input = rows.shape.clone();
         rows.then(LargestGroups { of: self.clone(), input, output: output.clone() }, output)

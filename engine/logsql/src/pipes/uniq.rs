@@ -219,7 +219,7 @@ mod tests {
     /// Whether there are too many rows is known when all of them wait.
     #[test]
     fn rows_that_wait_are_counted() {
-        let shape = Shape::of_texts(["a", "hits"], false);
+        let shape = Shape::of_texts(["a", "hits"]);
         let column = || -> ArrayRef { Arc::new(StringViewArray::from_iter_values(vec!["1"; 1000])) };
         let rows = || batch(&shape, vec![column(), column()], 1000).expect("rows");
         let run = |memory: usize, limit: u64, rows: [RecordBatch; 2]| {

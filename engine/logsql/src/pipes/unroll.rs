@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_row_with_many_items_comes_in_pieces() {
-        let shape = Shape::of_texts(["list"], false);
+        let shape = Shape::of_texts(["list"]);
         let lists = ["[1,2]", "[]", "[\"a\",\"b\",\"c\",\"d\",\"e\"]", "[3]"];
         let mut rows = batch(&shape, vec![Arc::new(StringViewArray::from_iter_values(lists))], 4).expect("rows");
         let step = Items { fields: vec!["list".into()], condition: None, input: shape.clone(), output: shape };

@@ -427,7 +427,7 @@ mod tests {
             name: "n".to_owned(),
         };
         let of = WindowStats { running: false, by: Vec::new(), calls: vec![call] };
-        let input = Shape::of_texts(["a"], false);
+        let input = Shape::of_texts(["a"]);
         let schema = input.schema();
         let output = input.with_texts(["n"]);
         let batch = |n: usize| {

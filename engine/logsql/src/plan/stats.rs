@@ -216,7 +216,7 @@ mod tests {
     }
 
     fn only(text: &str, seconds: Option<f64>) -> Function {
-        calls(text, &Shape::of_texts(["a", "b"], false), seconds).remove(0).0
+        calls(text, &Shape::of_texts(["a", "b"]), seconds).remove(0).0
     }
 
     #[test]
@@ -304,9 +304,9 @@ mod tests {
         };
         let columns = ["a", "ab", "b"];
         let check = |text: &str, expected: &[Arg], of_map: &[&str]| {
-            let narrow = calls(text, &Shape::of_texts(columns, false), None).remove(0).1;
+            let narrow = calls(text, &Shape::of_texts(columns), None).remove(0).1;
             assert_eq!(narrow, expected, "{text}");
-            let wide = calls(text, &Shape::of_texts(columns, true), None).remove(0).1;
+            let wide = calls(text, &Shape::of_texts(columns).with_rest(), None).remove(0).1;
             let more = if of_map.is_empty() { Vec::new() } else { vec![rest(of_map)] };
             // What a JSON list is sorted by stands last.
             let at = wide.iter().position(|arg| matches!(arg, Arg::Rest(_))).unwrap_or(wide.len());
@@ -344,12 +344,12 @@ mod tests {
         assert_eq!(only("values(a) u", None), Function::Values { limit: None });
         let sorted = Function::JsonValues { sort: vec![true, false], limit: Some(4) };
         assert_eq!(only("json_values(a) sort by (b desc, a) limit 4 j", None), sorted);
-        let of_buckets = made("by (a:5, b) count() if (c:d) n", Shape::of_texts(["a", "b", "c"], false), None);
+        let of_buckets = made("by (a:5, b) count() if (c:d) n", Shape::of_texts(["a", "b", "c"]), None);
         assert_eq!(of_buckets.keys[0].bucket, Some(Bucket::new(Step::Number(5.0), 0.0)));
         assert_eq!(of_buckets.keys[1].bucket, None);
         assert_eq!(of_buckets.calls[0].condition.as_ref().map(ToString::to_string).as_deref(), Some("c:\"d\""));
         let keys = |text: &str| {
-            let made = made(text, Shape::of_texts(["a"], false), None);
+            let made = made(text, Shape::of_texts(["a"]), None);
             made.keys.into_iter().map(|key| key.bucket).collect::<Vec<_>>()
         };
         assert_eq!(keys("by (a:/24) count() n"), [Some(Bucket::new(Step::Ipv4Mask(24), 0.0))]);

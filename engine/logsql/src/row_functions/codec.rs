@@ -1,7 +1,7 @@
 //! Encodings of the prefixes of `format`. Decoders give what is no encoding back as it is; bytes that make no text
 //! become the replacement character.
 
-use quiver_types::text::push_base64;
+use quiver_types::text::{form_decoded, push_base64};
 
 /// A letter made capital, one for one.
 pub(crate) fn upper(c: char) -> char {
@@ -48,25 +48,7 @@ pub(crate) fn url_encode(text: &str, out: &mut String) {
 }
 
 pub(crate) fn url_decode(text: &str, out: &mut String) {
-    let bytes = text.as_bytes();
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(&b) = bytes.get(at) {
-        at += 1;
-        let escaped = || Some(hex_digit(*bytes.get(at)?)? << 4 | hex_digit(*bytes.get(at + 1)?)?);
-        decoded.push(match b {
-            b'+' => b' ',
-            b'%' => match escaped() {
-                Some(byte) => {
-                    at += 2;
-                    byte
-                }
-                None => b'%',
-            },
-            _ => b,
-        });
-    }
-    push_bytes(&decoded, out);
+    push_bytes(&form_decoded(text), out);
 }
 
 pub(crate) fn hex_encode(text: &str, out: &mut String) {

@@ -28,7 +28,7 @@ impl ExtractRegexp {
         }
         few_groups(&regex).map_err(|e| e.message)?;
         let regex = WatchedRegex::new(regex);
-        let places = regex.places(true);
+        let places = regex.group_places();
         Ok(Self { regex, groups, places })
     }
 

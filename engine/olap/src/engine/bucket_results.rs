@@ -12,9 +12,10 @@ use super::OlapEngine;
 use crate::dates::SECOND_NS;
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
+use crate::plan::sources::Scope;
 use crate::plan::{Given, Planned, Planner, Sources};
 use crate::query::Query;
-use crate::rollup::{Bucketed, Held, Kept, Parts, Pieces, Run, bytes_of};
+use crate::rollup::{Admission, Bucketed, Held, Kept, Parts, Pieces, Run, bytes_of};
 
 /// Above this number, separate reads are merged into one.
 const READINGS_MAX: usize = 3;
@@ -70,7 +71,7 @@ impl OlapEngine {
     ) -> Result<Parted, String> {
         self.may_keep()?;
         let of = Bucketed::of(catalog, query, self.engine.relational(), tables.as_ref())?;
-        self.parted_of(of, catalog, tables, access, false)
+        self.parted_of(of, catalog, tables, access, Admission::SecondUse)
     }
 
     /// The text for callers who may not see all rows: that buckets serve a query, or the reason why not, if the query
@@ -84,21 +85,21 @@ impl OlapEngine {
         serve().err().unwrap_or_else(|| HIDDEN.to_owned())
     }
 
-    /// Like [`Self::parted`] for known buckets. `declared` ones are cached from the first request on.
+    /// Like [`Self::parted`] for known buckets.
     pub(super) fn parted_of(
         &self,
         of: Bucketed,
         catalog: &Arc<Catalog>,
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
-        declared: bool,
+        admission: Admission,
     ) -> Result<Parted, String> {
         let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
         let unknown = "changes of its rows are not known";
         let moment = tables.moment().ok_or(unknown)?;
         tables.is_unchanged(&request, &moment, MillisRange::new(0, 0)).ok_or(unknown)?;
         let key = of.key(catalog, access);
-        let place = self.pieces.place(&key, catalog.version, declared).ok_or("it comes for the first time")?;
+        let place = self.pieces.place(&key, catalog.version, admission).ok_or("it comes for the first time")?;
         let (catalog, tables, access) = (Arc::clone(catalog), Arc::clone(tables), access.clone());
         Ok(Parted { of, key, place, moment, catalog, tables, access })
     }
@@ -135,7 +136,8 @@ impl OlapEngine {
         let (of, access, state) = (&parted.of, &parted.access, self.engine.relational());
         let catalog = Catalog::alone(&of.held.model, parted.catalog.version);
         let named = of.inner.members();
-        let sources = Sources::find(&catalog, &named, &of.inner, &parted.tables, state, access, ctx).await?;
+        let scope = Scope { catalog: &catalog, tables: &parted.tables, access, ctx };
+        let sources = Sources::find(scope, &named, &of.inner, state).await?;
         pieces.of_types(sources.types());
         let mut found = Vec::new();
         let mut gaps: Vec<(i64, i64)> = Vec::new();

@@ -15,7 +15,7 @@ use crate::model::catalog::Catalog;
 use crate::plan::Planned;
 use crate::plan::sources::version;
 use crate::query::Query;
-use crate::rollup::{Bucketed, Held, Kept, Parts, Used, bytes_of, candidates, key};
+use crate::rollup::{Admission, Bucketed, Held, Kept, Parts, Used, bytes_of, candidates, key};
 
 /// A plan over a rollup, the rollup used, and how the result is made of its buckets.
 type OverRollup = (Planned, Used, Option<Parts>);
@@ -87,7 +87,9 @@ impl OlapEngine {
         let Some(rows) = version(&held.model, tables.as_ref(), state, access) else {
             self.may_keep()?;
             let of = Bucketed::declared(catalog, query, held, state, tables.as_ref())?;
-            return self.parted_of(of, catalog, tables, access, true).map(|parted| Chosen::Buckets(Box::new(parted)));
+            return self
+                .parted_of(of, catalog, tables, access, Admission::AtOnce)
+                .map(|parted| Chosen::Buckets(Box::new(parted)));
         };
         let key = key(catalog, &held, access, &rows);
         let (query, catalog, tables) = (query.clone(), Arc::clone(catalog), Arc::clone(tables));

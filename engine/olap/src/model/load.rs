@@ -106,29 +106,27 @@ fn walk(
 ///
 /// All problems.
 pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<ModelProblem>> {
-    let mut problems = Vec::new();
     let mut warnings = Vec::new();
-    let mut models: Vec<Model> = Vec::new();
-    let mut all_views: Vec<View> = Vec::new();
-    let mut builtin: HashSet<String> = HashSet::new();
+    let mut loaded = Loaded::default();
     // Files of folders come first, so that they take precedence over built-in models of the same name.
     for is_builtin in [false, true] {
-        let own: HashSet<String> = names(&models, &all_views).collect();
+        let own: Option<HashSet<String>> = is_builtin.then(|| names(&loaded.models, &loaded.views).collect());
         for source in files.iter().filter(|f| f.builtin == is_builtin) {
             let mut found = Problems::default();
             let content = file(&source.name, &source.text, &mut found);
             // The text is parsed again if there are problems, to name the member that each belongs to.
             let is_wrong = found.iter().next().is_some();
             let documents = if is_wrong { read(&source.text).unwrap_or_default() } else { Vec::new() };
-            problems.extend(found.iter().map(|p| ModelProblem {
+            loaded.problems.extend(found.iter().map(|p| ModelProblem {
                 file: source.name.clone(),
                 place: p.place,
                 member: owner(&documents, p.place),
                 message: p.message.clone(),
             }));
-            add(content, &own, is_builtin, &mut models, &mut all_views, &mut builtin, &mut problems);
+            loaded.add(content, own.as_ref());
         }
     }
+    let Loaded { mut models, views: mut all_views, builtin, mut problems } = loaded;
     check::extend(&mut models, &mut problems);
     duplicates(&models, &mut problems);
     check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
@@ -152,37 +150,44 @@ fn names(models: &[Model], views: &[View]) -> impl Iterator<Item = String> {
     names.into_iter()
 }
 
-fn add(
-    content: FileContent,
-    own: &HashSet<String>,
-    is_builtin: bool,
-    models: &mut Vec<Model>,
-    views: &mut Vec<View>,
-    builtin: &mut HashSet<String>,
-    problems: &mut Vec<ModelProblem>,
-) {
-    let mut seen: HashSet<String> = names(models, views).collect();
-    let mut fresh = |common: &super::Common, file: &Arc<str>| {
-        if is_builtin && own.contains(&common.name) {
-            return false;
+/// What the files read so far contain.
+#[derive(Default)]
+struct Loaded {
+    models: Vec<Model>,
+    views: Vec<View>,
+    /// Names of those that are built in.
+    builtin: HashSet<String>,
+    problems: Vec<ModelProblem>,
+}
+
+impl Loaded {
+    /// Adds the models and views of a file. `own` is given for built-in files: the names of the operator's own models and
+    /// views, which replace built-in ones.
+    fn add(&mut self, content: FileContent, own: Option<&HashSet<String>>) {
+        let Self { models, views, builtin, problems } = self;
+        let mut seen: HashSet<String> = names(models, views).collect();
+        let mut fresh = |common: &super::Common, file: &Arc<str>| {
+            if own.is_some_and(|own| own.contains(&common.name)) {
+                return false;
+            }
+            let is_fresh = seen.insert(common.name.clone());
+            if !is_fresh {
+                let text = format!("there are two models or views `{}`", common.name);
+                problems.push(ModelProblem::of(file, &common.name, common.place, None, text));
+            }
+            is_fresh
+        };
+        for model in content.models {
+            if fresh(&model.common, &model.file) {
+                builtin.extend(own.map(|_| model.common.name.clone()));
+                models.push(model);
+            }
         }
-        let is_fresh = seen.insert(common.name.clone());
-        if !is_fresh {
-            let text = format!("there are two models or views `{}`", common.name);
-            problems.push(ModelProblem::of(file, &common.name, common.place, None, text));
-        }
-        is_fresh
-    };
-    for model in content.models {
-        if fresh(&model.common, &model.file) {
-            builtin.extend(is_builtin.then(|| model.common.name.clone()));
-            models.push(model);
-        }
-    }
-    for view in content.views {
-        if fresh(&view.common, &view.file) {
-            builtin.extend(is_builtin.then(|| view.common.name.clone()));
-            views.push(view);
+        for view in content.views {
+            if fresh(&view.common, &view.file) {
+                builtin.extend(own.map(|_| view.common.name.clone()));
+                views.push(view);
+            }
         }
     }
 }

@@ -20,6 +20,15 @@ use crate::model::catalog::{Catalog, Kind};
 use crate::model::{MemberId, Model, Reads, Source};
 use crate::query::Query;
 
+/// What a query is planned over, for whom.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) tables: &'a Arc<dyn TableSnapshot>,
+    pub(crate) access: &'a DomainAccess,
+    pub(crate) ctx: &'a QueryContext,
+}
+
 /// Plans of the rows of models, each named like its model.
 #[derive(Debug, Default)]
 pub struct Sources {
@@ -62,15 +71,13 @@ impl Sources {
     /// # Errors
     ///
     /// Missing tables; errors in a model's SELECT.
-    pub async fn find(
-        catalog: &Catalog,
+    pub(crate) async fn find(
+        scope: Scope<'_>,
         members: &[MemberId],
         query: &Query,
-        tables: &Arc<dyn TableSnapshot>,
         state: &SessionState,
-        access: &DomainAccess,
-        ctx: &QueryContext,
     ) -> OlapResult<Self> {
+        let Scope { catalog, tables, access, ctx } = scope;
         let reached = Reached::of(catalog, members, &query.hints);
         let columns = reached.identifiers(catalog);
         let bounds = Bounds::of(&reached, catalog, query);
@@ -100,14 +107,8 @@ impl Sources {
     /// # Errors
     ///
     /// As [`Self::find`].
-    pub(crate) async fn of_model(
-        catalog: &Catalog,
-        rows: &ModelRows,
-        tables: &Arc<dyn TableSnapshot>,
-        state: &SessionState,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> OlapResult<Self> {
+    pub(crate) async fn of_model(scope: Scope<'_>, rows: &ModelRows, state: &SessionState) -> OlapResult<Self> {
+        let Scope { catalog, tables, access, ctx } = scope;
         let mut reached = Reached::default();
         reached.add_model(catalog, &rows.model);
         let mut columns = reached.identifiers(catalog);

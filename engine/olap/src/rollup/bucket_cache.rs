@@ -158,7 +158,7 @@ impl Pieces {
     }
 }
 
-/// Whoever holds the lock reads; requests that come meanwhile wait and use what was read.
+/// The holder of the lock reads the buckets; requests that come meanwhile wait and use what was read.
 type Place = Arc<futures::lock::Mutex<Pieces>>;
 
 #[derive(Debug)]
@@ -169,6 +169,15 @@ struct Entry {
     bytes: usize,
     /// Whether the query came before: one that comes once is not worth caching.
     again: bool,
+}
+
+/// When the buckets of a query are cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// From its first request on: a model declares them.
+    AtOnce,
+    /// From its second request on.
+    SecondUse,
 }
 
 /// The entries of all queries, least recently used first.
@@ -184,13 +193,16 @@ impl AllPieces {
         Self { entries: Mutex::default(), bytes_max }
     }
 
-    /// The entry of a query; `None` if it comes for the first time, unless it is `declared`.
-    pub(crate) fn place(&self, key: &str, version: u64, declared: bool) -> Option<Place> {
+    /// The entry of a query; `None` if it is not admitted yet.
+    pub(crate) fn place(&self, key: &str, version: u64, admission: Admission) -> Option<Place> {
         let mut entries = self.entries.lock();
         entries.retain(|entry| entry.version >= version);
         let entry = match entries.iter().position(|entry| entry.key == key) {
             Some(at) => Entry { again: true, ..entries.remove(at) },
-            None => Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, again: declared },
+            None => {
+                let again = admission == Admission::AtOnce;
+                Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, again }
+            }
         };
         let place = entry.again.then(|| Arc::clone(&entry.place));
         entries.push(entry);
@@ -232,18 +244,18 @@ mod tests {
     #[test]
     fn queries_are_kept_from_the_second_time_on_and_bounded() {
         let all = AllPieces::new(4096);
-        assert!(all.place("a", 1, false).is_none());
-        let first = all.place("a", 1, false).unwrap();
-        assert!(Arc::ptr_eq(&first, &all.place("a", 1, false).unwrap()));
+        assert!(all.place("a", 1, Admission::SecondUse).is_none());
+        let first = all.place("a", 1, Admission::SecondUse).unwrap();
+        assert!(Arc::ptr_eq(&first, &all.place("a", 1, Admission::SecondUse).unwrap()));
         for n in 0..5 {
-            all.place(&n.to_string(), 1, false);
+            all.place(&n.to_string(), 1, Admission::SecondUse);
             all.made(&n.to_string(), 1024);
         }
-        assert!(all.place("a", 1, false).is_none(), "it was not used for longest");
-        (0..2 * QUERIES_MAX).for_each(|n| _ = all.place(&n.to_string(), 1, false));
+        assert!(all.place("a", 1, Admission::SecondUse).is_none(), "it was not used for longest");
+        (0..2 * QUERIES_MAX).for_each(|n| _ = all.place(&n.to_string(), 1, Admission::SecondUse));
         assert!(all.entries.lock().len() <= QUERIES_MAX);
-        assert!(all.place("b", 1, true).is_some(), "it is worth it from the first time on");
-        assert!(all.place("a", 2, false).is_none());
+        assert!(all.place("b", 1, Admission::AtOnce).is_some(), "it is worth it from the first time on");
+        assert!(all.place("a", 2, Admission::SecondUse).is_none());
         assert_eq!(all.entries.lock().len(), 1, "those of old models are forgotten");
     }
 
@@ -251,13 +263,13 @@ mod tests {
     fn those_not_used_for_longest_go_first() {
         let all = AllPieces::new(4096);
         for key in ["a", "b", "c"] {
-            all.place(key, 1, false);
+            all.place(key, 1, Admission::SecondUse);
         }
         all.made("b", 10);
         all.made("c", 10);
         assert!(all.let_go());
-        assert!(all.place("a", 1, false).is_some(), "it has nothing to let go");
-        assert!(all.place("b", 1, false).is_none(), "it is forgotten");
+        assert!(all.place("a", 1, Admission::SecondUse).is_some(), "it has nothing to let go");
+        assert!(all.place("b", 1, Admission::SecondUse).is_none(), "it is forgotten");
         assert!(all.let_go() && !all.let_go(), "`c` was left");
     }
 }

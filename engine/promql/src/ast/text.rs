@@ -19,7 +19,7 @@ impl Text {
         }
     }
 
-    /// The text as JSON can tell it: U+FFFD for each byte that is none of UTF-8.
+    /// The text as JSON can represent it, with U+FFFD for each byte that is not valid UTF-8.
     pub fn shown(&self) -> &str {
         &self.shown
     }
@@ -35,7 +35,7 @@ impl Text {
     }
 }
 
-/// The text with U+FFFD for each byte that is none of UTF-8.
+/// The text with U+FFFD for each byte that is not valid UTF-8.
 fn replace_broken(bytes: &[u8]) -> String {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {

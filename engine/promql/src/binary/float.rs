@@ -1,6 +1,6 @@
 //! Operators between floats: loops over dense slices that do not check presence.
 
-use super::Side;
+use super::{Operation, Side};
 use crate::ast::BinaryOp;
 use crate::kernel::SeriesOut;
 
@@ -37,7 +37,8 @@ fn comparison(op: BinaryOp) -> Option<fn(f64, f64) -> bool> {
     })
 }
 
-pub(super) fn apply(op: BinaryOp, return_bool: bool, lhs: &Side<'_>, rhs: &Side<'_>, out: &mut SeriesOut<'_>) {
+pub(super) fn apply(operation: Operation, lhs: &Side<'_>, rhs: &Side<'_>, out: &mut SeriesOut<'_>) {
+    let Operation { op, return_bool } = operation;
     presence(lhs, rhs, out.present);
     // One loop per operator, so that each is compiled for its arithmetic.
     match op {
@@ -184,7 +185,7 @@ mod tests {
                     }
                     let (mut out_values, mut out_present) = ([0.0; 5], [false; 5]);
                     let mut out = SeriesOut { values: &mut out_values, present: &mut out_present, hists: vec![] };
-                    apply(op, return_bool, lhs, rhs, &mut out);
+                    apply(Operation { op, return_bool }, lhs, rhs, &mut out);
                     for step in 0..5 {
                         let pair = lhs.float(step).zip(rhs.float(step));
                         let expected = pair.and_then(|(a, b)| {

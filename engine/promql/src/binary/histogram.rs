@@ -2,19 +2,21 @@
 
 use quiver_types::{Histogram, ResetHint};
 
-use super::{BinaryNotes, COLLISION, FLOAT_HISTOGRAM, HISTOGRAM_FLOAT, HISTOGRAM_HISTOGRAM, LAYOUT, RECONCILED, Side};
+use super::{
+    BinaryNotes, COLLISION, FLOAT_HISTOGRAM, HISTOGRAM_FLOAT, HISTOGRAM_HISTOGRAM, LAYOUT, Operation, RECONCILED, Side,
+};
 use crate::ast::BinaryOp;
-use crate::histogram::{self};
+use crate::histogram;
 use crate::kernel::SeriesOut;
 
 pub(super) fn apply(
-    op: BinaryOp,
-    return_bool: bool,
+    operation: Operation,
     lhs: &Side<'_>,
     rhs: &Side<'_>,
     out: &mut SeriesOut<'_>,
     notes: &mut BinaryNotes,
 ) {
+    let Operation { op, return_bool } = operation;
     let (mut left, mut right) = (lhs.hists().iter().peekable(), rhs.hists().iter().peekable());
     loop {
         let step = match (left.peek(), right.peek()) {

@@ -25,6 +25,17 @@ enum Keep {
     Above,
 }
 
+/// How the buckets on one side of zero are cut.
+#[derive(Clone, Copy)]
+struct Cut {
+    limit: f64,
+    keep: Keep,
+    /// Whether observations are spread evenly within a bucket (custom buckets); else they are spread exponentially.
+    linear: bool,
+    /// Whether the buckets lie above zero.
+    is_positive: bool,
+}
+
 /// Running totals of what is kept.
 #[derive(Default)]
 struct Kept {
@@ -35,11 +46,12 @@ struct Kept {
 }
 
 fn trim(h: &mut Histogram, limit: f64, keep: Keep) {
-    let custom = uses_custom_buckets(h);
+    let above = Cut { limit, keep, linear: uses_custom_buckets(h), is_positive: true };
+    let below = Cut { is_positive: false, ..above };
     let mut kept = Kept::default();
-    let upper: Vec<f64> = positive(h).map(|b| kept.side(&b, limit, keep, true, custom)).collect();
+    let upper: Vec<f64> = positive(h).map(|b| kept.side(&b, above)).collect();
     let has_positive = std::mem::take(&mut kept.populated);
-    let lower: Vec<f64> = negative(h).map(|b| kept.side(&b, limit, keep, false, custom)).collect();
+    let lower: Vec<f64> = negative(h).map(|b| kept.side(&b, below)).collect();
     let has_negative = kept.populated;
     if h.zero_count > 0.0 {
         let (count, middle) = zero_part(&zero(h), limit, (has_negative, has_positive), keep);
@@ -60,19 +72,19 @@ fn trim(h: &mut Histogram, limit: f64, keep: Keep) {
 
 impl Kept {
     /// Gives the new count of a bucket.
-    fn side(&mut self, b: &Bucket, limit: f64, keep: Keep, is_positive: bool, custom: bool) -> f64 {
+    fn side(&mut self, b: &Bucket, cut: Cut) -> f64 {
         if b.count == 0.0 {
             return b.count;
         }
         self.populated = true;
-        let (whole, part) = match keep {
-            Keep::Below => (b.upper <= limit, b.lower < limit),
-            Keep::Above => (b.lower >= limit, b.upper > limit),
+        let (whole, part) = match cut.keep {
+            Keep::Below => (b.upper <= cut.limit, b.lower < cut.limit),
+            Keep::Above => (b.lower >= cut.limit, b.upper > cut.limit),
         };
         let (count, middle) = if whole {
-            (b.count, middle(b.lower, b.upper, is_positive, custom))
+            (b.count, cut.middle(b.lower, b.upper))
         } else if part {
-            partial(b, limit, keep, is_positive, custom)
+            cut.partial(b)
         } else {
             self.changed = true;
             return 0.0;
@@ -84,21 +96,43 @@ impl Kept {
     }
 }
 
-/// Gives count and middle of the part of a bucket that is kept.
-fn partial(b: &Bucket, limit: f64, keep: Keep, is_positive: bool, custom: bool) -> (f64, f64) {
-    if b.lower == f64::NEG_INFINITY || b.upper == f64::INFINITY {
-        return infinite_bucket(b, limit, keep);
+impl Cut {
+    /// Gives count and middle of the part of a bucket that is kept.
+    fn partial(self, b: &Bucket) -> (f64, f64) {
+        let limit = self.limit;
+        if b.lower == f64::NEG_INFINITY || b.upper == f64::INFINITY {
+            return infinite_bucket(b, limit, self.keep);
+        }
+        let below = if limit <= b.lower {
+            0.0
+        } else if limit >= b.upper {
+            b.count
+        } else {
+            b.count * b.fraction_below(limit, self.linear)
+        };
+        match self.keep {
+            Keep::Below => (below, self.middle(b.lower, limit)),
+            Keep::Above => (b.count - below, self.middle(limit, b.upper)),
+        }
     }
-    let below = if limit <= b.lower {
-        0.0
-    } else if limit >= b.upper {
-        b.count
-    } else {
-        b.count * b.fraction_below(limit, custom)
-    };
-    match keep {
-        Keep::Below => (below, middle(b.lower, limit, is_positive, custom)),
-        Keep::Above => (b.count - below, middle(limit, b.upper, is_positive, custom)),
+
+    /// Gives the middle between two bounds, on the scale of the buckets.
+    fn middle(self, lower: f64, upper: f64) -> f64 {
+        if lower.is_infinite() {
+            return match upper {
+                u if u.is_infinite() => 0.0,
+                u if u > 0.0 => u / 2.0,
+                u => u,
+            };
+        }
+        if upper.is_infinite() {
+            return lower;
+        }
+        if self.linear {
+            return f64::midpoint(lower, upper);
+        }
+        let geometric = (lower * upper).abs().sqrt();
+        if self.is_positive { geometric } else { -geometric }
     }
 }
 
@@ -139,24 +173,6 @@ fn zero_part(b: &Bucket, limit: f64, (has_negative, has_positive): (bool, bool),
         Keep::Above if limit >= upper => (0.0, 0.0),
         Keep::Above => (b.count * ((upper - limit) / (upper - lower)), f64::midpoint(limit, upper)),
     }
-}
-
-fn middle(lower: f64, upper: f64, is_positive: bool, linear: bool) -> f64 {
-    if lower.is_infinite() {
-        return match upper {
-            u if u.is_infinite() => 0.0,
-            u if u > 0.0 => u / 2.0,
-            u => u,
-        };
-    }
-    if upper.is_infinite() {
-        return lower;
-    }
-    if linear {
-        return f64::midpoint(lower, upper);
-    }
-    let geometric = (lower * upper).abs().sqrt();
-    if is_positive { geometric } else { -geometric }
 }
 
 #[cfg(test)]

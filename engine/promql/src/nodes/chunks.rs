@@ -104,7 +104,7 @@ impl Worker for ChunksWorker {
         let batch = SampleBatch::new(&batch)?;
         let (mut rows, mut held) = (Rows::default(), 0);
         for idx in 0..batch.len() {
-            let samples = batch.series(idx, false, &mut self.buffers)?;
+            let samples = batch.series(idx, &mut self.buffers)?;
             self.run.did(1 + samples.ts.len() + samples.hists.len())?;
             chunks(&samples, |chunk| {
                 // Builders grow by doubling.

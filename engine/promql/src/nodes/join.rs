@@ -20,7 +20,7 @@ use super::rows::{Merger, to_batches};
 use super::{Batches, Env, Spread, StepOperator, failed};
 use crate::annotation::Annotations;
 use crate::ast::{BinaryOp, PosRange, VectorMatching};
-use crate::binary::{self, BinaryNotes, Side};
+use crate::binary::{BinaryNotes, Operation, Side};
 use crate::kernel::{Block, SeriesOut};
 use crate::plan::labels::show;
 
@@ -298,7 +298,8 @@ impl Work<'_> {
         let (values, present) = (&mut self.block.values[at..], &mut self.block.present[at..]);
         let mut out = SeriesOut { values, present, hists: vec![] };
         let (lhs, rhs) = if op.swapped { (one, many) } else { (many, one) };
-        binary::apply(op.op, op.return_bool, lhs, rhs, &mut out, &mut self.notes);
+        let operation = Operation { op: op.op, return_bool: op.return_bool };
+        operation.apply(lhs, rhs, &mut out, &mut self.notes);
         let hists = out.hists;
         if hists.is_empty() && !self.block.present[at..].contains(&true) {
             self.block.values.truncate(at);

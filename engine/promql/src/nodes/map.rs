@@ -16,7 +16,7 @@ use super::rows::to_batches;
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::{BinaryOp, PosRange};
-use crate::binary::{self, BinaryNotes, Side};
+use crate::binary::{self, BinaryNotes, Operation, Side};
 use crate::functions::function_reference::Named;
 use crate::functions::{ElementwiseKernel, ScalarKernel, ScalarSteps};
 use crate::histogram;
@@ -209,19 +209,19 @@ fn apply(stage: &Stage, block: &mut Block, params: &[ScalarSteps<'_>], grid: &Gr
             block.hists.clear();
         }
         Stage::Binary { op, return_bool, scalar_left, .. } => {
-            with_scalar(*op, *return_bool, *scalar_left, block, params[0], notes);
+            let operation = Operation { op: *op, return_bool: *return_bool };
+            let scalar = Side::Scalar(params[0]);
+            if *scalar_left {
+                each_row(block, |row, out| operation.apply(&scalar, row, out, notes));
+            } else {
+                each_row(block, |row, out| operation.apply(row, &scalar, out, notes));
+            }
         }
     }
 }
 
-fn with_scalar(
-    op: BinaryOp,
-    return_bool: bool,
-    scalar_left: bool,
-    block: &mut Block,
-    scalar: ScalarSteps<'_>,
-    notes: &mut BinaryNotes,
-) {
+/// Replaces each row by what a function makes of it.
+fn each_row(block: &mut Block, mut f: impl FnMut(&Side<'_>, &mut SeriesOut<'_>)) {
     let hists = split_hists(block);
     let steps = block.steps;
     let mut values = vec![0.0; block.values.len()];
@@ -232,10 +232,8 @@ fn with_scalar(
         let (from, from_present) = block.row(idx);
         let row_hists = hists.get(idx).map_or(&[][..], Hists::as_slice);
         let row = Side::Row { values: from, present: from_present, hists: row_hists };
-        let scalar = Side::Scalar(scalar);
         let mut out = SeriesOut { values, present, hists: vec![] };
-        let (lhs, rhs) = if scalar_left { (&scalar, &row) } else { (&row, &scalar) };
-        binary::apply(op, return_bool, lhs, rhs, &mut out, notes);
+        f(&row, &mut out);
         out_hists.extend(out.hists.into_iter().map(|(step, h)| (idx as u32, step, h)));
     }
     block.values = values;

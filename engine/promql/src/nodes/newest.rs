@@ -99,7 +99,7 @@ impl Worker for NewestWorker {
             if place == NOT_WANTED {
                 continue;
             }
-            let samples = batch.series(idx, false, &mut self.buffers)?;
+            let samples = batch.series(idx, &mut self.buffers)?;
             self.run.did(1 + samples.hists.len())?;
             if let Some(last) = last(&samples) {
                 rows.push(place, last);

@@ -259,7 +259,11 @@ impl SeriesRollup {
                 for idx in 0..batch.len() {
                     // A batch may take long; a cancelled query should not have to finish it (L5).
                     quiver_query::QueryEngine::check(&evaluator.run.ctx)?;
-                    let samples = batch.series(idx, evaluator.spec.stats_only, buffers)?;
+                    let samples = if evaluator.spec.stats_only {
+                        batch.series_without_buckets(idx, buffers)?
+                    } else {
+                        batch.series(idx, buffers)?
+                    };
                     let samples = if keep_stale {
                         samples
                     } else {

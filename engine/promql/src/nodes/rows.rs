@@ -97,7 +97,7 @@ pub(crate) struct Merger {
 }
 
 impl Merger {
-    /// Starts empty.
+    /// Makes an empty merger for rows of this many steps.
     pub(crate) fn new(steps: usize) -> Self {
         Self { steps, places: hashbrown::HashMap::default(), block: Block::new(steps), memory: None }
     }

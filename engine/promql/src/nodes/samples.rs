@@ -65,13 +65,26 @@ impl SampleBatch {
         self.rows.value(idx)
     }
 
-    /// The samples of a series, including stale markers; with `stats_only`, histograms come without their buckets.
-    pub(crate) fn series<'a>(
+    /// The samples of a series, including stale markers.
+    pub(crate) fn series<'a>(&'a self, idx: usize, buffers: &'a mut SampleBuffers) -> Result<SeriesSamples<'a>> {
+        self.read_hists(idx, buffers)?;
+        self.samples(idx, buffers)
+    }
+
+    /// The samples of a series, including stale markers, its histograms without their buckets.
+    pub(crate) fn series_without_buckets<'a>(
         &'a self,
         idx: usize,
-        stats_only: bool,
         buffers: &'a mut SampleBuffers,
     ) -> Result<SeriesSamples<'a>> {
+        self.read_hists(idx, buffers)?;
+        if !buffers.hists.is_empty() {
+            buffers.hists = crate::histogram::stats_only(&buffers.hists);
+        }
+        self.samples(idx, buffers)
+    }
+
+    fn read_hists(&self, idx: usize, buffers: &mut SampleBuffers) -> Result<()> {
         let hists = self.hists.as_ref().map_or(0..0, |l| span(l, idx));
         buffers.hists.clear();
         if !hists.is_empty() {
@@ -79,10 +92,11 @@ impl SampleBatch {
             for i in hists {
                 buffers.hists.push(read_histogram(column, i).ok_or_else(shape)?);
             }
-            if stats_only {
-                buffers.hists = crate::histogram::stats_only(&buffers.hists);
-            }
         }
+        Ok(())
+    }
+
+    fn samples<'a>(&'a self, idx: usize, buffers: &'a SampleBuffers) -> Result<SeriesSamples<'a>> {
         Ok(SeriesSamples {
             ts: viewed::<Int64Type>(self.ts.as_ref(), idx)?,
             values: viewed::<Float64Type>(self.values.as_ref(), idx)?,
@@ -181,7 +195,7 @@ mod tests {
 
     fn series(batch: &SampleBatch, idx: usize) -> (u32, Vec<i64>, Vec<f64>) {
         let mut buffers = SampleBuffers::default();
-        let samples = batch.series(idx, false, &mut buffers).expect("a series");
+        let samples = batch.series(idx, &mut buffers).expect("a series");
         (batch.row(idx), samples.ts.to_vec(), samples.values.to_vec())
     }
 
@@ -213,7 +227,7 @@ mod tests {
         let swapped =
             RecordBatch::try_from_iter([("row", rows), ("ts", views(&[(0, 1)], false)), ("v", views(&[(0, 1)], true))]);
         let swapped = SampleBatch::new(&swapped.expect("a batch")).expect("its columns have the names");
-        assert!(swapped.series(0, false, &mut SampleBuffers::default()).is_err());
+        assert!(swapped.series(0, &mut SampleBuffers::default()).is_err());
     }
 
     /// A subquery has samples where its steps have values; what its histograms say of resets holds no longer.

@@ -199,7 +199,7 @@ impl Planner {
         let block = Block { rows: (0..merged.len() as u32).collect(), steps, values, present, hists: vec![] };
         let out = Arc::new(room.rows_of(&labelled, &merged.first)?);
         let plan = self.literal(format!("count_values({label})"), block, false)?;
-        Ok(VectorPlan::new(plan, out, Arc::new(drop_name), false))
+        Ok(VectorPlan::of_floats(plan, out, Arc::new(drop_name)))
     }
 
     fn group_labels(&self, table: &SeriesTable, groups: &Groups, a: &AggregateExpr) -> Result<SeriesTable> {

@@ -160,7 +160,7 @@ impl Planner {
     }
 
     fn unlabelled(plan: datafusion::logical_expr::LogicalPlan) -> VectorPlan {
-        VectorPlan::new(plan, Arc::new(SeriesTable::unlabelled()), Arc::new(vec![false]), false)
+        VectorPlan::of_floats(plan, Arc::new(SeriesTable::unlabelled()), Arc::new(vec![false]))
     }
 
     async fn absent(&self, kind: SpecialKind, args: &[Expr], scope: Scope) -> Result<VectorPlan> {
@@ -194,7 +194,7 @@ impl Planner {
         let mut table = SeriesTableBuilder::default();
         table.push(absent_labels(matchers));
         let drop = kind == SpecialKind::AbsentOverTime;
-        Ok(VectorPlan::new(plan, Arc::new(table.finish()), Arc::new(vec![drop]), false))
+        Ok(VectorPlan::of_floats(plan, Arc::new(table.finish()), Arc::new(vec![drop])))
     }
 
     async fn timestamp(&self, kind: SpecialKind, arg: &Expr, scope: Scope) -> Result<Planned> {

@@ -65,7 +65,7 @@ impl Planner {
         let node = StepHistogram { function, params, grid: scope.grid, groups, bad, table, pos, merges };
         let plan = self.node(node, [vec![self.finish(vector, scope)?], inputs].concat())?;
         let drop_name = Arc::new(vec![true; out.len()]);
-        Ok(VectorPlan::new(plan, out, drop_name, false))
+        Ok(VectorPlan::of_floats(plan, out, drop_name))
     }
 }
 

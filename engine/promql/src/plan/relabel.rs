@@ -33,7 +33,7 @@ impl Planner {
         let regex = self.pattern(pattern)?;
         let dst = label_name(dst, "destination", "label_replace")?;
         let (table, room) = (&vector.table, &self.room);
-        let (template, mut places) = (Template::new(replacement.shown(), regex.regex()), regex.places(true));
+        let (template, mut places) = (Template::new(replacement.shown(), regex.regex()), regex.group_places());
         room.take_codes(table.len())?;
         let absent = LabelColumn { values: Arc::new(vec![Arc::from("")]), codes: Arc::new(vec![0; table.len()]) };
         // No series has a label whose name is not UTF-8.

@@ -259,7 +259,7 @@ impl Planner {
         if start > last {
             let grid = Grid { start, step_ms, steps: 1 };
             let plan = self.literal("no steps", Block::new(1), false)?;
-            return Ok((VectorPlan::new(plan, Arc::default(), Arc::default(), false), grid, window, at));
+            return Ok((VectorPlan::of_floats(plan, Arc::default(), Arc::default()), grid, window, at));
         }
         let steps = ((last - start) / step_ms) as usize + 1;
         if steps > SUBQUERY_STEPS_MAX {
@@ -274,7 +274,7 @@ impl Planner {
             Planned::Vector(vector) => vector,
             Planned::Scalar(scalar) => {
                 let plan = self.scalar_plan(scalar, inner)?;
-                VectorPlan::new(plan, Arc::new(SeriesTable::unlabelled()), Arc::new(vec![false]), false)
+                VectorPlan::of_floats(plan, Arc::new(SeriesTable::unlabelled()), Arc::new(vec![false]))
             }
             _ => return Err(super::unexpected("instant vector")),
         };

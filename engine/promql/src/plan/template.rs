@@ -92,7 +92,7 @@ mod tests {
     fn templates() {
         let check = |text: &str, expected: &str| {
             let regex = WatchedRegex::new(Regex::new("^(?s:(a)(?P<name>b)(c)?)$").unwrap());
-            let mut places = regex.places(true);
+            let mut places = regex.group_places();
             assert!(regex.find("ab", 0, &mut places));
             let (template, mut out) = (Template::new(text, regex.regex()), String::new());
             template.expand("ab", &places, &mut out);

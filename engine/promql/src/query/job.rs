@@ -15,7 +15,7 @@ use crate::kernel::Grid;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::plan::labels::ranks;
 use crate::plan::{Detail, Planned, Planner, RangePlan, ScalarPlan, Scope, VectorPlan};
-use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult, settle};
+use crate::result::{QueryValue, RawResult, RowOrder, SampleResult, SampleSeries, StepResult, settle};
 use crate::sample_stats::{Counts, histogram_samples};
 use crate::window::{StaleFree, extend_floats};
 
@@ -71,7 +71,7 @@ impl Job {
         if self.is_range() {
             let plan = self.planner.scalar_plan(scalar, self.scope)?;
             let table = Arc::new(SeriesTable::unlabelled());
-            let vector = VectorPlan::new(plan, table, Arc::new(vec![false]), false);
+            let vector = VectorPlan::of_floats(plan, table, Arc::new(vec![false]));
             return self.vector(vector, self.scope, timings).await.map(QueryValue::Matrix);
         }
         let began = Instant::now();
@@ -95,7 +95,8 @@ impl Job {
         let blocks = self.planner.evaluate(&plan).await?;
         timings.execute = began.elapsed();
         let began = Instant::now();
-        let result = settle(&self.planner.room, blocks, &table, &drop_name, scope.grid, histograms, order)?;
+        let raw = RawResult { blocks, table: &table, drop_name: &drop_name, grid: scope.grid, histograms };
+        let result = settle(&self.planner.room, raw, order)?;
         self.check_rows(result.len())?;
         timings.settle = began.elapsed();
         Ok(result)
@@ -173,7 +174,7 @@ impl Job {
             let mut held = 0;
             let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;
             for idx in 0..batch.len() {
-                let samples = batch.series(idx, false, &mut buffers).map_err(from_datafusion)?;
+                let samples = batch.series(idx, &mut buffers).map_err(from_datafusion)?;
                 let samples = stale.clean(samples);
                 let extended = anchored || smoothed;
                 if extended && !samples.hists.is_empty() {

@@ -18,7 +18,7 @@ pub(crate) struct At<'a> {
 }
 
 impl At<'_> {
-    /// Writes expressions.
+    /// Serializes expressions, in order.
     pub(crate) fn write_exprs<'e>(
         &self,
         exprs: impl IntoIterator<Item = &'e Arc<dyn PhysicalExpr>>,
@@ -39,7 +39,7 @@ impl At<'_> {
     }
 }
 
-/// Says that bytes are none of a form.
+/// The error for bytes that are not a serialized form.
 pub(crate) fn damaged(error: impl std::fmt::Display) -> DataFusionError {
     internal_datafusion_err!("the written form of a node of the engine is damaged: {error}")
 }

@@ -1,8 +1,8 @@
-//! Aggregates of DataFusion that gather values, with all that they hold in what they say of their size: nodes take that much
-//! from the memory of their query after each batch, and spill or end the query where it is not there.
+//! Aggregates of DataFusion that collect values, wrapped so that they report their true size. Plan nodes reserve that much of
+//! the query's memory after each batch, and spill or end the query if it is not available.
 //!
-//! DataFusion counts what it copied. Lists of values keep whole buffers of their input (of texts behind views it counts none),
-//! and what is given in the end, or spilled, is a copy of all that was gathered.
+//! DataFusion only counts what it copied. But lists of values keep whole buffers of their input alive (those behind string
+//! views are not counted at all), and the result, or what is spilled, is a copy of everything that was collected.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn around(inner: Arc<AggregateUDF>, copies: usize) -> Arc<AggregateUDF> {
     Arc::new(AggregateUDF::new_from_impl(Gathering { inner, copies }))
 }
 
-/// See the module.
+/// An aggregate of DataFusion with a truthful size.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Gathering {
     inner: Arc<AggregateUDF>,

@@ -15,10 +15,10 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use quiver_types::text::push_json_text;
 
 use super::list_texts::items;
 use super::maps;
-use crate::index::json_text;
 
 /// What is asked of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -105,7 +105,7 @@ fn of_maps(maps: &ArrayRef, keys: &ArrayRef) -> Result<ArrayRef> {
     for value in found.as_string_view() {
         text.clear();
         if let Some(value) = value {
-            json_text(&mut text, value);
+            push_json_text(value, &mut text);
         }
         out.append_option(value.map(|_| text.as_str()));
     }

@@ -13,13 +13,13 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, IntervalUnit};
 use datafusion::common::internal_err;
 use datafusion::error::Result;
+use quiver_types::text::push_json_text;
 use quiver_types::write_hex;
 
 use super::intervals::spread_out;
 use super::json::{is_json, parts, unquoted, whole};
 use super::row_builder::Making;
 use super::text_output::texts;
-use crate::index::json_text;
 
 /// Levels of a document that is put into another form: each is a call within a call.
 const DEPTH_MAX: usize = 100;
@@ -200,7 +200,7 @@ fn literal_of(bytes: &[u8]) -> String {
 /// A text in quotes.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    json_text(&mut out, text);
+    push_json_text(text, &mut out);
     out
 }
 
@@ -211,7 +211,7 @@ fn quoted(text: &str) -> String {
 pub(super) fn push_text(text: &str, out: &mut String, making: &mut Making<'_>) -> Result<()> {
     let is_escaped = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
     making.add(text.len() + 5 * text.as_bytes().iter().filter(|byte| is_escaped(byte)).count())?;
-    json_text(out, text);
+    push_json_text(text, out);
     Ok(())
 }
 

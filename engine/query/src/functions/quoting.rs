@@ -2,13 +2,14 @@
 
 use super::keywords::is_reserved;
 use super::text_functions::Texts;
+use crate::quoting;
 
 /// A name: in quotes, unless it is one without. Words of the language need them, though some are names here and there.
 pub(super) fn quote_ident(args: &Texts<'_>) -> Option<String> {
     let name = (*args.first()?)?;
     let first = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     let plain = first && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '$'));
-    Some(if plain && !is_reserved(name) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) })
+    Some(if plain && !is_reserved(name) { name.to_owned() } else { quoting::name(name) })
 }
 
 /// A text in single quotes; one with a backslash says that these are doubled, whatever is read with or without them.

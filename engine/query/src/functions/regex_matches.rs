@@ -51,7 +51,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     })
 }
 
-/// Gives the function of one piece, which nobody calls by name.
+/// Gives the function for a single piece. It is only used in rewritten calls, not by name.
 pub(super) fn first(room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
     Arc::new(ScalarUDF::from(Pieces { name: "substring", asked: Asked::First, room: room.clone(), signature }))
@@ -250,7 +250,8 @@ fn goes_on(bytes: usize) -> Result<()> {
 /// What a group finds at one of the places from a byte on.
 fn nth<'t>(regex: &WatchedRegex, text: &'t str, from: usize, which: usize, group: usize) -> Option<&'t str> {
     let (mut left, mut piece) = (which, None);
-    regex.each_from(text, from, &mut regex.places(group > 0), |found| {
+    let mut places = if group > 0 { regex.group_places() } else { regex.match_places() };
+    regex.each_from(text, from, &mut places, |found| {
         if left == 0 {
             piece = found.get(group).and_then(|(start, end)| text.get(start..end));
             return false;
@@ -270,7 +271,7 @@ fn between(
 ) -> Result<()> {
     let (mut from, mut outcome) = (0, Ok(()));
     if regex.may_match(text) {
-        regex.each(text, &mut regex.places(false), |found| {
+        regex.each(text, &mut regex.match_places(), |found| {
             let Some((start, end)) = found.get(0) else { return false };
             if start == end && (start == from || start == text.len()) {
                 return true;
@@ -301,7 +302,7 @@ fn found(
     let groups = regex.regex().captures_len();
     let (first, mut outcome) = (usize::from(groups > 1), Ok(()));
     if regex.may_match(text) {
-        regex.each(text, &mut regex.places(true), |found| {
+        regex.each(text, &mut regex.group_places(), |found| {
             outcome = goes_on(found.get(0).map_or(0, |(start, end)| end - start)).and_then(|()| {
                 for group in first..groups {
                     let piece = found.get(group).and_then(|(start, end)| text.get(start..end));

@@ -124,7 +124,8 @@ fn replaced(
     let (to, references) = (of_postgres(to), references(to));
     let (mut at, mut seen, mut outcome) = (0, 0, Ok(()));
     if let Some(from) = letter(text, from).filter(|_| regex.may_match(text)) {
-        regex.each_from(text, from, &mut regex.places(to.contains('$')), |places| {
+        let mut places = if to.contains('$') { regex.group_places() } else { regex.match_places() };
+        regex.each_from(text, from, &mut places, |places| {
             let Some((start, end)) = places.get(0) else { return false };
             seen += 1;
             if which > 0 && seen != which {

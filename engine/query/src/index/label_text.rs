@@ -1,31 +1,6 @@
 //! Label sets as texts: the form of answers, by which lists of them are ordered.
 
-/// Appends a text of JSON.
-pub fn json_text(out: &mut String, text: &str) {
-    use std::fmt::Write;
-    out.push('"');
-    let mut plain = 0;
-    for (i, byte) in text.bytes().enumerate() {
-        let escape = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0..0x20 => "",
-            _ => continue,
-        };
-        out.push_str(&text[plain..i]);
-        plain = i + 1;
-        if escape.is_empty() {
-            let _ = write!(out, "\\u{byte:04x}");
-        } else {
-            out.push_str(escape);
-        }
-    }
-    out.push_str(&text[plain..]);
-    out.push('"');
-}
+use quiver_types::text::push_json_text;
 
 /// Gives a label set as a JSON object.
 pub fn labels_json<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> String {
@@ -41,9 +16,9 @@ pub(super) fn push_labels<'a>(out: &mut String, labels: impl Iterator<Item = (&'
         if i > 0 {
             out.push(',');
         }
-        json_text(out, name);
+        push_json_text(name, out);
         out.push(':');
-        json_text(out, value);
+        push_json_text(value, out);
     }
     out.push('}');
 }

@@ -72,7 +72,7 @@ pub(crate) struct IndexExec {
 }
 
 impl IndexExec {
-    /// Makes a look-up at a moment, with the rights of somebody.
+    /// Makes a look-up in a snapshot, with the rights of a caller.
     pub(crate) fn new(
         look_up: LookUp,
         snapshot: Arc<dyn SeriesSnapshot>,

@@ -77,8 +77,19 @@ pub(super) fn uncoded(column: &ArrayRef) -> Option<StringViewArray> {
     take(coded.values(), coded.keys(), None).ok()?.as_string_view_opt().cloned()
 }
 
-/// Ids as lower-case hex. Ids of zeros become NULL with `zero_is_null`.
-pub(crate) fn hex_ids(ids: &FixedSizeBinaryArray, zero_is_null: bool) -> StringViewArray {
+/// Ids as lower-case hex.
+pub(crate) fn hex_ids(ids: &FixedSizeBinaryArray) -> StringViewArray {
+    hex_ids_with(ids, ids.nulls().cloned())
+}
+
+/// Ids as lower-case hex; ids of zeros become NULL.
+pub(crate) fn hex_ids_or_null(ids: &FixedSizeBinaryArray) -> StringViewArray {
+    let (data, size) = (ids.value_data(), ids.value_size());
+    let is_filled = |row: usize| ids.is_valid(row) && data[row * size..(row + 1) * size].iter().any(|byte| *byte != 0);
+    hex_ids_with(ids, Some((0..ids.len()).map(is_filled).collect()))
+}
+
+fn hex_ids_with(ids: &FixedSizeBinaryArray, nulls: Option<NullBuffer>) -> StringViewArray {
     let (data, size) = (ids.value_data(), ids.value_size());
     let id = |row: usize| &data[row * size..(row + 1) * size];
     let mut digits = Vec::with_capacity(ids.len() * size * 2);
@@ -88,9 +99,6 @@ pub(crate) fn hex_ids(ids: &FixedSizeBinaryArray, zero_is_null: bool) -> StringV
         push_hex(id(row), &mut digits);
         views.push(make_view(&digits[from..], 0, from as u32));
     }
-    let is_filled = |row: usize| ids.is_valid(row) && id(row).iter().any(|byte| *byte != 0);
-    let nulls =
-        if zero_is_null { Some((0..ids.len()).map(is_filled).collect::<NullBuffer>()) } else { ids.nulls().cloned() };
     let nulls = nulls.filter(|n| n.null_count() > 0);
     StringViewArray::new(ScalarBuffer::from(views), [Buffer::from_vec(digits)], nulls)
 }
@@ -332,8 +340,8 @@ mod tests {
     fn ids_and_names() {
         let ids = FixedSizeBinaryArray::try_from_iter([vec![0u8; 8], vec![0, 1, 0xab, 0, 0, 0, 0, 255]].into_iter());
         let ids = ids.unwrap();
-        assert_eq!(hex_ids(&ids, true).iter().collect::<Vec<_>>(), [None, Some("0001ab00000000ff")]);
-        assert_eq!(hex_ids(&ids, false).value(0), "0000000000000000");
+        assert_eq!(hex_ids_or_null(&ids).iter().collect::<Vec<_>>(), [None, Some("0001ab00000000ff")]);
+        assert_eq!(hex_ids(&ids).value(0), "0000000000000000");
         let names = named([1u8, 0, 9].into_iter(), &["UNSET", "OK", "ERROR"]);
         assert_eq!(names.iter().flatten().collect::<Vec<_>>(), ["OK", "UNSET", "ERROR"]);
     }
@@ -469,11 +477,11 @@ mod tests {
             .collect();
         let column = FixedSizeBinaryArray::try_from_sparse_iter_with_size(ids.iter().copied(), 16).unwrap();
         let expected: Vec<Option<String>> = ids.iter().map(|id| id.map(|id| quiver_types::hex(&id))).collect();
-        for zero_is_null in [false, true] {
-            assert_eq!(shown(&hex_ids(&column, zero_is_null)), expected);
+        for texts in [hex_ids(&column), hex_ids_or_null(&column)] {
+            assert_eq!(shown(&texts), expected);
         }
         let cut = column.slice(50, 9);
-        assert_eq!(shown(&hex_ids(&cut, true)), expected[50..59]);
+        assert_eq!(shown(&hex_ids_or_null(&cut)), expected[50..59]);
     }
 
     #[test]

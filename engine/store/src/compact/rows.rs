@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn open(root: &Path, meta: PartMeta) -> Arc<Part> {
-        Arc::new(Part::new(meta, Arc::new(LocalIo::new(root, root)), Arc::new(Caches::new(64 << 20, false))))
+        Arc::new(Part::new(meta, Arc::new(LocalIo::new(root, root)), Arc::new(Caches::local(64 << 20))))
     }
 
     #[tokio::test]

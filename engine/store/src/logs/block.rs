@@ -19,7 +19,7 @@ use crate::error::Result;
 /// Rows that one figure of [`Block::row_bytes`] covers.
 pub(crate) const STEP_ROWS: usize = 32;
 
-/// See the module documentation.
+/// Rows that are filtered and returned together.
 #[async_trait]
 pub(crate) trait Block: Send {
     /// Number of rows.

@@ -142,38 +142,41 @@ impl PartScan {
     }
 }
 
-/// Adds the streams that parts contain.
-pub(super) async fn streams(
-    snapshot: &Snapshot,
-    access: &Access,
-    selector: &StreamSelector,
-    range: (i64, i64),
-    stats: &Arc<ReadStats>,
-    found: &mut BTreeMap<StreamId, LabelSet>,
-) -> Result<()> {
-    let parts = snapshot.visible.table(table::TABLE.name);
-    add(&stats.parts_total, parts.len() as u64);
-    for part in parts {
-        let own = range_of(&part.meta);
-        if own.1 < range.0 || range.1 < own.0 {
-            continue;
+/// Which streams are looked for in parts.
+#[derive(Clone, Copy)]
+pub(super) struct StreamSearch<'a> {
+    pub(super) access: &'a Access,
+    pub(super) selector: &'a StreamSelector,
+    /// First and last time, Unix nanoseconds.
+    pub(super) range: (i64, i64),
+    pub(super) stats: &'a Arc<ReadStats>,
+}
+
+impl StreamSearch<'_> {
+    /// Adds the streams that parts contain.
+    pub(super) async fn in_parts(self, snapshot: &Snapshot, found: &mut BTreeMap<StreamId, LabelSet>) -> Result<()> {
+        let parts = snapshot.visible.table(table::TABLE.name);
+        add(&self.stats.parts_total, parts.len() as u64);
+        for part in parts {
+            let own = range_of(&part.meta);
+            if own.1 < self.range.0 || self.range.1 < own.0 {
+                continue;
+            }
+            add(&self.stats.parts_read, 1);
+            if let Err(e) = streams_in(part, self, found).await {
+                leave_out(self.stats, e)?;
+            }
         }
-        add(&stats.parts_read, 1);
-        if let Err(e) = streams_in(part, access, selector, range, stats, found).await {
-            leave_out(stats, e)?;
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 async fn streams_in(
     part: &Arc<Part>,
-    access: &Access,
-    selector: &StreamSelector,
-    range: (i64, i64),
-    stats: &Arc<ReadStats>,
+    search: StreamSearch<'_>,
     found: &mut BTreeMap<StreamId, LabelSet>,
 ) -> Result<()> {
+    let StreamSearch { access, selector, range, stats } = search;
     let logs = part.logs(stats).await?;
     let Some(streams) = &logs.streams else {
         let slots = PartSlots::new(Arc::clone(part), Arc::clone(stats));

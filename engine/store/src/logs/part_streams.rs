@@ -24,7 +24,7 @@ const FEW_STREAMS: usize = 64;
 /// Blocks that are read at once if all are needed.
 const BLOCKS_AT_ONCE: usize = 64;
 
-/// See the module documentation.
+/// The streams of a part that are read only as far as they are needed.
 #[derive(Debug)]
 pub(crate) struct PartSlots {
     part: Arc<Part>,

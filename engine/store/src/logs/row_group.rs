@@ -23,8 +23,8 @@ use super::pruning;
 use super::stream_selection::StreamTest;
 use super::stream_values::StreamValue;
 use crate::memtable::log_streams::LiveStream;
-use crate::part::Part;
 use crate::part::logs::{ColumnKind, PartLogs, page_times};
+use crate::part::{Part, Purpose};
 use overflow::{chosen, entries, field_of};
 
 /// Columns up to this size are kept while a row group is read in windows.
@@ -63,7 +63,7 @@ impl Group {
             overflow: None,
             stats: ReadStats::default(),
             bytes: 0,
-            job: false,
+            purpose: Purpose::Query,
             sweep: None,
             narrowed: None,
         }
@@ -80,8 +80,8 @@ pub(super) struct GroupBlock {
     overflow: Option<(MapArray, Runs)>,
     stats: ReadStats,
     bytes: usize,
-    /// Whether it is read by a background job, which bypasses the caches.
-    job: bool,
+    /// A background job bypasses the caches.
+    purpose: Purpose,
     /// If it is read in windows: the columns and pages for which the cache has already been asked.
     sweep: Option<HashSet<(String, Option<u32>)>>,
     /// The rows that all windows together request.
@@ -92,7 +92,7 @@ impl GroupBlock {
     /// Opens a row group for a background job.
     pub(super) fn for_job(part: Arc<Part>, logs: Arc<PartLogs>, group: usize) -> Self {
         let opened = Opened { part, logs, allowed: None, slots: None, words: HashMap::new() };
-        Self { job: true, ..Group { opened: Arc::new(opened), group }.open() }
+        Self { purpose: Purpose::Job, ..Group { opened: Arc::new(opened), group }.open() }
     }
 
     /// Frees everything that was read.

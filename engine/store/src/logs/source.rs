@@ -9,7 +9,7 @@ use quiver_types::logs::{LogSnapshot, LogSource, StreamId, StreamInfo, StreamSel
 use quiver_types::{Access, LabelSet, MillisRange, ReadStats, Result, Version};
 
 use super::live_blocks::LiveStreams;
-use super::part_selection;
+use super::part_selection::StreamSearch;
 use super::stream_selection::StreamTest;
 use crate::snapshot::{Shared, Snapshot};
 
@@ -61,7 +61,7 @@ impl LogSnapshot for StoreLogSnapshot {
                 }
             }
         }
-        part_selection::streams(&self.snapshot, access, selector, range, stats, &mut found).await?;
+        StreamSearch { access, selector, range, stats }.in_parts(&self.snapshot, &mut found).await?;
         Ok(found.into_iter().map(|(id, labels)| StreamInfo { id, labels }).collect())
     }
 

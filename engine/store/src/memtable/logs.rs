@@ -273,7 +273,7 @@ impl LogRows {
         columns
     }
 
-    /// Concatenates rows.
+    /// Puts rows of several batches into one, in order; names of fields are numbered anew.
     fn concat(all: &[&Self]) -> Self {
         let rows = all.iter().map(|r| r.len()).sum();
         let fields = all.iter().map(|r| r.field_names.len()).sum();

@@ -27,7 +27,7 @@ const GAP_BYTES_MAX: u64 = 64 * 1024;
 
 /// What a read is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     /// A query: counted in the statistics, and blocks of remote files are cached.
     Query,
     /// A background job, which reads everything once: nothing is cached.

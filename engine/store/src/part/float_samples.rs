@@ -54,9 +54,18 @@ struct Samples<'a> {
     columns: Columns,
 }
 
+/// Whether the start times of samples are read beside their values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartTimes {
+    /// They are read.
+    Read,
+    /// They stay in the file: no sample has one in the result.
+    Skip,
+}
+
 impl Part {
     /// Reads the float samples of series within a time range. Returns one run per entry of `wanted`; `wanted` must be
-    /// ascending row ranges (from [`super::PartSeries::samples`]). Start times are read only `with_start`.
+    /// ascending row ranges (from [`super::PartSeries::samples`]).
     ///
     /// # Errors
     /// Damaged: a file is damaged or gone. Unavailable: the store does not answer.
@@ -64,7 +73,7 @@ impl Part {
         &self,
         wanted: &[SeriesRows],
         range: MillisRange,
-        with_start: bool,
+        starts: StartTimes,
         stats: &ReadStats,
     ) -> Result<Vec<FloatRun>> {
         let mut out = vec![FloatRun::default(); wanted.len()];
@@ -73,7 +82,7 @@ impl Part {
         };
         let footer = self.footer(file, stats).await?;
         read_stats::add(&stats.pages_total, footer.pages());
-        let samples = Samples::new(file, &footer, with_start)?;
+        let samples = Samples::new(file, &footer, starts)?;
         let segments = samples.segments(wanted, range)?;
         let ranges = samples.ranges(&segments, Purpose::Query, stats);
         let fetched = Arc::new(self.fetch(file, &footer, ranges, Purpose::Query, stats).await?);
@@ -136,7 +145,7 @@ impl FloatChunks {
         if self.next == 0 {
             read_stats::add(&self.stats.pages_total, footer.pages());
         }
-        let samples = Samples::new(file, &footer, true)?;
+        let samples = Samples::new(file, &footer, StartTimes::Read)?;
         let fetched = match &self.fetched {
             Some((end, fetched)) if *end > self.next => Arc::clone(fetched),
             _ => {
@@ -172,14 +181,14 @@ impl FloatChunks {
 }
 
 impl<'a> Samples<'a> {
-    fn new(file: &'a FileMeta, footer: &'a Footer, with_start: bool) -> Result<Self> {
+    fn new(file: &'a FileMeta, footer: &'a Footer, starts: StartTimes) -> Result<Self> {
         let column = |name: &str| footer.column(name).ok_or_else(|| damaged(&file.key, "it lacks a column"));
         let columns = Columns {
             ts: column("ts")?,
             exponent: column("ve")?,
             numerator: column("vi")?,
             double: column("vf")?,
-            start: if with_start { footer.column("start_ts") } else { None },
+            start: if starts == StartTimes::Read { footer.column("start_ts") } else { None },
         };
         Ok(Self { file, footer, columns })
     }

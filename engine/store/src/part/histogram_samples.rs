@@ -10,7 +10,7 @@ use quiver_types::{MillisRange, ReadStats, read_stats};
 use super::byte_ranges::{Purpose, Selection};
 use super::footer::damaged;
 use super::reader::Part;
-use super::{FileMeta, SeriesRows};
+use super::{FileMeta, SeriesRows, StartTimes};
 use crate::error::Result;
 use crate::series_run::HistRun;
 
@@ -26,17 +26,17 @@ impl Part {
         &self,
         wanted: &[SeriesRows],
         range: MillisRange,
-        with_start: bool,
+        starts: StartTimes,
         stats: &ReadStats,
     ) -> Result<Vec<HistRun>> {
-        self.hists_for(wanted, range, with_start, Purpose::Query, stats).await
+        self.hists_for(wanted, range, starts, Purpose::Query, stats).await
     }
 
     pub(super) async fn hists_for(
         &self,
         wanted: &[SeriesRows],
         range: MillisRange,
-        with_start: bool,
+        starts: StartTimes,
         purpose: Purpose,
         stats: &ReadStats,
     ) -> Result<Vec<HistRun>> {
@@ -57,8 +57,8 @@ impl Part {
                 if !range.contains(ts) {
                     continue;
                 }
-                let starts = columns.starts.as_primitive::<TimestampMillisecondType>();
-                let start = if with_start && starts.is_valid(row) { starts.value(row) } else { 0 };
+                let known = columns.starts.as_primitive::<TimestampMillisecondType>();
+                let start = if starts == StartTimes::Read && known.is_valid(row) { known.value(row) } else { 0 };
                 let hist =
                     read_histogram(&columns.hists, row).ok_or_else(|| damaged(&file.key, "it holds no histograms"))?;
                 out[i].push(ts, hist, start);

@@ -117,7 +117,7 @@ mod tests {
         assert!(NameFilter::of(&["", "ä"]).may_contain(""), "an empty text is one like others");
     }
 
-    /// A filter without a bit is that of names which nobody listed.
+    /// A filter without any bit stands for names that were not listed.
     #[test]
     fn an_empty_filter_may_hold_all_names() {
         let all = NameFilter::Bloom(Vec::new());

@@ -45,7 +45,7 @@ impl Part {
     pub(crate) fn without(&self, kind: &str) -> Self {
         let mut meta = self.meta.clone();
         meta.files.retain(|file| file.kind != kind);
-        Self::new(meta, Arc::clone(&self.io), Arc::new(Caches::new(64 << 20, false)))
+        Self::new(meta, Arc::clone(&self.io), Arc::new(Caches::local(64 << 20)))
     }
 
     /// Tells whether the part's files are in a remote store.
@@ -285,7 +285,7 @@ mod tests {
         let meta = write(dir.path(), 0, &small());
         let local = LocalIo::new(dir.path(), dir.path());
         let io = Arc::new(Slow { local, readers: std::sync::Mutex::new(0), came: Condvar::new() });
-        let part = Part::new(meta, Arc::clone(&io) as Arc<dyn PartIo>, Arc::new(Caches::new(64 << 20, false)));
+        let part = Part::new(meta, Arc::clone(&io) as Arc<dyn PartIo>, Arc::new(Caches::local(64 << 20)));
         let (stats, file) = (ReadStats::default(), part.meta.file("samples").unwrap());
         thread::scope(|scope| {
             for _ in 0..2 {

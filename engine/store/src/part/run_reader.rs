@@ -11,7 +11,7 @@ use super::byte_ranges::Purpose;
 use super::float_samples::FloatChunks;
 use super::reader::Part;
 use super::series::page::PAGE_SERIES;
-use super::{SeriesPage, SeriesRows};
+use super::{SeriesPage, SeriesRows, StartTimes};
 use crate::error::Result;
 use crate::series_run::{HistRun, RunExemplar, SeriesRun};
 
@@ -97,7 +97,11 @@ impl RunReader {
         let rest = number..open.numbers.end;
         if open.hists.is_empty() && self.part.meta.file("histograms").is_some() {
             let wanted = ahead(&open.pages, rest.clone(), SeriesPage::hists);
-            open.hists = self.part.hists_for(&wanted, MillisRange::ALL, true, Purpose::Job, &self.stats).await?.into();
+            open.hists = self
+                .part
+                .hists_for(&wanted, MillisRange::ALL, StartTimes::Read, Purpose::Job, &self.stats)
+                .await?
+                .into();
         }
         run.hists = open.hists.pop_front().unwrap_or_default();
         if open.exemplars.is_empty() && self.part.meta.file("exemplars").is_some() {

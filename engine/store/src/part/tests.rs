@@ -45,7 +45,7 @@ pub(super) fn write(root: &Path, level: u8, runs: &[SeriesRun]) -> PartMeta {
 
 pub(super) fn open(root: &Path, meta: &PartMeta) -> Arc<Part> {
     let io = Arc::new(LocalIo::new(root, root));
-    Arc::new(Part::new(meta.clone(), io, Arc::new(Caches::new(64 << 20, false))))
+    Arc::new(Part::new(meta.clone(), io, Arc::new(Caches::local(64 << 20))))
 }
 
 pub(super) fn series(pairs: &[(&str, &str)], service: &str) -> SeriesRun {
@@ -169,8 +169,8 @@ proptest! {
         let table = block_on(part.series_page(0, &stats)).unwrap();
         let wanted: Vec<u32> = (0..runs.len() as u32).filter(|s| pick & (1 << s) != 0).collect();
         let rows = |f: fn(&SeriesPage, u32) -> SeriesRows| wanted.iter().map(|&s| f(&table, s)).collect::<Vec<_>>();
-        let floats = block_on(part.read_floats(&rows(SeriesPage::samples), range, true, &stats)).unwrap();
-        let hists = block_on(part.read_hists(&rows(SeriesPage::hists), range, true, &stats)).unwrap();
+        let floats = block_on(part.read_floats(&rows(SeriesPage::samples), range, StartTimes::Read, &stats)).unwrap();
+        let hists = block_on(part.read_hists(&rows(SeriesPage::hists), range, StartTimes::Read, &stats)).unwrap();
         let exemplars = block_on(part.read_exemplars(&rows(SeriesPage::exemplars), range, &stats)).unwrap();
         for (i, &s) in wanted.iter().enumerate() {
             let mut expected = runs[s as usize].clone();
@@ -272,7 +272,7 @@ fn only_needed_pages_are_read() {
         let stats = ReadStats::default();
         let table = block_on(part.series_page(0, &stats)).unwrap();
         let rows: Vec<_> = wanted.iter().map(|&s| table.samples(s)).collect();
-        let got = block_on(part.read_floats(&rows, range, false, &stats)).unwrap();
+        let got = block_on(part.read_floats(&rows, range, StartTimes::Skip, &stats)).unwrap();
         for (&s, got) in wanted.iter().zip(got) {
             let expected = runs[s as usize].samples.slice(range);
             assert_eq!(got.ts, expected.ts);
@@ -411,12 +411,12 @@ fn a_second_run_asks_a_remote_store_for_nothing() {
     let runs = large(0);
     let meta = write(dir.path(), 0, &runs);
     let io = Arc::new(Remote { local: LocalIo::new(dir.path(), dir.path()), requests: AtomicU64::new(0) });
-    let part = Arc::new(Part::new(meta, Arc::clone(&io) as Arc<dyn PartIo>, Arc::new(Caches::new(64 << 20, true))));
+    let part = Arc::new(Part::new(meta, Arc::clone(&io) as Arc<dyn PartIo>, Arc::new(Caches::remote(64 << 20))));
     let stats = ReadStats::default();
     let table = block_on(part.series_page(0, &stats)).unwrap();
     let read = |wanted: &[u32]| {
         let rows: Vec<_> = wanted.iter().map(|&s| table.samples(s)).collect();
-        let got = block_on(part.read_floats(&rows, MillisRange::ALL, true, &stats)).unwrap();
+        let got = block_on(part.read_floats(&rows, MillisRange::ALL, StartTimes::Read, &stats)).unwrap();
         for (&s, got) in wanted.iter().zip(got) {
             assert_eq!(got.ts, runs[s as usize].samples.ts);
             assert_eq!(got.start_ts, runs[s as usize].samples.start_ts);

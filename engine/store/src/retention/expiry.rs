@@ -82,8 +82,7 @@ mod tests {
     type Told = (&'static str, i32, u64, Place);
 
     fn visible(parts: &[Told]) -> Visible {
-        let (io, caches) =
-            (Arc::new(LocalIo::new(Path::new("/no"), Path::new("/no"))), Arc::new(Caches::new(0, false)));
+        let (io, caches) = (Arc::new(LocalIo::new(Path::new("/no"), Path::new("/no"))), Arc::new(Caches::local(0)));
         let part = |(id, &(table, day, bytes, place)): (u128, &Told)| {
             let meta = PartMeta {
                 id: PartId::from_u128(id),

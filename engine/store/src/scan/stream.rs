@@ -16,7 +16,7 @@ use quiver_types::{ReadStats, Result, SampleRequest, read_stats};
 use super::batch::{self, BatchBuilder, FloatView, FloatViews};
 use super::plan::{HIST_WEIGHT, LIVE_WEIGHT, Weights, floats_in};
 use crate::error::{Context, leave_out};
-use crate::part::{PAGE_ROWS, Part, SeriesRows};
+use crate::part::{PAGE_ROWS, Part, SeriesRows, StartTimes};
 use crate::sample_blocks::{Place, SampleBlock, Use, Window as Times};
 use crate::select::{LiveRows, PartRows, Selection};
 use crate::series_run::{FloatRun, HistRun};
@@ -415,7 +415,7 @@ async fn read_entries(scan: &ScanShared, part: usize, entries: Range<usize>) -> 
     let mut window = PartWindow { part, entries: entries.clone(), floats: Vec::new(), hists: Vec::new() };
     if floats && start_times && source.has_start_times(&stats).await? {
         let wanted: Vec<SeriesRows> = numbers[entries.clone()].iter().map(|&n| series.samples(n)).collect();
-        let read = source.read_floats(&wanted, range, true, &stats).await?;
+        let read = source.read_floats(&wanted, range, StartTimes::Read, &stats).await?;
         window.floats = read.into_iter().map(Floats::Read).collect();
     } else if floats {
         window.floats = read_floats(scan, part, &numbers[entries.clone()], &stats).await?;
@@ -423,7 +423,8 @@ async fn read_entries(scan: &ScanShared, part: usize, entries: Range<usize>) -> 
     if source.meta.has_histograms && scan.wants_hists() {
         let wanted: Vec<SeriesRows> = numbers[entries].iter().map(|&n| series.hists(n)).collect();
         if wanted.iter().any(|w| w.rows > 0) {
-            window.hists = source.read_hists(&wanted, range, scan.request.histograms, &stats).await?;
+            let starts = if scan.request.histograms { StartTimes::Read } else { StartTimes::Skip };
+            window.hists = source.read_hists(&wanted, range, starts, &stats).await?;
         }
     }
     Ok((window, stats))
@@ -489,7 +490,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
     let known = floats.iter().flatten().map(|floats| floats.len() as u64).sum();
     read_stats::add(&stats.samples, known);
     let own = ReadStats::default();
-    let mut read = source.read_floats(&missing, range, false, &own).await?.into_iter();
+    let mut read = source.read_floats(&missing, range, StartTimes::Skip, &own).await?.into_iter();
     count_once(&own, stats);
     let read = |known: Option<Floats>| known.unwrap_or_else(|| Floats::Read(read.next().unwrap_or_default()));
     Ok(floats.into_iter().map(read).collect())
@@ -507,7 +508,7 @@ async fn block_of_part(
     let page = source.series_page(first, stats).await.ok()?;
     let all: Vec<SeriesRows> = members.map(|n| page.samples(n)).collect();
     let own = ReadStats::default();
-    let runs = source.read_floats(&all, times.range(), false, &own).await.ok()?;
+    let runs = source.read_floats(&all, times.range(), StartTimes::Skip, &own).await.ok()?;
     // Samples are counted by the caller, only for the requested series.
     own.samples.store(0, Relaxed);
     count_once(&own, stats);

@@ -128,7 +128,7 @@ mod tests {
         check(&[vec![matcher(MatchOp::Equal, "")], vec![]], r#"{l=""} or {}"#);
     }
 
-    /// Rows that nobody wants are taken out of every source; the others keep their numbers.
+    /// Removes rows that are not wanted from every source; the others keep their numbers.
     #[test]
     fn rows_are_left_out_of_all_sources() {
         let item = |name: &str, ts: i64| (labels(&[("__name__", name)]), ts, Item::Float(1.0, 0));

@@ -60,7 +60,7 @@ impl World {
             dir,
             registry: Arc::default(),
             io,
-            caches: Arc::new(Caches::new(64 << 20, false)),
+            caches: Arc::new(Caches::local(64 << 20)),
             visible: Visible::default(),
             slots: Vec::new(),
             seq: 0,
@@ -120,7 +120,7 @@ impl World {
         let old = |part: &Arc<Part>| {
             let mut meta = part.meta.clone();
             meta.files.retain(|file| file.kind != "index");
-            Arc::new(Part::new(meta, Arc::clone(&self.io), Arc::new(Caches::new(64 << 20, false))))
+            Arc::new(Part::new(meta, Arc::clone(&self.io), Arc::new(Caches::local(64 << 20))))
         };
         self.visible.parts = Arc::new(self.visible.parts.iter().map(old).collect());
     }

@@ -421,7 +421,7 @@ fn rows_of<'r>(lists: impl Iterator<Item = Candidates<'r>>) -> BTreeSet<u64> {
 async fn keys(part: &Part, rows: &mut Vec<Range<u64>>, range: (i64, i64), stats: &ReadStats) -> Result<Keyed> {
     rows.sort_unstable_by_key(|r| r.start);
     rows.dedup();
-    let read = part.span_rows(rows, &["trace_id", "span_id", "start_time"], false, stats).await?;
+    let read = part.span_rows(rows, &["trace_id", "span_id", "start_time"], stats).await?;
     let mut numbers = rows.iter().cloned().flatten();
     let mut out = Keyed::default();
     for batch in &read {

@@ -309,7 +309,7 @@ impl OpenPart {
         if scan.views {
             self.part.span_rows_viewed(rows, columns, &scan.stats).await
         } else {
-            self.part.span_rows(rows, columns, false, &scan.stats).await
+            self.part.span_rows(rows, columns, &scan.stats).await
         }
     }
 

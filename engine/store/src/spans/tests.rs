@@ -215,7 +215,7 @@ async fn spans_come_back_in_every_state() {
     // Sent again: rows that differ in nothing go with the compaction.
     store.write_spans(first).await.unwrap();
     store.flush_all().await.unwrap();
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     check(&store, &expected, "compacted").await;
     let parts = store.visible().table("spans").len();
     assert_eq!(parts, 2, "one part per day");
@@ -288,7 +288,7 @@ async fn repeats_are_left_out() {
     assert_eq!(count().await, 151, "parts and live");
     store.flush_all().await.unwrap();
     assert_eq!(count().await, 151, "three parts of each day");
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(count().await, 151, "compacted");
     assert_eq!(store.visible().table("spans").iter().map(|p| p.meta.rows).sum::<u64>(), 151);
     store.close(Duration::from_secs(10)).await;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::Store;
+use crate::compact::Extent;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::memtable::GenerationId;
 use crate::{cleaner, failpoint, retention};
@@ -52,15 +53,27 @@ impl Store {
         core.progress.wait("the upload to the object store", STALL, told).await
     }
 
-    /// Compacts what is due, or with `force` everything of every day to level 2, even open windows. Waits until the
-    /// result is in the object store, and deletes what it replaced (unless a query still reads it).
+    /// Compacts what is due. Waits until the result is in the object store, and deletes what it replaced (unless a query
+    /// still reads it).
     ///
     /// # Errors
     /// As [`Store::flush_all`]; [`ErrorKind::Cancelled`] if the store is closing.
-    pub async fn compact_all(&self, force: bool) -> Result<()> {
+    pub async fn compact_due(&self) -> Result<()> {
+        self.compact(Extent::Due).await
+    }
+
+    /// Compacts everything of every day to level 2, even open windows, and waits as [`Store::compact_due`] does.
+    ///
+    /// # Errors
+    /// As [`Store::compact_due`].
+    pub async fn compact_all(&self) -> Result<()> {
+        self.compact(Extent::All).await
+    }
+
+    async fn compact(&self, extent: Extent) -> Result<()> {
         self.flush_sealed().await?;
         self.wait_for_store().await?;
-        let compacted = self.compactor.request(force).await;
+        let compacted = self.compactor.request(extent).await;
         self.core.still_master().and(compacted)?;
         self.wait_for_store().await?;
         cleaner::clean(&self.core).await?;

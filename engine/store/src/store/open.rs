@@ -83,7 +83,9 @@ impl Store {
             installation(&catalog, &storage, clock.now_ms()).await?
         };
         let cache_bytes = settings.cache_memory_bytes();
-        let mut caches = Caches::new(cache_bytes / 4 * 3, storage.local_root().is_none());
+        let of_parts = cache_bytes / 4 * 3;
+        let is_local = storage.local_root().is_some();
+        let mut caches = if is_local { Caches::local(of_parts) } else { Caches::remote(of_parts) };
         if !settings.decoded_cache {
             caches.decoded = DecodedCache::new(0);
         }

@@ -223,13 +223,13 @@ async fn life(remote: bool) {
 
     let store = bench.open().await;
     bench.verify(&store).await;
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(levels(&store), [2, 2]);
     bench.verify(&store).await;
     assert!(store.visible().parts.iter().all(|p| p.meta.place == Place::Store));
     let data = bench.dir.path().join("data");
     assert!(files_below(&data.join("parts")).is_empty(), "{:?}", files_below(&data.join("parts")));
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     store.close(CLOSE).await;
     drop(store);
     bench.sound().await;
@@ -292,7 +292,7 @@ async fn histograms_exemplars_and_metadata_survive() {
         store.flush_all().await.unwrap();
         bench.clock.0.fetch_add(1000, Relaxed);
     }
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     let visible = store.visible();
     let part = visible.parts.iter().find(|p| p.meta.table == "metrics").unwrap();
     let run = part.runs().next().await.unwrap().unwrap();
@@ -333,10 +333,10 @@ async fn compaction_keeps_the_winners_of_equal_keys() {
         store.write_metrics(batch).await.unwrap();
         store.flush_all().await.unwrap();
         if round == 4 {
-            store.compact_all(true).await.unwrap();
+            store.compact_all().await.unwrap();
         }
     }
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     let expected: Content =
         expected.into_iter().map(|((s, ts), v)| ((format!("{:?}", labels(s)), ts), v.to_bits())).collect();
     assert!(content(&store).await == expected);
@@ -353,15 +353,15 @@ async fn windows_then_days_by_themselves() {
         store.flush_all().await.unwrap();
         bench.clock.0.fetch_add(600_000, Relaxed);
     }
-    store.compact_all(false).await.unwrap();
+    store.compact_due().await.unwrap();
     assert_eq!(levels(&store), [0; 4], "the window is open");
     bench.clock.0.fetch_add(3 * 3_600_000, Relaxed);
-    store.compact_all(false).await.unwrap();
+    store.compact_due().await.unwrap();
     assert_eq!(levels(&store), [1]);
     assert_eq!(store.visible().parts[0].meta.window, START);
     bench.verify(&store).await;
     bench.clock.0.fetch_add(DAY_MS, Relaxed);
-    store.compact_all(false).await.unwrap();
+    store.compact_due().await.unwrap();
     let found = levels(&store);
     assert!(found.len() > 1 && found.iter().all(|&l| l == 2), "cut by series range: {found:?}");
     bench.verify(&store).await;
@@ -370,7 +370,7 @@ async fn windows_then_days_by_themselves() {
         bench.write(&store, &[START + late]).await;
         store.flush_all().await.unwrap();
     }
-    store.compact_all(false).await.unwrap();
+    store.compact_due().await.unwrap();
     assert!(levels(&store).iter().all(|&l| l == 2), "{:?}", levels(&store));
     bench.verify(&store).await;
     store.close(CLOSE).await;
@@ -387,7 +387,7 @@ async fn the_cleaner_waits_for_snapshots() {
     let held = store.visible();
     let files = || files_below(&bench.dir.path().join("data/store/metrics"));
     let before = files();
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert!(before.iter().all(|f| files().contains(f)), "somebody reads them");
     assert!(held.parts[0].runs().next().await.unwrap().is_some());
     drop(held);
@@ -431,7 +431,7 @@ async fn lost_catalog(remote: bool) {
         bench.write(&store, &[START + i]).await;
         store.flush_all().await.unwrap();
     }
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     bench.write(&store, &[START + 10]).await;
     store.flush_all().await.unwrap();
     if let Some(remote) = &bench.remote {

@@ -69,7 +69,7 @@ pub trait WalDisk: Send + Sync + fmt::Debug {
     /// What the disk says.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Syncs an existing file, whoever wrote it.
+    /// Syncs an existing file, whichever process wrote it.
     ///
     /// # Errors
     /// What the disk says.

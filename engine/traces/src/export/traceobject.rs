@@ -6,11 +6,12 @@ use std::fmt::Write as _;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::spans::{Attributes, Span, TraceId, Value, kind_name};
+use quiver_types::text::push_json_text;
 
 use super::format::{ExportFormat, ExportOptions};
 use super::values::extras;
 use crate::assemble::Trace;
-use crate::json_writer::{JsonWriter, push_id, push_text};
+use crate::json_writer::{JsonWriter, push_id};
 
 /// The `code` of an error about an unreadable file: the HTTP status if the whole request had failed.
 pub const DAMAGED_CODE: u16 = 500;
@@ -121,11 +122,11 @@ fn write_tag(key: &str, tag: &Tag<'_>, w: &mut JsonWriter<'_>) {
     // Most of a response is tags, so each is written with a single call.
     w.value(|out| {
         out.push_str("{\"key\":");
-        push_text(key, out);
+        push_json_text(key, out);
         match tag {
             Tag::Text(text) => {
                 out.push_str(",\"type\":\"string\",\"value\":");
-                push_text(text, out);
+                push_json_text(text, out);
             }
             Tag::Float(v) => {
                 out.push_str(",\"type\":\"float64\",\"value\":");
@@ -180,7 +181,7 @@ fn write_span(span: &Span, process: &str, options: ExportOptions, w: &mut JsonWr
         out.push_str(",\"spanID\":");
         push_id(&span.span_id, out);
         out.push_str(",\"operationName\":");
-        push_text(&span.name, out);
+        push_json_text(&span.name, out);
         out.push_str(",\"references\":");
     });
     w.array(|w| {

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use quiver_types::spans::{Attributes, Link, Span, Value, hex};
+use quiver_types::text::push_json_text;
 
-use crate::json_writer::{JsonWriter, push_text};
+use crate::json_writer::JsonWriter;
 
 /// Writes an attribute's value as an OTLP `AnyValue` with its type.
 pub(crate) fn any_value(value: Value<'_>, w: &mut JsonWriter<'_>) {
@@ -35,12 +36,12 @@ pub(crate) fn plain_object(attributes: &Attributes) -> String {
         if i > 0 {
             out.push(',');
         }
-        push_text(key, &mut out);
+        push_json_text(key, &mut out);
         out.push(':');
         match value {
             Value::Bool(_) | Value::Json(_) => value.push_text(&mut out),
             _ if value.metric().is_some() => value.push_text(&mut out),
-            _ => push_text(&value.text(), &mut out),
+            _ => push_json_text(&value.text(), &mut out),
         }
     }
     out.push('}');

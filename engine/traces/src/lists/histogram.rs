@@ -115,20 +115,28 @@ pub fn default_step(range: (i64, i64)) -> i64 {
     (range.1.saturating_sub(range.0) / 60).max(1_000_000_000)
 }
 
+/// Which time series of spans are wanted.
+#[derive(Debug, Clone)]
+pub struct SeriesRequest {
+    /// Which spans count.
+    pub filter: SpanFilter,
+    /// First and last time, Unix nanoseconds.
+    pub range: (i64, i64),
+    /// Length of a step in nanoseconds; steps begin at multiples of it.
+    pub step: i64,
+    /// What the series are grouped by.
+    pub by: SplitBy,
+    /// What is computed for each step.
+    pub measure: Measure,
+}
+
 impl TracesEngine {
     /// Computes time series.
     ///
     /// # Errors
     /// Too many steps; those of the engine.
-    pub async fn histogram(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        filter: SpanFilter,
-        range: (i64, i64),
-        step: i64,
-        by: SplitBy,
-        measure: Measure,
-    ) -> Result<Value, TraceError> {
+    pub async fn histogram(self: &Arc<Self>, ctx: &QueryContext, request: SeriesRequest) -> Result<Value, TraceError> {
+        let SeriesRequest { filter, range, step, by, measure } = request;
         check_steps(range, step)?;
         self.read(ctx, move |reader| async move {
             let plan = reader.series_plan(filter, step, &by, measure)?;

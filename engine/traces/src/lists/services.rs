@@ -65,6 +65,13 @@ impl Sources {
     }
 }
 
+/// Whether rows of operations have a sketch of the durations of their spans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Durations {
+    Sketch,
+    Skip,
+}
+
 type Plan = DataFusionResult<LogicalPlanBuilder>;
 
 /// 1 if a roll-up row stands for names that were not counted.
@@ -127,15 +134,17 @@ impl Reader {
     }
 
     /// Plans `service`, `name`, `kind`, `spans`, `errors`, `last`, `unlisted`, and optionally `durations`.
-    fn operations_plan(&self, sources: &Sources, durations: bool) -> Result<LogicalPlanBuilder, TraceError> {
+    fn operations_plan(&self, sources: &Sources, durations: Durations) -> Result<LogicalPlanBuilder, TraceError> {
         let mut wanted = vec![SpanColumn::Text("name"), SpanColumn::Own("kind"), SpanColumn::Own("start")];
         wanted.extend([SpanColumn::Own("status"), SpanColumn::Context("service")]);
-        if durations {
+        if durations == Durations::Sketch {
             wanted.push(SpanColumn::Duration);
         }
         let rollups = self.rollup_rows(sources.rollup.as_ref())?;
         let spans = self.span_rows(&sources.spans, &wanted)?;
-        let sketch = |of: fn(Expr) -> Expr, column: &str| durations.then(|| of(ident(column)).alias("durations"));
+        let sketch = |of: fn(Expr) -> Expr, column: &str| {
+            (durations == Durations::Sketch).then(|| of(ident(column)).alias("durations"))
+        };
         let plan = || -> Plan {
             let rollups = rollups.map(|rows| -> Plan {
                 let name = cast(ident("peer"), DataType::Utf8View).alias("name");
@@ -194,7 +203,7 @@ impl Reader {
         instances: &Sources,
         listing: &Listing,
     ) -> Result<LogicalPlan, TraceError> {
-        let operations = self.operations_plan(operations, false)?;
+        let operations = self.operations_plan(operations, Durations::Skip)?;
         let instances = self.instances_plan(instances)?;
         let plan = || -> Plan {
             // Several kinds may share a name.
@@ -245,7 +254,7 @@ impl Reader {
     }
 
     fn operations_list(&self, sources: &Sources, listing: &Listing) -> Result<LogicalPlan, TraceError> {
-        let operations = self.operations_plan(sources, true)?;
+        let operations = self.operations_plan(sources, Durations::Sketch)?;
         let text = |name: &str| cast(ident(name), DataType::Utf8).alias(name);
         let plan = operations.project(vec![
             text("service"),
@@ -462,7 +471,7 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let sources = || Sources::split(ALWAYS, &[], RollupRequest::Operations);
             let plan = |[sources, _]: &[Sources; 2]| {
-                let operations = reader.operations_plan(sources, false)?;
+                let operations = reader.operations_plan(sources, Durations::Skip)?;
                 // Rows for names that were not counted belong to no service.
                 let plan = || -> Plan {
                     let text = |name: &str| cast(ident(name), DataType::Utf8).alias(name);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quiver_types::spans::AttributeTest;
 
-use super::expressions::{Compare, Sign, Term};
+use super::expressions::{Compare, End, Sign, Term};
 use super::fields::Field;
 
 /// A parsed TraceQL query: sets of spans, the stages that follow them, and the metrics computed from them.
@@ -149,8 +149,8 @@ impl Metric {
 pub(crate) enum Choice {
     /// Those for which a comparison is true.
     Kept(Compare, f64),
-    /// The greatest (`true`) or smallest numbers of each step, this many.
-    Picked(bool, usize),
+    /// The greatest or the least numbers of each step, this many.
+    Picked(End, usize),
 }
 
 /// What is computed from the spans of a step.

@@ -41,6 +41,24 @@ pub(crate) enum Sign {
     Power,
 }
 
+/// An end of the order of numbers, from which some are picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Greatest,
+    Least,
+}
+
+impl End {
+    /// The end that `topk` or `bottomk` picks from.
+    pub(super) fn of_function(name: &str) -> Option<Self> {
+        match name {
+            "topk" => Some(Self::Greatest),
+            "bottomk" => Some(Self::Least),
+            _ => None,
+        }
+    }
+}
+
 /// A comparison of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compare {

@@ -16,7 +16,7 @@ use super::expressions::Sign;
 use super::memory::reserve;
 use super::numbers::Node;
 use super::parser;
-use super::series::{MetricSeries, SECOND_NS, keep, pick};
+use super::series::{MetricSeries, MetricWindow, SECOND_NS, keep, pick};
 use crate::engine::{TraceError, TracesEngine};
 
 /// The label of a series without others.
@@ -99,9 +99,9 @@ impl Node {
                 keep(&mut series, (*compare, *number), 1.0, true);
                 Ok(series)
             }
-            Self::Picked(of, greatest, most) => {
+            Self::Picked(of, end, most) => {
                 let mut series = of.worked_out(found, memory)?;
-                pick(&mut series, *greatest, *most);
+                pick(&mut series, *end, *most);
                 Ok(series)
             }
         }
@@ -175,7 +175,7 @@ fn united(left: &MetricSeries, sign: Sign, right: &MetricSeries) -> Vec<(String,
 fn settled(
     query: &Query,
     mut series: Vec<MetricSeries>,
-    (range, step): ((i64, i64), Option<i64>),
+    MetricWindow { range, step, .. }: MetricWindow,
     memory: &Collected,
 ) -> Result<Vec<MetricSeries>, TraceError> {
     let length = step.unwrap_or_else(|| range.1.saturating_sub(range.0).max(SECOND_NS as i64));
@@ -206,20 +206,19 @@ impl TracesEngine {
         self: &Arc<Self>,
         ctx: &QueryContext,
         figures: &Figures,
-        range: (i64, i64),
-        step: Option<i64>,
-        exemplars: bool,
+        window: MetricWindow,
     ) -> Result<Vec<MetricSeries>, TraceError> {
         if let Some(query) = figures.alone() {
-            return Box::pin(self.traceql_metric(ctx, query, range, step, exemplars)).await;
+            return Box::pin(self.traceql_metric(ctx, query, window)).await;
         }
         let mut queries = Vec::new();
         figures.0.queries(&mut queries);
         let memory = self.collected("series that are worked out", ctx);
         let mut found = VecDeque::new();
         for query in queries {
-            let series = Box::pin(self.traceql_metric(ctx, query, range, step, false)).await?;
-            found.push_back(settled(query, series, (range, step), &memory)?);
+            let window = MetricWindow { exemplars: false, ..window };
+            let series = Box::pin(self.traceql_metric(ctx, query, window)).await?;
+            found.push_back(settled(query, series, window, &memory)?);
         }
         let series = figures.0.worked_out(&mut found, &memory)?;
         ctx.keep(memory);
@@ -244,7 +243,7 @@ mod tests {
                     }
                     Node::Fixed { of: one, sign, fixed, .. } => format!("({} {} {fixed})", of(one), sign.text()),
                     Node::Kept(one, _, number) => format!("{} kept {number}", of(one)),
-                    Node::Picked(one, greatest, most) => format!("{} picked {greatest} {most}", of(one)),
+                    Node::Picked(one, end, most) => format!("{} picked {end:?} {most}", of(one)),
                 }
             }
             Figures::parse(text).map_or_else(|e| e.to_string(), |figures| of(&figures.0))
@@ -254,9 +253,9 @@ mod tests {
         assert_eq!(shape("({} | rate()) + ({} | rate()) * ({} | rate())"), "(q + (q * q))");
         assert_eq!(shape("100 * (({} | rate()) - ({} | rate() by (name) | topk(2))) / 2.5"), "((100 * (q - q)) / 2.5)");
         assert_eq!(shape("(({} | count() > 1) && {} | rate()) * (1 + 1 / 2)"), "(q * 1)");
-        assert_eq!(shape("(({} | rate()) / 2) > 5 | bottomk(3)"), "(q / 2) kept 5 picked false 3");
+        assert_eq!(shape("(({} | rate()) / 2) > 5 | bottomk(3)"), "(q / 2) kept 5 picked Least 3");
         assert_eq!(shape("({} | max_over_time(duration)) > 10s"), "q kept 10");
-        assert_eq!(shape("({} | rate()) > 1 / 2 + 3 | topk(2)"), "q kept 3 picked true 2");
+        assert_eq!(shape("({} | rate()) > 1 / 2 + 3 | topk(2)"), "q kept 3 picked Greatest 2");
         for compared in ["({} | compare({ true })) / 2", "2 * ({} | compare({ true }))", "({} | compare({})) > 1"] {
             assert!(shape(compared).contains("`compare()` cannot"), "{}", shape(compared));
         }

@@ -20,12 +20,12 @@ use super::evaluation::{Looked, attribute, figure_of, intrinsic_number, intrinsi
 use super::fields::{Field, Intrinsic};
 use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
-use super::series::{MetricExemplar, MetricSeries, SECOND_NS, keep, pick};
+use super::series::{MetricExemplar, MetricSeries, MetricWindow, SECOND_NS, keep, pick};
 use super::step_values::{Cell, Groups, bucket, quantile, unit};
 use crate::assemble::{Trace, assemble_all};
 use crate::columns::{Columns, columns as columns_of};
 use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
-use crate::lists::histogram::{Measure, SplitBy, check_steps};
+use crate::lists::histogram::{Measure, SeriesRequest, SplitBy, check_steps};
 use crate::params::ParamError;
 
 /// What a trace that is known takes, about.
@@ -170,9 +170,8 @@ fn series_of(metric: &Metric, groups: &Groups, memory: &Collected) -> Result<Vec
 }
 
 impl TracesEngine {
-    /// Gives the numbers of a query over time; without a step one number for the whole window. A step begins at a
-    /// multiple of its length. Rates are not yet divided by the time. Series have exemplars where spans are read, and
-    /// spans are read where exemplars are wanted.
+    /// Gives the numbers of a query over time. Rates are not yet divided by the time. Series have exemplars where spans
+    /// are read, and spans are read where exemplars are wanted.
     ///
     /// # Errors
     /// The query has no function of metrics, or one of what has no number; those of the engine.
@@ -180,10 +179,9 @@ impl TracesEngine {
         self: &Arc<Self>,
         ctx: &QueryContext,
         query: &Query,
-        range: (i64, i64),
-        step: Option<i64>,
-        exemplars: bool,
+        window: MetricWindow,
     ) -> Result<Vec<MetricSeries>, TraceError> {
+        let MetricWindow { range, step, exemplars } = window;
         let wrong = |reason: &str| ParamError::new("q", reason);
         let metric = query.metric.clone().ok_or_else(|| wrong("a query of metrics ends in a function of metrics"))?;
         if let Some(step) = step {
@@ -193,9 +191,7 @@ impl TracesEngine {
         let needs_trace = metric.is_comparison() || metric.by.iter().chain(counted(&metric)).any(is_of_trace);
         let starts = SpanFilter::Starts(range.0, range.1);
         let mut series = match (query.exact_filter().filter(|_| !needs_trace), counted_by(&metric)) {
-            (Some(filter), Some(by)) if !exemplars => {
-                self.counts(ctx, &metric, by, starts.and(filter), range, step).await?
-            }
+            (Some(filter), Some(by)) if !exemplars => self.counts(ctx, &metric, by, starts.and(filter), window).await?,
             (filter, _) => {
                 let query = query.clone();
                 self.read(ctx, move |reader| async move {
@@ -221,7 +217,7 @@ impl TracesEngine {
                 Choice::Kept(compare, number) => {
                     keep(&mut series, (compare, number), by, step.is_none() || query.leaves_gaps());
                 }
-                Choice::Picked(greatest, most) => pick(&mut series, greatest, most),
+                Choice::Picked(end, most) => pick(&mut series, end, most),
             }
         }
         for one in series.iter_mut().filter(|one| one.labels.is_empty()) {
@@ -237,11 +233,11 @@ impl TracesEngine {
         metric: &Metric,
         by: SplitBy,
         filter: SpanFilter,
-        range: (i64, i64),
-        step: Option<i64>,
+        MetricWindow { range, step, .. }: MetricWindow,
     ) -> Result<Vec<MetricSeries>, TraceError> {
         let whole = range.1.saturating_sub(range.0).max(1);
-        let counts = self.histogram(ctx, filter, range, step.unwrap_or(whole), by, Measure::Count).await?;
+        let request = SeriesRequest { filter, range, step: step.unwrap_or(whole), by, measure: Measure::Count };
+        let counts = self.histogram(ctx, request).await?;
         let point = |p: &Json| Some((p[0].as_str()?.parse::<i64>().ok()?, p[1].as_f64()?));
         let series = counts["series"].as_array().into_iter().flatten().map(|one| {
             let points: Vec<(i64, f64)> = one["points"].as_array().into_iter().flatten().filter_map(point).collect();

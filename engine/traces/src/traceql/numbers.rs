@@ -1,7 +1,7 @@
 //! Numbers over time as they are read: those of a query, and arithmetic between them.
 
 use super::ast::{Metric, Query};
-use super::expressions::{Compare, Sign};
+use super::expressions::{Compare, End, Sign};
 
 /// What numbers are made of.
 #[derive(Debug, Clone)]
@@ -20,8 +20,8 @@ pub(super) enum Node {
     },
     /// The numbers of series that compare so with a constant.
     Kept(Box<Node>, Compare, f64),
-    /// The greatest (`true`) or least of each step.
-    Picked(Box<Node>, bool, usize),
+    /// The greatest or the least numbers of each step, this many.
+    Picked(Box<Node>, End, usize),
 }
 
 impl Node {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quiver_types::spans::TraceId;
 use serde_json::Value as Json;
 
-use super::expressions::Compare;
+use super::expressions::{Compare, End};
 
 /// Nanoseconds of a second.
 pub(super) const SECOND_NS: f64 = 1e9;
@@ -20,6 +20,17 @@ pub struct MetricSeries {
     pub points: Vec<(i64, f64)>,
     /// Spans that its numbers are made of, the first of each step.
     pub exemplars: Vec<MetricExemplar>,
+}
+
+/// What is asked of a query over time.
+#[derive(Debug, Clone, Copy)]
+pub struct MetricWindow {
+    /// First and last time, Unix nanoseconds.
+    pub range: (i64, i64),
+    /// Length of a step in nanoseconds; steps begin at multiples of it. `None`: one number for the whole range.
+    pub step: Option<i64>,
+    /// Whether series have exemplars, for which spans must be read.
+    pub exemplars: bool,
 }
 
 /// A span that a number is made of.
@@ -52,7 +63,7 @@ pub(super) fn keep(series: &mut Vec<MetricSeries>, (compare, number): (Compare, 
 }
 
 /// Keeps of each step the greatest numbers, or the least; series without any go.
-pub(super) fn pick(series: &mut Vec<MetricSeries>, greatest: bool, most: usize) {
+pub(super) fn pick(series: &mut Vec<MetricSeries>, end: End, most: usize) {
     let mut steps: BTreeMap<i64, Vec<(f64, usize)>> = BTreeMap::new();
     for (n, one) in series.iter().enumerate() {
         one.points.iter().for_each(|(at, value)| steps.entry(*at).or_default().push((*value, n)));
@@ -61,7 +72,7 @@ pub(super) fn pick(series: &mut Vec<MetricSeries>, greatest: bool, most: usize) 
     for (at, mut values) in steps {
         values.sort_by(|a, b| {
             let order = a.0.total_cmp(&b.0);
-            (if greatest { order.reverse() } else { order }).then(a.1.cmp(&b.1))
+            (if end == End::Greatest { order.reverse() } else { order }).then(a.1.cmp(&b.1))
         });
         kept.extend(values.into_iter().take(most).map(|(_, n)| (at, n)));
     }
@@ -96,13 +107,13 @@ mod tests {
     fn picks_are_of_each_step() {
         let one = |points: &[(i64, f64)]| MetricSeries { points: points.to_vec(), ..MetricSeries::default() };
         let all = [one(&[(0, 1.0), (60, 9.0)]), one(&[(0, 2.0), (60, 3.0)]), one(&[(0, 0.5)])];
-        let picked = |greatest| {
+        let picked = |end| {
             let mut series = all.to_vec();
-            pick(&mut series, greatest, 1);
+            pick(&mut series, end, 1);
             series.iter().map(|s| s.points.iter().map(|p| p.0).collect()).collect::<Vec<Vec<i64>>>()
         };
-        assert_eq!(picked(true), [vec![60], vec![0]]);
-        assert_eq!(picked(false), [vec![60], vec![0]]);
+        assert_eq!(picked(End::Greatest), [vec![60], vec![0]]);
+        assert_eq!(picked(End::Least), [vec![60], vec![0]]);
     }
 
     #[test]
@@ -113,9 +124,9 @@ mod tests {
             MetricSeries { labels: Vec::new(), points: points.to_vec(), exemplars }
         };
         let all = [one(&[(0, 5.0), (60, 1.0)]), one(&[(0, 5.0), (60, 2.0)]), one(&[(0, 5.0)]), one(&[])];
-        let picked = |greatest: bool, most: usize| {
+        let picked = |end: End, most: usize| {
             let mut series = all.to_vec();
-            pick(&mut series, greatest, most);
+            pick(&mut series, end, most);
             let exemplars = |one: &MetricSeries| one.exemplars.iter().map(|e| e.at).collect::<Vec<_>>();
             for one in &series {
                 // A span of a number that is not given is none of its series either.
@@ -126,9 +137,9 @@ mod tests {
             };
             series.iter().map(shown).collect::<Vec<_>>()
         };
-        assert_eq!(picked(true, 1), ["0:5", "60:2"]);
-        assert_eq!(picked(false, 1), ["0:5 60:1"]);
-        assert_eq!(picked(true, 2), ["0:5 60:1", "0:5 60:2"]);
-        assert_eq!(picked(true, 100), ["0:5 60:1", "0:5 60:2", "0:5"]);
+        assert_eq!(picked(End::Greatest, 1), ["0:5", "60:2"]);
+        assert_eq!(picked(End::Least, 1), ["0:5 60:1"]);
+        assert_eq!(picked(End::Greatest, 2), ["0:5 60:1", "0:5 60:2"]);
+        assert_eq!(picked(End::Greatest, 100), ["0:5 60:1", "0:5 60:2", "0:5"]);
     }
 }

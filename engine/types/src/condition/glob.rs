@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::Captures;
+use super::{Captures, Case};
 use crate::matcher::{WatchedRegex, builder};
 
 /// Maximum length of a pattern in bytes.
@@ -13,7 +13,7 @@ const BYTES_MAX: usize = 1024;
 pub struct Glob {
     /// The pattern as written.
     text: String,
-    folded: bool,
+    case: Case,
     regex: WatchedRegex,
     names: Vec<String>,
     /// Common prefix of all matching texts; empty if the pattern ignores case.
@@ -21,17 +21,17 @@ pub struct Glob {
 }
 
 impl Glob {
-    /// Compiles a pattern; with `folded`, it ignores case.
+    /// Compiles a pattern.
     ///
     /// # Errors
     /// Describes what is wrong with it.
-    pub fn parse(text: &str, folded: bool) -> Result<Self, String> {
+    pub fn parse(text: &str, case: Case) -> Result<Self, String> {
         if text.is_empty() || text.len() > BYTES_MAX {
             return Err(format!("must have 1 to {BYTES_MAX} bytes"));
         }
-        let prefix = text.split(['*', '{', '}']).next().filter(|_| !folded).unwrap_or_default().to_owned();
+        let prefix = text.split(['*', '{', '}']).next().filter(|_| !case.is_ignored()).unwrap_or_default().to_owned();
         // The flags are part of the pattern's text, so that whoever gets only the text knows that case is ignored.
-        let (mut pattern, mut names) = (String::from(if folded { "(?is)^" } else { "(?s)^" }), Vec::new());
+        let (mut pattern, mut names) = (String::from(if case.is_ignored() { "(?is)^" } else { "(?s)^" }), Vec::new());
         let (mut rest, mut at_start) = (text, true);
         while let Some(c) = rest.chars().next() {
             rest = &rest[c.len_utf8()..];
@@ -63,7 +63,7 @@ impl Glob {
         }
         pattern.push('$');
         let regex = builder(&pattern).build().map_err(|_| "is too large when it is compiled")?;
-        Ok(Self { text: text.to_owned(), folded, regex: WatchedRegex::new(regex), names, prefix })
+        Ok(Self { text: text.to_owned(), case, regex: WatchedRegex::new(regex), names, prefix })
     }
 
     /// Tells whether a whole text matches.
@@ -76,9 +76,9 @@ impl Glob {
         &self.text
     }
 
-    /// Whether case is ignored.
-    pub(super) fn is_folded(&self) -> bool {
-        self.folded
+    /// How it compares letters.
+    pub(super) fn case(&self) -> Case {
+        self.case
     }
 
     /// Names of segments.
@@ -96,7 +96,7 @@ impl Glob {
         if self.names.is_empty() || !text.starts_with(&self.prefix) {
             return self.matches(text);
         }
-        let mut places = self.regex.places(true);
+        let mut places = self.regex.group_places();
         if !self.regex.find(text, 0, &mut places) {
             return false;
         }
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn patterns() {
         let check = |pattern: &str, text: &str, expected: bool| {
-            assert_eq!(Glob::parse(pattern, false).unwrap().matches(text), expected, "{pattern} {text}");
+            assert_eq!(Glob::parse(pattern, Case::Sensitive).unwrap().matches(text), expected, "{pattern} {text}");
         };
         check("/cart/*", "/cart/1", true);
         check("/cart/*", "/cart/", false);
@@ -144,9 +144,9 @@ mod tests {
         check("/{a}/x", "//x", false);
         check("GET *", "GET /", false);
         check("GET **", "GET /", true);
-        assert!(Glob::parse("/Cart", true).unwrap().matches("/cART"));
+        assert!(Glob::parse("/Cart", Case::Insensitive).unwrap().matches("/cART"));
         for wrong in ["", "{", "{}", "}", "{a}/{a}", "{a b}"] {
-            assert!(Glob::parse(wrong, false).is_err(), "{wrong}");
+            assert!(Glob::parse(wrong, Case::Sensitive).is_err(), "{wrong}");
         }
     }
 
@@ -189,7 +189,7 @@ mod tests {
         };
         for _ in 0..150 {
             let pattern: String = (0..=next(6)).map(|_| ["a", "/", "*", "**", ".", "b"][next(6)]).collect();
-            let glob = Glob::parse(&pattern, false).expect("a pattern");
+            let glob = Glob::parse(&pattern, Case::Sensitive).expect("a pattern");
             for _ in 0..30 {
                 let text: String = (0..next(7)).map(|_| ["a", "/", "b", ".", "\n"][next(5)]).collect();
                 assert_eq!(glob.matches(&text), fits(pattern.as_bytes(), true, text.as_bytes()), "{pattern} {text:?}");
@@ -201,7 +201,7 @@ mod tests {
     fn segments_with_names() {
         let captured = |pattern: &str, text: &str| {
             let mut into = Captures::new();
-            let glob = Glob::parse(pattern, false).expect("a pattern");
+            let glob = Glob::parse(pattern, Case::Sensitive).expect("a pattern");
             let holds = glob.captures(text, &mut into);
             assert_eq!(holds, glob.matches(text), "{pattern} {text}");
             holds.then(|| into.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
@@ -219,11 +219,11 @@ mod tests {
             ("{a}{a}", "`{a}` stands twice"),
             ("{a/b}", "`{a/b}` must be a name of letters, digits, `_`, `.` or `-`"),
         ] {
-            assert_eq!(Glob::parse(wrong, false).err().as_deref(), Some(why), "{wrong}");
+            assert_eq!(Glob::parse(wrong, Case::Sensitive).err().as_deref(), Some(why), "{wrong}");
         }
         assert!(
-            Glob::parse(&"a".repeat(BYTES_MAX), false).is_ok()
-                && Glob::parse(&"a".repeat(BYTES_MAX + 1), false).is_err()
+            Glob::parse(&"a".repeat(BYTES_MAX), Case::Sensitive).is_ok()
+                && Glob::parse(&"a".repeat(BYTES_MAX + 1), Case::Sensitive).is_err()
         );
     }
 

@@ -1,13 +1,12 @@
 //! A single comparison of a field.
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use memchr::memmem;
 use serde_json::{Map, Value};
 
 use super::prefilter::PART_BYTES_MAX;
-use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
+use super::{Captures, Case, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
 use crate::matcher::{WatchedRegex, builder};
 
 /// Maximum length of a pattern in bytes.
@@ -47,16 +46,16 @@ pub struct Operand {
 /// A test of a field.
 #[derive(Debug, Clone)]
 pub enum Test {
-    /// Equals one of these; `true` if case is ignored.
-    In(Vec<Operand>, bool),
-    /// Equals none of these; `true` if case is ignored.
-    NotIn(Vec<Operand>, bool),
-    /// Contains a text; `true` if case is ignored.
-    Contains(String, bool),
-    /// Starts with a text; `true` if case is ignored.
-    Starts(String, bool),
-    /// Ends with a text; `true` if case is ignored.
-    Ends(String, bool),
+    /// Equals one of these.
+    In(Vec<Operand>, Case),
+    /// Equals none of these.
+    NotIn(Vec<Operand>, Case),
+    /// Contains a text.
+    Contains(String, Case),
+    /// Starts with a text.
+    Starts(String, Case),
+    /// Ends with a text.
+    Ends(String, Case),
     /// Matches a path pattern as a whole.
     Glob(Glob),
     /// Contains a match of a regular expression.
@@ -83,8 +82,8 @@ impl Test {
 pub(super) struct Leaf {
     pub(super) field: FieldName,
     pub(super) test: Test,
-    /// Whether text comparisons ignore case; for patterns this is part of the pattern.
-    folded: bool,
+    /// How texts are compared; for patterns this is part of the pattern.
+    case: Case,
     /// Searcher for `contains`, built once.
     finder: Option<memmem::Finder<'static>>,
 }
@@ -124,13 +123,13 @@ pub(super) fn compiled(text: &str) -> Result<WatchedRegex, regex::Error> {
     builder(text).build().map(WatchedRegex::new)
 }
 
-fn pattern(value: &Value, folded: bool) -> Checked<WatchedRegex> {
+fn pattern(value: &Value, case: Case) -> Checked<WatchedRegex> {
     let text = text(value)?;
     if text.len() > PATTERN_BYTES_MAX {
         return Err(("INVALID_REGEX", format!("must have at most {PATTERN_BYTES_MAX} bytes")));
     }
     // The flag is part of the pattern's text, so that queries that get only the text know that case is ignored.
-    let text = if folded { format!("(?i){text}") } else { text };
+    let text = format!("{}{text}", case.flag());
     compiled(&text).map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => ("INVALID_REGEX", "is too large when it is compiled".to_owned()),
         other => {
@@ -152,16 +151,16 @@ fn list(value: &Value) -> Checked<&[Value]> {
     }
 }
 
-fn test(op: &str, value: &Value, folded: bool) -> Checked<Test> {
+fn test(op: &str, value: &Value, case: Case) -> Checked<Test> {
     Ok(match op {
-        "eq" => Test::In(vec![operand(value)?], folded),
-        "ne" => Test::NotIn(vec![operand(value)?], folded),
-        "in" => Test::In(list(value)?.iter().map(operand).collect::<Checked<_>>()?, folded),
-        "contains" => Test::Contains(text(value)?, folded),
-        "startsWith" => Test::Starts(text(value)?, folded),
-        "endsWith" => Test::Ends(text(value)?, folded),
-        "glob" => Test::Glob(Glob::parse(&text(value)?, folded).map_err(|why| ("PATTERN", why))?),
-        "regex" => Test::Regex(pattern(value, folded)?),
+        "eq" => Test::In(vec![operand(value)?], case),
+        "ne" => Test::NotIn(vec![operand(value)?], case),
+        "in" => Test::In(list(value)?.iter().map(operand).collect::<Checked<_>>()?, case),
+        "contains" => Test::Contains(text(value)?, case),
+        "startsWith" => Test::Starts(text(value)?, case),
+        "endsWith" => Test::Ends(text(value)?, case),
+        "glob" => Test::Glob(Glob::parse(&text(value)?, case).map_err(|why| ("PATTERN", why))?),
+        "regex" => Test::Regex(pattern(value, case)?),
         "exists" => Test::Exists(value.as_bool().ok_or(("INVALID_TYPE", "must be true or false".to_owned()))?),
         "gt" => Test::Within(Some((bound(value)?, false)), None),
         "ge" => Test::Within(Some((bound(value)?, true)), None),
@@ -214,8 +213,8 @@ fn with_lower_case(field: &FieldName, test: Test) -> Test {
         operands.into_iter().chain(lower).collect()
     };
     match test {
-        Test::In(any, false) => Test::In(both(any), false),
-        Test::NotIn(none, false) => Test::NotIn(both(none), false),
+        Test::In(any, case @ Case::Sensitive) => Test::In(both(any), case),
+        Test::NotIn(none, case @ Case::Sensitive) => Test::NotIn(both(none), case),
         other => other,
     }
 }
@@ -241,12 +240,12 @@ impl Leaf {
         if let Err((code, message)) = &field {
             put("field", code, message.clone());
         }
-        let folded = match map.get("caseSensitive") {
-            None | Some(Value::Null | Value::Bool(true)) => false,
-            Some(Value::Bool(false)) => true,
+        let case = match map.get("caseSensitive") {
+            None | Some(Value::Null | Value::Bool(true)) => Case::Sensitive,
+            Some(Value::Bool(false)) => Case::Insensitive,
             Some(_) => {
                 put("caseSensitive", "INVALID_TYPE", "must be true or false".to_owned());
-                false
+                Case::Sensitive
             }
         };
         let op = match map.get("op") {
@@ -264,7 +263,7 @@ impl Leaf {
                 let there = &Value::Bool(true);
                 let value = map.get("value").filter(|v| !v.is_null());
                 let value = value.or((*op == "exists").then_some(there));
-                let test = value.ok_or(("REQUIRED", "is required".to_owned())).and_then(|v| test(op, v, folded));
+                let test = value.ok_or(("REQUIRED", "is required".to_owned())).and_then(|v| test(op, v, case));
                 let test = test.and_then(|test| match &field {
                     Ok(field) => fits(field, &test).map(|()| with_lower_case(field, test)),
                     Err(_) => Ok(test),
@@ -275,10 +274,10 @@ impl Leaf {
         match (field, test) {
             (Ok(field), Some(test)) if errors.is_empty() => {
                 let finder = match &test {
-                    Test::Contains(part, false) => Some(memmem::Finder::new(part).into_owned()),
+                    Test::Contains(part, Case::Sensitive) => Some(memmem::Finder::new(part).into_owned()),
                     _ => None,
                 };
-                Ok(Self { field, test, folded, finder })
+                Ok(Self { field, test, case, finder })
             }
             _ => Err(errors),
         }
@@ -286,7 +285,7 @@ impl Leaf {
 
     /// A key that distinguishes it from other tests; equal keys mean the same test.
     pub(super) fn key(&self) -> String {
-        format!("{:?} {} {:?}", self.field, self.folded, self.test)
+        format!("{:?} {:?} {:?}", self.field, self.case, self.test)
     }
 
     /// Names of its captures.
@@ -312,13 +311,15 @@ impl Leaf {
     /// What a text must contain to pass, if known; a missing field then fails.
     pub(super) fn sought(&self) -> Option<Sought> {
         match &self.test {
-            Test::Contains(part, false) | Test::Starts(part, false) | Test::Ends(part, false) => Sought::part(part),
+            Test::Contains(part, Case::Sensitive)
+            | Test::Starts(part, Case::Sensitive)
+            | Test::Ends(part, Case::Sensitive) => Sought::part(part),
             // Numbers also match other spellings.
-            Test::In(any, false) if any.iter().all(|one| one.number.is_none()) => {
+            Test::In(any, Case::Sensitive) if any.iter().all(|one| one.number.is_none()) => {
                 Some(Sought::Wholes(any.iter().map(|one| one.text.clone()).collect()))
             }
-            Test::Glob(glob) => Sought::by_pattern(glob.regex().as_str(), self.folded),
-            Test::Regex(regex) => Sought::by_pattern(regex.as_str(), self.folded),
+            Test::Glob(glob) => Sought::by_pattern(glob.regex().as_str(), self.case),
+            Test::Regex(regex) => Sought::by_pattern(regex.as_str(), self.case),
             _ => None,
         }
     }
@@ -326,8 +327,8 @@ impl Leaf {
     /// Whether every text with that content passes.
     pub(super) fn is_told(&self) -> bool {
         match &self.test {
-            Test::Contains(part, false) => part.len() <= PART_BYTES_MAX,
-            Test::In(_, false) => true,
+            Test::Contains(part, Case::Sensitive) => part.len() <= PART_BYTES_MAX,
+            Test::In(_, Case::Sensitive) => true,
             _ => false,
         }
     }
@@ -349,7 +350,7 @@ impl Leaf {
                 if !regex.is_match(&found) {
                     return false;
                 }
-                let mut places = regex.places(true);
+                let mut places = regex.group_places();
                 if regex.regex().captures_len() == 1 || !regex.find(&found, 0, &mut places) {
                     return true;
                 }
@@ -364,10 +365,6 @@ impl Leaf {
             _ => self.passes(Some(&found)),
         }
     }
-}
-
-fn folded(text: &str, fold: bool) -> Cow<'_, str> {
-    if fold { Cow::Owned(text.to_lowercase()) } else { Cow::Borrowed(text) }
 }
 
 /// Compares with a bound: numerically if the bound is a number, as scans do, which have no order of texts; otherwise by
@@ -385,8 +382,8 @@ impl Operand {
         self.text.strip_prefix('$').is_some_and(|name| !name.is_empty() && !name.starts_with('$'))
     }
 
-    fn is(&self, found: &str, fold: bool) -> bool {
-        if folded(found, fold) == folded(&self.text, fold) {
+    fn is(&self, found: &str, case: Case) -> bool {
+        if case.folded(found) == case.folded(&self.text) {
             return true;
         }
         // `250` and `250.0` are the same number.
@@ -403,11 +400,11 @@ impl Test {
     /// Tells whether the text of a field passes.
     pub fn holds(&self, found: &str) -> bool {
         match self {
-            Self::In(any, fold) => any.iter().any(|one| one.is(found, *fold)),
-            Self::NotIn(none, fold) => !none.iter().any(|one| one.is(found, *fold)),
-            Self::Contains(part, fold) => folded(found, *fold).contains(&*folded(part, *fold)),
-            Self::Starts(part, fold) => folded(found, *fold).starts_with(&*folded(part, *fold)),
-            Self::Ends(part, fold) => folded(found, *fold).ends_with(&*folded(part, *fold)),
+            Self::In(any, case) => any.iter().any(|one| one.is(found, *case)),
+            Self::NotIn(none, case) => !none.iter().any(|one| one.is(found, *case)),
+            Self::Contains(part, case) => case.folded(found).contains(&*case.folded(part)),
+            Self::Starts(part, case) => case.folded(found).starts_with(&*case.folded(part)),
+            Self::Ends(part, case) => case.folded(found).ends_with(&*case.folded(part)),
             Self::Glob(glob) => glob.matches(found),
             Self::Regex(regex) => regex.is_match(found),
             Self::Exists(there) => *there,

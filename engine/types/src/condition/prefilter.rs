@@ -9,7 +9,7 @@ use aho_corasick::{AhoCorasick, Input, MatchKind};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Hir, HirKind};
 
-use super::FieldName;
+use super::{Case, FieldName};
 
 /// With fewer tests on a field than this, a screen is more work than evaluating each.
 const ASKERS_MIN: usize = if cfg!(test) { 1 } else { 3 };
@@ -43,9 +43,9 @@ impl Sought {
         (tells && !parts.is_empty()).then_some(Self::Parts(parts))
     }
 
-    /// What every text must contain to match a pattern; `folded` if case is ignored.
-    pub fn by_pattern(pattern: &str, folded: bool) -> Option<Self> {
-        let hir = ParserBuilder::new().case_insensitive(folded).build().parse(pattern).ok()?;
+    /// What every text must contain to match a pattern.
+    pub fn by_pattern(pattern: &str, case: Case) -> Option<Self> {
+        let hir = ParserBuilder::new().case_insensitive(case.is_ignored()).build().parse(pattern).ok()?;
         Self::parts(required(&hir)?)
     }
 }
@@ -204,20 +204,20 @@ mod tests {
 
     #[test]
     fn what_patterns_require() {
-        let check = |pattern: &str, folded: bool, parts: &[&str]| {
+        let check = |pattern: &str, case: Case, parts: &[&str]| {
             let expected = parts.iter().map(|part| part.as_bytes().to_vec()).collect::<Vec<_>>();
             let expected = (!expected.is_empty()).then_some(Sought::Parts(expected));
-            assert_eq!(Sought::by_pattern(pattern, folded), expected, "{pattern}");
+            assert_eq!(Sought::by_pattern(pattern, case), expected, "{pattern}");
         };
-        check(r"took (?P<ms>\d+)ms", false, &["took "]);
-        check("timeout|refused", false, &["timeout", "refused"]);
-        check(r"^/cart/(?P<cart>\d+)$", false, &["/cart/"]);
-        check("(abc)+x?", false, &["abc"]);
-        check(r"[a-z]+=(warn|error): \w+", false, &["warn", "error"]);
+        check(r"took (?P<ms>\d+)ms", Case::Sensitive, &["took "]);
+        check("timeout|refused", Case::Sensitive, &["timeout", "refused"]);
+        check(r"^/cart/(?P<cart>\d+)$", Case::Sensitive, &["/cart/"]);
+        check("(abc)+x?", Case::Sensitive, &["abc"]);
+        check(r"[a-z]+=(warn|error): \w+", Case::Sensitive, &["warn", "error"]);
         for nothing in ["a|bc", "(abc)?", r"\d+", "(?i)abc", ".*", "x"] {
-            check(nothing, false, &[]);
+            check(nothing, Case::Sensitive, &[]);
         }
-        check("abc", true, &[]);
+        check("abc", Case::Insensitive, &[]);
     }
 
     /// What a screen does not name fails, and what is told by it passes.

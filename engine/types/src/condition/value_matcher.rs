@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::leaf::compiled;
-use super::{Glob, Operand, Test};
+use super::{Case, Glob, Operand, Test};
 use crate::logs::{MatchHints, MatcherForm, MatcherReaders, ValueMatcher};
 use crate::{Error, Result};
 
@@ -25,7 +25,7 @@ impl ValueMatcher for Asked {
     fn hints(&self) -> MatchHints {
         let exact = match &self.0 {
             // Numbers also match other spellings, so they cannot be searched as exact texts.
-            Test::In(any, false) if any.iter().all(|o| o.number.is_none()) => {
+            Test::In(any, Case::Sensitive) if any.iter().all(|o| o.number.is_none()) => {
                 Some(any.iter().map(|o| o.text.clone()).collect())
             }
             _ => None,
@@ -39,18 +39,22 @@ impl ValueMatcher for Asked {
 
     fn written(&self) -> Option<MatcherForm> {
         let form = |kind: &str| MatcherForm::new(OF, kind);
-        let list = |kind: &str, all: &[Operand], folded: bool| {
+        let list = |kind: &str, all: &[Operand], case: Case| {
             let numbers = all.iter().flat_map(|one| bits(one.number));
-            form(kind).numbers([u64::from(folded)]).numbers(numbers).texts(all.iter().map(|one| one.text.as_str()))
+            form(kind)
+                .numbers([u64::from(case.is_ignored())])
+                .numbers(numbers)
+                .texts(all.iter().map(|one| one.text.as_str()))
         };
-        let part = |kind: &str, part: &str, folded: bool| form(kind).texts([part]).numbers([u64::from(folded)]);
+        let part =
+            |kind: &str, part: &str, case: Case| form(kind).texts([part]).numbers([u64::from(case.is_ignored())]);
         Some(match &self.0 {
-            Test::In(any, folded) => list("in", any, *folded),
-            Test::NotIn(none, folded) => list("not_in", none, *folded),
-            Test::Contains(text, folded) => part("contains", text, *folded),
-            Test::Starts(text, folded) => part("starts", text, *folded),
-            Test::Ends(text, folded) => part("ends", text, *folded),
-            Test::Glob(glob) => part("glob", glob.text(), glob.is_folded()),
+            Test::In(any, case) => list("in", any, *case),
+            Test::NotIn(none, case) => list("not_in", none, *case),
+            Test::Contains(text, case) => part("contains", text, *case),
+            Test::Starts(text, case) => part("starts", text, *case),
+            Test::Ends(text, case) => part("ends", text, *case),
+            Test::Glob(glob) => part("glob", glob.text(), glob.case()),
             Test::Regex(regex) => form("regex").texts([regex.as_str()]),
             Test::Exists(there) => form("exists").numbers([u64::from(*there)]),
             Test::Within(low, high) => {
@@ -72,6 +76,10 @@ fn bits(number: Option<f64>) -> [u64; 2] {
     number.map_or([0, 0], |n| [1, n.to_bits()])
 }
 
+fn case(ignored: u64) -> Case {
+    Case::unless_ignored(ignored != 0)
+}
+
 fn operand(text: &str, is_number: u64, bits: u64) -> Operand {
     Operand { text: text.to_owned(), number: (is_number != 0).then(|| f64::from_bits(bits)) }
 }
@@ -85,14 +93,14 @@ fn operands(texts: &[String], numbers: &[u64]) -> Option<Vec<Operand>> {
 
 fn value(form: &MatcherForm) -> Result<Option<Arc<dyn ValueMatcher>>> {
     let test = match (form.kind.as_str(), form.texts.as_slice(), form.numbers.as_slice()) {
-        ("in", texts, [folded, numbers @ ..]) => operands(texts, numbers).map(|any| Test::In(any, *folded != 0)),
-        ("not_in", texts, [folded, numbers @ ..]) => {
-            operands(texts, numbers).map(|none| Test::NotIn(none, *folded != 0))
+        ("in", texts, [ignored, numbers @ ..]) => operands(texts, numbers).map(|any| Test::In(any, case(*ignored))),
+        ("not_in", texts, [ignored, numbers @ ..]) => {
+            operands(texts, numbers).map(|none| Test::NotIn(none, case(*ignored)))
         }
-        ("contains", [text], [folded]) => Some(Test::Contains(text.clone(), *folded != 0)),
-        ("starts", [text], [folded]) => Some(Test::Starts(text.clone(), *folded != 0)),
-        ("ends", [text], [folded]) => Some(Test::Ends(text.clone(), *folded != 0)),
-        ("glob", [text], [folded]) => Some(Test::Glob(Glob::parse(text, *folded != 0).map_err(Error::invalid)?)),
+        ("contains", [text], [ignored]) => Some(Test::Contains(text.clone(), case(*ignored))),
+        ("starts", [text], [ignored]) => Some(Test::Starts(text.clone(), case(*ignored))),
+        ("ends", [text], [ignored]) => Some(Test::Ends(text.clone(), case(*ignored))),
+        ("glob", [text], [ignored]) => Some(Test::Glob(Glob::parse(text, case(*ignored)).map_err(Error::invalid)?)),
         ("regex", [text], []) => Some(Test::Regex(compiled(text).map_err(|e| Error::invalid(e.to_string()))?)),
         ("exists", [], [there]) => Some(Test::Exists(*there != 0)),
         (
@@ -120,13 +128,13 @@ mod tests {
         let operand = |text: &str, number| Operand { text: text.to_owned(), number };
         let list = || vec![operand("a", None), operand("0.1", Some(0.1)), operand("", None)];
         for test in [
-            Test::In(list(), true),
-            Test::In(Vec::new(), false),
-            Test::NotIn(list(), false),
-            Test::Contains("Ä".to_owned(), true),
-            Test::Starts("a".to_owned(), false),
-            Test::Ends("a".to_owned(), true),
-            Test::Glob(Glob::parse("/cart/{id}/**", true).expect("a pattern")),
+            Test::In(list(), Case::Insensitive),
+            Test::In(Vec::new(), Case::Sensitive),
+            Test::NotIn(list(), Case::Sensitive),
+            Test::Contains("Ä".to_owned(), Case::Insensitive),
+            Test::Starts("a".to_owned(), Case::Sensitive),
+            Test::Ends("a".to_owned(), Case::Insensitive),
+            Test::Glob(Glob::parse("/cart/{id}/**", Case::Insensitive).expect("a pattern")),
             Test::Regex(compiled("(?i)^a|b").expect("a pattern")),
             Test::Exists(true),
             Test::Exists(false),

@@ -6,7 +6,7 @@ use std::iter;
 use serde_json::{Map, Value};
 
 use super::json_path::{JsonPath, nodes};
-use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate, Sought};
+use crate::condition::{Captures, Case, ConditionError, FieldName, Fields, NameTemplate, Sought};
 use crate::matcher::{Places, WatchedRegex, builder, held_bytes};
 
 /// Maximum length of an expression in bytes.
@@ -69,13 +69,13 @@ pub(super) enum Found<'a> {
 
 type Errors = Vec<ConditionError>;
 
-fn regex(text: &str, folded: bool) -> Result<WatchedRegex, ConditionError> {
+fn regex(text: &str, case: Case) -> Result<WatchedRegex, ConditionError> {
     let wrong = |why: String| ConditionError::new("/expression", "INVALID_REGEX", why);
     if text.len() > EXPRESSION_BYTES_MAX {
         return Err(wrong(format!("must have at most {EXPRESSION_BYTES_MAX} bytes")));
     }
     // Its watchdog is built from the text, so the flag must be part of it.
-    let whole = if folded { Cow::Owned(format!("(?i){text}")) } else { Cow::Borrowed(text) };
+    let whole = format!("{}{text}", case.flag());
     let regex =
         builder(&whole).build().map_err(|e| wrong(e.to_string().lines().last().unwrap_or_default().to_owned()))?;
     if regex.capture_names().flatten().next().is_none() {
@@ -174,14 +174,14 @@ impl Method {
         let text = expression.unwrap_or_default();
         let method = match word {
             "regex" => {
-                let folded = match options.get("caseSensitive") {
-                    None | Some(Value::Bool(true)) => Ok(false),
-                    Some(Value::Bool(false)) => Ok(true),
+                let case = match options.get("caseSensitive") {
+                    None | Some(Value::Bool(true)) => Ok(Case::Sensitive),
+                    Some(Value::Bool(false)) => Ok(Case::Insensitive),
                     Some(_) => {
                         Err(ConditionError::new("/options/caseSensitive", "INVALID_TYPE", "must be true or false"))
                     }
                 };
-                folded.and_then(|folded| regex(text, folded)).map(Self::Regex)
+                case.and_then(|case| regex(text, case)).map(Self::Regex)
             }
             "jsonPath" => Ok(Self::JsonPath),
             "json" => match options.get("maxDepth").map(|depth| depth.as_i64().ok_or(depth)) {
@@ -264,10 +264,10 @@ impl Method {
         template.into_iter().flat_map(NameTemplate::fields)
     }
 
-    /// What the source must contain for [`Self::run`] to find something, if known; `folded` if case is ignored.
-    pub(super) fn sought(&self, folded: bool) -> Option<Sought> {
+    /// What the source must contain for [`Self::run`] to find something, if known.
+    pub(super) fn sought(&self, case: Case) -> Option<Sought> {
         match self {
-            Self::Regex(regex) => Sought::by_pattern(regex.as_str(), folded),
+            Self::Regex(regex) => Sought::by_pattern(regex.as_str(), case),
             // All texts between placeholders must occur; the longest is the most selective.
             Self::Pattern(pieces) => {
                 Sought::part(pieces.iter().map(|(piece, _)| piece.as_str()).max_by_key(|piece| piece.len())?)
@@ -298,7 +298,7 @@ impl Method {
     ) -> Found<'a> {
         match self {
             Self::Regex(regex) => {
-                let places = places.get_or_insert_with(|| regex.places(true));
+                let places = places.get_or_insert_with(|| regex.group_places());
                 if regex.find(source, 0, places) { Found::Groups(source, places) } else { Found::Nothing }
             }
             Self::JsonPath if is_tree(source) => {

@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 use super::RESERVED;
 use super::method::{From, Method};
 use crate::condition::{ConditionError, FieldName};
+use crate::text::form_decoded;
+use crate::time::duration::sum_of_units;
 
 /// Maximum length of a field name in bytes.
 const FIELD_BYTES_MAX: usize = 128;
@@ -198,25 +200,7 @@ impl Target {
 }
 
 fn url_decoded(text: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((&byte, behind)) = rest.split_first() {
-        let digit = |i: usize| behind.get(i).and_then(|b| char::from(*b).to_digit(16));
-        match (byte, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high * 16 + low) as u8);
-                rest = &behind[2..];
-            }
-            (b'+', ..) => {
-                bytes.push(b' ');
-                rest = behind;
-            }
-            _ => {
-                bytes.push(byte);
-                rest = behind;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
+    String::from_utf8(form_decoded(text)).ok()
 }
 
 /// Parses `250`, `1.5s` or `2m30s` to milliseconds.
@@ -224,15 +208,8 @@ fn duration_ms(text: &str) -> Option<f64> {
     if let Ok(number) = text.parse::<f64>() {
         return Some(number).filter(|n| n.is_finite());
     }
-    if text.is_empty() {
-        return None;
-    }
-    let (mut total, mut rest) = (0.0, text);
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..end].parse().ok()?;
-        let unit_end = rest[end..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |n| end + n);
-        let factor = match rest[end..unit_end].trim() {
+    let millis = |unit: &str| {
+        Some(match unit.trim() {
             "ns" => 1e-6,
             "us" | "µs" => 1e-3,
             "ms" => 1.0,
@@ -241,11 +218,9 @@ fn duration_ms(text: &str) -> Option<f64> {
             "h" => 3.6e6,
             "d" => 8.64e7,
             _ => return None,
-        };
-        total += number * factor;
-        rest = &rest[unit_end..];
-    }
-    Some(total).filter(|total| total.is_finite())
+        })
+    };
+    sum_of_units(text, |number| number.parse().ok(), millis).filter(|total| total.is_finite())
 }
 
 /// Parses RFC 3339, or Unix seconds, milliseconds, microseconds or nanoseconds, distinguished by magnitude.

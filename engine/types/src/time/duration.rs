@@ -95,6 +95,24 @@ pub fn parse_vmalert(text: &str) -> Option<i64> {
     (!text.is_empty()).then_some(total as i64)
 }
 
+/// Adds up numbers with units that are joined (`1h30m`, `1.5KiB`): each is multiplied by what `unit` says of the text behind
+/// it. `None` without any part, or where `number` or `unit` knows none.
+pub fn sum_of_units(
+    text: &str,
+    number: impl Fn(&str) -> Option<f64>,
+    unit: impl Fn(&str) -> Option<f64>,
+) -> Option<f64> {
+    let (mut rest, mut total) = (text, 0.0);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | '_')).filter(|&n| n > 0)?;
+        let behind = &rest[digits..];
+        let end = behind.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(behind.len());
+        total += number(&rest[..digits])? * unit(&behind[..end])?;
+        rest = &behind[end..];
+    }
+    (!text.is_empty()).then_some(total)
+}
+
 /// Writes milliseconds as Prometheus does: `1h30m`; years and weeks only when nothing remains; nothing is `0s`.
 pub fn format(ms: i64) -> String {
     if ms == 0 {
@@ -226,6 +244,20 @@ mod tests {
             assert_eq!(format(parse(t).expect(t)), t);
         }
         assert_eq!([0, -420_000, 14 * 86_400_000].map(format), ["0s", "-7m", "2w"]);
+    }
+
+    #[test]
+    fn joined_parts_are_added_up() {
+        let number = |text: &str| text.parse::<f64>().ok();
+        let unit = |text: &str| [("s", 1.0), ("m", 60.0)].iter().find(|(name, _)| *name == text).map(|(_, by)| *by);
+        let check =
+            |text: &str, expected: Option<f64>| assert_eq!(sum_of_units(text, number, unit), expected, "{text}");
+        check("1m30s", Some(90.0));
+        check("1.5m", Some(90.0));
+        check("5s.5m", Some(35.0));
+        for none in ["", "s", "5", "5s5", "-5s", "5h", "1.2.3s", "1_0s", "5s ", "5sm"] {
+            check(none, None);
+        }
     }
 
     #[test]

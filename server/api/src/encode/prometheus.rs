@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header;
 use quiver_query::QueryContext;
-pub(crate) use quiver_query::index::json_text;
+use quiver_types::text::push_json_text;
 use quiver_types::{Error, ErrorKind, Histogram};
 
 use crate::error::{log, public_text, status_of, with_retry_after};
@@ -70,12 +70,12 @@ pub(crate) fn close_success(out: &mut Vec<u8>, envelope: &Envelope) {
             if i > 0 {
                 part.push(',');
             }
-            json_text(&mut part, text);
+            push_json_text(text, &mut part);
         }
         if texts.len() > ANNOTATIONS_MAX {
             part.push(',');
             let more = texts.len() - ANNOTATIONS_MAX;
-            json_text(&mut part, &format!("{more} more {kind} annotations omitted"));
+            push_json_text(&format!("{more} more {kind} annotations omitted"), &mut part);
         }
         part.push(']');
         out.extend_from_slice(part.as_bytes());
@@ -103,7 +103,7 @@ fn error_type(kind: ErrorKind) -> &'static str {
 pub(crate) fn error_response(error: &Error, route: &str) -> Response {
     log(error, route);
     let mut out = format!("{{\"status\":\"error\",\"errorType\":\"{}\",\"error\":", error_type(error.kind));
-    json_text(&mut out, public_text(error));
+    push_json_text(public_text(error), &mut out);
     if error.kind == ErrorKind::Forbidden {
         out.push_str(",\"code\":\"FORBIDDEN\"");
     }
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn text() {
         let mut out = String::new();
-        json_text(&mut out, "a\"\\\n\u{1}é");
+        push_json_text("a\"\\\n\u{1}é", &mut out);
         assert_eq!(out, "\"a\\\"\\\\\\n\\u0001é\"");
     }
 

@@ -7,9 +7,10 @@ use quiver_promql::histogram;
 use quiver_promql::{QueryValue, SampleSeries, StepResult, StepRow};
 use quiver_query::QueryMemory;
 use quiver_query::index::labels_json;
+use quiver_types::text::push_json_text;
 use quiver_types::{Histogram, SeriesTable};
 
-use super::prometheus::{Notation, json_text, write_histogram, write_quoted, write_time};
+use super::prometheus::{Notation, write_histogram, write_quoted, write_time};
 
 /// Samples of a series that are written at once.
 const SAMPLES_AT_A_TIME: usize = 8192;
@@ -207,7 +208,7 @@ impl Outcome {
             QueryValue::String { time_ms, text } => {
                 pair(out, *time_ms, |out| {
                     let mut quoted = String::new();
-                    json_text(&mut quoted, text);
+                    push_json_text(text, &mut quoted);
                     out.extend_from_slice(quoted.as_bytes());
                 });
                 true

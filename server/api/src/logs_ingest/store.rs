@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::try_join_all;
 use quiver_ingest::logs::{Dropped, Report};
+use quiver_ingest::rules::Clients;
 use quiver_store::Refusal;
 use quiver_types::tables::logs::millis_of;
 use quiver_types::{Domain, LogsBatch, Result};
@@ -93,10 +94,10 @@ pub(super) fn note_brought(all: &[(Arc<str>, Brought)]) {
 /// Applies data-extraction rules. Rules that take too long are noted, and skipped from then on.
 pub(super) fn extract(state: &Arc<AppState>, batches: &mut [LogsBatch]) {
     let now_ms = state.clock.now_ms();
-    for (signal, of_browsers) in [(Signal::Logs, false), (Signal::Rum, true)] {
+    for (signal, clients) in [(Signal::Logs, Clients::All), (Signal::Rum, Clients::Browsers)] {
         let rules = state.effects.extraction(signal);
         for batch in &mut *batches {
-            suspend(&state.config, rules.apply(batch, of_browsers, now_ms));
+            suspend(&state.config, rules.apply(batch, clients, now_ms));
         }
     }
 }

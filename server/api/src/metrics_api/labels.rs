@@ -17,11 +17,12 @@ use percent_encoding::percent_decode_str;
 use quiver_promql::parser::parse_selectors;
 use quiver_query::index::{self, IndexSource};
 use quiver_query::{Pace, QueryContext, Rules, from_datafusion};
+use quiver_types::text::push_json_text;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use serde_json::{Value, json};
 
 use crate::encode::list::TextList;
-use crate::encode::prometheus::{Envelope, error_response, json_text, success};
+use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::explain_plans;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
@@ -162,7 +163,7 @@ async fn answer(
 
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
-    json_text(&mut out, text);
+    push_json_text(text, &mut out);
     out
 }
 

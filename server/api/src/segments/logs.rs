@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quiver_types::condition::{Asked, Condition, FieldName, Test, Visitor};
+use quiver_types::condition::{Asked, Case, Condition, FieldName, Test, Visitor};
 use quiver_types::logs::{FieldPattern, LogFilter, quote_into};
 
 /// Writes a condition as LogsQL text.
@@ -30,7 +30,7 @@ fn names_of(field: &FieldName) -> Vec<&str> {
 /// The positive form of a test, and whether it is negated.
 fn positive(test: &Test) -> (Test, bool) {
     match test {
-        Test::NotIn(none, folded) => (Test::In(none.clone(), *folded), true),
+        Test::NotIn(none, case) => (Test::In(none.clone(), *case), true),
         Test::Exists(there) => (Test::Exists(true), !there),
         other => (other.clone(), false),
     }
@@ -80,8 +80,8 @@ fn found(field: &str, pattern: &str) -> String {
     format!("({field}:* {field}:~{})", quoted(pattern))
 }
 
-fn escaped(text: &str, folded: bool) -> String {
-    format!("{}{}", if folded { "(?i)" } else { "" }, regex::escape(text))
+fn escaped(text: &str, case: Case) -> String {
+    format!("{}{}", case.flag(), regex::escape(text))
 }
 
 impl Visitor<String> for Writer {
@@ -109,11 +109,11 @@ impl Visitor<String> for Writer {
 /// Writes a test of a field; `field` is quoted already.
 fn asks(field: &str, test: &Test) -> String {
     match test {
-        Test::In(any, folded) => one_of(field, any.iter().map(|o| o.text.as_str()), *folded),
-        Test::NotIn(none, folded) => format!("!({})", one_of(field, none.iter().map(|o| o.text.as_str()), *folded)),
-        Test::Contains(part, folded) => found(field, &escaped(part, *folded)),
-        Test::Starts(part, folded) => found(field, &format!("^(?:{})", escaped(part, *folded))),
-        Test::Ends(part, folded) => found(field, &format!("(?:{})$", escaped(part, *folded))),
+        Test::In(any, case) => one_of(field, any.iter().map(|o| o.text.as_str()), *case),
+        Test::NotIn(none, case) => format!("!({})", one_of(field, none.iter().map(|o| o.text.as_str()), *case)),
+        Test::Contains(part, case) => found(field, &escaped(part, *case)),
+        Test::Starts(part, case) => found(field, &format!("^(?:{})", escaped(part, *case))),
+        Test::Ends(part, case) => found(field, &format!("(?:{})$", escaped(part, *case))),
         Test::Glob(glob) => found(field, glob.regex().as_str()),
         Test::Regex(regex) => found(field, regex.as_str()),
         Test::Exists(true) => format!("{field}:*"),
@@ -129,13 +129,10 @@ fn asks(field: &str, test: &Test) -> String {
     }
 }
 
-fn one_of<'a>(field: &str, values: impl Iterator<Item = &'a str>, folded: bool) -> String {
-    let each = values.map(|value| {
-        if folded {
-            found(field, &format!("(?i)^(?:{})$", regex::escape(value)))
-        } else {
-            format!("{field}:={}", quoted(value))
-        }
+fn one_of<'a>(field: &str, values: impl Iterator<Item = &'a str>, case: Case) -> String {
+    let each = values.map(|value| match case {
+        Case::Insensitive => found(field, &format!("(?i)^(?:{})$", regex::escape(value))),
+        Case::Sensitive => format!("{field}:={}", quoted(value)),
     });
     let parts: Vec<String> = each.collect();
     if parts.is_empty() { "!*".to_owned() } else { format!("({})", parts.join(" or ")) }

@@ -1,6 +1,6 @@
 //! Converts conditions to alternative lists of series matchers, which label indexes evaluate.
 
-use quiver_types::condition::{Condition, FieldName, Operand, Test, Visitor};
+use quiver_types::condition::{Case, Condition, FieldName, Operand, Test, Visitor};
 use quiver_types::matcher::Patterns;
 use quiver_types::{Error, MatchOp, Matcher, Result};
 
@@ -49,7 +49,7 @@ struct Writer<'a> {
 
 /// A regular expression for a test on the whole value of a label.
 fn pattern(test: &Test) -> Result<String> {
-    let fold = |folded: bool, text: &str| format!("{}{}", if folded { "(?i)" } else { "" }, regex::escape(text));
+    let escaped = |case: &Case, text: &str| format!("{}{}", case.flag(), regex::escape(text));
     // `250` and `250.0` are the same number.
     let number = |o: &Operand| match o.number {
         Some(n) if n.fract() == 0.0 && n.abs() < 1e15 => {
@@ -59,12 +59,12 @@ fn pattern(test: &Test) -> Result<String> {
         None => String::new(),
     };
     Ok(match test {
-        Test::In(any, folded) | Test::NotIn(any, folded) => {
-            any.iter().map(|o| format!("(?:{}{})", fold(*folded, &o.text), number(o))).collect::<Vec<_>>().join("|")
+        Test::In(any, case) | Test::NotIn(any, case) => {
+            any.iter().map(|o| format!("(?:{}{})", escaped(case, &o.text), number(o))).collect::<Vec<_>>().join("|")
         }
-        Test::Contains(part, folded) => format!(".*(?:{}).*", fold(*folded, part)),
-        Test::Starts(part, folded) => format!("(?:{}).*", fold(*folded, part)),
-        Test::Ends(part, folded) => format!(".*(?:{})", fold(*folded, part)),
+        Test::Contains(part, case) => format!(".*(?:{}).*", escaped(case, part)),
+        Test::Starts(part, case) => format!("(?:{}).*", escaped(case, part)),
+        Test::Ends(part, case) => format!(".*(?:{})", escaped(case, part)),
         Test::Glob(glob) => format!(".*(?:{}).*", glob.regex().as_str()),
         Test::Regex(regex) => format!(".*(?:{}).*", regex.as_str()),
         Test::Exists(_) => ".+".to_owned(),
@@ -87,7 +87,9 @@ impl Writer<'_> {
         for label in labels {
             let there = matcher(label, MatchOp::NotEqual, "")?;
             let (yes, no) = match test {
-                Test::In(any, false) | Test::NotIn(any, false) if any.len() == 1 && any[0].number.is_none() => {
+                Test::In(any, Case::Sensitive) | Test::NotIn(any, Case::Sensitive)
+                    if any.len() == 1 && any[0].number.is_none() =>
+                {
                     let one = any[0].text.as_str();
                     (matcher(label, MatchOp::Equal, one)?, matcher(label, MatchOp::NotEqual, one)?)
                 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
-use quiver_traces::lists::histogram::{Measure, SplitBy, default_step};
+use quiver_traces::lists::histogram::{Measure, SeriesRequest, SplitBy, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
 use quiver_traces::params::place;
 use quiver_traces::{Listing, ParamError, Search, Selection, Summary, TraceError};
@@ -126,7 +126,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
             let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
             let by = SplitBy::parse(call.params.one("by")?)?;
             let measure = Measure::of_word(call.params.word("measure", &Measure::WORDS)?.unwrap_or("count"));
-            traces.histogram(ctx, search.filter(), range, step, by, measure).await?
+            traces.histogram(ctx, SeriesRequest { filter: search.filter(), range, step, by, measure }).await?
         }
         List::Heatmap => {
             let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));

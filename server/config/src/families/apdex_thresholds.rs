@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use quiver_database::Connection;
-use quiver_types::condition::Glob;
+use quiver_types::condition::{Case, Glob};
 use quiver_types::query_configuration::{RUM_MS, SERVICE_MS};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
@@ -42,7 +42,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::new("/service", "PATTERN", "must be a name, or `*` for all"));
     }
     let operation = text(body, "operation");
-    if let Some(why) = operation.contains(['*', '{']).then(|| Glob::parse(operation, false).err()).flatten() {
+    if let Some(why) = operation.contains(['*', '{']).then(|| Glob::parse(operation, Case::Sensitive).err()).flatten() {
         errors.push(FieldError::new("/operation", "PATTERN", why));
     }
 }

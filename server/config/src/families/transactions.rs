@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 use quiver_database::Connection;
-use quiver_types::condition::Glob;
+use quiver_types::condition::{Case, Glob};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
@@ -98,7 +98,7 @@ fn rules(body: &Map<String, Value>, owner: &str, errors: &mut Vec<FieldError>) {
     }
     // A name assigned by detection rules may contain unbalanced braces, which a pattern must not.
     let name = text(body, "transactionName");
-    if let Some(why) = name.contains('*').then(|| Glob::parse(name, false).err()).flatten() {
+    if let Some(why) = name.contains('*').then(|| Glob::parse(name, Case::Sensitive).err()).flatten() {
         errors.push(FieldError::new("/transactionName", "PATTERN", why));
     }
 }

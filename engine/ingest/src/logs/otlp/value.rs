@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
-use quiver_types::text::{push_base64, push_double};
+use quiver_types::text::{push_base64, push_double, push_json_text};
 
 pub(super) use crate::otlp::any_value::key_value;
 
-use super::super::json::append_quoted;
 use super::super::names::MSG_NAME;
 use super::super::row_counts::Dropped;
 use super::super::rows::Rows;
@@ -173,7 +172,7 @@ fn push_json(value: Any<'_>, out: &mut String, depth: usize) -> Result<(), WireE
     }
     let (message, open, close) = match value {
         Any::Text(text) => {
-            quoted(&lossy(text), out);
+            push_json_text(&lossy(text), out);
             return Ok(());
         }
         Any::Bool(v) => {
@@ -215,7 +214,7 @@ fn push_json(value: Any<'_>, out: &mut String, depth: usize) -> Result<(), WireE
                 let mut item = r.bytes()?;
                 if open == '{' {
                     let (key, value) = key_value(item)?;
-                    quoted(&lossy(key), out);
+                    push_json_text(&lossy(key), out);
                     out.push(':');
                     item = value;
                 }
@@ -226,10 +225,4 @@ fn push_json(value: Any<'_>, out: &mut String, depth: usize) -> Result<(), WireE
     }
     out.push(close);
     Ok(())
-}
-
-fn quoted(text: &str, out: &mut String) {
-    let mut bytes = Vec::with_capacity(text.len() + 2);
-    append_quoted(text.as_bytes(), &mut bytes);
-    out.push_str(&lossy(&bytes));
 }

@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn labels_and_fields_that_rows_lack() {
-        let shape = Shape::of_texts(["a", "b", STREAM], false);
+        let shape = Shape::of_texts(["a", "b", STREAM]);
         let rows = [
             ["1", "", "{a=\"1\"}"],
             ["1", "2", "{a=\"1\"}"],

@@ -239,7 +239,8 @@ impl Compiled {
     fn each_from(&self, text: &str, from: usize, has_groups: bool, f: impl FnMut(&Places) -> bool) {
         // That there is none is found in less time.
         if self.regex.may_match(text) {
-            self.regex.each_from(text, from, &mut self.regex.places(has_groups), f);
+            let mut places = if has_groups { self.regex.group_places() } else { self.regex.match_places() };
+            self.regex.each_from(text, from, &mut places, f);
         }
     }
 

@@ -35,7 +35,7 @@ impl Found {
     pub(super) fn plain(self) -> Result<ArrayRef> {
         Ok(match self {
             Self::Coded(coded) => take(coded.values(), coded.keys(), None)?,
-            Self::Ids(ids) => Arc::new(hex_ids(&ids, false)),
+            Self::Ids(ids) => Arc::new(hex_ids(&ids)),
             Self::Plain(array) => array,
         })
     }

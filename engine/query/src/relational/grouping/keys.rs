@@ -191,7 +191,7 @@ impl Values {
                     bytes.extend_from_slice(&ids.values[*number as usize].to_be_bytes()[16 - *width as usize..]);
                 }
                 let picked = FixedSizeBinaryArray::try_new(*width, Buffer::from_vec(bytes), nulls)?;
-                Arc::new(hex_ids(&picked, false))
+                Arc::new(hex_ids(&picked))
             }
             Of::Numbers(known) => {
                 let picked: Vec<i64> = numbers.iter().map(|number| known.values[*number as usize]).collect();

@@ -64,7 +64,7 @@ impl Convert for Fake {
             let column = &batch[field.name().as_str()];
             match (self.is_coded, column.as_any_dictionary_opt(), column.as_fixed_size_binary_opt()) {
                 (false, Some(coded), _) => take(coded.values(), coded.keys(), None).unwrap(),
-                (false, None, Some(ids)) => Arc::new(hex_ids(ids, false)) as ArrayRef,
+                (false, None, Some(ids)) => Arc::new(hex_ids(ids)) as ArrayRef,
                 _ => Arc::clone(column),
             }
         });

@@ -16,6 +16,7 @@ use crate::decoded_cache::PAGE_BYTES_MAX;
 use crate::error::Error;
 use crate::logs::column::{Column, Runs, Values};
 use crate::logs::open_part::Opened;
+use crate::part::Purpose;
 
 /// Rows in more pages of a row group than this are not looked up in cached pages.
 const PAGES_MAX: usize = 32;
@@ -46,7 +47,7 @@ impl GroupBlock {
         let whole = 0..self.len() as u32;
         let wanted = runs.as_deref().unwrap_or(std::slice::from_ref(&whole));
         let Opened { part, logs, .. } = &*self.opened;
-        let array = part.read_log_column(logs, self.group, name, wanted, !self.job, &self.stats).await?;
+        let array = part.read_log_column(logs, self.group, name, wanted, self.purpose, &self.stats).await?;
         self.bytes += array.get_array_memory_size();
         Ok((array, runs.map(Arc::new)))
     }
@@ -66,14 +67,13 @@ impl GroupBlock {
     async fn load_new(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Column> {
         let opened = Arc::clone(&self.opened);
         let cache = opened.part.decoded();
-        if !self.job
-            && let Some(values) = cache.get(opened.part.meta.id, self.group, name)
-        {
+        let is_job = self.purpose == Purpose::Job;
+        if !is_job && let Some(values) = cache.get(opened.part.meta.id, self.group, name) {
             add(&self.stats.cache_hits, 1);
             return Ok(Column::whole(values));
         }
         let most = self.takes_most(name, rows);
-        if !(self.job || most)
+        if !(is_job || most)
             && let Some(column) = self.load_pages(name, digits, rows).await?
         {
             return Ok(column);
@@ -81,7 +81,7 @@ impl GroupBlock {
         // Do not read a whole column for the cache if it would not fit.
         let bytes = opened.logs.column_bytes(self.group, name).max(rows.len() as u64 * VALUE_BYTES);
         let has_room = cache.has_room(bytes, opened.logs.groups());
-        let admitted = !self.job && most && has_room && {
+        let admitted = !is_job && most && has_room && {
             let column = if self.takes_all(name, rows) { Kept::Column } else { Kept::More };
             self.admits(name, column)
         };
@@ -147,8 +147,10 @@ impl GroupBlock {
         add(&self.stats.cache_hits, (pages.len() - missing.len()) as u64);
         if !missing.is_empty() {
             // In one call: the fixed costs of a read are higher than those of a page.
-            let array =
-                opened.part.read_log_column(&opened.logs, self.group, name, &missing, true, &self.stats).await?;
+            let array = opened
+                .part
+                .read_log_column(&opened.logs, self.group, name, &missing, self.purpose, &self.stats)
+                .await?;
             let (read, mut next) = (values_of(name, &array, digits)?, 0);
             for ((page, range), known) in pages.iter().zip(&mut found).filter(|(_, known)| known.is_none()) {
                 let own = read.cut(next..next + range.len())?;

@@ -64,7 +64,7 @@ async fn severities_and_times_of_observation_are_kept() {
     store = open(settings(dir.path())).await;
     assert_eq!(stored(&store).await, expected, "after a restart");
     store.flush_all().await.expect("flushed");
-    store.compact_all(true).await.expect("compacted");
+    store.compact_all().await.expect("compacted");
     assert_eq!(store.visible().table("logs").len(), 1);
     assert_eq!(stored(&store).await, expected, "merged");
     store.close(Duration::from_secs(10)).await;

@@ -84,7 +84,7 @@ async fn a_field_is_filtered_alike_wherever_it_stands() {
         }
     };
     check("flushed").await;
-    store.compact_all(true).await.expect("compacted");
+    store.compact_all().await.expect("compacted");
     assert_eq!(kinds(&store, "code").await, [ColumnKind::Text]);
     check("compacted").await;
     store.close(Duration::from_secs(10)).await;
@@ -242,7 +242,7 @@ async fn large_parts_are_packed_at_once() {
     assert_eq!((levels(), rare().await), (vec![(0, 10_000), (0, 10_000), (1, 270_000)], 290));
     let packed = |store: &Store| store.visible().table("logs").iter().find(|p| p.meta.level == 1).map(|p| p.meta.id);
     let before = packed(&store);
-    store.compact_all(true).await.expect("compacted");
+    store.compact_all().await.expect("compacted");
     assert_eq!((levels(), rare().await), (vec![(1, 270_000), (2, 20_000)], 290));
     assert_eq!(packed(&store), before);
     store.close(Duration::from_secs(10)).await;
@@ -291,7 +291,7 @@ async fn rows_of_streams_are_counted_without_being_read() {
     check("app", LogFilter::Time(vec![(T0, T0 + 10 * SECOND)]), &[3], true).await;
     check("pod", LogFilter::All, &[1, 5000], true).await;
     check("n", LogFilter::All, &[5000, 5000], true).await;
-    store.compact_all(true).await.expect("compacted");
+    store.compact_all().await.expect("compacted");
     check("app", LogFilter::All, &[3], false).await;
     check("pod", LogFilter::All, &[10_000], true).await;
     store.close(Duration::from_secs(10)).await;

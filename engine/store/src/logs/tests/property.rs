@@ -244,7 +244,7 @@ async fn round(seed: u64, count: usize, odd_in: u32) {
     if flushes() {
         store.flush_all().await.expect("flushed");
         check(&store, &model, &filters, &format!("seed {seed}, flushed")).await;
-        store.compact_all(true).await.expect("compacted");
+        store.compact_all().await.expect("compacted");
         check(&store, &model, &filters, &format!("seed {seed}, compacted")).await;
     }
     store.close(Duration::from_secs(10)).await;

@@ -169,7 +169,7 @@ async fn many_streams_answer_as_the_model_in_every_state() {
         check(&*source.snapshot(), &model, &filters, "flushed").await;
         check(&old_parts(&store), &model, &filters, "as it was written before").await;
         check_streams(&old_parts(&store), &model, "as it was written before").await;
-        store.compact_all(true).await.expect("compacted");
+        store.compact_all().await.expect("compacted");
         check(&*source.snapshot(), &model, &filters, "compacted").await;
         check_streams(&*source.snapshot(), &model, "compacted").await;
         store.close(Duration::from_secs(10)).await;
@@ -277,7 +277,7 @@ async fn small_answers_cost_the_same_among_more_streams() {
             store.write_logs(model.batches(10_000).remove(0)).await.expect("written");
         }
         store.flush_all().await.expect("flushed");
-        store.compact_all(true).await.expect("compacted");
+        store.compact_all().await.expect("compacted");
         let id = LabelSet::from_pairs([("app", "app7"), ("pod", "pod-0000007")]).id();
         let rows = |filter| LogRequest { rest: false, ..everything(filter) };
         let counted = |filter| LogRequest {

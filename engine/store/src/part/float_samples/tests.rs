@@ -51,14 +51,14 @@ fn runs_are_cut_to_any_range() {
     for (n, &min) in edges.iter().enumerate() {
         for &max in &edges[n..] {
             let range = MillisRange::new(min, max);
-            let got = block_on(part.read_floats(&of_all(), range, false, &stats)).unwrap();
+            let got = block_on(part.read_floats(&of_all(), range, StartTimes::Skip, &stats)).unwrap();
             for (got, run) in got.iter().zip(&runs) {
                 assert_same(got, &run.samples.slice(range), &format!("{min}..={max} of {:?}", run.labels));
                 assert!(got.start_ts.is_empty());
             }
         }
     }
-    let none = block_on(part.read_floats(&of_all(), MillisRange::new(50, 40), false, &stats)).unwrap();
+    let none = block_on(part.read_floats(&of_all(), MillisRange::new(50, 40), StartTimes::Skip, &stats)).unwrap();
     assert!(none.iter().all(FloatRun::is_empty));
 }
 
@@ -67,7 +67,7 @@ fn start_times_come_where_they_are_asked_for() {
     let (_dir, _, part) = part();
     let stats = ReadStats::default();
     assert!(block_on(part.has_start_times(&stats)).unwrap());
-    let got = block_on(part.read_floats(&of_all()[1..], MillisRange::new(0, 30), true, &stats)).unwrap();
+    let got = block_on(part.read_floats(&of_all()[1..], MillisRange::new(0, 30), StartTimes::Read, &stats)).unwrap();
     assert_eq!((&got[0].ts[..], &got[0].start_ts[..]), (&[0, 10, 20, 30][..], &[1, 0, 3, 0][..]));
     // Of a series without any they are unset.
     assert_eq!((&got[1].ts[..], &got[1].start_ts[..]), (&[0, 10, 20][..], &[0, 0, 0][..]));
@@ -84,13 +84,13 @@ fn rows_come_in_order_and_are_of_the_file() {
         &[rows(2, 25_000, 4)],
         &[rows(9, 25_004, 1)],
     ] {
-        let error = block_on(part.read_floats(wanted, MillisRange::ALL, false, &stats)).unwrap_err();
+        let error = block_on(part.read_floats(wanted, MillisRange::ALL, StartTimes::Skip, &stats)).unwrap_err();
         let expected = format!("row ranges of `{key}` are not ascending or not its own");
         assert_eq!((error.kind(), error.message), (ErrorKind::Internal, expected), "{wanted:?}");
     }
     // Parts of series, and none of some, are ranges like others.
     let wanted = [rows(0, 3, 2), rows(0, 5, 0), rows(0, 5, 1), rows(1, 20_001, 1)];
-    let got = block_on(part.read_floats(&wanted, MillisRange::ALL, false, &stats)).unwrap();
+    let got = block_on(part.read_floats(&wanted, MillisRange::ALL, StartTimes::Skip, &stats)).unwrap();
     assert_eq!(got.iter().map(|run| run.ts.clone()).collect::<Vec<_>>(), [vec![30, 40], vec![], vec![50], vec![10]]);
 }
 
@@ -99,12 +99,12 @@ fn nothing_is_read_where_nothing_is_wanted() {
     let (_dir, _, part) = part();
     let stats = ReadStats::default();
     for wanted in [&[][..], &[rows(0, 0, 0)], &[rows(0, 0, 0), rows(1, 20_000, 0)]] {
-        let got = block_on(part.read_floats(wanted, MillisRange::ALL, true, &stats)).unwrap();
+        let got = block_on(part.read_floats(wanted, MillisRange::ALL, StartTimes::Read, &stats)).unwrap();
         assert!(got.len() == wanted.len() && got.iter().all(FloatRun::is_empty));
     }
     assert_eq!(read_stats::get(&stats.objects_read), 0);
     // Whoever asks has left out series without a sample in the range, so their pages are read and none of it is given.
-    block_on(part.read_floats(&of_all(), MillisRange::new(-50, -10), true, &stats)).unwrap();
+    block_on(part.read_floats(&of_all(), MillisRange::new(-50, -10), StartTimes::Read, &stats)).unwrap();
     assert_eq!(read_stats::get(&stats.samples), 0);
 }
 

@@ -106,12 +106,11 @@ impl Part {
         group: usize,
         column: &str,
         rows: &[Range<u32>],
-        for_query: bool,
+        purpose: Purpose,
         stats: &ReadStats,
     ) -> Result<ArrayRef> {
         let file = rows_file(self)?;
         let footer = &logs.footer;
-        let purpose = if for_query { Purpose::Query } else { Purpose::Job };
         let missing = || damaged(&file.key, &format!("it has no column `{column}`"));
         let schema = footer.metadata().file_metadata().schema_descr();
         let is_leaf = |&c: &usize| schema.column(c).path().parts().first().is_some_and(|p| p == column);

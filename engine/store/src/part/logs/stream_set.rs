@@ -66,12 +66,12 @@ impl StreamSet {
         (stream as usize) < self.0.len() && self.0.value(stream as usize)
     }
 
-    /// Intersection.
+    /// The streams that are in both sets.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self(&self.0 & &other.0)
     }
 
-    /// Union.
+    /// The streams that are in either set.
     pub(crate) fn or(&self, other: &Self) -> Self {
         Self(&self.0 | &other.0)
     }

@@ -180,7 +180,7 @@ impl Part {
         if nested.is_empty() {
             return Ok(Some(found));
         }
-        let others = SpanRows::concat(&self.span_rows(rows, &nested, false, stats).await?)?;
+        let others = SpanRows::concat(&self.span_rows(rows, &nested, stats).await?)?;
         found.beside(&others).map(Some)
     }
 

@@ -125,10 +125,9 @@ impl Part {
         &self,
         rows: &[Range<u64>],
         columns: &[&str],
-        job: bool,
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, if job { Purpose::Job } else { Purpose::Query }, Texts::Plain, stats).await
+        self.span_rows_as(rows, columns, Purpose::Query, Texts::Plain, stats).await
     }
 
     /// Like `span_rows`, with texts as views into the decoded pages.

@@ -44,7 +44,7 @@ fn map_matches(map: &MapArray, row: usize, key: &str, test: &AttributeTest) -> b
 }
 
 impl SpanRows {
-    /// Concatenates rows.
+    /// Puts the rows of several reads into one, in order.
     pub(crate) fn concat(all: &[Self]) -> Result<Self> {
         if let [one] = all {
             return Ok(one.clone());

@@ -90,7 +90,7 @@ fn what_a_part_has_not_is_not_read() {
     assert_eq!(part.meta.files.iter().map(|f| f.kind.as_str()).collect::<Vec<_>>(), ["series", "histograms", "index"]);
     let stats = Arc::new(ReadStats::default());
     let wanted = [SeriesRows { series: 0, first: 0, rows: 1 }];
-    let runs = block_on(part.read_floats(&wanted, MillisRange::ALL, true, &stats)).unwrap();
+    let runs = block_on(part.read_floats(&wanted, MillisRange::ALL, StartTimes::Read, &stats)).unwrap();
     assert_eq!((runs.len(), runs[0].len()), (1, 0));
     assert!(block_on(part.read_exemplars(&wanted, MillisRange::ALL, &stats)).unwrap()[0].is_empty());
     assert!(!block_on(part.has_start_times(&stats)).unwrap());
@@ -99,7 +99,7 @@ fn what_a_part_has_not_is_not_read() {
     assert!(block_on(part.rows(&stats)).unwrap().is_empty());
     assert_eq!(read_stats::get(&stats.objects_read), 0);
     // One that is there, but out of the range.
-    let hists = block_on(part.read_hists(&wanted, MillisRange::new(6, 9), true, &stats)).unwrap();
+    let hists = block_on(part.read_hists(&wanted, MillisRange::new(6, 9), StartTimes::Read, &stats)).unwrap();
     assert_eq!((hists.len(), hists[0].len(), read_stats::get(&stats.samples)), (1, 0, 0));
 }
 

@@ -56,7 +56,7 @@ fn both() -> Both {
     let meta = writer.finish().unwrap().unwrap();
     assert_eq!((meta.rows, order.len() as u64), (SPANS, SPANS));
     let io = Arc::new(LocalIo::new(dir.path(), dir.path()));
-    let part = Part::new(meta, io, Arc::new(Caches::new(64 << 20, false)));
+    let part = Part::new(meta, io, Arc::new(Caches::local(64 << 20)));
     drop(sorted);
     let [batch] = batches;
     Both { _dir: dir, batch, part, order }
@@ -70,7 +70,7 @@ impl Both {
         let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
         let all = 0..SPANS;
         let all = std::slice::from_ref(&all);
-        let texts = self.part.span_rows(all, &names, false, &stats).await.unwrap();
+        let texts = self.part.span_rows(all, &names, &stats).await.unwrap();
         let views = self.part.span_rows_viewed(all, &names, &stats).await.unwrap();
         let coded = self.part.span_rows_all_coded(all, &names, &stats).await.unwrap();
         [texts, views, coded].map(|rows| SpanRows::concat(&rows).unwrap())

@@ -133,7 +133,7 @@ async fn a_trace_among_thirty_parts_costs_filters_and_one_part() {
     let (some, ..) = look_up(&store, "nothing", &Access::services(["back"]), &[7, 77_777, 149_999]).await;
     assert!(some.len() == 3 && some.iter().all(|s| s.context.service == "back"), "{}", some.len());
 
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     let parts = store.visible().table("spans").to_vec();
     let index: u64 = parts.iter().filter_map(|p| p.meta.file("index")).map(|f| f.bytes).sum();
     assert!(parts.len() == 1 && index > 512 << 10, "{} parts, {index}", parts.len());

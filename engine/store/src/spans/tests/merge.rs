@@ -54,7 +54,7 @@ async fn groups_are_taken_over_and_add_up() {
         store.flush_all().await.unwrap();
     }
     assert_eq!(store.visible().table("spans").len(), 3);
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     let parts = store.visible().table("spans").to_vec();
     assert_eq!(parts.len(), 1);
     let stats = ReadStats::default();

@@ -127,13 +127,13 @@ async fn every_state(seed: u64, first: i64, minutes: u64) {
             assert_eq!(found, expected(&all), "round {round}, flushed");
         }
         if round == 4 {
-            store.compact_all(true).await.unwrap();
+            store.compact_all().await.unwrap();
             let found = called(&read(&source, request.clone()).await.0);
             assert_eq!(found, expected(&all), "round {round}, compacted");
         }
     }
     store.flush_all().await.unwrap();
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(called(&read(&source, request).await.0), expected(&all), "compacted");
     store.close(Duration::from_secs(10)).await;
 }

@@ -140,7 +140,7 @@ async fn counts_are_the_same_in_every_state_and_small() {
     assert!(expected.len() > 22 * 3, "{expected:?}");
     assert!(live.iter().all(|r| r.kind != RollupKind::Open), "every parent is there");
     store.flush_all().await.unwrap();
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     let bytes: u64 = store.visible().table("spans").iter().map(|p| p.meta.bytes).sum();
     let (compacted, read_bytes) = read(&source, whole).await;
     assert_eq!(sums(&compacted), expected);
@@ -301,7 +301,7 @@ async fn reports_that_differ_are_one_call() {
     assert_eq!(state().await, expected, "copies");
     store.flush_all().await.unwrap();
     assert_eq!(state().await, expected, "three parts");
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(state().await, expected, "compacted");
     store.close(Duration::from_secs(10)).await;
 }
@@ -328,7 +328,7 @@ async fn reports_that_start_apart_are_one_call() {
     store.flush_all().await.unwrap();
     assert_eq!(store.visible().table("spans").len(), 2);
     assert_eq!(called().await, (10, 10, 0), "two parts");
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(called().await, (10, 10, 0), "compacted");
     store.close(Duration::from_secs(10)).await;
 }
@@ -363,7 +363,7 @@ async fn the_first_report_counts_after_its_copy() {
     assert_eq!(median().await, first, "flushed");
     store.write_spans(calls_after(10, 1_000, 20_000_000_000)).await.unwrap();
     store.flush_all().await.unwrap();
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(store.visible().table("spans").len(), 1);
     assert_eq!(median().await, first, "compacted");
     // What was received between them, and starts at another time, is no first report either.
@@ -371,7 +371,7 @@ async fn the_first_report_counts_after_its_copy() {
     assert_eq!(median().await, first, "a part, and live");
     store.flush_all().await.unwrap();
     assert_eq!(median().await, first, "two parts");
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(median().await, first, "compacted again");
     store.close(Duration::from_secs(10)).await;
 }

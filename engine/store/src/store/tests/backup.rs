@@ -20,7 +20,7 @@ async fn same(copy: &mut Bench) {
     let store = copy.open().await;
     copy.verify(&store).await;
     copy.write(&store, &[START + 77_777]).await;
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     copy.verify(&store).await;
     store.close(CLOSE).await;
     drop(store);
@@ -51,7 +51,7 @@ async fn each_backup_holds_its_moment_and_copies_what_is_new() {
         let mut old = restored(&then, &place, Some(&first.name)).await;
         old.written.retain(|(_, ts), _| *ts != START + 77_777);
         same(&mut old).await;
-        store.compact_all(true).await.unwrap();
+        store.compact_all().await.unwrap();
         let third = store.backup(&request(&place, Some(1))).await.unwrap();
         assert!(third.deleted_files > 0, "{third}");
         let names = list(&bench.settings(), &place.display().to_string()).await.unwrap();

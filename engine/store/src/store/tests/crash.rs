@@ -118,7 +118,7 @@ async fn workload(dir: &Path, remote: bool) {
             acknowledge(dir, bench.clock.now_ms(), &format!("{} {} {values}", times[0], times[1]));
             store.flush_all().await.unwrap();
         }
-        store.compact_all(true).await.unwrap();
+        store.compact_all().await.unwrap();
     }
     store.close(CLOSE).await;
     drop(store);

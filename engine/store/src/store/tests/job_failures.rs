@@ -99,7 +99,7 @@ async fn a_damaged_part_in_the_spool_holds_nothing_up() {
     assert_eq!(store.core.catalog.outbox_depth().await.unwrap(), 0);
     assert_eq!(store.core.spool_bytes(), 0, "it does not count against what may wait");
     // Compaction of all else goes on.
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(levels(&store), [0, 2, 2]);
     store.close(CLOSE).await;
     drop(store);
@@ -116,7 +116,7 @@ async fn a_damaged_part_in_the_spool_holds_nothing_up() {
     let up = async || store.visible().parts.iter().all(|p| p.meta.place == Place::Store);
     until("uploaded", up).await;
     bench.verify(&store).await;
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     bench.verify(&store).await;
     store.close(CLOSE).await;
     drop(store);
@@ -162,7 +162,7 @@ async fn background_work_keeps_the_reserve() {
     // Room for writes and flushes, not for a compaction beside them.
     disk.0.store(reserve + generation, Relaxed);
     let (before, began) = (METRICS.compaction_no_room.get(), files_below(&bench.dir.path().join("data/store")).len());
-    let refused = store.compact_all(true).await.unwrap_err();
+    let refused = store.compact_all().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable);
     assert!(refused.to_string().contains("too full for a compaction"), "{refused}");
     assert!(METRICS.compaction_no_room.get() > before);
@@ -181,7 +181,7 @@ async fn background_work_keeps_the_reserve() {
     disk.0.store(u64::MAX, Relaxed);
     store.flush_all().await.unwrap();
     assert_eq!(store.trouble().await, None);
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(levels(&store), [2]);
     bench.verify(&store).await;
     store.close(CLOSE).await;
@@ -223,7 +223,7 @@ async fn compacted_parts_leave_the_caches() {
     let entries = |name: &str| store.cache_stats().iter().find(|(n, _)| *n == name).map_or(0, |(_, s)| s.entries);
     assert!(entries("series") >= 3 && entries("footers") >= 3);
     drop(parts);
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     let live: Vec<_> = store.visible().parts.iter().map(|p| p.meta.id).collect();
     assert_eq!(live.len(), 1);
     assert!(entries("series") <= 1 && entries("footers") <= 5, "{:?}", store.cache_stats());

@@ -64,7 +64,7 @@ async fn an_old_database_is_refused() {
         let old = std::fs::read(&database).unwrap();
         let store = bench.open().await;
         bench.write(&store, &[START + 1]).await;
-        store.compact_all(true).await.unwrap();
+        store.compact_all().await.unwrap();
         store.close(CLOSE).await;
         drop(store);
         std::fs::write(&database, &old).unwrap();
@@ -113,7 +113,7 @@ async fn a_clone_fences_the_first() {
     copy_dir(&data(&bench), &data(&clone));
     let later = clone.open().await;
     // The first merges parts that the clone reads, and would delete them.
-    let error = store.compact_all(true).await.unwrap_err();
+    let error = store.compact_all().await.unwrap_err();
     assert!(error.to_string().contains("writes no more"), "{error}");
     let lost = store.lost().await;
     assert_eq!(lost.kind(), ErrorKind::Conflict);
@@ -127,7 +127,7 @@ async fn a_clone_fences_the_first() {
     drop(store);
     clone.verify(&later).await;
     clone.write(&later, &[START + 3]).await;
-    later.compact_all(true).await.unwrap();
+    later.compact_all().await.unwrap();
     clone.verify(&later).await;
     // The first comes back: its catalog and the store have parted.
     let error = bench.try_open().await.unwrap_err();

@@ -237,7 +237,7 @@ async fn a_commit_whose_answer_is_lost_is_known() {
     store.expire().await.unwrap();
     let lose = |n| store.core.catalog.lose_answers.store(n, Relaxed);
     lose(1);
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     assert_eq!(levels(&store), [2; 5], "what readers see is what the catalog says");
     bench.clock.pass(3 * DAY_MS);
     lose(2);
@@ -245,7 +245,7 @@ async fn a_commit_whose_answer_is_lost_is_known() {
     let (_, live) = store.core.catalog.live_parts().await.unwrap();
     assert_eq!(live.len(), 3);
     assert_eq!(levels(&store), [2; 3]);
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     store.close(CLOSE).await;
     drop(store);
     bench.sound().await;
@@ -261,9 +261,9 @@ async fn what_was_replaced_is_not_brought_back() {
         store.flush_all().await.unwrap();
     }
     let held = store.core_snapshot();
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     bench.write(&store, &[START + 2]).await;
-    store.compact_all(true).await.unwrap();
+    store.compact_all().await.unwrap();
     store.clean().await.unwrap();
     assert_eq!((levels(&store), store.core.catalog.removed_count().await.unwrap()), (vec![2], 2));
     store.close(CLOSE).await;

@@ -33,7 +33,7 @@ struct Relative {
     kind: u8,
     shared: bool,
     received: i64,
-    /// The call as it was counted if nobody answered it.
+    /// The call as it was counted while no span of the called service was known.
     remote: Option<RollupRow>,
 }
 

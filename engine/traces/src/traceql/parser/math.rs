@@ -1,7 +1,7 @@
 //! Arithmetic between queries of metrics in parentheses, and constants.
 
 use super::super::error::TraceqlError;
-use super::super::expressions::Sign;
+use super::super::expressions::{End, Sign};
 use super::super::numbers::Node;
 use super::metric::COMPARED_ALONE;
 use super::{CONDITIONS_MAX, Literal, Parser, Result};
@@ -51,11 +51,11 @@ impl Parser<'_> {
             let at = self.at;
             let name = self.take(|c| c.is_alphanumeric() || c == '_');
             self.blank();
-            if !matches!(name, "topk" | "bottomk") {
+            let Some(end) = End::of_function(name) else {
                 return Err(self.error_at(at, "only `topk` and `bottomk` can follow arithmetic of numbers over time"));
-            }
+            };
             self.count_choice(&node, at)?;
-            side = Side::Numbers(Node::Picked(Box::new(node), name == "topk", self.pick_most()?));
+            side = Side::Numbers(Node::Picked(Box::new(node), end, self.pick_most()?));
         }
     }
 

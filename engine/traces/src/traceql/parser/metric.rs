@@ -1,7 +1,7 @@
 //! Functions of metrics, what they are told apart by, and hints.
 
 use super::super::ast::{Aggregate, Choice, Comparison, Metric, MetricFunction};
-use super::super::expressions::Compare;
+use super::super::expressions::{Compare, End};
 use super::super::fields::Field;
 use super::super::series::SECOND_NS;
 use super::{Literal, Op, Parser, Result};
@@ -108,15 +108,15 @@ impl Parser<'_> {
 
     /// Reads `topk(n)` or `bottomk(n)` behind its name, and comparisons behind it.
     pub(super) fn pick(&mut self, name: &str, begin: usize, metric: &mut Metric) -> Result<()> {
-        if !matches!(name, "topk" | "bottomk") {
+        let Some(end) = End::of_function(name) else {
             self.at = begin;
             return Err(self.unexpected_for("topk or bottomk"));
-        }
+        };
         if metric.is_comparison() {
             return Err(self.error_at(begin, COMPARED_ALONE));
         }
         self.count_part(begin)?;
-        metric.choices.push(Choice::Picked(name == "topk", self.pick_most()?));
+        metric.choices.push(Choice::Picked(end, self.pick_most()?));
         self.comparisons(metric)
     }
 

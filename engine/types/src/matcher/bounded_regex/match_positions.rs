@@ -33,11 +33,15 @@ impl Places {
 }
 
 impl WatchedRegex {
-    /// Gives room for the places of all groups, or of whole matches alone.
-    pub fn places(&self, has_groups: bool) -> Places {
-        let groups = if has_groups { self.regex.captures_len() } else { 1 };
-        let locations = has_groups.then(|| self.regex.capture_locations());
-        Places { locations, own: vec![NOWHERE; 2 * groups], is_own: false, scratch: None }
+    /// Gives room for the places of all groups.
+    pub fn group_places(&self) -> Places {
+        let own = vec![NOWHERE; 2 * self.regex.captures_len()];
+        Places { locations: Some(self.regex.capture_locations()), own, is_own: false, scratch: None }
+    }
+
+    /// Gives room for the places of whole matches.
+    pub fn match_places(&self) -> Places {
+        Places { locations: None, own: vec![NOWHERE; 2], is_own: false, scratch: None }
     }
 
     /// Looks for the first match from a place on. What lies before is seen by `^` and borders of words alone.

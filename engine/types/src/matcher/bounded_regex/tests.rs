@@ -181,13 +181,13 @@ fn groups_are_found_where_the_crate_finds_them() {
             let groups = regex.regex.captures_len();
             let all = |places: &Places| (0..groups).map(|group| places.get(group)).collect::<Vec<_>>();
             let mut found = Vec::new();
-            regex.each(text, &mut regex.places(true), |places| {
+            regex.each(text, &mut regex.group_places(), |places| {
                 found.push(all(places));
                 true
             });
             assert_eq!(found, wanted, "{pattern} on {text:?}");
             let mut whole = Vec::new();
-            regex.each(text, &mut regex.places(false), |places| {
+            regex.each(text, &mut regex.match_places(), |places| {
                 whole.push(places.get(0));
                 true
             });
@@ -196,7 +196,7 @@ fn groups_are_found_where_the_crate_finds_them() {
             let nfa = capture_groups::states(regex.as_str()).expect("states");
             let (mut scratch, mut own) = (capture_groups::Scratch::new(&nfa, 2 * groups), vec![0; 2 * groups]);
             for (from, _) in text.char_indices() {
-                let mut places = regex.places(true);
+                let mut places = regex.group_places();
                 let has = regex.find(text, from, &mut places);
                 assert_eq!(
                     capture_groups::search(&nfa, &mut scratch, text, from, &mut own),
@@ -226,7 +226,7 @@ fn groups_of_long_texts_end_with_their_query() {
         within(Duration::from_secs(2), pattern, || {
             let began = Instant::now();
             let watch = Watch::new(Arc::new(Until(began + ENDS)));
-            watch.over(|| regex.each(&text, &mut regex.places(true), |_| true));
+            watch.over(|| regex.each(&text, &mut regex.group_places(), |_| true));
             began.elapsed()
         });
     }
@@ -238,7 +238,7 @@ fn templates_are_those_of_the_crate() {
     let text = "a k=v k2= b";
     for template in ["$1", "${1}x", "$key:$2$3", "$$1", "$", "${key}-${2}", "x"] {
         let (mut own, mut wanted) = (String::new(), String::new());
-        regex.each(text, &mut regex.places(true), |places| {
+        regex.each(text, &mut regex.group_places(), |places| {
             regex.expand(text, places, template, &mut own);
             true
         });

@@ -9,7 +9,7 @@ use crate::read_stats::Gate;
 fn found(pattern: &str, text: &str) -> String {
     assert!(looks_around(pattern), "{pattern}");
     let regex = WatchedRegex::looking(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"));
-    let mut places = regex.places(true);
+    let mut places = regex.group_places();
     if !regex.find(text, 0, &mut places) {
         assert!(!regex.is_match(text), "{pattern}");
         return String::new();
@@ -100,13 +100,13 @@ fn wrong_ones_are_refused() {
 fn all_places_are_found() {
     let regex = WatchedRegex::looking(r"(?<!-)(\d)(?=\d)").expect("a pattern");
     let mut places = Vec::new();
-    regex.each("123 -45 678", &mut regex.places(false), |found| {
+    regex.each("123 -45 678", &mut regex.match_places(), |found| {
         places.extend(found.get(0));
         true
     });
     assert_eq!(places, [(0, 1), (1, 2), (8, 9), (9, 10)]);
     let mut out = String::new();
-    let mut at = regex.places(true);
+    let mut at = regex.group_places();
     assert!(regex.find("12", 0, &mut at));
     regex.expand("12", &at, "<${1}>", &mut out);
     assert_eq!(out, "<1>");

@@ -23,9 +23,9 @@ use crate::{Error, Result};
 
 pub use self::columns::rollup_columns;
 
-/// Operations or instances of all hours; more are not counted, and whoever asks reads the spans.
+/// Most operations, and most instances, over all hours. Further ones are not counted; queries then read the spans.
 pub(super) const LISTED_MAX: usize = 50_000;
-/// Resource attributes that name an instance, the best first.
+/// Resource attributes that name an instance, in order of preference.
 const INSTANCE_KEYS: [&str; 3] = ["service.instance.id", "k8s.pod.name", "host.name"];
 
 impl Counts {
@@ -71,7 +71,7 @@ type Map<K, V> = HashMap<K, V, FixedState>;
 /// Minute, caller, called, sort.
 type EdgeKey = (i64, u32, u32, EdgeKind);
 
-/// See the module.
+/// Builds roll-ups from spans.
 #[derive(Debug, Default)]
 pub struct RollupBuilder {
     names: Names,

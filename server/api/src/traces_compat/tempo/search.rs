@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use quiver_traces::traceql::{Figures, HitSet, Query, TraceqlHit, TraceqlSearch};
+use quiver_traces::traceql::{Figures, HitSet, MetricWindow, Query, TraceqlHit, TraceqlSearch};
 use quiver_traces::{ParamError, TraceError};
 use quiver_types::spans::hex;
 use serde::{Serialize, Serializer};
@@ -191,8 +191,8 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         let (query, range) = metric(&call)?;
         let step = step(&call, range)?;
         let wanted = exemplars(&call, &query)?;
-        let asked = wanted.is_some_and(|n| n > 0);
-        let all = call.state.engines.traces.traceql_figures(&call.ctx, &query, range, Some(step), asked).await?;
+        let window = MetricWindow { range, step: Some(step), exemplars: wanted.is_some_and(|n| n > 0) };
+        let all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
         let (first, last) = (range.0.div_euclid(step), range.1.div_euclid(step));
         if (last - first + 1) as usize * all.len() > SAMPLES_MAX {
@@ -227,7 +227,8 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
         let length = range.1.saturating_sub(range.0).max(SECOND_NS);
-        let all = call.state.engines.traces.traceql_figures(&call.ctx, &query, range, None, false).await?;
+        let window = MetricWindow { range, step: None, exemplars: false };
+        let all = call.state.engines.traces.traceql_figures(&call.ctx, &query, window).await?;
         let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
         let shown = all.iter().filter_map(|one| Once::of(one, by));
         if as_message {

@@ -15,7 +15,7 @@ use super::super::column_access::{bytes, other_type};
 use super::super::columns::{Each, KINDS, STATUSES, event_fields, link_fields};
 use super::super::config_values::{self, Places};
 use super::super::conventions::Form;
-use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, uncoded};
+use crate::tables::cells::{Kind, TextMaps, hex_ids, hex_ids_or_null, named, none_empty, uncoded};
 use crate::tables::config_columns::Says;
 
 /// How a column is computed. Numbers are indexes of stored columns.
@@ -92,8 +92,8 @@ pub(super) fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
     let times = |at: usize| stored.column(at).as_primitive_opt::<Int64Type>().ok_or_else(|| other_type("a time"));
     let small = |at: usize| stored.column(at).as_primitive_opt::<UInt8Type>().ok_or_else(|| other_type("a number"));
     Ok(match cell {
-        Cell::Hex(at) => Arc::new(hex_ids(ids(*at)?, false)),
-        Cell::HexOrNone(at) => Arc::new(hex_ids(ids(*at)?, true)),
+        Cell::Hex(at) => Arc::new(hex_ids(ids(*at)?)),
+        Cell::HexOrNone(at) => Arc::new(hex_ids_or_null(ids(*at)?)),
         Cell::Bytes(at, or_none) => id_bytes(ids(*at)?, *or_none)?,
         Cell::Text(at) => Arc::new(uncoded(stored.column(*at)).ok_or_else(|| other_type("a text"))?),
         Cell::Kind(at) => {
