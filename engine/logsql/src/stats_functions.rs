@@ -18,6 +18,7 @@ mod quantile;
 mod registry;
 mod row_any;
 mod row_extreme;
+mod sample;
 mod state;
 mod state_bytes;
 mod stddev;

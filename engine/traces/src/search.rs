@@ -2,6 +2,7 @@
 
 mod cursor;
 mod execution;
+mod matches;
 
 use std::sync::Arc;
 

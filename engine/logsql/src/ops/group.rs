@@ -406,7 +406,7 @@ impl Groups {
         if let ([KeyValues::Text(known, _)], [c]) = (keys.as_mut_slice(), codes.as_slice())
             && let Some(view) = c.values.short(c.of_row()[row] as usize)
         {
-            let group = shorts.one(view, HASHER.hash_one(view), known);
+            let group = shorts.one(view, &|view| HASHER.hash_one(view), known);
             *count = known.len();
             return group;
         }

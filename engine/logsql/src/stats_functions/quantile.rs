@@ -1,231 +1,178 @@
-//! `median(a)`, `quantile(phi, a)`: nearest rank, exact up to 10 000 values of a group, beyond over a random sample of
-//! that many. Fields that are named count with their empty values too.
+//! `median(a)`, `quantile(phi, a)`: nearest rank, exact up to 20 000 values of a group, beyond over a sample of 10 000 at
+//! least. Fields that are named count with their empty values too.
+//!
+//! Of a large group one value of each block of values that follow each other is kept, which one is left to chance. When the
+//! sample is full, it keeps half of itself and blocks become twice as long: most values cost no more than being counted, and
+//! samples of several parts are joined by halving those of the shorter blocks.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use datafusion::common::Result;
-use quiver_types::logs::{write_float, write_int};
 
 use super::args::{Args, Column};
 use super::grouped::{Bytes, GroupState};
-use super::min_max::Extreme;
-use super::state_bytes::{Reader, put_text, put_u64};
+use super::min_max::{Extreme, Side};
+use super::sample::{Random, Sample};
+use super::state_bytes::{Reader, put_u64};
 use crate::kernels::columns::Value;
-use crate::kernels::values::{Rank, compare_ranked, rank, rank_of_float, rank_of_int};
+use crate::kernels::values::rank;
 
-/// Values that are kept.
-const SAMPLE_MAX: usize = 10_000;
+/// Values that are kept at most; half of them at least, where there are more.
+const SAMPLE_MAX: usize = 20_000;
+/// Blocks have at most two to the power of this values.
+const LEVEL_MAX: u32 = 63;
 
-/// A value that is kept.
-#[derive(Debug, Clone, PartialEq)]
-enum Kept {
-    Empty,
-    Int(i64),
-    Float(f64),
-    Text(Box<str>),
-}
-
-impl Kept {
-    fn of(value: Value<'_>) -> Self {
-        match value {
-            Value::Empty => Self::Empty,
-            Value::Int(value) => Self::Int(value),
-            Value::Float(value) => Self::Float(value),
-            Value::Text(text) => Self::Text(text.into()),
-        }
-    }
-
-    fn rank(&self) -> Rank {
-        match self {
-            Self::Empty => rank(""),
-            Self::Int(value) => rank_of_int(*value),
-            Self::Float(value) => rank_of_float(*value),
-            Self::Text(text) => rank(text),
-        }
-    }
-
-    /// The text that ranks among texts.
-    fn text(&self) -> &str {
-        if let Self::Text(text) = self { text } else { "" }
-    }
-
-    fn write(&self, out: &mut String) {
-        match self {
-            Self::Empty => {}
-            Self::Int(value) => write_int(*value, out),
-            Self::Float(value) => write_float(*value, out),
-            Self::Text(text) => out.push_str(text),
-        }
-    }
-
-    /// Bytes that it takes.
-    fn bytes(&self) -> usize {
-        self.text().len() + size_of::<Self>()
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Empty => out.push(0),
-            Self::Int(value) => {
-                out.push(1);
-                put_u64(out, *value as u64);
-            }
-            Self::Float(value) => {
-                out.push(2);
-                put_u64(out, value.to_bits());
-            }
-            Self::Text(text) => {
-                out.push(3);
-                put_text(out, text);
-            }
-        }
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self> {
-        Ok(match from.byte()? {
-            0 => Self::Empty,
-            1 => Self::Int(from.u64()? as i64),
-            2 => Self::Float(f64::from_bits(from.u64()?)),
-            _ => Self::Text(from.text()?.into()),
-        })
-    }
-}
-
-/// A sample of a group's values, with their least and greatest.
+/// A sample of a group's values, or the least or greatest of them.
 #[derive(Debug, Default)]
 pub(super) struct Quantile {
-    sample: Vec<Kept>,
+    /// Values to pass over before the next one that is kept.
+    skip: u64,
+    /// How many follow that one in its block.
+    after: u64,
+    /// One of two to the power of this values is kept.
+    level: u32,
+    random: Random,
+    sample: Sample,
+    end: Extreme,
     bytes: Bytes,
-    count: u64,
-    min: Extreme,
-    max: Extreme,
-    random: u64,
 }
 
 impl Quantile {
-    /// SplitMix64, below a bound. The same rows give the same sample.
-    fn below(&mut self, bound: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(mixed ^ mixed >> 31) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// Adds a value, which is read only if it is kept.
-    fn insert<'a>(&mut self, value: impl FnOnce() -> Value<'a>) -> usize {
-        self.count += 1;
-        if self.sample.len() < SAMPLE_MAX {
-            let kept = Kept::of(value());
-            let grown = self.bytes.set(self.bytes.now() + kept.bytes());
-            self.sample.push(kept);
-            return grown;
-        }
-        let place = self.below(self.count) as usize;
-        if place >= SAMPLE_MAX {
-            return 0;
-        }
-        let kept = Kept::of(value());
-        let grown = self.bytes.set(self.bytes.now() - self.sample[place].bytes() + kept.bytes());
-        self.sample[place] = kept;
-        grown
-    }
-
-    /// The least and the greatest need not be in the sample; they are kept when they are asked for.
-    fn bound(&mut self, phi: f64, value: &str) {
-        if is_end(phi) {
-            let rank = rank(value);
-            self.min.offer(Ordering::Less, rank, value);
-            self.max.offer(Ordering::Greater, rank, value);
+    /// Looks at values that follow each other. `keep` adds one that is kept to the sample.
+    #[inline]
+    fn take(&mut self, mut values: Range<usize>, mut keep: impl FnMut(&mut Sample, usize)) {
+        loop {
+            let left = values.len() as u64;
+            if self.skip >= left {
+                self.skip -= left;
+                return;
+            }
+            values.start += self.skip as usize;
+            keep(&mut self.sample, values.start);
+            values.start += 1;
+            let after = self.after;
+            if self.sample.len() > SAMPLE_MAX {
+                self.halve();
+            }
+            self.begin_block(after);
         }
     }
 
-    /// Adds another sample; of both together each value keeps the same chance. Gives the bytes by which the own has grown.
-    fn join(&mut self, mut other: Vec<Kept>, count: u64) -> usize {
-        let total = self.count + count;
-        if self.sample.len() + other.len() > SAMPLE_MAX {
-            let share = SAMPLE_MAX as f64 * (self.count as f64 / total as f64);
-            let own = (share.round() as usize).clamp(SAMPLE_MAX.saturating_sub(other.len()), self.sample.len());
-            let mut sample = std::mem::take(&mut self.sample);
-            self.thin(&mut sample, own);
-            self.thin(&mut other, SAMPLE_MAX - own);
-            self.sample = sample;
-        }
-        self.sample.append(&mut other);
-        self.count = total;
-        self.bytes.set(self.sample.iter().map(Kept::bytes).sum())
+    /// Begins a block behind so many values: chooses which of its values is kept.
+    #[inline]
+    fn begin_block(&mut self, behind: u64) {
+        let last = (1 << self.level) - 1;
+        let chosen = if last == 0 { 0 } else { self.random.draw() & last };
+        self.skip = behind + chosen;
+        self.after = last - chosen;
     }
 
-    /// Keeps `keep` values of a sample, each with the same chance.
-    fn thin(&mut self, sample: &mut Vec<Kept>, keep: usize) {
-        let keep = keep.min(sample.len());
-        for place in 0..keep {
-            let from = place + self.below((sample.len() - place) as u64) as usize;
-            sample.swap(place, from);
+    fn halve(&mut self) {
+        self.sample.halve(&mut self.random);
+        self.level = (self.level + 1).min(LEVEL_MAX);
+    }
+
+    /// Adds another sample; of both together each value keeps the same chance.
+    fn join(&mut self, mut other: Sample, level: u32, random: &Random) {
+        // Otherwise the same choices would be made once more.
+        self.random.0 = self.random.0.rotate_left(32) ^ random.0;
+        while self.level < level {
+            self.halve();
         }
-        sample.truncate(keep);
+        for _ in level..self.level {
+            other.halve(&mut self.random);
+        }
+        self.sample.append(&other);
+        while self.sample.len() > SAMPLE_MAX {
+            self.halve();
+        }
+        // The values of blocks that end here had their chance.
+        self.begin_block(0);
+    }
+
+    fn grown(&mut self) -> usize {
+        self.bytes.set(self.sample.bytes() + self.end.bytes())
     }
 }
 
-/// Whether the least or the greatest value is asked for.
-fn is_end(phi: f64) -> bool {
-    phi <= 0.0 || phi >= 1.0
+/// Which end of the order is asked for, if one is: it need not be in the sample.
+fn end(phi: f64) -> Option<Side> {
+    if phi <= 0.0 {
+        Some(Ordering::Less)
+    } else if phi >= 1.0 {
+        Some(Ordering::Greater)
+    } else {
+        None
+    }
 }
 
 impl GroupState for Quantile {
     type Config = f64;
 
     fn add(&mut self, phi: &f64, args: &Args<'_>, row: usize, buffer: &mut String) -> usize {
-        let mut grown = 0;
+        self.add_run(phi, args, row..row + 1, buffer)
+    }
+
+    fn add_run(&mut self, phi: &f64, args: &Args<'_>, rows: Range<usize>, buffer: &mut String) -> usize {
+        let end = end(*phi);
         for column in &args.columns {
-            match column {
-                Column::Field { text, named, .. } if *named || !text.is_empty(row) => {
-                    if is_end(*phi) {
-                        self.bound(*phi, text.text(row, buffer));
+            match (column, end) {
+                (Column::Field { text, named, .. }, Some(side)) => {
+                    for row in rows.clone().filter(|row| *named || !text.is_empty(*row)) {
+                        let value = text.text(row, buffer);
+                        self.end.offer(side, text.rank(row, value), value);
                     }
-                    grown += self.insert(|| text.texts().value(row, buffer));
                 }
-                Column::Field { .. } => {}
-                Column::Rest(rest) => rest.each(row, &mut |_: &str, value: &str| {
-                    self.bound(*phi, value);
-                    grown += self.insert(|| if value.is_empty() { Value::Empty } else { Value::Text(value) });
-                }),
+                (Column::Field { text, named: true, .. }, None) => {
+                    self.take(rows.clone(), |sample, row| sample.push(text.texts().value(row, buffer)));
+                }
+                (Column::Field { text, .. }, None) => {
+                    for row in rows.clone().filter(|row| !text.is_empty(*row)) {
+                        self.take(row..row + 1, |sample, row| sample.push(text.texts().value(row, buffer)));
+                    }
+                }
+                (Column::Rest(rest), end) => {
+                    for row in rows.clone() {
+                        rest.each(row, &mut |_: &str, value: &str| match end {
+                            Some(side) => _ = self.end.offer(side, rank(value), value),
+                            None if value.is_empty() => self.take(0..1, |sample, _| sample.push(Value::Empty)),
+                            None => self.take(0..1, |sample, _| sample.push(Value::Text(value))),
+                        });
+                    }
+                }
             }
         }
-        grown
+        self.grown()
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        put_u64(out, self.count);
-        put_text(out, self.min.text());
-        put_text(out, self.max.text());
-        self.sample.iter().for_each(|value| value.encode(out));
+        put_u64(out, u64::from(self.level));
+        put_u64(out, self.random.0);
+        self.sample.encode(out);
+        self.end.encode(out);
     }
 
     fn merge(&mut self, phi: &f64, from: &mut Reader<'_>) -> Result<usize> {
-        let count = from.u64()?;
-        let (min, max) = (from.text()?, from.text()?);
-        if count > 0 {
-            self.bound(*phi, min);
-            self.bound(*phi, max);
+        let level = from.u64()?.min(u64::from(LEVEL_MAX)) as u32;
+        let random = Random(from.u64()?);
+        let sample = Sample::read(from)?;
+        match end(*phi) {
+            Some(side) => _ = self.end.merge(&side, from)?,
+            None => self.join(sample, level, &random),
         }
-        let mut other: Vec<Kept> = Vec::new();
-        while !from.is_empty() {
-            other.push(Kept::read(from)?);
-        }
-        Ok(self.join(other, count))
+        Ok(self.grown())
     }
 
     fn finish(self, phi: &f64, out: &mut String) {
-        if is_end(*phi) {
-            out.push_str(if *phi <= 0.0 { self.min.text() } else { self.max.text() });
+        if end(*phi).is_some() {
+            out.push_str(self.end.text());
             return;
         }
-        let mut ranked: Vec<(Rank, Kept)> = self.sample.into_iter().map(|v| (v.rank(), v)).collect();
-        let Some(last) = ranked.len().checked_sub(1) else { return };
-        let index = ((phi * ranked.len() as f64) as usize).min(last);
-        let order = |a: &(Rank, Kept), b: &(Rank, Kept)| compare_ranked((a.0, a.1.text()), (b.0, b.1.text()));
-        let (_, (_, found), _) = ranked.select_nth_unstable_by(index, order);
-        found.write(out);
+        let count = self.sample.len();
+        if let Some(last) = count.checked_sub(1) {
+            self.sample.write_nth(((phi * count as f64) as usize).min(last), out);
+        }
     }
 }
 
@@ -233,53 +180,99 @@ impl GroupState for Quantile {
 mod tests {
     use super::*;
 
-    #[test]
-    fn values_that_are_kept_come_back() {
-        let all = [
-            Kept::of(Value::Empty),
-            Kept::of(Value::Int(i64::MIN)),
-            Kept::of(Value::Float(-0.5)),
-            Kept::of(Value::Text("é")),
-            Kept::of(Value::Text("")),
-        ];
+    /// A sample of whole numbers, in pieces of so many values.
+    fn sample(range: Range<usize>, piece: usize) -> Quantile {
+        let mut own = Quantile::default();
+        for from in range.clone().step_by(piece) {
+            let values = from..range.end.min(from + piece);
+            own.take(values, |sample, value| sample.push(Value::Int(value as i64)));
+        }
+        own
+    }
+
+    /// The values that are kept.
+    fn kept(own: &Quantile) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for kept in &all {
-            kept.encode(&mut bytes);
+        own.sample.encode(&mut bytes);
+        bytes
+    }
+
+    /// How many of the values of a sample are below a bound.
+    fn below(own: &Quantile, bound: i64) -> usize {
+        let (mut out, all) = (String::new(), kept(own));
+        let (mut low, mut high) = (0, own.sample.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            out.clear();
+            Sample::read(&mut Reader(&all)).expect("whole").write_nth(middle, &mut out);
+            if out.parse::<i64>().expect("a number") < bound { low = middle + 1 } else { high = middle }
         }
-        let mut reader = Reader(&bytes);
-        for (kept, text) in all.iter().zip(["", "-9223372036854775808", "-0.5", "é", ""]) {
-            assert_eq!(Kept::read(&mut reader).expect("whole"), *kept);
-            let mut out = String::new();
-            kept.write(&mut out);
-            assert_eq!(out, text);
-            let (own, other) = (kept.rank(), rank(text));
-            assert_eq!(compare_ranked((own, kept.text()), (other, text)), Ordering::Equal, "{text}");
+        low
+    }
+
+    #[test]
+    fn all_values_are_kept_while_there_is_room() {
+        let full = sample(0..SAMPLE_MAX, SAMPLE_MAX);
+        assert_eq!((full.sample.len(), full.level), (SAMPLE_MAX, 0));
+        let more = sample(0..SAMPLE_MAX + 1, SAMPLE_MAX);
+        assert!((SAMPLE_MAX / 2..=SAMPLE_MAX / 2 + 1).contains(&more.sample.len()) && more.level == 1);
+    }
+
+    /// Of each tenth of the values the sample has a tenth, and what it has does not depend on the pieces in which they came.
+    #[test]
+    fn samples_are_of_all_values_alike() {
+        let count = 37 * SAMPLE_MAX;
+        let whole = sample(0..count, count);
+        for piece in [1, 7, 4096] {
+            assert!(kept(&sample(0..count, piece)) == kept(&whole), "in pieces of {piece}");
         }
-        assert!(reader.is_empty() && Kept::read(&mut reader).is_err());
+        let all = whole.sample.len();
+        assert!((SAMPLE_MAX / 2..=SAMPLE_MAX).contains(&all), "{all}");
+        assert!(all.abs_diff(count >> whole.level) <= 2, "one of each block");
+        for tenth in 1..10 {
+            let found = below(&whole, (tenth * count / 10) as i64);
+            assert!(found.abs_diff(all * tenth / 10) < 100, "{found} of {all} below {tenth} tenths");
+        }
     }
 
     /// Of ten times as many values as are kept each part has its share, and all are kept that there is room for.
     #[test]
     fn samples_are_joined_by_their_shares() {
-        let sample = |from: usize, count: usize| {
-            let mut own = Quantile::default();
-            for value in from..from + count {
-                own.insert(|| Value::Int(value as i64));
-            }
-            own
+        let joined = |few: Range<usize>, more: Range<usize>| {
+            let (mut few, more) = (sample(few, SAMPLE_MAX), sample(more, SAMPLE_MAX));
+            let mut bytes = Vec::new();
+            more.encode(&mut bytes);
+            few.merge(&0.5, &mut Reader(&bytes)).expect("whole");
+            few
         };
-        let (mut few, more) = (sample(0, SAMPLE_MAX), sample(SAMPLE_MAX, 9 * SAMPLE_MAX));
-        few.join(more.sample, more.count);
-        assert_eq!((few.sample.len(), few.count), (SAMPLE_MAX, 10 * SAMPLE_MAX as u64));
-        let is_own = |kept: &&Kept| matches!(kept, Kept::Int(value) if *value < SAMPLE_MAX as i64);
-        assert_eq!(few.sample.iter().filter(is_own).count(), SAMPLE_MAX / 10);
-        let mut together = sample(0, 10);
-        let own = sample(10, 20);
-        together.join(own.sample, own.count);
-        assert_eq!(together.sample, (0..30).map(Kept::Int).collect::<Vec<_>>());
-        // Where one part is small its values are not thinned out for nothing.
-        let (mut large, one) = (sample(0, SAMPLE_MAX - 1), sample(SAMPLE_MAX, 1));
-        large.join(one.sample, one.count);
-        assert_eq!(large.sample.len(), SAMPLE_MAX);
+        for (few, more) in
+            [(0..SAMPLE_MAX, SAMPLE_MAX..10 * SAMPLE_MAX), (0..9 * SAMPLE_MAX, 9 * SAMPLE_MAX..10 * SAMPLE_MAX)]
+        {
+            let own = joined(few.clone(), more);
+            let (count, level) = (own.sample.len(), own.level);
+            assert!((SAMPLE_MAX / 2..=SAMPLE_MAX).contains(&count), "{count}");
+            assert!(count.abs_diff((10 * SAMPLE_MAX) >> level) <= 2, "{count} at {level}");
+            let share = below(&own, few.end as i64);
+            assert!(share.abs_diff(few.end >> level) <= 2, "{share} at {level}");
+        }
+        let together = joined(0..10, 10..SAMPLE_MAX);
+        assert_eq!((together.sample.len(), together.level), (SAMPLE_MAX, 0));
+        assert_eq!(below(&together, 10), 10);
+        // What follows is taken as seldom as what was joined.
+        let mut own = joined(0..SAMPLE_MAX, SAMPLE_MAX..8 * SAMPLE_MAX);
+        let (before, level) = (own.sample.len(), own.level);
+        own.take(0..SAMPLE_MAX, |sample, _| sample.push(Value::Int(0)));
+        assert!((own.sample.len() - before).abs_diff(SAMPLE_MAX >> level) <= 1 && own.level == level);
+    }
+
+    #[test]
+    fn a_number_takes_eight_bytes() {
+        let mut own = sample(0..5000, 100);
+        assert_eq!(own.grown(), 5000 * 8);
+        let mut other = Quantile::default();
+        let mut bytes = Vec::new();
+        own.encode(&mut bytes);
+        assert!(bytes.len() < 5000 * 8 + 100);
+        assert_eq!(other.merge(&0.9, &mut Reader(&bytes)).expect("whole"), 5000 * 8);
     }
 }

@@ -46,6 +46,13 @@ impl<'a> Reader<'a> {
         Ok(u128::from_le_bytes(self.take(16)?.try_into().expect("sixteen bytes")))
     }
 
+    /// Numbers behind their count.
+    pub(super) fn u64s(&mut self) -> Result<impl Iterator<Item = u64> + use<'a>> {
+        let length = self.u64()?.saturating_mul(8);
+        let bytes = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+        Ok(bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))))
+    }
+
     pub(super) fn bytes(&mut self) -> Result<&'a [u8]> {
         let length = u32::from_le_bytes(self.take(4)?.try_into().expect("four bytes"));
         self.take(length as usize)
