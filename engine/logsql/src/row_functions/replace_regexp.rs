@@ -29,7 +29,7 @@ impl ReplaceRegexp {
             few_groups(&regex).map_err(|e| e.message)?;
         }
         let regex = WatchedRegex::new(regex);
-        let places = regex.places(has_groups);
+        let places = if has_groups { regex.group_places() } else { regex.match_places() };
         Ok(Self { regex, new, has_groups, places, limit })
     }
 
