@@ -2,7 +2,6 @@
 
 mod cursor;
 mod execution;
-mod matches;
 
 use std::sync::Arc;
 

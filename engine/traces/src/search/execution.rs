@@ -1,10 +1,9 @@
 //! Executes a search: plans return the ids of traces with matching spans, newest first, and only as many complete
 //! traces as the page needs are read.
 //!
-//! The first plan reads two columns besides those of the conditions. Which spans match is told by those that summaries
-//! are made from; if a condition looks at more, details about matching spans are read last, only for the rows of the
-//! page. If few spans are involved, the plan is just a scan. Assembling traces is our own code: DataFusion has no operator
-//! that merges the reports of a span and separates shared ids.
+//! The first plan reads two columns besides those of the conditions. Details about matching spans are read last, only
+//! for the rows of the page. If few spans are involved, the plan is just a scan. Assembling traces is our own code:
+//! DataFusion has no operator that merges the reports of a span and separates shared ids.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -21,8 +20,7 @@ use quiver_query::{Collected, from_datafusion};
 use quiver_types::spans::{STATUS_ERROR, Span, SpanColumn, SpanFilter, SpanId, SpanRequest, TraceId, all_columns};
 use quiver_types::{Error, ErrorKind};
 
-use super::matches::{self, Matches};
-use super::{HOUR, Page, Search, Sort, cursor};
+use super::{FIRST_MAX, HOUR, Page, Search, Sort, cursor};
 use crate::assemble::{Trace, assemble_all};
 use crate::columns::{Columns, columns};
 use crate::engine::{Reader, TraceError, summary_columns};
@@ -103,9 +101,6 @@ struct Pages<'s> {
     rows: Vec<Summary>,
     /// Number of rows needed for a full page, plus one that shows that there is a next page.
     enough: usize,
-    /// What matching spans pass, if those that summaries are made from tell it and few more traces are read than the page
-    /// has.
-    matching: Option<SpanFilter>,
 }
 
 impl Pages<'_> {
@@ -179,18 +174,16 @@ impl Reader {
             );
             return Err(Error::new(ErrorKind::LimitExceeded, text).into());
         }
-        let enough = (search.limit + usize::from(whole.is_none())).max(1);
-        let mut page = Pages { search, rows: Vec::new(), enough, matching: None };
+        let mut page = Pages { search, rows: Vec::new(), enough: (search.limit + usize::from(whole.is_none())).max(1) };
         if search.sort == Sort::Start && search.descending && search.ids.is_empty() && !search.is_joined() {
-            page.matching = whole.is_none().then(|| search.matching()).filter(matches::is_told);
             self.newest(&mut page, now, whole).await?;
         } else {
             self.all(&mut page, whole).await?;
         }
-        let (mut rows, is_noted) = (page.rows, page.matching.is_some());
+        let mut rows = page.rows;
         let more = rows.len() > search.limit;
         rows.truncate(search.limit);
-        if whole.is_none() && !is_noted {
+        if whole.is_none() {
             self.note_matches(search, &mut rows).await?;
         }
         let received = search.after.as_ref().map(|c| c.received);
@@ -301,16 +294,8 @@ impl Reader {
         let columns = if whole.is_some() { all_columns() } else { summary_columns() };
         // Traces that are not taken give back what they held: a query may turn down all that it reads.
         let (reports, memory) = self.spans(filter, columns).await?;
-        let mut found = HashMap::default();
-        if let Some(filter) = &page.matching {
-            memory.add(reports.len() * SEEN_BYTES)?;
-            found = matches::of_reports(filter, &reports);
-        }
         for trace in assemble_all(reports) {
-            let Some(mut row) = summarize(&trace) else { continue };
-            if let Some(found) = found.remove(&trace.id) {
-                found.note(&mut row);
-            }
+            let Some(row) = summarize(&trace) else { continue };
             if page.search.accepts.as_ref().is_some_and(|accepts| !(accepts.0)(&trace)) {
                 continue;
             }
@@ -405,7 +390,7 @@ impl Reader {
         let mut places: HashMap<TraceId, usize, FixedState> = HashMap::default();
         places.extend(rows.iter().enumerate().map(|(at, row)| (row.id, at)));
         let mut seen: HashSet<(usize, SpanId), FixedState> = HashSet::default();
-        let mut found: Vec<Matches> = rows.iter().map(|_| Matches::default()).collect();
+        let mut first: Vec<Vec<(i64, Matched)>> = vec![Vec::new(); rows.len()];
         self.scan(filter, columns(&own, &["service"]), |batch| {
             // Each span may be one that was not seen yet.
             self.collect(batch.num_rows() * SEEN_BYTES)?;
@@ -420,20 +405,27 @@ impl Reader {
                 if !seen.insert((at, span_id)) {
                     continue;
                 }
-                let matched = Matched {
-                    span_id,
-                    service: shown(services.value(i)).to_owned(),
-                    name: names.value(i).to_owned(),
-                    duration: ends.value(i).saturating_sub(starts.value(i)),
-                    error: statuses.value(i) == STATUS_ERROR,
-                };
-                found[at].add(starts.value(i), matched);
+                rows[at].matched += 1;
+                // Keep the earliest span, in whatever order they come.
+                let first = &mut first[at];
+                first.push((
+                    starts.value(i),
+                    Matched {
+                        span_id,
+                        service: shown(services.value(i)).to_owned(),
+                        name: names.value(i).to_owned(),
+                        duration: ends.value(i).saturating_sub(starts.value(i)),
+                        error: statuses.value(i) == STATUS_ERROR,
+                    },
+                ));
+                first.sort_unstable_by_key(|(start, span)| (*start, span.span_id));
+                first.truncate(FIRST_MAX);
             }
             Ok(true)
         })
         .await?;
-        for (row, found) in rows.iter_mut().zip(found) {
-            found.note(row);
+        for (row, first) in rows.iter_mut().zip(first) {
+            row.first = first.into_iter().map(|(_, span)| span).collect();
         }
         Ok(())
     }
@@ -447,7 +439,7 @@ mod tests {
     #[test]
     fn traces_that_match_shortly_before_are_read_at_once() {
         let search = Search::new((0, i64::MAX));
-        let page = Pages { search: &search, rows: Vec::new(), enough: 2, matching: None };
+        let page = Pages { search: &search, rows: Vec::new(), enough: 2 };
         let check = |ages: &[i64], expected: usize| {
             let waiting = ages.iter().map(|age| ([1; 16], 100 * CLOSE - age)).collect();
             assert_eq!(page.first(&waiting, 5), expected, "{ages:?}");
@@ -475,7 +467,7 @@ mod tests {
     }
 
     fn page(search: &Search, enough: usize) -> Pages<'_> {
-        Pages { search, rows: Vec::new(), enough, matching: None }
+        Pages { search, rows: Vec::new(), enough }
     }
 
     /// Breaks where a row that ties with the last one of a page comes twice, or never.
