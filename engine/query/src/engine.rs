@@ -25,6 +25,7 @@ use datafusion::physical_planner::DefaultPhysicalPlanner;
 use datafusion::prelude::SessionConfig;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use quiver_types::cancellation::Watch;
 use quiver_types::{Error, ErrorKind, MemoryPressure, Result, RunShared};
 use tokio::runtime::{Builder, Runtime};
@@ -229,7 +230,7 @@ impl QueryEngine {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.run_from(Start::Away, ctx, work.boxed()).await
+        self.run_from(Start::Away, ctx, work).await
     }
 
     /// As [`Self::run`], but begins on the caller's thread, which saves two thread switches for short work. Work that
@@ -243,33 +244,50 @@ impl QueryEngine {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        self.run_from(Start::Near, ctx, work.boxed()).await
+        self.run_from(Start::Near, ctx, work).await
     }
 
+    /// Runs work with whatever answer. It is handed over beside, so that all that runs a query is compiled once, in this crate.
     async fn run_from<T: Send + 'static>(
         &self,
         start: Start,
         ctx: &QueryContext,
-        work: BoxFuture<'static, Result<T>>,
+        work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let _cancel_on_drop = ctx.cancel.clone().drop_guard();
-        self.gate(ctx).begin(&ctx.cancel);
-        self.running.begin(ctx.query());
-        let outcome = self.run_listed(start, ctx, work).await;
-        ctx.query().enter(Phase::Encode);
-        // If an operator of the server ended the query, say so, whatever noticed the cancellation first.
-        outcome.map_err(|e| match e.kind {
-            ErrorKind::Cancelled if ctx.query().is_stopped() => ctx.query().cancelled("query execution"),
-            _ => e,
-        })
+        let answer = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&answer);
+        let work = async move {
+            let value = work.await?;
+            *slot.lock() = Some(value);
+            Ok(())
+        };
+        self.run_to_end(start, ctx, work.boxed()).await?;
+        let value = answer.lock().take();
+        value.ok_or_else(|| Error::internal("a query ended without an answer"))
     }
 
-    async fn run_listed<T: Send + 'static>(
-        &self,
+    fn run_to_end<'a>(
+        &'a self,
         start: Start,
-        ctx: &QueryContext,
-        work: BoxFuture<'static, Result<T>>,
-    ) -> Result<T> {
+        ctx: &'a QueryContext,
+        work: BoxFuture<'static, Result<()>>,
+    ) -> BoxFuture<'a, Result<()>> {
+        let run = async move {
+            let _cancel_on_drop = ctx.cancel.clone().drop_guard();
+            self.gate(ctx).begin(&ctx.cancel);
+            self.running.begin(ctx.query());
+            let outcome = self.run_listed(start, ctx, work).await;
+            ctx.query().enter(Phase::Encode);
+            // If an operator of the server ended the query, say so, whatever noticed the cancellation first.
+            outcome.map_err(|e| match e.kind {
+                ErrorKind::Cancelled if ctx.query().is_stopped() => ctx.query().cancelled("query execution"),
+                _ => e,
+            })
+        };
+        run.boxed()
+    }
+
+    async fn run_listed(&self, start: Start, ctx: &QueryContext, work: BoxFuture<'static, Result<()>>) -> Result<()> {
         ctx.query().enter(Phase::Queue);
         let deadline = tokio::time::Instant::from_std(ctx.deadline);
         let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));

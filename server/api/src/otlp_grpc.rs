@@ -277,7 +277,7 @@ mod tests {
         {
             assert_eq!(read(values).err().map(|e| e.kind), Some(ErrorKind::Invalid), "{values:?}");
         }
-        let told = super::status(&late(), 1);
+        let told = status(&late(), 1);
         assert_eq!((told.code(), told.details().len()), (Code::DeadlineExceeded, 0));
     }
 

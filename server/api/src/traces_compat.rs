@@ -19,7 +19,7 @@ use quiver_types::ErrorKind;
 use crate::error::{log, plain, public_text, status_of};
 use crate::segments;
 use crate::state::AppState;
-use crate::unknown_parameters::path::is_text;
+use crate::unknown_parameters::refusal::is_text;
 
 /// Paths of the APIs of Jaeger, Zipkin and Tempo.
 pub(crate) fn routes() -> Router<Arc<AppState>> {

@@ -34,10 +34,6 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    pub(super) fn byte(&mut self) -> Result<u8> {
-        Ok(self.take(1)?[0])
-    }
-
     pub(super) fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_le_bytes(self.take(8)?.try_into().expect("eight bytes")))
     }

@@ -197,12 +197,11 @@ impl AllPieces {
     pub(crate) fn place(&self, key: &str, version: u64, admission: Admission) -> Option<Place> {
         let mut entries = self.entries.lock();
         entries.retain(|entry| entry.version >= version);
-        let entry = match entries.iter().position(|entry| entry.key == key) {
-            Some(at) => Entry { again: true, ..entries.remove(at) },
-            None => {
-                let again = admission == Admission::AtOnce;
-                Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, again }
-            }
+        let entry = if let Some(at) = entries.iter().position(|entry| entry.key == key) {
+            Entry { again: true, ..entries.remove(at) }
+        } else {
+            let again = admission == Admission::AtOnce;
+            Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, again }
         };
         let place = entry.again.then(|| Arc::clone(&entry.place));
         entries.push(entry);

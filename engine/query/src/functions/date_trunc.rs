@@ -78,12 +78,12 @@ impl ScalarUDFImpl for Truncated {
             }
             [unit, value] => {
                 let field = |kind: &DataType| Arc::new(Field::new("argument", kind.clone(), true));
-                match fields_with_udf(&[field(unit), field(value)], &*self.inner) {
-                    Ok(given) => Ok(given.iter().map(|field| field.data_type().clone()).collect()),
-                    Err(_) => plan_err!(
+                let Ok(given) = fields_with_udf(&[field(unit), field(value)], &*self.inner) else {
+                    return plan_err!(
                         "No function matches `date_trunc` of `{unit}` and `{value}`: it takes a unit and a time or an interval"
-                    ),
-                }
+                    );
+                };
+                Ok(given.iter().map(|field| field.data_type().clone()).collect())
             }
             _ => plan_err!("No function matches `date_trunc` of {} arguments: it takes a unit and a time", types.len()),
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_types::{Clock, Millis};
 use tokio::sync::mpsc;
@@ -65,11 +66,16 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub async fn open_with(
+    pub fn open_with(
         settings: StoreSettings,
         clock: Arc<dyn Clock>,
         overrides: StoreOverrides,
-    ) -> Result<Arc<Self>> {
+    ) -> BoxFuture<'static, Result<Arc<Self>>> {
+        // Boxed, so that all that opens a store is compiled in this crate alone.
+        Box::pin(Self::opened(settings, clock, overrides))
+    }
+
+    async fn opened(settings: StoreSettings, clock: Arc<dyn Clock>, overrides: StoreOverrides) -> Result<Arc<Self>> {
         let dir = Arc::new(DataDir::open(&settings.data_dir)?);
         let catalog = Catalog::open(&dir.database(), Arc::clone(&clock)).await?;
         let storage = match overrides.storage {

@@ -340,7 +340,8 @@ mod tests {
             |text: &str, range: (i64, i64), step: Option<i64>, points: &[(i64, f64)], expected: &[(i64, f64)]| {
                 let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
                 let one = MetricSeries { points: points.to_vec(), ..MetricSeries::default() };
-                let found = settled(&query, vec![one], (range, step), &memory).expect("numbers");
+                let window = MetricWindow { range, step, exemplars: false };
+                let found = settled(&query, vec![one], window, &memory).expect("numbers");
                 assert_eq!(found[0].points, expected, "{text} {range:?} {step:?}");
             };
         let (rate, count) = ("{} | rate()", "{} | count_over_time()");

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use futures::future::BoxFuture;
 use pgwire::messages::Message as _;
 use pgwire::messages::startup::{Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey};
 use quiver_auth::{Identity, Request as Asking, Shown, TokenError};
@@ -32,8 +33,12 @@ const VERSION: u32 = 3 << 16;
 /// How often a client may ask for encryption that is not available.
 const ASKED_MAX: usize = 4;
 
-/// Serves a connection until it ends.
-pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With) {
+/// Serves a connection until it ends. Boxed, so that all that it does is compiled in this crate alone.
+pub(super) fn run(stream: TcpStream, peer: SocketAddr, with: With) -> BoxFuture<'static, ()> {
+    Box::pin(serve(stream, peer, with))
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, with: With) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
     }

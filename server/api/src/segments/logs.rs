@@ -267,6 +267,6 @@ mod tests {
         assert_eq!(shown("attributes.host"), "\"host\":*");
         assert_eq!(shown("host"), "\"host\":*");
         assert_eq!(shown("_msg"), "\"_msg\":*");
-        assert_eq!(one_of("\"a\"", std::iter::empty(), false), "!*");
+        assert_eq!(one_of("\"a\"", std::iter::empty(), Case::Sensitive), "!*");
     }
 }

@@ -18,6 +18,7 @@ use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
 use axum::response::Response;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::{Body as _, Incoming};
@@ -80,8 +81,12 @@ pub(super) struct With {
     pub(super) tls: Option<Arc<Tls>>,
 }
 
-/// Serves a connection until it ends.
-pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
+/// Serves a connection until it ends. Boxed, so that all that it does is compiled in this crate alone.
+pub(super) fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) -> BoxFuture<'static, ()> {
+    Box::pin(serve(stream, peer, with, ends))
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
     // The block keeps the future small: a future has room for what was moved out of a variable until its scope ends.
     let (connection, watch, sending) = {
         let With { router, settings, tls } = with;

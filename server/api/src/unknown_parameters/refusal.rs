@@ -17,7 +17,7 @@ fn is_of_traces(path: &str) -> bool {
 }
 
 /// Whether a path stands for UTF-8 text.
-fn is_text(path: &str) -> bool {
+pub(crate) fn is_text(path: &str) -> bool {
     percent_decode_str(path).decode_utf8().is_ok()
 }
 
