@@ -261,13 +261,13 @@ mod tests {
         let read = |values: &[&'static str]| deadline_of(&head("grpc-timeout", values));
         assert_eq!(read(&[]).ok(), Some(None));
         for (value, expected) in [
-            ("1H", Duration::from_secs(3600)),
-            ("2M", Duration::from_secs(120)),
+            ("1H", Duration::from_hours(1)),
+            ("2M", Duration::from_mins(2)),
             ("30S", Duration::from_secs(30)),
             ("250m", Duration::from_millis(250)),
             ("7u", Duration::from_micros(7)),
             ("00000009n", Duration::from_nanos(9)),
-            ("99999999H", Duration::from_secs(99_999_999 * 3600)),
+            ("99999999H", Duration::from_hours(99_999_999)),
             ("0S", Duration::ZERO),
         ] {
             assert_eq!(read(&[value]).ok(), Some(Some(expected)), "{value}");

@@ -162,7 +162,7 @@ mod tests {
         keeper.look(1 << 40, &pressure);
         assert!(pressure.is_short());
         // It would measure again when it returns pages.
-        keeper.returned = Some(Instant::now() + Duration::from_secs(3600));
+        keeper.returned = Some(Instant::now() + Duration::from_hours(1));
         keeper.look(870, &pressure);
         assert!(pressure.is_short());
         keeper.look(850, &pressure);
