@@ -8,7 +8,7 @@ use std::sync::Arc;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use quiver_auth::{
     Account, AccountKind, Accounts, Auth, AuthSettings, BoundTo, Directory, Form, Grant, Identity, Key, MasterVault,
-    OsRandom, Request, SCHEMA, Secret, Shown, api_key, sha256_hex,
+    OsRandom, Request, RequestCredentials, SCHEMA, Secret, api_key, sha256_hex,
 };
 use quiver_benches::cpu;
 use quiver_database::Database;
@@ -60,7 +60,7 @@ impl World {
         auth
     }
 
-    fn token(&self, auth: &Auth) -> Shown {
+    fn token(&self, auth: &Auth) -> RequestCredentials {
         let text = format!("grant_type=client_credentials&client_id=agent&client_secret={}", SECRET.replace(' ', "+"));
         let form = Form::parse(text.as_bytes()).expect("a form");
         let answer = self.runtime.block_on(auth.token(&form, None, REQUEST)).expect("a token");
@@ -68,13 +68,13 @@ impl World {
         shown(&format!("Bearer {token}"))
     }
 
-    fn identify(&self, auth: &Auth, shown: &Shown) -> Identity {
+    fn identify(&self, auth: &Auth, shown: &RequestCredentials) -> Identity {
         self.runtime.block_on(auth.identify(shown, REQUEST)).expect("let in")
     }
 }
 
-fn shown(authorization: &str) -> Shown {
-    Shown::read([authorization.as_bytes()].into_iter(), None).expect("one header")
+fn shown(authorization: &str) -> RequestCredentials {
+    RequestCredentials::read([authorization.as_bytes()].into_iter(), None).expect("one header")
 }
 
 /// One account that may see some services in each domain, and its key.
@@ -110,7 +110,7 @@ fn accounts(key: &str) -> Accounts {
 fn bench(c: &mut Criterion) {
     let world = World::new();
     let auth = world.auth();
-    let tokens: Vec<Shown> = (0..TOKENS).map(|_| world.token(&auth)).collect();
+    let tokens: Vec<RequestCredentials> = (0..TOKENS).map(|_| world.token(&auth)).collect();
     let all = |auth: Auth| {
         for token in &tokens {
             drop(black_box(world.identify(&auth, token)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use quiver::settings::Loaded;
+use quiver::settings::LoadedSettings;
 use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{QueryOptions, QueryOutcome, QueryTimes};
@@ -63,7 +63,7 @@ impl World {
             ("memory.decoded_cache", caches.decoded.to_string()),
             ("query.result_cache", if caches.results { "64MiB" } else { "0" }.to_owned()),
         ];
-        let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
+        let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).expect("valid settings");
         let runtime = Runtime::new().expect("a runtime");
         let app = runtime.block_on(wiring::build(&loaded.settings, Arc::new(SystemClock))).expect("a store");
         Self { runtime, app, dir }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver::settings::Loaded;
+use quiver::settings::LoadedSettings;
 use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{PromqlError, QueryOptions, QueryOutcome, QueryValue, StepResult};
@@ -61,7 +61,7 @@ impl Subject for Quiver {
             ("rbac.mode", "off".to_owned()),
             ("query.through_codec", quiver_tests::through_codec().to_string()),
         ];
-        let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
+        let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
         let built = wiring::build(&loaded.settings, Arc::new(SystemClock));
         let app = self.runtime.block_on(built).map_err(|e| e.to_string())?;
         self.open = Some((app, dir));

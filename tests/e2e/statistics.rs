@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver::settings::Loaded;
+use quiver::settings::LoadedSettings;
 use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{PromqlError, QueryOptions, QueryOutcome};
@@ -100,7 +100,7 @@ async fn world(dir: &std::path::Path) -> Arc<AppState> {
         ("store.retention", "none".to_owned()),
         ("rbac.mode", "off".to_owned()),
     ];
-    let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("settings");
+    let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).expect("settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     let mut batch = MetricsBatch::default();
     for command in parse(DATA).expect("a script") {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use quiver::settings::Loaded;
+use quiver::settings::LoadedSettings;
 use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{PromqlError, QueryOptions};
@@ -75,7 +75,7 @@ pub(crate) async fn world(dir: &std::path::Path) -> Arc<AppState> {
         ("wal.level", "os".to_owned()),
         ("rbac.mode", "off".to_owned()),
     ];
-    let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
+    let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).expect("valid settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     app.engines.store.write_metrics(batch()).await.expect("taken");
     app

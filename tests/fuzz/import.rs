@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{BufReader, Read, Write};
 
 use quiver_ingest::exposition::{ExpositionDecoder, ExpositionOptions};
-use quiver_ingest::{Decoded, Encoding, content_encoding, fuzz};
+use quiver_ingest::{DecodedMetrics, Encoding, content_encoding, fuzz};
 use quiver_types::LabelSet;
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -95,7 +95,7 @@ fn make(random: &mut StdRng) -> Case {
     Case { text, open_metrics, pieces, expected: None }
 }
 
-fn decode(pieces: &mut dyn Read, size: usize, open_metrics: bool) -> Decoded {
+fn decode(pieces: &mut dyn Read, size: usize, open_metrics: bool) -> DecodedMetrics {
     let options = ExpositionOptions { open_metrics, now_ms: 5, ..ExpositionOptions::default() };
     let mut decoder = ExpositionDecoder::new(options);
     let mut buffer = vec![0; size];
@@ -107,7 +107,7 @@ fn decode(pieces: &mut dyn Read, size: usize, open_metrics: bool) -> Decoded {
     }
 }
 
-fn held(decoded: &Decoded) -> (Vec<Sample>, u64) {
+fn held(decoded: &DecodedMetrics) -> (Vec<Sample>, u64) {
     let b = &decoded.batch;
     let sample = |i: usize| (LabelSet::from_canonical(b.labels(b.sample_series[i])), b.ts[i], b.values[i].to_bits());
     ((0..b.ts.len()).map(sample).collect(), decoded.rejected_count(|r| !r.is_silent()))

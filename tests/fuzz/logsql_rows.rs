@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver::settings::Loaded;
+use quiver::settings::LoadedSettings;
 use quiver::wiring;
 use quiver_api::AppState;
 use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits};
@@ -101,7 +101,7 @@ async fn open(dir: &std::path::Path, pieces: &[&[Map<String, Value>]], flush: bo
         ("wal.level", "os".to_owned()),
         ("rbac.mode", "off".to_owned()),
     ];
-    let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
+    let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).expect("valid settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     for piece in pieces {
         for batch in batch(piece) {

@@ -138,7 +138,7 @@ fn make(random: &mut StdRng) -> Case {
 }
 
 /// Decodes both forms of a body: a batch that keeps the contract, or an error that blames the sender.
-pub(crate) fn decode(format: &Format, encoding: Option<&str>, body: &[u8]) -> Option<quiver_ingest::Decoded> {
+pub(crate) fn decode(format: &Format, encoding: Option<&str>, body: &[u8]) -> Option<quiver_ingest::DecodedMetrics> {
     let (options, delta) = (OtlpOptions::default(), Mutex::new(DeltaState::new(1 << 20, 1000)));
     let ctx = Context { limits: LIMITS, otlp: &options, delta: &delta, now_ms: 1_700_000_000_000, sender: None };
     match format.decode_request(encoding, body, &ctx, &mut |_| true) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use datafusion::execution::SessionStateDefaults;
 use datafusion::logical_expr::Documentation;
-use quiver::settings::Loaded;
+use quiver::settings::LoadedSettings;
 use quiver::wiring;
 use quiver_promql::functions::{FUNCTIONS, FunctionDef};
 use quiver_types::SystemClock;
@@ -158,7 +158,7 @@ fn metrics(exposition: &str) -> BTreeMap<String, (String, String, Vec<String>)> 
 async fn metrics_document() {
     let dir = tempfile::tempdir().expect("a folder");
     let flags = [("store.data", dir.path().display().to_string()), ("rbac.mode", "off".to_owned())];
-    let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
+    let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).expect("valid settings");
     let app = wiring::build(&loaded.settings, Arc::new(SystemClock)).await.expect("a store");
     let exposition = quiver_api::metrics::exposition::text(&app);
     app.engines.store.close(Duration::from_secs(5)).await;

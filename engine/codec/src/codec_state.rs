@@ -18,30 +18,33 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
-use quiver_query::{Forms as _, QueryEngine, Written};
+use quiver_query::{Forms as _, NodeCodec, QueryEngine};
 use quiver_types::encoding::{sealed, unsealed};
 
 use crate::extension_messages::{SortKey, broken};
 use crate::nesting_limits::Levels;
 
 /// What serializing any plan needs.
-pub(crate) struct Shared {
+pub(crate) struct CodecState {
     /// The engine for which plans are read: functions are looked up in its session.
     pub(crate) engine: Arc<QueryEngine>,
-    pub(crate) written: Vec<Arc<dyn Written>>,
+    pub(crate) written: Vec<Arc<dyn NodeCodec>>,
     /// A session with DataFusion's functions only.
     pub(crate) plain: SessionState,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for CodecState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("engine", &self.engine).field("written", &self.written).finish_non_exhaustive()
+        f.debug_struct("CodecState")
+            .field("engine", &self.engine)
+            .field("written", &self.written)
+            .finish_non_exhaustive()
     }
 }
 
 /// Serializes or deserializes one plan.
 pub(crate) struct Pass {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<CodecState>,
     /// Functions and settings of the reader.
     task: TaskContext,
     plans: Levels,
@@ -64,7 +67,7 @@ impl fmt::Debug for Pass {
 }
 
 impl Pass {
-    pub(crate) fn new(shared: &Arc<Shared>, config: &SessionConfig) -> Self {
+    pub(crate) fn new(shared: &Arc<CodecState>, config: &SessionConfig) -> Self {
         let task = TaskContext::from(shared.engine.relational()).with_session_config(config.clone());
         Self {
             shared: Arc::clone(shared),

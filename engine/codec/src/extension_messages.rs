@@ -46,7 +46,7 @@ pub(crate) enum Mode {
 /// The call of a window function.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Call {
-    pub(crate) of: Called,
+    pub(crate) of: WindowFunctionMessage,
     pub(crate) partition_by: Vec<Vec<u8>>,
     pub(crate) order_by: Vec<SortKey>,
     pub(crate) frame: Vec<u8>,
@@ -54,7 +54,7 @@ pub(crate) struct Call {
 
 /// The function that is called.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Called {
+pub(crate) enum WindowFunctionMessage {
     /// An aggregate over frames that only grow.
     Growing(Vec<u8>),
     /// An aggregate over frames that rows leave again.

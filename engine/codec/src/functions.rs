@@ -8,7 +8,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
-use quiver_query::{Around, Written, aggregate_within, over_aggregate};
+use quiver_query::{FunctionWrapper, NodeCodec, aggregate_within, over_aggregate};
 use serde::{Deserialize, Serialize};
 
 use crate::codec_state::Pass;
@@ -32,7 +32,7 @@ enum Function {
 }
 
 /// A kind of functions: scalar, aggregate or window.
-pub(crate) trait Kind: Around + PartialEq {
+pub(crate) trait FunctionKind: FunctionWrapper + PartialEq {
     fn name(&self) -> &str;
 
     /// The session's function of a name.
@@ -52,12 +52,12 @@ pub(crate) trait Kind: Around + PartialEq {
         Err(broken(format_args!("no such function is of the aggregate `{}`", inner.name())))
     }
 
-    fn written_by(&self, written: &dyn Written) -> Result<Option<Vec<u8>>>;
+    fn written_by(&self, written: &dyn NodeCodec) -> Result<Option<Vec<u8>>>;
 
-    fn read_by(written: &dyn Written, name: &str, bytes: &[u8]) -> Result<Arc<Self>>;
+    fn read_by(written: &dyn NodeCodec, name: &str, bytes: &[u8]) -> Result<Arc<Self>>;
 }
 
-impl Kind for ScalarUDF {
+impl FunctionKind for ScalarUDF {
     fn name(&self) -> &str {
         self.name()
     }
@@ -66,16 +66,16 @@ impl Kind for ScalarUDF {
         session.udf(name).ok()
     }
 
-    fn written_by(&self, written: &dyn Written) -> Result<Option<Vec<u8>>> {
+    fn written_by(&self, written: &dyn NodeCodec) -> Result<Option<Vec<u8>>> {
         written.write_function(self)
     }
 
-    fn read_by(written: &dyn Written, name: &str, bytes: &[u8]) -> Result<Arc<Self>> {
+    fn read_by(written: &dyn NodeCodec, name: &str, bytes: &[u8]) -> Result<Arc<Self>> {
         written.read_function(name, bytes)
     }
 }
 
-impl Kind for AggregateUDF {
+impl FunctionKind for AggregateUDF {
     fn name(&self) -> &str {
         self.name()
     }
@@ -88,16 +88,16 @@ impl Kind for AggregateUDF {
         self.clone().with_beneficial_ordering(true).ok().flatten().map(Arc::new)
     }
 
-    fn written_by(&self, written: &dyn Written) -> Result<Option<Vec<u8>>> {
+    fn written_by(&self, written: &dyn NodeCodec) -> Result<Option<Vec<u8>>> {
         written.write_aggregate_function(self)
     }
 
-    fn read_by(written: &dyn Written, name: &str, bytes: &[u8]) -> Result<Arc<Self>> {
+    fn read_by(written: &dyn NodeCodec, name: &str, bytes: &[u8]) -> Result<Arc<Self>> {
         written.read_aggregate_function(name, bytes)
     }
 }
 
-impl Kind for WindowUDF {
+impl FunctionKind for WindowUDF {
     fn name(&self) -> &str {
         self.name()
     }
@@ -114,17 +114,17 @@ impl Kind for WindowUDF {
         over_aggregate(bytes, inner)
     }
 
-    fn written_by(&self, _: &dyn Written) -> Result<Option<Vec<u8>>> {
+    fn written_by(&self, _: &dyn NodeCodec) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
 
-    fn read_by(written: &dyn Written, name: &str, _: &[u8]) -> Result<Arc<Self>> {
+    fn read_by(written: &dyn NodeCodec, name: &str, _: &[u8]) -> Result<Arc<Self>> {
         Err(broken(format_args!("`{}` has no window function `{name}`", written.of())))
     }
 }
 
 /// Serializes a function.
-pub(crate) fn write<F: Kind>(pass: &Pass, function: &F) -> Result<Vec<u8>> {
+pub(crate) fn write<F: FunctionKind>(pass: &Pass, function: &F) -> Result<Vec<u8>> {
     let name = function.name();
     let is_of = |session: &SessionState| F::of_session(session, name).is_some_and(|known| *known == *function);
     if is_of(pass.shared.engine.relational()) {
@@ -155,7 +155,7 @@ pub(crate) fn write<F: Kind>(pass: &Pass, function: &F) -> Result<Vec<u8>> {
 }
 
 /// Deserializes a function.
-pub(crate) fn read<F: Kind>(pass: &Pass, bytes: &[u8]) -> Result<Arc<F>> {
+pub(crate) fn read<F: FunctionKind>(pass: &Pass, bytes: &[u8]) -> Result<Arc<F>> {
     let _level = pass.functions.enter()?;
     let missing = |name: &str| broken(format_args!("there is no function `{name}`"));
     match of_bytes(bytes)? {

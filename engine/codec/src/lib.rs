@@ -1,5 +1,5 @@
 //! Serialization of physical plans (contract P6): DataFusion's own nodes and expressions as its protocol buffers, ours
-//! as each crate writes them (`quiver_query::Written`).
+//! as each crate writes them (`quiver_query::NodeCodec`).
 //!
 //! A plan that is read holds nothing of the engine that wrote it: functions are looked up in the session of the reading
 //! engine, memory comes from its pools, and the state of a run comes with its task.
@@ -19,21 +19,21 @@ use datafusion::error::Result;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use quiver_query::{QueryEngine, ThroughCodec, Written, from_datafusion};
+use quiver_query::{NodeCodec, QueryEngine, ThroughCodec, from_datafusion};
 
-use codec_state::{Pass, Shared};
+use codec_state::{CodecState, Pass};
 
 /// Writes physical plans, and reads them for an engine.
 #[derive(Debug)]
 pub struct PlanCodec {
-    shared: Arc<Shared>,
+    shared: Arc<CodecState>,
 }
 
 impl PlanCodec {
     /// Reads plans for an engine, with the forms of all crates whose nodes may come.
-    pub fn new(engine: Arc<QueryEngine>, written: Vec<Arc<dyn Written>>) -> Self {
+    pub fn new(engine: Arc<QueryEngine>, written: Vec<Arc<dyn NodeCodec>>) -> Self {
         let plain = SessionStateBuilder::new().with_default_features().build();
-        Self { shared: Arc::new(Shared { engine, written, plain }) }
+        Self { shared: Arc::new(CodecState { engine, written, plain }) }
     }
 
     /// Writes a plan.

@@ -113,7 +113,7 @@ fn engine() -> Arc<QueryEngine> {
 
 fn codec() -> PlanCodec {
     let engine = engine();
-    let forms: Arc<dyn Written> = Arc::new(PlanForms::new(&engine));
+    let forms: Arc<dyn NodeCodec> = Arc::new(PlanForms::new(&engine));
     PlanCodec::new(engine, vec![forms])
 }
 

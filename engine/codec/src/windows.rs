@@ -14,7 +14,7 @@ use prost::Message as _;
 use quiver_query::Forms as _;
 
 use crate::codec_state::Pass;
-use crate::extension_messages::{Call, Called, broken};
+use crate::extension_messages::{Call, WindowFunctionMessage, broken};
 use crate::functions;
 
 /// The end of a call's debug text, which is the only way to find these flags.
@@ -38,18 +38,18 @@ pub(crate) fn write(pass: &Pass, call: &Arc<dyn WindowExpr>) -> Result<Call> {
         if !is_plain() {
             return Err(conditional());
         }
-        Called::Growing(pass.write_aggregate(growing.get_aggregate_expr())?)
+        WindowFunctionMessage::Growing(pass.write_aggregate(growing.get_aggregate_expr())?)
     } else if let Some(sliding) = any.downcast_ref::<SlidingAggregateWindowExpr>() {
         if !is_plain() {
             return Err(conditional());
         }
-        Called::Sliding(pass.write_aggregate(sliding.get_aggregate_expr())?)
+        WindowFunctionMessage::Sliding(pass.write_aggregate(sliding.get_aggregate_expr())?)
     } else {
         let rows = any.downcast_ref::<StandardWindowExpr>().ok_or_else(unknown)?.get_standard_func_expr();
         let rows: &WindowUDFExpr = rows.as_any().downcast_ref().ok_or_else(unknown)?;
         let shown = format!("{rows:?}");
         let flags = FLAGS.iter().find(|(.., end)| shown.ends_with(*end)).ok_or_else(unknown)?;
-        Called::Rows {
+        WindowFunctionMessage::Rows {
             function: functions::write(pass, &**rows.fun())?,
             name: call.name().to_owned(),
             args: pass.write_exprs(rows.args())?,
@@ -72,15 +72,15 @@ pub(crate) fn read(pass: &Pass, call: &Call, schema: &Schema) -> Result<Arc<dyn 
     let frame = protobuf::WindowFrame::decode(call.frame.as_slice()).map_err(broken)?;
     let frame = Arc::new(WindowFrame::try_from(frame)?);
     Ok(match &call.of {
-        Called::Growing(aggregate) => {
+        WindowFunctionMessage::Growing(aggregate) => {
             let aggregate = pass.read_aggregate(aggregate, schema)?;
             Arc::new(PlainAggregateWindowExpr::new(aggregate, &partition_by, &order_by, frame, None))
         }
-        Called::Sliding(aggregate) => {
+        WindowFunctionMessage::Sliding(aggregate) => {
             let aggregate = pass.read_aggregate(aggregate, schema)?;
             Arc::new(SlidingAggregateWindowExpr::new(aggregate, &partition_by, &order_by, frame, None))
         }
-        Called::Rows { function, name, args, ignores_nulls, is_reversed } => {
+        WindowFunctionMessage::Rows { function, name, args, ignores_nulls, is_reversed } => {
             let (function, args) = (functions::read::<WindowUDF>(pass, function)?, pass.read_exprs(args, schema)?);
             let make = |function: &Arc<WindowUDF>| {
                 create_udwf_window_expr(function, &args, schema, name.clone(), *ignores_nulls)

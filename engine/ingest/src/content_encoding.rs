@@ -14,7 +14,7 @@ pub use inflate::Inflate;
 
 use crate::error::{Error, Result};
 use crate::wire::put_varint;
-use expansion_limit::{Guard, Ratio, Taken};
+use expansion_limit::{CountingReader, Guard, Ratio};
 
 /// Highest ratio that a snappy block may declare (a copy of 64 bytes takes 3, so real ones stay below 22).
 const SNAPPY_RATIO_MAX: usize = 40;
@@ -175,7 +175,9 @@ pub fn reader<'a>(encoding: Encoding, body: impl BufRead + Send + 'a) -> Result<
     })
 }
 
-fn zstd_decoder<R: BufRead>(body: Taken<R>) -> io::Result<zstd::stream::read::Decoder<'static, Taken<R>>> {
+fn zstd_decoder<R: BufRead>(
+    body: CountingReader<R>,
+) -> io::Result<zstd::stream::read::Decoder<'static, CountingReader<R>>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
     decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
     Ok(decoder)

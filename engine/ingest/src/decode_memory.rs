@@ -17,7 +17,7 @@ pub trait DecodeRoom: Send + Sync {
 }
 
 /// A room, and the size up to which a batch may grow before more is reserved.
-struct Current {
+struct BatchMemory {
     room: Arc<dyn DecodeRoom>,
     held: usize,
     /// Bytes of the batch, and those beside it.
@@ -25,7 +25,7 @@ struct Current {
     beside: usize,
 }
 
-impl Current {
+impl BatchMemory {
     fn hold(&mut self, batch: usize, beside: usize) -> Result<()> {
         if batch + beside > self.held {
             let wanted = (batch + beside).next_multiple_of(STEP);
@@ -40,11 +40,11 @@ impl Current {
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<BatchMemory>> = const { RefCell::new(None) };
 }
 
 /// Restores the previous room on drop, also if a decoder panics.
-struct Before(Option<Current>);
+struct Before(Option<BatchMemory>);
 
 impl Drop for Before {
     fn drop(&mut self) {
@@ -54,7 +54,7 @@ impl Drop for Before {
 
 /// Runs a decoder on this thread, with its memory from a room.
 pub fn within<T>(room: Arc<dyn DecodeRoom>, decode: impl FnOnce() -> T) -> T {
-    let _before = Before(CURRENT.replace(Some(Current { room, held: 0, batch: 0, beside: 0 })));
+    let _before = Before(CURRENT.replace(Some(BatchMemory { room, held: 0, batch: 0, beside: 0 })));
     decode()
 }
 

@@ -15,7 +15,7 @@ use crate::sender_rights::{Gate, Sender, Verdict};
 
 /// What was rejected for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rejected {
+pub struct RejectedItems {
     /// Why it was rejected.
     pub reason: Reason,
     /// How many, counted in series, histograms, exemplars, points or lines, depending on reason and format.
@@ -26,11 +26,11 @@ pub struct Rejected {
 
 /// The outcome of decoding one body.
 #[derive(Debug, Default)]
-pub struct Decoded {
+pub struct DecodedMetrics {
     /// The series, samples, histograms, exemplars and metadata to store.
     pub batch: MetricsBatch,
     /// What was rejected, by reason, in order of appearance.
-    pub rejected: Vec<Rejected>,
+    pub rejected: Vec<RejectedItems>,
     /// Float samples in `batch`.
     pub samples: u64,
     /// Native histograms in `batch`.
@@ -39,7 +39,7 @@ pub struct Decoded {
     pub exemplars: u64,
 }
 
-impl Decoded {
+impl DecodedMetrics {
     /// Number of records that the sender has no right to write.
     pub fn forbidden(&self) -> u64 {
         self.rejected_count(|r| r == Reason::Service)
@@ -86,7 +86,7 @@ pub(crate) struct Mark {
 #[derive(Debug)]
 pub(crate) struct Sink {
     pub(crate) batch: MetricsBatch,
-    rejected: Vec<Rejected>,
+    rejected: Vec<RejectedItems>,
     bytes_max: usize,
     samples_max: usize,
     other_bytes: usize,
@@ -367,14 +367,14 @@ impl Sink {
             _ => example(),
         };
         let example = example.chars().take(EXAMPLE_MAX_CHARS).collect();
-        self.rejected.push(Rejected { reason, count, example });
+        self.rejected.push(RejectedItems { reason, count, example });
     }
 
-    pub(crate) fn finish(self) -> Decoded {
+    pub(crate) fn finish(self) -> DecodedMetrics {
         let samples = self.batch.ts.len() as u64;
         let histograms = self.batch.histograms.len() as u64;
         let exemplars = self.batch.exemplars.len() as u64;
-        Decoded { batch: self.batch, rejected: self.rejected, samples, histograms, exemplars }
+        DecodedMetrics { batch: self.batch, rejected: self.rejected, samples, histograms, exemplars }
     }
 }
 

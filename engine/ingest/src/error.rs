@@ -1,4 +1,4 @@
-//! Errors about a body as a whole. Errors in single series, points or lines are listed in [`crate::Decoded::rejected`],
+//! Errors about a body as a whole. Errors in single series, points or lines are listed in [`crate::DecodedMetrics::rejected`],
 //! and the rest of the body is stored.
 
 use quiver_types::ErrorKind;

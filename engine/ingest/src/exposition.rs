@@ -10,7 +10,7 @@ use memchr::memchr;
 use quiver_types::Millis;
 use quiver_types::metrics::MetricMetadata;
 
-use crate::decoded::{Decoded, Sink};
+use crate::decoded::{DecodedMetrics, Sink};
 use crate::error::Result;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
 use crate::rejection::Reason;
@@ -124,7 +124,7 @@ impl ExpositionDecoder {
     }
 
     /// Takes what has gathered. Counts of bad lines start anew with each call; line numbers go on.
-    pub fn take(&mut self) -> Decoded {
+    pub fn take(&mut self) -> DecodedMetrics {
         let next = Sink::new(0, GATHER_MAX_BYTES).of_sender(self.options.sender.as_ref());
         std::mem::replace(&mut self.sink, next).finish()
     }
@@ -133,7 +133,7 @@ impl ExpositionDecoder {
     ///
     /// # Errors
     /// As [`ExpositionDecoder::feed`].
-    pub fn finish(mut self) -> Result<Decoded> {
+    pub fn finish(mut self) -> Result<DecodedMetrics> {
         if !self.partial.is_empty() || self.skipping {
             self.end_of_line()?;
         }

@@ -14,7 +14,7 @@ use crate::exposition::{ExpositionDecoder, ExpositionOptions};
 use crate::formats::{Format, otlp_json, otlp_metrics, remote_write, remote_write2};
 use crate::logs::saas::UrlFields;
 use crate::logs::{self, DecodedLogs, FieldOptions, JsonLines, LogsContext, LogsLimits};
-use crate::otlp::{DeltaMode, DeltaState, OtlpOptions, Promoted};
+use crate::otlp::{DeltaMode, DeltaState, OtlpOptions, PromotedAttributes};
 use crate::traces::{self, TraceContext, TraceFormat};
 
 /// A target: its name, and what reads bytes.
@@ -269,7 +269,7 @@ fn decode(format: &Format, body: &[u8]) {
             delta: if settings == 0 { DeltaMode::Accumulate } else { DeltaMode::Raw },
             native_custom_buckets: settings == 1,
             scope_labels: settings == 1,
-            promoted: Promoted::of(&["host.*".to_owned()]),
+            promoted: PromotedAttributes::of(&["host.*".to_owned()]),
         };
         let delta = Mutex::new(DeltaState::new(1 << 20, 1000));
         let ctx = Context { limits, otlp: &options, delta: &delta, now_ms: 1_700_000_000_000, sender: None };

@@ -24,14 +24,14 @@ const ENTRY_BYTES: usize = 96;
 const MISSES_PER_ENTRY: usize = 8;
 
 #[derive(Debug)]
-struct Known {
+struct CachedLabelSet {
     id: SeriesId,
     canonical: Box<[u8]>,
 }
 
 #[derive(Debug, Default)]
 struct Shard {
-    known: HashMap<u128, Known, FixedState>,
+    known: HashMap<u128, CachedLabelSet, FixedState>,
     bytes: usize,
     /// Look-ups in vain since it was full.
     missed: usize,
@@ -69,7 +69,7 @@ impl LabelCache {
             }
             *shard = Shard::default();
         }
-        if shard.known.insert(key.0, Known { id, canonical: canonical.into() }).is_none() {
+        if shard.known.insert(key.0, CachedLabelSet { id, canonical: canonical.into() }).is_none() {
             shard.bytes += cost;
         }
     }

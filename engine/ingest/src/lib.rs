@@ -2,7 +2,7 @@
 //! [`quiver_types::SpansBatch`], straight from the wire format and only once.
 //!
 //! [`formats::FORMATS`] is the registry of metrics formats: router, limits and metrics of the endpoints are derived
-//! from it. A decoder gives either a [`Decoded`] (the batch, and what was rejected with the reason) or an [`Error`],
+//! from it. A decoder gives either a [`DecodedMetrics`] (the batch, and what was rejected with the reason) or an [`Error`],
 //! and then nothing of the body is stored. Nothing here waits, does I/O or panics on any input; memory stays within
 //! [`Limits`].
 
@@ -30,7 +30,7 @@ pub mod wire;
 pub use content_encoding::Encoding;
 pub use context::{Context, Limits};
 pub use decode_memory::{DecodeRoom, within};
-pub use decoded::{Decoded, Rejected};
+pub use decoded::{DecodedMetrics, RejectedItems};
 pub use error::{Error, Result};
 pub use exposition::ExpositionDecoder;
 pub use formats::Format;

@@ -28,7 +28,7 @@ use quiver_types::LogsBatch;
 
 pub use lines::JsonLines;
 pub use options::{FieldOptions, KEEP_MESSAGES, PARAMETERS, Parameter};
-pub use row_counts::{Dropped, Report};
+pub use row_counts::{DropReason, Report};
 pub use rows::Rows;
 
 use crate::decode_memory;

@@ -19,7 +19,7 @@ pub mod response;
 pub mod schema;
 
 pub use delta::DeltaState;
-pub use resource::Promoted;
+pub use resource::PromotedAttributes;
 
 use crate::error::Error;
 use crate::rejection::Reason;
@@ -46,7 +46,7 @@ pub struct OtlpOptions {
     /// `otel_scope_<attribute>`.
     pub scope_labels: bool,
     /// Resource attributes that become labels of each series, besides `target_info`.
-    pub promoted: Promoted,
+    pub promoted: PromotedAttributes,
 }
 
 /// Why a point goes no further: it alone is refused, or the whole body is.

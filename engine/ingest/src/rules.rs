@@ -17,7 +17,7 @@ mod spans;
 mod tests;
 
 use changes::Changes;
-use columns::{Chunk, Plan, Planned};
+use columns::{Chunk, Plan, RulePlan};
 
 /// Mean time per record above which a rule is too slow, in nanoseconds.
 const BUDGET_NS: u64 = 20_000;
@@ -52,7 +52,7 @@ impl Figures {
 
 /// A rule and what it did.
 #[derive(Debug)]
-struct Running {
+struct RuleState {
     rule: ExtractionRule,
     /// Tells two versions of a rule apart.
     version: i64,
@@ -79,10 +79,10 @@ pub enum Clients {
 /// All enabled rules of a signal, in their order.
 #[derive(Debug, Default)]
 pub struct ExtractionRules {
-    rules: Vec<Arc<Running>>,
+    rules: Vec<Arc<RuleState>>,
     /// What they name and ask of log records, together and each.
     plan: Plan,
-    planned: Vec<Planned>,
+    planned: Vec<RulePlan>,
     /// What each makes unknown of a span that it writes to.
     stale: Vec<Vec<usize>>,
 }
@@ -90,12 +90,12 @@ pub struct ExtractionRules {
 impl ExtractionRules {
     /// Takes rules in their order, each with its version; what did not change goes on counting.
     pub fn new(rules: Vec<(ExtractionRule, i64)>, earlier: &Self) -> Self {
-        let known: HashMap<(&str, i64), &Arc<Running>> =
+        let known: HashMap<(&str, i64), &Arc<RuleState>> =
             earlier.rules.iter().map(|r| ((r.rule.id.as_str(), r.version), r)).collect();
         let each = rules.into_iter().map(|(rule, version)| {
             let same = known.get(&(rule.id.as_str(), version)).map(|r| Arc::clone(r));
             same.unwrap_or_else(|| {
-                Arc::new(Running {
+                Arc::new(RuleState {
                     rule,
                     version,
                     seen: AtomicU64::default(),
@@ -108,7 +108,7 @@ impl ExtractionRules {
                 })
             })
         });
-        let rules: Vec<Arc<Running>> = each.collect();
+        let rules: Vec<Arc<RuleState>> = each.collect();
         let (plan, planned) = Plan::of(rules.iter().map(|running| &running.rule));
         let stale = spans::stale(&plan, &planned, &rules);
         Self { rules, plan, planned, stale }
@@ -133,7 +133,7 @@ impl ExtractionRules {
     }
 
     /// The rules for records of a service.
-    fn wanted(&self, service: &str) -> Vec<&Running> {
+    fn wanted(&self, service: &str) -> Vec<&RuleState> {
         self.places(service).into_iter().map(|place| &*self.rules[place]).collect()
     }
 
@@ -211,7 +211,7 @@ fn rows_by_service(batch: &LogsBatch, first: usize, rows: usize, clients: Client
 }
 
 /// Runs rules in their order, until one that matched ends the chain.
-fn run(rules: &[&Running], record: &mut dyn Record) {
+fn run(rules: &[&RuleState], record: &mut dyn Record) {
     for running in rules {
         if running.apply(record) && running.rule.stop {
             return;
@@ -224,7 +224,7 @@ fn is_of_browser(batch: &LogsBatch, row: usize) -> bool {
     batch.row(row).find(|(name, _)| *name == "telemetry.sdk.language").is_some_and(|(_, language)| language == "webjs")
 }
 
-impl Running {
+impl RuleState {
     fn figures(&self) -> Figures {
         Figures {
             seen: self.seen.load(Relaxed),
@@ -248,7 +248,7 @@ impl Running {
     fn apply_to_rows(
         &self,
         chunk: &mut Chunk<'_>,
-        planned: &Planned,
+        planned: &RulePlan,
         rows: &mut Vec<usize>,
         watch: &Watch,
     ) -> (u64, u64) {

@@ -16,7 +16,7 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use quiver_types::spans::{ContextFields, Cut, SpanId, SpansBatch, SpansBuilder, TraceId, parse_hex};
+use quiver_types::spans::{ContextFields, SpanId, SpansBatch, SpansBuilder, TraceId, TruncationKind, parse_hex};
 use quiver_types::{Access, SpansBatch as Batch};
 
 use crate::content_encoding::{self, Encoding, Room};
@@ -146,7 +146,7 @@ impl SpanReason {
 
 /// Spans that were refused for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedSpans {
     /// Why they were refused.
     pub reason: SpanReason,
     /// How many spans were refused for this reason.
@@ -161,9 +161,9 @@ pub struct DecodedSpans {
     /// Spans to store.
     pub batch: Batch,
     /// Spans that were refused, by reason.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<RefusedSpans>,
     /// What of the spans was cut, and how often.
-    pub cuts: Vec<(Cut, u64)>,
+    pub cuts: Vec<(TruncationKind, u64)>,
 }
 
 impl DecodedSpans {
@@ -199,7 +199,7 @@ impl DecodedSpans {
 pub(crate) struct Sink<'c> {
     pub(crate) builder: SpansBuilder,
     pub(crate) ctx: &'c TraceContext<'c>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusedSpans>,
     /// Hashes of the ids of the spans before.
     seen: HashSet<u64, FixedState>,
     /// Spans whose ids came before.
@@ -225,7 +225,7 @@ impl<'c> Sink<'c> {
             known.count += 1;
         } else {
             let first = name().chars().take(120).collect();
-            self.refused.push(Refused { reason, count: 1, first });
+            self.refused.push(RefusedSpans { reason, count: 1, first });
         }
     }
 

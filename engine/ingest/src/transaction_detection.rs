@@ -7,7 +7,9 @@ use arrow::array::{Array, AsArray, BinaryBuilder, RecordBatch};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use quiver_types::SpansBatch;
 use quiver_types::condition::glob_of_services;
-use quiver_types::detection::{BT_ID, BT_KIND, BT_NAME, BT_RULE, Candidate, Detected, Detecting, Detector, PageRow};
+use quiver_types::detection::{
+    BT_ID, BT_KIND, BT_NAME, BT_RULE, BatchDetector, Candidate, DetectedTransaction, Detector, PageRow,
+};
 use quiver_types::spans::{SpanRow, Value, find_text as find, is_entry, push_replaced};
 
 /// Puts the transaction that it begins on each span that begins one; of what happens in browsers the rules of pages decide
@@ -17,7 +19,7 @@ pub fn detect(batch: &mut SpansBatch, detector: &Detector, pages: &Detector) {
         return;
     }
     let mut found = Vec::with_capacity(batch.len());
-    let (mut of_services, mut of_pages) = (Detecting::new(detector), Detecting::new(pages));
+    let (mut of_services, mut of_pages) = (BatchDetector::new(detector), BatchDetector::new(pages));
     each(batch, |_, span, _| {
         let page = if pages.is_empty() { None } else { page_of(span) };
         let decided = match page.and_then(|page| of_pages.decide(&page.candidate(span.service))) {
@@ -38,7 +40,7 @@ enum Mark {
     /// As it was.
     Keep,
     /// To this from now on, or to nothing.
-    To(Option<Detected>),
+    To(Option<DetectedTransaction>),
 }
 
 impl Mark {
@@ -104,7 +106,7 @@ impl Redetect {
 /// Replaces what spans belong to by what the rules say now; gives how many were looked at, and how many changed.
 pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -> (u64, u64) {
     let attributes = batch.spans["attributes"].as_binary::<i32>();
-    let mut detecting = Detecting::new(detector);
+    let mut detecting = BatchDetector::new(detector);
     let mut scanned = 0;
     let mut changed: Vec<Mark> = Vec::with_capacity(batch.len());
     each(batch, |row, span, start| {
@@ -147,13 +149,13 @@ pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -
 }
 
 /// A span that is looked at.
-struct Seen<'a> {
+struct SpanView<'a> {
     candidate: Candidate<'a>,
     service: &'a str,
     row: &'a SpanRow<'a>,
 }
 
-fn page_of<'a>(span: &'a Seen<'_>) -> Option<PageRow<'a>> {
+fn page_of<'a>(span: &'a SpanView<'_>) -> Option<PageRow<'a>> {
     PageRow::of(span.row)
 }
 
@@ -181,7 +183,7 @@ pub(crate) fn each_row<'a>(batch: &'a SpansBatch, mut f: impl FnMut(SpanRow<'a>,
 }
 
 /// Calls a function with each span and its start.
-fn each(batch: &SpansBatch, mut f: impl FnMut(usize, &Seen<'_>, i64)) {
+fn each(batch: &SpansBatch, mut f: impl FnMut(usize, &SpanView<'_>, i64)) {
     let spans = &batch.spans;
     let (flags, starts) = (spans["flags"].as_primitive::<UInt32Type>(), spans["start"].as_primitive::<Int64Type>());
     let parents = spans["parent_span_id"].as_fixed_size_binary();
@@ -190,7 +192,7 @@ fn each(batch: &SpansBatch, mut f: impl FnMut(usize, &Seen<'_>, i64)) {
         let has_parent = parents.value(row).iter().any(|b| *b != 0);
         let is_entry = is_entry(has_parent, fields.kind, flags.value(row));
         let candidate = Candidate { service: fields.service, kind: "", is_entry, fields: &fields };
-        f(row, &Seen { candidate, service: fields.service, row: &fields }, starts.value(row));
+        f(row, &SpanView { candidate, service: fields.service, row: &fields }, starts.value(row));
         row += 1;
     });
 }

@@ -11,11 +11,11 @@ pub mod stats;
 pub mod time;
 
 pub use field::{FieldPattern, Originals, PatternPair};
-pub use filter::{Bound, CompareOp, Filter, PatternPlace, StreamFilter, StreamMatch, StreamOp, Test, Values};
+pub use filter::{CompareOp, Filter, PatternPlace, RangeBound, StreamFilter, StreamMatch, StreamOp, Test, Values};
 pub use literal::{Literal, Overwrite};
 pub use math::{MathExpr, MathFunc, MathOp};
 pub use stats::{GroupBy, StatsCall, StatsFunc};
-pub use time::{Moment, TimeBucket, TimeFilter};
+pub use time::{TimeBucket, TimeFilter, TimePoint};
 
 use crate::pipes::pipe::Output;
 pub use crate::pipes::pipe::Pipe;

@@ -88,10 +88,10 @@ pub(crate) type BatchMap = Box<dyn FnMut(RecordBatch) -> Result<RecordBatch> + S
 
 /// A function from the first rows of a batch to a batch. It takes no row after those of which it made so many bytes as are
 /// given. Where it makes rows but takes none, it goes on within the first one when it is called again.
-pub(crate) type ValueMap = Box<dyn FnMut(&RecordBatch, usize) -> Result<Made> + Send>;
+pub(crate) type ValueMap = Box<dyn FnMut(&RecordBatch, usize) -> Result<OutputChunk> + Send>;
 
 /// What was made of some rows.
-pub(crate) struct Made {
+pub(crate) struct OutputChunk {
     pub(crate) batch: RecordBatch,
     /// How many rows were taken.
     pub(crate) taken: usize,
@@ -103,7 +103,7 @@ pub(crate) struct Made {
 pub(crate) fn map_batches(rows: SendableRecordBatchStream, task: &TaskContext, mut map: BatchMap) -> Batches {
     let map: ValueMap = Box::new(move |piece, _| {
         let taken = piece.num_rows();
-        Ok(Made { batch: map(piece.clone())?, taken, bytes: 0 })
+        Ok(OutputChunk { batch: map(piece.clone())?, taken, bytes: 0 })
     });
     map_values(rows, task, map)
 }
@@ -202,7 +202,7 @@ mod tests {
         let map: ValueMap = Box::new(move |rows, room| {
             let taken = rows.num_rows().min(room.div_ceil(1 << 20));
             seen.fetch_max(taken, Relaxed);
-            Ok(Made { batch: rows.slice(0, taken), taken, bytes: taken << 20 })
+            Ok(OutputChunk { batch: rows.slice(0, taken), taken, bytes: taken << 20 })
         });
         let mut made: Vec<RecordBatch> = Vec::new();
         let mut rows = map_values(one_batch(1000), &TaskContext::default(), map);

@@ -8,7 +8,7 @@ use datafusion::common::internal_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_plan::ExecutionPlan;
-use quiver_query::{Forms, Written};
+use quiver_query::{Forms, NodeCodec};
 use quiver_types::logs::read_matchers;
 
 use crate::kernels::filters::MATCHERS;
@@ -31,7 +31,7 @@ pub(crate) fn hand_on_matchers() {
 #[derive(Debug, Clone, Copy)]
 pub struct PlanForms;
 
-impl Written for PlanForms {
+impl NodeCodec for PlanForms {
     fn of(&self) -> &'static str {
         "logsql"
     }

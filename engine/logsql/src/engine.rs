@@ -10,7 +10,7 @@ use arrow::buffer::Buffer;
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use futures::StreamExt;
-use quiver_query::{Collected, Explain, LogTables, QueryContext, QueryEngine, Rules, from_datafusion};
+use quiver_query::{Explain, LogTables, QueryContext, QueryEngine, QueryReservation, Rules, from_datafusion};
 use quiver_types::logs::{LogFilter, LogSnapshot, LogSource, MSG, STREAM, STREAM_ID, TIME};
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -21,7 +21,7 @@ use crate::ast::{Filter, Pipe, Query, Test, Values};
 use crate::encoding::hand_on_matchers;
 use crate::filter_fields::add_needs;
 use crate::ops::stream_context::{Context, WINDOW_NS};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::pipes::pipe::QueryPlanner;
 use crate::pipes::stream_context::StreamContext;
 use crate::plan::Planner;
@@ -59,7 +59,7 @@ pub struct Rows {
     shape: Arc<Shape>,
     batch: RecordBatch,
     /// The batch's share of the query's memory, held until its last slice is dropped.
-    memory: Option<Arc<Collected>>,
+    memory: Option<Arc<QueryReservation>>,
 }
 
 impl fmt::Debug for Rows {
@@ -253,7 +253,7 @@ impl LogsqlEngine {
     }
 
     /// Makes a reservation in the query's memory, for parts of its response.
-    pub fn collected(&self, name: &str, ctx: &QueryContext) -> Collected {
+    pub fn collected(&self, name: &str, ctx: &QueryContext) -> QueryReservation {
         self.query.collected(name, ctx)
     }
 
@@ -296,11 +296,16 @@ impl LogsqlEngine {
 
     /// Applies the scope to a query, runs its subqueries, and plans it; also gives the reservation for what the plan
     /// holds.
-    async fn prepare(&self, mut query: Query, scope: &QueryScope, ctx: &QueryContext) -> Result<(Planned, Collected)> {
+    async fn prepare(
+        &self,
+        mut query: Query,
+        scope: &QueryScope,
+        ctx: &QueryContext,
+    ) -> Result<(PartialPlan, QueryReservation)> {
         scope.bind(&mut query)?;
         let memory = self.collected("subqueries", ctx);
         let snapshot = self.source.snapshot();
-        let running = Running { engine: self, snapshot, ctx, now_ns: scope.now_ns, memory: &memory };
+        let running = QueryRun { engine: self, snapshot, ctx, now_ns: scope.now_ns, memory: &memory };
         running.subqueries(&mut query).await?;
         let planned = running.plan(&query).await?;
         Ok((planned, memory))
@@ -313,21 +318,21 @@ fn first_context(query: &Query) -> Option<&StreamContext> {
 }
 
 /// One query with its snapshot.
-struct Running<'a> {
+struct QueryRun<'a> {
     engine: &'a LogsqlEngine,
     snapshot: Arc<dyn LogSnapshot>,
     ctx: &'a QueryContext,
     now_ns: i64,
     /// The reservation for the values of subqueries.
-    memory: &'a Collected,
+    memory: &'a QueryReservation,
 }
 
-impl Running<'_> {
+impl QueryRun<'_> {
     fn planner(&self) -> Planner<'_> {
         Planner { tables: &self.engine.tables, snapshot: &self.snapshot, ctx: self.ctx, now_ns: self.now_ns }
     }
 
-    async fn plan(&self, query: &Query) -> Result<Planned> {
+    async fn plan(&self, query: &Query) -> Result<PartialPlan> {
         let Some(context) = first_context(query) else { return self.planner().query(query, &Needs::all()) };
         let context = Context {
             filter: LogFilter::All,
@@ -426,7 +431,7 @@ impl Running<'_> {
         Ok(found.into_iter().collect())
     }
 
-    async fn each_batch(&self, planned: &Planned, mut each: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
+    async fn each_batch(&self, planned: &PartialPlan, mut each: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
         let mut batches = self.engine.query.execute(&planned.plan, self.ctx, Rules::Direct).await?;
         while let Some(batch) = batches.next().await {
             self.ctx.check("query execution")?;
@@ -436,7 +441,7 @@ impl Running<'_> {
     }
 
     /// Finds the streams and times of matching rows, then plans a scan of these streams around these times.
-    async fn stream_context(&self, query: &Query, mut context: Context) -> Result<Planned> {
+    async fn stream_context(&self, query: &Query, mut context: Context) -> Result<PartialPlan> {
         let scope = TimeScope {
             now_ns: self.now_ns,
             offset_ns: query.options.time_offset.as_ref().map_or(0, |offset| offset.value),
@@ -493,7 +498,7 @@ mod tests {
     use crate::parse;
     use crate::pipes::rows::Rows as OwnRows;
     use crate::pipes::testing::engine;
-    use crate::rows::{Column, Kind, RestBuilder, batch};
+    use crate::rows::{Column, ColumnStorage, RestBuilder, batch};
 
     fn rows() -> Rows {
         let shape = Shape::of_texts(["b", "a"]).with_rest();
@@ -527,7 +532,7 @@ mod tests {
         let none = rows.slice(3, 0);
         assert!(none.is_empty() && texts(&none).is_empty());
         assert_eq!(format!("{rows:?}"), "3 rows of b, a, *");
-        let counts = Shape { columns: vec![Column { name: "n".to_owned(), kind: Kind::Count }], rest: false };
+        let counts = Shape { columns: vec![Column { name: "n".to_owned(), kind: ColumnStorage::Count }], rest: false };
         let batch = batch(&counts, vec![Arc::new(UInt64Array::from(vec![1])) as ArrayRef], 1).expect("rows");
         let counts = Rows { shape: Arc::new(counts), batch, memory: None };
         assert!(counts.to_texts().is_err(), "a number of rows is no text");

@@ -7,7 +7,7 @@
 use quiver_types::logs::MSG;
 
 use crate::ast::{FieldPattern, Filter, Options, Pipe, Query, StreamFilter, Test, Values};
-use crate::pipes::pipe::{Cut, Joined};
+use crate::pipes::pipe::{PipeMerge, RowSlice};
 
 /// Brings a query and its subqueries into normal form.
 pub(crate) fn query(mut query: Query) -> Query {
@@ -174,13 +174,13 @@ fn join_pipes(pipes: Vec<Pipe>) -> Vec<Pipe> {
 }
 
 fn push(joined: &mut Vec<Pipe>, mut pipe: Pipe) {
-    if pipe.kind().cut() == Some(Cut::Offset(0)) {
+    if pipe.kind().cut() == Some(RowSlice::Offset(0)) {
         return;
     }
-    match joined.last_mut().map_or(Joined::Apart, |before| before.kind_mut().take_over(&mut pipe)) {
-        Joined::Apart => joined.push(pipe),
-        Joined::One => {}
-        Joined::Others(others) => {
+    match joined.last_mut().map_or(PipeMerge::Apart, |before| before.kind_mut().take_over(&mut pipe)) {
+        PipeMerge::Apart => joined.push(pipe),
+        PipeMerge::One => {}
+        PipeMerge::Others(others) => {
             joined.pop();
             for other in others {
                 push(joined, other);
@@ -288,8 +288,8 @@ mod tests {
         let mut rows = vec![5, 3, 9, 1, 8, 2, 7, 4, 6, 0];
         for pipe in pipes {
             match pipe.kind().cut() {
-                Some(Cut::Limit(limit)) => rows.truncate(count(limit)),
-                Some(Cut::Offset(offset)) => rows = rows.into_iter().skip(count(offset)).collect(),
+                Some(RowSlice::Limit(limit)) => rows.truncate(count(limit)),
+                Some(RowSlice::Offset(offset)) => rows = rows.into_iter().skip(count(offset)).collect(),
                 None => {
                     let sort = pipe.downcast_ref::<Sort>().unwrap_or_else(|| panic!("{pipe}"));
                     rows.sort_unstable();

@@ -13,14 +13,14 @@ use crate::step::Step;
 
 /// A plan and what its rows look like.
 #[derive(Debug, Clone)]
-pub(crate) struct Planned {
+pub(crate) struct PartialPlan {
     pub(crate) plan: LogicalPlan,
     pub(crate) shape: Shape,
     /// Bounds of the time of the rows, both included: what rates are over.
     pub(crate) time: (i64, i64),
 }
 
-impl Planned {
+impl PartialPlan {
     /// No rows, and no columns.
     pub(crate) fn nothing() -> Self {
         let schema = Arc::new(DFSchema::empty());

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::ast::{Filter, Pipe, Query};
 use crate::chunked_stream::map_batches;
 use crate::ops::stream_context::{self, Context};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::pipes::delete::Delete;
 use crate::pipes::fields::Fields;
 use crate::pipes::filter::FilterRows;
@@ -37,7 +37,7 @@ use crate::pipes::sort::Sort;
 use crate::pipes::window_stats::WindowStats;
 use crate::reference_time::TimeScope;
 use crate::required_fields::Needs;
-use crate::rows::{Column, Kind, Shape, batch};
+use crate::rows::{Column, ColumnStorage, Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its step is read.
@@ -56,7 +56,7 @@ pub(crate) struct Planner<'a> {
 }
 
 impl QueryPlanner for Planner<'_> {
-    fn query(&self, query: &Query, needs: &Needs) -> Result<Planned> {
+    fn query(&self, query: &Query, needs: &Needs) -> Result<PartialPlan> {
         let query = &*in_time_order(query);
         let scope = self.scope(query);
         let after = needs_between(query, needs);
@@ -74,7 +74,7 @@ impl QueryPlanner for Planner<'_> {
 
 impl Planner<'_> {
     /// Adds a pipe; `needs` is what is needed of its rows.
-    fn pipe(&self, pipe: &Pipe, planned: Planned, needs: &Needs, scope: TimeScope) -> Result<Planned> {
+    fn pipe(&self, pipe: &Pipe, planned: PartialPlan, needs: &Needs, scope: TimeScope) -> Result<PartialPlan> {
         pipe.kind().plan(planned, At { planner: self, needs, scope })
     }
 
@@ -85,7 +85,7 @@ impl Planner<'_> {
 
     /// Plans the scan; also gives how many of the first pipes it already does. `needs[i]` is what the rows before pipe
     /// `i` need to have.
-    fn source(&self, query: &Query, needs: &[Needs], scope: TimeScope) -> Result<(Planned, usize)> {
+    fn source(&self, query: &Query, needs: &[Needs], scope: TimeScope) -> Result<(PartialPlan, usize)> {
         // A query for `{}` and nothing else asks for no stream, as VictoriaLogs has it; beside others it is no
         // condition.
         let filter = match &query.filter {
@@ -97,22 +97,22 @@ impl Planner<'_> {
             && let Some(request) = pipe.kind().counted_by_scan(&filter)
         {
             let counts =
-                Planned { plan: self.table(request, None)?, shape: Shape::default(), time: filter.time_bounds() };
+                PartialPlan { plan: self.table(request, None)?, shape: Shape::default(), time: filter.time_bounds() };
             return Ok((pipe.kind().add_counts(counts)?, 1));
         }
         let mut shape = source_shape(query, &needs[0]);
         let newest = newest(query);
         if (newest.is_some() || scope.offset_ns != 0) && shape.index(TIME).is_none() {
-            shape.columns.push(Column { name: TIME.to_owned(), kind: Kind::Time });
+            shape.columns.push(Column { name: TIME.to_owned(), kind: ColumnStorage::Time });
         }
         if counts_rows(query, &shape) {
-            shape.columns.push(Column { name: ROW_COUNT.to_owned(), kind: Kind::Count });
+            shape.columns.push(Column { name: ROW_COUNT.to_owned(), kind: ColumnStorage::Count });
         }
         let order = newest.map_or(LogOrder::Any, |newest| newest.order);
         let time = filter.time_bounds();
         let most = if newest.is_some() { None } else { most_rows(query) };
         let plan = self.scan(filter, &shape, order, most)?;
-        let mut planned = Planned { plan, shape, time };
+        let mut planned = PartialPlan { plan, shape, time };
         if scope.offset_ns != 0 {
             planned = shifted(planned, scope.offset_ns)?;
         }
@@ -132,11 +132,11 @@ impl Planner<'_> {
         context: Context,
         needs: &Needs,
         scope: TimeScope,
-    ) -> Result<Planned> {
+    ) -> Result<PartialPlan> {
         let shape = source_shape(query, needs);
         let time = rows.time_bounds();
         let plan = self.scan(rows, &shape, LogOrder::Any, None)?;
-        let mut planned = Planned { plan, shape, time };
+        let mut planned = PartialPlan { plan, shape, time };
         if scope.offset_ns != 0 {
             planned = shifted(planned, scope.offset_ns)?;
         }
@@ -156,9 +156,9 @@ impl Planner<'_> {
         order: LogOrder,
         most: Option<u64>,
     ) -> Result<LogicalPlan> {
-        let column = |c: &Column| LogColumn { name: c.name.clone(), stored: c.kind == Kind::Stored };
-        let columns = shape.columns.iter().filter(|c| c.kind != Kind::Count).map(column).collect();
-        let counted = shape.columns.iter().any(|c| c.kind == Kind::Count);
+        let column = |c: &Column| LogColumn { name: c.name.clone(), stored: c.kind == ColumnStorage::Stored };
+        let columns = shape.columns.iter().filter(|c| c.kind != ColumnStorage::Count).map(column).collect();
+        let counted = shape.columns.iter().any(|c| c.kind == ColumnStorage::Count);
         let form = if counted { LogForm::Counted } else { LogForm::Rows };
         let request = LogRequest { filter, columns, rest: shape.rest, order, form };
         self.table(request, most)
@@ -198,7 +198,7 @@ fn mentioned(pipe: &Pipe) -> BTreeSet<String> {
 }
 
 /// Moves `_time` forward.
-fn shifted(planned: Planned, offset_ns: i64) -> Result<Planned> {
+fn shifted(planned: PartialPlan, offset_ns: i64) -> Result<PartialPlan> {
     let shape = planned.shape.clone();
     planned.then(ShiftedTime { offset_ns, shape: shape.clone() }, shape)
 }
@@ -260,9 +260,9 @@ pub(crate) fn source_shape(query: &Query, needs: &Needs) -> Shape {
     }
     let stored = stored(query);
     let kind = |name: &str| match name {
-        TIME => Kind::Time,
-        name if stored.iter().any(|own| own == name) => Kind::Stored,
-        _ => Kind::Text,
+        TIME => ColumnStorage::Time,
+        name if stored.iter().any(|own| own == name) => ColumnStorage::Stored,
+        _ => ColumnStorage::Text,
     };
     let columns = names.into_iter().map(|name| Column { kind: kind(&name), name }).collect();
     Shape { columns, rest: needs.open() }

@@ -3,7 +3,7 @@
 use quiver_types::matcher::{compiled_bytes, translate};
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::ast::{Filter, Moment, Pipe, Query, StreamFilter, StreamOp, Test, TimeFilter};
+use crate::ast::{Filter, Pipe, Query, StreamFilter, StreamOp, Test, TimeFilter, TimePoint};
 use crate::pipes::stream_context::StreamContext;
 use crate::subquery_walk::each_subquery_mut;
 
@@ -32,7 +32,7 @@ impl QueryScope {
     pub fn bind(&self, query: &mut Query) -> Result<()> {
         // Subqueries of the request's own filters are bound by its time range, not by these filters again.
         let mut binding =
-            Binding { scope: self, extra: Vec::new(), extra_len: 0, compiled: None, first: true, copied: 0 };
+            ScopeBinder { scope: self, extra: Vec::new(), extra_len: 0, compiled: None, first: true, copied: 0 };
         let mut extra = self.extra.clone();
         for filter in &mut extra {
             each_subquery_mut(filter, &mut |inner| binding.query(inner, &[]));
@@ -53,8 +53,8 @@ impl QueryScope {
             return None;
         }
         Some(Filter::Time(TimeFilter::Range {
-            start: Moment::At(self.start_ns.unwrap_or(i64::MIN)),
-            end: Moment::At(self.end_ns.unwrap_or(i64::MAX)),
+            start: TimePoint::At(self.start_ns.unwrap_or(i64::MIN)),
+            end: TimePoint::At(self.end_ns.unwrap_or(i64::MAX)),
             offset_ns: 0,
             text: format!("[{},{}]", edge(self.start_ns), edge(self.end_ns)),
         }))
@@ -62,7 +62,7 @@ impl QueryScope {
 }
 
 /// The work of binding.
-struct Binding<'a> {
+struct ScopeBinder<'a> {
     scope: &'a QueryScope,
     /// The request's filters, their own subqueries bound.
     extra: Vec<Filter>,
@@ -75,7 +75,7 @@ struct Binding<'a> {
     copied: usize,
 }
 
-impl Binding<'_> {
+impl ScopeBinder<'_> {
     /// Binds a query, by what `global_filter` of those around it says too.
     fn query(&mut self, query: &mut Query, outer: &[Filter]) {
         let mut global = outer.to_vec();

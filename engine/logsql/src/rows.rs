@@ -1,6 +1,6 @@
 //! Rows between operators.
 //!
-//! A batch has one column per field that the query names: text (`Utf8View`), values as they are stored (`Stored`, as scans
+//! A batch has one column per field that the query names: text (`Utf8View`), values as they are stored (`StoredField`, as scans
 //! give them for grouping), or, for `_time`, nanoseconds. Missing and empty are the same: null, or an empty text.
 //! When the query needs fields that it does not name (`*`, `prefix*`), a last column `__q_rest` (a map of text to text)
 //! holds all fields that have no column. A field is never in both places: each name that a query mentions has a column
@@ -18,17 +18,17 @@ use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::error::{DataFusionError, Result};
-use quiver_types::logs::{REST, Stored};
+use quiver_types::logs::{REST, StoredField};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::kernels::columns::Texts;
 
 /// How a column of texts is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Kind {
+pub(crate) enum ColumnStorage {
     /// Texts that were read or made (`Utf8View`).
     Text,
-    /// As it is stored (`Stored`).
+    /// As it is stored (`StoredField`).
     Stored,
     /// `Timestamp(ns, UTC)`, shown as text.
     Time,
@@ -40,7 +40,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ColumnStorage,
 }
 
 /// The columns that all batches of a stream have, in order.
@@ -61,7 +61,7 @@ impl fmt::Display for Shape {
 impl Shape {
     /// Columns of texts, with these names; no map of other fields.
     pub(crate) fn of_texts<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
-        let columns = names.into_iter().map(|name| Column { name: name.into(), kind: Kind::Text }).collect();
+        let columns = names.into_iter().map(|name| Column { name: name.into(), kind: ColumnStorage::Text }).collect();
         Self { columns, rest: false }
     }
 
@@ -86,8 +86,8 @@ impl Shape {
         let mut shape = self.clone();
         for name in names {
             match shape.index(name) {
-                Some(i) => shape.columns[i].kind = Kind::Text,
-                None => shape.columns.push(Column { name: name.to_owned(), kind: Kind::Text }),
+                Some(i) => shape.columns[i].kind = ColumnStorage::Text,
+                None => shape.columns.push(Column { name: name.to_owned(), kind: ColumnStorage::Text }),
             }
         }
         shape
@@ -106,10 +106,10 @@ impl Shape {
 impl Column {
     fn field(&self) -> Field {
         let (data_type, nullable) = match self.kind {
-            Kind::Text => (DataType::Utf8View, true),
-            Kind::Stored => (Stored::data_type(), true),
-            Kind::Count => (DataType::UInt64, true),
-            Kind::Time => (DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
+            ColumnStorage::Text => (DataType::Utf8View, true),
+            ColumnStorage::Stored => (StoredField::data_type(), true),
+            ColumnStorage::Count => (DataType::UInt64, true),
+            ColumnStorage::Time => (DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
         };
         Field::new(&self.name, data_type, nullable)
     }
@@ -336,11 +336,12 @@ mod tests {
 
     #[test]
     fn shapes() {
-        let time = Column { name: "t".to_owned(), kind: Kind::Time };
-        let shape = Shape { columns: vec![time, Column { name: "a".to_owned(), kind: Kind::Stored }], rest: true };
+        let time = Column { name: "t".to_owned(), kind: ColumnStorage::Time };
+        let shape =
+            Shape { columns: vec![time, Column { name: "a".to_owned(), kind: ColumnStorage::Stored }], rest: true };
         let made = shape.with_texts(["b", "t", "b"]);
-        let kinds: Vec<(&str, Kind)> = made.columns.iter().map(|c| (c.name.as_str(), c.kind)).collect();
-        assert_eq!(kinds, [("t", Kind::Text), ("a", Kind::Stored), ("b", Kind::Text)]);
+        let kinds: Vec<(&str, ColumnStorage)> = made.columns.iter().map(|c| (c.name.as_str(), c.kind)).collect();
+        assert_eq!(kinds, [("t", ColumnStorage::Text), ("a", ColumnStorage::Stored), ("b", ColumnStorage::Text)]);
         assert_eq!((made.to_string(), made.index("b"), made.index("*")), ("t, a, b, *".to_owned(), Some(2), None));
         assert_eq!(unique(["b", "a", "b"].map(str::to_owned)), ["b", "a"]);
     }
@@ -353,9 +354,9 @@ mod tests {
             (view(&["é", ""]), ["é", ""]),
             (Arc::new(StringArray::from(vec!["", "b"])), ["", "b"]),
             (Arc::new(TimestampNanosecondArray::from(vec![Some(1_500_000_000), None])), ["1970-01-01T00:00:01.5Z", ""]),
-            (Stored::Int(vec![None, Some(-7)].into()).into_array(2), ["", "-7"]),
-            (Stored::Coded(coded).into_array(2), ["x", ""]),
-            (Stored::Missing.into_array(2), ["", ""]),
+            (StoredField::Int(vec![None, Some(-7)].into()).into_array(2), ["", "-7"]),
+            (StoredField::Coded(coded).into_array(2), ["x", ""]),
+            (StoredField::Missing.into_array(2), ["", ""]),
         ];
         for (column, want) in columns {
             let plain = as_view(&column).expect("texts");

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::dates::range::{Point, WallRange};
 use crate::error::{OlapResult, QueryError, Reason};
-use crate::model::catalog::{Catalog, Found, Kind};
+use crate::model::catalog::{Catalog, MemberKind, ResolvedMember};
 use crate::model::{Dimension, DimensionType, MemberId};
 use crate::plan::Tree;
 use crate::query::request::{QueryType, Request};
@@ -15,7 +15,7 @@ const LIMIT_DEFAULT: u64 = 100;
 
 /// What is asked for beside the query.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct DrillDownRequest {
     /// The row of the answer that is looked behind: its members with their values.
     pub row: Map<String, Value>,
     /// The measure; none: the only one.
@@ -24,7 +24,7 @@ pub struct Asked {
     pub limit: u64,
 }
 
-impl Asked {
+impl DrillDownRequest {
     /// Reads the body of a request.
     ///
     /// # Errors
@@ -58,7 +58,11 @@ impl Asked {
 ///
 /// # Errors
 /// There is none; the measure is none of the query's, or has no rows of its own.
-pub fn choose<'r>(catalog: &Catalog, request: &'r Request, asked: &Asked) -> Result<(&'r Query, MemberId), QueryError> {
+pub fn choose<'r>(
+    catalog: &Catalog,
+    request: &'r Request,
+    asked: &DrillDownRequest,
+) -> Result<(&'r Query, MemberId), QueryError> {
     let query = match request.query_type {
         QueryType::Regular => &request.queries[0],
         QueryType::CompareDateRange => {
@@ -83,7 +87,7 @@ pub fn choose<'r>(catalog: &Catalog, request: &'r Request, asked: &Asked) -> Res
     let Some(measure) = measure else {
         return Err(wrong(format!("the query has no measure `{}`", asked.measure.as_deref().unwrap_or_default())));
     };
-    if let Some(Kind::Measure(m)) = catalog.find(&measure).map(|f| f.kind)
+    if let Some(MemberKind::Measure(m)) = catalog.find(&measure).map(|f| f.kind)
         && (m.multi_stage || m.rolling_window.is_some() || m.apart)
     {
         let text = format!("measure `{measure}` is made of other rows than those of its group, and has none to show");
@@ -101,7 +105,7 @@ pub fn query(
     catalog: &Catalog,
     query: &Query,
     measure: &MemberId,
-    asked: &Asked,
+    asked: &DrillDownRequest,
     tree: Option<&Tree>,
     now_ns: i64,
 ) -> OlapResult<Query> {
@@ -172,7 +176,7 @@ pub fn by_key(catalog: &Catalog, query: &Query, model: &str) -> Query {
 }
 
 /// Refuses values of a row that belong to no column of the query.
-fn known(query: &Query, asked: &Asked) -> Result<(), QueryError> {
+fn known(query: &Query, asked: &DrillDownRequest) -> Result<(), QueryError> {
     let mut names: Vec<String> = query.group_columns();
     names.extend(query.measures.iter().map(ToString::to_string));
     names.extend(query.times.iter().map(|t| t.member.to_string()));
@@ -188,7 +192,7 @@ fn known(query: &Query, asked: &Asked) -> Result<(), QueryError> {
 
 fn dimension<'c>(catalog: &'c Catalog, id: &MemberId) -> Option<&'c Dimension> {
     match catalog.find(id).map(|f| f.kind) {
-        Some(Kind::Dimension(dimension)) => Some(dimension),
+        Some(MemberKind::Dimension(dimension)) => Some(dimension),
         _ => None,
     }
 }
@@ -196,7 +200,7 @@ fn dimension<'c>(catalog: &'c Catalog, id: &MemberId) -> Option<&'c Dimension> {
 /// Members that are shown behind a measure: measures and dimensions, by the names that its model or view has for them.
 fn members(catalog: &Catalog, measure: &MemberId) -> Result<(Vec<String>, Vec<String>), QueryError> {
     let (mut measures, mut dimensions) = (Vec::new(), Vec::new());
-    if let Some(found @ Found { kind: Kind::Measure(of), .. }) = catalog.find(measure) {
+    if let Some(found @ ResolvedMember { kind: MemberKind::Measure(of), .. }) = catalog.find(measure) {
         // One that has none shows what the first of its model shows that has some.
         let others = found.model.measures.iter().map(|m| &m.drill_members);
         let shown = std::iter::once(&of.drill_members).chain(others).find(|members| !members.is_empty());
@@ -211,8 +215,8 @@ fn members(catalog: &Catalog, measure: &MemberId) -> Result<(Vec<String>, Vec<St
             };
             let Some(named) = named else { continue };
             match catalog.find(&named).filter(|f| catalog.is_public(f)).map(|f| f.kind) {
-                Some(Kind::Measure(_)) => measures.push(named.to_string()),
-                Some(Kind::Dimension(_)) => dimensions.push(named.to_string()),
+                Some(MemberKind::Measure(_)) => measures.push(named.to_string()),
+                Some(MemberKind::Dimension(_)) => dimensions.push(named.to_string()),
                 _ => {}
             }
         }
@@ -252,7 +256,7 @@ enum Place {
 }
 
 /// The bucket that the row lies in.
-fn bucket(query: &Query, entry: &TimeEntry, asked: &Asked) -> Result<Place, QueryError> {
+fn bucket(query: &Query, entry: &TimeEntry, asked: &DrillDownRequest) -> Result<Place, QueryError> {
     let (Some(column), Some(granularity)) = (entry.column(), &entry.granularity) else {
         return Ok(Place::Any);
     };

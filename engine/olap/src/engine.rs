@@ -15,28 +15,30 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt as _;
-use quiver_query::rows::{Answer, Out, Rows};
+use quiver_query::rows::{Answer, RowSender, Rows};
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
-use quiver_query::{Collected, Explain, Explaining, Keeper, QueryContext, QueryEngine, Rules, from_datafusion};
+use quiver_query::{
+    Explain, Keeper, PlanRecorder, QueryContext, QueryEngine, QueryReservation, Rules, from_datafusion,
+};
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
 
 use crate::drill_down;
 use crate::error::OlapResult;
 use crate::explain;
-use crate::metadata::Wanted;
+use crate::metadata::ModelListOptions;
 use crate::model::catalog::Catalog;
-use crate::model_lists::{Listed, Lists};
+use crate::model_lists::{Lists, ModelList};
 use crate::plan::sources::{Scope, has_own_rows};
-use crate::plan::{Given, Planned, Planner, Sources, Tree, exemplars};
+use crate::plan::{MemberExprs, Planner, QueryPlans, Sources, Tree, exemplars};
 use crate::query::Query;
 use crate::query::request::Request;
-use crate::rollup::{self, AllPieces, Parts, Rollups, Used};
+use crate::rollup::{self, AllPieces, Parts, Rollups, UsedRollup};
 use crate::sql_text;
 
 pub(crate) use bucket_results::HIDDEN;
-use rollup_results::Chosen;
+use rollup_results::SelectedRollup;
 pub use table_versions::Basis;
 
 /// Plans and runs analytics queries over tables.
@@ -66,16 +68,16 @@ pub struct ResultSet {
     /// Sample spans behind the rows, if asked for.
     pub exemplars: Option<Box<ResultSet>>,
     /// The rollup that they came from; `None`: raw rows.
-    pub used: Option<Used>,
+    pub used: Option<UsedRollup>,
     /// The time buckets that they were made from, if those are cached.
     pub parts: Option<Parts>,
     /// The reservation for the rows.
-    pub memory: Arc<Collected>,
+    pub memory: Arc<QueryReservation>,
 }
 
 /// The rows behind a measure.
 #[derive(Debug)]
-pub struct Drilled {
+pub struct DrillDownResult {
     /// The query that gives them.
     pub request: Request,
     /// What `request` answers.
@@ -114,7 +116,7 @@ impl OlapEngine {
     }
 
     /// The encoded list of models that a caller sees.
-    pub fn list(&self, access: &DomainAccess, wanted: &Wanted) -> Arc<Listed> {
+    pub fn list(&self, access: &DomainAccess, wanted: &ModelListOptions) -> Arc<ModelList> {
         self.lists.of(&self.catalog.load(), access, wanted)
     }
 
@@ -139,8 +141,8 @@ impl OlapEngine {
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
         ctx: &QueryContext,
-    ) -> OlapResult<Planned> {
-        self.planned(Scope { catalog, tables, access, ctx }, query, &Given::new(), false).await
+    ) -> OlapResult<QueryPlans> {
+        self.planned(Scope { catalog, tables, access, ctx }, query, &MemberExprs::new(), false).await
     }
 
     /// Plans a query, some of whose members are expressions.
@@ -151,9 +153,9 @@ impl OlapEngine {
         &self,
         scope: Scope<'_>,
         query: &Query,
-        given: &Given,
+        given: &MemberExprs,
         marks_values: bool,
-    ) -> OlapResult<Planned> {
+    ) -> OlapResult<QueryPlans> {
         let Scope { catalog, access, ctx, .. } = scope;
         // Between the queries of a request is the only place where it can be cancelled or time out, since nothing else
         // here waits.
@@ -230,7 +232,7 @@ impl OlapEngine {
         let tables = self.snapshot();
         let planned = self.plan(catalog, &request.queries[0], &tables, access, ctx).await?;
         let (this, inner, columns, plan) = (Arc::clone(self), ctx.clone(), planned.columns, planned.rows);
-        let work = move |out: Out| async move {
+        let work = move |out: RowSender| async move {
             // Keeps the snapshot alive until the last row.
             let _tables = tables;
             let rows = this.stream(&plan, &inner).await?;
@@ -251,11 +253,11 @@ impl OlapEngine {
         self: &Arc<Self>,
         catalog: &Arc<Catalog>,
         request: &Request,
-        asked: &drill_down::Asked,
+        asked: &drill_down::DrillDownRequest,
         now_ns: i64,
         access: &DomainAccess,
         ctx: &QueryContext,
-    ) -> OlapResult<Drilled> {
+    ) -> OlapResult<DrillDownResult> {
         let (query, measure) = drill_down::choose(catalog, request, asked)?;
         let tables = self.snapshot();
         let whole = self.plan(catalog, query, &tables, access, ctx).await?;
@@ -273,7 +275,7 @@ impl OlapEngine {
         let links = drill_down::links(catalog, &query, &measure);
         let (this, inner) = (Arc::clone(self), ctx.clone());
         let rows = self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?;
-        Ok(Drilled { request: Request::of(query), rows, links })
+        Ok(DrillDownResult { request: Request::of(query), rows, links })
     }
 
     /// Finds the values of a dimension with how many rows have them, the most frequent first.
@@ -291,7 +293,7 @@ impl OlapEngine {
         let state = self.engine.relational();
         let scope = Scope { catalog, tables: &tables, access, ctx };
         let sources = Sources::find(scope, &query.members(), query, state).await?;
-        let given = Given::new();
+        let given = MemberExprs::new();
         let caller = ctx.query().asked.caller.as_str();
         let planner = Planner { catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
         let planned = planner.values(query)?;
@@ -299,7 +301,7 @@ impl OlapEngine {
         Ok(self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?)
     }
 
-    async fn run(&self, planned: &Planned, ctx: &QueryContext) -> quiver_types::Result<ResultSet> {
+    async fn run(&self, planned: &QueryPlans, ctx: &QueryContext) -> quiver_types::Result<ResultSet> {
         let memory = Arc::new(self.engine.collected("rows of an answer", ctx));
         let (schema, batches) = self.collect(&planned.rows, ctx, &memory).await?;
         let total = match &planned.total {
@@ -326,7 +328,7 @@ impl OlapEngine {
         &self,
         plan: &LogicalPlan,
         ctx: &QueryContext,
-        memory: &Collected,
+        memory: &QueryReservation,
     ) -> quiver_types::Result<(SchemaRef, Vec<RecordBatch>)> {
         let mut stream = self.stream(plan, ctx).await?;
         let schema = stream.schema();
@@ -372,12 +374,12 @@ impl OlapEngine {
         let mut planned = Vec::new();
         for query in &request.queries {
             let scope = Scope { catalog, tables: &tables, access, ctx };
-            planned.push((query.clone(), self.planned(scope, query, &Given::new(), true).await?));
+            planned.push((query.clone(), self.planned(scope, query, &MemberExprs::new(), true).await?));
         }
         let catalog = Arc::clone(catalog);
         // On the engine's threads, whose stacks are large enough for nested plans.
         let work = async move {
-            let print = |(query, plan): &(Query, Planned)| {
+            let print = |(query, plan): &(Query, QueryPlans)| {
                 sql_text::print(plan, &catalog).map(|text| sql_text::answer(query, plan, &text))
             };
             Ok(planned.iter().map(print).collect::<OlapResult<Vec<_>>>())
@@ -410,15 +412,15 @@ impl OlapEngine {
         let tables = self.snapshot();
         let planned = self.plan(catalog, query, &tables, access, ctx).await?;
         let scope = Scope { catalog, tables: &tables, access, ctx };
-        let printed = self.planned(scope, query, &Given::new(), true).await?;
+        let printed = self.planned(scope, query, &MemberExprs::new(), true).await?;
         // Plans that read rollups and buckets are shown as children.
-        let inner = ctx.clone().explaining(Some(Explaining::new(explain))).planning();
+        let inner = ctx.clone().explaining(Some(PlanRecorder::new(explain))).planning();
         let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
         let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
         // A plan over cached buckets reveals which ones are cached. A caller from whom rows are hidden is shown the
         // plan over rows instead, and only that buckets are used.
         let sees_all = access.is_full_everywhere();
-        let hides = !sees_all && matches!(chosen, Some(Chosen::Buckets(_)));
+        let hides = !sees_all && matches!(chosen, Some(SelectedRollup::Buckets(_)));
         let parted = if sees_all {
             self.parted(catalog, query, &tables, access)
         } else if hides {

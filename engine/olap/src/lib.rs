@@ -40,4 +40,4 @@ pub use engine::{Basis, OlapEngine};
 pub use error::{OlapError, OlapResult, QueryError, Reason};
 pub use functions::session_functions;
 pub use models::ModelTables;
-pub use rollup::{Parts, Used};
+pub use rollup::{Parts, UsedRollup};

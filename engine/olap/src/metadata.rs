@@ -4,7 +4,7 @@
 use arrow::datatypes::{DataType, Schema};
 use serde_json::{Map, Value, json};
 
-use crate::model::catalog::{Catalog, Found, Kind};
+use crate::model::catalog::{Catalog, MemberKind, ResolvedMember};
 use crate::model::template::Piece;
 use crate::model::{
     Case, Common, DimensionType, Folder, FolderItem, Label, MeasureType, MemberId, Model, Source, View,
@@ -44,11 +44,11 @@ fn member(catalog: &Catalog, id: &MemberId, columns: &Schema) -> Option<Value> {
     let found = catalog.find(id)?;
     let mut out = titles(&found);
     match found.kind {
-        Kind::Measure(m) => {
+        MemberKind::Measure(m) => {
             out.insert("type".into(), m.ty.value_type().into());
             drill(catalog, &found, &mut out);
         }
-        Kind::Dimension(d) => {
+        MemberKind::Dimension(d) => {
             let column = columns.column_with_name(&id.to_string()).filter(|_| d.is_opened);
             let ty = match column.map(|(_, field)| field.data_type()) {
                 Some(kind) if kind.is_numeric() => DimensionType::Number,
@@ -57,12 +57,12 @@ fn member(catalog: &Catalog, id: &MemberId, columns: &Schema) -> Option<Value> {
             };
             out.insert("type".into(), ty.value_type().into());
         }
-        Kind::Segment(_) => {}
+        MemberKind::Segment(_) => {}
     }
     Some(out.into())
 }
 
-fn titles(found: &Found<'_>) -> Map<String, Value> {
+fn titles(found: &ResolvedMember<'_>) -> Map<String, Value> {
     let common = found.common();
     let short = common.short_title();
     let mut out = Map::new();
@@ -87,8 +87,8 @@ fn optional(common: &Common, out: &mut Map<String, Value>) {
 }
 
 /// Drill members; through a view those that the view has.
-fn drill(catalog: &Catalog, found: &Found<'_>, out: &mut Map<String, Value>) {
-    let Kind::Measure(measure) = found.kind else { return };
+fn drill(catalog: &Catalog, found: &ResolvedMember<'_>, out: &mut Map<String, Value>) {
+    let MemberKind::Measure(measure) = found.kind else { return };
     let named = |id: &MemberId| match found.view {
         None => Some(id.to_string()),
         Some((view, _)) => {
@@ -101,7 +101,7 @@ fn drill(catalog: &Catalog, found: &Found<'_>, out: &mut Map<String, Value>) {
         let Some(name) = named(id) else { continue };
         all.push(name.clone());
         match catalog.find(id).map(|f| f.kind) {
-            Some(Kind::Measure(_)) => measures.push(name),
+            Some(MemberKind::Measure(_)) => measures.push(name),
             _ => dimensions.push(name),
         }
     }
@@ -111,7 +111,7 @@ fn drill(catalog: &Catalog, found: &Found<'_>, out: &mut Map<String, Value>) {
 
 /// Which list of models is meant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ModelListOptions {
     /// Whether models are left out, so that only views are listed.
     pub only_views: bool,
     /// Whether the definitions are shown too: SQL, joins and rollups.
@@ -121,7 +121,7 @@ pub struct Wanted {
 }
 
 /// Lists all models and views that a caller may see.
-pub fn meta(catalog: &Catalog, access: &DomainAccess, wanted: &Wanted) -> Value {
+pub fn meta(catalog: &Catalog, access: &DomainAccess, wanted: &ModelListOptions) -> Value {
     let mut cubes = Vec::new();
     let is_wanted = |common: &Common| {
         wanted.model.as_ref().is_none_or(|name| *name == common.name) && may_name(catalog, &common.name, access)
@@ -255,9 +255,9 @@ fn entity(catalog: &Catalog, common: &Common, kind: &str, ids: &[MemberId], exte
         let Some(found) = catalog.find(id).filter(|f| catalog.is_public(f)) else { continue };
         let shown = described(catalog, id, &found, extended);
         match found.kind {
-            Kind::Measure(_) => measures.push(shown),
-            Kind::Dimension(_) => dimensions.push(shown),
-            Kind::Segment(_) => segments.push(shown),
+            MemberKind::Measure(_) => measures.push(shown),
+            MemberKind::Dimension(_) => dimensions.push(shown),
+            MemberKind::Segment(_) => segments.push(shown),
         }
     }
     out.insert("measures".into(), measures.into());
@@ -267,15 +267,15 @@ fn entity(catalog: &Catalog, common: &Common, kind: &str, ids: &[MemberId], exte
 }
 
 /// The member whose value a member gives as it is: its text names that one and nothing else.
-fn stands_for<'a>(found: &Found<'a>) -> Option<&'a MemberId> {
+fn stands_for<'a>(found: &ResolvedMember<'a>) -> Option<&'a MemberId> {
     let sql = match found.kind {
-        Kind::Measure(m) => {
+        MemberKind::Measure(m) => {
             let expression =
                 matches!(m.ty, MeasureType::Number | MeasureType::String | MeasureType::Time | MeasureType::Boolean);
             m.sql.as_ref().filter(|_| expression && m.filters.is_empty())
         }
-        Kind::Dimension(d) => d.sql.as_ref().filter(|_| !d.sub_query),
-        Kind::Segment(_) => None,
+        MemberKind::Dimension(d) => d.sql.as_ref().filter(|_| !d.sub_query),
+        MemberKind::Segment(_) => None,
     };
     match &sql?.pieces[..] {
         [Piece::Member(id)] => Some(id),
@@ -298,7 +298,7 @@ fn shown_case(case: &Case) -> Value {
 }
 
 /// A member in the list of all.
-fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool) -> Value {
+fn described(catalog: &Catalog, id: &MemberId, found: &ResolvedMember<'_>, extended: bool) -> Value {
     let mut out = titles(found);
     out.insert("name".into(), id.to_string().into());
     out.insert("isVisible".into(), true.into());
@@ -309,14 +309,14 @@ fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool
         out.insert("aliasMember".into(), other.to_string().into());
     }
     match found.kind {
-        Kind::Measure(m) => {
+        MemberKind::Measure(m) => {
             out.insert("type".into(), m.ty.value_type().into());
             out.insert("aggType".into(), m.ty.agg_type().into());
             out.insert("cumulative".into(), m.rolling_window.is_some().into());
             out.insert("cumulativeTotal".into(), m.rolling_window.is_some().into());
             drill(catalog, found, &mut out);
         }
-        Kind::Dimension(d) => {
+        MemberKind::Dimension(d) => {
             out.insert("type".into(), d.ty.value_type().into());
             out.insert("suggestFilterValues".into(), d.suggest.into());
             // Of a view nothing is a key.
@@ -334,26 +334,26 @@ fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool
                 out.insert("granularities".into(), own.collect());
             }
         }
-        Kind::Segment(_) => {}
+        MemberKind::Segment(_) => {}
     }
     if extended {
         let sql = match found.kind {
-            Kind::Measure(m) => m.sql.as_ref(),
-            Kind::Dimension(d) => d.sql.as_ref(),
-            Kind::Segment(s) => Some(&s.sql),
+            MemberKind::Measure(m) => m.sql.as_ref(),
+            MemberKind::Dimension(d) => d.sql.as_ref(),
+            MemberKind::Segment(s) => Some(&s.sql),
         };
         if let Some(sql) = sql {
             out.insert("sql".into(), sql.text.as_str().into());
         }
         let case = match found.kind {
-            Kind::Measure(m) => m.case.as_ref(),
-            Kind::Dimension(d) => d.case.as_ref(),
-            Kind::Segment(_) => None,
+            MemberKind::Measure(m) => m.case.as_ref(),
+            MemberKind::Dimension(d) => d.case.as_ref(),
+            MemberKind::Segment(_) => None,
         };
         if let Some(case) = case {
             out.insert("case".into(), shown_case(case));
         }
-        if let Kind::Measure(m) = found.kind
+        if let MemberKind::Measure(m) = found.kind
             && !m.filters.is_empty()
         {
             out.insert("filters".into(), m.filters.iter().map(|f| json!({"sql": f.text})).collect());
@@ -381,7 +381,7 @@ mod tests {
 ";
         let file = SourceFile { name: "a.yml".to_owned(), text: text.to_owned(), builtin: false };
         let (catalog, _) = load(&[file]).unwrap();
-        meta(&catalog, &DomainAccess::full(), &Wanted { extended, ..Wanted::default() })
+        meta(&catalog, &DomainAccess::full(), &ModelListOptions { extended, ..ModelListOptions::default() })
     }
 
     #[test]
@@ -418,7 +418,7 @@ views:
 ";
         let file = SourceFile { name: "a.yml".to_owned(), text: text.to_owned(), builtin: false };
         let (catalog, _) = load(&[file]).unwrap();
-        let all = meta(&catalog, &DomainAccess::full(), &Wanted::default());
+        let all = meta(&catalog, &DomainAccess::full(), &ModelListOptions::default());
         let (a, v) = (&all["cubes"][0], &all["cubes"][1]);
         let place = json!({"name": "A.place", "title": "Where", "levels": ["A.city"], "public": true});
         assert_eq!(a["hierarchies"], json!([place]));

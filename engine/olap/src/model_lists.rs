@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use quiver_query::tables::DomainAccess;
 use quiver_types::Domain;
 
-use crate::metadata::{Wanted, meta};
+use crate::metadata::{ModelListOptions, meta};
 use crate::model::catalog::Catalog;
 
 /// Most lists that are kept. Callers differ in few ways here: of each domain they see all, some, or nothing.
@@ -15,7 +15,7 @@ const KEPT_MAX: usize = 16;
 
 /// A list as it is sent.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ModelList {
     /// The answer of `/meta` as JSON.
     pub body: String,
     /// Made of the body, so that who has it already is told so (HTTP `ETag`).
@@ -28,16 +28,16 @@ struct Key {
     version: u64,
     /// Whether the caller sees nothing, some or all of each domain.
     seen: Vec<u8>,
-    wanted: Wanted,
+    wanted: ModelListOptions,
 }
 
 /// Lists that were made, the last used last.
 #[derive(Debug, Default)]
-pub(crate) struct Lists(Mutex<Vec<(Key, Arc<Listed>)>>);
+pub(crate) struct Lists(Mutex<Vec<(Key, Arc<ModelList>)>>);
 
 impl Lists {
     /// Gives the list of a caller, made where it is not kept.
-    pub(crate) fn of(&self, catalog: &Catalog, access: &DomainAccess, wanted: &Wanted) -> Arc<Listed> {
+    pub(crate) fn of(&self, catalog: &Catalog, access: &DomainAccess, wanted: &ModelListOptions) -> Arc<ModelList> {
         let seen = |domain: Domain| {
             let access = access.get(domain);
             if access.is_full() { 2 } else { u8::from(!access.patterns().is_empty()) }
@@ -52,7 +52,7 @@ impl Lists {
         } else {
             let body = meta(catalog, access, wanted).to_string();
             let hash = format!("{:08x}-{:x}", crc32c::crc32c(body.as_bytes()), body.len());
-            Arc::new(Listed { body, hash })
+            Arc::new(ModelList { body, hash })
         };
         if kept.len() >= KEPT_MAX {
             kept.remove(0);
@@ -62,7 +62,7 @@ impl Lists {
     }
 }
 
-impl Listed {
+impl ModelList {
     /// The entity tag for a caller: another one for other models and for other rights.
     pub fn tag(&self, access: &DomainAccess) -> String {
         let rights = Domain::ALL.iter().fold(0, |hash, (domain, ..)| {
@@ -95,25 +95,28 @@ mod tests {
     #[test]
     fn a_list_is_made_once_per_models_and_kind_of_rights() {
         let (lists, catalog) = (Lists::default(), catalog("count"));
-        let full = lists.of(&catalog, &DomainAccess::full(), &Wanted::default());
-        assert!(Arc::ptr_eq(&full, &lists.of(&catalog, &DomainAccess::full(), &Wanted::default())), "it is kept");
-        let one = lists.of(&catalog, &seeing(&["a"]), &Wanted::default());
+        let full = lists.of(&catalog, &DomainAccess::full(), &ModelListOptions::default());
         assert!(
-            Arc::ptr_eq(&one, &lists.of(&catalog, &seeing(&["b"]), &Wanted::default())),
+            Arc::ptr_eq(&full, &lists.of(&catalog, &DomainAccess::full(), &ModelListOptions::default())),
+            "it is kept"
+        );
+        let one = lists.of(&catalog, &seeing(&["a"]), &ModelListOptions::default());
+        assert!(
+            Arc::ptr_eq(&one, &lists.of(&catalog, &seeing(&["b"]), &ModelListOptions::default())),
             "both see the same models"
         );
         assert_ne!(one.tag(&seeing(&["a"])), one.tag(&seeing(&["b"])), "but their rights differ");
-        let none = lists.of(&catalog, &seeing(&[]), &Wanted::default());
+        let none = lists.of(&catalog, &seeing(&[]), &ModelListOptions::default());
         assert_eq!(none.body, r#"{"cubes":[]}"#);
         let more = [
-            Wanted { only_views: true, ..Wanted::default() },
-            Wanted { extended: true, ..Wanted::default() },
-            Wanted { model: Some("B".to_owned()), ..Wanted::default() },
+            ModelListOptions { only_views: true, ..ModelListOptions::default() },
+            ModelListOptions { extended: true, ..ModelListOptions::default() },
+            ModelListOptions { model: Some("B".to_owned()), ..ModelListOptions::default() },
         ];
         for wanted in more {
             assert_ne!(lists.of(&catalog, &DomainAccess::full(), &wanted).body, full.body, "{wanted:?}");
         }
-        let same = Wanted { model: Some("A".to_owned()), ..Wanted::default() };
+        let same = ModelListOptions { model: Some("A".to_owned()), ..ModelListOptions::default() };
         assert_eq!(lists.of(&catalog, &DomainAccess::full(), &same).body, full.body);
     }
 
@@ -122,10 +125,14 @@ mod tests {
         let lists = Lists::default();
         let (before, after) = (catalog("count"), catalog("number"));
         let full = DomainAccess::full();
-        let old = lists.of(&before, &full, &Wanted::default()).tag(&full);
-        assert_ne!(old, lists.of(&after, &full, &Wanted::default()).tag(&full));
+        let old = lists.of(&before, &full, &ModelListOptions::default()).tag(&full);
+        assert_ne!(old, lists.of(&after, &full, &ModelListOptions::default()).tag(&full));
         assert_eq!(lists.0.lock().len(), 1, "those of old models are forgotten");
-        assert_eq!(old, lists.of(&before, &full, &Wanted::default()).tag(&full), "the same list has the same tag");
+        assert_eq!(
+            old,
+            lists.of(&before, &full, &ModelListOptions::default()).tag(&full),
+            "the same list has the same tag"
+        );
     }
 
     #[test]
@@ -136,7 +143,7 @@ mod tests {
                 let some = (domain as u32) < 8 && n & (1 << (domain as u32)) != 0;
                 Access::services(some.then_some("a"))
             });
-            lists.of(&catalog, &access, &Wanted::default());
+            lists.of(&catalog, &access, &ModelListOptions::default());
         }
         assert!(lists.0.lock().len() <= KEPT_MAX);
     }

@@ -20,17 +20,17 @@ use quiver_types::{Clock, Error, Result};
 use crate::engine::OlapEngine;
 use crate::error::{OlapError, OlapResult};
 use crate::functions::instant_type;
-use crate::model::catalog::{Catalog, Kind};
+use crate::model::catalog::{Catalog, MemberKind};
 use crate::model::{DimensionType, MeasureType, MemberId};
 use crate::plan::guarded_rows::unreadable;
 use crate::plan::sources::Scope;
-use crate::plan::{Given, Planner, Sources, column};
+use crate::plan::{MemberExprs, Planner, Sources, column};
 use crate::visibility::{may_name, sees};
-use statement::{Made, unknown};
+use statement::{ModelQuery, unknown};
 
 /// All that can be named of some version of the models.
 #[derive(Debug, Default)]
-struct Listed {
+struct ModelEntries {
     version: u64,
     entries: Vec<TableEntry>,
 }
@@ -42,7 +42,7 @@ pub struct ModelTables {
     /// Gives the time at which a statement is asked.
     clock: Arc<dyn Clock>,
     /// What was listed last: models change seldom, and each statement looks at them.
-    listed: ArcSwap<Listed>,
+    listed: ArcSwap<ModelEntries>,
 }
 
 impl ModelTables {
@@ -51,13 +51,13 @@ impl ModelTables {
         Self { olap, clock, listed: ArcSwap::default() }
     }
 
-    fn all(&self, catalog: &Catalog) -> Arc<Listed> {
+    fn all(&self, catalog: &Catalog) -> Arc<ModelEntries> {
         let listed = self.listed.load_full();
         if listed.version == catalog.version {
             return listed;
         }
         let entries = catalog.public_names().filter_map(|name| entry(catalog, name)).collect();
-        let listed = Arc::new(Listed { version: catalog.version, entries });
+        let listed = Arc::new(ModelEntries { version: catalog.version, entries });
         self.listed.store(Arc::clone(&listed));
         listed
     }
@@ -69,7 +69,7 @@ impl ModelTables {
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> OlapResult<ModelPlan> {
-        let made = Made::of(self.olap.catalog(), select, access, self.now_ns())?;
+        let made = ModelQuery::of(self.olap.catalog(), select, access, self.now_ns())?;
         let scope = Scope { catalog: &made.catalog, tables, access, ctx };
         let planned = self.olap.planned(scope, &made.query, &made.given, select.marks_values).await?;
         let out = made.outputs.iter().map(|output| {
@@ -99,7 +99,7 @@ impl ModelTables {
         let state = self.olap.session();
         let scope = Scope { catalog: &catalog, tables, access, ctx };
         let sources = Sources::of_model(scope, rows, state).await?;
-        let given = Given::new();
+        let given = MemberExprs::new();
         let caller = ctx.query().asked.caller.as_str();
         let planner =
             Planner { catalog: &catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
@@ -169,9 +169,9 @@ fn entry(catalog: &Catalog, name: &str) -> Option<TableEntry> {
 fn field(catalog: &Catalog, id: &MemberId) -> Option<Field> {
     let found = catalog.find(id).filter(|found| catalog.is_public(found))?;
     match found.kind {
-        Kind::Dimension(dimension) => Some(Field::new(&id.member, dimension_type(dimension.ty), true)),
-        Kind::Measure(measure) => Some(as_measure(Field::new(&id.member, measure_type(measure.ty), true))),
-        Kind::Segment(_) => None,
+        MemberKind::Dimension(dimension) => Some(Field::new(&id.member, dimension_type(dimension.ty), true)),
+        MemberKind::Measure(measure) => Some(as_measure(Field::new(&id.member, measure_type(measure.ty), true))),
+        MemberKind::Segment(_) => None,
     }
 }
 

@@ -42,7 +42,7 @@ use crate::dates::granularity::{Buckets, Interval};
 use crate::dates::range::WallRange;
 use crate::error::{OlapError, OlapResult, QueryError, Reason};
 use crate::model::MemberId;
-use crate::model::catalog::{Catalog, Kind};
+use crate::model::catalog::{Catalog, MemberKind};
 use crate::query::Query;
 use crate::query::filter::Filter;
 pub use join_tree::Tree;
@@ -51,7 +51,7 @@ pub(crate) use stages::has_own_aggregate;
 
 /// Members whose value or condition is an expression instead of a text. Its columns are dimensions; their relations are
 /// named like models.
-pub type Given = HashMap<MemberId, Expr>;
+pub type MemberExprs = HashMap<MemberId, Expr>;
 
 /// What planning needs.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ pub struct Planner<'a> {
     /// Who he is, as tables of what callers did name him; empty: nobody in particular.
     pub caller: &'a str,
     /// Members that are expressions of a statement.
-    pub given: &'a Given,
+    pub given: &'a MemberExprs,
     /// Whether literals say that they are values of the query, for a plan that is printed.
     pub marks_values: bool,
 }
@@ -139,8 +139,8 @@ pub(crate) fn model_error(text: impl Into<String>) -> OlapError {
 
 /// The plans of a query.
 #[derive(Debug, Clone)]
-pub struct Planned {
-    /// Gives the rows: columns in the order of [`Planned::columns`].
+pub struct QueryPlans {
+    /// Gives the rows: columns in the order of [`QueryPlans::columns`].
     pub rows: LogicalPlan,
     /// Gives one row with the number of groups.
     pub total: Option<LogicalPlan>,
@@ -151,7 +151,7 @@ pub struct Planned {
     /// Texts of the models whose rows are a SELECT.
     pub selects: BTreeMap<String, String>,
     /// Gives the exemplars of the rows, where they are asked for.
-    pub exemplars: Option<Box<Planned>>,
+    pub exemplars: Option<Box<QueryPlans>>,
 }
 
 /// The first time dimension that queries may name of the model or view of a member.
@@ -160,7 +160,8 @@ pub fn time_of(catalog: &Catalog, member: &str) -> Option<String> {
     let is_time = |name: &str| {
         let id = MemberId::new(&id.model, name);
         let found = catalog.find(&id).filter(|found| catalog.is_public(found))?;
-        matches!(found.kind, Kind::Dimension(d) if d.ty == crate::model::DimensionType::Time).then(|| id.to_string())
+        matches!(found.kind, MemberKind::Dimension(d) if d.ty == crate::model::DimensionType::Time)
+            .then(|| id.to_string())
     };
     match catalog.views.get(&id.model) {
         Some(view) => view.members.iter().find_map(|m| is_time(&m.common.name)),
@@ -168,7 +169,7 @@ pub fn time_of(catalog: &Catalog, member: &str) -> Option<String> {
     }
 }
 
-impl Planned {
+impl QueryPlans {
     /// Keeps some of the columns.
     ///
     /// # Errors
@@ -186,7 +187,7 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// `NO_JOIN_PATH`; faults of models.
-    pub fn values(&self, query: &Query) -> OlapResult<Planned> {
+    pub fn values(&self, query: &Query) -> OlapResult<QueryPlans> {
         let stage = self.stage_of(query)?;
         let tree = self.tree_of_query(&stage, query)?;
         let rows = self.rows(&stage, &tree, &[], &[])?;
@@ -198,14 +199,14 @@ impl Planner<'_> {
         let rows = LogicalPlanBuilder::from(rows).aggregate(groups, vec![count])?.sort(order)?;
         let rows = rows.limit(query.offset as usize, query.limit.map(|n| n as usize))?.build()?;
         let columns = columns.into_iter().chain(["count".to_owned()]).collect();
-        Ok(Planned { rows, total: None, columns, tree: Some(tree), selects: BTreeMap::new(), exemplars: None })
+        Ok(QueryPlans { rows, total: None, columns, tree: Some(tree), selects: BTreeMap::new(), exemplars: None })
     }
 
     /// Plans a query.
     ///
     /// # Errors
     /// `NO_JOIN_PATH`, `RANGE_REQUIRED`; faults of models.
-    pub fn plan(&self, query: &Query) -> OlapResult<Planned> {
+    pub fn plan(&self, query: &Query) -> OlapResult<QueryPlans> {
         let mut stage = self.stage_of(query)?;
         let tree = self.tree_of_query(&stage, query).ok();
         self.add_order(query, &mut stage)?;
@@ -231,13 +232,14 @@ impl Planner<'_> {
             let condition = self.having(filter, query.tz)?;
             plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
         }
-        Ok(Planned { exemplars, ..self.finish(query, plan, tree)? })
+        Ok(QueryPlans { exemplars, ..self.finish(query, plan, tree)? })
     }
 
     /// Measures that rows are ordered by.
     fn ordered_by(&self, query: &Query) -> impl Iterator<Item = MemberId> {
         let members = query.order.iter().flatten().filter_map(|key| MemberId::parse(&key.id));
-        members.filter(move |id| self.catalog.find(id).is_some_and(|found| matches!(found.kind, Kind::Measure(_))))
+        members
+            .filter(move |id| self.catalog.find(id).is_some_and(|found| matches!(found.kind, MemberKind::Measure(_))))
     }
 
     /// Adds the dimensions that rows are ordered by without being grouped by them. The groups stay as they are, for such a
@@ -248,7 +250,7 @@ impl Planner<'_> {
             let Some(id) = MemberId::parse(&key.id) else { continue };
             let is_bucket = query.times.iter().any(|t| t.granularity.is_some() && t.member == id);
             let found = self.catalog.find(&id).filter(|_| !is_bucket);
-            if found.is_some_and(|found| matches!(found.kind, Kind::Dimension(_))) {
+            if found.is_some_and(|found| matches!(found.kind, MemberKind::Dimension(_))) {
                 let column = format!("{ORDER_PREFIX}{id}");
                 stage.groups.push(Group { column, member: self.behind(&id)?, buckets: None });
             }
@@ -257,7 +259,7 @@ impl Planner<'_> {
     }
 
     /// Total, order, limit, and the columns of the answer.
-    fn finish(&self, query: &Query, plan: LogicalPlan, tree: Option<Tree>) -> OlapResult<Planned> {
+    fn finish(&self, query: &Query, plan: LogicalPlan, tree: Option<Tree>) -> OlapResult<QueryPlans> {
         let total = query.total.then(|| self.count_of(plan.clone())).transpose()?;
         let order = self.sort(query, plan.schema())?;
         let mut builder = LogicalPlanBuilder::from(plan);
@@ -272,7 +274,7 @@ impl Planner<'_> {
             columns.push(id.to_string());
         }
         let rows = builder.project(out)?.build()?;
-        Ok(Planned { rows, total, columns, tree, selects: BTreeMap::new(), exemplars: None })
+        Ok(QueryPlans { rows, total, columns, tree, selects: BTreeMap::new(), exemplars: None })
     }
 
     fn count_of(&self, plan: LogicalPlan) -> OlapResult<LogicalPlan> {
@@ -301,7 +303,7 @@ impl Planner<'_> {
                         QueryError::new(Reason::BadOrder, "/order", format!("`{}` is no member", key.id))
                     })?;
                     match self.catalog.find(&id).map(|found| found.kind) {
-                        Some(Kind::Dimension(_)) => format!("{ORDER_PREFIX}{id}"),
+                        Some(MemberKind::Dimension(_)) => format!("{ORDER_PREFIX}{id}"),
                         _ => self.behind(&id)?.to_string(),
                     }
                 }
@@ -357,7 +359,7 @@ impl Planner<'_> {
     }
 
     /// Rows as they are: measures give their expression over a row.
-    fn ungrouped(&self, query: &Query, mut stage: Stage) -> OlapResult<Planned> {
+    fn ungrouped(&self, query: &Query, mut stage: Stage) -> OlapResult<QueryPlans> {
         let mut measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
         if query.filters.iter().any(Filter::is_about_measures) {
             let text = "rows that are not grouped have no measures to filter by";

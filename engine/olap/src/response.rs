@@ -10,7 +10,7 @@ use crate::engine::ResultSet;
 use crate::error::OlapResult;
 use crate::metadata::annotation;
 use crate::model::MemberId;
-use crate::model::catalog::{Catalog, Kind};
+use crate::model::catalog::{Catalog, MemberKind};
 use crate::plan::exemplars::COLUMNS;
 use crate::plan::json_values::cells;
 use crate::query::request::Request;
@@ -180,8 +180,8 @@ impl Frame<'_> {
     fn column(&self, query: &Query, name: &str, column: &ArrayRef) -> OlapResult<Vec<Value>> {
         let found = MemberId::parse(name).and_then(|id| self.catalog.find(&id));
         // Measures that are times are rendered in UTC, unless the model says that they follow the zone.
-        let local = |f: &crate::model::catalog::Found<'_>| {
-            matches!(f.kind, Kind::Measure(_)) && f.common().meta.as_ref().is_some_and(|m| m["localTime"] == true)
+        let local = |f: &crate::model::catalog::ResolvedMember<'_>| {
+            matches!(f.kind, MemberKind::Measure(_)) && f.common().meta.as_ref().is_some_and(|m| m["localTime"] == true)
         };
         let zone = if found.is_some_and(|f| local(&f)) { query.tz } else { chrono_tz::Tz::UTC };
         cells(column, zone)
@@ -220,10 +220,10 @@ fn named(name: &str, members: Vec<String>, cells: Vec<Vec<Value>>) -> Value {
 }
 
 /// A column of a result: the name of its member, its cells.
-pub type Packed<'a> = (&'a str, &'a [Value]);
+pub type PackedColumn<'a> = (&'a str, &'a [Value]);
 
 /// The columns of one result of [`Frame::packed`] in the order in which objects have them; none: they are not packed.
-pub fn packed_columns(result: &Value) -> Option<Vec<Packed<'_>>> {
+pub fn packed_columns(result: &Value) -> Option<Vec<PackedColumn<'_>>> {
     let format = result["query"].get("responseFormat").and_then(Value::as_str);
     if format.is_some_and(|format| format != Format::Default.word()) {
         return None;
@@ -231,7 +231,7 @@ pub fn packed_columns(result: &Value) -> Option<Vec<Packed<'_>>> {
     let (members, columns) = (result["data"].get("members")?.as_array()?, result["data"].get("columns")?.as_array()?);
     let named = members.iter().zip(columns);
     let named = named.map(|(name, cells)| Some((name.as_str()?, cells.as_array()?.as_slice())));
-    let mut columns = named.collect::<Option<Vec<Packed<'_>>>>()?;
+    let mut columns = named.collect::<Option<Vec<PackedColumn<'_>>>>()?;
     columns.sort_by_key(|(name, _)| *name);
     Some(columns)
 }

@@ -18,10 +18,10 @@ use quiver_query::tables::{DomainAccess, TableSnapshot};
 use serde_json::{Value, json};
 
 pub use bucket_cache::Parts;
-pub(crate) use bucket_cache::{Admission, AllPieces, Pieces, Run};
-pub(crate) use buckets::Bucketed;
+pub(crate) use bucket_cache::{Admission, AllPieces, BucketBatch, Pieces};
+pub(crate) use buckets::BucketedQuery;
 pub(crate) use matching::Held;
-pub(crate) use row_cache::{Kept, Rollups, bytes_of};
+pub(crate) use row_cache::{CachedRollup, Rollups, bytes_of};
 
 use crate::model::Model;
 use crate::model::catalog::Catalog;
@@ -38,7 +38,7 @@ pub(crate) struct Candidate {
 
 /// A rollup that an answer came from.
 #[derive(Debug, Clone)]
-pub struct Used {
+pub struct UsedRollup {
     /// Name of the rollup as `Model.rollup`.
     pub id: String,
     /// `rollup` or `rollup_lambda`.
@@ -46,12 +46,12 @@ pub struct Used {
     /// When its rows were made, in ms.
     pub made_ms: i64,
     /// The rows; their memory is charged as long as a reader holds them.
-    pub(crate) _rows: Arc<Kept>,
+    pub(crate) _rows: Arc<CachedRollup>,
 }
 
-impl Used {
+impl UsedRollup {
     /// A rollup, by the rows that it gave.
-    pub(crate) fn of(held: &Held, rows: Arc<Kept>) -> Self {
+    pub(crate) fn of(held: &Held, rows: Arc<CachedRollup>) -> Self {
         Self { id: held.id.clone(), kind: held.kind.clone(), made_ms: rows.made_ms, _rows: rows }
     }
 

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::error::OlapResult;
 use crate::model::catalog::Catalog;
-use crate::plan::Planned;
+use crate::plan::QueryPlans;
 use crate::query::Query;
 use blocks::Printer;
 pub use statement::print_statement;
@@ -29,7 +29,7 @@ pub struct SqlText {
     pub text: String,
     /// Values by place.
     pub params: Vec<Value>,
-    /// Names of its columns, in the order of [`Planned::columns`].
+    /// Names of its columns, in the order of [`QueryPlans::columns`].
     pub aliases: Vec<String>,
 }
 
@@ -37,14 +37,14 @@ pub struct SqlText {
 ///
 /// # Errors
 /// Execution: it has a node or a function that SQL has no words for.
-pub fn print(planned: &Planned, catalog: &Catalog) -> OlapResult<SqlText> {
+pub fn print(planned: &QueryPlans, catalog: &Catalog) -> OlapResult<SqlText> {
     let mut printer = Printer::new(catalog, &planned.selects, spoken_of(&planned.rows, catalog)?);
     let (text, aliases) = printer.statement(&planned.rows, &planned.columns)?;
     Ok(SqlText { text, params: printer.params.into_values(), aliases })
 }
 
 /// The answer of `sql` for one query.
-pub fn answer(query: &Query, planned: &Planned, printed: &SqlText) -> Value {
+pub fn answer(query: &Query, planned: &QueryPlans, printed: &SqlText) -> Value {
     let order = query.effective_order().into_iter();
     let order: serde_json::Map<String, Value> =
         order.map(|k| (k.id, Value::from(if k.descends { "desc" } else { "asc" }))).collect();

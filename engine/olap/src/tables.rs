@@ -15,7 +15,9 @@ use datafusion::datasource::{MemTable, TableProvider};
 use futures::future::BoxFuture;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use quiver_query::QueryContext;
-use quiver_query::tables::{DomainAccess, Moment, PUBLIC_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
+use quiver_query::tables::{
+    DomainAccess, PUBLIC_SCHEMA, SnapshotVersion, TableEntry, TableRequest, TableSnapshot, Tables,
+};
 use quiver_types::{Error, MillisRange, Result};
 
 /// Largest file; its rows are held in memory.
@@ -167,11 +169,11 @@ impl TableSnapshot for LayeredSnapshot {
         self.folders.find(request).map(|_| self.folders.version)
     }
 
-    fn moment(&self) -> Option<Moment> {
+    fn moment(&self) -> Option<SnapshotVersion> {
         self.product.as_ref().and_then(|product| product.moment())
     }
 
-    fn is_unchanged(&self, request: &TableRequest<'_>, since: &Moment, range: MillisRange) -> Option<bool> {
+    fn is_unchanged(&self, request: &TableRequest<'_>, since: &SnapshotVersion, range: MillisRange) -> Option<bool> {
         if self.folders.find(request).is_some() {
             return None;
         }

@@ -1,6 +1,6 @@
 //! From the tree to a `LogicalPlan`: labels are resolved here, numbers are left to the nodes.
 //!
-//! Each expression becomes a [`Planned`]: a plan that gives a step matrix, and the table of labels that its row
+//! Each expression becomes a [`ExprPlan`]: a plan that gives a step matrix, and the table of labels that its row
 //! numbers refer to. All selectors of a query read one snapshot. What depends on values only for its labels
 //! (`count_values`, `info`) runs its input here and goes on with a literal matrix.
 
@@ -219,14 +219,14 @@ pub(crate) enum RangePlan {
 
 /// A planned expression.
 #[derive(Debug)]
-pub(crate) enum Planned {
+pub(crate) enum ExprPlan {
     Scalar(ScalarPlan),
     Vector(VectorPlan),
     Range(RangePlan),
     String(String),
 }
 
-impl Planned {
+impl ExprPlan {
     /// Gives the instant vector that it must be.
     fn into_vector(self) -> Result<VectorPlan> {
         match self {
@@ -269,7 +269,7 @@ impl Planner {
     }
 
     /// Plans a query, or an operand in it. If it does not depend on the step, it is evaluated once and repeated.
-    pub(crate) fn operand<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<Planned>> {
+    pub(crate) fn operand<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<ExprPlan>> {
         async move {
             if scope.single || !evaluates_once(expr) {
                 return self.expr(expr, scope).await;
@@ -281,18 +281,18 @@ impl Planner {
     }
 
     /// Repeats a value that was evaluated once over all steps of a scope.
-    pub(crate) fn broadcast(&self, planned: Planned, scope: Scope) -> Result<Planned> {
+    pub(crate) fn broadcast(&self, planned: ExprPlan, scope: Scope) -> Result<ExprPlan> {
         let steps = scope.grid.steps;
         Ok(match planned {
-            Planned::Vector(v) if steps > 1 => {
+            ExprPlan::Vector(v) if steps > 1 => {
                 let histograms = v.histograms;
                 let (table, drop_name, ordered) = (Arc::clone(&v.table), Arc::clone(&v.drop_name), v.ordered);
                 let plan = self.node(Broadcast { steps, histograms }, vec![self.finish(v, scope.once())?])?;
-                Planned::Vector(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
+                ExprPlan::Vector(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
             }
-            Planned::Scalar(ScalarPlan::Steps(plan)) if steps > 1 => {
+            ExprPlan::Scalar(ScalarPlan::Steps(plan)) if steps > 1 => {
                 let plan = self.node(Broadcast { steps, histograms: false }, vec![plan])?;
-                Planned::Scalar(ScalarPlan::Steps(plan))
+                ExprPlan::Scalar(ScalarPlan::Steps(plan))
             }
             other => other,
         })
@@ -300,15 +300,15 @@ impl Planner {
 
     /// Plans an expression at the steps of the scope. The restriction to some labels is passed on only to selectors
     /// and to functions of one vector; all other operands are planned with all labels.
-    pub(crate) fn expr<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<Planned>> {
+    pub(crate) fn expr<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<ExprPlan>> {
         async move {
             let scope = match &expr.kind {
                 ExprKind::Paren(_) | ExprKind::Call { .. } | ExprKind::VectorSelector(_) => scope,
                 _ => scope.with_labels(),
             };
             match &expr.kind {
-                ExprKind::Number { value, .. } => Ok(Planned::Scalar(ScalarPlan::Const(*value))),
-                ExprKind::String(text) => Ok(Planned::String(text.shown().to_owned())),
+                ExprKind::Number { value, .. } => Ok(ExprPlan::Scalar(ScalarPlan::Const(*value))),
+                ExprKind::String(text) => Ok(ExprPlan::String(text.shown().to_owned())),
                 ExprKind::Paren(inner) => self.expr(inner, scope).await,
                 ExprKind::Unary { negate, expr } => self.unary(*negate, expr, scope).await,
                 ExprKind::Binary(_) => self.binary(expr, scope).await,
@@ -322,20 +322,20 @@ impl Planner {
         .boxed()
     }
 
-    async fn unary(&self, negate: bool, expr: &Expr, scope: Scope) -> Result<Planned> {
+    async fn unary(&self, negate: bool, expr: &Expr, scope: Scope) -> Result<ExprPlan> {
         let operand = self.expr(expr, scope).await?;
         if !negate {
             return Ok(operand);
         }
         Ok(match operand {
-            Planned::Scalar(ScalarPlan::Const(v)) => Planned::Scalar(ScalarPlan::Const(-v)),
-            Planned::Scalar(ScalarPlan::Steps(plan)) => {
-                Planned::Scalar(ScalarPlan::Steps(self.scalar_map(plan, vec![Stage::Negate], vec![], scope)?))
+            ExprPlan::Scalar(ScalarPlan::Const(v)) => ExprPlan::Scalar(ScalarPlan::Const(-v)),
+            ExprPlan::Scalar(ScalarPlan::Steps(plan)) => {
+                ExprPlan::Scalar(ScalarPlan::Steps(self.scalar_map(plan, vec![Stage::Negate], vec![], scope)?))
             }
-            Planned::Vector(mut v) => {
+            ExprPlan::Vector(mut v) => {
                 v.push(Stage::Negate);
                 v.drop_names();
-                Planned::Vector(v)
+                ExprPlan::Vector(v)
             }
             other => other,
         })
@@ -414,7 +414,7 @@ impl Planner {
     /// Plans an argument that is a scalar.
     pub(crate) async fn scalar(&self, expr: &Expr, scope: Scope) -> Result<ScalarPlan> {
         match self.operand(unparen(expr), scope).await? {
-            Planned::Scalar(scalar) => Ok(scalar),
+            ExprPlan::Scalar(scalar) => Ok(scalar),
             _ => Err(unexpected("scalar")),
         }
     }
@@ -422,7 +422,7 @@ impl Planner {
     /// Plans an argument that is an instant vector.
     pub(crate) async fn vector(&self, expr: &Expr, scope: Scope) -> Result<VectorPlan> {
         match self.operand(unparen(expr), scope).await? {
-            Planned::Vector(vector) => Ok(vector),
+            ExprPlan::Vector(vector) => Ok(vector),
             _ => Err(unexpected("instant vector")),
         }
     }

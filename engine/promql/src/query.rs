@@ -7,7 +7,7 @@ use std::time::Instant;
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
 use quiver_query::{
-    Explain, Explaining, Pace, Phase, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion,
+    Explain, Pace, Phase, PlanRecorder, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion,
 };
 use quiver_types::{Error, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
@@ -24,7 +24,7 @@ use crate::result::QueryValue;
 use crate::run_state::RunState;
 use crate::sample_stats::{SampleStats, Tallies};
 use crate::selectors::repeated;
-use crate::single_flight::{Found, Turns};
+use crate::single_flight::{FlightResult, Turns};
 use crate::stored_samples::RawReader;
 use crate::type_check::type_of;
 
@@ -32,7 +32,7 @@ pub(crate) mod evaluation;
 mod job;
 mod range;
 
-use evaluation::Evaluated;
+use evaluation::EvaluationResult;
 pub use evaluation::QueryTimings;
 use job::Job;
 use range::usable;
@@ -175,7 +175,8 @@ impl PromqlEngine {
         ctx: &QueryContext,
     ) -> Result<QueryOutcome, PromqlError> {
         let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
-        let Evaluated { value, annotations, mut timings, samples, memory } = if options.no_cache || options.stats {
+        let EvaluationResult { value, annotations, mut timings, samples, memory } = if options.no_cache || options.stats
+        {
             self.once(text, times, options, ctx).await?
         } else {
             self.in_turn(text, times, options, ctx).await?
@@ -200,14 +201,14 @@ impl PromqlEngine {
         times: QueryTimes,
         options: &QueryOptions,
         ctx: &QueryContext,
-    ) -> Result<Evaluated, PromqlError> {
+    ) -> Result<EvaluationResult, PromqlError> {
         let lookback_ms = options.lookback_ms.unwrap_or(self.settings.lookback_ms);
         let turn = self.turns.of(&text.text, times, lookback_ms, ctx);
         ctx.query().enter(Phase::Queue);
         let waited = turn.wait(self.source.snapshot().version(), ctx.deadline);
         let first = match ctx.or_cancelled("expression evaluation queue", waited).await? {
-            Found::Outcome(outcome) => return *outcome,
-            Found::First(first) => first,
+            FlightResult::Outcome(outcome) => return *outcome,
+            FlightResult::First(first) => first,
         };
         let version = self.source.snapshot().version();
         let outcome = self.once(text, times, options, ctx).await;
@@ -221,7 +222,7 @@ impl PromqlEngine {
         times: QueryTimes,
         options: &QueryOptions,
         ctx: &QueryContext,
-    ) -> Result<Evaluated, PromqlError> {
+    ) -> Result<EvaluationResult, PromqlError> {
         let (engine, options, inner) = (self.clone(), *options, ctx.clone());
         let work = async move {
             let began = Instant::now();
@@ -272,7 +273,7 @@ impl PromqlEngine {
     ) -> Result<Value, PromqlError> {
         let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
         // The plans that `count_values` and `info` need during planning must run, and are shown as children.
-        let inner = ctx.clone().explaining(Some(Explaining::new(explain))).planning();
+        let inner = ctx.clone().explaining(Some(PlanRecorder::new(explain))).planning();
         let (engine, options) = (self.clone(), *options);
         let work = async move {
             let expr = engine.parse_at(&text, times, &inner)?;

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::PromqlError;
 use crate::plan::QueryTimes;
-use crate::query::evaluation::Evaluated;
+use crate::query::evaluation::EvaluationResult;
 
 /// Queries with equal keys share an outcome. The text is part of it, since annotations refer to places in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,25 +35,25 @@ pub(crate) struct Turns(Mutex<HashMap<Equal, Weak<Turn>, RandomState>>);
 
 /// What equal queries share for as long as one of them runs.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(tokio::sync::Mutex<Option<Given>>);
+pub(crate) struct Turn(tokio::sync::Mutex<Option<SharedOutcome>>);
 
 /// The outcome of the last evaluation, and the version of the source just before it.
 #[derive(Debug)]
-struct Given {
+struct SharedOutcome {
     version: Version,
-    outcome: Result<Evaluated, PromqlError>,
+    outcome: Result<EvaluationResult, PromqlError>,
 }
 
 /// What a query gets after its wait.
-pub(crate) enum Found<'a> {
+pub(crate) enum FlightResult<'a> {
     /// The outcome of an equal query, evaluated while it waited.
-    Outcome(Box<Result<Evaluated, PromqlError>>),
+    Outcome(Box<Result<EvaluationResult, PromqlError>>),
     /// It must be evaluated; equal ones wait for it.
     First(First<'a>),
 }
 
 /// The permission to evaluate, which must be ended by [`Self::end`].
-pub(crate) struct First<'a>(MutexGuard<'a, Option<Given>>);
+pub(crate) struct First<'a>(MutexGuard<'a, Option<SharedOutcome>>);
 
 impl Turns {
     /// Gives the turn of a query, which equal ones share.
@@ -77,14 +77,14 @@ impl Turn {
     ///
     /// # Errors
     /// Timeout.
-    pub(crate) async fn wait(&self, seen: Version, deadline: std::time::Instant) -> Result<Found<'_>> {
+    pub(crate) async fn wait(&self, seen: Version, deadline: std::time::Instant) -> Result<FlightResult<'_>> {
         let given = timeout_at(Instant::from_std(deadline), self.0.lock())
             .await
             .map_err(|_| Error::new(ErrorKind::Timeout, "query timed out in expression evaluation queue"))?;
-        let told = |g: &&Given| g.version.written >= seen.written && g.version.dropped >= seen.dropped;
+        let told = |g: &&SharedOutcome| g.version.written >= seen.written && g.version.dropped >= seen.dropped;
         Ok(match given.as_ref().filter(told) {
-            Some(given) => Found::Outcome(Box::new(given.outcome.clone())),
-            None => Found::First(First(given)),
+            Some(given) => FlightResult::Outcome(Box::new(given.outcome.clone())),
+            None => FlightResult::First(First(given)),
         })
     }
 }
@@ -92,13 +92,13 @@ impl Turn {
 impl First<'_> {
     /// Passes the outcome to those that wait; `version` is that of the source before the evaluation. A failure that
     /// concerns only this query (timeout, client gone, no memory) is not shared, and the next one evaluates.
-    pub(crate) fn end(mut self, version: Version, outcome: &Result<Evaluated, PromqlError>) {
+    pub(crate) fn end(mut self, version: Version, outcome: &Result<EvaluationResult, PromqlError>) {
         let common = match outcome {
             Ok(_) => true,
             Err(e) => matches!(e.kind(), ErrorKind::Invalid | ErrorKind::Execution | ErrorKind::LimitExceeded),
         };
         if common {
-            *self.0 = Some(Given { version, outcome: outcome.clone() });
+            *self.0 = Some(SharedOutcome { version, outcome: outcome.clone() });
         }
     }
 }
@@ -121,12 +121,12 @@ mod tests {
 
     async fn first(turn: &Turn, seen: u64) -> Option<First<'_>> {
         match turn.wait(version(seen), context().deadline).await.expect("in time") {
-            Found::First(first) => Some(first),
-            Found::Outcome(_) => None,
+            FlightResult::First(first) => Some(first),
+            FlightResult::Outcome(_) => None,
         }
     }
 
-    fn failed(kind: ErrorKind) -> Result<Evaluated, PromqlError> {
+    fn failed(kind: ErrorKind) -> Result<EvaluationResult, PromqlError> {
         Err(Error::new(kind, "no").into())
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 
-use crate::context::Collected;
+use crate::context::QueryReservation;
 use crate::engine::QueryEngine;
 use crate::pool::{Keeper, KeptPool};
 
@@ -26,14 +26,14 @@ impl QueryEngine {
     }
 
     /// Takes memory for a result that outlives its query; none: queries need it more.
-    pub fn keep(&self, name: &str, bytes: usize) -> Option<Collected> {
+    pub fn keep(&self, name: &str, bytes: usize) -> Option<QueryReservation> {
         let reserved = self.memory.pool.reserved().saturating_add(bytes);
         if self.memory.pressure.is_short() || reserved > self.memory.size / FULL_PART {
             return None;
         }
         let pool: Arc<dyn MemoryPool> = Arc::new(KeptPool(Arc::clone(&self.memory)));
         let memory = MemoryConsumer::new(name).register(&pool);
-        memory.try_grow(bytes).is_ok().then(|| Collected(memory))
+        memory.try_grow(bytes).is_ok().then(|| QueryReservation(memory))
     }
 }
 

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::from_datafusion;
 use crate::lookup_limits::QueryGate;
-use crate::plan_recorder::{Explaining, Plan};
-use crate::running_queries::{Asked, Query};
+use crate::plan_recorder::{Plan, PlanRecorder};
+use crate::running_queries::{Query, QueryInfo};
 use crate::underway_memory::Underway;
 use crate::{explain, failpoint};
 
@@ -72,20 +72,20 @@ pub struct QueryContext {
     /// Whether each plan is run twice, for tests; set by [`Self::rehearsed`].
     pub(crate) rehearse: bool,
     /// Where its plans are recorded if they are to be explained.
-    explaining: Option<Arc<Explaining>>,
+    explaining: Option<Arc<PlanRecorder>>,
     /// Whether planning needs the rows, so that plans run even under a plain `explain`; set by [`Self::planning`].
     needed: bool,
     /// Memory of values that one plan node has produced and the next has not yet taken.
     pub(crate) underway: Arc<Underway>,
     /// Reservations of collected data that is held for as long as the context.
-    kept: Arc<Mutex<Vec<Collected>>>,
+    kept: Arc<Mutex<Vec<QueryReservation>>>,
 }
 
 /// A reservation in the query's memory that grows as data is collected outside of plans; given back when it is dropped.
 #[derive(Debug)]
-pub struct Collected(pub(crate) MemoryReservation);
+pub struct QueryReservation(pub(crate) MemoryReservation);
 
-impl Collected {
+impl QueryReservation {
     /// Counts bytes that are allocated already; never fails, so that the pool may be exceeded.
     pub fn hold(&self, bytes: usize) {
         self.0.grow(bytes);
@@ -120,11 +120,11 @@ fn hide_from(access: &Access, stats: &ReadStats) {
 impl QueryContext {
     /// Makes a context whose deadline is `limits.timeout` from now.
     pub fn new(access: Access, limits: Limits) -> Self {
-        Self::asked(access, limits, Asked::default())
+        Self::asked(access, limits, QueryInfo::default())
     }
 
     /// As [`Self::new`], with what the list of running queries shows of it.
-    pub fn asked(access: Access, limits: Limits, asked: Asked) -> Self {
+    pub fn asked(access: Access, limits: Limits, asked: QueryInfo) -> Self {
         let query = Query::new(asked);
         hide_from(&access, &query.stats);
         Self {
@@ -200,7 +200,7 @@ impl QueryContext {
 
     /// Keeps a reservation until the context and all its clones are dropped: for data that outlives the work that made
     /// it.
-    pub fn keep(&self, memory: Collected) {
+    pub fn keep(&self, memory: QueryReservation) {
         self.kept.lock().expect("nothing fails while it is locked").push(memory);
     }
 
@@ -251,7 +251,7 @@ impl QueryContext {
 impl QueryContext {
     /// Makes a context that records its plans in `explaining`. A plain `explain` does not run them.
     #[must_use]
-    pub fn explaining(mut self, explaining: Option<Arc<Explaining>>) -> Self {
+    pub fn explaining(mut self, explaining: Option<Arc<PlanRecorder>>) -> Self {
         self.explaining = explaining;
         self
     }

@@ -14,12 +14,12 @@ use quiver_types::cancellation::Watch;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Work of a query.
-pub(crate) struct Watched<T> {
+pub(crate) struct WatchedFuture<T> {
     work: BoxFuture<'static, T>,
     watch: Watch,
 }
 
-impl<T> Watched<T> {
+impl<T> WatchedFuture<T> {
     pub(crate) fn new(watch: Watch, work: BoxFuture<'static, T>) -> Self {
         Self { work, watch }
     }
@@ -39,7 +39,7 @@ fn counted<T>(watch: &Watch, work: impl FnOnce() -> T) -> T {
     done
 }
 
-impl<T> Future for Watched<T> {
+impl<T> Future for WatchedFuture<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
@@ -59,7 +59,7 @@ struct HandOn;
 impl JoinSetTracer for HandOn {
     fn trace_future(&self, work: BoxFuture<'static, Box<dyn Any + Send>>) -> BoxFuture<'static, Box<dyn Any + Send>> {
         match Watch::current() {
-            Some(watch) => Watched::new(watch, work).boxed(),
+            Some(watch) => WatchedFuture::new(watch, work).boxed(),
             None => work,
         }
     }
@@ -117,9 +117,9 @@ mod tests {
         let gate = Arc::new(Ended::default());
         let watch = Watch::new(Arc::clone(&gate) as _);
         let work = || async { SpawnedTask::spawn(async { cancellation::goes_on(usize::MAX) }).await.ok() };
-        assert_eq!(Watched::new(watch.clone(), work().boxed()).await, Some(true));
+        assert_eq!(WatchedFuture::new(watch.clone(), work().boxed()).await, Some(true));
         gate.0.store(true, Relaxed);
-        let stopped = Watched::new(watch.clone(), work().boxed());
+        let stopped = WatchedFuture::new(watch.clone(), work().boxed());
         let waited = tokio::time::timeout(Duration::from_millis(50), stopped).await;
         assert!(waited.is_err() && watch.is_stopped());
         assert_eq!(work().await, Some(true), "nobody watches");
@@ -141,7 +141,7 @@ mod tests {
             SpawnedTask::spawn(async move { burn(some) }).await.expect("it ends");
             SpawnedTask::spawn_blocking(move || burn(some)).await.expect("it ends");
         };
-        Watched::new(Watch::new(Arc::clone(&gate) as _), work.boxed()).await;
+        WatchedFuture::new(Watch::new(Arc::clone(&gate) as _), work.boxed()).await;
         assert!(told() >= 3 * some, "{:?}", told());
     }
 }

@@ -83,7 +83,7 @@ pub trait Forms: Send + Sync {
 }
 
 /// Serialization of the nodes of one crate, and of its functions that hold values.
-pub trait Written: fmt::Debug + Send + Sync + 'static {
+pub trait NodeCodec: fmt::Debug + Send + Sync + 'static {
     /// Unique name of the crate: `query`, `promql`, `logsql`, `store`…
     fn of(&self) -> &'static str;
 

@@ -33,18 +33,18 @@ use tokio::sync::Semaphore;
 use tokio::task::coop::unconstrained;
 use tracing::Instrument;
 
-use crate::context::{Collected, QueryContext};
-use crate::current_query::{Watched, hand_on};
+use crate::context::{QueryContext, QueryReservation};
+use crate::current_query::{WatchedFuture, hand_on};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::failpoint;
 use crate::functions::{PlanOptions, Room, planning};
 use crate::lookup_limits::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
-use crate::query_counters::{Ending, Gauge, QueryUse};
-use crate::running_queries::{Phase, Running};
+use crate::query_counters::{Gauge, OutcomeCounter, QueryUse};
+use crate::running_queries::{Phase, QueryRegistry};
 use crate::short_work::{Start, of_panic};
-use crate::slow_readers::{Answered, Beside};
+use crate::slow_readers::{AnswerDelivery, Beside};
 use crate::spill::SpillRoom;
 use crate::underway_memory::AllUnderway;
 
@@ -132,7 +132,7 @@ pub struct QueryEngine {
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
     pub(crate) used: Arc<QueryUse>,
-    running: Arc<Running>,
+    running: Arc<QueryRegistry>,
     underway: Arc<AllUnderway>,
     pub(crate) through: OnceLock<Arc<dyn ThroughCodec>>,
 }
@@ -213,7 +213,7 @@ impl QueryEngine {
             cpu: Some(cpu),
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
             used: Arc::default(),
-            running: Running::relieving(&settings.pressure),
+            running: QueryRegistry::relieving(&settings.pressure),
             underway: AllUnderway::new((settings.memory_bytes / UNDERWAY_PART).max(UNDERWAY_MIN)),
             through: OnceLock::new(),
         }))
@@ -291,7 +291,7 @@ impl QueryEngine {
         ctx.query().enter(Phase::Queue);
         let deadline = tokio::time::Instant::from_std(ctx.deadline);
         let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));
-        let mut ending = Ending::begin(&self.used, ctx.query());
+        let mut ending = OutcomeCounter::begin(&self.used, ctx.query());
         let waiting = Gauge::up(&self.used, |u| &u.waiting);
         let came = Instant::now();
         let queue = "expression evaluation queue";
@@ -306,7 +306,7 @@ impl QueryEngine {
         ctx.query().enter(Phase::Plan);
         ctx.set_waited(came.elapsed());
         let (cancel, used, inner) = (ctx.cancel.clone(), Arc::clone(&self.used), ctx.clone());
-        let work = Watched::new(Watch::new(self.gate(ctx)), work);
+        let work = WatchedFuture::new(Watch::new(self.gate(ctx)), work);
         let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
         // The timer is created here, on the caller's runtime: on ours, registering it would wake an idle thread for
         // every query. `unconstrained`, since it is polled only after the work, which may have used up the task's
@@ -365,8 +365,8 @@ impl QueryEngine {
     }
 
     /// Observes a query whose answer is being sent, on behalf of the sender.
-    pub fn answered(&self, ctx: &QueryContext) -> Answered {
-        Answered::new(ctx.query(), self.share(ctx), &self.used, &self.memory)
+    pub fn answered(&self, ctx: &QueryContext) -> AnswerDelivery {
+        AnswerDelivery::new(ctx.query(), self.share(ctx), &self.used, &self.memory)
     }
 
     /// Waits while the process is short of memory, as long as other queries run or have just ended, since they free some.
@@ -441,8 +441,8 @@ impl QueryEngine {
     }
 
     /// As [`Self::reservation`], for data that grows as it is collected.
-    pub fn collected(&self, name: &str, ctx: &QueryContext) -> Collected {
-        Collected(self.reservation(name, ctx))
+    pub fn collected(&self, name: &str, ctx: &QueryContext) -> QueryReservation {
+        QueryReservation(self.reservation(name, ctx))
     }
 
     /// Adds a query to the list of running ones before it runs, so that time spent parsing or waiting shows too.
@@ -451,7 +451,7 @@ impl QueryEngine {
     }
 
     /// The list of running queries.
-    pub fn running(&self) -> &Running {
+    pub fn running(&self) -> &QueryRegistry {
         &self.running
     }
 

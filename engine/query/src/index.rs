@@ -9,7 +9,9 @@ mod node;
 mod rows;
 
 pub use label_text::labels_json;
-pub use lists::{Counted, cardinality, exemplars, exemplars_of_trace, label_names, label_values, metadata, series};
+pub use lists::{
+    CardinalityResult, cardinality, exemplars, exemplars_of_trace, label_names, label_values, metadata, series,
+};
 pub use lookup::{IndexSource, LookUp};
 pub(crate) use node::IndexExec;
 

@@ -65,27 +65,29 @@ mod underway_memory;
 mod view_compaction;
 
 pub use cancellation_checks::Pace;
-pub use context::{Collected, Limits, QueryContext, QueryMemory};
+pub use context::{Limits, QueryContext, QueryMemory, QueryReservation};
 pub use double_run::PlanRun;
-pub use encoding::{Forms, Written};
+pub use encoding::{Forms, NodeCodec};
 pub use engine::{EngineSettings, QueryEngine, THREAD_KEEP_ALIVE, ThroughCodec};
 pub use error::{BY_ZERO, from_datafusion, no_moment, own_error, to_datafusion};
-pub use functions::wrappers::{Around, aggregate_within, over_aggregate};
+pub use functions::wrappers::{FunctionWrapper, aggregate_within, over_aggregate};
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;
 pub use name_resolution::Names;
 pub use node_encoding::PlanForms;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
-pub use plan_recorder::{Explain, Explaining};
+pub use plan_recorder::{Explain, PlanRecorder};
 pub use planning_rules::{Rules, SharedState};
 pub use pool::Keeper;
 pub use query_counters::QueryUse;
 pub use relational::held_inputs::held_side;
-pub use running_queries::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
+pub use running_queries::{
+    AnswerSource, Observer, Permit, Phase, Query, QueryInfo, QueryRegistry, TEXT_BYTES_MAX, WITHDRAWN,
+};
 pub use samples::SampleTables;
 pub use sequential_union::in_turn;
 pub use short_work::give_way;
-pub use slow_readers::Answered;
+pub use slow_readers::AnswerDelivery;
 pub use spans::SpanTables;
 pub use spill::spill_folder;
 pub use underway_memory::{Held, Underway};

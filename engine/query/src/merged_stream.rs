@@ -24,7 +24,7 @@ const WAITING_BYTES: u32 = 2 << 20;
 const WAITING_MAX: usize = 64;
 
 /// A batch that waits, what it takes of the query's memory, and of the room for those that wait.
-struct Waiting {
+struct QueuedBatch {
     batch: RecordBatch,
     _memory: MemoryReservation,
     _room: OwnedSemaphorePermit,
@@ -54,7 +54,7 @@ pub(crate) fn gathered(
     }
     let batches = stream::unfold((receive, running), |(mut receive, mut running)| async move {
         if let Some(next) = receive.recv().await {
-            return Some((next.map(|waiting: Waiting| waiting.batch), (receive, running)));
+            return Some((next.map(|waiting: QueuedBatch| waiting.batch), (receive, running)));
         }
         while let Some(ended) = running.join_next().await {
             if let Err(error) = ended
@@ -71,7 +71,7 @@ pub(crate) fn gathered(
 /// Sends the batches of a partition on, until its end, an error, or until the receiver is gone.
 async fn hand_on(
     mut batches: SendableRecordBatchStream,
-    to: mpsc::Sender<Result<Waiting, DataFusionError>>,
+    to: mpsc::Sender<Result<QueuedBatch, DataFusionError>>,
     memory: Arc<MemoryReservation>,
     room: Arc<Semaphore>,
 ) {
@@ -90,7 +90,7 @@ async fn hand_on(
                 counted.grow(bytes);
                 share = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(1, WAITING_BYTES);
                 let Ok(permit) = Arc::clone(&room).acquire_many_owned(share).await else { return };
-                Ok(Waiting { batch, _memory: counted, _room: permit })
+                Ok(QueuedBatch { batch, _memory: counted, _room: permit })
             }
             Err(error) => Err(error),
         };
@@ -114,7 +114,7 @@ mod tests {
     use quiver_types::read_stats::Gate;
 
     use super::*;
-    use crate::current_query::{Watched, hand_on};
+    use crate::current_query::{WatchedFuture, hand_on};
 
     const TEXT_BYTES: usize = 1 << 20;
 
@@ -241,7 +241,7 @@ mod tests {
             (made.load(Relaxed), watched.load(Relaxed))
         };
         let watch = Watch::new(Arc::new(Going));
-        assert_eq!(Watched::new(watch, work.boxed()).await, (5, 5));
+        assert_eq!(WatchedFuture::new(watch, work.boxed()).await, (5, 5));
     }
 
     #[tokio::test]

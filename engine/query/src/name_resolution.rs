@@ -28,12 +28,12 @@ use crate::relational::cancellation::goes_on_now;
 use crate::relational::functional_dependencies::{Relations, removed};
 
 /// The name of a table, with its schema if one is given.
-type Named = (Option<String>, String);
+type QualifiedName = (Option<String>, String);
 
 /// The names that a statement may use. Its `Debug` form lists the tables.
 pub struct Names<'s> {
     state: &'s SessionState,
-    tables: HashMap<Named, Arc<dyn TableSource>>,
+    tables: HashMap<QualifiedName, Arc<dyn TableSource>>,
     calls: HashMap<String, Arc<dyn TableSource>>,
     relations: [Arc<dyn RelationPlanner>; 1],
 }

@@ -10,7 +10,7 @@ use quiver_types::{Access, Pins, SeriesSnapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::encoding::context::{At, damaged, pinned};
-use crate::encoding::{Forms, Written};
+use crate::encoding::{Forms, NodeCodec};
 use crate::engine::QueryEngine;
 use crate::functions::wrappers::{sum_by_name, unregistered};
 use crate::index::{IndexExec, LookUp};
@@ -18,7 +18,7 @@ use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
 use crate::relational::held_inputs::HeldRowsExec;
 use crate::relational::list_pieces::ListPiecesExec;
 use crate::relational::long_constants::SliceExec;
-use crate::relational::text_views::{TextViewsExec, To, Values};
+use crate::relational::text_views::{TextViewsExec, Values, ViewDirection};
 use crate::relational::windows::WindowsExec;
 use crate::sequential_union::InTurnExec;
 use crate::tables::convert::ConvertExec;
@@ -49,7 +49,7 @@ enum Node {
     /// Columns by place.
     TextViews {
         columns: Vec<(usize, Values)>,
-        to: To,
+        to: ViewDirection,
     },
     HeldRows,
     /// Places of lists, and how deep they are.
@@ -183,7 +183,7 @@ impl At<'_> {
     }
 }
 
-impl Written for PlanForms {
+impl NodeCodec for PlanForms {
     fn of(&self) -> &'static str {
         "query"
     }

@@ -28,14 +28,14 @@ pub enum Explain {
 
 /// Collects the plans of a request that is explained.
 #[derive(Debug)]
-pub struct Explaining {
+pub struct PlanRecorder {
     explain: Explain,
     began: Instant,
-    planned: Mutex<Planned>,
+    planned: Mutex<RecordedPlans>,
 }
 
 #[derive(Debug, Default)]
-struct Planned {
+struct RecordedPlans {
     plans: Vec<Plan>,
     left_out: usize,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
     pub(crate) stats: Arc<ReadStats>,
 }
 
-impl Explaining {
+impl PlanRecorder {
     /// Makes an empty record.
     pub fn new(explain: Explain) -> Arc<Self> {
         Arc::new(Self { explain, began: Instant::now(), planned: Mutex::default() })

@@ -25,13 +25,13 @@ pub struct QueryUse {
 }
 
 /// Counts how a query ends. One that is dropped before it has an answer lost its caller, unless it panicked.
-pub(crate) struct Ending {
+pub(crate) struct OutcomeCounter {
     used: Arc<QueryUse>,
     query: Arc<Query>,
     settled: bool,
 }
 
-impl Ending {
+impl OutcomeCounter {
     /// Counts a query that begins.
     pub(crate) fn begin(used: &Arc<QueryUse>, query: &Arc<Query>) -> Self {
         used.started.fetch_add(1, Relaxed);
@@ -52,7 +52,7 @@ impl Ending {
     }
 }
 
-impl Drop for Ending {
+impl Drop for OutcomeCounter {
     fn drop(&mut self) {
         if !self.settled {
             let panicked = std::thread::panicking();

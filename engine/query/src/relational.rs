@@ -62,7 +62,7 @@ use self::call_arguments::CallArguments;
 use self::dates::Dates;
 use self::distinct_counts::DistinctCounts;
 use self::expression_size::few_parts;
-use self::functional_dependencies::{Keys, Planned, Relations};
+use self::functional_dependencies::{Keys, Relations, UnkeyedRemoval};
 use self::in_subqueries::InSubqueries;
 use self::inner_order::InnerOrder;
 use self::interval_comparison::{Lengths, WindowLengths};
@@ -76,7 +76,7 @@ use self::quantiles::Quantiles;
 use self::single_table::is_plain;
 use self::span_trees::SpanTrees;
 use self::subscripts::Subscripts;
-use self::text_casts::Printing;
+use self::text_casts::TextCasts;
 use self::untyped_times::UntypedTimes;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions::{self, PlanOptions, Room};
@@ -105,7 +105,7 @@ pub(crate) fn session(
     let state = state.with_expr_planners(vec![Arc::new(Arithmetic), Arc::new(Subscripts)]).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
     let before: [Arc<dyn AnalyzerRule + Send + Sync>; 7] = [
-        Arc::new(Planned),
+        Arc::new(UnkeyedRemoval),
         Arc::new(InnerOrder),
         Arc::new(WindowLengths),
         Arc::new(BooleanTexts),
@@ -122,7 +122,7 @@ pub(crate) fn session(
         Arc::new(SpanTrees),
         Arc::new(Overflows),
         Arc::new(UntypedTimes),
-        Arc::new(Printing),
+        Arc::new(TextCasts),
         Arc::new(Lengths),
         Arc::new(Patterns),
         Arc::new(Keys),
@@ -146,13 +146,13 @@ pub(crate) fn session(
 
 /// The session with the start time of one statement. The optimizer needs a time to fold `now()` and `current_date`,
 /// which cannot run as they are. DataFusion's own contexts copy the session for it, with all its tables of functions.
-struct Moment<'s> {
+struct OptimizerSession<'s> {
     state: &'s SessionState,
     options: &'s Arc<ConfigOptions>,
     now: DateTime<Utc>,
 }
 
-impl OptimizerConfig for Moment<'_> {
+impl OptimizerConfig for OptimizerSession<'_> {
     fn query_execution_start_time(&self) -> Option<DateTime<Utc>> {
         Some(self.now)
     }
@@ -177,7 +177,7 @@ impl OptimizerConfig for Moment<'_> {
 pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &PlanOptions) -> Result<LogicalPlan> {
     few_keys(plan)?;
     few_parts(plan)?;
-    let moment = Moment { state, options: &planning.options, now: Utc::now() };
+    let moment = OptimizerSession { state, options: &planning.options, now: Utc::now() };
     let analyzed = state.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
     let optimized = analyzed.and_then(|plan| {
         let rules = if is_plain(&plan)? { &planning.plain } else { state.optimizer() };

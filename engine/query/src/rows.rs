@@ -52,20 +52,20 @@ pub struct Rows {
     schema: SchemaRef,
     batches: mpsc::Receiver<Result<Piece>>,
     /// Memory of the rows that were given out last and are now being encoded.
-    given: Option<Arc<Counted>>,
+    given: Option<Arc<BatchCharge>>,
     task: tokio::task::JoinHandle<()>,
 }
 
 /// Charges a batch to the query until the last part of it has been encoded.
 #[derive(Debug)]
-struct Counted {
+struct BatchCharge {
     memory: Arc<MemoryReservation>,
     bytes: usize,
     /// The batch that these rows are a part of.
-    _whole: Option<Arc<Counted>>,
+    _whole: Option<Arc<BatchCharge>>,
 }
 
-impl Counted {
+impl BatchCharge {
     /// Never fails, since the rows exist already; later requests are refused instead.
     fn new(memory: &Arc<MemoryReservation>, bytes: usize) -> Arc<Self> {
         memory.grow(bytes);
@@ -88,7 +88,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for BatchCharge {
     fn drop(&mut self) {
         self.memory.shrink(self.bytes);
     }
@@ -98,13 +98,13 @@ impl Drop for Counted {
 #[derive(Debug)]
 enum Piece {
     Begin(SchemaRef),
-    Batch(RecordBatch, Arc<Counted>),
+    Batch(RecordBatch, Arc<BatchCharge>),
     Plan(Value),
 }
 
 /// Where a query puts its result.
 #[derive(Debug)]
-pub struct Out {
+pub struct RowSender {
     to: mpsc::Sender<Result<Piece>>,
     memory: Arc<MemoryReservation>,
     /// Says whether others need what the query holds.
@@ -120,7 +120,7 @@ impl Rows {
     pub async fn run<F>(
         engine: &Arc<QueryEngine>,
         ctx: &QueryContext,
-        work: impl FnOnce(Out) -> F + Send,
+        work: impl FnOnce(RowSender) -> F + Send,
     ) -> Result<Answer>
     where
         F: Future<Output = Result<()>> + Send + 'static,
@@ -128,7 +128,7 @@ impl Rows {
         let (send, batches) = mpsc::channel(WAITING_MAX);
         let memory = Arc::new(engine.reservation("rows", ctx));
         let beside = Beside::new(ctx.query(), &engine.used, &engine.memory);
-        let work = work(Out { to: send.clone(), memory, beside });
+        let work = work(RowSender { to: send.clone(), memory, beside });
         let (engine, ctx) = (Arc::clone(engine), ctx.clone());
         let run = async move {
             if let Err(error) = engine.run(&ctx, work).await {
@@ -177,7 +177,7 @@ impl Drop for Rows {
     }
 }
 
-impl Out {
+impl RowSender {
     async fn put(&self, piece: Piece) -> Result<()> {
         let sent = self.beside.taken(self.to.send(Ok(piece))).await?;
         sent.map_err(|_| gone())
@@ -232,13 +232,13 @@ impl Out {
 
     /// Refuses a first row that is too large to encode, while an error can still be the whole response.
     fn affordable(&self, batch: &RecordBatch) -> Result<()> {
-        let none = Counted::new(&self.memory, 0);
+        let none = BatchCharge::new(&self.memory, 0);
         parts(batch, written_bytes(batch)).next().map_or(Ok(()), |part| none.written(&part).map(drop))
     }
 
     /// Gives a batch to the reader, in parts if it is large.
     async fn give(&self, batch: &RecordBatch) -> Result<()> {
-        let counted = Counted::new(&self.memory, held_bytes(batch));
+        let counted = BatchCharge::new(&self.memory, held_bytes(batch));
         for part in parts(batch, written_bytes(batch)) {
             let counted = counted.written(&part)?;
             self.put(Piece::Batch(part, counted)).await?;
@@ -324,7 +324,7 @@ mod tests {
         };
         let all = found.chain(rest);
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), all));
-        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
         Rows::run(engine, &ctx, work).await
     }
 
@@ -354,7 +354,7 @@ mod tests {
             async move { (n < 2).then_some((batch, n + 1)) }
         });
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), once));
-        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
         let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, work).await.unwrap() else { panic!("rows") };
         assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
         assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
@@ -403,7 +403,7 @@ mod tests {
             RecordBatch::try_new(Arc::clone(&types), vec![column]).map_err(DataFusionError::from)
         });
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), batches));
-        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
         let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, work).await.unwrap() else { panic!("rows") };
         for taken in 1..=3 {
             assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
@@ -431,7 +431,7 @@ mod tests {
         let once = futures::stream::iter([batch]);
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), once));
         let inner = ctx.clone();
-        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
         let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, work).await.unwrap() else { panic!("rows") };
         let mut found = Vec::new();
         while let Some(part) = rows.next().await.unwrap() {
@@ -456,7 +456,7 @@ mod tests {
         let once = futures::stream::iter([batch]);
         let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), once));
         let inner = ctx.clone();
-        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        let work = move |out: RowSender| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
         let error = Rows::run(&engine, &ctx, work).await.expect_err("100 MB of 16");
         assert_eq!(error.kind, ErrorKind::LimitExceeded);
     }

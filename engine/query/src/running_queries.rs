@@ -38,7 +38,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// What lists, logs and metrics show of a query.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct QueryInfo {
     /// Language or kind of query, out of a closed set.
     pub language: &'static str,
     /// Text of the query, cut to [`TEXT_BYTES_MAX`].
@@ -61,7 +61,7 @@ pub struct Asked {
 
 /// How a query was answered; each field is set once.
 #[derive(Debug, Default)]
-pub struct Served {
+pub struct AnswerSource {
     /// Analytics models that it uses.
     pub models: OnceLock<String>,
     /// Rollups that it was answered from.
@@ -76,7 +76,7 @@ pub trait Permit: fmt::Debug + Send + Sync + 'static {
     fn holds(&self) -> bool;
 }
 
-impl Asked {
+impl QueryInfo {
     /// Sets the text, cut to [`TEXT_BYTES_MAX`] at a character boundary.
     #[must_use]
     pub fn with_text(mut self, text: &str) -> Self {
@@ -113,13 +113,13 @@ pub struct Query {
     /// Number, unique within the process.
     pub id: u64,
     /// What was asked, by whom and in which language.
-    pub asked: Asked,
+    pub asked: QueryInfo,
     /// When it began.
     pub began: Instant,
     /// Counters of what it has read so far.
     pub stats: Arc<ReadStats>,
     /// How it was answered.
-    pub served: Served,
+    pub served: AnswerSource,
     /// Ends the query with all its runs: by an operator, a withdrawn right, or lack of memory.
     pub(crate) stop: CancellationToken,
     /// Whether it was ended by a withdrawn right.
@@ -136,7 +136,7 @@ pub struct Query {
     entered: AtomicU64,
     nanos: [AtomicU64; Phase::ALL.len()],
     failed: OnceLock<ErrorKind>,
-    listed: OnceLock<Arc<Running>>,
+    listed: OnceLock<Arc<QueryRegistry>>,
 }
 
 impl fmt::Debug for Query {
@@ -146,13 +146,13 @@ impl fmt::Debug for Query {
 }
 
 impl Query {
-    pub(crate) fn new(asked: Asked) -> Self {
+    pub(crate) fn new(asked: QueryInfo) -> Self {
         Self {
             id: NEXT_ID.fetch_add(1, Relaxed),
             asked,
             began: Instant::now(),
             stats: Arc::default(),
-            served: Served::default(),
+            served: AnswerSource::default(),
             stop: CancellationToken::new(),
             withdrawn: AtomicBool::new(false),
             greedy: OnceLock::new(),
@@ -265,18 +265,18 @@ pub trait Observer: Send + Sync + 'static {
 
 /// The running queries of an engine.
 #[derive(Default)]
-pub struct Running {
+pub struct QueryRegistry {
     queries: Mutex<BTreeMap<u64, Weak<Query>>>,
     observer: OnceLock<Arc<dyn Observer>>,
 }
 
-impl fmt::Debug for Running {
+impl fmt::Debug for QueryRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Running").field("queries", &self.queries.lock().len()).finish_non_exhaustive()
+        f.debug_struct("QueryRegistry").field("queries", &self.queries.lock().len()).finish_non_exhaustive()
     }
 }
 
-impl Running {
+impl QueryRegistry {
     /// Adds a query, unless it is listed already.
     pub(crate) fn begin(self: &Arc<Self>, query: &Arc<Query>) {
         if query.listed.set(Arc::clone(self)).is_ok() {
@@ -366,9 +366,9 @@ mod tests {
 
     #[test]
     fn listed_from_its_beginning_to_its_end() {
-        let (running, seen) = (Arc::<Running>::default(), Arc::<Seen>::default());
+        let (running, seen) = (Arc::<QueryRegistry>::default(), Arc::<Seen>::default());
         running.observe(Arc::clone(&seen) as Arc<dyn Observer>);
-        let query = Arc::new(Query::new(Asked::default().with_text("up")));
+        let query = Arc::new(Query::new(QueryInfo::default().with_text("up")));
         assert!(running.list().is_empty());
         running.begin(&query);
         running.begin(&query);
@@ -391,10 +391,10 @@ mod tests {
     fn the_largest_ends_and_may_come_again_where_the_others_hold_as_much() {
         let pool = Arc::new(UnboundedMemoryPool::default());
         let shared = SharedPool::new(pool, usize::MAX, Arc::default());
-        let running = Arc::<Running>::default();
+        let running = Arc::<QueryRegistry>::default();
         let holding = |bytes: usize| {
             let (query, pool) =
-                (Arc::new(Query::new(Asked::default())), QueryPool::new(Arc::clone(&shared), usize::MAX));
+                (Arc::new(Query::new(QueryInfo::default())), QueryPool::new(Arc::clone(&shared), usize::MAX));
             let pool = Arc::clone(query.memory.get_or_init(|| Arc::new(pool))) as Arc<dyn MemoryPool>;
             let memory = MemoryConsumer::new("held").register(&pool);
             memory.grow(bytes);
@@ -416,11 +416,11 @@ mod tests {
     #[test]
     fn what_functions_made_for_a_query_is_its_own() {
         let shared = SharedPool::new(Arc::new(UnboundedMemoryPool::default()), usize::MAX, Arc::default());
-        let running = Arc::<Running>::default();
+        let running = Arc::<QueryRegistry>::default();
         let held: Vec<_> = [2, 3]
             .into_iter()
             .map(|times| {
-                let query = Arc::new(Query::new(Asked::default()));
+                let query = Arc::new(Query::new(QueryInfo::default()));
                 let rows = query.memory.get_or_init(|| Arc::new(QueryPool::new(Arc::clone(&shared), usize::MAX)));
                 let values = Arc::new(rows.of_values()) as Arc<dyn MemoryPool>;
                 let memory = MemoryConsumer::new("values of functions").register(&values);
@@ -444,9 +444,9 @@ mod tests {
 
     #[test]
     fn what_is_begun_with_a_right_ends_with_it() {
-        let (running, lent) = (Arc::<Running>::default(), Arc::<Lent>::default());
+        let (running, lent) = (Arc::<QueryRegistry>::default(), Arc::<Lent>::default());
         let permit = Some(Arc::clone(&lent) as Arc<dyn Permit>);
-        let (held, free) = (Query::new(Asked { permit, ..Asked::default() }), Query::new(Asked::default()));
+        let (held, free) = (Query::new(QueryInfo { permit, ..QueryInfo::default() }), Query::new(QueryInfo::default()));
         let (held, free) = (Arc::new(held), Arc::new(free));
         running.begin(&held);
         running.begin(&free);
@@ -468,7 +468,7 @@ mod tests {
             // The last character would be cut in two.
             (format!("x{}", "é".repeat(TEXT_BYTES_MAX)), TEXT_BYTES_MAX - 1),
         ] {
-            let asked = Asked::default().with_text(&text);
+            let asked = QueryInfo::default().with_text(&text);
             assert_eq!(asked.text.len(), bytes);
             assert!(text.starts_with(&asked.text));
         }
@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn the_first_failure_counts() {
-        let query = Query::new(Asked::default());
+        let query = Query::new(QueryInfo::default());
         assert_eq!((query.failure(), query.plans(), query.memory()), (None, 0, (0, 0)));
         query.fail(ErrorKind::Timeout);
         query.fail(ErrorKind::Internal);

@@ -73,14 +73,14 @@ impl Beside {
 /// Observes a query whose answer is being sent. Refers to the query weakly, so that it does not prolong how long its
 /// memory is held.
 #[derive(Debug)]
-pub struct Answered {
+pub struct AnswerDelivery {
     query: Weak<Query>,
     held: Weak<QueryPool>,
     used: Arc<QueryUse>,
     memory: Arc<SharedPool>,
 }
 
-impl Answered {
+impl AnswerDelivery {
     pub(crate) fn new(
         query: &Arc<Query>,
         held: &Arc<QueryPool>,
@@ -112,14 +112,14 @@ mod tests {
     use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 
     use super::*;
-    use crate::running_queries::Asked;
+    use crate::running_queries::QueryInfo;
 
     const LONG: Duration = Duration::from_millis(60);
     const SHORT: Duration = Duration::from_millis(5);
     const SIZE: usize = 6400;
 
     fn beside() -> Beside {
-        let query = Arc::new(Query::new(Asked::default()));
+        let query = Arc::new(Query::new(QueryInfo::default()));
         Beside::new(&query, &Arc::default(), &SharedPool::new(Arc::new(FairSpillPool::new(SIZE)), SIZE, Arc::default()))
     }
 
@@ -158,7 +158,7 @@ mod tests {
     async fn readers_that_take_nothing_give_memory_back_that_others_need() {
         let beside = beside();
         let refused = async {
-            let other = Query::new(Asked::default());
+            let other = Query::new(QueryInfo::default());
             let memory = holding(&beside, &other, 0);
             tokio::time::sleep(SHORT).await;
             memory.try_grow(SIZE / 2).unwrap_err();
@@ -169,9 +169,9 @@ mod tests {
         assert_eq!(error.kind, ErrorKind::Unavailable);
         // One that holds little would give others nothing.
         own.shrink(SIZE * 3 / 4);
-        let _most = holding(&beside, &Query::new(Asked::default()), SIZE * 3 / 4);
+        let _most = holding(&beside, &Query::new(QueryInfo::default()), SIZE * 3 / 4);
         let refused = async {
-            let memory = holding(&beside, &Query::new(Asked::default()), 0);
+            let memory = holding(&beside, &Query::new(QueryInfo::default()), 0);
             memory.try_grow(SIZE / 2).unwrap_err();
             late().await
         };
@@ -183,7 +183,7 @@ mod tests {
         let beside = beside();
         let own = holding(&beside, &beside.query, 0);
         let pool = beside.query.memory.get().unwrap();
-        let answered = Answered::new(&beside.query, pool, &beside.used, &beside.memory);
+        let answered = AnswerDelivery::new(&beside.query, pool, &beside.used, &beside.memory);
         assert!(!answered.keeps_out(answered.refusals()));
         beside.used.waiting.store(1, Relaxed);
         assert!(answered.keeps_out(answered.refusals()), "it has a place");
@@ -192,7 +192,7 @@ mod tests {
         // Another one is refused what this one holds.
         let before = answered.refusals();
         own.grow(SIZE * 3 / 4);
-        holding(&beside, &Query::new(Asked::default()), 0).try_grow(SIZE / 2).unwrap_err();
+        holding(&beside, &Query::new(QueryInfo::default()), 0).try_grow(SIZE / 2).unwrap_err();
         assert!(answered.keeps_out(before) && !answered.keeps_out(answered.refusals()));
         drop(beside);
         assert!(answered.keeps_out(before), "its memory is there without it");

@@ -90,18 +90,18 @@ impl TempFileFactory for Files {
     fn create_temp_file(&self, description: &str) -> Result<Arc<dyn SpillFile>> {
         let inner = self.room.disk.create_tmp_file(description).map_err(failed_at)?;
         let (room, query) = (Arc::clone(&self.room), Arc::clone(&self.query));
-        let written = Arc::new(Written { bytes: AtomicU64::new(0), room, query });
-        Ok(Arc::new(Counted { inner, written }))
+        let written = Arc::new(SpillUsage { bytes: AtomicU64::new(0), room, query });
+        Ok(Arc::new(CountedSpillFile { inner, written }))
     }
 }
 
 /// A file whose bytes count for its query, and go with it.
-struct Counted {
+struct CountedSpillFile {
     inner: Arc<dyn SpillFile>,
-    written: Arc<Written>,
+    written: Arc<SpillUsage>,
 }
 
-impl SpillFile for Counted {
+impl SpillFile for CountedSpillFile {
     fn path(&self) -> Option<&Path> {
         self.inner.path()
     }
@@ -122,13 +122,13 @@ impl SpillFile for Counted {
 }
 
 /// Bytes of a file.
-struct Written {
+struct SpillUsage {
     bytes: AtomicU64,
     room: Arc<SpillRoom>,
     query: Arc<QueryPool>,
 }
 
-impl Written {
+impl SpillUsage {
     /// Counts bytes before they are written: what all hold is never more than what is known of each.
     fn add(&self, bytes: u64) -> Result<(), Error> {
         self.bytes.fetch_add(bytes, Relaxed);
@@ -155,7 +155,7 @@ impl Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for SpillUsage {
     fn drop(&mut self) {
         self.sub(self.bytes.load(Relaxed));
     }
@@ -164,7 +164,7 @@ impl Drop for Written {
 /// Writes a file.
 struct Writer {
     inner: Box<dyn SpillWriter>,
-    written: Arc<Written>,
+    written: Arc<SpillUsage>,
 }
 
 impl io::Write for Writer {

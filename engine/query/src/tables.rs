@@ -29,5 +29,5 @@ mod views;
 pub use cells::TextMaps;
 pub use registry::TableSources;
 pub use snapshot::{
-    DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables,
+    DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, SnapshotVersion, TableEntry, TableRequest, TableSnapshot, Tables,
 };

@@ -10,7 +10,7 @@ use chrono::Utc;
 
 /// What a text is read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
+pub enum TimeLiteralKind {
     /// A date; a time behind it is passed over.
     Date,
     /// A time of a day; a date before it is passed over, and so is a zone.
@@ -68,14 +68,14 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
 /// A text in the form that arrow reads; none: it is in such a form, or is no such date or time.
-pub fn in_form(text: &str, kind: Moment) -> Option<String> {
+pub fn in_form(text: &str, kind: TimeLiteralKind) -> Option<String> {
     let is_read = match kind {
-        Moment::Date => text.len() <= 10 && Date32Type::parse(text).is_some(),
-        Moment::Time => Time64NanosecondType::parse(text).is_some(),
-        Moment::Reading | Moment::Zoned => string_to_datetime(&Utc, text).is_ok(),
+        TimeLiteralKind::Date => text.len() <= 10 && Date32Type::parse(text).is_some(),
+        TimeLiteralKind::Time => Time64NanosecondType::parse(text).is_some(),
+        TimeLiteralKind::Reading | TimeLiteralKind::Zoned => string_to_datetime(&Utc, text).is_ok(),
     };
     // A zone that has to be passed over would be heeded.
-    if is_read && kind != Moment::Reading {
+    if is_read && kind != TimeLiteralKind::Reading {
         return None;
     }
     let parts = Parts::read(text)?;
@@ -83,20 +83,20 @@ pub fn in_form(text: &str, kind: Moment) -> Option<String> {
         return None;
     }
     let mut out = String::new();
-    if kind != Moment::Time {
+    if kind != TimeLiteralKind::Time {
         let (year, month, day) = parts.date?;
         write!(out, "{year:04}-{month:02}-{day:02}").ok()?;
-        if kind == Moment::Date {
+        if kind == TimeLiteralKind::Date {
             return Some(out);
         }
         out.push(' ');
     }
     match (&parts.clock, kind) {
         (Some(clock), _) => out.push_str(clock),
-        (None, Moment::Time) => return None,
+        (None, TimeLiteralKind::Time) => return None,
         (None, _) => out.push_str("00:00:00"),
     }
-    if kind == Moment::Zoned {
+    if kind == TimeLiteralKind::Zoned {
         match parts.zone {
             Some(Zone::Offset(zone)) => out.push_str(&zone),
             Some(Zone::Name(zone)) => write!(out, " {zone}").ok()?,

@@ -10,7 +10,7 @@ use quiver_types::suggestions::nearest;
 use quiver_types::{Error, Result};
 
 use crate::error::{NO_COLUMN, NO_TABLE};
-use crate::names::Named;
+use crate::names::TableName;
 use crate::session::Session;
 
 pub(crate) mod functions;
@@ -39,7 +39,7 @@ pub(crate) struct Relation {
 }
 
 /// A table about tables, with its schema.
-fn shape_of((schema, name): &Named) -> Option<(&'static str, Shape)> {
+fn shape_of((schema, name): &TableName) -> Option<(&'static str, Shape)> {
     let of = |shapes: &'static [Shape]| shapes.iter().find(|shape| shape.name == *name).copied();
     let postgres = || of(&postgres::FILLED).or_else(|| of(&postgres::EMPTY)).map(|shape| (PG_CATALOG, shape));
     match schema.as_deref() {
@@ -58,7 +58,7 @@ impl Catalog {
     }
 
     /// Finds a table: of a schema, or of the first of the path; the operator's come before the product's by default.
-    pub(crate) fn find(&self, (schema, name): &Named) -> Option<&TableEntry> {
+    pub(crate) fn find(&self, (schema, name): &TableName) -> Option<&TableEntry> {
         let of = |wanted: &str| self.entries.iter().find(|entry| entry.schema == wanted && entry.name == *name);
         // The product's tables stand in `public`, too, where the operator has none of their name.
         let within = |schema: &str| match schema {
@@ -72,7 +72,7 @@ impl Catalog {
     }
 
     /// Fixed columns of a table.
-    pub(crate) fn fixed(&self, named: &Named) -> Option<Vec<String>> {
+    pub(crate) fn fixed(&self, named: &TableName) -> Option<Vec<String>> {
         if let Some((_, shape)) = shape_of(named) {
             return Some(shape.names());
         }
@@ -133,7 +133,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Internal: only by a fault of ours.
-    pub(crate) fn about(&self, named: &Named, session: &Session) -> Result<Option<Arc<dyn TableProvider>>> {
+    pub(crate) fn about(&self, named: &TableName, session: &Session) -> Result<Option<Arc<dyn TableProvider>>> {
         let Some((schema, shape)) = shape_of(named) else { return Ok(None) };
         let rows = match schema {
             PG_CATALOG => self.postgres_rows(shape.name, session),
@@ -143,12 +143,12 @@ impl Catalog {
     }
 
     /// Whether a table is one of those about tables.
-    pub(crate) fn is_about(named: &Named) -> bool {
+    pub(crate) fn is_about(named: &TableName) -> bool {
         shape_of(named).is_some()
     }
 
     /// Whether a table never has a row: it is about what there is none of here.
-    pub(crate) fn is_empty(named: &Named) -> bool {
+    pub(crate) fn is_empty(named: &TableName) -> bool {
         match shape_of(named) {
             Some((PG_CATALOG, shape)) => {
                 postgres::EMPTY.iter().any(|empty| empty.name == shape.name) || shape.name == "pg_am"
@@ -159,7 +159,7 @@ impl Catalog {
     }
 
     /// Says whether a table tells of others: it has the columns that it has, whatever the data has.
-    pub(crate) fn has(named: &Named) -> bool {
+    pub(crate) fn has(named: &TableName) -> bool {
         shape_of(named).is_some()
     }
 }
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn public_comes_first() {
-        let schema = |named: &Named| catalog().find(named).map(|entry| entry.schema);
+        let schema = |named: &TableName| catalog().find(named).map(|entry| entry.schema);
         assert_eq!(schema(&(None, "hosts".to_owned())), Some(PUBLIC_SCHEMA));
         assert_eq!(schema(&(Some("quiver".to_owned()), "hosts".to_owned())), Some(QUIVER_SCHEMA));
         assert_eq!(schema(&(Some("public".to_owned()), "hosts".to_owned())), Some(PUBLIC_SCHEMA));

@@ -13,19 +13,19 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
-use crate::dialect::{AGAIN, Common, Known, constraint, output_name};
-use crate::names::{Fixed, Named, Names, alias_of, left_out, named, normal, parts, table_of_prefix};
+use crate::dialect::{AGAIN, ColumnSources, Common, constraint, output_name};
+use crate::names::{FixedColumnLookup, Names, TableName, alias_of, left_out, named, normal, parts, table_of_prefix};
 use crate::statement_walk::{walk, walk_mut};
 
 /// The tables that a statement names, each with the columns it speaks of that are not fixed ones.
-pub(crate) type Wanted = BTreeMap<Named, BTreeSet<String>>;
+pub(crate) type ColumnReferences = BTreeMap<TableName, BTreeSet<String>>;
 
 /// Something in a `FROM`.
 struct Relation {
     /// The name by which columns speak of it.
     alias: Option<String>,
     /// The table, if it is one of the catalog.
-    table: Option<Named>,
+    table: Option<TableName>,
     /// Its columns as far as they are known; none: of a subquery with `*`.
     columns: Option<Vec<String>>,
     /// Its name with the schema, where columns speak of it without.
@@ -33,18 +33,18 @@ struct Relation {
 }
 
 /// Finds what a query speaks of.
-pub(crate) fn wanted(query: &Query, fixed: Fixed<'_>) -> Wanted {
-    let mut finder = Finder { fixed, common: Vec::new(), around: Vec::new(), wanted: Wanted::new() };
+pub(crate) fn wanted(query: &Query, fixed: FixedColumnLookup<'_>) -> ColumnReferences {
+    let mut finder = Finder { fixed, common: Vec::new(), around: Vec::new(), wanted: ColumnReferences::new() };
     let _ = walk(query, &mut finder);
     finder.wanted
 }
 
 struct Finder<'f> {
-    fixed: Fixed<'f>,
+    fixed: FixedColumnLookup<'f>,
     common: Vec<Common>,
     /// The tables of each select around what is visited, inner ones last.
     around: Vec<Vec<Relation>>,
-    wanted: Wanted,
+    wanted: ColumnReferences,
 }
 
 impl Visitor for Finder<'_> {
@@ -88,8 +88,8 @@ impl Visitor for Finder<'_> {
 }
 
 impl Finder<'_> {
-    fn known(&self) -> Known<'_> {
-        Known { fixed: self.fixed, common: &self.common }
+    fn known(&self) -> ColumnSources<'_> {
+        ColumnSources { fixed: self.fixed, common: &self.common }
     }
 
     /// Names where an output of the select may be meant: its alias is no column of the data.
@@ -147,7 +147,7 @@ impl Finder<'_> {
         if relations.iter().any(is_known) {
             return;
         }
-        let tables: Vec<&Named> = relations.iter().filter_map(|r| r.table.as_ref()).collect();
+        let tables: Vec<&TableName> = relations.iter().filter_map(|r| r.table.as_ref()).collect();
         // Names of attributes and labels say of whom they are, where their table is there.
         let owner = table_of_prefix(column).filter(|owner| tables.iter().any(|t| t.1 == *owner));
         for table in tables {
@@ -157,7 +157,7 @@ impl Finder<'_> {
         }
     }
 
-    fn want(&mut self, table: &Named, column: &str) {
+    fn want(&mut self, table: &TableName, column: &str) {
         if (self.fixed)(table).is_some_and(|fixed| !fixed.iter().any(|c| c == column)) {
             self.wanted.entry(table.clone()).or_default().insert(column.to_owned());
         }
@@ -165,14 +165,14 @@ impl Finder<'_> {
 }
 
 /// Notes the common tables of a query.
-fn add_common(query: &Query, fixed: Fixed<'_>, common: &mut Vec<Common>) {
+fn add_common(query: &Query, fixed: FixedColumnLookup<'_>, common: &mut Vec<Common>) {
     for table in query.with.iter().flat_map(|with| &with.cte_tables) {
-        let columns = Known { fixed, common: common.as_slice() }.of_common(table);
+        let columns = ColumnSources { fixed, common: common.as_slice() }.of_common(table);
         common.push((normal(&table.alias.name), columns));
     }
 }
 
-fn relations(select: &Select, known: Known<'_>) -> Vec<Relation> {
+fn relations(select: &Select, known: ColumnSources<'_>) -> Vec<Relation> {
     let mut out = Vec::new();
     for TableWithJoins { relation, joins } in &select.from {
         std::iter::once(relation).chain(joins.iter().map(|join| &join.relation)).for_each(|factor| {
@@ -182,12 +182,13 @@ fn relations(select: &Select, known: Known<'_>) -> Vec<Relation> {
     out
 }
 
-fn of_factor(factor: &TableFactor, known: Known<'_>, out: &mut Vec<Relation>) {
+fn of_factor(factor: &TableFactor, known: ColumnSources<'_>, out: &mut Vec<Relation>) {
     match factor {
         TableFactor::Table { name, alias, args, .. } => {
             let named = named(name);
             let shown = alias.as_ref().map(|alias| normal(&alias.name));
-            let is_table = |n: &Named| args.is_none() && known.common_table(n).is_none() && (known.fixed)(n).is_some();
+            let is_table =
+                |n: &TableName| args.is_none() && known.common_table(n).is_none() && (known.fixed)(n).is_some();
             let table = named.clone().filter(is_table);
             // What most table functions give is not known here.
             let columns = table.as_ref().map_or_else(|| known.of_factor(factor), known.fixed);
@@ -217,13 +218,13 @@ fn of_factor(factor: &TableFactor, known: Known<'_>, out: &mut Vec<Relation>) {
 }
 
 /// Writes `*` out where a table has columns beside its fixed ones: it stands for these alone.
-pub(crate) fn expand_wildcards(query: &mut Query, wanted: &Wanted, fixed: Fixed<'_>) {
+pub(crate) fn expand_wildcards(query: &mut Query, wanted: &ColumnReferences, fixed: FixedColumnLookup<'_>) {
     let _ = walk_mut(query, &mut Expander { wanted, fixed, common: Vec::new(), depth: 0 });
 }
 
 struct Expander<'e> {
-    wanted: &'e Wanted,
-    fixed: Fixed<'e>,
+    wanted: &'e ColumnReferences,
+    fixed: FixedColumnLookup<'e>,
     common: Vec<Common>,
     /// Of queries around what is visited.
     depth: usize,
@@ -244,7 +245,7 @@ impl VisitorMut for Expander<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        let relations = relations(select, Known { fixed: self.fixed, common: &self.common });
+        let relations = relations(select, ColumnSources { fixed: self.fixed, common: &self.common });
         Self::with_schema(select, &relations);
         Self::name_again(select, &relations, if self.depth == 1 { AGAIN } else { '_' });
         let has_more = |r: &Relation| {
@@ -351,9 +352,9 @@ impl Expander<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
-    fn fixed(table: &Named) -> Option<Vec<String>> {
+    fn fixed(table: &TableName) -> Option<Vec<String>> {
         let of = |names: &[&str]| Some(names.iter().map(|n| (*n).to_owned()).collect());
         match table.1.as_str() {
             "logs" => of(&["time", "message", "trace_id", "fields"]),
@@ -365,7 +366,7 @@ mod tests {
 
     fn query(text: &str) -> Query {
         match parse(text, &Params::default()).unwrap_or_else(|e| panic!("{text}: {e}")).statement {
-            Parsed::Query(query) => *query,
+            ReadStatement::Query(query) => *query,
             other => panic!("{other:?}"),
         }
     }

@@ -65,7 +65,7 @@ mod with_ties;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-pub(crate) use columns::{Common, Known, constraint};
+pub(crate) use columns::{ColumnSources, Common, constraint};
 pub(crate) use common_tables::tell_apart;
 pub(crate) use expressions::{arguments, bare};
 pub(crate) use json_functions::is_aggregate as makes_documents;
@@ -79,7 +79,7 @@ use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
-use crate::names::{Named, normal};
+use crate::names::{TableName, normal};
 use crate::session::Session;
 use crate::statement_walk::{refused, walk, walk_mut};
 use expressions::{boolean, call, expr, is_bare_function, number, take};
@@ -98,10 +98,10 @@ pub(crate) fn translate(
     session: &Session,
     aggregates: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
-    let _ = walk_mut(query, &mut table_factors::Unqualified);
+    let _ = walk_mut(query, &mut table_factors::UnnestRewriter);
     let mut names = table_factors::Names::default();
     let _ = walk(query, &mut names);
-    let fixed = |named: &Named| catalog.fixed(named);
+    let fixed = |named: &TableName| catalog.fixed(named);
     ambiguous_columns::none(query, &fixed)?;
     star_fields::translate(query, &fixed);
     outer_columns::translate(query, &fixed);
@@ -283,13 +283,13 @@ impl VisitorMut for Translator<'_> {
         let done = done.and_then(|()| values::translate(query));
         let done = done.and_then(|()| queries::translate(query)).and_then(|()| subquery_limits::translate(query));
         let done = done.and_then(|()| using_columns::translate(query));
-        let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
+        let making = laterals::LateralContext { known: self.columns(), is_aggregate: self.aggregates };
         let done = done.and_then(|()| laterals::translate_groups(query, making));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
+        let making = laterals::LateralContext { known: self.columns(), is_aggregate: self.aggregates };
         let done = windows::none_in_where(select).and_then(|()| outputs::no_texts(select));
         let done = done.and_then(|()| json_records::translate(select));
         // What rows are searched in may read the row at hand, which becomes a join.

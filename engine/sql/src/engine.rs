@@ -11,14 +11,14 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query, Statement as SqlStatement, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Location;
-use quiver_query::rows::{Answer, Out, Rows};
+use quiver_query::rows::{Answer, RowSender, Rows};
 use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
-use quiver_query::{Explain, Explaining, Names, QueryContext, QueryEngine, Rules};
+use quiver_query::{Explain, Names, PlanRecorder, QueryContext, QueryEngine, Rules};
 use quiver_types::{Error, Result};
 
 use crate::catalog::Catalog;
-use crate::column_references::{Wanted, expand_wildcards, wanted};
+use crate::column_references::{ColumnReferences, expand_wildcards, wanted};
 use crate::dialect;
 use crate::error::{of_planner, of_run};
 use crate::map_columns;
@@ -27,7 +27,7 @@ use crate::models;
 use crate::names::parts;
 use crate::nesting::few_levels;
 use crate::operator_chains::few_steps;
-use crate::parse::{Param, Params, Parsed, Read, parse};
+use crate::parse::{Param, Params, Read, ReadStatement, parse};
 use crate::plan_checks;
 use crate::session::Session;
 use crate::statement_walk::walk;
@@ -39,8 +39,8 @@ mod output_names;
 mod plan_printing;
 mod time_zones;
 
-pub use describe::{Described, plan_columns};
-use missing_columns::{Called, Missing};
+pub use describe::{StatementDescription, plan_columns};
+use missing_columns::{MissingColumn, TableNames};
 pub use output_names::output_name;
 use output_names::shown_names;
 use time_zones::{in_zone, shown, zone_of, zones_of};
@@ -76,7 +76,7 @@ pub struct SqlEngine {
 
 /// The tables of one moment, as a caller may see them.
 #[derive(Clone, Copy)]
-struct Seen<'s> {
+struct VisibleTables<'s> {
     snapshot: &'s Arc<dyn TableSnapshot>,
     access: &'s DomainAccess,
 }
@@ -86,8 +86,8 @@ struct Ready {
     query: Query,
     explain: Option<Explain>,
     /// For `explain`: records the plans whose rows planning needs.
-    noted: Option<Arc<Explaining>>,
-    calls: Vec<(table_functions::Found, Vec<RecordBatch>)>,
+    noted: Option<Arc<PlanRecorder>>,
+    calls: Vec<(table_functions::TableFunctionCall, Vec<RecordBatch>)>,
     session: Session,
 }
 
@@ -127,8 +127,8 @@ impl SqlEngine {
         let snapshot = self.tables.snapshot();
         let ready = self.ready(request, &snapshot, access, ctx).await?;
         let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
-        let work = move |out: Out| async move {
-            let seen = Seen { snapshot: &snapshot, access: &access };
+        let work = move |out: RowSender| async move {
+            let seen = VisibleTables { snapshot: &snapshot, access: &access };
             Box::pin(own.run(ready, limit, zone, seen, &inner, out)).await
         };
         Rows::run(&self.engine, ctx, work).await
@@ -161,7 +161,7 @@ impl SqlEngine {
             Ok((query, explain, found))
         };
         let (query, explain, found) = self.engine.run(&reading, work).await?;
-        let noted = explain.map(Explaining::new);
+        let noted = explain.map(PlanRecorder::new);
         let ctx = &noting(ctx, noted.as_ref());
         let mut calls = Vec::new();
         for found in found {
@@ -180,9 +180,9 @@ impl SqlEngine {
         ready: Ready,
         limit: Option<usize>,
         zone: Option<Arc<str>>,
-        seen: Seen<'_>,
+        seen: VisibleTables<'_>,
         ctx: &QueryContext,
-        out: Out,
+        out: RowSender,
     ) -> Result<()> {
         let explain = ready.explain;
         let ctx = &noting(ctx, ready.noted.as_ref());
@@ -201,7 +201,7 @@ impl SqlEngine {
         &self,
         ready: Ready,
         limit: Option<usize>,
-        seen: Seen<'_>,
+        seen: VisibleTables<'_>,
         texts: Option<&mut BTreeMap<String, String>>,
         ctx: &QueryContext,
     ) -> Result<LogicalPlan> {
@@ -229,11 +229,11 @@ impl SqlEngine {
         mut query: Query,
         mut names: Names<'_>,
         session: &Session,
-        seen: Seen<'_>,
+        seen: VisibleTables<'_>,
         texts: Option<&mut BTreeMap<String, String>>,
         ctx: &QueryContext,
     ) -> Result<LogicalPlan> {
-        let Seen { snapshot, access } = seen;
+        let VisibleTables { snapshot, access } = seen;
         let is_printed = texts.is_some();
         let catalog = Catalog::new(self.listed(&**snapshot, access), session);
         let aggregates = |name: &str| self.engine.relational().aggregate_functions().contains_key(name);
@@ -243,7 +243,7 @@ impl SqlEngine {
             models::resolve_rows(&query, &*self.models, &mut names, (snapshot, access), ctx).await?;
         }
         let fixed = |named: &_| made.get(named).cloned().or_else(|| catalog.fixed(named));
-        let mut wanted: Wanted = wanted(&query, &fixed);
+        let mut wanted: ColumnReferences = wanted(&query, &fixed);
         for (named, columns) in &mut wanted {
             let (schema, name) = named;
             if is_printed && !made.contains_key(&(schema.clone(), name.clone())) {
@@ -270,11 +270,11 @@ impl SqlEngine {
         if !is_printed {
             dialect::leave_open(&mut query);
         }
-        let (places, called) = (places_of(&query), Called::of(&query));
+        let (places, called) = (places_of(&query), TableNames::of(&query));
         let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
         let error = |error| {
             let Some(name) = missing(&error) else {
-                let said = called.told(Missing::of(&error), of_planner(error));
+                let said = called.told(MissingColumn::of(&error), of_planner(error));
                 return if made.is_empty() { said } else { catalog.with_member(said) };
             };
             // Printing a statement needs no rights, so none is reported as missing.
@@ -295,7 +295,7 @@ impl SqlEngine {
 }
 
 /// Makes the context record plans that run during planning, for `explain`.
-fn noting(ctx: &QueryContext, noted: Option<&Arc<Explaining>>) -> QueryContext {
+fn noting(ctx: &QueryContext, noted: Option<&Arc<PlanRecorder>>) -> QueryContext {
     match noted {
         Some(noted) => ctx.clone().explaining(Some(Arc::clone(noted))).planning(),
         None => ctx.clone(),
@@ -341,9 +341,9 @@ fn with_place(mut error: Error, name: &str, places: &BTreeMap<String, Location>)
 /// Gives the query of a statement in the dialect of DataFusion's planner.
 fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Session) -> Result<Query> {
     let mut query = match read.statement {
-        Parsed::Query(query) => *query,
-        Parsed::ShowTables => own(SHOW_TABLES, Vec::new())?,
-        Parsed::Describe(parts) => described(&parts, catalog)?,
+        ReadStatement::Query(query) => *query,
+        ReadStatement::ShowTables => own(SHOW_TABLES, Vec::new())?,
+        ReadStatement::Describe(parts) => described(&parts, catalog)?,
     };
     let aggregates =
         |name: &str| engine.relational().aggregate_functions().contains_key(name) || dialect::makes_documents(name);
@@ -366,7 +366,7 @@ const DESCRIBE: &str = "SELECT column_name, data_type, is_nullable FROM informat
 /// Parses a statement of our own that replaces the caller's.
 fn own(text: &str, params: Vec<Param>) -> Result<Query> {
     match parse(text, &Params::positional(params))?.statement {
-        Parsed::Query(query) => Ok(*query),
+        ReadStatement::Query(query) => Ok(*query),
         other => Err(Error::internal(format!("no query: {other:?}"))),
     }
 }

@@ -38,10 +38,10 @@ mod testing;
 
 pub use catalog::type_name;
 pub use catalog::types::{PG_TYPES, PgType, field_oid, pg_type, type_named, type_oid};
-pub use engine::{Described, Request, SqlEngine, output_name, plan_columns};
+pub use engine::{Request, SqlEngine, StatementDescription, output_name, plan_columns};
 pub use error::{Fault, place_of};
 pub use parse::{Param, Params, TEXT_BYTES_MAX};
 pub use quiver_query::rows::{Answer, Rows};
 pub use session::{DATABASE, SERVER_VERSION, Session};
-pub use settings::{Setting, settings};
+pub use settings::{SettingChange, settings};
 pub use table_functions::{CALLS, Call, Languages};

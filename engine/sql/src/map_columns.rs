@@ -11,7 +11,7 @@ use quiver_query::quoting::text as quoted;
 use quiver_types::{Error, Result};
 
 use crate::names::{Names, alias_of, normal, parts};
-use crate::parse::{Params, Parsed, parse};
+use crate::parse::{Params, ReadStatement, parse};
 use crate::statement_walk::walk_mut;
 use crate::table_functions::is_language;
 
@@ -129,7 +129,7 @@ fn widened(call: TableFactor, alias: &str, map: &str, columns: &[&String]) -> Re
     let columns: String = columns.iter().map(column).collect();
     let alias = Ident::with_quote('"', alias);
     let read = parse(&format!("SELECT 1 FROM (SELECT *{columns} FROM called) AS {alias}"), &Params::default())?;
-    let Parsed::Query(mut outer) = read.statement else { return Err(unexpected()) };
+    let ReadStatement::Query(mut outer) = read.statement else { return Err(unexpected()) };
     let mut factor = relation(&mut outer).cloned().ok_or_else(unexpected)?;
     if let TableFactor::Derived { subquery, .. } = &mut factor
         && let Some(inner) = relation(subquery)
@@ -157,7 +157,9 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let Parsed::Query(mut query) = parse(text, &Params::default()).unwrap().statement else { panic!("no query") };
+        let ReadStatement::Query(mut query) = parse(text, &Params::default()).unwrap().statement else {
+            panic!("no query")
+        };
         widen_calls(&mut query).unwrap();
         assert_eq!(query.to_string(), expected, "{text}");
     }

@@ -30,14 +30,14 @@ use quiver_types::{Error, Result};
 
 use crate::catalog::Catalog;
 use crate::error::of_planner;
-use crate::names::{Named, normal};
+use crate::names::{TableName, normal};
 use crate::statement_walk::{walk, walk_mut};
 use crate::table_functions;
 use members::{DIMENSION_MARK, dimension_of};
 
 /// What is asked of models in place of one table of a statement.
 #[derive(Debug, Default)]
-struct Asked {
+struct ModelTableSpec {
     /// Name of the table that stands in the statement.
     table: String,
     models: Vec<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Finder<'f> {
 }
 
 /// Tables that stand for models in a statement: columns by name.
-pub(crate) type Made = BTreeMap<Named, Vec<String>>;
+pub(crate) type ModelColumns = BTreeMap<TableName, Vec<String>>;
 
 /// Puts tables in the place of models, and adds them to the names of the statement. `texts` takes what printing needs; none:
 /// the plan is not printed.
@@ -70,8 +70,8 @@ pub(crate) async fn resolve(
     (tables, access): (&Arc<dyn TableSnapshot>, &DomainAccess),
     mut texts: Option<&mut BTreeMap<String, String>>,
     ctx: &QueryContext,
-) -> Result<Made> {
-    let mut made = Made::new();
+) -> Result<ModelColumns> {
+    let mut made = ModelColumns::new();
     for asked in found(query, finder)? {
         let mut select = planned(&asked, finder, names)?;
         select.marks_values = texts.is_some();
@@ -105,11 +105,11 @@ pub(crate) async fn resolve_rows(
 }
 
 /// Finds the models of a statement, and puts names of tables in their place.
-fn found(query: &mut Query, finder: &Finder<'_>) -> Result<Vec<Asked>> {
+fn found(query: &mut Query, finder: &Finder<'_>) -> Result<Vec<ModelTableSpec>> {
     if !finder.catalog.entries.iter().any(|entry| entry.schema == OLAP_SCHEMA) {
         return Ok(Vec::new());
     }
-    let mut spoken = Spoken(BTreeSet::new());
+    let mut spoken = ColumnNameCollector(BTreeSet::new());
     let _ = walk(query, &mut spoken);
     let mut walk = Walk { finder, spoken: spoken.0, ctes: Vec::new(), found: Vec::new() };
     match walk_mut(query, &mut walk) {
@@ -119,9 +119,9 @@ fn found(query: &mut Query, finder: &Finder<'_>) -> Result<Vec<Asked>> {
 }
 
 /// Last parts of all names of columns in a statement.
-struct Spoken(BTreeSet<String>);
+struct ColumnNameCollector(BTreeSet<String>);
 
-impl Visitor for Spoken {
+impl Visitor for ColumnNameCollector {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Ast) -> ControlFlow<()> {
@@ -139,7 +139,7 @@ struct Walk<'w> {
     finder: &'w Finder<'w>,
     spoken: BTreeSet<String>,
     ctes: Vec<String>,
-    found: Vec<Asked>,
+    found: Vec<ModelTableSpec>,
 }
 
 impl VisitorMut for Walk<'_> {
@@ -180,7 +180,7 @@ impl Walk<'_> {
 }
 
 /// What is asked, with its expressions as the planner reads them.
-fn planned(asked: &Asked, finder: &Finder<'_>, names: &Names<'_>) -> Result<ModelSelect> {
+fn planned(asked: &ModelTableSpec, finder: &Finder<'_>, names: &Names<'_>) -> Result<ModelSelect> {
     let mut dimensions = Dimensions(BTreeSet::new());
     asked.columns.iter().map(|(_, expr)| expr).chain(&asked.filters).for_each(|expr| _ = walk(expr, &mut dimensions));
     let field = |(model, member): &(String, String)| {

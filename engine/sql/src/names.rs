@@ -19,13 +19,13 @@ pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
 }
 
 /// A table as a statement names it: schema, where one is written, and name.
-pub(crate) type Named = (Option<String>, String);
+pub(crate) type TableName = (Option<String>, String);
 
 /// Fixed columns by name of a table; none: there is no such table.
-pub(crate) type Fixed<'f> = &'f dyn Fn(&Named) -> Option<Vec<String>>;
+pub(crate) type FixedColumnLookup<'f> = &'f dyn Fn(&TableName) -> Option<Vec<String>>;
 
 /// A table as its name says it.
-pub(crate) fn named(name: &ObjectName) -> Option<Named> {
+pub(crate) fn named(name: &ObjectName) -> Option<TableName> {
     match parts(name).as_slice() {
         [table] => Some((None, table.clone())),
         [.., schema, table] => Some((Some(schema.clone()), table.clone())),

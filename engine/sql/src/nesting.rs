@@ -71,12 +71,14 @@ impl Visitor for Levels {
 
 #[cfg(test)]
 mod tests {
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     use super::*;
 
     fn read(text: &str) -> Result<()> {
-        let Parsed::Query(query) = parse(text, &Params::default())?.statement else { panic!("no query: {text}") };
+        let ReadStatement::Query(query) = parse(text, &Params::default())?.statement else {
+            panic!("no query: {text}")
+        };
         few_levels(&query)
     }
 

@@ -21,12 +21,12 @@ use nesting_limits::bounded;
 use read_only::{not_reading, only_reads, reading};
 
 pub(crate) use backtracking::Patience;
-pub(crate) use explain_options::Explained;
+pub(crate) use explain_options::ExplainOptions;
 pub(crate) use nesting_limits::OPERATORS_MAX;
 pub use nesting_limits::TEXT_BYTES_MAX;
 pub use params::{Param, Params};
 pub(crate) use params::{params_of, put_params};
-pub(crate) use read_only::Parsed;
+pub(crate) use read_only::ReadStatement;
 pub(crate) use string_literals::{keep as keep_texts, literal as text_literal};
 
 /// How deeply brackets and subqueries may be nested.
@@ -35,9 +35,9 @@ const DEPTH_MAX: usize = 50;
 /// A statement and whether it is to be explained.
 #[derive(Debug, Clone)]
 pub(crate) struct Read {
-    pub(crate) statement: Parsed,
+    pub(crate) statement: ReadStatement,
     /// `EXPLAIN`, and how.
-    pub(crate) explain: Option<Explained>,
+    pub(crate) explain: Option<ExplainOptions>,
 }
 
 /// Parses a statement.
@@ -48,11 +48,11 @@ pub(crate) struct Read {
 pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
     let mut read = parse_open(text)?;
     match &mut read.statement {
-        Parsed::Query(query) => {
+        ReadStatement::Query(query) => {
             params.fit(params_of(query))?;
             put_params(query, params)?;
         }
-        Parsed::ShowTables | Parsed::Describe(_) => params.fit(0)?,
+        ReadStatement::ShowTables | ReadStatement::Describe(_) => params.fit(0)?,
     }
     Ok(read)
 }
@@ -89,12 +89,12 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     }
     let (statement, explain) = match (statement, options) {
         (DfStatement::Explain(explained), None) => {
-            (*explained.statement, Some(Explained { analyze: explained.options.analyze, as_json: false }))
+            (*explained.statement, Some(ExplainOptions { analyze: explained.options.analyze, as_json: false }))
         }
         others => others,
     };
     let mut statement = reading(statement)?;
-    if let Parsed::Query(query) = &mut statement {
+    if let ReadStatement::Query(query) = &mut statement {
         only_reads(query)?;
         keep_texts(query);
         operator_signs::keep(query);
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn plans_are_asked_for_with_options() {
         let explain = |text: &str| parse(text, &Params::default()).unwrap_or_else(|e| panic!("{text}: {e}")).explain;
-        let asked = |analyze, as_json| Some(Explained { analyze, as_json });
+        let asked = |analyze, as_json| Some(ExplainOptions { analyze, as_json });
         for (text, expected) in [
             ("explain select 1", asked(false, false)),
             ("explain analyze select 1", asked(true, false)),

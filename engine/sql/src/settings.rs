@@ -10,14 +10,14 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::dialect::{arguments, bare};
 use crate::names::normal;
-use crate::parse::{Params, Parsed, parse};
+use crate::parse::{Params, ReadStatement, parse};
 use crate::statement_walk::walk;
 
 const SET_CONFIG: &str = "set_config";
 
 /// What a call sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub struct SettingChange {
     /// As it is written.
     pub name: String,
     /// None: what was at the beginning.
@@ -47,14 +47,14 @@ fn is_call(expr: &Expr) -> bool {
 /// # Errors
 /// Invalid: a call has other arguments than constants. Unsupported: it stands elsewhere than among the outputs of a
 /// `SELECT` without `FROM`, or of one that looks that setting up.
-pub fn settings(text: &str, params: &Params) -> Result<Vec<Setting>> {
+pub fn settings(text: &str, params: &Params) -> Result<Vec<SettingChange>> {
     // Hardly any statement has to be read for this.
     if !text.as_bytes().windows(SET_CONFIG.len()).any(|part| part.eq_ignore_ascii_case(SET_CONFIG.as_bytes())) {
         return Ok(Vec::new());
     }
     // What is wrong with it is said when it runs.
     let Ok(read) = parse(text, params) else { return Ok(Vec::new()) };
-    let (Parsed::Query(query), None) = (read.statement, read.explain) else { return Ok(Vec::new()) };
+    let (ReadStatement::Query(query), None) = (read.statement, read.explain) else { return Ok(Vec::new()) };
     let mut calls = Calls(0);
     let _ = walk(&*query, &mut calls);
     let mut found = Vec::new();
@@ -71,7 +71,7 @@ pub fn settings(text: &str, params: &Params) -> Result<Vec<Setting>> {
             }
         }
     }
-    let is_that = |set: &Setting| found_there.as_ref().is_some_and(|there| *there == set.name);
+    let is_that = |set: &SettingChange| found_there.as_ref().is_some_and(|there| *there == set.name);
     if found.len() == calls.0 && (is_once || found.iter().all(is_that)) {
         return Ok(found);
     }
@@ -97,7 +97,7 @@ fn looked_up(select: &Select) -> Option<String> {
     constant(right).flatten().filter(|_| is_name)
 }
 
-fn setting(call: &Function) -> Result<Setting> {
+fn setting(call: &Function) -> Result<SettingChange> {
     let args = arguments(&call.args).unwrap_or_default();
     let args: Vec<Option<Option<String>>> = args.iter().map(constant).collect();
     let known = match args.as_slice() {
@@ -109,7 +109,7 @@ fn setting(call: &Function) -> Result<Setting> {
     let (name, value, is_local) = known.ok_or_else(|| {
         Error::invalid("`set_config` is called as `set_config(name, value, is_local)`, with constants")
     })?;
-    Ok(Setting { name: name.clone(), value: value.clone(), is_local })
+    Ok(SettingChange { name: name.clone(), value: value.clone(), is_local })
 }
 
 /// The truth that a text says.
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn what_a_statement_sets() {
         let set = |text: &str| settings(text, &Params::default());
-        let of = |name: &str, value: Option<&str>, is_local| Setting {
+        let of = |name: &str, value: Option<&str>, is_local| SettingChange {
             name: name.to_owned(),
             value: value.map(str::to_owned),
             is_local,
@@ -193,7 +193,9 @@ mod tests {
             ("set_config('a', null::text, false) as x", None),
         ] {
             let found = set(&format!("select {call}")).unwrap();
-            let [Setting { name, value, is_local: false }] = found.as_slice() else { panic!("{call}: {found:?}") };
+            let [SettingChange { name, value, is_local: false }] = found.as_slice() else {
+                panic!("{call}: {found:?}")
+            };
             assert_eq!((name.as_str(), value.as_deref()), ("a", expected), "{call}");
         }
         // In the order in which they stand, the same one again, too.

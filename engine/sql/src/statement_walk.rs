@@ -11,12 +11,12 @@ use quiver_types::{Error, Result};
 
 /// Shows a visitor all that a part of a statement holds, until it breaks.
 pub(crate) fn walk<B>(part: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -> ControlFlow<B> {
-    part.visit(&mut Looking(visitor))
+    part.visit(&mut DynVisitor(visitor))
 }
 
 /// As [`walk`], with a visitor that changes what it is shown.
 pub(crate) fn walk_mut<B>(part: &mut impl VisitMut, visitor: &mut dyn VisitorMut<Break = B>) -> ControlFlow<B> {
-    part.visit(&mut Changing(visitor))
+    part.visit(&mut DynVisitorMut(visitor))
 }
 
 /// Ends a walk with an error.
@@ -117,8 +117,8 @@ impl VisitorMut for ChangingOutside<'_> {
     }
 }
 
-struct Looking<'v, B>(&'v mut dyn Visitor<Break = B>);
-struct Changing<'v, B>(&'v mut dyn VisitorMut<Break = B>);
+struct DynVisitor<'v, B>(&'v mut dyn Visitor<Break = B>);
+struct DynVisitorMut<'v, B>(&'v mut dyn VisitorMut<Break = B>);
 
 /// Hands each kind of part on to the visitor.
 macro_rules! hand_on {
@@ -130,7 +130,7 @@ macro_rules! hand_on {
     };
 }
 
-impl<B> Visitor for Looking<'_, B> {
+impl<B> Visitor for DynVisitor<'_, B> {
     hand_on!(
         pre_visit_query: &Query,
         post_visit_query: &Query,
@@ -149,7 +149,7 @@ impl<B> Visitor for Looking<'_, B> {
     );
 }
 
-impl<B> VisitorMut for Changing<'_, B> {
+impl<B> VisitorMut for DynVisitorMut<'_, B> {
     hand_on!(
         pre_visit_query: &mut Query,
         post_visit_query: &mut Query,
@@ -173,13 +173,13 @@ mod tests {
     use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident};
 
     use super::*;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     /// Walks through a part of a statement.
     type Visited<'a> = &'a dyn Fn(&mut dyn FnMut(&Expr));
 
     fn query(text: &str) -> Query {
-        let Parsed::Query(query) = parse(text, &Params::default()).expect(text).statement else {
+        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
             panic!("no query: {text}")
         };
         *query

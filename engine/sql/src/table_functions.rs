@@ -19,7 +19,7 @@ use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, Query, Table
 use quiver_query::durations::worded;
 use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
-use quiver_query::time_literals::{Moment, in_form};
+use quiver_query::time_literals::{TimeLiteralKind, in_form};
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
@@ -79,7 +79,7 @@ pub trait Languages: Send + Sync + Debug {
 
 /// A call in a statement: the arguments as the planner will look it up, and its meaning.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct TableFunctionCall {
     pub(crate) name: String,
     pub(crate) args: Vec<Expr>,
     pub(crate) call: Call,
@@ -124,7 +124,7 @@ impl Visitor for Finder {
 ///
 /// # Errors
 /// Invalid: an argument is missing, is of another type, or no constant.
-pub(crate) fn find(query: &Query, names: &Names<'_>) -> Result<Vec<Found>> {
+pub(crate) fn find(query: &Query, names: &Names<'_>) -> Result<Vec<TableFunctionCall>> {
     Finder::of_languages(query).map(|(name, args)| found(name, args, names)).collect()
 }
 
@@ -169,10 +169,10 @@ fn exprs(name: &str, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Vec<Ex
     Ok(exprs)
 }
 
-fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Found> {
+fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<TableFunctionCall> {
     let args = exprs(&name, args, names)?;
     let call = call(&name, &constants(&name, &args)?)?;
-    Ok(Found { name, args, call })
+    Ok(TableFunctionCall { name, args, call })
 }
 
 /// Evaluates constant arguments.
@@ -272,7 +272,7 @@ fn millis(value: &ScalarValue) -> Option<i64> {
                 return seconds(number);
             }
             let utc = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
-            let written = in_form(&written, Moment::Zoned).unwrap_or(written);
+            let written = in_form(&written, TimeLiteralKind::Zoned).unwrap_or(written);
             match ScalarValue::from(written).cast_to(&utc).ok()? {
                 ScalarValue::TimestampMillisecond(n, _) => n,
                 _ => None,

@@ -30,7 +30,7 @@ mod report;
 mod restore;
 
 pub use attachments::{Attach, Detach};
-pub use manifest::{Attached, Manifest};
+pub use manifest::{AttachedFile, Manifest};
 pub use report::BackupReport;
 pub use restore::{RestoreReport, list, restore, restore_with};
 

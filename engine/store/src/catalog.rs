@@ -49,7 +49,7 @@ pub struct Catalog {
 }
 
 /// A transaction that holds the database's write lock.
-type Writing = Transaction<'static, Sqlite>;
+type WriteTransaction = Transaction<'static, Sqlite>;
 
 /// Gives a database error its kind: Unavailable for busy and full, which may pass, else Internal.
 fn db_error(what: &str, error: sqlx::Error) -> Error {
@@ -205,7 +205,7 @@ impl Catalog {
         Ok(())
     }
 
-    async fn begin(&self, what: &str) -> Result<Writing> {
+    async fn begin(&self, what: &str) -> Result<WriteTransaction> {
         self.pool.begin_with("BEGIN IMMEDIATE").await.db(what)
     }
 

@@ -29,7 +29,7 @@ mod spans;
 #[cfg(test)]
 mod tests;
 
-use backoff::Resting;
+use backoff::PausedDays;
 use plan::{Context, Plan, plan};
 use rewrite::{Outcome, SpanRewriter};
 
@@ -124,7 +124,7 @@ fn closed() -> Error {
 
 async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
     let settings = core.settings.compaction.clone();
-    let mut resting = Resting::default();
+    let mut resting = PausedDays::default();
     loop {
         tokio::select! {
             biased;
@@ -152,7 +152,7 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
 }
 
 /// Plans and runs compactions until none is due.
-async fn compact(core: &Arc<Core>, extent: Extent, resting: &mut Resting) -> Result<()> {
+async fn compact(core: &Arc<Core>, extent: Extent, resting: &mut PausedDays) -> Result<()> {
     let force = extent == Extent::All;
     let (mut conflicts, mut turn) = (0, 0);
     // A day that cannot be compacted (a damaged part) must not block the others.

@@ -34,7 +34,7 @@ use crate::object::Storage;
 use crate::part::{Part, PartId, PartMeta, Place};
 use crate::retention::clock::TrustedClock;
 use crate::settings::StoreSettings;
-use crate::snapshot::{Shared, Visible};
+use crate::snapshot::{SnapshotPublisher, Visible};
 use crate::threads;
 use crate::wal::disk::WalDisk;
 use progress::Progress;
@@ -48,7 +48,7 @@ pub(crate) struct Core {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) catalog: Catalog,
     pub(crate) storage: Storage,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SnapshotPublisher>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) io: Arc<dyn PartIo>,
     local_io: Arc<LocalIo>,
@@ -122,7 +122,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) catalog: Catalog,
     pub(crate) storage: Storage,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SnapshotPublisher>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) io: Arc<dyn PartIo>,
     pub(crate) local_io: Arc<LocalIo>,

@@ -40,7 +40,7 @@ const LITTLE_SHARE: u64 = 4;
 
 /// A cached value.
 #[derive(Debug, Clone)]
-enum Kept {
+enum CachedColumn {
     /// A column of logs.
     Values(Values),
     /// A column of spans.
@@ -49,7 +49,7 @@ enum Kept {
     Rows(Arc<RecordBatch>),
 }
 
-impl Kept {
+impl CachedColumn {
     fn values(self) -> Option<Values> {
         match self {
             Self::Values(values) => Some(values),
@@ -61,7 +61,7 @@ impl Kept {
 /// The cache of decoded columns and pages.
 #[derive(Debug)]
 pub(crate) struct DecodedCache {
-    columns: Lru<Key, Kept>,
+    columns: Lru<Key, CachedColumn>,
     seen: Lru<Key, ()>,
     bytes_max: u64,
 }
@@ -82,7 +82,7 @@ impl DecodedCache {
         if self.bytes_max == 0 {
             return None;
         }
-        self.columns.get(&(part, group as u32, column.into(), WHOLE)).and_then(Kept::values)
+        self.columns.get(&(part, group as u32, column.into(), WHOLE)).and_then(CachedColumn::values)
     }
 
     /// Gives a column of a row group of spans.
@@ -91,7 +91,7 @@ impl DecodedCache {
             return None;
         }
         match self.columns.get(&(part, group as u32, column.into(), WHOLE)) {
-            Some(Kept::Array(array)) => Some(array),
+            Some(CachedColumn::Array(array)) => Some(array),
             _ => None,
         }
     }
@@ -101,7 +101,7 @@ impl DecodedCache {
         let bytes = array.get_array_memory_size() as u64;
         if self.has_room(bytes, groups) {
             let key = (part, group as u32, column.into(), WHOLE);
-            self.columns.insert(key, Kept::Array(Arc::clone(array)), bytes);
+            self.columns.insert(key, CachedColumn::Array(Arc::clone(array)), bytes);
         }
     }
 
@@ -146,7 +146,7 @@ impl DecodedCache {
         let bytes = values.memory_bytes() as u64;
         if self.has_room(bytes, groups) {
             let key = (part, group as u32, column.into(), WHOLE);
-            self.columns.insert(key, Kept::Values(values.clone()), bytes);
+            self.columns.insert(key, CachedColumn::Values(values.clone()), bytes);
         }
     }
 
@@ -155,7 +155,7 @@ impl DecodedCache {
         if self.bytes_max == 0 {
             return None;
         }
-        self.columns.get(&(part, group as u32, column.into(), page)).and_then(Kept::values)
+        self.columns.get(&(part, group as u32, column.into(), page)).and_then(CachedColumn::values)
     }
 
     /// Caches a page, if it fits.
@@ -163,7 +163,7 @@ impl DecodedCache {
         let bytes = values.memory_bytes() as u64;
         if bytes <= PAGE_BYTES_MAX {
             let key = (part, group as u32, column.into(), page);
-            self.columns.insert(key, Kept::Values(values.clone()), bytes);
+            self.columns.insert(key, CachedColumn::Values(values.clone()), bytes);
         }
     }
 
@@ -173,7 +173,7 @@ impl DecodedCache {
             return None;
         }
         match self.columns.get(&(part, group as u32, ROWS.into(), page)) {
-            Some(Kept::Rows(rows)) => Some(rows),
+            Some(CachedColumn::Rows(rows)) => Some(rows),
             _ => None,
         }
     }
@@ -191,7 +191,7 @@ impl DecodedCache {
         } else {
             (Arc::new(RecordBatch::new_empty(Arc::new(Schema::empty()))), 1)
         };
-        self.columns.insert((part, group as u32, ROWS.into(), page), Kept::Rows(rows), bytes);
+        self.columns.insert((part, group as u32, ROWS.into(), page), CachedColumn::Rows(rows), bytes);
     }
 
     /// Drops the entries of parts that no longer exist.

@@ -29,7 +29,7 @@ use crate::memtable::{Generation, GenerationId};
 use crate::metric_metadata_rows::{MetadataRow, metadata_batch, newest_rows};
 use crate::metrics::METRICS;
 use crate::part::spans::{OwnColumn, SpanPartWriter, own_columns, sorted};
-use crate::part::{Origin, PartCompression, PartId, PartMeta, PartSpec, PartWriter, planned_keys, write_rows_part};
+use crate::part::{PartCompression, PartId, PartMeta, PartOrigin, PartSpec, PartWriter, planned_keys, write_rows_part};
 
 pub(crate) mod memory;
 mod quarantine;
@@ -58,12 +58,12 @@ pub(crate) trait Retire: Send + Sync {
 
 /// The generation that is being flushed, until its WAL is deleted, and those that were set aside.
 #[derive(Debug, Default)]
-pub(crate) struct Flushing {
+pub(crate) struct FlushState {
     now: Mutex<Option<GenerationId>>,
     aside: Mutex<BTreeMap<GenerationId, String>>,
 }
 
-impl Flushing {
+impl FlushState {
     /// Says whether one of these is being flushed.
     pub(crate) fn is_one_of(&self, ids: &HashSet<GenerationId>) -> bool {
         self.now.lock().is_some_and(|id| ids.contains(&id))
@@ -83,7 +83,7 @@ impl Flushing {
 
 /// The generations found at the start.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct StartupGenerations {
     /// In the order in which they must be flushed.
     pub(crate) replayed: Vec<Arc<Generation>>,
     /// Those that were set aside.
@@ -95,9 +95,9 @@ pub(crate) struct Found {
 pub(crate) async fn run(
     core: Arc<Core>,
     retire: Arc<dyn Retire>,
-    found: Found,
+    found: StartupGenerations,
     mut sealed: UnboundedReceiver<Arc<Generation>>,
-    flushing: Arc<Flushing>,
+    flushing: Arc<FlushState>,
 ) {
     let mut waiting: VecDeque<_> = found.replayed.into();
     let mut aside = Aside::new(found.aside, Arc::clone(&flushing));
@@ -350,7 +350,7 @@ fn write(
             day: planned.day,
             level: 0,
             id: planned.id,
-            origin: Origin::Flushed { writer, generation: number, flush_id, output: i as u32, outputs },
+            origin: PartOrigin::Flushed { writer, generation: number, flush_id, output: i as u32, outputs },
             place: core.output.place,
             window: 0,
             compression: PartCompression::Fresh,
@@ -418,8 +418,8 @@ async fn committed_before(core: &Core, id: GenerationId, error: Error) -> Result
     let (commit, live) = core.catalog.live_parts().await?;
     let known: Vec<_> = core.shared.visible().parts.iter().map(|p| p.meta.id).collect();
     let ours = |p: &PartMeta| match &p.origin {
-        Origin::Flushed { writer, generation, .. } => (*writer, *generation) == (id.writer, id.number),
-        Origin::Compacted { .. } => false,
+        PartOrigin::Flushed { writer, generation, .. } => (*writer, *generation) == (id.writer, id.number),
+        PartOrigin::Compacted { .. } => false,
     };
     Ok((commit, live.into_iter().filter(|p| ours(p) && !known.contains(&p.id)).collect()))
 }

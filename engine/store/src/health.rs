@@ -23,13 +23,13 @@ pub(crate) struct FlushHealth(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    failing: Option<Failing>,
+    failing: Option<FlushFailure>,
     /// When the flush that runs got on last.
     moved: Option<Instant>,
 }
 
 #[derive(Debug)]
-struct Failing {
+struct FlushFailure {
     since: Instant,
     tries: u32,
     text: String,
@@ -55,7 +55,7 @@ impl FlushHealth {
     pub(crate) fn failed(&self, text: String) {
         let mut state = self.0.lock();
         let failing =
-            state.failing.get_or_insert_with(|| Failing { since: Instant::now(), tries: 0, text: String::new() });
+            state.failing.get_or_insert_with(|| FlushFailure { since: Instant::now(), tries: 0, text: String::new() });
         failing.tries += 1;
         failing.text = text;
     }

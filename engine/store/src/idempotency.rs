@@ -113,7 +113,7 @@ pub(crate) struct Claim {
 
 /// What stands behind a claim.
 #[derive(Debug)]
-pub(crate) enum Claimed {
+pub(crate) enum ClaimOutcome {
     /// Nobody answered it yet.
     New(Claim),
     /// It was answered.
@@ -146,7 +146,7 @@ impl Requests {
         id: &RequestId,
         body_hash: u128,
         now: impl Fn() -> Millis,
-    ) -> Result<Claimed> {
+    ) -> Result<ClaimOutcome> {
         loop {
             let mut settled = pin!(self.settled.notified());
             // From here on no settling is missed.
@@ -159,11 +159,11 @@ impl Requests {
                 match state {
                     None => {
                         inner.states.insert(id.clone(), State::Running);
-                        return Ok(Claimed::New(Claim { requests: Arc::clone(self), id: Some(id.clone()) }));
+                        return Ok(ClaimOutcome::New(Claim { requests: Arc::clone(self), id: Some(id.clone()) }));
                     }
                     Some(State::Answered(known)) if known.body_hash == body_hash => {
                         METRICS.ingest_repeated_requests.inc();
-                        return Ok(Claimed::Known(Arc::clone(known)));
+                        return Ok(ClaimOutcome::Known(Arc::clone(known)));
                     }
                     Some(State::Answered(_)) => {
                         let text = format!("`Idempotency-Key` `{}` was used with another body", id.key);
@@ -235,7 +235,7 @@ mod tests {
 
     async fn new(requests: &Arc<Requests>, key: &str, now: Millis) -> Claim {
         match requests.claim(&id(key), 1, || now).await {
-            Ok(Claimed::New(claim)) => claim,
+            Ok(ClaimOutcome::New(claim)) => claim,
             other => panic!("{other:?}"),
         }
     }
@@ -255,7 +255,7 @@ mod tests {
         first.settle(answered("a", 1, 0));
         for waiting in waiting {
             let known = waiting.await.expect("it runs");
-            assert!(matches!(known, Ok(Claimed::Known(known)) if known.answer.status == 200));
+            assert!(matches!(known, Ok(ClaimOutcome::Known(known)) if known.answer.status == 200));
         }
         let other = requests.claim(&id("a"), 2, || 0).await.expect_err("another body");
         assert_eq!(other.message, "`Idempotency-Key` `a` was used with another body");
@@ -279,16 +279,16 @@ mod tests {
     async fn known_for_ten_minutes_and_within_bounds() {
         let requests = Requests::new(3 * 400);
         requests.load(vec![answered("b", 1, 2000), answered("a", 1, 1000)], 3000);
-        assert!(matches!(requests.claim(&id("a"), 1, || KEPT_MS + 1000).await, Ok(Claimed::Known(_))));
+        assert!(matches!(requests.claim(&id("a"), 1, || KEPT_MS + 1000).await, Ok(ClaimOutcome::Known(_))));
         drop(new(&requests, "a", KEPT_MS + 1001).await);
-        assert!(matches!(requests.claim(&id("b"), 1, || KEPT_MS + 1001).await, Ok(Claimed::Known(_))));
+        assert!(matches!(requests.claim(&id("b"), 1, || KEPT_MS + 1001).await, Ok(ClaimOutcome::Known(_))));
         for (at, key) in [(4000, "c"), (5000, "d"), (6000, "e")] {
             new(&requests, key, 6000).await.settle(answered(key, 1, at));
         }
         // Room for three: the oldest is not known any more.
         drop(new(&requests, "b", 6000).await);
         for key in ["c", "d", "e"] {
-            assert!(matches!(requests.claim(&id(key), 1, || 6000).await, Ok(Claimed::Known(_))), "{key}");
+            assert!(matches!(requests.claim(&id(key), 1, || 6000).await, Ok(ClaimOutcome::Known(_))), "{key}");
         }
     }
 
@@ -331,7 +331,7 @@ mod tests {
         for (caller, path, key) in ids {
             let id = RequestId { caller: caller.to_owned(), path: path.to_owned(), key: key.to_owned() };
             match requests.claim(&id, 1, || 0).await {
-                Ok(Claimed::New(claim)) => claims.push(claim),
+                Ok(ClaimOutcome::New(claim)) => claims.push(claim),
                 other => panic!("{other:?}"),
             }
         }

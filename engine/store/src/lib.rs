@@ -59,7 +59,7 @@ pub mod wal;
 pub mod writer;
 
 pub use backup::{BackupReport, BackupRequest, RestoreReport};
-pub use compact::rewrite::{Rewritten, SpanRewriter};
+pub use compact::rewrite::{RewriteCounts, SpanRewriter};
 pub use consistency_check::{CheckReport, check};
 pub use error::{Error, ErrorKind, Result};
 pub use idempotency::{Answer, AnsweredRequest, Once, RequestId};

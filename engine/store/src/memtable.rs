@@ -42,7 +42,7 @@ use crate::memtable::rows::LiveRows;
 use crate::memtable::series::SeriesData;
 use crate::memtable::spans::{LiveSpans, SpanChunk};
 use crate::registry::Registry;
-use crate::registry::paged_table::Paged;
+use crate::registry::paged_table::PagedTable;
 use crate::series_run::{FloatRun, HistRun, RunExemplar, SeriesRun};
 
 /// Number of shards of a generation. [`BLOCK`] consecutive slots are in the same shard: the series of a request mostly
@@ -117,7 +117,7 @@ struct Slots {
     /// Index into `service_names` by slot.
     services: Vec<u32>,
     /// Slot plus one, by registry number.
-    by_number: Paged<NonZeroU32>,
+    by_number: PagedTable<NonZeroU32>,
     service_names: Vec<Arc<str>>,
     service_codes: HashMap<Arc<str>, u32, FixedState>,
 }

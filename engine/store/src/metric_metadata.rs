@@ -40,12 +40,12 @@ struct OfParts {
 
 /// What rows that are being read have taken of the query's memory.
 #[derive(Debug)]
-struct Taken<'a> {
+struct RowMemory<'a> {
     stats: &'a ReadStats,
     bytes: usize,
 }
 
-impl Taken<'_> {
+impl RowMemory<'_> {
     fn more(&mut self, bytes: usize) -> Result<()> {
         self.stats.take(bytes)?;
         self.bytes += bytes;
@@ -88,7 +88,7 @@ impl MetadataCache {
         let known: HashSet<PartId> = kept.iter().flat_map(|kept| kept.parts.iter().copied()).collect();
         let fresh: Vec<Arc<Part>> = parts.iter().filter(|p| !known.contains(&p.meta.id)).cloned().collect();
         add(&stats.parts_read, fresh.len() as u64);
-        let mut taken = Taken { stats, bytes: 0 };
+        let mut taken = RowMemory { stats, bytes: 0 };
         taken.more(kept.as_ref().map_or(0, |kept| memory_bytes(&kept.rows)))?;
         let mut rows = kept.map_or_else(Vec::new, |kept| kept.rows.to_vec());
         // What is gone was merged into others of its day, or its day was dropped.

@@ -80,7 +80,7 @@ pub enum Place {
 /// Where a part came from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Origin {
+pub enum PartOrigin {
     /// From a generation.
     Flushed {
         /// Writer of the generation.
@@ -154,7 +154,7 @@ pub struct PartMeta {
     /// Start of the window of a part of level 1, Unix milliseconds; else 0.
     pub window: i64,
     /// Where it came from.
-    pub origin: Origin,
+    pub origin: PartOrigin,
     /// Its files, one of each kind that the table has and that is not empty.
     pub files: Vec<FileMeta>,
 }
@@ -188,7 +188,7 @@ pub struct PartSpec {
     /// Id of the part, which all its files bear in their names.
     pub id: PartId,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: PartOrigin,
     /// Where its files will be.
     pub place: Place,
     /// Start of the window of a part of level 1; else 0.

@@ -18,7 +18,7 @@ use crate::identity;
 use crate::layout::{CATALOG_PREFIX, commit_key, parse_commit_key, parse_part_key};
 use crate::object::Storage;
 use crate::offline::Offline;
-use crate::part::{Origin, PartId, PartMeta, Place};
+use crate::part::{PartId, PartMeta, PartOrigin, Place};
 use crate::settings::StoreSettings;
 use crate::wal::segment;
 
@@ -95,7 +95,7 @@ async fn run(offline: &Offline) -> Result<RebuildReport> {
         }
     };
     let spool = offline.spool_files()?;
-    let unnamed = Unnamed::read(offline, &state, &objects, &spool).await?;
+    let unnamed = OrphanParts::read(offline, &state, &objects, &spool).await?;
     let wal = wal_generations(offline)?;
     let adopted = adopt(&mut state, unnamed.flushed, &wal);
     let mut named: HashSet<&str> = HashSet::new();
@@ -228,11 +228,11 @@ type Flushes = BTreeMap<Uuid, (u32, BTreeMap<u32, PartMeta>)>;
 
 /// Whole parts that no commit object names, by writer, generation and flush.
 #[derive(Debug, Default)]
-struct Unnamed {
+struct OrphanParts {
     flushed: BTreeMap<(Uuid, u64), Flushes>,
 }
 
-impl Unnamed {
+impl OrphanParts {
     async fn read(
         offline: &Offline,
         state: &State,
@@ -256,7 +256,7 @@ impl Unnamed {
                     Err(e) => return Err(e),
                 };
                 let whole = meta.files.iter().all(|f| files.get(&f.key) == Some(&f.bytes));
-                if let Origin::Flushed { writer, generation, flush_id, output, outputs } = meta.origin
+                if let PartOrigin::Flushed { writer, generation, flush_id, output, outputs } = meta.origin
                     && whole
                     && meta.id == part_key.part
                 {

@@ -20,7 +20,7 @@ use quiver_types::{Access, MillisRange, ReadStats};
 
 use crate::error::{Context, Error, Result, leave_out};
 use crate::part::{Part, RowPieces};
-use crate::snapshot::{Shared, Snapshot};
+use crate::snapshot::{Snapshot, SnapshotPublisher};
 
 /// Rows of a part that are read at once.
 const PIECE_ROWS: u64 = 8192;
@@ -70,10 +70,10 @@ pub(crate) fn of_day(batches: &[RecordBatch], day: i32) -> Result<RecordBatch> {
 }
 
 /// Gives snapshots of such tables.
-pub(crate) struct RowSnapshots(Arc<Shared>);
+pub(crate) struct RowSnapshots(Arc<SnapshotPublisher>);
 
 impl RowSnapshots {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<SnapshotPublisher>) -> Self {
         Self(shared)
     }
 }
@@ -86,13 +86,13 @@ impl fmt::Debug for RowSnapshots {
 
 impl RowSource for RowSnapshots {
     fn snapshot(&self) -> Arc<dyn RowSnapshot> {
-        Arc::new(Pinned(self.0.snapshot()))
+        Arc::new(StoreRowSnapshot(self.0.snapshot()))
     }
 }
 
 /// Rows as they were visible at one moment.
 #[derive(Debug)]
-struct Pinned(Snapshot);
+struct StoreRowSnapshot(Snapshot);
 
 /// Keeps what a caller may see of a range, and puts the columns in the order that was asked for.
 fn visible(
@@ -115,7 +115,7 @@ fn visible(
 }
 
 #[async_trait]
-impl RowSnapshot for Pinned {
+impl RowSnapshot for StoreRowSnapshot {
     async fn rows(
         &self,
         table: &'static TableDef,
@@ -126,7 +126,7 @@ impl RowSnapshot for Pinned {
     ) -> Result<Vec<RecordBatch>> {
         let mut read: Vec<&str> = columns.to_vec();
         read.extend(["time", SERVICE].into_iter().filter(|name| !columns.contains(name)));
-        let mut seen = Seen { table, columns, access, range, stats, rows: Vec::new() };
+        let mut seen = VisibleRows { table, columns, access, range, stats, rows: Vec::new() };
         let parts = self.0.visible.table(table.name);
         add(&stats.parts_total, parts.len() as u64);
         for part in parts {
@@ -149,7 +149,7 @@ impl RowSnapshot for Pinned {
 }
 
 /// What a caller sees of the rows that he asked for.
-struct Seen<'a> {
+struct VisibleRows<'a> {
     table: &'static TableDef,
     columns: &'a [&'a str],
     access: &'a Access,
@@ -158,7 +158,7 @@ struct Seen<'a> {
     rows: Vec<RecordBatch>,
 }
 
-impl Seen<'_> {
+impl VisibleRows<'_> {
     /// Reads a part; rows and columns that were not requested are dropped before the next piece is read.
     async fn part(&mut self, part: &Part, columns: &[&str]) -> Result<()> {
         let Some(mut pieces) = RowPieces::open(part, self.stats).await? else { return Ok(()) };

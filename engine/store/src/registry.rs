@@ -86,7 +86,7 @@ struct Identity {
 
 /// The result of attaching a series to a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Attached {
+pub(crate) enum AttachOutcome {
     /// The generation held it already, at this slot.
     Known(u32),
     /// It is new in the generation, at the offered slot, under this number of the registry.
@@ -148,7 +148,7 @@ impl Registry {
         first_slot: u32,
         series: impl Iterator<Item = (SeriesId, &'a [u8])>,
         bytes_max: usize,
-        taken: impl FnMut(Attached),
+        taken: impl FnMut(AttachOutcome),
     ) {
         self.attach_where(ordinal, first_slot, series, bytes_max, |_, _, _| true, taken);
     }
@@ -161,7 +161,7 @@ impl Registry {
         series: impl Iterator<Item = (SeriesId, &'a [u8])>,
         bytes_max: usize,
         mut admit: impl FnMut(SeriesId, &[u8], Fill) -> bool,
-        mut taken: impl FnMut(Attached),
+        mut taken: impl FnMut(AttachOutcome),
     ) {
         let mut identities = self.identities.lock();
         let mut index = None;
@@ -169,12 +169,12 @@ impl Registry {
         for (id, canonical) in series {
             if let Some(entry) = identities.table.find_mut(hash(id), |e| e.id == id) {
                 if entry.ordinal == ordinal {
-                    taken(Attached::Known(entry.slot));
+                    taken(AttachOutcome::Known(entry.slot));
                     continue;
                 }
                 entry.references += 1;
                 (entry.ordinal, entry.slot) = (ordinal, next_slot);
-                taken(Attached::New(entry.number));
+                taken(AttachOutcome::New(entry.number));
                 next_slot += 1;
                 continue;
             }
@@ -182,18 +182,18 @@ impl Registry {
             let number = identities.free_number();
             let bytes = index.bytes() + identities.bytes();
             if number == u32::MAX || bytes > bytes_max {
-                taken(Attached::Refused);
+                taken(AttachOutcome::Refused);
                 continue;
             }
             if !admit(id, canonical, Fill { bytes, bytes_max, series: index.len() }) {
-                taken(Attached::Barred);
+                taken(AttachOutcome::Barred);
                 continue;
             }
             identities.take_number(number);
             index.define(number, id, canonical);
             let entry = Identity { id, number, references: 1, ordinal, slot: next_slot };
             identities.table.insert_unique(hash(id), entry, |e| hash(e.id));
-            taken(Attached::New(number));
+            taken(AttachOutcome::New(number));
             next_slot += 1;
         }
         if let Some(index) = index {
@@ -319,7 +319,7 @@ mod tests {
         LabelSet::from_pairs([("__name__", "m"), ("n", value.as_str())])
     }
 
-    fn attach(r: &Registry, ordinal: u32, first_slot: u32, sets: &[LabelSet], bytes_max: usize) -> Vec<Attached> {
+    fn attach(r: &Registry, ordinal: u32, first_slot: u32, sets: &[LabelSet], bytes_max: usize) -> Vec<AttachOutcome> {
         let mut out = Vec::new();
         r.attach(ordinal, first_slot, sets.iter().map(|l| (l.id(), l.canonical())), bytes_max, |a| out.push(a));
         out
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn entries_live_as_long_as_a_generation() {
-        use Attached::{Known, New};
+        use AttachOutcome::{Known, New};
         let r = Registry::default();
         let sets: Vec<_> = (0..3).map(labels).collect();
         let (a, b) = (r.next_ordinal(), r.next_ordinal());
@@ -355,7 +355,7 @@ mod tests {
             let ordinal = r.next_ordinal();
             let mut now = Vec::new();
             for attached in attach(&r, ordinal, 0, &sets, usize::MAX) {
-                let Attached::New(number) = attached else { panic!("new to this generation") };
+                let AttachOutcome::New(number) = attached else { panic!("new to this generation") };
                 now.push(number);
             }
             r.release(&std::mem::replace(&mut kept, now));
@@ -380,10 +380,10 @@ mod tests {
         let sets: Vec<_> = (0..5000).map(labels).collect();
         let ordinal = r.next_ordinal();
         let first = attach(&r, ordinal, 0, &sets, 400_000);
-        let kept = first.iter().filter(|a| matches!(a, Attached::New(_))).count();
+        let kept = first.iter().filter(|a| matches!(a, AttachOutcome::New(_))).count();
         assert!((500..4999).contains(&kept), "{kept}");
         let next = r.next_ordinal();
         let again = attach(&r, next, 0, &sets, 400_000);
-        assert_eq!(again.iter().filter(|a| matches!(a, Attached::New(_))).count(), kept);
+        assert_eq!(again.iter().filter(|a| matches!(a, AttachOutcome::New(_))).count(), kept);
     }
 }

@@ -23,7 +23,7 @@ use crate::snapshot::Visible;
 pub(crate) mod clock;
 mod expiry;
 
-use clock::{Reading, TrustedClock};
+use clock::{ClockReading, TrustedClock};
 
 /// How far ahead of the clock the newest sample may be to count.
 const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
@@ -55,7 +55,7 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
     }
     let Some(clock) = clock.as_mut() else { return Ok(0) };
     let wall = core.now_ms();
-    let now = Reading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
+    let now = ClockReading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
     let time = clock.read(now, &core.clock_note).await;
     let mut dropped = drop_all(core, "past the retention", |now| expiry::past(&core.settings, now, time)).await?;
     METRICS.retention_parts.add(dropped.len() as u64);

@@ -34,9 +34,9 @@ use quiver_types::{
 pub(crate) use selection::{LiveRows, PartRows, Selection};
 
 use crate::metric_metadata::MetadataCache;
-use crate::snapshot::{Shared, Snapshot};
+use crate::snapshot::{Snapshot, SnapshotPublisher};
 
-use labels::{Wanted, labels};
+use labels::{LabelRequest, labels};
 use live::LiveMatches;
 use matcher_resolution::Question;
 use selection::selector_text;
@@ -49,7 +49,7 @@ const METADATA_SHARE: usize = 8;
 /// Gives snapshots of a store; one per store, since it holds caches.
 #[derive(Debug)]
 pub struct StoreSource {
-    shared: Arc<Shared>,
+    shared: Arc<SnapshotPublisher>,
     caches: Arc<SelectCaches>,
 }
 
@@ -61,7 +61,7 @@ struct SelectCaches {
 
 impl StoreSource {
     /// Reads from what `shared` shows; keeps at most `cache_bytes` of resolved selectors.
-    pub fn new(shared: Arc<Shared>, cache_bytes: usize) -> Self {
+    pub fn new(shared: Arc<SnapshotPublisher>, cache_bytes: usize) -> Self {
         // A part of the budget is enough for the metadata of some 100,000 metrics.
         let metadata = MetadataCache::new(cache_bytes / METADATA_SHARE);
         let caches = SelectCaches { base: BaseCache::new(cache_bytes - cache_bytes / METADATA_SHARE), metadata };
@@ -80,7 +80,7 @@ impl SeriesSource for StoreSource {
 #[derive(Debug)]
 pub struct StoreSnapshot {
     snapshot: Snapshot,
-    shared: Arc<Shared>,
+    shared: Arc<SnapshotPublisher>,
     caches: Arc<SelectCaches>,
 }
 
@@ -182,7 +182,7 @@ impl SeriesSnapshot for StoreSnapshot {
         stats: &ReadStats,
     ) -> Result<Vec<String>> {
         let selectors = &access.selectors(selectors);
-        labels(&Question { access, selectors, range, labels: None }, Wanted::Names, &self.snapshot, stats).await
+        labels(&Question { access, selectors, range, labels: None }, LabelRequest::Names, &self.snapshot, stats).await
     }
 
     async fn label_values(
@@ -194,7 +194,8 @@ impl SeriesSnapshot for StoreSnapshot {
         stats: &ReadStats,
     ) -> Result<Vec<String>> {
         let selectors = &access.selectors(selectors);
-        labels(&Question { access, selectors, range, labels: None }, Wanted::Values(name), &self.snapshot, stats).await
+        labels(&Question { access, selectors, range, labels: None }, LabelRequest::Values(name), &self.snapshot, stats)
+            .await
     }
 
     async fn metadata(&self, access: &Access, metric: Option<&str>, stats: &ReadStats) -> Result<Vec<MetricMetadata>> {

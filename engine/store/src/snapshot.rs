@@ -1,6 +1,6 @@
 //! What exists at one moment: parts, live generations, and the last inserted record.
 //!
-//! One [`Shared`] per store holds it in one `ArcSwap`. A flush adds parts and removes the generation in one atomic
+//! One [`SnapshotPublisher`] per store holds it in one `ArcSwap`. A flush adds parts and removes the generation in one atomic
 //! step, so a reader sees either the generation or its parts, never both and never neither. A query pins one
 //! [`Snapshot`] and reads nothing else; the files of a part live as long as its `Arc`.
 
@@ -75,7 +75,7 @@ impl fmt::Debug for Visible {
 
 /// Where readers take snapshots and writers publish; one per store.
 #[derive(Debug, Default)]
-pub struct Shared {
+pub struct SnapshotPublisher {
     visible: ArcSwap<Visible>,
     seq: AtomicU64,
     update_lock: Mutex<()>,
@@ -87,7 +87,7 @@ pub struct Shared {
     drops: AtomicU64,
 }
 
-impl Shared {
+impl SnapshotPublisher {
     /// Starts with the given parts and generations and the last sequence number in them.
     pub fn new(visible: Visible, seq: u64) -> Self {
         Self { visible: ArcSwap::from_pointee(visible), seq: AtomicU64::new(seq), ..Self::default() }
@@ -158,7 +158,7 @@ pub struct Snapshot {
     pub visible: Arc<Visible>,
     /// Sequence number of the last record that is read from generations.
     pub seq: u64,
-    /// [`Shared::drops`] at that moment; a cached result is invalid if it has changed since.
+    /// [`SnapshotPublisher::drops`] at that moment; a cached result is invalid if it has changed since.
     pub(crate) drops: u64,
 }
 
@@ -213,7 +213,13 @@ impl Snapshot {
 
     /// Says whether a snapshot with version `since` saw the same data of the range as this one. False if it is newer
     /// than this one, since it may have seen more.
-    pub(crate) fn is_unchanged(&self, shared: &Shared, log: &ChangeLog, since: Version, range: MillisRange) -> bool {
+    pub(crate) fn is_unchanged(
+        &self,
+        shared: &SnapshotPublisher,
+        log: &ChangeLog,
+        since: Version,
+        range: MillisRange,
+    ) -> bool {
         since.written <= self.seq
             && since.dropped == self.drops
             && self.drops == shared.drops()

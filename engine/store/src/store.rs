@@ -22,7 +22,7 @@ use uuid::Uuid;
 use crate::compact::Compactor;
 use crate::core::Core;
 use crate::error::Result;
-use crate::flush::Flushing;
+use crate::flush::FlushState;
 use crate::idempotency::{Answer, Once, RequestId};
 use crate::layout::DataDir;
 use crate::logs::source::StoreLogs;
@@ -42,7 +42,7 @@ pub struct Store {
     core: Arc<Core>,
     write_path: Arc<WritePath>,
     source: Arc<StoreSource>,
-    flushing: Arc<Flushing>,
+    flushing: Arc<FlushState>,
     compactor: Compactor,
     tasks: Mutex<Vec<(&'static str, JoinHandle<()>)>>,
     closing: AtomicBool,
@@ -160,7 +160,7 @@ impl Store {
 
     /// Gives what is visible, for tests that take their own snapshots.
     #[cfg(test)]
-    pub(crate) fn core_shared(&self) -> Arc<crate::snapshot::Shared> {
+    pub(crate) fn core_shared(&self) -> Arc<crate::snapshot::SnapshotPublisher> {
         Arc::clone(&self.core.shared)
     }
 

@@ -27,17 +27,17 @@ thread_local! {
 #[derive(Debug, Clone, Copy)]
 struct Pace {
     looked: Instant,
-    had: Scheduled,
+    had: SchedulerTimes,
 }
 
 /// How long the kernel let a thread run, and let it wait for a processor.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Scheduled {
+struct SchedulerTimes {
     ran: Duration,
     waited: Duration,
 }
 
-impl Scheduled {
+impl SchedulerTimes {
     /// Of the calling thread; `None` where the system does not say.
     fn now() -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
@@ -63,7 +63,7 @@ pub(crate) fn give_way() {
 
 /// Says whether the calling thread rests in [`rest_if_busy`] from now on.
 pub(crate) fn rest_from_now(rests: bool) {
-    let pace = || Some(Pace { looked: Instant::now(), had: Scheduled::now()? });
+    let pace = || Some(Pace { looked: Instant::now(), had: SchedulerTimes::now()? });
     PACE.set(rests.then(pace).flatten());
 }
 
@@ -73,15 +73,17 @@ pub(crate) fn rest_from_now(rests: bool) {
 /// To be called between small pieces of work; blocks the thread.
 pub(crate) fn rest_if_busy() {
     let Some(pace) = PACE.get().filter(|pace| pace.looked.elapsed() >= WORK) else { return };
-    let Some(now) = Scheduled::now() else { return };
-    let since =
-        Scheduled { ran: now.ran.saturating_sub(pace.had.ran), waited: now.waited.saturating_sub(pace.had.waited) };
+    let Some(now) = SchedulerTimes::now() else { return };
+    let since = SchedulerTimes {
+        ran: now.ran.saturating_sub(pace.had.ran),
+        waited: now.waited.saturating_sub(pace.had.waited),
+    };
     let rest = since.rest();
     if !rest.is_zero() {
         std::thread::sleep(rest);
     }
     // Waking up on a busy machine takes a wait, which says nothing of the work to come.
-    PACE.set(Some(Pace { looked: Instant::now(), had: Scheduled::now().unwrap_or(now) }));
+    PACE.set(Some(Pace { looked: Instant::now(), had: SchedulerTimes::now().unwrap_or(now) }));
 }
 
 /// Does blocking work on a thread of the runtime, which no thread that gives way has started.
@@ -131,14 +133,14 @@ mod tests {
     #[test]
     fn a_thread_rests_if_it_waits_for_a_processor() {
         let ms = Duration::from_millis;
-        let rest = |ran, waited| Scheduled { ran: ms(ran), waited: ms(waited) }.rest();
+        let rest = |ran, waited| SchedulerTimes { ran: ms(ran), waited: ms(waited) }.rest();
         assert_eq!([rest(5, 0), rest(5, 5)], [ms(0); 2]);
         assert_eq!([rest(1, 2), rest(5, 40), rest(50, 51)], [ms(19), ms(95), ms(200)]);
-        let parsed = Scheduled::parse("5000000 7000000 3\n");
-        assert_eq!(parsed, Some(Scheduled { ran: ms(5), waited: ms(7) }));
-        assert_eq!([Scheduled::parse(""), Scheduled::parse("5"), Scheduled::parse("a b c")], [None; 3]);
+        let parsed = SchedulerTimes::parse("5000000 7000000 3\n");
+        assert_eq!(parsed, Some(SchedulerTimes { ran: ms(5), waited: ms(7) }));
+        assert_eq!([SchedulerTimes::parse(""), SchedulerTimes::parse("5"), SchedulerTimes::parse("a b c")], [None; 3]);
         // What the kernel counted so far: of a thread that has just begun, nothing.
-        assert_eq!(Scheduled::now().is_some(), std::path::Path::new("/proc/thread-self/schedstat").exists());
+        assert_eq!(SchedulerTimes::now().is_some(), std::path::Path::new("/proc/thread-self/schedstat").exists());
     }
 
     #[test]

@@ -28,20 +28,20 @@ use uuid::Uuid;
 
 use crate::error::io_error;
 use crate::failpoint;
-use crate::flush::{Found, held_id};
+use crate::flush::{StartupGenerations, held_id};
 use crate::health::Heartbeat;
-use crate::idempotency::{Answer, AnsweredRequest, Claimed, Once, RequestId, Requests};
+use crate::idempotency::{Answer, AnsweredRequest, ClaimOutcome, Once, RequestId, Requests};
 use crate::memtable::logs::PreparedLogs;
 use crate::memtable::{Generation, GenerationId};
 use crate::metrics::METRICS;
 use crate::registry::Registry;
 use crate::settings::WriteSettings;
-use crate::snapshot::{Shared, Visible};
+use crate::snapshot::{SnapshotPublisher, Visible};
 use crate::wal::disk::WalDisk;
 use crate::wal::replay::{self, replay};
 use crate::wal::segment;
-use crate::writer::committer::{Committer, Files, Job, Log, Queued, SegmentFiles, WriteJob, Written};
-use crate::writer::staging::{Batch, Named, Stager};
+use crate::writer::committer::{Committer, Files, Job, Log, QueuedBytes, SegmentFiles, WriteCounts, WriteJob};
+use crate::writer::staging::{Batch, KeyedRequest, Stager};
 
 /// How long a write waits for memory before it is refused.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -111,7 +111,7 @@ pub struct WritePathParts {
     /// Wall clock, against which the ages of rows are checked.
     pub clock: Arc<dyn Clock>,
     /// What is visible to readers; replayed generations and the open one are added to it.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<SnapshotPublisher>,
     /// Receives each generation that is sealed from now on, in order. Replayed ones are returned by `open` instead.
     pub on_sealed: UnboundedSender<Arc<Generation>>,
     /// Id of this process as a writer, a new UUIDv7.
@@ -135,7 +135,7 @@ pub struct WritePath {
     disk: Arc<dyn WalDisk>,
     dir: PathBuf,
     registry: Arc<Registry>,
-    shared: Arc<Shared>,
+    shared: Arc<SnapshotPublisher>,
     files: Arc<SegmentFiles>,
     queued_bytes: Arc<AtomicU64>,
     requests: Arc<Requests>,
@@ -153,7 +153,7 @@ impl WritePath {
     ///
     /// # Errors
     /// Invalid: segments of a newer version. Internal: the folder cannot be read.
-    pub(crate) fn open(parts: WritePathParts) -> Result<(Self, Found)> {
+    pub(crate) fn open(parts: WritePathParts) -> Result<(Self, StartupGenerations)> {
         let WritePathParts { dir, disk, settings, clock, shared, on_sealed, writer, floors } = parts;
         let registry = Arc::<Registry>::default();
         let flushed = |id: GenerationId| floors.get(&id.writer).is_some_and(|&floor| id.number < floor);
@@ -226,7 +226,7 @@ impl WritePath {
         };
         path.load_requests(found.iter().flat_map(|g| g.requests()).collect());
         let replayed = found.split_off(held);
-        Ok((path, Found { replayed, aside: found }))
+        Ok((path, StartupGenerations { replayed, aside: found }))
     }
 
     /// Writes a batch of metrics. Returns when it is as durable as the WAL's level promises, and visible.
@@ -292,8 +292,8 @@ impl WritePath {
         answer: impl FnOnce(&[(Refusal, u64)]) -> Result<Answer>,
     ) -> Result<Once> {
         let claim = match self.requests.claim(&id, body_hash, || self.clock.now_ms()).await? {
-            Claimed::New(claim) => claim,
-            Claimed::Known(known) => return Ok(Once::Repeated(known)),
+            ClaimOutcome::New(claim) => claim,
+            ClaimOutcome::Known(known) => return Ok(Once::Repeated(known)),
         };
         let (mut days, mut refused) = (Vec::new(), Vec::new());
         for batch in &mut batches {
@@ -310,7 +310,8 @@ impl WritePath {
         let prepared = PreparedLogs::join(filled.map(PreparedLogs::new).collect::<Result<_>>()?);
         let request = Arc::new(AnsweredRequest { id, body_hash, at: self.clock.now_ms(), answer });
         let bytes = prepared.bytes + request.bytes();
-        let batch = Batch::Logs(Box::new(prepared), Some(Box::new(Named { request: Arc::clone(&request), claim })));
+        let batch =
+            Batch::Logs(Box::new(prepared), Some(Box::new(KeyedRequest { request: Arc::clone(&request), claim })));
         self.enqueue(batch, bytes, days)?.await.map_err(|_| stopped())??;
         Ok(Once::Stored(request))
     }
@@ -356,9 +357,9 @@ impl WritePath {
         Ok(())
     }
 
-    fn enqueue(&self, batch: Batch, bytes: usize, days: Vec<i32>) -> Result<oneshot::Receiver<Result<Written>>> {
+    fn enqueue(&self, batch: Batch, bytes: usize, days: Vec<i32>) -> Result<oneshot::Receiver<Result<WriteCounts>>> {
         let (reply, answer) = oneshot::channel();
-        let queued = Queued::new(&self.queued_bytes, bytes);
+        let queued = QueuedBytes::new(&self.queued_bytes, bytes);
         self.jobs.send(Job::Write(Box::new(WriteJob { batch, days, bytes, queued, reply }))).map_err(|_| stopped())?;
         Ok(answer)
     }

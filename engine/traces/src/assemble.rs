@@ -94,19 +94,19 @@ fn merge(reports: Vec<Span>) -> Vec<Span> {
         of.iter().zip(call_sides::of(&list)).for_each(|(&i, half)| halves[i] = Some(half));
     }
     let mut into: HashMap<(SpanId, Half), usize, FixedState> = HashMap::default();
-    let mut spans: Vec<United> = Vec::with_capacity(by_id.len());
+    let mut spans: Vec<MergedSpan> = Vec::with_capacity(by_id.len());
     for (report, half) in reports.into_iter().zip(halves) {
         let known = half.map(|half| *into.entry((report.span_id, half)).or_insert(spans.len()));
         match known.and_then(|at| spans.get_mut(at)) {
             Some(united) => united.add(report),
-            None => spans.push(United::of(report)),
+            None => spans.push(MergedSpan::of(report)),
         }
     }
-    spans.into_iter().map(United::settle).collect()
+    spans.into_iter().map(MergedSpan::settle).collect()
 }
 
 /// A span, and what its reports leave open until the last of them is there.
-struct United {
+struct MergedSpan {
     /// With the events and links of all reports behind each other.
     span: Span,
     times: Times,
@@ -114,7 +114,7 @@ struct United {
     first: (usize, usize),
 }
 
-impl United {
+impl MergedSpan {
     fn of(report: Span) -> Self {
         Self { times: Times::of(&report), first: (report.events.len(), report.links.len()), span: report }
     }
@@ -135,7 +135,7 @@ impl United {
     }
 }
 
-/// Adds a later report to a span; what [`United`] settles at the end is another matter.
+/// Adds a later report to a span; what [`MergedSpan`] settles at the end is another matter.
 fn unite(span: &mut Span, later: Span) {
     span.attributes = span.attributes.united(&later.attributes);
     let failed = later.is_error();

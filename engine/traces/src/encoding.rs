@@ -6,10 +6,10 @@ use datafusion::common::internal_datafusion_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use datafusion::physical_plan::ExecutionPlan;
-use quiver_query::{Forms, Written};
+use quiver_query::{Forms, NodeCodec};
 
 use crate::lists::{sketch, tags};
-use crate::plan::functions::{self, What};
+use crate::plan::functions::{self, SpanFunctionKind};
 
 /// The written forms of functions over spans.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,7 +24,7 @@ fn aggregates() -> impl Iterator<Item = &'static Arc<AggregateUDF>> {
     sketch::aggregate::all().iter().chain([tags::hashes::function()])
 }
 
-impl Written for PlanForms {
+impl NodeCodec for PlanForms {
     fn of(&self) -> &'static str {
         "traces"
     }
@@ -42,8 +42,8 @@ impl Written for PlanForms {
     }
 
     fn read_function(&self, _: &str, bytes: &[u8]) -> Result<Arc<ScalarUDF>> {
-        let (what, arguments): (What, usize) = postcard::from_bytes(bytes).map_err(damaged)?;
-        if matches!(what, What::Step { step, .. } if step < 1) {
+        let (what, arguments): (SpanFunctionKind, usize) = postcard::from_bytes(bytes).map_err(damaged)?;
+        if matches!(what, SpanFunctionKind::Step { step, .. } if step < 1) {
             return Err(damaged("a step has a length"));
         }
         Ok(Arc::new(functions::function(what, arguments)))
@@ -65,15 +65,16 @@ mod tests {
 
     #[test]
     fn functions_come_back() {
-        let attribute = What::Attribute { key: "http.route".to_owned(), columns: vec!["a".to_owned(), "b".to_owned()] };
+        let attribute =
+            SpanFunctionKind::Attribute { key: "http.route".to_owned(), columns: vec!["a".to_owned(), "b".to_owned()] };
         let all = [
-            (What::Step { origin: -7, step: 60 }, 1),
-            (What::Scale, 1),
-            (What::Instance, 1),
-            (What::InstancePart, 1),
-            (What::Remote, 1),
-            (What::Kind, 1),
-            (What::EventNames, 1),
+            (SpanFunctionKind::Step { origin: -7, step: 60 }, 1),
+            (SpanFunctionKind::Scale, 1),
+            (SpanFunctionKind::Instance, 1),
+            (SpanFunctionKind::InstancePart, 1),
+            (SpanFunctionKind::Remote, 1),
+            (SpanFunctionKind::Kind, 1),
+            (SpanFunctionKind::EventNames, 1),
             (attribute, 2),
         ];
         for (what, arguments) in all {

@@ -11,7 +11,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::StreamExt;
 use quiver_query::rows::slice_bytes;
-use quiver_query::{Collected, QueryContext, QueryEngine, Rules, SpanTables, from_datafusion};
+use quiver_query::{QueryContext, QueryEngine, QueryReservation, Rules, SpanTables, from_datafusion};
 use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
     all_columns, hex, parse_hex, read_spans,
@@ -109,7 +109,7 @@ pub(crate) struct Reader {
     snapshot: Arc<dyn SpanSnapshot>,
     pub(crate) ctx: QueryContext,
     /// What the read collects until it ends.
-    memory: Arc<Collected>,
+    memory: Arc<QueryReservation>,
 }
 
 impl TracesEngine {
@@ -124,7 +124,7 @@ impl TracesEngine {
     }
 
     /// Begins to count in the memory of a query.
-    pub(crate) fn collected(&self, name: &str, ctx: &QueryContext) -> Collected {
+    pub(crate) fn collected(&self, name: &str, ctx: &QueryContext) -> QueryReservation {
         self.engine.collected(name, ctx)
     }
 
@@ -193,7 +193,7 @@ impl Reader {
     }
 
     /// Begins to count what the answer holds; it counts until the end of the query where the context keeps it.
-    pub(crate) fn collected(&self, name: &str) -> Collected {
+    pub(crate) fn collected(&self, name: &str) -> QueryReservation {
         self.traces.collected(name, &self.ctx)
     }
 
@@ -278,7 +278,7 @@ impl Reader {
         &self,
         filter: SpanFilter,
         columns: Vec<SpanColumn>,
-    ) -> Result<(Vec<Span>, Collected), TraceError> {
+    ) -> Result<(Vec<Span>, QueryReservation), TraceError> {
         let mut out = Vec::new();
         let most = self.traces.spans_max;
         let memory = self.traces.engine.collected("spans", &self.ctx);

@@ -6,10 +6,10 @@ use quiver_types::text::push_json_text;
 
 /// The reader went away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Closed;
+pub struct ReaderClosed;
 
 /// Hands pieces on; an error ends the writing.
-type Emit<'e> = dyn FnMut(Vec<u8>) -> Result<(), Closed> + Send + 'e;
+type Emit<'e> = dyn FnMut(Vec<u8>) -> Result<(), ReaderClosed> + Send + 'e;
 
 /// Bytes after which a piece is handed on.
 const PIECE_BYTES: usize = 64 << 10;
@@ -35,7 +35,7 @@ impl fmt::Debug for JsonWriter<'_> {
 
 impl<'e> JsonWriter<'e> {
     /// Writes to pieces of about 64 KiB.
-    pub fn pieces(emit: impl FnMut(Vec<u8>) -> Result<(), Closed> + Send + 'e) -> Self {
+    pub fn pieces(emit: impl FnMut(Vec<u8>) -> Result<(), ReaderClosed> + Send + 'e) -> Self {
         Self { out: String::with_capacity(FIRST_ROOM), emit: Some(Box::new(emit)), ..Self::default() }
     }
 
@@ -135,11 +135,11 @@ impl<'e> JsonWriter<'e> {
     ///
     /// # Errors
     /// The reader went away.
-    pub fn finish(mut self) -> Result<Vec<u8>, Closed> {
+    pub fn finish(mut self) -> Result<Vec<u8>, ReaderClosed> {
         let rest = std::mem::take(&mut self.out).into_bytes();
         match &mut self.emit {
             None => Ok(rest),
-            Some(_) if self.closed => Err(Closed),
+            Some(_) if self.closed => Err(ReaderClosed),
             Some(emit) => emit(rest).map(|()| Vec::new()),
         }
     }
@@ -233,7 +233,7 @@ mod tests {
         let (mut handed, mut written) = (0, 0);
         let mut w = JsonWriter::pieces(|_| {
             handed += 1;
-            Err(Closed)
+            Err(ReaderClosed)
         });
         assert!(!w.is_closed());
         w.array(|w| {
@@ -244,14 +244,14 @@ mod tests {
             // Those who do not look are not handed on either.
             (0..20_000).for_each(|i| w.raw(i));
         });
-        assert_eq!(w.finish(), Err(Closed));
+        assert_eq!(w.finish(), Err(ReaderClosed));
         assert_eq!(handed, 1);
         assert!((5_000..6_000).contains(&written), "{written}");
         // At the end he is missed, too.
-        let mut w = JsonWriter::pieces(|_| Err(Closed));
+        let mut w = JsonWriter::pieces(|_| Err(ReaderClosed));
         w.raw(1);
         assert!(!w.is_closed());
-        assert_eq!(w.finish(), Err(Closed));
+        assert_eq!(w.finish(), Err(ReaderClosed));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::export::internal::STATUS;
 
 /// Which rows of a list are wanted, by their names, and how many of them.
 #[derive(Debug, Clone, Default)]
-pub struct Listing {
+pub struct ListOptions {
     /// What a name must contain, in lower case; `None`: any name.
     pub like: Option<String>,
     /// Rows at most; all without it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use quiver_query::{Collected, QueryContext};
+use quiver_query::{QueryContext, QueryReservation};
 use quiver_types::spans::{Span, kind_name};
 use quiver_types::{Error, ErrorKind, cancellation};
 use serde_json::{Value, json};
@@ -257,7 +257,7 @@ fn name_siblings(
 }
 
 /// Takes memory for an answer.
-fn taken(memory: &Collected, bytes: usize) -> Result<(), TraceError> {
+fn taken(memory: &QueryReservation, bytes: usize) -> Result<(), TraceError> {
     Ok(memory.add(bytes)?)
 }
 

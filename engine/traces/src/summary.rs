@@ -21,7 +21,7 @@ pub struct ServiceCount {
 
 /// A span that a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Matched {
+pub(crate) struct MatchedSpan {
     pub(crate) span_id: SpanId,
     pub(crate) service: String,
     pub(crate) name: String,
@@ -55,7 +55,7 @@ pub struct Summary {
     /// Spans that the search found.
     pub(crate) matched: u64,
     /// The first of them.
-    pub(crate) first: Vec<Matched>,
+    pub(crate) first: Vec<MatchedSpan>,
 }
 
 impl Summary {

@@ -1,11 +1,11 @@
 //! What tests share: a naive evaluation of span filters, against which scans are compared; and a query's memory.
 
-use quiver_query::{Collected, EngineSettings, Limits, QueryContext, QueryEngine};
+use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine, QueryReservation};
 use quiver_types::Access;
 use quiver_types::spans::{Place, Span, SpanFilter, Value};
 
 /// The memory of a query, out of a pool of so many bytes.
-pub(crate) fn memory(bytes: usize) -> Collected {
+pub(crate) fn memory(bytes: usize) -> QueryReservation {
     let engine = QueryEngine::new(&EngineSettings::small(bytes)).expect("an engine");
     engine.collected("numbers", &QueryContext::new(Access::full(), Limits::default()))
 }

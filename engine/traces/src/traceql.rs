@@ -31,7 +31,7 @@ pub use error::TraceqlError;
 pub(crate) use evaluation::attribute;
 pub use fields::{INTRINSIC_NAMES, scope_name};
 pub use math::Figures;
-pub use result::{Found, FoundSet};
+pub use result::{FoundSet, TraceMatch};
 pub use search::{HitSet, HitSpan, TraceqlHit, TraceqlSearch};
 pub use series::{MetricExemplar, MetricSeries, MetricWindow};
 

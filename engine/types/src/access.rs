@@ -16,21 +16,21 @@ use crate::spans::SpanFilter;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Access {
     services: Option<Arc<Visible>>,
-    within: Option<Arc<Within>>,
+    within: Option<Arc<AccessSegment>>,
 }
 
 /// A segment: a subset of what the caller may see, to which he has narrowed a query. It is applied by the scans.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Within {
+pub struct AccessSegment {
     /// Identifies the segment with its content: segments are equal if their identities are, and caches use it as key.
     pub identity: String,
     /// The rows that belong to the segment.
-    pub rows: Narrowed,
+    pub rows: SegmentRows,
 }
 
 /// The rows of one signal that belong to a segment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Narrowed {
+pub enum SegmentRows {
     /// Series that all matchers of one of these lists match.
     Series(Vec<Vec<Matcher>>),
     /// Log rows that match this filter.
@@ -39,15 +39,15 @@ pub enum Narrowed {
     Spans(SpanFilter),
 }
 
-impl PartialEq for Within {
+impl PartialEq for AccessSegment {
     fn eq(&self, other: &Self) -> bool {
         self.identity == other.identity
     }
 }
 
-impl Eq for Within {}
+impl Eq for AccessSegment {}
 
-impl std::hash::Hash for Within {
+impl std::hash::Hash for AccessSegment {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.identity.hash(state);
     }
@@ -91,7 +91,7 @@ impl Access {
 
     /// The same access, narrowed to a segment.
     #[must_use]
-    pub fn narrowed(self, within: Within) -> Self {
+    pub fn narrowed(self, within: AccessSegment) -> Self {
         Self { within: Some(Arc::new(within)), ..self }
     }
 
@@ -108,7 +108,7 @@ impl Access {
     /// Narrows selectors of series to the segment. A series is selected if any of them matches; no selector: all
     /// series.
     pub fn selectors(&self, selectors: &[Vec<Matcher>]) -> Vec<Vec<Matcher>> {
-        let Some(Narrowed::Series(lists)) = self.within.as_ref().map(|within| &within.rows) else {
+        let Some(SegmentRows::Series(lists)) = self.within.as_ref().map(|within| &within.rows) else {
             return selectors.to_vec();
         };
         if lists.is_empty() {
@@ -124,7 +124,7 @@ impl Access {
     /// The log rows of the segment, if one narrows them.
     pub fn logs(&self) -> Option<&LogFilter> {
         match &self.within.as_ref()?.rows {
-            Narrowed::Logs(filter) => Some(filter),
+            SegmentRows::Logs(filter) => Some(filter),
             _ => None,
         }
     }
@@ -132,7 +132,7 @@ impl Access {
     /// The spans of the segment, if one narrows them.
     pub fn spans(&self) -> Option<&SpanFilter> {
         match &self.within.as_ref()?.rows {
-            Narrowed::Spans(filter) => Some(filter),
+            SegmentRows::Spans(filter) => Some(filter),
             _ => None,
         }
     }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn segments_narrow_selectors() {
         let one = |name: &str| vec![Matcher::equal(name, "x")];
-        let within = |lists| Within { identity: "s".to_owned(), rows: Narrowed::Series(lists) };
+        let within = |lists| AccessSegment { identity: "s".to_owned(), rows: SegmentRows::Series(lists) };
         let access = Access::full().narrowed(within(vec![one("a"), one("b")]));
         assert_eq!(access.selectors(&[]), [one("a"), one("b")]);
         let both = access.selectors(&[one("c"), one("d")]);
@@ -215,9 +215,9 @@ mod tests {
 
     #[test]
     fn a_segment_is_of_one_signal() {
-        let within = |rows| Access::services(["a"]).narrowed(Within { identity: "s".to_owned(), rows });
-        let logs = within(Narrowed::Logs(LogFilter::All));
-        let spans = within(Narrowed::Spans(SpanFilter::Root));
+        let within = |rows| Access::services(["a"]).narrowed(AccessSegment { identity: "s".to_owned(), rows });
+        let logs = within(SegmentRows::Logs(LogFilter::All));
+        let spans = within(SegmentRows::Spans(SpanFilter::Root));
         assert!(logs.logs().is_some() && logs.spans().is_none() && spans.spans().is_some() && spans.logs().is_none());
         assert!(logs.is_narrowed() && logs.allows("a") && !logs.allows("b"), "rights stay as they were");
         assert_eq!((logs.segment(), Access::full().segment()), ("s", ""));
@@ -225,8 +225,8 @@ mod tests {
         let own = vec![vec![Matcher::equal("a", "x")]];
         assert_eq!(logs.selectors(&own), own);
         assert_eq!(logs, spans, "its identity alone tells it apart");
-        let other =
-            Access::services(["a"]).narrowed(Within { identity: "t".to_owned(), rows: Narrowed::Logs(LogFilter::All) });
+        let other = Access::services(["a"])
+            .narrowed(AccessSegment { identity: "t".to_owned(), rows: SegmentRows::Logs(LogFilter::All) });
         assert!(logs != other && logs != Access::services(["a"]));
     }
 }

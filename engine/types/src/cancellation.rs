@@ -24,11 +24,11 @@ thread_local! {
 /// Whom work asks whether it may go on, and whether it was told to stop. What stopped work says is worth nothing:
 /// whoever runs it drops it, as [`Self::is_stopped`] tells.
 #[derive(Debug, Clone)]
-pub struct Watch(Arc<Watched>);
+pub struct Watch(Arc<WatchState>);
 
 /// What all handles of a watch share: one of them is taken for each piece of work, such as a span.
 #[derive(Debug)]
-struct Watched {
+struct WatchState {
     gate: Arc<dyn Gate>,
     stopped: AtomicBool,
 }
@@ -36,7 +36,7 @@ struct Watched {
 impl Watch {
     /// Watches the work of a run of a query.
     pub fn new(gate: Arc<dyn Gate>) -> Self {
-        Self(Arc::new(Watched { gate, stopped: AtomicBool::default() }))
+        Self(Arc::new(WatchState { gate, stopped: AtomicBool::default() }))
     }
 
     /// For whom this thread works.

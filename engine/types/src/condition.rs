@@ -22,10 +22,10 @@ mod variables;
 pub use case::Case;
 pub use glob::{Glob, glob_of_services};
 use leaf::Leaf;
-pub use prefilter::{Screens, Sought};
+pub use prefilter::{RequiredText, Screens};
 pub use shared_tests::{SharedCondition, SharedTests};
 pub use template::NameTemplate;
-pub use value_matcher::Asked;
+pub use value_matcher::ConditionMatcher;
 pub use variables::bind;
 
 /// Deepest level of a condition; the outermost one is on level 1.

@@ -18,7 +18,7 @@ mod span_batches;
 
 pub use pages::PageRow;
 pub use sample::Sample;
-pub use span_batches::Detecting;
+pub use span_batches::BatchDetector;
 
 /// What further names of a rule count as.
 pub const OTHER: &str = "(other)";
@@ -170,7 +170,7 @@ impl DetectionRule {
 
 /// What was found for a span.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Detected {
+pub struct DetectedTransaction {
     /// Stable for service and name.
     pub id: String,
     /// The transaction's name.
@@ -254,25 +254,25 @@ impl Detector {
     }
 
     /// Finds what a span belongs to: the first rule that matches decides.
-    pub fn detect(&self, span: &Candidate<'_>) -> Option<Detected> {
+    pub fn detect(&self, span: &Candidate<'_>) -> Option<DetectedTransaction> {
         self.decide(span)?.1
     }
 
     /// Finds the rule that decides about a span, by its id, and what the span belongs to by it; nothing where the rule
     /// excludes it.
-    pub fn decide(&self, span: &Candidate<'_>) -> Option<(&str, Option<Detected>)> {
+    pub fn decide(&self, span: &Candidate<'_>) -> Option<(&str, Option<DetectedTransaction>)> {
         let (rule, name) = self.rules.iter().find_map(|rule| rule.name_of(span).map(|name| (rule, name)))?;
         Some((&rule.id, self.found(rule, span, name)))
     }
 
     /// Puts a span that belongs to a rule under its name; nothing where the rule excludes it.
-    fn found(&self, rule: &DetectionRule, span: &Candidate<'_>, name: String) -> Option<Detected> {
+    fn found(&self, rule: &DetectionRule, span: &Candidate<'_>, name: String) -> Option<DetectedTransaction> {
         if rule.excludes {
             return None;
         }
         let name = self.folded(rule, span.service, name);
         let (id, rule) = (transaction_id(span.service, &name), rule.id.clone());
-        Some(Detected { id, name, rule, kind: span.kind.to_owned() })
+        Some(DetectedTransaction { id, name, rule, kind: span.kind.to_owned() })
     }
 
     /// The names that rules gave so far, by rule: what another one goes on from ([`Self::knowing`]).

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::cancellation::{RULE_MAX, Until, Watch};
-use crate::condition::{Case, Condition, ConditionError, FieldName, Fields, Sought, glob_of_services};
+use crate::condition::{Case, Condition, ConditionError, FieldName, Fields, RequiredText, glob_of_services};
 use crate::matcher::Places;
 
 mod json_path;
@@ -14,7 +14,7 @@ mod method;
 mod target;
 
 use method::Method;
-pub use target::{Made, Target};
+pub use target::{ConvertedValue, Target};
 
 /// Most targets of a rule.
 const TARGETS_MAX: usize = 20;
@@ -33,14 +33,14 @@ pub trait Record: Fields {
     }
 
     /// Puts what a target made into its field, the one that [`ExtractionRule::writes`] has at a place.
-    fn write(&mut self, _: usize, field: &str, made: &Made<'_>) {
+    fn write(&mut self, _: usize, field: &str, made: &ConvertedValue<'_>) {
         self.set(field, &made.to_json());
     }
 }
 
 /// What became of one record.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Applied {
+pub struct ExtractionOutcome {
     /// Whether service and condition fit, and the method found something.
     pub matched: bool,
     /// Fields that were written, with their new values; null: the field was taken away.
@@ -61,7 +61,7 @@ pub struct ExtractionRule {
     source: FieldName,
     method: Method,
     /// What the source must have, where that is known.
-    sought: Option<Sought>,
+    sought: Option<RequiredText>,
     targets: Vec<Target>,
     /// How many fields [`ExtractionRule::reads`] has before those of the targets.
     read_before: usize,
@@ -69,7 +69,7 @@ pub struct ExtractionRule {
 
 /// A rule on its way over records that fulfil its condition, with room for what each of them takes.
 #[derive(Debug)]
-pub struct Extracting<'r> {
+pub struct RuleExtractor<'r> {
     rule: &'r ExtractionRule,
     source: String,
     places: Option<Places>,
@@ -166,11 +166,11 @@ impl ExtractionRule {
 
     /// The field that the method reads, and what its text must have for the method to find something; none: nothing is
     /// known of that.
-    pub fn sought(&self) -> Option<(&FieldName, &Sought)> {
+    pub fn sought(&self) -> Option<(&FieldName, &RequiredText)> {
         Some((&self.source, self.sought.as_ref()?))
     }
 
-    /// All fields that [`Extracting`] looks at: the source, those of a template, those of the targets.
+    /// All fields that [`RuleExtractor`] looks at: the source, those of a template, those of the targets.
     pub fn reads(&self) -> impl Iterator<Item = &FieldName> {
         let source = self.method.reads_source().then_some(&self.source);
         source.into_iter().chain(self.method.fields()).chain(self.targets.iter().map(Target::name))
@@ -182,8 +182,8 @@ impl ExtractionRule {
     }
 
     /// Applies the rule to a record of a service that it is for; what takes longer than [`RULE_MAX`] does not match.
-    pub fn apply(&self, record: &mut dyn Record) -> Applied {
-        let (mut applied, watch) = (Applied::default(), Watch::new(Until::new(RULE_MAX)));
+    pub fn apply(&self, record: &mut dyn Record) -> ExtractionOutcome {
+        let (mut applied, watch) = (ExtractionOutcome::default(), Watch::new(Until::new(RULE_MAX)));
         let holds = watch.over(|| self.condition.as_ref().is_none_or(|c| c.matches(&RecordFields(record))));
         // What stopped work says is worth nothing.
         if holds && !watch.is_stopped() {
@@ -193,8 +193,8 @@ impl ExtractionRule {
     }
 
     /// Begins to do to records what comes after the condition.
-    pub fn extracting(&self) -> Extracting<'_> {
-        Extracting { rule: self, source: String::new(), places: None }
+    pub fn extracting(&self) -> RuleExtractor<'_> {
+        RuleExtractor { rule: self, source: String::new(), places: None }
     }
 
     /// Says whether a target may write to a record: over what is there only where it says so.
@@ -204,10 +204,10 @@ impl ExtractionRule {
     }
 }
 
-impl Extracting<'_> {
+impl RuleExtractor<'_> {
     /// Runs the method and writes the targets. Gives how many of them could not be written; none: the method found nothing.
     /// `note` takes what was written.
-    pub fn extract(&mut self, record: &mut dyn Record, mut note: Option<&mut Applied>) -> Option<u64> {
+    pub fn extract(&mut self, record: &mut dyn Record, mut note: Option<&mut ExtractionOutcome>) -> Option<u64> {
         let rule = self.rule;
         self.source.clear();
         if rule.method.reads_source() {
@@ -294,7 +294,7 @@ mod tests {
         ExtractionRule::of_json("r", body.as_object().expect("an object"))
     }
 
-    fn run(body: Value, message: &str) -> Applied {
+    fn run(body: Value, message: &str) -> ExtractionOutcome {
         let rule = rule(body.clone()).unwrap_or_else(|e| panic!("{body}: {e:?}"));
         let mut log = Log([("_msg".to_owned(), message.to_owned()), ("host".to_owned(), "h1".to_owned())].into());
         rule.apply(&mut log)

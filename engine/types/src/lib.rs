@@ -41,7 +41,7 @@ pub mod tables;
 pub mod text;
 pub mod time;
 
-pub use access::{Access, Narrowed, Within};
+pub use access::{Access, AccessSegment, SegmentRows};
 pub use change_mode::ChangeMode;
 pub use error::{Error, ErrorKind, Result};
 pub use hex::{hex, hex_bytes, is_hex, parse_hex, push_hex, read_hex, write_hex};

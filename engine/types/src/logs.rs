@@ -26,9 +26,9 @@ pub use filter::{
 };
 pub use matching::{AllRows, ChosenRows, IfPresent, TextMatch, TypedValues, match_coded, match_typed};
 pub use source::{LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, StreamInfo};
-pub use stored_field::{ID_BYTES, Stored, read_float, read_int, write_float, write_int};
+pub use stored_field::{ID_BYTES, StoredField, read_float, read_int, write_float, write_int};
 pub use stream::{StreamId, quote_into, stream_text};
-pub use substring_search::Holding;
+pub use substring_search::SubstringSearch;
 pub use words::{Words, is_word_char, word_at, word_before, words};
 
 /// Time of a row, in the answers of the language.

@@ -14,11 +14,11 @@ use crate::{Error, Result};
 /// Numbers and what they stand for.
 #[derive(Default)]
 pub struct Pins {
-    kept: Mutex<Kept>,
+    kept: Mutex<PinTable>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct PinTable {
     last: u64,
     pins: HashMap<u64, Pin>,
 }
@@ -69,7 +69,7 @@ impl Pins {
         weak.and_then(Weak::upgrade).ok_or_else(gone)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, PinTable> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

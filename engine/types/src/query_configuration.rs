@@ -116,7 +116,7 @@ pub struct Effective<'a> {
 
 /// Key transactions and thresholds of one kind of telemetry: spans of services, or what happens in browsers.
 #[derive(Debug, Clone, Default)]
-pub struct Judging {
+pub struct PerformanceTargets {
     /// Enabled key transactions, older ones first.
     pub keys: Vec<KeyTransaction>,
     /// Apdex thresholds of services (or applications) and of their operations.
@@ -125,7 +125,7 @@ pub struct Judging {
     pub is_rum: bool,
 }
 
-impl Judging {
+impl PerformanceTargets {
     /// The key transaction that a transaction of a service is: one named so before one whose pattern fits.
     pub fn key(&self, service: &str, transaction: &str) -> Option<&KeyTransaction> {
         let of_service = || self.keys.iter().filter(|key| key.service == service);
@@ -244,11 +244,11 @@ pub enum StepKind {
 
 /// All that queries read of configuration.
 #[derive(Debug, Clone, Default)]
-pub struct Configured {
+pub struct QueryConfiguration {
     /// Key transactions and thresholds of services, which judge their spans.
-    pub services: Judging,
+    pub services: PerformanceTargets,
     /// Of applications in browsers.
-    pub pages: Judging,
+    pub pages: PerformanceTargets,
     /// Business processes that are enabled.
     pub processes: Vec<Process>,
 }
@@ -264,7 +264,7 @@ pub struct Resources {
 
 /// What is read as rows of a table only when somebody asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Listed {
+pub enum ConfigurationList {
     /// Who is told of alerts.
     Receivers,
     /// Silences, those that are over too, as long as they are kept.
@@ -274,13 +274,13 @@ pub enum Listed {
 }
 
 /// Counts bytes before they are held; an error where there is no room for them.
-pub type Hold<'a> = dyn Fn(usize) -> Result<()> + Send + Sync + 'a;
+pub type ReserveFn<'a> = dyn Fn(usize) -> Result<()> + Send + Sync + 'a;
 
 /// Who knows what is configured by now.
 #[async_trait]
 pub trait ConfiguredSource: Send + Sync + Debug {
     /// What is configured; reading it never waits.
-    fn configured(&self) -> Arc<Configured>;
+    fn configured(&self) -> Arc<QueryConfiguration>;
 
     /// Managed resources. There may be many, so that they are read when somebody asks for them.
     ///
@@ -303,7 +303,12 @@ pub trait ConfiguredSource: Send + Sync + Debug {
     ///
     /// # Errors
     /// Unavailable: the database is gone; those of `hold`.
-    async fn listed(&self, _of: Listed, _own: Option<&str>, _hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+    async fn listed(
+        &self,
+        _of: ConfigurationList,
+        _own: Option<&str>,
+        _hold: &ReserveFn<'_>,
+    ) -> Result<Vec<RecordBatch>> {
         Ok(Vec::new())
     }
 }
@@ -313,7 +318,7 @@ pub trait ConfiguredSource: Send + Sync + Debug {
 pub struct NothingConfigured;
 
 impl ConfiguredSource for NothingConfigured {
-    fn configured(&self) -> Arc<Configured> {
+    fn configured(&self) -> Arc<QueryConfiguration> {
         Arc::default()
     }
 }
@@ -352,7 +357,7 @@ mod tests {
 
     #[test]
     fn the_most_specific_threshold_counts() {
-        let judging = Judging {
+        let judging = PerformanceTargets {
             keys: vec![key("k1", "POST **", Some(10.0)), key("k2", "POST /pay", Some(20.0)), key("k3", "GET /", None)],
             thresholds: vec![
                 threshold("s", "cart", None, 30.0),
@@ -375,7 +380,7 @@ mod tests {
         check("cart", "POST /x", None, (40.0, "operation", "o1"));
         check("other", "POST /x", Some("POST /pay"), (60.0, "default", "any"));
         check("other", "GET /health", None, (70.0, "operation", "anyop"));
-        let none = Judging { is_rum: true, ..Judging::default() };
+        let none = PerformanceTargets { is_rum: true, ..PerformanceTargets::default() };
         assert_eq!(none.threshold("a", None, None).threshold_ms, RUM_MS as f64);
         assert_eq!(judging.key("cart", "POST /pay").map(|k| k.id.as_str()), Some("k2"));
         assert_eq!(judging.key("front", "POST /pay").map(|k| k.id.as_str()), None);

@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-type Kept = Arc<dyn Any + Send + Sync>;
+type SharedValue = Arc<dyn Any + Send + Sync>;
 
 /// Values of one run, by type and node.
 #[derive(Default)]
 pub struct RunShared {
-    kept: Mutex<HashMap<(TypeId, usize), Kept>>,
+    kept: Mutex<HashMap<(TypeId, usize), SharedValue>>,
 }
 
 /// The key of values of the whole query, where others have the address of a node.
@@ -41,7 +41,7 @@ impl RunShared {
         kept.downcast().expect("it is kept by its type")
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(TypeId, usize), Kept>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(TypeId, usize), SharedValue>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use quiver_types::time::duration;
 
 use crate::problem::{Code, Problems};
-use crate::{Kind, Node, pointer};
+use crate::{Node, NodeKind, pointer};
 
 /// The fields of a mapping. Whoever has asked for all that it knows calls [`Fields::finish`], which tells of the rest.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl<'a> Fields<'a> {
     pub fn new(node: &'a Node, path: impl Into<String>, problems: &mut Problems) -> Option<Self> {
         let path = path.into();
         match node.kind {
-            Kind::Map(_) | Kind::Null => Some(Self { node, path, known: HashSet::new() }),
+            NodeKind::Map(_) | NodeKind::Null => Some(Self { node, path, known: HashSet::new() }),
             _ => {
                 problems.push(node.problem(
                     &path,
@@ -132,7 +132,7 @@ impl<'a> Fields<'a> {
     /// Reads a list; nothing and absence are told apart from an empty one.
     pub fn list(&mut self, name: &'static str, problems: &mut Problems) -> Option<&'a [Node]> {
         self.typed(name, "a list", problems, |n| match &n.kind {
-            Kind::List(items) => Some(items.as_slice()),
+            NodeKind::List(items) => Some(items.as_slice()),
             _ => None,
         })
     }
@@ -148,7 +148,7 @@ impl<'a> Fields<'a> {
     pub fn text_map(&mut self, name: &'static str, problems: &mut Problems) -> Option<BTreeMap<String, String>> {
         let node = self.some(name)?;
         let path = self.path_of(name);
-        let Kind::Map(pairs) = &node.kind else {
+        let NodeKind::Map(pairs) = &node.kind else {
             problems.push(node.problem(
                 &path,
                 Code::InvalidType,
@@ -175,7 +175,7 @@ impl<'a> Fields<'a> {
 
     /// The same with a hint behind each name, given the names that are known.
     pub fn finish_with(self, hint: impl Fn(&str, &HashSet<&'static str>) -> String, problems: &mut Problems) {
-        let Kind::Map(pairs) = &self.node.kind else { return };
+        let NodeKind::Map(pairs) = &self.node.kind else { return };
         for (key, _) in pairs.iter().filter(|(key, _)| !self.known.contains(key.text.as_str())) {
             let path = pointer(&self.path, &key.text);
             let message = format!("unknown field `{}`{}", key.text, hint(&key.text, &self.known));

@@ -26,12 +26,12 @@ pub struct Node {
     /// Where the value begins in the text.
     pub place: Place,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// What a value is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum NodeKind {
     /// Nothing: empty, `~`, `null`.
     Null,
     /// A scalar as written, unquoted. `plain`: without quotes, so that it may stand for a number or a truth value.
@@ -41,7 +41,7 @@ pub enum Kind {
         /// Whether it stands without quotes, so that it may be a number or a truth value.
         plain: bool,
         /// How the text lies in the file.
-        layout: Layout,
+        layout: ScalarLayout,
     },
     /// A sequence, in the order of the text.
     List(Vec<Node>),
@@ -51,7 +51,7 @@ pub enum Kind {
 
 /// How the text of a scalar lies in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
+pub enum ScalarLayout {
     /// As it is, from the place on.
     Bare,
     /// As it is, behind a quote.
@@ -76,7 +76,7 @@ pub struct Key {
 impl Key {
     /// Says whether it is a text, and neither a number nor a truth value.
     pub fn is_text(&self) -> bool {
-        let kind = Kind::Scalar { text: self.text.clone(), plain: self.plain, layout: Layout::Other };
+        let kind = NodeKind::Scalar { text: self.text.clone(), plain: self.plain, layout: ScalarLayout::Other };
         let node = Node { place: self.place, kind };
         node.truth().is_none() && node.number().is_none()
     }
@@ -85,23 +85,23 @@ impl Key {
 impl Node {
     /// Says whether it is nothing.
     pub fn is_null(&self) -> bool {
-        self.kind == Kind::Null
+        self.kind == NodeKind::Null
     }
 
     /// Gives the word for what it is.
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
-            Kind::Null => "nothing",
-            Kind::Scalar { .. } => "a scalar",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a mapping",
+            NodeKind::Null => "nothing",
+            NodeKind::Scalar { .. } => "a scalar",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a mapping",
         }
     }
 
     /// Finds the value of a key.
     pub fn get(&self, name: &str) -> Option<&Node> {
         match &self.kind {
-            Kind::Map(pairs) => pairs.iter().find(|(key, _)| key.text == name).map(|(_, value)| value),
+            NodeKind::Map(pairs) => pairs.iter().find(|(key, _)| key.text == name).map(|(_, value)| value),
             _ => None,
         }
     }
@@ -109,8 +109,8 @@ impl Node {
     /// Gives the text of a scalar; nothing is the empty text, as everywhere in Go's YAML.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Null => Some(""),
-            Kind::Scalar { text, .. } => Some(text),
+            NodeKind::Null => Some(""),
+            NodeKind::Scalar { text, .. } => Some(text),
             _ => None,
         }
     }
@@ -118,7 +118,7 @@ impl Node {
     /// Gives the truth value that a plain scalar stands for; YAML 1.1's words count, as in Go.
     pub fn truth(&self) -> Option<bool> {
         match &self.kind {
-            Kind::Scalar { text, plain: true, .. } => match text.as_str() {
+            NodeKind::Scalar { text, plain: true, .. } => match text.as_str() {
                 "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" | "y" | "Y" => Some(true),
                 "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" | "n" | "N" => Some(false),
                 _ => None,
@@ -131,14 +131,14 @@ impl Node {
     /// digits.
     pub fn integer(&self) -> Option<i128> {
         match &self.kind {
-            Kind::Scalar { text, plain: true, .. } => integer(text),
+            NodeKind::Scalar { text, plain: true, .. } => integer(text),
             _ => None,
         }
     }
 
     /// Gives the number that a plain scalar stands for.
     pub fn number(&self) -> Option<f64> {
-        let Kind::Scalar { text, plain: true, .. } = &self.kind else { return None };
+        let NodeKind::Scalar { text, plain: true, .. } = &self.kind else { return None };
         if let Some(whole) = integer(text) {
             return Some(whole as f64);
         }
@@ -165,8 +165,8 @@ impl Node {
     /// Gives it as JSON.
     pub fn to_json(&self) -> Json {
         match &self.kind {
-            Kind::Null => Json::Null,
-            Kind::Scalar { text, .. } => {
+            NodeKind::Null => Json::Null,
+            NodeKind::Scalar { text, .. } => {
                 if let Some(truth) = self.truth() {
                     return Json::Bool(truth);
                 }
@@ -182,8 +182,8 @@ impl Node {
                     .and_then(serde_json::Number::from_f64)
                     .map_or_else(|| Json::String(text.clone()), Json::Number)
             }
-            Kind::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
-            Kind::Map(pairs) => {
+            NodeKind::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
+            NodeKind::Map(pairs) => {
                 Json::Object(pairs.iter().map(|(key, value)| (key.text.clone(), value.to_json())).collect())
             }
         }
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn keys_that_are_texts() {
         let root = read("{a: 1, 1: 1, '2': 1, yes: 1, 'no': 1, 1.5: 1, 1m: 1}").expect("valid").remove(0);
-        let Kind::Map(pairs) = &root.kind else { panic!("{root:?}") };
+        let NodeKind::Map(pairs) = &root.kind else { panic!("{root:?}") };
         let texts: Vec<&str> =
             pairs.iter().filter(|(key, _)| key.is_text()).map(|(key, _)| key.text.as_str()).collect();
         assert_eq!(texts, ["a", "2", "no", "1m"]);

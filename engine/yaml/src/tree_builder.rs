@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
-use super::{Key, Kind, Layout, Node, indents};
+use super::{Key, Node, NodeKind, ScalarLayout, indents};
 use crate::problem::{Code, Place, Problem};
 
 /// Deepest nesting of sequences and mappings, anchors expanded.
@@ -72,20 +72,20 @@ fn documents(text: &str, manner: Manner) -> Result<Vec<Node>, Problem> {
 }
 
 /// A list or mapping under way.
-enum Open {
+enum OpenCollection {
     List(Vec<Node>),
     Map { pairs: Vec<(Key, Node)>, keys: HashSet<String>, key: Option<Key>, merged: Vec<(Key, Node)> },
 }
 
 /// What an anchor stands for.
-struct Anchored {
+struct AnchorTarget {
     node: Node,
     nodes: usize,
     depth: usize,
 }
 
 struct Frame {
-    open: Open,
+    open: OpenCollection,
     place: Place,
     anchor: usize,
 }
@@ -94,7 +94,7 @@ struct Frame {
 struct Reader {
     documents: Vec<Node>,
     frames: Vec<Frame>,
-    anchors: HashMap<usize, Anchored>,
+    anchors: HashMap<usize, AnchorTarget>,
     nodes: usize,
     manner: Manner,
 }
@@ -115,15 +115,15 @@ fn place_of(before: &str) -> Place {
     Place { line: before.matches('\n').count() as u32 + 1, column: line.chars().count() as u32 + 1 }
 }
 
-fn layout(text: &str, style: ScalarStyle, span: &Span) -> Layout {
+fn layout(text: &str, style: ScalarStyle, span: &Span) -> ScalarLayout {
     let is_line = span.start.line() == span.end.line();
     let length = span.end.col().saturating_sub(span.start.col());
     let chars = text.chars().count();
     match style {
-        ScalarStyle::Literal => Layout::Block,
-        ScalarStyle::Plain if is_line && length == chars => Layout::Bare,
-        ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted if is_line && length == chars + 2 => Layout::Quoted,
-        _ => Layout::Other,
+        ScalarStyle::Literal => ScalarLayout::Block,
+        ScalarStyle::Plain if is_line && length == chars => ScalarLayout::Bare,
+        ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted if is_line && length == chars + 2 => ScalarLayout::Quoted,
+        _ => ScalarLayout::Other,
     }
 }
 
@@ -135,9 +135,9 @@ fn malformed(place: Place, message: impl Into<String>) -> Problem {
 fn extent(node: &Node) -> (usize, usize) {
     let both = |(nodes, depth): (usize, usize), below: (usize, usize)| (nodes + below.0, depth.max(below.1));
     let (nodes, depth) = match &node.kind {
-        Kind::Null | Kind::Scalar { .. } => return (1, 0),
-        Kind::List(items) => items.iter().map(extent).fold((1, 0), both),
-        Kind::Map(pairs) => pairs.iter().map(|(_, value)| extent(value)).fold((1 + pairs.len(), 0), both),
+        NodeKind::Null | NodeKind::Scalar { .. } => return (1, 0),
+        NodeKind::List(items) => items.iter().map(extent).fold((1, 0), both),
+        NodeKind::Map(pairs) => pairs.iter().map(|(_, value)| extent(value)).fold((1 + pairs.len(), 0), both),
     };
     (nodes, depth + 1)
 }
@@ -170,17 +170,19 @@ impl Reader {
                 let plain = style == ScalarStyle::Plain && !is_text(tag.as_deref(), place)?;
                 let null = plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
                 let layout = layout(&text, style, span);
-                let kind = if null { Kind::Null } else { Kind::Scalar { text: text.into_owned(), plain, layout } };
+                let kind =
+                    if null { NodeKind::Null } else { NodeKind::Scalar { text: text.into_owned(), plain, layout } };
                 self.one(place)?;
                 self.value(Node { place, kind }, anchor)
             }
             Event::SequenceStart(anchor, tag) => {
                 is_text(tag.as_deref(), place)?;
-                self.push(Open::List(Vec::new()), place, anchor)
+                self.push(OpenCollection::List(Vec::new()), place, anchor)
             }
             Event::MappingStart(anchor, tag) => {
                 is_text(tag.as_deref(), place)?;
-                let open = Open::Map { pairs: Vec::new(), keys: HashSet::new(), key: None, merged: Vec::new() };
+                let open =
+                    OpenCollection::Map { pairs: Vec::new(), keys: HashSet::new(), key: None, merged: Vec::new() };
                 self.push(open, place, anchor)
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(),
@@ -196,7 +198,7 @@ impl Reader {
         Ok(())
     }
 
-    fn push(&mut self, open: Open, place: Place, anchor: usize) -> Result<(), Problem> {
+    fn push(&mut self, open: OpenCollection, place: Place, anchor: usize) -> Result<(), Problem> {
         self.one(place)?;
         if self.frames.len() >= DEPTH_MAX {
             return Err(malformed(place, format!("nested deeper than {DEPTH_MAX}")));
@@ -208,12 +210,12 @@ impl Reader {
     fn close(&mut self) -> Result<(), Problem> {
         let Some(frame) = self.frames.pop() else { return Ok(()) };
         let kind = match frame.open {
-            Open::List(items) => Kind::List(items),
-            Open::Map { mut pairs, keys, merged, .. } => {
+            OpenCollection::List(items) => NodeKind::List(items),
+            OpenCollection::Map { mut pairs, keys, merged, .. } => {
                 // What the mapping says itself wins over what is merged into it; of several the first wins.
                 let mut keys = keys;
                 pairs.extend(merged.into_iter().filter(|(key, _)| keys.insert(key.text.clone())));
-                Kind::Map(pairs)
+                NodeKind::Map(pairs)
             }
         };
         self.value(Node { place: frame.place, kind }, frame.anchor)
@@ -226,15 +228,15 @@ impl Reader {
             if self.nodes > NODES_MAX {
                 return Err(malformed(node.place, format!("more than {NODES_MAX} nodes")));
             }
-            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, depth });
+            self.anchors.insert(anchor, AnchorTarget { node: node.clone(), nodes, depth });
         }
         let Some(frame) = self.frames.last_mut() else {
             self.documents.push(node);
             return Ok(());
         };
         match &mut frame.open {
-            Open::List(items) => items.push(node),
-            Open::Map { pairs, keys, key, merged } => match key.take() {
+            OpenCollection::List(items) => items.push(node),
+            OpenCollection::Map { pairs, keys, key, merged } => match key.take() {
                 None => *key = Some(as_key(node)?),
                 // Between quotes it is a name like others, as in Go.
                 Some(name) if name.plain && name.text == "<<" => merge(node, merged)?,
@@ -257,16 +259,16 @@ impl Reader {
 
 fn as_key(node: Node) -> Result<Key, Problem> {
     match node.kind {
-        Kind::Scalar { text, plain, .. } => Ok(Key { text, plain, place: node.place }),
-        Kind::Null => Ok(Key { text: String::new(), plain: true, place: node.place }),
-        Kind::List(_) | Kind::Map(_) => Err(malformed(node.place, "a key must be a scalar")),
+        NodeKind::Scalar { text, plain, .. } => Ok(Key { text, plain, place: node.place }),
+        NodeKind::Null => Ok(Key { text: String::new(), plain: true, place: node.place }),
+        NodeKind::List(_) | NodeKind::Map(_) => Err(malformed(node.place, "a key must be a scalar")),
     }
 }
 
 fn merge(node: Node, merged: &mut Vec<(Key, Node)>) -> Result<(), Problem> {
     match node.kind {
-        Kind::Map(pairs) => merged.extend(pairs),
-        Kind::List(items) if items.iter().all(|i| matches!(i.kind, Kind::Map(_))) => {
+        NodeKind::Map(pairs) => merged.extend(pairs),
+        NodeKind::List(items) if items.iter().all(|i| matches!(i.kind, NodeKind::Map(_))) => {
             items.into_iter().try_for_each(|item| merge(item, merged))?;
         }
         _ => return Err(malformed(node.place, "what is merged by `<<` must be a mapping or a list of them")),
@@ -307,7 +309,7 @@ mod tests {
         let documents = read("a: 1\nb:\n  - x\n---\nc: 'd'\n").expect("valid");
         assert_eq!(documents.len(), 2);
         let b = documents[0].get("b").expect("there");
-        let Kind::List(items) = &b.kind else { panic!("{b:?}") };
+        let NodeKind::List(items) = &b.kind else { panic!("{b:?}") };
         assert_eq!(items[0].place, Place { line: 3, column: 5 });
         assert_eq!(read("").expect("valid"), []);
     }
@@ -325,9 +327,9 @@ mod tests {
     #[test]
     fn pairs_without_a_key() {
         let node = read("a: 1\n~: x\nb: {null: y, '': z}").expect("valid").remove(0);
-        assert!(matches!(&node.kind, Kind::Map(pairs) if pairs.len() == 2), "{node:?}");
+        assert!(matches!(&node.kind, NodeKind::Map(pairs) if pairs.len() == 2), "{node:?}");
         let b = node.get("b").expect("there");
-        assert!(matches!(&b.kind, Kind::Map(pairs) if pairs.len() == 1), "{b:?}");
+        assert!(matches!(&b.kind, NodeKind::Map(pairs) if pairs.len() == 1), "{b:?}");
         assert_eq!(b.get("").and_then(Node::text), Some("z"));
         assert!(error("~: 1\n~: 2").contains("there twice"));
     }
@@ -335,7 +337,7 @@ mod tests {
     #[test]
     fn the_first_document_as_go_reads_it() {
         let pairs = |text: &str| match read_first(text).expect(text).map(|node| node.kind) {
-            Some(Kind::Map(pairs)) => pairs.len(),
+            Some(NodeKind::Map(pairs)) => pairs.len(),
             _ => 0,
         };
         assert_eq!([pairs("a: 1\na: 2"), pairs("a: 1\n---\nb: 2"), pairs("# c\n")], [2, 1, 0]);
@@ -398,7 +400,7 @@ mod tests {
         let root = read(text).expect("valid").remove(0);
         let c = root.get("c").expect("there");
         assert_eq!(["x", "y", "z"].map(|name| c.get(name).and_then(Node::integer)), [Some(0), Some(1), Some(2)]);
-        assert!(matches!(&c.kind, Kind::Map(pairs) if pairs.len() == 3), "{c:?}");
+        assert!(matches!(&c.kind, NodeKind::Map(pairs) if pairs.len() == 3), "{c:?}");
         assert!(error("a: &x [*x]").contains("an anchor holds itself"));
         for text in ["a: *x", "a: &x 1\n---\nb: *x\n", "c: {<<: 1}", "c: {<<: [{x: 1}, 2]}", "c: {<<: ~}"] {
             assert!(read(text).is_err(), "{text}");
@@ -424,7 +426,7 @@ mod tests {
         assert_eq!(error("é: \u{7}"), "1:4: control characters are not allowed");
         assert_eq!(error("a: 1\nüä: 1\nüä: 2"), "3:1: key `üä` is there twice");
         let root = read("é: [ü, x]").expect("valid").remove(0);
-        let Some(Kind::List(items)) = root.get("é").map(|node| &node.kind) else { panic!("{root:?}") };
+        let Some(NodeKind::List(items)) = root.get("é").map(|node| &node.kind) else { panic!("{root:?}") };
         assert_eq!(items.iter().map(|item| item.place.column).collect::<Vec<_>>(), [5, 8]);
     }
 
@@ -434,17 +436,17 @@ mod tests {
             "a: plain é\nb: 'one two'\nc: \"x\\ny\"\nd: 'it''s'\ne: |\n  line\nf: >\n  folded\ng: one\n  two\nh: ''\n";
         let root = read(text).expect("valid").remove(0);
         for (name, text, expected) in [
-            ("a", "plain é", Layout::Bare),
-            ("b", "one two", Layout::Quoted),
-            ("c", "x\ny", Layout::Other),
-            ("d", "it's", Layout::Other),
-            ("e", "line\n", Layout::Block),
-            ("f", "folded\n", Layout::Other),
-            ("g", "one two", Layout::Other),
-            ("h", "", Layout::Quoted),
+            ("a", "plain é", ScalarLayout::Bare),
+            ("b", "one two", ScalarLayout::Quoted),
+            ("c", "x\ny", ScalarLayout::Other),
+            ("d", "it's", ScalarLayout::Other),
+            ("e", "line\n", ScalarLayout::Block),
+            ("f", "folded\n", ScalarLayout::Other),
+            ("g", "one two", ScalarLayout::Other),
+            ("h", "", ScalarLayout::Quoted),
         ] {
             let found = root.get(name).map(|node| &node.kind);
-            let Some(Kind::Scalar { text: found, layout, .. }) = found else { panic!("{name}: {found:?}") };
+            let Some(NodeKind::Scalar { text: found, layout, .. }) = found else { panic!("{name}: {found:?}") };
             assert_eq!((found.as_str(), *layout), (text, expected), "{name}");
         }
     }

@@ -24,10 +24,10 @@ use rand::RngExt as _;
 use tokio::time::Instant;
 
 pub use files::Files;
-pub use http_call::{Answer, Call, Judged};
+pub use http_call::{Answer, Call, ResponseCheck};
 pub(crate) use kinds::names;
 pub(crate) use message::REASONS;
-pub use message::{Failure, Message, Taken};
+pub use message::{DeliveryReceipt, Failure, Message};
 pub use proxies::ProxyEnvironment;
 pub(crate) use unsupported_options::unsupported;
 
@@ -47,12 +47,12 @@ pub struct Sender {
 }
 
 /// A message as it goes to a receiver.
-enum Rendered {
+enum RenderedMessage {
     Mail(kinds::Mail),
     Calls(Vec<Call>),
 }
 
-impl Rendered {
+impl RenderedMessage {
     fn of(message: &Message, integration: &Integration, files: &Files) -> Result<Self, Failure> {
         Ok(if integration.kind.name == kinds::EMAIL {
             Self::Mail(kinds::mail(message, integration)?)
@@ -109,7 +109,7 @@ impl Sender {
         integration: &Integration,
         files: &Files,
         budget: Duration,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<DeliveryReceipt, Failure> {
         let kind = integration.kind.name;
         let outcome = self.attempts(message, integration, files, budget).await;
         self.metrics.of(kind, |figures| {
@@ -127,7 +127,7 @@ impl Sender {
         integration: &Integration,
         files: &Files,
         budget: Duration,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<DeliveryReceipt, Failure> {
         let deadline = Instant::now() + budget;
         let mut wait = WAIT_FIRST;
         let id = uuid::Uuid::now_v7().to_string();
@@ -175,7 +175,12 @@ impl Sender {
     ///
     /// # Errors
     /// Why it was not taken.
-    pub async fn attempt(&self, message: &Message, integration: &Integration, files: &Files) -> Result<Taken, Failure> {
+    pub async fn attempt(
+        &self,
+        message: &Message,
+        integration: &Integration,
+        files: &Files,
+    ) -> Result<DeliveryReceipt, Failure> {
         let place = self.place_for(message).await;
         self.attempt_in(place, message, integration, files).await
     }
@@ -186,24 +191,24 @@ impl Sender {
         message: &Message,
         integration: &Integration,
         files: &Files,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<DeliveryReceipt, Failure> {
         let options = &integration.options;
         if let Some(why) = unsupported(integration).into_iter().next() {
             return Err(Failure::lasting(why));
         }
-        let mut rendered = Rendered::of(message, integration, files)?;
+        let mut rendered = RenderedMessage::of(message, integration, files)?;
         let bytes = rendered.bytes();
         if !place.fits(bytes) {
             // Nobody waits while he holds what others wait for.
             drop((rendered, place));
             place = self.room.take(&message.receiver, bytes).await;
-            rendered = Rendered::of(message, integration, files)?;
+            rendered = RenderedMessage::of(message, integration, files)?;
         }
         let sending = async {
-            let mut taken = Taken::default();
+            let mut taken = DeliveryReceipt::default();
             match &rendered {
-                Rendered::Mail(mail) => smtp::send(mail, options, files, self.clients.egress()).await?,
-                Rendered::Calls(calls) => {
+                RenderedMessage::Mail(mail) => smtp::send(mail, options, files, self.clients.egress()).await?,
+                RenderedMessage::Calls(calls) => {
                     for call in calls {
                         let (status, said) = self.clients.send(call, options.object("http_config"), files).await?;
                         taken.status = Some(status);

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RowKind {
     /// An alert of the router; key: canonical labels.
     Alert,
     /// A silence; key: its id.
@@ -33,7 +33,7 @@ pub enum Kind {
     Service,
 }
 
-impl Kind {
+impl RowKind {
     fn as_str(self) -> &'static str {
         match self {
             Self::Alert => "alert",
@@ -51,7 +51,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The kind of the row.
-    pub kind: Kind,
+    pub kind: RowKind,
     /// Key of the row within its kind, which defines the format.
     pub key: Vec<u8>,
     /// The new value, JSON.
@@ -60,12 +60,12 @@ pub struct Change {
 
 impl Change {
     /// Makes a change that sets a row.
-    pub fn set(kind: Kind, key: impl Into<Vec<u8>>, value: &serde_json::Value) -> Self {
+    pub fn set(kind: RowKind, key: impl Into<Vec<u8>>, value: &serde_json::Value) -> Self {
         Self { kind, key: key.into(), value: Some(value.to_string()) }
     }
 
     /// Makes a change that removes a row.
-    pub fn remove(kind: Kind, key: impl Into<Vec<u8>>) -> Self {
+    pub fn remove(kind: RowKind, key: impl Into<Vec<u8>>) -> Self {
         Self { kind, key: key.into(), value: None }
     }
 }
@@ -78,16 +78,16 @@ struct Batch {
 
 /// The SQLite database with the state of alerting that survives restarts.
 #[derive(Debug)]
-pub struct Kept {
+pub struct StateDatabase {
     pool: SqlitePool,
     writer: mpsc::UnboundedSender<Batch>,
 }
 
 /// Tells when changes are durable.
 #[derive(Debug)]
-pub struct Writing(oneshot::Receiver<Result<()>>);
+pub struct PendingWrite(oneshot::Receiver<Result<()>>);
 
-impl Writing {
+impl PendingWrite {
     /// Waits until the changes are durable.
     ///
     /// # Errors
@@ -127,7 +127,7 @@ fn damaged(path: &Path, damage: &Damage) -> Error {
     Error::invalid(format!("`{}`, the database of alerts, {}", path.display(), damage.advice(&instead)))
 }
 
-impl Kept {
+impl StateDatabase {
     /// Opens (creates) the database.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl Kept {
     ///
     /// # Errors
     /// Unavailable: the database cannot be read.
-    pub async fn load(&self, kind: Kind) -> Result<Vec<(Vec<u8>, serde_json::Value)>> {
+    pub async fn load(&self, kind: RowKind) -> Result<Vec<(Vec<u8>, serde_json::Value)>> {
         let query = sqlx::query("SELECT key, value FROM kept WHERE kind = ? ORDER BY key").bind(kind.as_str());
         let rows = query.fetch_all(&self.pool).await.map_err(unusable)?;
         let read = |row: sqlx::sqlite::SqliteRow| {
@@ -185,11 +185,11 @@ impl Kept {
     }
 
     /// Queues changes; they are made in this order, atomically.
-    pub fn put(&self, changes: Vec<Change>) -> Writing {
+    pub fn put(&self, changes: Vec<Change>) -> PendingWrite {
         let (done, writing) = oneshot::channel();
         // If the writer has ended, `done` is dropped, which the waiter notices.
         let _ = self.writer.send(Batch { changes, done });
-        Writing(writing)
+        PendingWrite(writing)
     }
 }
 
@@ -255,19 +255,19 @@ mod tests {
     async fn rows_outlive_the_process() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("alerts.db");
-        let kept = Kept::open(&file).await.unwrap();
-        let set = |key: &str, n: i64| Change::set(Kind::Alert, key, &json!({"n": n}));
+        let kept = StateDatabase::open(&file).await.unwrap();
+        let set = |key: &str, n: i64| Change::set(RowKind::Alert, key, &json!({"n": n}));
         let all = kept.put(vec![set("a", 1), set("b", 2)]);
         // In the order in which they were handed in, though nobody waits for the first ones.
-        drop(kept.put(vec![set("a", 3), Change::remove(Kind::Alert, "b")]));
+        drop(kept.put(vec![set("a", 3), Change::remove(RowKind::Alert, "b")]));
         all.durable().await.unwrap();
-        kept.put(vec![set("c", 4), Change::set(Kind::Silence, "a", &json!(1))]).durable().await.unwrap();
+        kept.put(vec![set("c", 4), Change::set(RowKind::Silence, "a", &json!(1))]).durable().await.unwrap();
         drop(kept);
-        let kept = Kept::open(&file).await.unwrap();
-        let rows = kept.load(Kind::Alert).await.unwrap();
+        let kept = StateDatabase::open(&file).await.unwrap();
+        let rows = kept.load(RowKind::Alert).await.unwrap();
         assert_eq!(rows, [(b"a".to_vec(), json!({"n": 3})), (b"c".to_vec(), json!({"n": 4}))]);
-        assert_eq!(kept.load(Kind::Silence).await.unwrap().len(), 1);
-        assert!(kept.load(Kind::Told).await.unwrap().is_empty());
+        assert_eq!(kept.load(RowKind::Silence).await.unwrap().len(), 1);
+        assert!(kept.load(RowKind::Told).await.unwrap().is_empty());
     }
 
     #[tokio::test]
@@ -275,7 +275,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("alerts.db");
         let check = async |what: &str| {
-            let error = Kept::open(&file).await.unwrap_err();
+            let error = StateDatabase::open(&file).await.unwrap_err();
             let expected = format!("`{}`, the database of alerts, {what}; ", file.display());
             assert!(error.message.starts_with(&expected), "{error}");
             assert!(error.message.contains("move it and `alerts.db-wal` away"), "{error}");
@@ -286,7 +286,7 @@ mod tests {
         check("is no SQLite database").await;
         // The header is right, and all else is not.
         std::fs::write(&file, [&b"SQLite format 3\0"[..], &[0xff; 8000]].concat()).unwrap();
-        let error = Kept::open(&file).await.unwrap_err();
+        let error = StateDatabase::open(&file).await.unwrap_err();
         assert!(error.message.starts_with(&format!("`{}`, the database of alerts, is ", file.display())), "{error}");
         std::fs::remove_file(&file).unwrap();
         std::fs::create_dir(&file).unwrap();
@@ -307,12 +307,12 @@ mod tests {
         sqlx::query("INSERT INTO kept VALUES ('rule', x'61', '[1]')").execute(&before).await.unwrap();
         before.close().await;
         for _ in 0..2 {
-            let kept = Kept::open(&file).await.unwrap();
-            assert_eq!(kept.load(Kind::Rule).await.unwrap(), [(b"a".to_vec(), json!([1]))]);
+            let kept = StateDatabase::open(&file).await.unwrap();
+            assert_eq!(kept.load(RowKind::Rule).await.unwrap(), [(b"a".to_vec(), json!([1]))]);
             let tables = sqlx::query_scalar("SELECT sql FROM sqlite_master WHERE type = 'table'");
             let tables: Vec<String> = tables.fetch_all(&kept.pool).await.unwrap();
             assert!(tables.len() == 1 && !tables[0].contains("WITHOUT ROWID"), "{tables:?}");
-            kept.put(vec![Change::set(Kind::Rule, "a", &json!([1]))]).durable().await.unwrap();
+            kept.put(vec![Change::set(RowKind::Rule, "a", &json!([1]))]).durable().await.unwrap();
         }
     }
 
@@ -320,15 +320,18 @@ mod tests {
     async fn rows_are_told_apart_by_kind_and_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("alerts.db");
-        let kept = Kept::open(&file).await.unwrap();
+        let kept = StateDatabase::open(&file).await.unwrap();
         let keys = [vec![0xff, 0], vec![], vec![0], vec![0, 0], b"a'b".to_vec()];
         let set = |kind, key: &Vec<u8>, value| Change::set(kind, key.clone(), &value);
-        let mut changes: Vec<Change> = keys.iter().map(|key| set(Kind::Timer, key, json!(key.len()))).collect();
-        changes.extend([set(Kind::Rule, &keys[0], json!(null)), Change::remove(Kind::Told, "never there")]);
+        let mut changes: Vec<Change> = keys.iter().map(|key| set(RowKind::Timer, key, json!(key.len()))).collect();
+        changes.extend([set(RowKind::Rule, &keys[0], json!(null)), Change::remove(RowKind::Told, "never there")]);
         // Within one batch the last change of a row counts, too.
-        changes.extend([Change::remove(Kind::Timer, keys[2].clone()), set(Kind::Timer, &keys[2], json!({"ä": [1.5]}))]);
+        changes.extend([
+            Change::remove(RowKind::Timer, keys[2].clone()),
+            set(RowKind::Timer, &keys[2], json!({"ä": [1.5]})),
+        ]);
         kept.put(changes).durable().await.unwrap();
-        let rows = kept.load(Kind::Timer).await.unwrap();
+        let rows = kept.load(RowKind::Timer).await.unwrap();
         let expected = [
             (vec![], json!(0)),
             (vec![0], json!({"ä": [1.5]})),
@@ -337,11 +340,11 @@ mod tests {
             (vec![0xff, 0], json!(2)),
         ];
         assert_eq!(rows, expected, "in the order of their bytes");
-        assert_eq!(kept.load(Kind::Rule).await.unwrap(), [(vec![0xff, 0], json!(null))]);
+        assert_eq!(kept.load(RowKind::Rule).await.unwrap(), [(vec![0xff, 0], json!(null))]);
         kept.put(Vec::new()).durable().await.unwrap();
         // A row that cannot be read costs no other one.
         let broken = "UPDATE kept SET value = '{' WHERE kind = 'timer' AND value = '0'";
         sqlx::query(broken).execute(&kept.pool).await.unwrap();
-        assert_eq!(kept.load(Kind::Timer).await.unwrap(), expected[1..]);
+        assert_eq!(kept.load(RowKind::Timer).await.unwrap(), expected[1..]);
     }
 }

@@ -22,17 +22,17 @@ pub struct Egress {
 
 /// An address that calls may not go to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused(&'static str);
+pub struct ForbiddenAddress(&'static str);
 
-impl fmt::Display for Refused {
+impl fmt::Display for ForbiddenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "egress refused: the address is {}", self.0)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for ForbiddenAddress {}
 
-fn refused(why: Refused) -> std::io::Error {
+fn refused(why: ForbiddenAddress) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::PermissionDenied, why)
 }
 
@@ -110,23 +110,23 @@ impl Egress {
     ///
     /// # Errors
     /// Why calls may not go there.
-    pub fn check(&self, address: IpAddr) -> Result<(), Refused> {
+    pub fn check(&self, address: IpAddr) -> Result<(), ForbiddenAddress> {
         let address = plain(address);
         if self.deny.iter().any(|n| n.contains(address)) {
-            return Err(Refused("denied by `egress.deny`"));
+            return Err(ForbiddenAddress("denied by `egress.deny`"));
         }
         if is_metadata(address) {
             let named = self.allow.iter().any(|n| n.is_one() && n.contains(address));
-            return if named { Ok(()) } else { Err(Refused("one of cloud metadata")) };
+            return if named { Ok(()) } else { Err(ForbiddenAddress("one of cloud metadata")) };
         }
         if self.allow.iter().any(|n| n.contains(address)) {
             return Ok(());
         }
         if let Some(what) = special(address) {
-            return Err(Refused(what));
+            return Err(ForbiddenAddress(what));
         }
         if is_private(address) && !self.allow_private {
-            return Err(Refused("private, and `egress.allow_private` is off"));
+            return Err(ForbiddenAddress("private, and `egress.allow_private` is off"));
         }
         Ok(())
     }
@@ -135,12 +135,12 @@ impl Egress {
     ///
     /// # Errors
     /// Why calls may not go there.
-    pub fn check_url(&self, url: &url::Url) -> Result<(), Refused> {
+    pub fn check_url(&self, url: &url::Url) -> Result<(), ForbiddenAddress> {
         match url.host() {
             Some(url::Host::Ipv4(v4)) => self.check(v4.into()),
             Some(url::Host::Ipv6(v6)) => self.check(v6.into()),
             Some(url::Host::Domain(_)) => Ok(()),
-            None => Err(Refused("missing")),
+            None => Err(ForbiddenAddress("missing")),
         }
     }
 

@@ -27,12 +27,12 @@ use quiver_types::{Clock, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::delivery::{ProxyEnvironment, Sender};
-use crate::durable_state::Kept;
+use crate::durable_state::StateDatabase;
 use crate::egress::Egress;
 use crate::history::HistoryStore;
 use crate::metrics::AlertMetrics;
 use crate::revisions::Revisions;
-use crate::router::{Given, Router, RouterSettings};
+use crate::router::{PolicySources, Router, RouterSettings};
 use crate::rules::{Engines, RuleSettings, Rules};
 
 /// How alerting runs.
@@ -69,11 +69,11 @@ impl Alertd {
     pub async fn open(
         file: &Path,
         settings: Settings,
-        given: Given,
+        given: PolicySources,
         engines: Arc<dyn Engines>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
-        let kept = Kept::open(file).await?;
+        let kept = StateDatabase::open(file).await?;
         let metrics = Arc::new(AlertMetrics::of_all(delivery::names(), &delivery::REASONS));
         let (egress, proxies) = (settings.egress, settings.proxies);
         // As much as for the alerts that others post.

@@ -2,7 +2,7 @@
 
 /// Where groups of rules and policies come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
+pub enum ConfigOrigin {
     /// Files that the settings name.
     Files,
     /// The stored configuration.

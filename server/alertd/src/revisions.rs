@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use quiver_types::{Millis, Result};
 use serde_json::{Value, json};
 
-use crate::durable_state::{Change, Kept, Kind};
+use crate::durable_state::{Change, RowKind, StateDatabase};
 
 /// A policy that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +49,7 @@ fn beyond(all: &[Arc<Revision>]) -> usize {
 /// All revisions that are kept.
 #[derive(Debug)]
 pub struct Revisions {
-    kept: Arc<Kept>,
+    kept: Arc<StateDatabase>,
     all: Mutex<Vec<Arc<Revision>>>,
 }
 
@@ -73,8 +73,8 @@ impl Revisions {
     ///
     /// # Errors
     /// Unavailable: the database cannot be used.
-    pub(crate) async fn load(kept: Arc<Kept>) -> Result<Self> {
-        let rows = kept.load(Kind::Revision).await?;
+    pub(crate) async fn load(kept: Arc<StateDatabase>) -> Result<Self> {
+        let rows = kept.load(RowKind::Revision).await?;
         let all = rows.iter().filter_map(|(key, value)| read(key, value)).map(Arc::new).collect();
         Ok(Self { kept, all: Mutex::new(all) })
     }
@@ -94,10 +94,10 @@ impl Revisions {
             let number = all.last().map_or(1, |last| last.number + 1);
             let made = Revision { number, at, shown: shown.to_owned(), sealed: seal(), hash };
             let value = json!({"at": at, "shown": made.shown, "sealed": made.sealed, "hash": made.hash});
-            let mut changes = vec![Change::set(Kind::Revision, number.to_be_bytes(), &value)];
+            let mut changes = vec![Change::set(RowKind::Revision, number.to_be_bytes(), &value)];
             all.push(Arc::new(made));
             let gone = beyond(&all);
-            changes.extend(all.drain(..gone).map(|gone| Change::remove(Kind::Revision, gone.number.to_be_bytes())));
+            changes.extend(all.drain(..gone).map(|gone| Change::remove(RowKind::Revision, gone.number.to_be_bytes())));
             self.kept.put(changes)
         };
         writing.durable().await
@@ -122,12 +122,12 @@ mod tests {
     async fn each_change_once_and_over_restarts() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("alerts.db");
-        let kept = Kept::open(&file).await.unwrap();
+        let kept = StateDatabase::open(&file).await.unwrap();
         let revisions = Revisions::load(Arc::clone(&kept)).await.unwrap();
         for (at, whole) in [(1, "a"), (2, "a"), (3, "b"), (4, "a")] {
             revisions.note(at, "shown", whole, || format!("sealed {whole}")).await.unwrap();
         }
-        let again = Revisions::load(Kept::open(&file).await.unwrap()).await.unwrap();
+        let again = Revisions::load(StateDatabase::open(&file).await.unwrap()).await.unwrap();
         let found: Vec<(u64, i64)> = again.all().iter().map(|r| (r.number, r.at)).collect();
         assert_eq!(found, [(3, 4), (2, 3), (1, 1)]);
         assert_eq!(again.get(2).map(|r| r.sealed.clone()).as_deref(), Some("sealed b"));
@@ -139,7 +139,7 @@ mod tests {
     async fn the_oldest_make_room_for_large_ones() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("alerts.db");
-        let revisions = Revisions::load(Kept::open(&file).await.unwrap()).await.unwrap();
+        let revisions = Revisions::load(StateDatabase::open(&file).await.unwrap()).await.unwrap();
         let numbers = |revisions: &Revisions| revisions.all().iter().map(|r| r.number).collect::<Vec<_>>();
         for (number, bytes) in [(1, 30), (2, 30), (3, 30)] {
             revisions.note(number, &"x".repeat(bytes), &number.to_string(), String::new).await.unwrap();
@@ -150,7 +150,7 @@ mod tests {
         revisions.note(5, &"x".repeat(500), "5", String::new).await.unwrap();
         assert_eq!(numbers(&revisions), [5], "the last one stays, however large it is");
         drop(revisions);
-        let again = Revisions::load(Kept::open(&file).await.unwrap()).await.unwrap();
+        let again = Revisions::load(StateDatabase::open(&file).await.unwrap()).await.unwrap();
         assert_eq!(numbers(&again), [5]);
     }
 }

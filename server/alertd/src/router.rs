@@ -26,17 +26,17 @@ use quiver_types::{Clock, Error, ErrorKind, Result};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-pub use intake::{AlertForm, Posted, posted};
-pub use listings::{AlertRow, AlertState, Asked, GroupPiece, GroupRow, RouteMatch, Shown};
+pub use intake::{AlertForm, PostedAlerts, posted};
+pub use listings::{AlertFilter, AlertRow, AlertState, AlertStateFilter, GroupPiece, GroupRow, RouteMatch};
 pub(crate) use records::{label_set, labels, texts};
 pub use silencing::{SilenceDone, SilenceError, SilenceOp};
 
 use crate::delivery::{Failure, Files, Message, Sender};
-use crate::durable_state::{Change, Kept, Kind};
+use crate::durable_state::{Change, RowKind, StateDatabase};
 use crate::metrics::AlertMetrics;
-use crate::origin::Origin;
+use crate::origin::ConfigOrigin;
 use crate::policy::Policy;
-use alert_quota::{Full, Most, Reporter, Shares};
+use alert_quota::{Full, QuotaLimits, Reporter, Shares};
 
 /// Settings of the router.
 #[derive(Debug, Clone)]
@@ -92,14 +92,14 @@ impl Clocks {
 
 /// The policies by their origin.
 #[derive(Debug, Default)]
-pub struct Given {
+pub struct PolicySources {
     /// The policy of a file, which takes precedence.
     pub file: Option<Policy>,
     /// The policy of the stored configuration.
     pub stored: Option<Policy>,
 }
 
-impl Given {
+impl PolicySources {
     /// The policy in effect; without any, nobody is notified.
     fn live(&self) -> Policy {
         self.file.as_ref().or(self.stored.as_ref()).cloned().unwrap_or_else(Policy::empty)
@@ -113,9 +113,9 @@ pub struct Router {
     files: Files,
     policy: ArcSwap<Policy>,
     /// The policies of all origins.
-    given: Mutex<Given>,
+    given: Mutex<PolicySources>,
     state: Mutex<State>,
-    kept: Arc<Kept>,
+    kept: Arc<StateDatabase>,
     sender: Sender,
     clock: Arc<dyn Clock>,
     metrics: Arc<AlertMetrics>,
@@ -147,8 +147,8 @@ impl Router {
     /// Unavailable: the database cannot be used.
     pub async fn open(
         settings: RouterSettings,
-        given: Given,
-        kept: Arc<Kept>,
+        given: PolicySources,
+        kept: Arc<StateDatabase>,
         sender: Sender,
         clock: Arc<dyn Clock>,
         metrics: Arc<AlertMetrics>,
@@ -165,7 +165,7 @@ impl Router {
             shares: Shares::default(),
             clocks: Clocks::read(&*clock),
         };
-        for (_, value) in kept.load(Kind::Alert).await? {
+        for (_, value) in kept.load(RowKind::Alert).await? {
             if let Some(alert) = records::read_alert(&value) {
                 state.read_row(&alert, &value);
                 let (known, routes) = state.dispatcher.insert(alert, now);
@@ -173,16 +173,16 @@ impl Router {
                 state.shares.note(&known, routes, reporter);
             }
         }
-        let timers = kept.load(Kind::Timer).await?.into_iter();
+        let timers = kept.load(RowKind::Timer).await?.into_iter();
         let timers: BTreeMap<String, i64> =
             timers.filter_map(|(key, at)| String::from_utf8(key).ok().zip(at.as_i64())).collect();
         state.dispatcher.restore_timers(&timers, now);
-        for (_, value) in kept.load(Kind::Silence).await? {
+        for (_, value) in kept.load(RowKind::Silence).await? {
             if let Some(silence) = records::read_silence(&value) {
                 state.silences.load(silence);
             }
         }
-        for (key, value) in kept.load(Kind::Told).await? {
+        for (key, value) in kept.load(RowKind::Told).await? {
             if let Some((key, mut entry)) = records::read_told(&key, &value) {
                 // Of a clock that was set back while the server was down: it would not be repeated for as long.
                 entry.at = entry.at.min(now);
@@ -238,11 +238,11 @@ impl Router {
     }
 
     /// Sets the policy of an origin. Groups of unchanged routes continue, others are rebuilt.
-    pub fn set_policy(&self, origin: Origin, policy: Option<Policy>) {
+    pub fn set_policy(&self, origin: ConfigOrigin, policy: Option<Policy>) {
         let mut given = self.given.lock();
         match origin {
-            Origin::Files => given.file = policy,
-            Origin::Stored => given.stored = policy,
+            ConfigOrigin::Files => given.file = policy,
+            ConfigOrigin::Stored => given.stored = policy,
         }
         let live = given.live();
         if !self.policy.load().is_like(&live) {
@@ -289,7 +289,7 @@ impl Router {
         if alerts.is_empty() {
             return Ok(());
         }
-        let most = Most { count: self.settings.alerts_max, bytes: self.settings.alert_bytes_max };
+        let most = QuotaLimits { count: self.settings.alerts_max, bytes: self.settings.alert_bytes_max };
         let (mut refused, mut too_large) = (0, 0);
         let writing = {
             let mut state = self.state.lock();
@@ -318,7 +318,7 @@ impl Router {
                 } else if state.posted.contains_key(known.labels.canonical()) {
                     state.posted_until = state.posted_until.min(known.ends_at);
                 }
-                changes.push(Change::set(Kind::Alert, known.labels.canonical(), &state.row(&known)));
+                changes.push(Change::set(RowKind::Alert, known.labels.canonical(), &state.row(&known)));
             }
             self.metrics.received.fetch_add(changes.len() as u64, Relaxed);
             self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
@@ -387,9 +387,9 @@ impl Router {
         state.log.shift(by);
         state.posted_until = i64::MIN;
         let told = state.log.entries();
-        let told = told.map(|(key, entry)| Change::set(Kind::Told, records::told_key(key), &records::told(entry)));
+        let told = told.map(|(key, entry)| Change::set(RowKind::Told, records::told_key(key), &records::told(entry)));
         let alerts = state.dispatcher.alerts();
-        let alerts = alerts.map(|alert| Change::set(Kind::Alert, alert.labels.canonical(), &state.row(alert)));
+        let alerts = alerts.map(|alert| Change::set(RowKind::Alert, alert.labels.canonical(), &state.row(alert)));
         drop(self.kept.put(told.chain(alerts).collect()));
     }
 
@@ -418,8 +418,8 @@ impl Router {
             .take_changed()
             .into_iter()
             .map(|(key, at)| match at {
-                Some(at) => Change::set(Kind::Timer, key, &at.into()),
-                None => Change::remove(Kind::Timer, key),
+                Some(at) => Change::set(RowKind::Timer, key, &at.into()),
+                None => Change::remove(RowKind::Timer, key),
             })
             .collect();
         if !changes.is_empty() {
@@ -432,10 +432,11 @@ impl Router {
         let mut state = self.state.lock();
         let silences = state.silences.forget(now);
         let told = state.log.forget(now);
-        let mut changes: Vec<Change> = silences.iter().map(|id| Change::remove(Kind::Silence, id.as_bytes())).collect();
-        changes.extend(told.iter().map(|key| Change::remove(Kind::Told, records::told_key(key))));
+        let mut changes: Vec<Change> =
+            silences.iter().map(|id| Change::remove(RowKind::Silence, id.as_bytes())).collect();
+        changes.extend(told.iter().map(|key| Change::remove(RowKind::Told, records::told_key(key))));
         let gone = state.dispatcher.forget(now);
-        changes.extend(gone.iter().map(|labels| Change::remove(Kind::Alert, labels.canonical())));
+        changes.extend(gone.iter().map(|labels| Change::remove(RowKind::Alert, labels.canonical())));
         state.drop_notes(&gone);
         self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
         if !changes.is_empty() {
@@ -445,14 +446,14 @@ impl Router {
 }
 
 /// Gives the name of this installation, generated once.
-async fn instance(kept: &Kept) -> Result<String> {
+async fn instance(kept: &StateDatabase) -> Result<String> {
     const KEY: &[u8] = b"instance";
-    let there = kept.load(Kind::Service).await?.into_iter().find(|(key, _)| key == KEY);
+    let there = kept.load(RowKind::Service).await?.into_iter().find(|(key, _)| key == KEY);
     if let Some(id) = there.and_then(|(_, value)| value.as_str().map(str::to_owned)) {
         return Ok(id);
     }
     let id = uuid::Uuid::now_v7().to_string();
-    kept.put(vec![Change::set(Kind::Service, KEY, &id.as_str().into())]).durable().await?;
+    kept.put(vec![Change::set(RowKind::Service, KEY, &id.as_str().into())]).durable().await?;
     Ok(id)
 }
 

@@ -17,14 +17,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use quiver_alerting::rules::{Engine, Group, Setting};
+use quiver_alerting::rules::{Engine, EvaluationSettings, Group};
 use quiver_types::{Clock, Result};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::durable_state::{Change, Kept, Kind};
+use crate::durable_state::{Change, RowKind, StateDatabase};
 use crate::metrics::AlertMetrics;
-use crate::origin::Origin;
+use crate::origin::ConfigOrigin;
 use crate::router::Router;
 use records::Names;
 use rule_state::Memory;
@@ -50,7 +50,7 @@ pub struct Rules {
     settings: Arc<RuleSettings>,
     engines: Arc<dyn Engines>,
     router: Arc<Router>,
-    kept: Arc<Kept>,
+    kept: Arc<StateDatabase>,
     clock: Arc<dyn Clock>,
     metrics: Arc<AlertMetrics>,
     places: Arc<Semaphore>,
@@ -73,7 +73,7 @@ impl Rules {
         settings: RuleSettings,
         engines: Arc<dyn Engines>,
         router: Arc<Router>,
-        kept: Arc<Kept>,
+        kept: Arc<StateDatabase>,
         clock: Arc<dyn Clock>,
         metrics: Arc<AlertMetrics>,
     ) -> Result<Arc<Self>> {
@@ -128,7 +128,7 @@ impl Rules {
                 _ = every.tick() => {}
             }
             let now = self.clock.now_ms();
-            drop(self.kept.put(vec![Change::set(Kind::Service, rule_state::HEARTBEAT_KEY, &now.into())]));
+            drop(self.kept.put(vec![Change::set(RowKind::Service, rule_state::HEARTBEAT_KEY, &now.into())]));
         }
     }
 
@@ -175,11 +175,11 @@ impl Rules {
 
     /// Takes all groups of an origin: those that are the same go on, changed ones keep the alerts of equal rules, others
     /// end. Of two groups with the same name the one of a file runs.
-    pub fn set(&self, origin: Origin, sources: Vec<Source>) {
+    pub fn set(&self, origin: ConfigOrigin, sources: Vec<Source>) {
         let mut given = self.given.lock();
         given[origin as usize] = sources;
-        let mut all = given[Origin::Files as usize].clone();
-        for source in &given[Origin::Stored as usize] {
+        let mut all = given[ConfigOrigin::Files as usize].clone();
+        for source in &given[ConfigOrigin::Stored as usize] {
             let (file, group) = (&source.file, &source.group.name);
             if all.iter().any(|other| other.file == *file && other.group.name == *group) {
                 tracing::warn!(
@@ -233,7 +233,7 @@ impl Rules {
     }
 
     /// Labels that are added to alerts when they are sent.
-    pub fn setting(&self) -> &Setting {
+    pub fn setting(&self) -> &EvaluationSettings {
         &self.settings.setting
     }
 }

@@ -8,13 +8,13 @@ mod redaction;
 use std::collections::{BTreeMap, BTreeSet};
 
 use quiver_yaml::problem::{Code, Problem, Problems};
-use quiver_yaml::{self as yaml, Fields, Kind, Node, pointer};
+use quiver_yaml::{self as yaml, Fields, Node, NodeKind, pointer};
 
 use crate::inhibition::InhibitRule;
 use crate::intervals::{TimeInterval, read_list};
 use crate::options::Options;
 use crate::receivers::{self, Integration};
-use crate::routes::{Reading, Route, RouteConfig};
+use crate::routes::{ReadContext, Route, RouteConfig};
 
 pub use patterns::is_pattern;
 pub use redaction::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
@@ -60,7 +60,7 @@ impl Config {
     pub fn load(text: &str) -> Result<Self, Problems> {
         let mut documents = yaml::read(text)?;
         let node = match documents.len() {
-            0 => Node { place: quiver_yaml::problem::Place { line: 1, column: 1 }, kind: Kind::Null },
+            0 => Node { place: quiver_yaml::problem::Place { line: 1, column: 1 }, kind: NodeKind::Null },
             _ => documents.remove(0),
         };
         if let Some(second) = documents.first() {
@@ -75,7 +75,7 @@ impl Config {
     /// Everything that is wrong, each with its place.
     pub fn load_with(text: &str, global: &Options) -> Result<Self, Problems> {
         let documents = yaml::read(text)?;
-        let empty = Node { place: quiver_yaml::problem::Place { line: 1, column: 1 }, kind: Kind::Null };
+        let empty = Node { place: quiver_yaml::problem::Place { line: 1, column: 1 }, kind: NodeKind::Null };
         Self::read(documents.first().unwrap_or(&empty), Some(global))
     }
 
@@ -85,7 +85,7 @@ impl Config {
     /// Everything that is wrong, each with its place.
     pub fn read(node: &Node, inherited: Option<&Options>) -> Result<Self, Problems> {
         let mut problems = Problems::default();
-        let mut reading = Reading::default();
+        let mut reading = ReadContext::default();
         let Some(mut fields) = Fields::new(node, "", &mut problems) else { return Err(problems) };
         let global = match (fields.some("global"), inherited) {
             (None, Some(inherited)) => inherited.clone(),
@@ -112,7 +112,7 @@ impl Config {
             .collect();
         check_unique(&receivers, nodes, &mut problems);
         let templates = fields.texts("templates", &mut problems).unwrap_or_default();
-        if let Some(Kind::List(items)) = node.get("templates").map(|templates| &templates.kind) {
+        if let Some(NodeKind::List(items)) = node.get("templates").map(|templates| &templates.kind) {
             patterns::check(items, &mut problems);
         }
         let mut time_intervals = BTreeMap::new();

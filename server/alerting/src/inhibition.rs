@@ -8,7 +8,7 @@ use quiver_yaml::{Fields, Node};
 
 use crate::labels::fingerprint;
 use crate::matchers::Matchers;
-use crate::routes::{Reading, read_match, read_matchers};
+use crate::routes::{ReadContext, read_match, read_matchers};
 
 /// A rule: alerts that match the source mute those that match the target and have equal labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,7 +25,7 @@ pub struct InhibitRule {
 
 impl InhibitRule {
     /// Reads a rule.
-    pub fn read(node: &Node, path: &str, reading: &mut Reading, problems: &mut Problems) -> Self {
+    pub fn read(node: &Node, path: &str, reading: &mut ReadContext, problems: &mut Problems) -> Self {
         let Some(mut fields) = Fields::new(node, path, problems) else { return Self::default() };
         let name = fields.text("name", problems).unwrap_or_default();
         let (mut source, mut target) = (Vec::new(), Vec::new());
@@ -99,7 +99,8 @@ mod tests {
     fn muted_or_not() {
         let text = "source_matchers: ['s=\"1\"']\ntarget_matchers: ['t=\"1\"']\nequal: [e]\n";
         let mut problems = Problems::default();
-        let rule = InhibitRule::read(&yaml::read(text).expect("valid")[0], "", &mut Reading::default(), &mut problems);
+        let rule =
+            InhibitRule::read(&yaml::read(text).expect("valid")[0], "", &mut ReadContext::default(), &mut problems);
         assert!(problems.is_empty(), "{problems}");
         let set = |pairs: &[(&str, &str)]| LabelSet::from_pairs(pairs.iter().copied());
         let check = |firing: &[LabelSet], target: &LabelSet, muted: bool| {
@@ -119,7 +120,7 @@ mod tests {
 
     fn rule(text: &str) -> InhibitRule {
         let mut problems = Problems::default();
-        let rule = InhibitRule::read(&yaml::read(text).expect(text)[0], "", &mut Reading::default(), &mut problems);
+        let rule = InhibitRule::read(&yaml::read(text).expect(text)[0], "", &mut ReadContext::default(), &mut problems);
         assert!(problems.is_empty(), "{text}: {problems}");
         rule
     }
@@ -201,7 +202,7 @@ mod tests {
     fn refused() {
         let told = |text: &str| {
             let mut problems = Problems::default();
-            InhibitRule::read(&yaml::read(text).expect(text)[0], "/r", &mut Reading::default(), &mut problems);
+            InhibitRule::read(&yaml::read(text).expect(text)[0], "/r", &mut ReadContext::default(), &mut problems);
             problems.iter().map(|p| format!("{} {}", p.path, p.message)).collect::<Vec<_>>().join("; ")
         };
         for (text, expected) in [

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Datelike, NaiveDateTime, TimeZone, Timelike, Utc};
 use chrono_tz::Tz;
 use quiver_yaml::problem::{Code, Problems};
-use quiver_yaml::{Fields, Kind, Node, pointer};
+use quiver_yaml::{Fields, Node, NodeKind, pointer};
 
 use crate::template::month_names;
 
@@ -111,10 +111,10 @@ impl TimeInterval {
 /// Reads a list of intervals.
 pub fn read_list(node: &Node, path: &str, problems: &mut Problems) -> Vec<TimeInterval> {
     match &node.kind {
-        Kind::List(items) => {
+        NodeKind::List(items) => {
             items.iter().enumerate().map(|(i, item)| TimeInterval::read(item, &pointer(path, i), problems)).collect()
         }
-        Kind::Null => Vec::new(),
+        NodeKind::Null => Vec::new(),
         _ => {
             problems.push(node.problem(path, Code::InvalidType, format!("wanted a list, got {}", node.kind_name())));
             Vec::new()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use quiver_types::time::duration;
 use quiver_yaml::problem::{Code, Problem, Problems};
-use quiver_yaml::{Fields, Kind, Node, pointer};
+use quiver_yaml::{Fields, Node, NodeKind, pointer};
 
 use crate::template::{MESSAGE_FUNCTIONS, Templates};
 
@@ -255,7 +255,7 @@ impl Schema {
 
     /// Gives options as JSON, as they are written.
     pub(crate) fn json(&self, node: &Node) -> serde_json::Value {
-        let Kind::Map(pairs) = &node.kind else { return node.to_json() };
+        let NodeKind::Map(pairs) = &node.kind else { return node.to_json() };
         let shape = |name: &str| self.fields.iter().find(|f| f.name == name).map_or(Shape::Any, |f| f.shape);
         let each = pairs.iter().map(|(key, value)| (key.text.clone(), shaped(value, shape(&key.text))));
         serde_json::Value::Object(each.collect())
@@ -341,7 +341,7 @@ fn read_value(shape: Shape, node: &Node, path: &str, problems: &mut Problems) ->
         }
         Shape::TextMap => OptionValue::TextMap(text_map(node, path, problems).ok_or_else(|| wrong("a mapping"))?),
         Shape::Texts => match &node.kind {
-            Kind::List(items) => {
+            NodeKind::List(items) => {
                 let read = |(i, item): (usize, &Node)| match item.text() {
                     Some(text) => Ok(text.to_owned()),
                     None => Err(item.problem(&pointer(path, i), Code::InvalidType, "wanted a text")),
@@ -354,14 +354,14 @@ fn read_value(shape: Shape, node: &Node, path: &str, problems: &mut Problems) ->
         Shape::Any => OptionValue::Any(node.to_json()),
         Shape::Object(schema) => OptionValue::Object(schema.read(node, path, problems)),
         Shape::Objects(schema) => match &node.kind {
-            Kind::List(items) => {
+            NodeKind::List(items) => {
                 let read = |(i, item): (usize, &Node)| schema.read(item, &pointer(path, i), problems);
                 OptionValue::Objects(items.iter().enumerate().map(read).collect())
             }
             _ => return Err(wrong("a list")),
         },
         Shape::ObjectMap(schema) => match &node.kind {
-            Kind::Map(pairs) => {
+            NodeKind::Map(pairs) => {
                 let read = |(key, value): &(quiver_yaml::Key, Node)| {
                     (key.text.clone(), schema.read(value, &pointer(path, &key.text), problems))
                 };
@@ -384,7 +384,7 @@ fn read_value(shape: Shape, node: &Node, path: &str, problems: &mut Problems) ->
 pub const SECRET: &str = "<secret>";
 
 fn text_map(node: &Node, path: &str, problems: &mut Problems) -> Option<BTreeMap<String, String>> {
-    let Kind::Map(pairs) = &node.kind else { return None };
+    let NodeKind::Map(pairs) = &node.kind else { return None };
     let mut out = BTreeMap::new();
     for (key, value) in pairs {
         match value.text() {
@@ -397,10 +397,10 @@ fn text_map(node: &Node, path: &str, problems: &mut Problems) -> Option<BTreeMap
 
 /// Gives lists of texts by name as JSON; whatever else it is, is `wrong`.
 fn text_lists(node: &Node, path: &str, wrong: &Problem) -> Result<serde_json::Value, Problem> {
-    let Kind::Map(pairs) = &node.kind else { return Err(wrong.clone()) };
+    let NodeKind::Map(pairs) = &node.kind else { return Err(wrong.clone()) };
     for (key, value) in pairs {
         let at = pointer(path, &key.text);
-        let Kind::List(items) = &value.kind else {
+        let NodeKind::List(items) = &value.kind else {
             return Err(value.problem(&at, Code::InvalidType, "wanted a list"));
         };
         if let Some((i, item)) = items.iter().enumerate().find(|(_, item)| item.text().is_none()) {
@@ -414,10 +414,12 @@ fn text_lists(node: &Node, path: &str, wrong: &Problem) -> Result<serde_json::Va
 pub(crate) fn texts(node: &Node) -> serde_json::Value {
     use serde_json::Value as Json;
     match &node.kind {
-        Kind::Null => Json::Null,
-        Kind::Scalar { text, .. } => Json::String(text.clone()),
-        Kind::List(items) => Json::Array(items.iter().map(texts).collect()),
-        Kind::Map(pairs) => Json::Object(pairs.iter().map(|(key, value)| (key.text.clone(), texts(value))).collect()),
+        NodeKind::Null => Json::Null,
+        NodeKind::Scalar { text, .. } => Json::String(text.clone()),
+        NodeKind::List(items) => Json::Array(items.iter().map(texts).collect()),
+        NodeKind::Map(pairs) => {
+            Json::Object(pairs.iter().map(|(key, value)| (key.text.clone(), texts(value))).collect())
+        }
     }
 }
 
@@ -427,9 +429,9 @@ fn shaped(node: &Node, shape: Shape) -> serde_json::Value {
         (Shape::Truth | Shape::Integer | Shape::Count | Shape::Any, _) => node.to_json(),
         // Nanoseconds.
         (Shape::GoDuration, _) if node.integer().is_some() => node.to_json(),
-        (Shape::Object(schema) | Shape::TextOr(_, schema), Kind::Map(_)) => schema.json(node),
-        (Shape::Objects(schema), Kind::List(items)) => items.iter().map(|item| schema.json(item)).collect(),
-        (Shape::ObjectMap(schema), Kind::Map(pairs)) => {
+        (Shape::Object(schema) | Shape::TextOr(_, schema), NodeKind::Map(_)) => schema.json(node),
+        (Shape::Objects(schema), NodeKind::List(items)) => items.iter().map(|item| schema.json(item)).collect(),
+        (Shape::ObjectMap(schema), NodeKind::Map(pairs)) => {
             serde_json::Value::Object(pairs.iter().map(|(key, v)| (key.text.clone(), schema.json(v))).collect())
         }
         _ => texts(node),

@@ -30,10 +30,10 @@ use quiver_yaml::problem::Problems;
 use crate::options::http::{HTTP, TLS};
 use crate::options::{FieldDef, OptionValue, Options, Schema, Shape, field};
 
-pub use kind::{Integration, Kind};
+pub use kind::{Integration, IntegrationKind};
 
 /// All kinds; integrations of a receiver come in this order.
-pub static KINDS: &[&Kind] = &[
+pub static KINDS: &[&IntegrationKind] = &[
     &discord::KIND,
     &email::KIND,
     &incidentio::KIND,
@@ -146,7 +146,7 @@ pub fn global(node: Option<&Node>, path: &str, problems: &mut Problems) -> Optio
 }
 
 /// Finds a kind by its name.
-pub fn kind(name: &str) -> Option<&'static Kind> {
+pub fn kind(name: &str) -> Option<&'static IntegrationKind> {
     KINDS.iter().find(|kind| kind.name == name).copied()
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quiver_types::matcher::Patterns;
 use quiver_types::{LabelSet, MatchOp};
 use quiver_yaml::problem::{Code, Place, Problem, Problems};
-use quiver_yaml::{Fields, Kind, Node, pointer};
+use quiver_yaml::{Fields, Node, NodeKind, pointer};
 
 use crate::labels;
 use crate::matchers::{self, Matchers};
@@ -176,7 +176,7 @@ impl Route {
 
 /// What is shared by all parts of a configuration while it is read.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ReadContext {
     /// The patterns of its matchers, which stay compiled for as long as it is in force.
     patterns: Patterns,
     /// What should be said about it.
@@ -186,7 +186,7 @@ pub struct Reading {
 /// Most that the patterns of a configuration take, compiled, in bytes.
 const PATTERNS_BYTES_MAX: usize = 32 << 20;
 
-impl Default for Reading {
+impl Default for ReadContext {
     fn default() -> Self {
         Self { patterns: Patterns::within("a configuration", PATTERNS_BYTES_MAX), warnings: Vec::new() }
     }
@@ -197,11 +197,11 @@ const DEPTH_MAX: usize = 60;
 
 impl RouteConfig {
     /// Reads a route with its children.
-    pub fn read(node: &Node, path: &str, reading: &mut Reading, problems: &mut Problems) -> Self {
+    pub fn read(node: &Node, path: &str, reading: &mut ReadContext, problems: &mut Problems) -> Self {
         Self::read_at(node, path, 0, reading, problems)
     }
 
-    fn read_at(node: &Node, path: &str, depth: usize, reading: &mut Reading, problems: &mut Problems) -> Self {
+    fn read_at(node: &Node, path: &str, depth: usize, reading: &mut ReadContext, problems: &mut Problems) -> Self {
         let mut out = Self { place: node.place, ..Self::default() };
         if depth > DEPTH_MAX {
             problems.push(node.problem(path, Code::InvalidValue, format!("routes are nested deeper than {DEPTH_MAX}")));
@@ -279,12 +279,12 @@ pub(crate) fn read_match(
     name: &'static str,
     op: MatchOp,
     out: &mut Vec<quiver_types::Matcher>,
-    reading: &mut Reading,
+    reading: &mut ReadContext,
     problems: &mut Problems,
 ) {
     let Some(node) = fields.some(name) else { return };
     let path = fields.path_of(name);
-    let Kind::Map(pairs) = &node.kind else {
+    let NodeKind::Map(pairs) = &node.kind else {
         problems.push(node.problem(&path, Code::InvalidType, format!("wanted a mapping, got {}", node.kind_name())));
         return;
     };
@@ -318,14 +318,14 @@ pub(crate) fn read_matchers(
     fields: &mut Fields<'_>,
     name: &'static str,
     out: &mut Vec<quiver_types::Matcher>,
-    reading: &mut Reading,
+    reading: &mut ReadContext,
     problems: &mut Problems,
 ) {
     let items = fields.list(name, problems).unwrap_or_default();
     let path = fields.path_of(name);
     for (i, item) in items.iter().enumerate() {
         let path = pointer(&path, i);
-        if let Kind::Map(_) = item.kind {
+        if let NodeKind::Map(_) = item.kind {
             out.extend(read_object(item, &path, reading, problems));
             continue;
         }
@@ -348,7 +348,7 @@ pub(crate) fn read_matchers(
 fn read_object(
     node: &Node,
     path: &str,
-    reading: &mut Reading,
+    reading: &mut ReadContext,
     problems: &mut Problems,
 ) -> Option<quiver_types::Matcher> {
     let mut fields = Fields::new(node, path, problems)?;
@@ -380,7 +380,7 @@ mod tests {
     fn tree(text: &str) -> Route {
         let mut problems = Problems::default();
         let node = yaml::read(text).expect(text).remove(0);
-        let config = RouteConfig::read(&node, "/route", &mut Reading::default(), &mut problems);
+        let config = RouteConfig::read(&node, "/route", &mut ReadContext::default(), &mut problems);
         assert!(problems.is_empty(), "{problems}");
         Route::new(&config)
     }
@@ -421,7 +421,7 @@ mod tests {
         let check = |text: &str, expected: &str| {
             let mut problems = Problems::default();
             let node = yaml::read(text).expect(text).remove(0);
-            RouteConfig::read(&node, "/route", &mut Reading::default(), &mut problems);
+            RouteConfig::read(&node, "/route", &mut ReadContext::default(), &mut problems);
             assert!(problems.to_string().contains(expected), "{text}: {problems}");
         };
         check("group_by: [a, ...]", "cannot have wildcard group_by");
@@ -539,7 +539,7 @@ mod tests {
         key("matchers: [{name: a}]", "{a=\"\"}");
         key("{match: {a: 1}, match_re: {a: 1}, matchers: ['a!=2']}", "{a=\"1\",a!=\"2\",a=~\"^(?:1)$\"}");
         key("{}", "{}");
-        let mut reading = Reading::default();
+        let mut reading = ReadContext::default();
         let node = yaml::read("{matchers: ['a=x y'], routes: [{matchers: ['b=\"\\w\"']}]}").expect("valid").remove(0);
         RouteConfig::read(&node, "/route", &mut reading, &mut Problems::default());
         assert_eq!(reading.warnings.len(), 2, "{reading:?}");
@@ -550,7 +550,7 @@ mod tests {
     fn patterns_of_a_configuration_are_bounded() {
         let routes: Vec<String> = (0..1000).map(|i| format!("{{matchers: ['a=~\"\\w{{15}}{i:04}\"']}}")).collect();
         let node = yaml::read(&format!("routes: [{}]", routes.join(", "))).expect("valid").remove(0);
-        let (mut reading, mut problems) = (Reading::default(), Problems::default());
+        let (mut reading, mut problems) = (ReadContext::default(), Problems::default());
         RouteConfig::read(&node, "/route", &mut reading, &mut problems);
         let told: Vec<String> = problems.iter().map(|p| p.message.clone()).collect();
         assert!(!told.is_empty(), "a thousand are too many");
@@ -563,7 +563,7 @@ mod tests {
         let check = |text: &str, path: &str, expected: &str| {
             let mut problems = Problems::default();
             let node = yaml::read(text).expect(text).remove(0);
-            RouteConfig::read(&node, "/route", &mut Reading::default(), &mut problems);
+            RouteConfig::read(&node, "/route", &mut ReadContext::default(), &mut problems);
             let told: Vec<String> = problems.iter().map(|p| format!("{} {}", p.path, p.message)).collect();
             assert_eq!(told.len(), 1, "{text}: {told:?}");
             assert!(told[0].starts_with(&format!("{path} ")) && told[0].contains(expected), "{text}: {told:?}");

@@ -110,7 +110,7 @@ pub type RunQuery<'a> = &'a dyn Fn(&str) -> Result<Vec<QueriedSample>, String>;
 
 /// What functions take from outside.
 #[derive(Default)]
-pub struct Host<'a> {
+pub struct TemplateEnvironment<'a> {
     /// Runs a query at the time of the evaluation.
     pub query: Option<RunQuery<'a>>,
     /// The time, in nanoseconds since 1970.
@@ -121,9 +121,9 @@ pub struct Host<'a> {
     pub route_labels: Option<&'a BTreeMap<String, String>>,
 }
 
-impl fmt::Debug for Host<'_> {
+impl fmt::Debug for TemplateEnvironment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host")
+        f.debug_struct("TemplateEnvironment")
             .field("now_ns", &self.now_ns)
             .field("external_url", &self.external_url)
             .finish_non_exhaustive()
@@ -261,7 +261,7 @@ pub struct Options<'a> {
     /// How much it may do and write before it fails.
     pub budget: Budget,
     /// What its functions take from outside.
-    pub host: Host<'a>,
+    pub host: TemplateEnvironment<'a>,
 }
 
 /// Parses and runs a text.

@@ -57,7 +57,7 @@ impl Entry {
             expected: None,
         };
         let bytes = Arc::clone(&entry.bytes_in);
-        (entry, request.map(|body| Body::new(Counted { body, bytes })))
+        (entry, request.map(|body| Body::new(CountingBody { body, bytes })))
     }
 
     /// Goes on to count what goes out; the line is written when the answer is sent or its client is gone.
@@ -66,7 +66,7 @@ impl Entry {
         response.map(|body| {
             self.whole = body.is_end_stream();
             self.expected = body.size_hint().exact();
-            Body::new(Followed { body, entry: self })
+            Body::new(LoggedBody { body, entry: self })
         })
     }
 }
@@ -94,12 +94,12 @@ impl Drop for Entry {
 }
 
 /// A body on its way in.
-struct Counted {
+struct CountingBody {
     body: Body,
     bytes: Arc<AtomicU64>,
 }
 
-impl HttpBody for Counted {
+impl HttpBody for CountingBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -121,12 +121,12 @@ impl HttpBody for Counted {
 }
 
 /// A body on its way out.
-struct Followed {
+struct LoggedBody {
     body: Body,
     entry: Entry,
 }
 
-impl HttpBody for Followed {
+impl HttpBody for LoggedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -161,7 +161,7 @@ mod tests {
     #[tokio::test]
     async fn bodies_are_counted_as_they_come() {
         let bytes = Arc::<AtomicU64>::default();
-        let counted = Counted { body: Body::from("twelve bytes"), bytes: Arc::clone(&bytes) };
+        let counted = CountingBody { body: Body::from("twelve bytes"), bytes: Arc::clone(&bytes) };
         // What is known of a body before it comes is handed on.
         assert_eq!((counted.size_hint().exact(), counted.is_end_stream()), (Some(12), false));
         assert_eq!(bytes.load(Relaxed), 0);
@@ -197,7 +197,7 @@ mod tests {
             (vec![broken()], 0, false),
         ] {
             let (entry, _) = begun("/", Body::empty());
-            let mut followed = Followed { body: Body::from_stream(futures::stream::iter(pieces)), entry };
+            let mut followed = LoggedBody { body: Body::from_stream(futures::stream::iter(pieces)), entry };
             while let Some(Ok(_)) = followed.frame().await {
                 assert!(!followed.entry.whole, "more may come");
             }
@@ -206,7 +206,7 @@ mod tests {
         // Who leaves before the end had not all of it.
         let (entry, _) = begun("/", Body::empty());
         let pieces = vec![piece("ab"), piece("c")];
-        let mut followed = Followed { body: Body::from_stream(futures::stream::iter(pieces)), entry };
+        let mut followed = LoggedBody { body: Body::from_stream(futures::stream::iter(pieces)), entry };
         assert!(followed.frame().await.is_some());
         assert_eq!((followed.entry.bytes_out, followed.entry.whole), (2, false));
     }

@@ -30,7 +30,7 @@ use quiver_types::{Error, ErrorKind, MemoryPressure, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::response_pressure::{Demand, Needed};
+use crate::response_pressure::{ContendedResource, Demand};
 use crate::serve::minimum_rate::{Pace, TooSlow};
 pub(crate) use large_body_queue::on_connection;
 use large_body_queue::{TURN_WAIT, Turn, Turns};
@@ -84,16 +84,16 @@ pub struct BodyBudget {
 }
 
 /// One of those that wait.
-struct Waiting<'a>(&'a watch::Sender<usize>);
+struct WaitingRequest<'a>(&'a watch::Sender<usize>);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingRequest<'a> {
     fn begin(waiting: &'a watch::Sender<usize>) -> Self {
         waiting.send_modify(|n| *n += 1);
         Self(waiting)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingRequest<'_> {
     fn drop(&mut self) {
         self.0.send_modify(|n| *n -= 1);
     }
@@ -160,7 +160,7 @@ impl BodyBudget {
 
     /// Likewise, for a decoder that waits for others if it has a thread of its own.
     pub(crate) fn decoding_on(&self, own_thread: bool) -> Arc<dyn DecodeRoom> {
-        Arc::new(Decoding(Mutex::new(Beside::new(self.decoded_share(), own_thread))))
+        Arc::new(DecodeReservation(Mutex::new(Beside::new(self.decoded_share(), own_thread))))
     }
 
     /// Begins with nothing for the unpacked form of a body, which stands beside it.
@@ -169,7 +169,7 @@ impl BodyBudget {
     }
 
     /// Tells whether others need that memory, for responses that hold some.
-    pub(crate) fn decoding_needed(&self) -> Arc<dyn Needed> {
+    pub(crate) fn decoding_needed(&self) -> Arc<dyn ContendedResource> {
         Arc::clone(&self.decoded.as_deref().unwrap_or(self).refused) as _
     }
 
@@ -222,9 +222,9 @@ impl Beside {
 }
 
 /// What the batch of one request holds, until it is dropped.
-struct Decoding(Mutex<Beside>);
+struct DecodeReservation(Mutex<Beside>);
 
-impl DecodeRoom for Decoding {
+impl DecodeRoom for DecodeReservation {
     fn hold(&self, bytes: usize) -> bool {
         self.0.lock().hold(bytes)
     }
@@ -312,7 +312,7 @@ impl Share {
         }
         let wanted = self.wanted(bytes);
         let waiting = Arc::clone(&self.budget.waiting);
-        let _waiting = Waiting::begin(&waiting);
+        let _waiting = WaitingRequest::begin(&waiting);
         let waited = tokio::time::timeout(wait, async {
             while self.must_wait(wanted.1) {
                 tokio::time::sleep(SHORT_STEP).await;
@@ -350,7 +350,7 @@ impl Share {
         // Small bodies have a budget of their own, so that nobody who has a turn waits for those who wait for theirs.
         self.try_hold(seen.min(self.held_bytes().max(self.budget.small_bytes)));
         let waiting = Arc::clone(&self.budget.waiting);
-        let _waiting = Waiting::begin(&waiting);
+        let _waiting = WaitingRequest::begin(&waiting);
         self.turn = self.budget.turns.wait(units).await.ok_or_else(used_up)?;
         Ok(())
     }

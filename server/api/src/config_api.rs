@@ -59,7 +59,7 @@ mod transactions;
 mod warnings;
 pub(crate) mod yaml;
 
-use family_operation::What;
+use family_operation::OperationKind;
 use operation::{BODY_BYTES_MAX, IMPORT_BYTES_MAX, Routes, not_allowed};
 use path_ids::Ids;
 use refusals::{Write, to_its_end, told};
@@ -105,34 +105,34 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 fn of_family(family: &'static Family, path: String, owner: Option<&'static str>) -> Router<Arc<AppState>> {
     // If there is an owner, its id comes first in the path.
     let one = if owner.is_some() { format!("{path}/{{entity}}") } else { format!("{path}/{{id}}") };
-    let at = move |what: What| -> Routes {
+    let at = move |what: OperationKind| -> Routes {
         let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
             serve(state, family, owner, ids, what, request)
         };
         let (get, put, post) = (MethodFilter::GET, MethodFilter::PUT, MethodFilter::POST);
         let changed = get.or(put).or(MethodFilter::PATCH).or(MethodFilter::DELETE);
         let methods = match what {
-            What::Export | What::History => get,
-            What::Collection => changed.or(post),
-            What::Entity => changed,
-            What::Order => put,
+            OperationKind::Export | OperationKind::History => get,
+            OperationKind::Collection => changed.or(post),
+            OperationKind::Entity => changed,
+            OperationKind::Order => put,
             _ => post,
         };
         on(methods, boxed(handler)).fallback(not_allowed)
     };
     let mut router = Router::new();
     if family.is_one_row() {
-        router = router.route(&format!("{path}/order"), at(What::Order));
+        router = router.route(&format!("{path}/order"), at(OperationKind::Order));
     }
     router
-        .route(&path, at(What::Collection))
-        .route(&one, at(What::Entity))
-        .route(&format!("{one}/history"), at(What::History))
-        .route(&format!("{one}/restore"), at(What::Restore))
-        .route(&format!("{path}/bulk-delete"), at(What::BulkDelete))
-        .route(&format!("{path}/bulk-update"), at(What::BulkUpdate))
-        .route(&format!("{path}/export"), at(What::Export))
-        .route(&format!("{path}/import"), at(What::Import))
+        .route(&path, at(OperationKind::Collection))
+        .route(&one, at(OperationKind::Entity))
+        .route(&format!("{one}/history"), at(OperationKind::History))
+        .route(&format!("{one}/restore"), at(OperationKind::Restore))
+        .route(&format!("{path}/bulk-delete"), at(OperationKind::BulkDelete))
+        .route(&format!("{path}/bulk-update"), at(OperationKind::BulkUpdate))
+        .route(&format!("{path}/export"), at(OperationKind::Export))
+        .route(&format!("{path}/import"), at(OperationKind::Import))
 }
 
 async fn serve(
@@ -140,7 +140,7 @@ async fn serve(
     family: &'static Family,
     owner: Option<&'static str>,
     mut ids: Vec<(String, String)>,
-    what: What,
+    what: OperationKind,
     request: Request,
 ) -> Response {
     let place = match owner {
@@ -148,7 +148,7 @@ async fn serve(
         Some(owner) => Place { family, owner: format!("{owner}/{}", ids.remove(0).1) },
     };
     let id = ids.into_iter().next().map(|(_, id)| id).unwrap_or_default();
-    let largest = if what == What::Import { IMPORT_BYTES_MAX } else { BODY_BYTES_MAX };
+    let largest = if what == OperationKind::Import { IMPORT_BYTES_MAX } else { BODY_BYTES_MAX };
     let action = refusals::action(what, request.method());
     let write = Write::of(&state, family, action, &id, request.method(), request.uri().query());
     let ask = match Ask::read(&state, place, request, largest).await {

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_config::families::{RELATIONSHIPS, RESOURCES};
-use quiver_config::{Caller, ChangeMode, Condition as If, Op, Place, Result, Seen, ServiceAlerts, System};
+use quiver_config::{Caller, ChangeMode, Condition as If, Op, Place, ResourceSighting, Result, ServiceAlerts, System};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::state::AppState;
-use derivation::{Found, Key};
-use inventory::{Kept, Known, by_id, kept_of};
+use derivation::{DerivedResources, Key};
+use inventory::{InventorySnapshot, KnownResource, by_id, kept_of};
 
 mod derivation;
 mod health;
@@ -42,7 +42,7 @@ pub async fn follow(state: Arc<AppState>, every: Duration, stop: CancellationTok
     if every.is_zero() {
         return;
     }
-    let (mut known, mut since) = (Known::default(), state.clock.now_ms() - FIRST_MS);
+    let (mut known, mut since) = (InventorySnapshot::default(), state.clock.now_ms() - FIRST_MS);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -56,10 +56,10 @@ pub async fn follow(state: Arc<AppState>, every: Duration, stop: CancellationTok
     }
 }
 
-async fn once(state: &AppState, known: &mut Known, since_ms: i64, now_ms: i64) -> Result<()> {
+async fn once(state: &AppState, known: &mut InventorySnapshot, since_ms: i64, now_ms: i64) -> Result<()> {
     known.refresh(state).await?;
     let probes = probes::of_types(&known.types);
-    let mut found = Found::default();
+    let mut found = DerivedResources::default();
     for probe in &probes {
         probe_queries::run(state, probe, (since_ms, now_ms), &mut found).await?;
     }
@@ -72,8 +72,8 @@ async fn once(state: &AppState, known: &mut Known, since_ms: i64, now_ms: i64) -
 }
 
 /// Resources that this server would mark as inactive.
-fn given_up(known: &Known, found: &Found, now_ms: i64) -> Vec<String> {
-    let is_given_up = |kept: &Kept| {
+fn given_up(known: &InventorySnapshot, found: &DerivedResources, now_ms: i64) -> Vec<String> {
+    let is_given_up = |kept: &KnownResource| {
         let is_silent = |for_ms: i64| kept.seen_ms.is_none_or(|last| now_ms - last >= for_ms);
         let is_unknown = kept.health != "unknown" && is_silent(UNKNOWN_MS);
         let is_gone = kept.is_discovered && kept.state == "active" && is_silent(INACTIVE_MS);
@@ -85,7 +85,12 @@ fn given_up(known: &Known, found: &Found, now_ms: i64) -> Vec<String> {
 
 /// Reads those resources again: other servers on the same database may have received their telemetry, and note that
 /// without a new revision.
-async fn ask_others(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<()> {
+async fn ask_others(
+    state: &AppState,
+    known: &mut InventorySnapshot,
+    found: &DerivedResources,
+    now_ms: i64,
+) -> Result<()> {
     if state.config.is_shared() {
         for ids in given_up(known, found, now_ms).chunks(READ_AT_ONCE) {
             let read = state.config.find_all(&RESOURCES, ids).await?;
@@ -102,7 +107,7 @@ fn caller() -> Caller {
 
 /// Creates entities for new resources and relationships, and removes the service of resources that several services
 /// report.
-async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<()> {
+async fn take_in(state: &AppState, known: &mut InventorySnapshot, found: &DerivedResources, now_ms: i64) -> Result<()> {
     let (config, caller) = (&state.config, caller());
     for (key, one) in &found.resources {
         let times = [("firstSeen", one.first_ms), ("lastSeen", one.last_ms.min(now_ms))];
@@ -132,7 +137,7 @@ async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64
             }
         };
         match config.change(&Place::of(&RESOURCES), &caller, op, system, ChangeMode::Apply).await {
-            Ok(done) => known.by_key.extend(done.after.map(|after| (key.clone(), Kept::of(&after)))),
+            Ok(done) => known.by_key.extend(done.after.map(|after| (key.clone(), KnownResource::of(&after)))),
             // Another server created it first, or the limit of entities is reached.
             Err(problem) if problem.kind == quiver_config::ProblemKind::Busy => return Err(problem),
             Err(problem) => tracing::debug!(kind = key.kind, key = key.key, "a resource is not taken in: {problem}"),
@@ -183,7 +188,12 @@ fn alerts_by_service(state: &AppState) -> ServiceAlerts {
 }
 
 /// Records when resources were seen, their health, and which ones became inactive. Returns the health of all.
-async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<health::Healths> {
+async fn keep_alive(
+    state: &AppState,
+    known: &mut InventorySnapshot,
+    found: &DerivedResources,
+    now_ms: i64,
+) -> Result<health::Healths> {
     let server = state.engines.store.installation().to_string();
     let alerts = state.config.share_alerts(&server, alerts_by_service(state), now_ms - UNKNOWN_MS).await?;
     let (mut seen, mut gone, mut healths) = (Vec::new(), Vec::new(), health::Healths::new());
@@ -205,7 +215,7 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
         if older || health != kept.health {
             // The stored time may be newer than what this server knows.
             let last_ms = told.filter(|told| stored.is_none_or(|stored| *told > stored));
-            seen.push(Seen { id: kept.id.clone(), last_ms, health });
+            seen.push(ResourceSighting { id: kept.id.clone(), last_ms, health });
         }
         let silent = last.is_none_or(|last| now_ms - last > INACTIVE_MS);
         if silent && kept.is_discovered && kept.state == "active" {
@@ -215,7 +225,7 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
     if !seen.is_empty() {
         state.config.seen(&seen).await?;
         // This causes no change event, so it is recorded in `known` as well.
-        let noted: HashMap<&str, &Seen> = seen.iter().map(|one| (one.id.as_str(), one)).collect();
+        let noted: HashMap<&str, &ResourceSighting> = seen.iter().map(|one| (one.id.as_str(), one)).collect();
         for kept in known.by_key.values_mut() {
             if let Some(one) = noted.get(kept.id.as_str()) {
                 kept.note(one);
@@ -249,13 +259,13 @@ mod tests {
                 body[*name] = json!(value);
             }
             let entity = Entity::for_tests("one", body);
-            let (mut known, mut found) = (Known::default(), Found::default());
+            let (mut known, mut found) = (InventorySnapshot::default(), DerivedResources::default());
             if is_found {
                 let (attributes, services) = (Map::new(), std::collections::BTreeSet::new());
                 let told = derivation::Resource { name: "k".into(), attributes, services, first_ms: NOW, last_ms: NOW };
                 found.resources.insert(key_of(&entity), told);
             }
-            known.by_key.insert(key_of(&entity), Kept::of(&entity));
+            known.by_key.insert(key_of(&entity), KnownResource::of(&entity));
             !given_up(&known, &found, NOW).is_empty()
         };
         let unknown = ("health", "unknown");

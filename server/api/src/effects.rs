@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use quiver_alertd::Alertd;
-use quiver_alertd::origin::Origin;
+use quiver_alertd::origin::ConfigOrigin;
 use quiver_config::families::{
     DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, RUM_DETECTION_RULES, RUM_TRANSACTIONS, SEGMENTS,
     TRANSACTIONS,
@@ -17,7 +17,9 @@ use quiver_config::{Config, Entity, Family, Problem, Result};
 use quiver_ingest::rules::ExtractionRules;
 use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
-use quiver_types::query_configuration::{Configured, ConfiguredSource, Hold, Listed, Resources};
+use quiver_types::query_configuration::{
+    ConfigurationList, ConfiguredSource, QueryConfiguration, ReserveFn, Resources,
+};
 use quiver_types::{Error, ErrorKind};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
@@ -69,7 +71,7 @@ pub struct Effects {
     detector: ArcSwap<Detector>,
     pages: ArcSwap<Detector>,
     segments: ArcSwap<Vec<Entity>>,
-    configured: ArcSwap<Configured>,
+    configured: ArcSwap<QueryConfiguration>,
     /// Evaluates stored rules and routes by the stored policy; and the template files for it. Weak, since rules read
     /// tables, and tables read the configuration from here.
     alertd: OnceLock<(Weak<Alertd>, Box<TemplateFiles>)>,
@@ -98,7 +100,7 @@ impl Default for Effects {
             detector: ArcSwap::from_pointee(Detector::default()),
             pages: ArcSwap::from_pointee(Detector::default()),
             segments: ArcSwap::from_pointee(Vec::new()),
-            configured: ArcSwap::from_pointee(Configured::default()),
+            configured: ArcSwap::from_pointee(QueryConfiguration::default()),
             alertd: OnceLock::new(),
             made_of: Mutex::new(None),
             graph: Mutex::new(None),
@@ -111,7 +113,7 @@ impl Default for Effects {
 
 #[async_trait]
 impl ConfiguredSource for Effects {
-    fn configured(&self) -> Arc<Configured> {
+    fn configured(&self) -> Arc<QueryConfiguration> {
         self.configured.load_full()
     }
 
@@ -143,15 +145,20 @@ impl ConfiguredSource for Effects {
         Ok(Some(made))
     }
 
-    async fn listed(&self, of: Listed, own: Option<&str>, hold: &Hold<'_>) -> quiver_types::Result<Vec<RecordBatch>> {
+    async fn listed(
+        &self,
+        of: ConfigurationList,
+        own: Option<&str>,
+        hold: &ReserveFn<'_>,
+    ) -> quiver_types::Result<Vec<RecordBatch>> {
         match (of, self.config.get()) {
-            (Listed::Silences, _) => {
+            (ConfigurationList::Silences, _) => {
                 let alertd = self.alertd.get().and_then(|(alertd, _)| alertd.upgrade());
                 alertd.map_or(Ok(Vec::new()), |alertd| table_rows::silences(&alertd, hold))
             }
-            (Listed::Receivers, Some(config)) => table_rows::receivers(config, hold).await,
-            (Listed::Audit, Some(config)) => table_rows::audit(config, own, hold).await,
-            (Listed::Receivers | Listed::Audit, None) => Ok(Vec::new()),
+            (ConfigurationList::Receivers, Some(config)) => table_rows::receivers(config, hold).await,
+            (ConfigurationList::Audit, Some(config)) => table_rows::audit(config, own, hold).await,
+            (ConfigurationList::Receivers | ConfigurationList::Audit, None) => Ok(Vec::new()),
         }
     }
 }
@@ -189,8 +196,8 @@ impl Effects {
         if let Some((alertd, files)) = self.alertd.get()
             && let Some(alertd) = alertd.upgrade()
         {
-            alertd.rules.set(Origin::Stored, stored_rules::sources(config).await?);
-            alertd.router.set_policy(Origin::Stored, Some(stored_policy::policy(config, files).await?));
+            alertd.rules.set(ConfigOrigin::Stored, stored_rules::sources(config).await?);
+            alertd.router.set_policy(ConfigOrigin::Stored, Some(stored_policy::policy(config, files).await?));
             stored_policy::note_revision(config, &alertd, alertd.router.now() / 1_000_000).await?;
         }
         *made_of = Some(revision);

@@ -1,5 +1,5 @@
 //! `explain` for all query routes: the request is processed like any other, its plans are recorded on the way
-//! (`quiver_query::Explaining`), and replace the response.
+//! (`quiver_query::PlanRecorder`), and replace the response.
 //!
 //! So the plans shown are those that the route really runs. Without `analyze` the plans give no rows; what the handler
 //! makes of that (a 404, an empty list) is discarded.
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
-use quiver_query::{Explain, Explaining, QueryContext};
+use quiver_query::{Explain, PlanRecorder, QueryContext};
 use quiver_types::Error;
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ use crate::error::plain_error;
 
 tokio::task_local! {
     /// Where the plans of the current request are recorded, if it asked for that.
-    static ASKED: RefCell<Option<Arc<Explaining>>>;
+    static ASKED: RefCell<Option<Arc<PlanRecorder>>>;
 }
 
 /// Reads the parameter; `None` where it is absent.
@@ -40,7 +40,7 @@ pub(crate) fn read(value: Option<&str>) -> Result<Option<Explain>, String> {
 pub(crate) fn ask(explain: Explain) {
     // Outside of a request there is no response to replace.
     let _ = ASKED.try_with(|asked| {
-        asked.borrow_mut().get_or_insert_with(|| Explaining::new(explain));
+        asked.borrow_mut().get_or_insert_with(|| PlanRecorder::new(explain));
     });
 }
 
@@ -63,7 +63,7 @@ async fn shown(request: Request, next: Next, wrap: fn(&Value) -> Response, refus
         }
         (explain, _) => explain.ok().flatten(),
     };
-    let asked = RefCell::new(explain.map(Explaining::new));
+    let asked = RefCell::new(explain.map(PlanRecorder::new));
     let (response, asked) = ASKED
         .scope(asked, async move {
             let response = next.run(request).await;
@@ -128,7 +128,7 @@ mod tests {
             })
             .await;
         ASKED
-            .scope(RefCell::new(Some(Explaining::new(Explain::Analyze))), async {
+            .scope(RefCell::new(Some(PlanRecorder::new(Explain::Analyze))), async {
                 assert!(!noting(ctx()).is_only_planned());
             })
             .await;

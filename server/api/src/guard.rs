@@ -21,7 +21,7 @@ const FORWARDED: [&str; 5] = ["forwarded", "x-forwarded-for", "x-forwarded-host"
 
 /// What is looked at of a request.
 #[derive(Debug)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct GuardedRequest<'a> {
     pub(crate) live: &'a LiveSettings,
     /// Whether rights decide who acts as the operator; where one comes from says nothing then.
     pub(crate) by_rights: bool,
@@ -33,7 +33,7 @@ pub(crate) struct Asking<'a> {
 }
 
 /// Gives the answer to a request that is refused for whom it comes from.
-pub(crate) fn refused(asking: &Asking<'_>) -> Option<Response> {
+pub(crate) fn refused(asking: &GuardedRequest<'_>) -> Option<Response> {
     let path = asking.uri.path();
     let operators = path == "/admin" || path.starts_with("/admin/") || path.starts_with("/debug/");
     // Who turns keys ends everybody's sessions.
@@ -61,7 +61,7 @@ enum Wildcard {
     IsIgnored,
 }
 
-impl Asking<'_> {
+impl GuardedRequest<'_> {
     /// Calls of operators: those who bring the token, where there is one, else only this machine itself.
     fn admin_refused(&self) -> Option<Response> {
         if let Some(token) = &self.live.admin_token {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use quiver_auth::{Auth, Happened, Identity, PasswordRule, Passwords, Subject, external_id};
+use quiver_auth::{Auth, AuthEvent, Identity, PasswordRule, Passwords, Subject, external_id};
 use quiver_config::families::BINDINGS;
 use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, KeyBounds, Problem, ProblemKind, Sealer};
 use quiver_types::time::Clock;
@@ -50,12 +50,12 @@ pub struct Identities {
     refusals: refused_requests::Refusals,
     rates: Arc<rate_limits::Rates>,
     /// What the directory was made from; the lock lets one task at a time make a new one.
-    refreshing: tokio::sync::Mutex<Known>,
+    refreshing: tokio::sync::Mutex<AccountsSnapshot>,
 }
 
 /// What is known of accounts.
 #[derive(Debug)]
-struct Known {
+struct AccountsSnapshot {
     /// The revision that it is from; `u64::MAX`: none.
     revision: u64,
     /// Whether the directory is to be made anew, whatever changes next.
@@ -97,7 +97,7 @@ impl Identities {
         first: &FirstPassword,
     ) -> quiver_config::Result<Arc<Self>> {
         let data = first.data.clone();
-        let known = Known { revision: u64::MAX, is_behind: true, parts: directory::Parts::default() };
+        let known = AccountsSnapshot { revision: u64::MAX, is_behind: true, parts: directory::Parts::default() };
         let refreshing = tokio::sync::Mutex::new(known);
         let refusals = refused_requests::Refusals::default();
         let rates = Arc::new(rate_limits::Rates::new(key_rates));
@@ -232,7 +232,7 @@ impl Identities {
     }
 
     /// Notes a login, a logout or the reuse of a token in the audit log.
-    pub(crate) async fn note(&self, happened: Happened, from: &Origin) {
+    pub(crate) async fn note(&self, happened: AuthEvent, from: &RequestOrigin) {
         let outcome = if happened.reason.is_some() { "failed" } else { "ok" };
         let kind = match happened.subject.as_deref().and_then(|s| s.split_once(':')) {
             Some(("user", _)) => "user",
@@ -261,12 +261,12 @@ impl Identities {
 
 /// Where a request came from, for the audit log.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Origin {
+pub(crate) struct RequestOrigin {
     pub(crate) ip: Option<std::net::IpAddr>,
     pub(crate) request_id: String,
 }
 
-impl Origin {
+impl RequestOrigin {
     /// The origin of a request.
     pub(crate) fn of(request: &RequestInfo) -> Self {
         Self { ip: request.peer.map(|peer| peer.ip()), request_id: request.id().to_owned() }
@@ -279,7 +279,7 @@ impl Origin {
 }
 
 /// The caller as the configuration store records it.
-pub(crate) fn caller(identity: &Identity, from: Origin) -> Caller {
+pub(crate) fn caller(identity: &Identity, from: RequestOrigin) -> Caller {
     let kind = match &identity.subject {
         Subject::Account(kind, _) => kind.word(),
         Subject::External(..) => "user",
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     fn called(subject: Subject) -> Caller {
-        let from = Origin { ip: None, request_id: "r".to_owned() };
+        let from = RequestOrigin { ip: None, request_id: "r".to_owned() };
         let mut identity = Identity::anyone();
         (identity.subject, identity.name) = (subject, "Ann".to_owned());
         caller(&identity, from)

@@ -15,7 +15,7 @@ use axum::routing::post;
 use futures::StreamExt;
 use http::{StatusCode, header};
 use quiver_ingest::exposition::{ExpositionDecoder, ExpositionOptions};
-use quiver_ingest::{Decoded, Encoding, Reason, content_encoding};
+use quiver_ingest::{DecodedMetrics, Encoding, Reason, content_encoding};
 use quiver_store::{Refusal, WriteOutcome};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::json;
@@ -31,7 +31,7 @@ use crate::ingest_api::{metrics_sender, note_taken};
 use crate::prometheus_params::{Params, invalid};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
-use crate::usage::Brought;
+use crate::usage::AcceptedRecords;
 
 const ROUTE: &str = "/api/v1/import/prometheus";
 /// Bytes that gather before they are written.
@@ -137,7 +137,7 @@ struct Done {
 }
 
 impl Done {
-    fn add(&mut self, decoded: &Decoded, outcome: WriteOutcome) {
+    fn add(&mut self, decoded: &DecodedMetrics, outcome: WriteOutcome) {
         self.forbidden += decoded.forbidden();
         if self.first_forbidden.is_none() {
             self.first_forbidden = decoded.first_forbidden().map(str::to_owned);
@@ -163,7 +163,7 @@ impl Done {
         forbidden_records::note(self.forbidden);
         RequestInfo::note_records(self.samples + self.exemplars);
         let refused: u64 = self.refused.iter().map(|(_, count)| count).sum();
-        note_taken(Brought::untimed(self.samples + self.exemplars), self.bad_lines + refused, self.forbidden);
+        note_taken(AcceptedRecords::untimed(self.samples + self.exemplars), self.bad_lines + refused, self.forbidden);
         let mut warnings = Vec::new();
         if self.forbidden > 0 {
             if self.samples == 0 && self.bad_lines == 0 && self.refused.is_empty() {
@@ -204,7 +204,7 @@ fn read(
     pieces: Pieces,
 ) -> Result<Done> {
     let mut done = Done::default();
-    let mut write = |mut decoded: Decoded| -> Result<()> {
+    let mut write = |mut decoded: DecodedMetrics| -> Result<()> {
         let batch = std::mem::take(&mut decoded.batch);
         let outcome = if batch.is_empty() {
             WriteOutcome::default()
@@ -351,13 +351,13 @@ mod tests {
         assert_eq!(unreadable(io::Error::other("x"), Encoding::Gzip).kind, ErrorKind::Invalid);
     }
 
-    fn decoded(rejected: &[(Reason, u64, &str)]) -> Decoded {
-        let rejected = rejected.iter().map(|(reason, count, example)| quiver_ingest::Rejected {
+    fn decoded(rejected: &[(Reason, u64, &str)]) -> DecodedMetrics {
+        let rejected = rejected.iter().map(|(reason, count, example)| quiver_ingest::RejectedItems {
             reason: *reason,
             count: *count,
             example: (*example).to_owned(),
         });
-        Decoded { rejected: rejected.collect(), ..Decoded::default() }
+        DecodedMetrics { rejected: rejected.collect(), ..DecodedMetrics::default() }
     }
 
     fn outcome(samples: u64, exemplars: u64, refused: &[(Refusal, u64)]) -> WriteOutcome {

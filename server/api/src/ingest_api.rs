@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use quiver_ingest::otlp::response::PartialSuccess;
-use quiver_ingest::{Context, Decoded, Format, Limits, Reason, Sender, formats, within};
+use quiver_ingest::{Context, DecodedMetrics, Format, Limits, Reason, Sender, formats, within};
 use quiver_store::{Refusal, WriteOutcome};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 
@@ -20,21 +20,21 @@ use crate::metrics::phases::{Signal, Step};
 use crate::otlp_form::OtlpForm;
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
-use crate::usage::Brought;
+use crate::usage::AcceptedRecords;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
 
 /// What became of a request: what the decoder and the store left out, and what was written.
 #[derive(Debug)]
-pub struct Written {
+pub struct IngestOutcome {
     /// What the decoder left out.
-    pub decoded: Decoded,
+    pub decoded: DecodedMetrics,
     /// What the store took.
     pub outcome: WriteOutcome,
 }
 
-impl Written {
+impl IngestOutcome {
     /// Counts samples and histograms that the store refused.
     fn refused(&self) -> impl Iterator<Item = &(Refusal, u64)> {
         self.outcome.refused.iter().filter(|(why, _)| *why != Refusal::ExemplarTime)
@@ -76,7 +76,7 @@ pub async fn decode_and_write(
     format: &'static Format,
     encoding: Option<String>,
     body: Bytes,
-) -> Result<Written> {
+) -> Result<IngestOutcome> {
     let own_thread = body.len() > INLINE_BYTES_MAX;
     // Held until the samples are stored.
     let room = state.capacity.bodies.decoding_on(own_thread);
@@ -110,24 +110,24 @@ pub async fn decode_and_write(
     phases.step(Signal::Metrics, Step::Decode, began.elapsed());
     let batch = std::mem::take(&mut decoded.batch);
     RequestInfo::note_records(batch.records() as u64);
-    let mut sent = Brought::default();
+    let mut sent = AcceptedRecords::default();
     batch.ts.iter().for_each(|&time| sent.add(time));
     let outcome = if batch.is_empty() {
         WriteOutcome::default()
     } else {
         phases.timed(Signal::Metrics, Step::Store, state.engines.store.write_metrics(batch)).await?
     };
-    let written = Written { decoded, outcome };
+    let written = IngestOutcome { decoded, outcome };
     let forbidden = written.decoded.forbidden();
     let taken = written.outcome.samples + written.outcome.histograms + written.outcome.exemplars;
     // When those that were not taken were is nothing that tells how long the others took.
-    let brought = if sent.records == taken { sent } else { Brought::untimed(taken) };
+    let brought = if sent.records == taken { sent } else { AcceptedRecords::untimed(taken) };
     note_taken(brought, written.refused_count().saturating_sub(forbidden), forbidden);
     Ok(written)
 }
 
 /// Notes samples and the like: which services they are of is known to the store alone.
-pub(crate) fn note_taken(brought: Brought, invalid: u64, forbidden: u64) {
+pub(crate) fn note_taken(brought: AcceptedRecords, invalid: u64, forbidden: u64) {
     RequestInfo::note_taken(|taken| {
         if brought.records > 0 {
             taken.add_records("metrics", "", brought);
@@ -179,7 +179,7 @@ enum RemoteWrite {
 }
 
 /// Remote write: 204, or 400 with a text that counts and names what was left out; 2.0 states what was written.
-fn remote_write(written: Result<Written>, version: RemoteWrite) -> Response {
+fn remote_write(written: Result<IngestOutcome>, version: RemoteWrite) -> Response {
     let v2 = version == RemoteWrite::V2;
     let (mut response, counts) = match written.and_then(|w| w.judge(forbidden_records::error).map(|()| w)) {
         Err(e) if e.kind == ErrorKind::Forbidden => (error_response(&e, "/metrics-api/api/v1/write"), [0; 3]),
@@ -204,11 +204,11 @@ fn remote_write(written: Result<Written>, version: RemoteWrite) -> Response {
 }
 
 /// OTLP: 200 with partial success when some points were refused, 400 when none could be taken, 429 when some can be later.
-fn otlp(written: Result<Written>, form: OtlpForm) -> Response {
+fn otlp(written: Result<IngestOutcome>, form: OtlpForm) -> Response {
     let answer = |status: StatusCode, body: Vec<u8>| {
         with_retry_after((status, [(header::CONTENT_TYPE, form.content_type())], body).into_response())
     };
-    let later = written.as_ref().is_ok_and(Written::retryable);
+    let later = written.as_ref().is_ok_and(IngestOutcome::retryable);
     match written.and_then(|w| export_outcome(&w)) {
         Ok((rejected, text)) => answer(StatusCode::OK, export_response(rejected, &text, form)),
         Err(e) => {
@@ -222,7 +222,7 @@ fn otlp(written: Result<Written>, form: OtlpForm) -> Response {
 ///
 /// # Errors
 /// Forbidden: none is the caller's to write. Unavailable: some may be taken when sent again. Invalid: none was taken.
-pub(crate) fn export_outcome(written: &Written) -> Result<(u64, String)> {
+pub(crate) fn export_outcome(written: &IngestOutcome) -> Result<(u64, String)> {
     written.judge(forbidden_records::otlp_error)?;
     let (count, text) = (written.refused_count(), written.refusal_text(|r| !r.is_silent()).unwrap_or_default());
     if written.retryable() {
@@ -244,7 +244,7 @@ pub(crate) fn export_response(rejected: u64, text: &str, form: OtlpForm) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use quiver_ingest::Rejected;
+    use quiver_ingest::RejectedItems;
 
     use super::*;
 
@@ -257,23 +257,26 @@ mod tests {
         assert_eq!(json, br#"{"partialSuccess":{"errorMessage":"no","rejectedDataPoints":"3"}}"#);
     }
 
-    fn written(rejected: &[(Reason, u64)], refused: &[(Refusal, u64)], samples: u64) -> Written {
-        let rejected = rejected.iter().map(|(reason, count)| Rejected {
+    fn written(rejected: &[(Reason, u64)], refused: &[(Refusal, u64)], samples: u64) -> IngestOutcome {
+        let rejected = rejected.iter().map(|(reason, count)| RejectedItems {
             reason: *reason,
             count: *count,
             example: "cart".to_owned(),
         });
-        let decoded = Decoded { rejected: rejected.collect(), samples, ..Decoded::default() };
-        Written { decoded, outcome: WriteOutcome { samples, refused: refused.to_vec(), ..WriteOutcome::default() } }
+        let decoded = DecodedMetrics { rejected: rejected.collect(), samples, ..DecodedMetrics::default() };
+        IngestOutcome {
+            decoded,
+            outcome: WriteOutcome { samples, refused: refused.to_vec(), ..WriteOutcome::default() },
+        }
     }
 
     #[test]
     fn what_remote_write_is_answered() {
-        let check = |written: Written, one: u16, two: u16| {
+        let check = |written: IngestOutcome, one: u16, two: u16| {
             let (decoded, outcome) = (written.decoded, written.outcome);
-            let again = Decoded { rejected: decoded.rejected.clone(), ..Decoded::default() };
-            let of_one = remote_write(Ok(Written { decoded: again, outcome: outcome.clone() }), RemoteWrite::V1);
-            let of_two = remote_write(Ok(Written { decoded, outcome: outcome.clone() }), RemoteWrite::V2);
+            let again = DecodedMetrics { rejected: decoded.rejected.clone(), ..DecodedMetrics::default() };
+            let of_one = remote_write(Ok(IngestOutcome { decoded: again, outcome: outcome.clone() }), RemoteWrite::V1);
+            let of_two = remote_write(Ok(IngestOutcome { decoded, outcome: outcome.clone() }), RemoteWrite::V2);
             assert_eq!((of_one.status().as_u16(), of_two.status().as_u16()), (one, two), "{outcome:?}");
         };
         check(written(&[], &[], 5), 204, 204);
@@ -315,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_otlp_is_told() {
-        let check = |written: Written, expected: Result<(u64, &str), (ErrorKind, &str)>| {
+        let check = |written: IngestOutcome, expected: Result<(u64, &str), (ErrorKind, &str)>| {
             let told = export_outcome(&written);
             let told = told.as_ref().map(|(n, text)| (*n, text.as_str())).map_err(|e| (e.kind, e.message.as_str()));
             assert_eq!(told.map_err(|(kind, _)| kind), expected.map_err(|(kind, _)| kind), "{written:?}");

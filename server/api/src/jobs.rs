@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config_api::path_ids::{Ids, no_parameters};
 use crate::config_api::response::Answer;
 use crate::handlers::boxed;
-use crate::identity::{Origin, caller};
+use crate::identity::{RequestOrigin, caller};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
@@ -65,7 +65,7 @@ async fn one(State(state): State<Arc<AppState>>, method: Method, Ids(ids): Ids, 
 
 async fn answered(state: &AppState, method: &Method, id: &str) -> Result<Answer> {
     let info = RequestInfo::current();
-    let origin = Origin { ip: None, request_id: info.map(|i| i.id().to_owned()).unwrap_or_default() };
+    let origin = RequestOrigin { ip: None, request_id: info.map(|i| i.id().to_owned()).unwrap_or_default() };
     let caller = caller(&state.identity(), origin);
     let cancels = *method == Method::DELETE;
     let right = if cancels { Right::Operate } else { Right::View };
@@ -80,7 +80,7 @@ async fn answered(state: &AppState, method: &Method, id: &str) -> Result<Answer>
 
 /// Why a job ends before its end.
 #[derive(Debug)]
-pub(crate) enum Stopped {
+pub(crate) enum StopReason {
     /// Somebody cancelled it.
     Cancelled,
     /// It cannot be done now; it is tried again from its last partition on.
@@ -89,7 +89,7 @@ pub(crate) enum Stopped {
     Failed(String),
 }
 
-impl From<Problem> for Stopped {
+impl From<Problem> for StopReason {
     fn from(problem: Problem) -> Self {
         match problem.kind {
             ProblemKind::Busy => Self::Later(problem.detail),
@@ -148,17 +148,17 @@ async fn carry_out(state: &Arc<AppState>, mut job: Job) {
     let outcome = loop {
         let done = tokio::select! {
             done = step(state, &mut job) => done,
-            () = cancelled(state, &id) => Err(Stopped::Cancelled),
+            () = cancelled(state, &id) => Err(StopReason::Cancelled),
         };
         match done {
             Ok(()) => break None,
-            Err(Stopped::Cancelled) => {
+            Err(StopReason::Cancelled) => {
                 tracing::info!(job = job.id, "a job was cancelled");
                 return;
             }
-            Err(Stopped::Failed(why)) => break Some(why),
-            Err(Stopped::Later(why)) if tries == TRIES => break Some(why),
-            Err(Stopped::Later(why)) => {
+            Err(StopReason::Failed(why)) => break Some(why),
+            Err(StopReason::Later(why)) if tries == TRIES => break Some(why),
+            Err(StopReason::Later(why)) => {
                 tracing::warn!(job = job.id, why, "a job cannot go on now; trying again");
                 tries += 1;
                 tokio::time::sleep(AGAIN).await;
@@ -174,10 +174,10 @@ async fn carry_out(state: &Arc<AppState>, mut job: Job) {
     }
 }
 
-async fn step(state: &Arc<AppState>, job: &mut Job) -> Result<(), Stopped> {
+async fn step(state: &Arc<AppState>, job: &mut Job) -> Result<(), StopReason> {
     match job.kind.as_str() {
         apply_detection::KIND | apply_detection::RUM_KIND => apply_detection::run(state, job).await,
-        other => Err(Stopped::Failed(format!("this build knows no jobs of kind `{other}`"))),
+        other => Err(StopReason::Failed(format!("this build knows no jobs of kind `{other}`"))),
     }
 }
 
@@ -194,8 +194,8 @@ async fn cancelled(state: &AppState, id: &str) {
 }
 
 /// Notes how far a job is.
-pub(crate) async fn advance(state: &AppState, job: &Job) -> Result<(), Stopped> {
-    if state.config.advance_job(job).await? { Ok(()) } else { Err(Stopped::Cancelled) }
+pub(crate) async fn advance(state: &AppState, job: &Job) -> Result<(), StopReason> {
+    if state.config.advance_job(job).await? { Ok(()) } else { Err(StopReason::Cancelled) }
 }
 
 /// Adds to a counter of a job.
@@ -211,10 +211,10 @@ mod tests {
     #[test]
     fn jobs_wait_for_a_busy_store_alone() {
         let busy = Problem::new(ProblemKind::Busy, "STORE_BUSY", "later");
-        assert!(matches!(Stopped::from(busy), Stopped::Later(why) if why == "later"));
+        assert!(matches!(StopReason::from(busy), StopReason::Later(why) if why == "later"));
         for problem in [Problem::not_found("x"), Problem::internal("a disk"), Problem::field("/a", "REQUIRED", "no")] {
             let detail = problem.detail.clone();
-            assert!(matches!(Stopped::from(problem), Stopped::Failed(why) if why == detail));
+            assert!(matches!(StopReason::from(problem), StopReason::Failed(why) if why == detail));
         }
     }
 }

@@ -56,7 +56,7 @@ impl Token {
 
 /// What a reload did, by names of settings (`section.key`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reloaded {
+pub struct ReloadOutcome {
     /// Settings that changed and are in force.
     pub applied: Vec<String>,
     /// Settings that changed but are read at the start only.
@@ -64,7 +64,7 @@ pub struct Reloaded {
 }
 
 /// Reads settings anew; given by the binary.
-type Reload = Box<dyn Fn() -> Result<Reloaded> + Send + Sync>;
+type Reload = Box<dyn Fn() -> Result<ReloadOutcome> + Send + Sync>;
 
 /// The way to read settings anew, once the binary has said it.
 #[derive(Default)]
@@ -78,12 +78,12 @@ impl fmt::Debug for Reloader {
 
 impl Reloader {
     /// Says how settings are read; only the first one counts.
-    pub fn set(&self, reload: impl Fn() -> Result<Reloaded> + Send + Sync + 'static) {
+    pub fn set(&self, reload: impl Fn() -> Result<ReloadOutcome> + Send + Sync + 'static) {
         let _ = self.0.set(Box::new(reload));
     }
 
     /// Reads settings anew; `None`: nobody said how.
-    pub fn reload(&self) -> Option<Result<Reloaded>> {
+    pub fn reload(&self) -> Option<Result<ReloadOutcome>> {
         self.0.get().map(|reload| reload())
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     fn settings_are_read_anew_in_the_way_that_was_said_first() {
         let reloader = Reloader::default();
         assert!(reloader.reload().is_none(), "nobody said how");
-        let named = |name: &str| Reloaded { applied: vec![name.to_owned()], needs_restart: Vec::new() };
+        let named = |name: &str| ReloadOutcome { applied: vec![name.to_owned()], needs_restart: Vec::new() };
         let (first, second) = (named("a.b"), named("c.d"));
         let expected = first.clone();
         reloader.set(move || Ok(first.clone()));

@@ -21,7 +21,7 @@ use quiver_logsql::request_params::{
     duration_param, extra_filter, extra_stream_filter, last_moment, time_param, without_pipes,
 };
 use quiver_logsql::{QueryScope, Regexps, parse_among};
-use quiver_query::{Collected, QueryContext};
+use quiver_query::{QueryContext, QueryReservation};
 use quiver_types::{Error, Result};
 
 use crate::admin;
@@ -30,7 +30,7 @@ use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
 use crate::prometheus_params::{Params, invalid};
-use crate::segments::{self, Narrowed};
+use crate::segments::{self, SegmentFilter};
 use crate::state::AppState;
 
 /// Memory that each byte of a query's text takes when it is read, bound and planned, at most.
@@ -84,14 +84,14 @@ fn queries() -> Router<Arc<AppState>> {
 #[derive(Debug)]
 struct Texts {
     query: String,
-    filters: Vec<(Added, String)>,
+    filters: Vec<(ExtraFilterKind, String)>,
     /// Whether the query's filter alone counts.
     ignore_pipes: bool,
 }
 
 /// How a filter is written that is added to a query.
 #[derive(Debug, Clone, Copy)]
-enum Added {
+enum ExtraFilterKind {
     /// As `extra_filters`.
     Rows,
     /// As `extra_stream_filters`.
@@ -106,14 +106,14 @@ impl Texts {
     fn of(state: &AppState, params: &Params) -> Result<Self> {
         let query = params.get("query").ok_or_else(|| Error::invalid("missing parameter `query`"))?.to_owned();
         let given = |name, added| params.all(name).map(move |text| (added, text.to_owned()));
-        let mut filters: Vec<_> = given("extra_filters", Added::Rows).collect();
-        filters.extend(given("extra_stream_filters", Added::Streams));
+        let mut filters: Vec<_> = given("extra_filters", ExtraFilterKind::Rows).collect();
+        filters.extend(given("extra_stream_filters", ExtraFilterKind::Streams));
         for segment in segments::of_request(state, params.pairs(), "logs")? {
             let text = match &segment {
-                Narrowed::To(condition) => segments::text_of(condition),
-                Narrowed::ToNothing => "!*".to_owned(),
+                SegmentFilter::To(condition) => segments::text_of(condition),
+                SegmentFilter::ToNothing => "!*".to_owned(),
             };
-            filters.push((Added::Rows, text));
+            filters.push((ExtraFilterKind::Rows, text));
         }
         let ignore_pipes = params.get("ignore_pipes").map_or(Ok(false), |text| switch_of("ignore_pipes", text))?;
         Ok(Self { query, filters, ignore_pipes })
@@ -136,8 +136,8 @@ impl Texts {
         let mut extra = Vec::new();
         for (added, text) in &self.filters {
             extra.extend(match added {
-                Added::Rows => extra_filter(text, &mut regexps)?,
-                Added::Streams => extra_stream_filter(text, &mut regexps)?,
+                ExtraFilterKind::Rows => extra_filter(text, &mut regexps)?,
+                ExtraFilterKind::Streams => extra_stream_filter(text, &mut regexps)?,
             });
         }
         Ok((query, extra))
@@ -155,7 +155,7 @@ struct Ask {
     /// The moment of the evaluation, as the caller gave it.
     time_ns: i64,
     /// Memory of the query, read.
-    _memory: Collected,
+    _memory: QueryReservation,
 }
 
 impl Ask {
@@ -277,7 +277,7 @@ mod tests {
     fn regular_expressions_of_all_texts_count_together() {
         let large = [r#"a:~"(?i)[\\p{L}]{1,20}""#; 8].join(" or ");
         let read = |filters: usize| {
-            let filters = vec![(Added::Rows, large.clone()); filters];
+            let filters = vec![(ExtraFilterKind::Rows, large.clone()); filters];
             Texts { query: "*".to_owned(), filters, ignore_pipes: false }.read().map_err(|e| e.message)
         };
         assert!(read(1).is_ok());

@@ -22,7 +22,7 @@ pub(crate) mod text;
 /// Counters by route family; routes are a closed set, so the list is fixed.
 #[derive(Debug)]
 pub struct ApiMetrics {
-    families: Vec<Counted>,
+    families: Vec<FamilyCounters>,
     /// Where the time of queries and writes goes.
     pub phases: Phases,
     /// Queries slower than the setting.
@@ -36,7 +36,7 @@ pub struct ApiMetrics {
 }
 
 #[derive(Debug)]
-struct Counted {
+struct FamilyCounters {
     name: &'static str,
     requests: [AtomicU64; 5],
     took: Histogram,
@@ -44,10 +44,14 @@ struct Counted {
 
 impl Default for ApiMetrics {
     fn default() -> Self {
-        let mut families: Vec<Counted> = Vec::new();
+        let mut families: Vec<FamilyCounters> = Vec::new();
         for family in FAMILIES {
             if families.iter().all(|f| f.name != family.name) {
-                families.push(Counted { name: family.name, requests: Default::default(), took: Histogram::default() });
+                families.push(FamilyCounters {
+                    name: family.name,
+                    requests: Default::default(),
+                    took: Histogram::default(),
+                });
             }
         }
         Self {

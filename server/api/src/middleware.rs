@@ -16,7 +16,7 @@ use tracing::Instrument;
 
 use crate::access_log::Entry;
 use crate::forbidden_records::challenged;
-use crate::guard::{Asking, refused};
+use crate::guard::{GuardedRequest, refused};
 use crate::identity::Meter;
 use crate::live_settings::LiveSettings;
 use crate::request_context::{ID_HEADER, RequestInfo};
@@ -24,7 +24,7 @@ use crate::request_families::family_of;
 use crate::segments::active_segments;
 use crate::serve::Transport;
 use crate::state::AppState;
-use crate::usage::Taken;
+use crate::usage::RequestIntake;
 use crate::{partial_responses, tenancy, unknown_parameters};
 
 pub(crate) mod admission;
@@ -32,7 +32,7 @@ mod forbidden_records;
 pub(crate) mod proxy;
 pub(crate) mod security_headers;
 
-use forbidden_records::Sent;
+use forbidden_records::IngestRequest;
 pub use proxy::Proxies;
 
 /// Serves a request, with everything that happens around it.
@@ -56,7 +56,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     } else {
         (None, request)
     };
-    let asking = Asking {
+    let asking = GuardedRequest {
         live: &live,
         by_rights: state.is_enforced(),
         family,
@@ -68,7 +68,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     let id = info.id_header();
     let mut refusal = refused(&asking);
     if refusal.is_none() {
-        let coming = admission::Coming {
+        let coming = admission::AdmissionRequest {
             info: &info,
             live: &live,
             method: request.method(),
@@ -88,13 +88,13 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     if let Some(meter) = info.meter.clone() {
         request = request.map(|body| metered(body, meter));
     }
-    let taken = (state.metrics.usage.is_on() && !request.method().is_safe()).then(Arc::<Taken>::default);
+    let taken = (state.metrics.usage.is_on() && !request.method().is_safe()).then(Arc::<RequestIntake>::default);
     if let Some(taken) = taken.clone() {
         info.taken = Some(Arc::clone(&taken));
         request = request.map(|body| counted(body, taken));
     }
     let path = taken.as_ref().map(|_| request.uri().path().to_owned());
-    let sent = Sent::of(&info, &request);
+    let sent = IngestRequest::of(&info, &request);
     let caller_has_data = state.is_enforced() && info.identity.subject != Subject::Anyone;
     let mut response = match refusal.or_else(|| tenancy_refusal(request.method(), request.headers())) {
         Some(response) => response,
@@ -141,7 +141,7 @@ fn metered(body: Body, meter: Meter) -> Body {
 }
 
 /// As [`metered`], for the statistics of received telemetry.
-fn counted(body: Body, taken: Arc<Taken>) -> Body {
+fn counted(body: Body, taken: Arc<RequestIntake>) -> Body {
     Body::new(body.map_frame(move |frame| {
         taken.add_bytes(frame.data_ref().map_or(0, Bytes::len));
         frame

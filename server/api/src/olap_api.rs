@@ -22,7 +22,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quiver_ingest::DecodeRoom;
-use quiver_olap::metadata::Wanted;
+use quiver_olap::metadata::ModelListOptions;
 use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::CacheMode;
 use quiver_olap::query::request::Request as Asked;
@@ -43,7 +43,7 @@ use crate::sql_api::forms::Form;
 use crate::state::AppState;
 use crate::{parsed_bodies, revoked_rights};
 use problem::problem;
-use response::Told;
+use response::CallerResponse;
 use shared_executions::{Outcome, Ready, Work};
 
 /// The signals whose rows a segment narrows in a query.
@@ -72,7 +72,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// A request that was read.
-struct Given {
+struct ParsedRequest {
     headers: HeaderMap,
     params: Params,
     body: Value,
@@ -80,7 +80,7 @@ struct Given {
     _tree: Arc<dyn DecodeRoom>,
 }
 
-impl Given {
+impl ParsedRequest {
     async fn read(state: &AppState, request: Request) -> Result<Self, OlapError> {
         let (head, body) = request.into_parts();
         let bytes = read_unpacked(&state.capacity.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
@@ -230,11 +230,15 @@ fn access(state: &AppState) -> DomainAccess {
 }
 
 /// Begins a query with the limits of analytics.
-fn begin(state: &AppState, given: &Given, text: &Value) -> Result<QueryContext, OlapError> {
+fn begin(state: &AppState, given: &ParsedRequest, text: &Value) -> Result<QueryContext, OlapError> {
     begin_as(state, given, state.asked(Language::Olap, &text.to_string()))
 }
 
-fn begin_as(state: &AppState, given: &Given, asked: quiver_query::Asked) -> Result<QueryContext, OlapError> {
+fn begin_as(
+    state: &AppState,
+    given: &ParsedRequest,
+    asked: quiver_query::QueryInfo,
+) -> Result<QueryContext, OlapError> {
     let timeout = given.seconds("x-timeout", TIMEOUT_MAX_S)?.unwrap_or(TIMEOUT);
     let mut limits = state.limits();
     limits.timeout = timeout;
@@ -254,7 +258,7 @@ async fn load(State(state): State<Arc<AppState>>, request: Request) -> Response 
 }
 
 async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, OlapError> {
-    let given = Given::read(state, request).await?;
+    let given = ParsedRequest::read(state, request).await?;
     let form = Form::accepted(&given.headers);
     let mut query = given.query()?;
     let high_limit = if form == Form::Json { None } else { forms::take_high_limit(&mut query) };
@@ -311,7 +315,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     // Set already if this request ran the query; otherwise another request's execution answered it.
     let _ = asking.served.kept.set("hit");
     let id = some_hidden.then(request_id);
-    let told = Told { answer: &answer.value, request_id: id.as_deref() };
+    let told = CallerResponse { answer: &answer.value, request_id: id.as_deref() };
     Ok(json_text(serde_json::to_string(&told).expect("names of members are texts")))
 }
 
@@ -375,7 +379,7 @@ async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response 
     let asks = head.uri.query().unwrap_or_default();
     let extended = url::form_urlencoded::parse(asks.as_bytes()).any(|(name, _)| name == "extended");
     let extended = extended && state.identity().rights.covers(&admin);
-    let wanted = Wanted { only_views, extended, model };
+    let wanted = ModelListOptions { only_views, extended, model };
     let access = access(&state);
     let listed = state.engines.olap.list(&access, &wanted);
     let tag = listed.tag(&access);
@@ -394,7 +398,7 @@ async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response 
 
 async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
-        let given = Given::read(&state, request).await?;
+        let given = ParsedRequest::read(&state, request).await?;
         let query = given.query()?;
         let catalog = state.engines.olap.catalog().with_open(&query);
         let asked = Asked::of_caller(&query, &catalog, &access(&state), state.clock.now_ms() * 1_000_000)?;
@@ -408,7 +412,7 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
 /// Prints the plan of a query as SQL text, including the caller's row filter.
 async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
-        let given = Given::read(&state, request).await?;
+        let given = ParsedRequest::read(&state, request).await?;
         match given.word("format")? {
             None | Some("rest") => {}
             Some("sql") => return statements::sql(&state, &given).await,
@@ -432,7 +436,7 @@ async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
 
 async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
-        let given = Given::read(&state, request).await?;
+        let given = ParsedRequest::read(&state, request).await?;
         given.only(&["query", "analyze"])?;
         let query = given.query()?;
         let catalog = state.engines.olap.catalog().with_open(&query);

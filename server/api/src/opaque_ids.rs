@@ -6,9 +6,9 @@ const ROUNDS: u32 = 4;
 
 /// Stands other numbers in the place of 0, 1, 2 …, each once, in an order that nobody outside of the process can foresee.
 #[derive(Debug, Default)]
-pub(crate) struct Scattered(RandomState);
+pub(crate) struct IdPermutation(RandomState);
 
-impl Scattered {
+impl IdPermutation {
     /// The number in the place of another.
     pub(crate) fn of(&self, number: u64) -> u64 {
         // Rounds of a Feistel network map numbers to numbers one to one, whatever is mixed in.
@@ -28,7 +28,7 @@ mod tests {
 
     #[test]
     fn numbers_stand_once_and_far_from_their_neighbours() {
-        let scattered = Scattered::default();
+        let scattered = IdPermutation::default();
         let all: Vec<u64> = (0..10_000).map(|n| scattered.of(n)).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
         // Whatever neighbours have in common would give away how far numbers lie apart.
@@ -36,7 +36,7 @@ mod tests {
         for between in [apart(u64::wrapping_sub), apart(|a, b| a ^ b)] {
             assert!(between.len() > all.len() * 99 / 100, "{}", between.len());
         }
-        let other = Scattered::default();
+        let other = IdPermutation::default();
         assert_ne!(all, (0..10_000).map(|n| other.of(n)).collect::<Vec<_>>(), "of each process its own");
     }
 }

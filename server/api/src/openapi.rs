@@ -34,7 +34,7 @@ mod tests;
 const ALERTING: [&str; 3] = ["/rulesapi/", "/api/v2/alert", "/api/v2/silence"];
 
 /// A description in all its forms.
-struct Described {
+struct RenderedSpec {
     json: Bytes,
     yaml: Bytes,
     page: Bytes,
@@ -55,8 +55,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// All, and alerting; made once, when somebody asks, since they are the same as long as the process runs.
-fn described() -> &'static (Described, Described) {
-    static MADE: OnceLock<(Described, Described)> = OnceLock::new();
+fn described() -> &'static (RenderedSpec, RenderedSpec) {
+    static MADE: OnceLock<(RenderedSpec, RenderedSpec)> = OnceLock::new();
     MADE.get_or_init(|| (forms(&document(|_| true)), forms(&document(is_of_alerting))))
 }
 
@@ -78,9 +78,9 @@ fn document(chosen: impl Fn(&str) -> bool) -> OpenApi {
         .build()
 }
 
-fn forms(document: &OpenApi) -> Described {
+fn forms(document: &OpenApi) -> RenderedSpec {
     let value = serde_json::to_value(document).expect("a description is JSON: its keys are texts");
-    Described {
+    RenderedSpec {
         json: value.to_string().into(),
         yaml: crate::config_api::yaml::write(&value).into(),
         page: page::page(&value).into(),
@@ -93,15 +93,15 @@ fn whole() -> Value {
     serde_json::to_value(document(|_| true)).expect("a description is JSON")
 }
 
-fn json(of: &Described) -> Response {
+fn json(of: &RenderedSpec) -> Response {
     sent("application/json", &of.json)
 }
 
-fn yaml(of: &Described) -> Response {
+fn yaml(of: &RenderedSpec) -> Response {
     sent("application/yaml", &of.yaml)
 }
 
-fn page(of: &Described) -> Response {
+fn page(of: &RenderedSpec) -> Response {
     let mut response = sent("text/html; charset=utf-8", &of.page);
     let policy = http::HeaderValue::from_static(
         "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",

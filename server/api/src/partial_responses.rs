@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
-use quiver_query::{Asked, Limits, QueryContext};
+use quiver_query::{Limits, QueryContext, QueryInfo};
 use quiver_types::ReadStats;
 
 use crate::state::AppState;
@@ -26,7 +26,7 @@ tokio::task_local! {
 }
 
 /// Makes the context of a query whose response may be partial. Outside of a request it may not.
-pub(crate) fn query_context(state: &AppState, asked: Asked, limits: Limits) -> QueryContext {
+pub(crate) fn query_context(state: &AppState, asked: QueryInfo, limits: Limits) -> QueryContext {
     let ctx = state.begin(asked, limits);
     let register = |queries: &RefCell<Vec<Arc<ReadStats>>>| queries.borrow_mut().push(Arc::clone(&ctx.stats));
     if state.settings.partial_answers && QUERIES.try_with(register).is_ok() {

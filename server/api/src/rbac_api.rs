@@ -12,8 +12,8 @@ use axum::routing::{MethodFilter, get, post, put};
 use futures::future::BoxFuture;
 use http::{HeaderValue, header};
 use quiver_auth::{
-    AccountKind, OldTokens, OsRandom, PasswordRule, Passwords, Request as Asking, Shown, Subject, TokenError, Way,
-    api_key, external_id, sha256_hex,
+    AccountKind, AuthMethod, OldTokens, OsRandom, PasswordRule, Passwords, Request as Asking, RequestCredentials,
+    Subject, TokenError, api_key, external_id, sha256_hex,
 };
 use quiver_config::families::{SERVICE_ACCOUNTS, USERS};
 use quiver_config::{
@@ -23,7 +23,7 @@ use quiver_types::{Domain, Right, Rights, Services, Triple};
 use serde_json::{Map, Value, json};
 
 use crate::config_api::body_members::only_members;
-use crate::config_api::operation::{Routes, Run, special_of};
+use crate::config_api::operation::{OperationHandler, Routes, special_of};
 use crate::config_api::path_ids::{Ids, no_parameters};
 use crate::config_api::request::Ask;
 use crate::config_api::response::{Answer, with_dry_run};
@@ -60,7 +60,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// A route of what changes something: it knows dry runs, and requests that name themselves.
-fn change(family: &'static Family, run: Run) -> Routes {
+fn change(family: &'static Family, run: OperationHandler) -> Routes {
     special_of(family, MethodFilter::POST, BODY_BYTES_MAX, run)
 }
 
@@ -135,13 +135,13 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
         mode = ask.mode;
         ask.only_parameters(&[])?;
         let values = ask.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
-        let shown = Shown::read(values, None).map_err(not_let_in)?;
+        let shown = RequestCredentials::read(values, None).map_err(not_let_in)?;
         let auth = &ask.identities()?.auth;
         let (account, session) = match &shown {
-            Shown::Basic { name, password } => {
+            RequestCredentials::Basic { name, password } => {
                 (auth.person(name, password.expose(), ask.caller.ip).await.map_err(not_let_in)?, None)
             }
-            Shown::Nothing => return Err(not_let_in(TokenError::Missing)),
+            RequestCredentials::Nothing => return Err(not_let_in(TokenError::Missing)),
             shown => {
                 let issuer = ask.identities()?.issuer_here();
                 let asking = Asking { issuer: &issuer, ip: ask.caller.ip };
@@ -150,7 +150,7 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
                     return Err(not_a_user());
                 };
                 let account = auth.directory().account(AccountKind::User, id).cloned();
-                if identity.way != Way::Token {
+                if identity.way != AuthMethod::Token {
                     return Err(not_a_user());
                 }
                 (account.ok_or_else(|| not_let_in(TokenError::Invalid))?, identity.session)

@@ -14,9 +14,9 @@ use tracing::Span;
 
 use crate::identity::anonymous::NOBODY;
 use crate::identity::rate_limits::Meter;
-use crate::opaque_ids::Scattered;
-use crate::response_pressure::Needed;
-use crate::usage::intake::Taken;
+use crate::opaque_ids::IdPermutation;
+use crate::response_pressure::ContendedResource;
+use crate::usage::intake::RequestIntake;
 
 /// Header with the id of a request, which the response repeats.
 pub(crate) const ID_HEADER: &str = "x-request-id";
@@ -30,7 +30,7 @@ const HELD_MAX: usize = 64;
 /// Makes request ids: 16 hexadecimal digits, unique within the process and almost certainly beyond.
 #[derive(Debug, Default)]
 pub struct RequestIds {
-    numbers: Scattered,
+    numbers: IdPermutation,
     made: AtomicU64,
 }
 
@@ -73,9 +73,9 @@ pub(crate) struct RequestInfo {
     /// Number of its records that the sender may not write.
     refused: Arc<AtomicU64>,
     /// Statistics of the telemetry that it sends, if wanted.
-    pub(crate) taken: Option<Arc<Taken>>,
+    pub(crate) taken: Option<Arc<RequestIntake>>,
     /// What its response may hold until it is sent.
-    held: Arc<Mutex<Vec<Arc<dyn Needed>>>>,
+    held: Arc<Mutex<Vec<Arc<dyn ContendedResource>>>>,
 }
 
 tokio::task_local! {
@@ -101,7 +101,7 @@ impl RequestInfo {
     }
 
     /// Adds to the statistics of the current request, if wanted.
-    pub(crate) fn note_taken(note: impl FnOnce(&Taken)) {
+    pub(crate) fn note_taken(note: impl FnOnce(&RequestIntake)) {
         let _ = CURRENT.try_with(|request| request.taken.as_deref().map(note));
     }
 
@@ -117,7 +117,7 @@ impl RequestInfo {
     }
 
     /// Notes what the response to the current request may hold until it is sent, such as the memory of a query.
-    pub(crate) fn note_held(held: Arc<dyn Needed>) {
+    pub(crate) fn note_held(held: Arc<dyn ContendedResource>) {
         let _ = CURRENT.try_with(|request| {
             let mut all = request.held.lock();
             if all.len() < HELD_MAX {
@@ -127,7 +127,7 @@ impl RequestInfo {
     }
 
     /// What was noted so far.
-    pub(crate) fn held() -> Vec<Arc<dyn Needed>> {
+    pub(crate) fn held() -> Vec<Arc<dyn ContendedResource>> {
         CURRENT.try_with(|request| request.held.lock().clone()).unwrap_or_default()
     }
 

@@ -16,7 +16,7 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::error::plain;
-use crate::response_pressure::{Demand, Holding};
+use crate::response_pressure::{Demand, HeldResources};
 
 /// What is counted in one.
 const UNIT: u64 = 1024;
@@ -62,8 +62,8 @@ impl AnswerBudget {
             let text = "the memory for answers is used up by those that are read slowly, try again later";
             return plain(StatusCode::SERVICE_UNAVAILABLE, text);
         };
-        let mut counted = response.map(|body| Body::new(Counted { body, _place: place }));
-        Holding::add(&mut counted, Arc::clone(&self.demand) as _);
+        let mut counted = response.map(|body| Body::new(PermitBody { body, _place: place }));
+        HeldResources::add(&mut counted, Arc::clone(&self.demand) as _);
         counted
     }
 
@@ -76,12 +76,12 @@ impl AnswerBudget {
 }
 
 /// An answer with its place.
-struct Counted {
+struct PermitBody {
     body: Body,
     _place: OwnedSemaphorePermit,
 }
 
-impl hyper::body::Body for Counted {
+impl hyper::body::Body for PermitBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -133,7 +133,7 @@ mod tests {
     async fn answers_wait_for_others_and_tell_their_readers() {
         let budget = AnswerBudget::new(2 << 20);
         let mut first = budget.count(answer(700 * 1024)).await;
-        let held = Holding::take(&mut first);
+        let held = HeldResources::take(&mut first);
         assert!(!held[0].is_needed(0), "nobody waits");
         let mut second = pin!(budget.count(answer(700 * 1024)));
         assert!(futures::poll!(second.as_mut()).is_pending());
@@ -176,7 +176,7 @@ mod tests {
         let pieces = futures::stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from(vec![7; 1 << 20]))]);
         let mut streamed = budget.count(Response::new(Body::from_stream(pieces))).await;
         assert_eq!((streamed.status(), budget.places.available_permits()), (StatusCode::OK, 1));
-        assert!(Holding::take(&mut streamed).is_empty());
+        assert!(HeldResources::take(&mut streamed).is_empty());
         let alone = budget.at_once(1 << 20).await;
         assert_eq!((alone.0, budget.places.available_permits()), (StatusCode::OK, 0));
     }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use axum::response::Response;
-use quiver_query::Answered;
+use quiver_query::AnswerDelivery;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 /// Something that responses hold and others may need.
-pub(crate) trait Needed: fmt::Debug + Send + Sync {
+pub(crate) trait ContendedResource: fmt::Debug + Send + Sync {
     /// How often it was refused to somebody so far.
     fn refused(&self) -> u64;
 
@@ -26,13 +26,13 @@ pub(crate) struct Demand {
 }
 
 /// One of those who wait.
-pub(crate) struct Waiting<'a>(&'a Demand);
+pub(crate) struct DemandWaiter<'a>(&'a Demand);
 
 impl Demand {
     /// Counts one who waits, until what is given back is dropped.
-    pub(crate) fn wait(&self) -> Waiting<'_> {
+    pub(crate) fn wait(&self) -> DemandWaiter<'_> {
         self.waiting.fetch_add(1, Relaxed);
-        Waiting(self)
+        DemandWaiter(self)
     }
 
     /// Counts one who does not get it.
@@ -41,13 +41,13 @@ impl Demand {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for DemandWaiter<'_> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Relaxed);
     }
 }
 
-impl Needed for Demand {
+impl ContendedResource for Demand {
     fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
@@ -57,7 +57,7 @@ impl Needed for Demand {
     }
 }
 
-impl Needed for Answered {
+impl ContendedResource for AnswerDelivery {
     fn refused(&self) -> u64 {
         self.refusals()
     }
@@ -69,16 +69,16 @@ impl Needed for Answered {
 
 /// What a response holds. It travels in the extensions of the response.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Holding(Vec<Arc<dyn Needed>>);
+pub(crate) struct HeldResources(Vec<Arc<dyn ContendedResource>>);
 
-impl Holding {
+impl HeldResources {
     /// Notes that a response holds something.
-    pub(crate) fn add(response: &mut Response, held: Arc<dyn Needed>) {
+    pub(crate) fn add(response: &mut Response, held: Arc<dyn ContendedResource>) {
         response.extensions_mut().get_or_insert_default::<Self>().0.push(held);
     }
 
     /// Takes out what is noted of a response.
-    pub(crate) fn take(response: &mut Response) -> Vec<Arc<dyn Needed>> {
+    pub(crate) fn take(response: &mut Response) -> Vec<Arc<dyn ContendedResource>> {
         response.extensions_mut().remove::<Self>().unwrap_or_default().0
     }
 }
@@ -126,7 +126,7 @@ impl Room {
 
     /// Notes that a response keeps a place.
     pub(crate) fn kept_by(&self, response: &mut Response) {
-        Holding::add(response, Arc::clone(&self.demand) as _);
+        HeldResources::add(response, Arc::clone(&self.demand) as _);
     }
 }
 
@@ -153,12 +153,12 @@ mod tests {
     #[test]
     fn responses_tell_once_what_they_hold() {
         let mut response = Response::default();
-        assert!(Holding::take(&mut response).is_empty());
+        assert!(HeldResources::take(&mut response).is_empty());
         for _ in 0..2 {
-            Holding::add(&mut response, Arc::<Demand>::default());
+            HeldResources::add(&mut response, Arc::<Demand>::default());
         }
-        assert_eq!(Holding::take(&mut response).len(), 2);
-        assert!(Holding::take(&mut response).is_empty());
+        assert_eq!(HeldResources::take(&mut response).len(), 2);
+        assert!(HeldResources::take(&mut response).is_empty());
     }
 
     #[tokio::test]
@@ -168,7 +168,7 @@ mod tests {
         let place = room.try_take().expect("a place");
         let mut response = Response::default();
         room.kept_by(&mut response);
-        let held = Holding::take(&mut response).remove(0);
+        let held = HeldResources::take(&mut response).remove(0);
         assert!(!held.is_needed(0));
         assert!(room.try_take().is_none() && held.is_needed(0) && !held.is_needed(1));
         let mut next = pin!(room.take());

@@ -9,7 +9,7 @@ use quiver_types::{Domain, Right, Rights, Services, Triple};
 
 /// The right that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum RequiredRight {
     /// None: no authentication needed.
     Public,
     /// Authentication only.
@@ -28,7 +28,7 @@ pub(crate) enum Need {
 
 /// HTTP methods that a row applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum MethodClass {
     Any,
     /// GET and HEAD.
     Get,
@@ -38,231 +38,243 @@ enum By {
 
 /// A row: methods, a route (`…/**`: with all below it), the right that it needs.
 #[derive(Debug)]
-pub(crate) struct Row(By, &'static str, pub(crate) Need);
+pub(crate) struct Row(MethodClass, &'static str, pub(crate) RequiredRight);
 
-const METRICS: Need = Need::Has(Right::View, Domain::Metrics);
-const LOGS: Need = Need::Has(Right::View, Domain::Logs);
-const TRACES: Need = Need::Has(Right::View, Domain::Traces);
-const RULES: Need = Need::Has(Right::View, Domain::Alerting);
-const EDIT_RULES: Need = Need::Has(Right::Edit, Domain::Alerting);
+const METRICS: RequiredRight = RequiredRight::Has(Right::View, Domain::Metrics);
+const LOGS: RequiredRight = RequiredRight::Has(Right::View, Domain::Logs);
+const TRACES: RequiredRight = RequiredRight::Has(Right::View, Domain::Traces);
+const RULES: RequiredRight = RequiredRight::Has(Right::View, Domain::Alerting);
+const EDIT_RULES: RequiredRight = RequiredRight::Has(Right::Edit, Domain::Alerting);
 // The services of the records are checked one by one while they are decoded (`forbidden_records`).
-const IN_METRICS: Need = Need::Has(Right::Ingest, Domain::Metrics);
-const IN_LOGS: Need = Need::Has(Right::Ingest, Domain::Logs);
-const IN_TRACES: Need = Need::Has(Right::Ingest, Domain::Traces);
-const IN_ALERTS: Need = Need::Has(Right::Ingest, Domain::Alerts);
-const ALERTS: Need = Need::Has(Right::View, Domain::Alerts);
-const SILENCING: Need = Need::Has(Right::Operate, Domain::Alerts);
-const POLICY: Need = Need::Everywhere(Right::View, Domain::Alerting);
-const EDIT_POLICY: Need = Need::Everywhere(Right::Edit, Domain::Alerting);
-const TRY_RECEIVERS: Need = Need::Everywhere(Right::Operate, Domain::Alerting);
-const SYSTEM: Need = Need::Everywhere(Right::Admin, Domain::System);
-const RBAC_READ: Need = Need::Everywhere(Right::View, Domain::Rbac);
-const RBAC_WRITE: Need = Need::Everywhere(Right::Admin, Domain::Rbac);
-const AUDIT: Need = Need::Everywhere(Right::View, Domain::Audit);
+const IN_METRICS: RequiredRight = RequiredRight::Has(Right::Ingest, Domain::Metrics);
+const IN_LOGS: RequiredRight = RequiredRight::Has(Right::Ingest, Domain::Logs);
+const IN_TRACES: RequiredRight = RequiredRight::Has(Right::Ingest, Domain::Traces);
+const IN_ALERTS: RequiredRight = RequiredRight::Has(Right::Ingest, Domain::Alerts);
+const ALERTS: RequiredRight = RequiredRight::Has(Right::View, Domain::Alerts);
+const SILENCING: RequiredRight = RequiredRight::Has(Right::Operate, Domain::Alerts);
+const POLICY: RequiredRight = RequiredRight::Everywhere(Right::View, Domain::Alerting);
+const EDIT_POLICY: RequiredRight = RequiredRight::Everywhere(Right::Edit, Domain::Alerting);
+const TRY_RECEIVERS: RequiredRight = RequiredRight::Everywhere(Right::Operate, Domain::Alerting);
+const SYSTEM: RequiredRight = RequiredRight::Everywhere(Right::Admin, Domain::System);
+const RBAC_READ: RequiredRight = RequiredRight::Everywhere(Right::View, Domain::Rbac);
+const RBAC_WRITE: RequiredRight = RequiredRight::Everywhere(Right::Admin, Domain::Rbac);
+const AUDIT: RequiredRight = RequiredRight::Everywhere(Right::View, Domain::Audit);
 
-const VIEW_TRANSACTIONS: Need = Need::Has(Right::View, Domain::Transactions);
-const OPERATE_TRANSACTIONS: Need = Need::Has(Right::Operate, Domain::Transactions);
-const EDIT_TRANSACTIONS: Need = Need::Has(Right::Edit, Domain::Transactions);
-const VIEW_RESOURCES: Need = Need::Has(Right::View, Domain::Resources);
-const EDIT_RESOURCES: Need = Need::Has(Right::Edit, Domain::Resources);
-const EDIT_TYPES: Need = Need::Everywhere(Right::Edit, Domain::Resources);
+const VIEW_TRANSACTIONS: RequiredRight = RequiredRight::Has(Right::View, Domain::Transactions);
+const OPERATE_TRANSACTIONS: RequiredRight = RequiredRight::Has(Right::Operate, Domain::Transactions);
+const EDIT_TRANSACTIONS: RequiredRight = RequiredRight::Has(Right::Edit, Domain::Transactions);
+const VIEW_RESOURCES: RequiredRight = RequiredRight::Has(Right::View, Domain::Resources);
+const EDIT_RESOURCES: RequiredRight = RequiredRight::Has(Right::Edit, Domain::Resources);
+const EDIT_TYPES: RequiredRight = RequiredRight::Everywhere(Right::Edit, Domain::Resources);
 
 /// All rows; the first that matches counts.
 pub(crate) const ROWS: &[Row] = &[
     // The token service; its handlers authenticate callers where needed.
-    Row(By::Any, "/realms/platform/protocol/openid-connect/userinfo", Need::Anyone),
-    Row(By::Any, "/realms/**", Need::Public),
+    Row(MethodClass::Any, "/realms/platform/protocol/openid-connect/userinfo", RequiredRight::Anyone),
+    Row(MethodClass::Any, "/realms/**", RequiredRight::Public),
     // Metrics.
-    Row(By::Any, "/metrics-api/-/**", Need::Public),
-    Row(By::Any, "/metrics-api/api/v1/write", IN_METRICS),
-    Row(By::Any, "/metrics-api/api/v1/import/**", IN_METRICS),
-    Row(By::Any, "/metrics-api/api/v1/otlp/**", IN_METRICS),
-    Row(By::Any, "/insert/opentelemetry/v1/metrics", IN_METRICS),
-    Row(By::Any, "/v1/metrics", IN_METRICS),
-    Row(By::Any, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", IN_METRICS),
-    Row(By::Get, "/metrics-api/api/v1/rules", RULES),
-    Row(By::Get, "/metrics-api/api/v1/alerts", RULES),
-    Row(By::Any, "/metrics-api/**", METRICS),
+    Row(MethodClass::Any, "/metrics-api/-/**", RequiredRight::Public),
+    Row(MethodClass::Any, "/metrics-api/api/v1/write", IN_METRICS),
+    Row(MethodClass::Any, "/metrics-api/api/v1/import/**", IN_METRICS),
+    Row(MethodClass::Any, "/metrics-api/api/v1/otlp/**", IN_METRICS),
+    Row(MethodClass::Any, "/insert/opentelemetry/v1/metrics", IN_METRICS),
+    Row(MethodClass::Any, "/v1/metrics", IN_METRICS),
+    Row(MethodClass::Any, "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", IN_METRICS),
+    Row(MethodClass::Get, "/metrics-api/api/v1/rules", RULES),
+    Row(MethodClass::Get, "/metrics-api/api/v1/alerts", RULES),
+    Row(MethodClass::Any, "/metrics-api/**", METRICS),
     // Logs.
-    Row(By::Any, "/insert/ready", Need::Public),
-    Row(By::Any, "/logs-api/insert/ready", Need::Public),
-    Row(By::Any, "/logs-api/health", Need::Public),
-    Row(By::Any, "/insert/opentelemetry/v1/traces", IN_TRACES),
-    Row(By::Any, "/insert/**", IN_LOGS),
-    Row(By::Any, "/logs-api/insert/**", IN_LOGS),
-    Row(By::Any, "/loki/api/v1/push", IN_LOGS),
-    Row(By::Any, "/v1/logs", IN_LOGS),
-    Row(By::Any, "/opentelemetry.proto.collector.logs.v1.LogsService/Export", IN_LOGS),
-    Row(By::Any, "/logs-api/select/**", LOGS),
-    Row(By::Any, "/select/**", LOGS),
+    Row(MethodClass::Any, "/insert/ready", RequiredRight::Public),
+    Row(MethodClass::Any, "/logs-api/insert/ready", RequiredRight::Public),
+    Row(MethodClass::Any, "/logs-api/health", RequiredRight::Public),
+    Row(MethodClass::Any, "/insert/opentelemetry/v1/traces", IN_TRACES),
+    Row(MethodClass::Any, "/insert/**", IN_LOGS),
+    Row(MethodClass::Any, "/logs-api/insert/**", IN_LOGS),
+    Row(MethodClass::Any, "/loki/api/v1/push", IN_LOGS),
+    Row(MethodClass::Any, "/v1/logs", IN_LOGS),
+    Row(MethodClass::Any, "/opentelemetry.proto.collector.logs.v1.LogsService/Export", IN_LOGS),
+    Row(MethodClass::Any, "/logs-api/select/**", LOGS),
+    Row(MethodClass::Any, "/select/**", LOGS),
     // Traces.
-    Row(By::Any, "/v1/traces", IN_TRACES),
-    Row(By::Any, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", IN_TRACES),
-    Row(By::Other, "/api/v2/spans", IN_TRACES),
-    Row(By::Other, "/zipkin/api/v2/spans", IN_TRACES),
-    Row(By::Other, "/api/traces", IN_TRACES),
-    Row(By::Other, "/jaeger/api/traces", IN_TRACES),
-    Row(By::Any, "/traces", TRACES),
-    Row(By::Any, "/traces/**", TRACES),
-    Row(By::Any, "/platform-api/traces/**", TRACES),
+    Row(MethodClass::Any, "/v1/traces", IN_TRACES),
+    Row(MethodClass::Any, "/opentelemetry.proto.collector.trace.v1.TraceService/Export", IN_TRACES),
+    Row(MethodClass::Other, "/api/v2/spans", IN_TRACES),
+    Row(MethodClass::Other, "/zipkin/api/v2/spans", IN_TRACES),
+    Row(MethodClass::Other, "/api/traces", IN_TRACES),
+    Row(MethodClass::Other, "/jaeger/api/traces", IN_TRACES),
+    Row(MethodClass::Any, "/traces", TRACES),
+    Row(MethodClass::Any, "/traces/**", TRACES),
+    Row(MethodClass::Any, "/platform-api/traces/**", TRACES),
     // The description of the API.
-    Row(By::Any, "/platform-api/openapi.json", Need::Anyone),
-    Row(By::Any, "/platform-api/openapi.yaml", Need::Anyone),
-    Row(By::Any, "/rulesapi/swagger", Need::Docs),
-    Row(By::Any, "/rulesapi/swagger/**", Need::Docs),
+    Row(MethodClass::Any, "/platform-api/openapi.json", RequiredRight::Anyone),
+    Row(MethodClass::Any, "/platform-api/openapi.yaml", RequiredRight::Anyone),
+    Row(MethodClass::Any, "/rulesapi/swagger", RequiredRight::Docs),
+    Row(MethodClass::Any, "/rulesapi/swagger/**", RequiredRight::Docs),
     // Rules and policy.
-    Row(By::Any, "/rulesapi/rules/test", RULES),
-    Row(By::Any, "/rulesapi/rules/unit-test", RULES),
-    Row(By::Any, "/rulesapi/rulepolicy/routes/test", POLICY),
-    Row(By::Any, "/rulesapi/rulepolicy/templates/test", POLICY),
-    Row(By::Any, "/rulesapi/rulepolicy/receivers/test", TRY_RECEIVERS),
-    Row(By::Any, "/rulesapi/rulepolicy/receivers/{id}/test", TRY_RECEIVERS),
-    Row(By::Get, "/rulesapi/rulepolicy/**", POLICY),
-    Row(By::Any, "/rulesapi/rulepolicy/**", EDIT_POLICY),
-    Row(By::Get, "/rulesapi/rules", RULES),
-    Row(By::Get, "/rulesapi/rules/**", RULES),
-    Row(By::Any, "/rulesapi/rules", EDIT_RULES),
-    Row(By::Any, "/rulesapi/rules/**", EDIT_RULES),
-    Row(By::Get, "/rulesapi/groups", RULES),
-    Row(By::Get, "/rulesapi/groups/**", RULES),
-    Row(By::Any, "/rulesapi/groups", EDIT_RULES),
-    Row(By::Any, "/rulesapi/groups/**", EDIT_RULES),
-    Row(By::Any, "/rulesapi/silences/preview", ALERTS),
-    Row(By::Get, "/rulesapi/silences", ALERTS),
-    Row(By::Get, "/rulesapi/silences/**", ALERTS),
-    Row(By::Any, "/rulesapi/silences", SILENCING),
-    Row(By::Any, "/rulesapi/silences/**", SILENCING),
-    Row(By::Get, "/rulesapi/settings", POLICY),
-    Row(By::Any, "/rulesapi/settings", EDIT_POLICY),
-    Row(By::Get, "/rulesapi/deploy", RULES),
-    Row(By::Any, "/rulesapi/deploy", EDIT_RULES),
+    Row(MethodClass::Any, "/rulesapi/rules/test", RULES),
+    Row(MethodClass::Any, "/rulesapi/rules/unit-test", RULES),
+    Row(MethodClass::Any, "/rulesapi/rulepolicy/routes/test", POLICY),
+    Row(MethodClass::Any, "/rulesapi/rulepolicy/templates/test", POLICY),
+    Row(MethodClass::Any, "/rulesapi/rulepolicy/receivers/test", TRY_RECEIVERS),
+    Row(MethodClass::Any, "/rulesapi/rulepolicy/receivers/{id}/test", TRY_RECEIVERS),
+    Row(MethodClass::Get, "/rulesapi/rulepolicy/**", POLICY),
+    Row(MethodClass::Any, "/rulesapi/rulepolicy/**", EDIT_POLICY),
+    Row(MethodClass::Get, "/rulesapi/rules", RULES),
+    Row(MethodClass::Get, "/rulesapi/rules/**", RULES),
+    Row(MethodClass::Any, "/rulesapi/rules", EDIT_RULES),
+    Row(MethodClass::Any, "/rulesapi/rules/**", EDIT_RULES),
+    Row(MethodClass::Get, "/rulesapi/groups", RULES),
+    Row(MethodClass::Get, "/rulesapi/groups/**", RULES),
+    Row(MethodClass::Any, "/rulesapi/groups", EDIT_RULES),
+    Row(MethodClass::Any, "/rulesapi/groups/**", EDIT_RULES),
+    Row(MethodClass::Any, "/rulesapi/silences/preview", ALERTS),
+    Row(MethodClass::Get, "/rulesapi/silences", ALERTS),
+    Row(MethodClass::Get, "/rulesapi/silences/**", ALERTS),
+    Row(MethodClass::Any, "/rulesapi/silences", SILENCING),
+    Row(MethodClass::Any, "/rulesapi/silences/**", SILENCING),
+    Row(MethodClass::Get, "/rulesapi/settings", POLICY),
+    Row(MethodClass::Any, "/rulesapi/settings", EDIT_POLICY),
+    Row(MethodClass::Get, "/rulesapi/deploy", RULES),
+    Row(MethodClass::Any, "/rulesapi/deploy", EDIT_RULES),
     // Alerts, on paths next to those of traces.
-    Row(By::Get, "/api/v2/alerts", ALERTS),
-    Row(By::Other, "/api/v2/alerts", IN_ALERTS),
-    Row(By::Any, "/api/v2/alertprocess", IN_ALERTS),
-    Row(By::Any, "/api/v2/alerts/groups", ALERTS),
-    Row(By::Get, "/api/v2/silences", ALERTS),
-    Row(By::Other, "/api/v2/silences", SILENCING),
-    Row(By::Get, "/api/v2/silence/{id}", ALERTS),
-    Row(By::Other, "/api/v2/silence/{id}", SILENCING),
-    Row(By::Any, "/api/v2/status", RULES),
-    Row(By::Any, "/api/v2/receivers", RULES),
-    Row(By::Any, "/api/**", TRACES),
-    Row(By::Any, "/jaeger/api/**", TRACES),
-    Row(By::Any, "/zipkin/api/**", TRACES),
-    Row(By::Any, "/tempo/api/**", TRACES),
+    Row(MethodClass::Get, "/api/v2/alerts", ALERTS),
+    Row(MethodClass::Other, "/api/v2/alerts", IN_ALERTS),
+    Row(MethodClass::Any, "/api/v2/alertprocess", IN_ALERTS),
+    Row(MethodClass::Any, "/api/v2/alerts/groups", ALERTS),
+    Row(MethodClass::Get, "/api/v2/silences", ALERTS),
+    Row(MethodClass::Other, "/api/v2/silences", SILENCING),
+    Row(MethodClass::Get, "/api/v2/silence/{id}", ALERTS),
+    Row(MethodClass::Other, "/api/v2/silence/{id}", SILENCING),
+    Row(MethodClass::Any, "/api/v2/status", RULES),
+    Row(MethodClass::Any, "/api/v2/receivers", RULES),
+    Row(MethodClass::Any, "/api/**", TRACES),
+    Row(MethodClass::Any, "/jaeger/api/**", TRACES),
+    Row(MethodClass::Any, "/zipkin/api/**", TRACES),
+    Row(MethodClass::Any, "/tempo/api/**", TRACES),
     // SQL: each table shows rows by the rights in its own domain; without any, it cannot be named.
-    Row(By::Any, "/sql-api/**", Need::Somewhere(Right::View)),
+    Row(MethodClass::Any, "/sql-api/**", RequiredRight::Somewhere(Right::View)),
     // Analytics needs no right, contrary to the specification's table: a caller without rights sees no models and no
     // rows (`olap-api.md` 12.1, case olap-276).
-    Row(By::Any, "/olap-api/**", Need::Anyone),
+    Row(MethodClass::Any, "/olap-api/**", RequiredRight::Anyone),
     // Access.
-    Row(By::Any, "/platform-api/rbac/me", Need::Anyone),
+    Row(MethodClass::Any, "/platform-api/rbac/me", RequiredRight::Anyone),
     // The handler checks name and password itself, since a temporary password gives no token.
-    Row(By::Any, "/platform-api/rbac/me/password", Need::Public),
-    Row(By::Any, "/platform-api/rbac/permissions", RBAC_READ),
+    Row(MethodClass::Any, "/platform-api/rbac/me/password", RequiredRight::Public),
+    Row(MethodClass::Any, "/platform-api/rbac/permissions", RBAC_READ),
     // Asking about others needs a right, which the handler checks.
-    Row(By::Any, "/platform-api/rbac/permissions/check", Need::Anyone),
-    Row(By::Any, "/platform-api/rbac/keys/rotate", SYSTEM),
-    Row(By::Any, "/platform-api/rbac/audit", AUDIT),
-    Row(By::Any, "/platform-api/rbac/audit/**", AUDIT),
+    Row(MethodClass::Any, "/platform-api/rbac/permissions/check", RequiredRight::Anyone),
+    Row(MethodClass::Any, "/platform-api/rbac/keys/rotate", SYSTEM),
+    Row(MethodClass::Any, "/platform-api/rbac/audit", AUDIT),
+    Row(MethodClass::Any, "/platform-api/rbac/audit/**", AUDIT),
     // A caller's own keys need no right; the handlers check whose they are.
-    Row(By::Any, "/platform-api/rbac/users/{id}/keys", Need::Anyone),
-    Row(By::Any, "/platform-api/rbac/users/{id}/keys/**", Need::Anyone),
-    Row(By::Any, "/platform-api/rbac/users/{id}/effective-permissions", Need::Anyone),
-    Row(By::Any, "/platform-api/rbac/service-accounts/{id}/keys", Need::Anyone),
-    Row(By::Any, "/platform-api/rbac/service-accounts/{id}/keys/**", Need::Anyone),
-    Row(By::Any, "/platform-api/rbac/service-accounts/{id}/effective-permissions", Need::Anyone),
-    Row(By::Get, "/platform-api/rbac/**", RBAC_READ),
-    Row(By::Other, "/platform-api/rbac/**", RBAC_WRITE),
+    Row(MethodClass::Any, "/platform-api/rbac/users/{id}/keys", RequiredRight::Anyone),
+    Row(MethodClass::Any, "/platform-api/rbac/users/{id}/keys/**", RequiredRight::Anyone),
+    Row(MethodClass::Any, "/platform-api/rbac/users/{id}/effective-permissions", RequiredRight::Anyone),
+    Row(MethodClass::Any, "/platform-api/rbac/service-accounts/{id}/keys", RequiredRight::Anyone),
+    Row(MethodClass::Any, "/platform-api/rbac/service-accounts/{id}/keys/**", RequiredRight::Anyone),
+    Row(MethodClass::Any, "/platform-api/rbac/service-accounts/{id}/effective-permissions", RequiredRight::Anyone),
+    Row(MethodClass::Get, "/platform-api/rbac/**", RBAC_READ),
+    Row(MethodClass::Other, "/platform-api/rbac/**", RBAC_WRITE),
     // Business transactions; the handler of a test checks the right to the stored spans that it reads.
-    Row(By::Any, "/bt-detection-rules/test", OPERATE_TRANSACTIONS),
-    Row(By::Any, "/bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
-    Row(By::Any, "/bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
-    Row(By::Any, "/bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
-    Row(By::Any, "/rum-bt-detection-rules/test", OPERATE_TRANSACTIONS),
-    Row(By::Any, "/rum-bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
-    Row(By::Any, "/rum-bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
-    Row(By::Any, "/rum-bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
+    Row(MethodClass::Any, "/bt-detection-rules/test", OPERATE_TRANSACTIONS),
+    Row(MethodClass::Any, "/bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
+    Row(MethodClass::Any, "/bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
+    Row(MethodClass::Any, "/bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
+    Row(MethodClass::Any, "/rum-bt-detection-rules/test", OPERATE_TRANSACTIONS),
+    Row(MethodClass::Any, "/rum-bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
+    Row(MethodClass::Any, "/rum-bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
+    Row(MethodClass::Any, "/rum-bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
     // The handler checks whose job it is.
-    Row(By::Any, "/platform-api/jobs/{id}", Need::Anyone),
-    Row(By::Get, "/bt-detection-rules", VIEW_TRANSACTIONS),
-    Row(By::Get, "/bt-detection-rules/**", VIEW_TRANSACTIONS),
-    Row(By::Any, "/bt-detection-rules", EDIT_TRANSACTIONS),
-    Row(By::Any, "/bt-detection-rules/**", EDIT_TRANSACTIONS),
-    Row(By::Get, "/rum-bt-detection-rules", VIEW_TRANSACTIONS),
-    Row(By::Get, "/rum-bt-detection-rules/**", VIEW_TRANSACTIONS),
-    Row(By::Any, "/rum-bt-detection-rules", EDIT_TRANSACTIONS),
-    Row(By::Any, "/rum-bt-detection-rules/**", EDIT_TRANSACTIONS),
-    Row(By::Get, "/transactions", VIEW_TRANSACTIONS),
-    Row(By::Get, "/transactions/**", VIEW_TRANSACTIONS),
-    Row(By::Any, "/transactions", EDIT_TRANSACTIONS),
-    Row(By::Any, "/transactions/**", EDIT_TRANSACTIONS),
-    Row(By::Get, "/rum-key-business-transactions", VIEW_TRANSACTIONS),
-    Row(By::Get, "/rum-key-business-transactions/**", VIEW_TRANSACTIONS),
-    Row(By::Any, "/rum-key-business-transactions", EDIT_TRANSACTIONS),
-    Row(By::Any, "/rum-key-business-transactions/**", EDIT_TRANSACTIONS),
-    Row(By::Get, "/business-processes", Need::Has(Right::View, Domain::Processes)),
-    Row(By::Get, "/business-processes/**", Need::Has(Right::View, Domain::Processes)),
-    Row(By::Any, "/business-processes/test", Need::Has(Right::View, Domain::Processes)),
-    Row(By::Any, "/business-processes", Need::Has(Right::Edit, Domain::Processes)),
-    Row(By::Any, "/business-processes/**", Need::Has(Right::Edit, Domain::Processes)),
+    Row(MethodClass::Any, "/platform-api/jobs/{id}", RequiredRight::Anyone),
+    Row(MethodClass::Get, "/bt-detection-rules", VIEW_TRANSACTIONS),
+    Row(MethodClass::Get, "/bt-detection-rules/**", VIEW_TRANSACTIONS),
+    Row(MethodClass::Any, "/bt-detection-rules", EDIT_TRANSACTIONS),
+    Row(MethodClass::Any, "/bt-detection-rules/**", EDIT_TRANSACTIONS),
+    Row(MethodClass::Get, "/rum-bt-detection-rules", VIEW_TRANSACTIONS),
+    Row(MethodClass::Get, "/rum-bt-detection-rules/**", VIEW_TRANSACTIONS),
+    Row(MethodClass::Any, "/rum-bt-detection-rules", EDIT_TRANSACTIONS),
+    Row(MethodClass::Any, "/rum-bt-detection-rules/**", EDIT_TRANSACTIONS),
+    Row(MethodClass::Get, "/transactions", VIEW_TRANSACTIONS),
+    Row(MethodClass::Get, "/transactions/**", VIEW_TRANSACTIONS),
+    Row(MethodClass::Any, "/transactions", EDIT_TRANSACTIONS),
+    Row(MethodClass::Any, "/transactions/**", EDIT_TRANSACTIONS),
+    Row(MethodClass::Get, "/rum-key-business-transactions", VIEW_TRANSACTIONS),
+    Row(MethodClass::Get, "/rum-key-business-transactions/**", VIEW_TRANSACTIONS),
+    Row(MethodClass::Any, "/rum-key-business-transactions", EDIT_TRANSACTIONS),
+    Row(MethodClass::Any, "/rum-key-business-transactions/**", EDIT_TRANSACTIONS),
+    Row(MethodClass::Get, "/business-processes", RequiredRight::Has(Right::View, Domain::Processes)),
+    Row(MethodClass::Get, "/business-processes/**", RequiredRight::Has(Right::View, Domain::Processes)),
+    Row(MethodClass::Any, "/business-processes/test", RequiredRight::Has(Right::View, Domain::Processes)),
+    Row(MethodClass::Any, "/business-processes", RequiredRight::Has(Right::Edit, Domain::Processes)),
+    Row(MethodClass::Any, "/business-processes/**", RequiredRight::Has(Right::Edit, Domain::Processes)),
     // A caller's own private segments need no more; the handlers check whose they are.
-    Row(By::Any, "/platform-api/segments", Need::Somewhere(Right::View)),
-    Row(By::Any, "/platform-api/segments/**", Need::Somewhere(Right::View)),
+    Row(MethodClass::Any, "/platform-api/segments", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Any, "/platform-api/segments/**", RequiredRight::Somewhere(Right::View)),
     // Anyone who knows the id of a view may read it; only its owner may write it.
-    Row(By::Any, "/platform-api/saved-views", Need::Somewhere(Right::View)),
-    Row(By::Any, "/platform-api/saved-views/**", Need::Somewhere(Right::View)),
-    Row(By::Get, "/platform-api/apdex-thresholds", Need::Has(Right::View, Domain::Apdex)),
-    Row(By::Get, "/platform-api/apdex-thresholds/**", Need::Has(Right::View, Domain::Apdex)),
-    Row(By::Any, "/platform-api/apdex-thresholds", Need::Has(Right::Edit, Domain::Apdex)),
-    Row(By::Any, "/platform-api/apdex-thresholds/**", Need::Has(Right::Edit, Domain::Apdex)),
-    Row(By::Any, "/platform-api/data-extraction-rules/test", Need::Has(Right::Operate, Domain::Extraction)),
-    Row(By::Get, "/platform-api/data-extraction-rules", Need::Has(Right::View, Domain::Extraction)),
-    Row(By::Get, "/platform-api/data-extraction-rules/**", Need::Has(Right::View, Domain::Extraction)),
-    Row(By::Any, "/platform-api/data-extraction-rules", Need::Has(Right::Edit, Domain::Extraction)),
-    Row(By::Any, "/platform-api/data-extraction-rules/**", Need::Has(Right::Edit, Domain::Extraction)),
+    Row(MethodClass::Any, "/platform-api/saved-views", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Any, "/platform-api/saved-views/**", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Get, "/platform-api/apdex-thresholds", RequiredRight::Has(Right::View, Domain::Apdex)),
+    Row(MethodClass::Get, "/platform-api/apdex-thresholds/**", RequiredRight::Has(Right::View, Domain::Apdex)),
+    Row(MethodClass::Any, "/platform-api/apdex-thresholds", RequiredRight::Has(Right::Edit, Domain::Apdex)),
+    Row(MethodClass::Any, "/platform-api/apdex-thresholds/**", RequiredRight::Has(Right::Edit, Domain::Apdex)),
+    Row(
+        MethodClass::Any,
+        "/platform-api/data-extraction-rules/test",
+        RequiredRight::Has(Right::Operate, Domain::Extraction),
+    ),
+    Row(MethodClass::Get, "/platform-api/data-extraction-rules", RequiredRight::Has(Right::View, Domain::Extraction)),
+    Row(
+        MethodClass::Get,
+        "/platform-api/data-extraction-rules/**",
+        RequiredRight::Has(Right::View, Domain::Extraction),
+    ),
+    Row(MethodClass::Any, "/platform-api/data-extraction-rules", RequiredRight::Has(Right::Edit, Domain::Extraction)),
+    Row(
+        MethodClass::Any,
+        "/platform-api/data-extraction-rules/**",
+        RequiredRight::Has(Right::Edit, Domain::Extraction),
+    ),
     // Managed resources.
-    Row(By::Any, "/platform-api/resources/dependency-graph", VIEW_RESOURCES),
-    Row(By::Get, "/platform-api/resources", VIEW_RESOURCES),
-    Row(By::Get, "/platform-api/resources/**", VIEW_RESOURCES),
-    Row(By::Any, "/platform-api/resources", EDIT_RESOURCES),
-    Row(By::Any, "/platform-api/resources/**", EDIT_RESOURCES),
-    Row(By::Get, "/platform-api/resource-relationships", VIEW_RESOURCES),
-    Row(By::Get, "/platform-api/resource-relationships/**", VIEW_RESOURCES),
-    Row(By::Any, "/platform-api/resource-relationships", EDIT_RESOURCES),
-    Row(By::Any, "/platform-api/resource-relationships/**", EDIT_RESOURCES),
-    Row(By::Get, "/platform-api/resource-types", Need::Somewhere(Right::View)),
-    Row(By::Get, "/platform-api/resource-types/**", Need::Somewhere(Right::View)),
-    Row(By::Any, "/platform-api/resource-types", EDIT_TYPES),
-    Row(By::Any, "/platform-api/resource-types/**", EDIT_TYPES),
-    Row(By::Get, "/platform-api/relationship-types", Need::Somewhere(Right::View)),
-    Row(By::Get, "/platform-api/relationship-types/**", Need::Somewhere(Right::View)),
-    Row(By::Any, "/platform-api/relationship-types", EDIT_TYPES),
-    Row(By::Any, "/platform-api/relationship-types/**", EDIT_TYPES),
-    Row(By::Get, "/platform-api/ci-classes", Need::Somewhere(Right::View)),
-    Row(By::Get, "/platform-api/ci-classes/**", Need::Somewhere(Right::View)),
-    Row(By::Any, "/platform-api/ci-classes", EDIT_TYPES),
-    Row(By::Any, "/platform-api/ci-classes/**", EDIT_TYPES),
-    Row(By::Get, "/platform-api/ci-subclasses", Need::Somewhere(Right::View)),
-    Row(By::Get, "/platform-api/ci-subclasses/**", Need::Somewhere(Right::View)),
-    Row(By::Any, "/platform-api/ci-subclasses", EDIT_TYPES),
-    Row(By::Any, "/platform-api/ci-subclasses/**", EDIT_TYPES),
+    Row(MethodClass::Any, "/platform-api/resources/dependency-graph", VIEW_RESOURCES),
+    Row(MethodClass::Get, "/platform-api/resources", VIEW_RESOURCES),
+    Row(MethodClass::Get, "/platform-api/resources/**", VIEW_RESOURCES),
+    Row(MethodClass::Any, "/platform-api/resources", EDIT_RESOURCES),
+    Row(MethodClass::Any, "/platform-api/resources/**", EDIT_RESOURCES),
+    Row(MethodClass::Get, "/platform-api/resource-relationships", VIEW_RESOURCES),
+    Row(MethodClass::Get, "/platform-api/resource-relationships/**", VIEW_RESOURCES),
+    Row(MethodClass::Any, "/platform-api/resource-relationships", EDIT_RESOURCES),
+    Row(MethodClass::Any, "/platform-api/resource-relationships/**", EDIT_RESOURCES),
+    Row(MethodClass::Get, "/platform-api/resource-types", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Get, "/platform-api/resource-types/**", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Any, "/platform-api/resource-types", EDIT_TYPES),
+    Row(MethodClass::Any, "/platform-api/resource-types/**", EDIT_TYPES),
+    Row(MethodClass::Get, "/platform-api/relationship-types", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Get, "/platform-api/relationship-types/**", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Any, "/platform-api/relationship-types", EDIT_TYPES),
+    Row(MethodClass::Any, "/platform-api/relationship-types/**", EDIT_TYPES),
+    Row(MethodClass::Get, "/platform-api/ci-classes", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Get, "/platform-api/ci-classes/**", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Any, "/platform-api/ci-classes", EDIT_TYPES),
+    Row(MethodClass::Any, "/platform-api/ci-classes/**", EDIT_TYPES),
+    Row(MethodClass::Get, "/platform-api/ci-subclasses", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Get, "/platform-api/ci-subclasses/**", RequiredRight::Somewhere(Right::View)),
+    Row(MethodClass::Any, "/platform-api/ci-subclasses", EDIT_TYPES),
+    Row(MethodClass::Any, "/platform-api/ci-subclasses/**", EDIT_TYPES),
     // The server.
-    Row(By::Any, "/health/**", Need::Public),
-    Row(By::Any, "/health", Need::Public),
-    Row(By::Any, "/-/**", Need::Public),
-    Row(By::Any, "/metrics", Need::OwnMetrics),
-    Row(By::Any, "/admin/**", SYSTEM),
+    Row(MethodClass::Any, "/health/**", RequiredRight::Public),
+    Row(MethodClass::Any, "/health", RequiredRight::Public),
+    Row(MethodClass::Any, "/-/**", RequiredRight::Public),
+    Row(MethodClass::Any, "/metrics", RequiredRight::OwnMetrics),
+    Row(MethodClass::Any, "/admin/**", SYSTEM),
 ];
 
 impl Row {
     fn fits(&self, method: &Method, route: &str) -> bool {
         let reads = matches!(*method, Method::GET | Method::HEAD);
         let by = match self.0 {
-            By::Any => true,
-            By::Get => reads,
-            By::Other => !reads,
+            MethodClass::Any => true,
+            MethodClass::Get => reads,
+            MethodClass::Other => !reads,
         };
         let here = match self.1.strip_suffix("**") {
             Some(above) => route.starts_with(above),
@@ -273,11 +285,11 @@ impl Row {
 }
 
 /// Gives the need of a route; `None`: there is no row.
-pub(crate) fn need(method: &Method, route: &str) -> Option<Need> {
+pub(crate) fn need(method: &Method, route: &str) -> Option<RequiredRight> {
     ROWS.iter().find(|row| row.fits(method, route)).map(|row| row.2)
 }
 
-impl Need {
+impl RequiredRight {
     /// Gives the missing triple, if any.
     pub(crate) fn missing(self, rights: &Rights) -> Option<Triple> {
         let all = |right, domain| Triple::new(right, domain, Services::all());
@@ -360,7 +372,7 @@ mod tests {
     fn no_row_without_a_route() {
         let routes: Vec<String> = crate::router::all_routes().iter().flat_map(paths_of).collect();
         for row in ROWS {
-            let of_path = Row(By::Any, row.1, row.2);
+            let of_path = Row(MethodClass::Any, row.1, row.2);
             assert!(routes.iter().any(|route| of_path.fits(&Method::GET, route)), "{row:?} is of no route");
         }
     }
@@ -371,7 +383,7 @@ mod tests {
         let mut public: Vec<String> = Vec::new();
         for router in crate::router::all_routes() {
             for path in paths_of(&router) {
-                if [Method::GET, Method::POST].iter().any(|m| need(m, &path) == Some(Need::Public)) {
+                if [Method::GET, Method::POST].iter().any(|m| need(m, &path) == Some(RequiredRight::Public)) {
                     public.push(path);
                 }
             }
@@ -404,7 +416,7 @@ mod tests {
         let rights = |text: &str| -> Rights {
             [Triple::of_json(&serde_json::json!(text)).expect("a triple")].into_iter().collect()
         };
-        let check = |need: Need, held: &str, missing: Option<&str>| {
+        let check = |need: RequiredRight, held: &str, missing: Option<&str>| {
             let found = need.missing(&rights(held)).map(|t| t.to_string());
             assert_eq!(found.as_deref(), missing, "{need:?} {held}");
         };
@@ -415,9 +427,9 @@ mod tests {
         check(IN_LOGS, "{view, logs, *}", Some("{ingest, logs, *}"));
         check(RBAC_READ, "{view, rbac, cart}", Some("{view, rbac, *}"));
         check(RBAC_WRITE, "{edit, *, *}", Some("{admin, rbac, *}"));
-        check(Need::OwnMetrics, "{view, *, cart}", Some("{view, system, *}"));
-        check(Need::OwnMetrics, "{view, system, *}", None);
-        for need in [LOGS, IN_METRICS, RBAC_WRITE, SYSTEM, AUDIT, Need::OwnMetrics] {
+        check(RequiredRight::OwnMetrics, "{view, *, cart}", Some("{view, system, *}"));
+        check(RequiredRight::OwnMetrics, "{view, system, *}", None);
+        for need in [LOGS, IN_METRICS, RBAC_WRITE, SYSTEM, AUDIT, RequiredRight::OwnMetrics] {
             check(need, "{admin, *, *}", None);
         }
     }
@@ -427,8 +439,10 @@ mod tests {
     #[test]
     fn what_asks_for_more_than_to_see_may_change_something() {
         use crate::request_families::{FAMILIES, changes, family_of};
-        let acts = |need: Option<Need>| match need {
-            Some(Need::Has(right, _) | Need::Everywhere(right, _) | Need::Somewhere(right)) => right != Right::View,
+        let acts = |need: Option<RequiredRight>| match need {
+            Some(
+                RequiredRight::Has(right, _) | RequiredRight::Everywhere(right, _) | RequiredRight::Somewhere(right),
+            ) => right != Right::View,
             _ => false,
         };
         let mut seen = 0;
@@ -457,7 +471,7 @@ mod tests {
         check(Method::POST, "/insert/opentelemetry/v1/metrics", Some(IN_METRICS));
         check(Method::POST, "/insert/opentelemetry/v1/traces", Some(IN_TRACES));
         check(Method::POST, "/insert/opentelemetry/v1/logs", Some(IN_LOGS));
-        check(Method::GET, "/insert/ready", Some(Need::Public));
+        check(Method::GET, "/insert/ready", Some(RequiredRight::Public));
         check(Method::GET, "/metrics-api/api/v1/rules", Some(RULES));
         check(Method::POST, "/metrics-api/api/v1/rules", Some(METRICS));
         check(Method::HEAD, "/api/v2/alerts", Some(ALERTS));
@@ -470,19 +484,19 @@ mod tests {
         check(Method::DELETE, "/rulesapi/rulepolicy/receivers/{id}", Some(EDIT_POLICY));
         check(Method::POST, "/rulesapi/silences/preview", Some(ALERTS));
         check(Method::POST, "/rulesapi/silences", Some(SILENCING));
-        check(Method::POST, "/platform-api/rbac/users/{id}/keys", Some(Need::Anyone));
-        check(Method::DELETE, "/platform-api/rbac/users/{id}/keys/{key}", Some(Need::Anyone));
+        check(Method::POST, "/platform-api/rbac/users/{id}/keys", Some(RequiredRight::Anyone));
+        check(Method::DELETE, "/platform-api/rbac/users/{id}/keys/{key}", Some(RequiredRight::Anyone));
         check(Method::DELETE, "/platform-api/rbac/users/{id}", Some(RBAC_WRITE));
         check(Method::GET, "/platform-api/rbac/audit", Some(AUDIT));
         check(Method::POST, "/platform-api/rbac/keys/rotate", Some(SYSTEM));
         check(Method::POST, "/bt-detection-rules/{id}/apply-to-all", Some(OPERATE_TRANSACTIONS));
         check(Method::POST, "/bt-detection-rules", Some(EDIT_TRANSACTIONS));
-        check(Method::GET, "/platform-api/resource-types/{id}", Some(Need::Somewhere(Right::View)));
+        check(Method::GET, "/platform-api/resource-types/{id}", Some(RequiredRight::Somewhere(Right::View)));
         check(Method::PATCH, "/platform-api/resource-types/{id}", Some(EDIT_TYPES));
-        check(Method::GET, "/metrics", Some(Need::OwnMetrics));
+        check(Method::GET, "/metrics", Some(RequiredRight::OwnMetrics));
         check(Method::POST, "/admin/flush", Some(SYSTEM));
         // A row without `**` is of that route alone.
-        check(Method::GET, "/health", Some(Need::Public));
+        check(Method::GET, "/health", Some(RequiredRight::Public));
         check(Method::GET, "/healthy", None);
         check(Method::GET, "/metrics/x", None);
         check(Method::GET, "/tracesx", None);
@@ -499,10 +513,10 @@ mod tests {
             (LOGS, "/select/logsql/query", false),
             (TRACES, "/traces/search", false),
             (SYSTEM, "/admin/flush", false),
-            (Need::Anyone, "/platform-api/rbac/me", false),
+            (RequiredRight::Anyone, "/platform-api/rbac/me", false),
         ] {
             assert_eq!(need.asks_for_basic(path), expected, "{path}");
-            assert_eq!(need.is_ingest(), matches!(need, Need::Has(Right::Ingest, _)), "{path}");
+            assert_eq!(need.is_ingest(), matches!(need, RequiredRight::Has(Right::Ingest, _)), "{path}");
         }
     }
 
@@ -520,7 +534,7 @@ mod tests {
     #[test]
     fn rows_end_at_their_path() {
         for (route, expected) in [
-            ("/metrics", Some(Need::OwnMetrics)),
+            ("/metrics", Some(RequiredRight::OwnMetrics)),
             ("/metrics/", None),
             ("/metricsx", None),
             ("/admin", None),
@@ -529,9 +543,9 @@ mod tests {
             ("/traces", Some(TRACES)),
             ("/tracesx", None),
             ("/traces/{id}", Some(TRACES)),
-            ("/health", Some(Need::Public)),
+            ("/health", Some(RequiredRight::Public)),
             ("/healthy", None),
-            ("/health/live", Some(Need::Public)),
+            ("/health/live", Some(RequiredRight::Public)),
             ("/Metrics", None),
             ("", None),
         ] {

@@ -23,7 +23,7 @@ use crate::handlers::boxed;
 use crate::middleware::around;
 use crate::request_context::RequestInfo;
 use crate::response_memory::AnswerBudget;
-use crate::response_pressure::Holding;
+use crate::response_pressure::HeldResources;
 use crate::state::AppState;
 use crate::{
     admin, alerting, config_api, explain_plans, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest,
@@ -133,7 +133,7 @@ async fn counted(answers: AnswerBudget, answer: Result<Response, Infallible>) ->
         return Ok(answer);
     }
     for held in RequestInfo::held() {
-        Holding::add(&mut answer, held);
+        HeldResources::add(&mut answer, held);
     }
     // Brotli's encoder polls the stream once more after its end, which an unfolded stream does not allow.
     Ok(answer.map(|body| Body::new(body.fuse())))

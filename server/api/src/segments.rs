@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::encode::prometheus::error_response;
 use crate::forbidden_records::problem_of;
-use crate::identity::{Origin, caller};
+use crate::identity::{RequestOrigin, caller};
 use crate::state::AppState;
 
 pub(crate) mod active_segments;
@@ -31,7 +31,7 @@ const SEGMENTS_MAX: usize = 20;
 
 /// What a segment does to a signal.
 #[derive(Debug, Clone)]
-pub(crate) enum Narrowed {
+pub(crate) enum SegmentFilter {
     /// Only what fulfils a condition is there.
     To(Condition),
     /// Nothing is there: the segment is strict and says nothing of the signal.
@@ -46,7 +46,7 @@ pub(crate) fn of_request<'a>(
     state: &AppState,
     parameters: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     signal: &str,
-) -> Result<Vec<Narrowed>> {
+) -> Result<Vec<SegmentFilter>> {
     Ok(bound(state, parameters, signal)?.into_iter().map(|(_, narrowed)| narrowed).collect())
 }
 
@@ -55,7 +55,7 @@ fn bound<'a>(
     state: &AppState,
     parameters: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     signal: &str,
-) -> Result<Vec<(String, Narrowed)>> {
+) -> Result<Vec<(String, SegmentFilter)>> {
     let keys: Vec<&str> = parameters.clone().filter(|(name, _)| *name == "segment").map(|(_, key)| key).collect();
     let given: Vec<(&str, &str)> =
         parameters.filter_map(|(name, value)| Some((name.strip_prefix("segment.")?, value))).collect();
@@ -68,7 +68,7 @@ fn bound<'a>(
             None => Ok(Vec::new()),
         };
     }
-    let who = caller(&state.identity(), Origin::default());
+    let who = caller(&state.identity(), RequestOrigin::default());
     let all = state.effects.segments();
     let mut narrowed = Vec::new();
     let mut known: Vec<String> = Vec::new();
@@ -97,7 +97,7 @@ fn one(
     given: &[(&str, &str)],
     known: &mut Vec<String>,
     patterns: &mut Patterns,
-) -> Result<Option<(String, Narrowed)>> {
+) -> Result<Option<(String, SegmentFilter)>> {
     let variables = variables_of(body, given, known)?;
     match body.get("conditions").and_then(|c| c.get(signal)).filter(|c| !c.is_null()) {
         Some(condition) => {
@@ -108,9 +108,9 @@ fn one(
                 let why = errors.first().map(ToString::to_string).unwrap_or_default();
                 Error::invalid(format!("segment `{key}`: {why}"))
             })?;
-            Ok(Some((bound.to_string(), Narrowed::To(compiled))))
+            Ok(Some((bound.to_string(), SegmentFilter::To(compiled))))
         }
-        None if body.get("strict") == Some(&Value::Bool(true)) => Ok(Some((String::new(), Narrowed::ToNothing))),
+        None if body.get("strict") == Some(&Value::Bool(true)) => Ok(Some((String::new(), SegmentFilter::ToNothing))),
         None => Ok(None),
     }
 }
@@ -276,8 +276,8 @@ mod tests {
         let found = one(&segment(body), ("k", "logs"), given, &mut Vec::new(), &mut Patterns::default())
             .map_err(|error| error.message)?;
         Ok(found.map(|(text, narrowed)| match narrowed {
-            Narrowed::To(condition) => text_of(&condition),
-            Narrowed::ToNothing => format!("nothing{text}"),
+            SegmentFilter::To(condition) => text_of(&condition),
+            SegmentFilter::ToNothing => format!("nothing{text}"),
         }))
     }
 

@@ -87,8 +87,8 @@ impl SpanMetrics {
 
 #[cfg(test)]
 mod tests {
-    use quiver_ingest::traces::{Refused, SpanReason};
-    use quiver_types::spans::{ContextFields, Cut, SpanFields, SpansBuilder};
+    use quiver_ingest::traces::{RefusedSpans, SpanReason};
+    use quiver_types::spans::{ContextFields, SpanFields, SpansBuilder, TruncationKind};
 
     use super::*;
 
@@ -102,10 +102,10 @@ mod tests {
     fn refusals_and_cuts_count_by_their_words() {
         let metrics = SpanMetrics::default();
         assert!(written(&metrics).contains("quiver_ingest_late_seconds_bucket{le=\"+Inf\"} 0\n"));
-        let refused = |reason, count| Refused { reason, count, first: String::new() };
+        let refused = |reason, count| RefusedSpans { reason, count, first: String::new() };
         let decoded = DecodedSpans {
             refused: vec![refused(SpanReason::TooOld, 4), refused(SpanReason::TraceId, 1)],
-            cuts: vec![(Cut::Names, 2)],
+            cuts: vec![(TruncationKind::Names, 2)],
             ..DecodedSpans::default()
         };
         for _ in 0..2 {

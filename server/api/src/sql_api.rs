@@ -31,7 +31,7 @@ use crate::prometheus_params::{Params, invalid};
 use crate::request_context::RequestInfo;
 use crate::segments;
 use crate::state::AppState;
-use crate::streamed_responses::Sending;
+use crate::streamed_responses::StreamedResponse;
 use forms::{Form, Writer};
 
 /// The signals whose rows a segment narrows in a statement.
@@ -108,12 +108,12 @@ fn problem(error: &Error) -> Response {
 }
 
 /// A request: parameters of the query string, of a form or of a JSON object, or a statement as plain text.
-struct Asked {
+struct StatementRequest {
     request: SqlRequest,
     form: Form,
 }
 
-impl Asked {
+impl StatementRequest {
     async fn read(state: &AppState, request: Request) -> Result<Self> {
         let (head, body) = request.into_parts();
         let body = read_unpacked(&state.capacity.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
@@ -244,7 +244,7 @@ fn sql_params(params: &Params, json: Option<&Value>) -> Result<SqlParams> {
 
 async fn run(state: &AppState, request: Request) -> Result<Response> {
     let began = Instant::now();
-    let Asked { request, form } = Asked::read(state, request).await?;
+    let StatementRequest { request, form } = StatementRequest::read(state, request).await?;
     let ctx = query_context(state, state.asked(Language::Sql, &request.text), state.limits());
     let rows = match state.engines.sql.query(request, &access(state), &ctx).await? {
         Answer::Plan(plan) => return Ok(json_answer(&plan)),
@@ -252,7 +252,7 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     };
     let writer = Box::new(Writer::new(form, &rows.schema())?);
     let content_type = HeaderValue::from_static(form.content_type());
-    let mut response = Response::new(Sending::new(rows, writer, ctx, began, ROUTE).body());
+    let mut response = Response::new(StreamedResponse::new(rows, writer, ctx, began, ROUTE).body());
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     Ok(response)

@@ -10,7 +10,7 @@ use crate::request_context::{ID_HEADER, RequestIds};
 
 /// Answers while the store is being opened.
 #[derive(Debug)]
-pub struct Starting {
+pub struct StartupResponder {
     /// Makes ids of requests that bring none.
     pub ids: RequestIds,
     /// Version of the product.
@@ -19,7 +19,7 @@ pub struct Starting {
     pub process_metrics: fn(&mut String),
 }
 
-impl Starting {
+impl StartupResponder {
     /// Whether a request is about what there is after the start: those about the process are answered at any time.
     pub fn can_wait(request: &Request<Body>) -> bool {
         !matches!(request.uri().path(), "/health/live" | "/metrics")
@@ -65,7 +65,7 @@ mod tests {
 
     async fn answered(path: &str) -> (u16, String) {
         let process_metrics: fn(&mut String) = |out| out.push_str("own_metric 1\n");
-        let starting = Starting { ids: RequestIds::default(), version: "1.2", process_metrics };
+        let starting = StartupResponder { ids: RequestIds::default(), version: "1.2", process_metrics };
         let request = Request::get(path).header(ID_HEADER, "abc").body(Body::empty()).unwrap();
         let response = starting.answer(&request);
         assert_eq!(response.headers()[ID_HEADER], "abc");
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn what_asks_for_the_process_does_not_wait() {
         for (path, waits) in [("/health/live", false), ("/metrics", false), ("/health/ready", true), ("/", true)] {
-            assert_eq!(Starting::can_wait(&Request::get(path).body(Body::empty()).unwrap()), waits, "{path}");
+            assert_eq!(StartupResponder::can_wait(&Request::get(path).body(Body::empty()).unwrap()), waits, "{path}");
         }
     }
 

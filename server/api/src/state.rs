@@ -12,7 +12,7 @@ use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_olap::OlapEngine;
 use quiver_promql::PromqlEngine;
-use quiver_query::{Asked, Limits, Permit, QueryContext, QueryEngine};
+use quiver_query::{Limits, Permit, QueryContext, QueryEngine, QueryInfo};
 use quiver_sql::SqlEngine;
 use quiver_store::Store;
 use quiver_traces::TracesEngine;
@@ -31,7 +31,7 @@ use crate::logs_ingest::settings::LogsSettings;
 use crate::metrics::ApiMetrics;
 use crate::metrics::phases::Language;
 use crate::middleware::proxy::Proxies;
-use crate::olap_api::shared_executions::Waiting;
+use crate::olap_api::shared_executions::SharedExecutions;
 use crate::request_context::{RequestIds, RequestInfo};
 use crate::response_memory::AnswerBudget;
 use crate::response_pressure::Room;
@@ -157,7 +157,7 @@ pub struct AppState {
     /// The running process.
     pub process: Process,
     /// Executions of analytics that equal requests share.
-    pub olap_waiting: Waiting,
+    pub olap_waiting: SharedExecutions,
     /// Wall clock; tests pass one that they can set.
     pub clock: Arc<dyn Clock>,
     /// Sums of OTLP delta series.
@@ -244,16 +244,16 @@ impl AppState {
     }
 
     /// Describes a query and its request, for the list of running queries.
-    pub(crate) fn asked(&self, language: Language, text: &str) -> Asked {
+    pub(crate) fn asked(&self, language: Language, text: &str) -> QueryInfo {
         let request = RequestInfo::current();
-        let asked = Asked {
+        let asked = QueryInfo {
             language: language.word(),
             request_id: request.as_ref().map(|r| r.id().to_owned()).unwrap_or_default(),
             path: request.as_ref().map(|r| r.path().to_owned()).unwrap_or_default(),
             caller: self.caller(),
             peer: request.as_ref().and_then(|r| r.peer),
             permit: self.held().map(|held| Arc::new(held) as Arc<dyn Permit>),
-            ..Asked::default()
+            ..QueryInfo::default()
         };
         match request {
             // A query without a text is described by path and parameters of its request.
@@ -264,7 +264,7 @@ impl AppState {
 
     /// Begins a query: the only way to the engine (contract P10). It gets its rights and limits here, and is listed as
     /// running.
-    pub(crate) fn begin(&self, asked: Asked, limits: Limits) -> QueryContext {
+    pub(crate) fn begin(&self, asked: QueryInfo, limits: Limits) -> QueryContext {
         let language = asked.language;
         let access = self.access(Language::domain_of(language));
         let ctx = noting(QueryContext::asked(access, limits, asked));

@@ -40,7 +40,7 @@ pub(crate) trait BatchWriter: Send {
 }
 
 /// A response that is being sent.
-pub(crate) struct Sending {
+pub(crate) struct StreamedResponse {
     rows: Rows,
     /// `None` once everything is sent.
     writer: Option<Box<dyn BatchWriter>>,
@@ -51,7 +51,7 @@ pub(crate) struct Sending {
     route: &'static str,
 }
 
-impl Sending {
+impl StreamedResponse {
     /// Makes a response of which nothing has been sent. `began` is when the request arrived.
     pub(crate) fn new(
         rows: Rows,

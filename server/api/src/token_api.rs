@@ -7,13 +7,15 @@ use axum::extract::{RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use quiver_auth::{Auth, FORM_BYTES_MAX, Form, Happened, Refused, Request as Asking, Shown, SigningKeys};
+use quiver_auth::{
+    Auth, AuthEvent, FORM_BYTES_MAX, Form, OAuthError, Request as Asking, RequestCredentials, SigningKeys,
+};
 use serde_json::{Value, json};
 
 use crate::body_memory::read_unpacked;
 use crate::error::plain;
 use crate::handlers::boxed;
-use crate::identity::{Identities, Origin};
+use crate::identity::{Identities, RequestOrigin};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
@@ -44,7 +46,7 @@ fn answer(status: u16, body: &Value) -> Response {
     (status, headers, body.to_string()).into_response()
 }
 
-fn refused(refused: &Refused) -> Response {
+fn refused(refused: &OAuthError) -> Response {
     let mut response = answer(refused.status, &refused.body());
     let headers = response.headers_mut();
     if refused.error == "invalid_client" {
@@ -99,7 +101,7 @@ async fn userinfo(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Res
     // Nobody asked at the door: the token is for this path then.
     let values = headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
     let ip = RequestInfo::current().and_then(|info| info.peer).map(|peer| peer.ip());
-    let who = match Shown::read(values, None) {
+    let who = match RequestCredentials::read(values, None) {
         Ok(shown) => identities.auth.identify(&shown, Asking { issuer: &identities.issuer_here(), ip }).await,
         Err(error) => Err(error),
     };
@@ -116,20 +118,20 @@ async fn userinfo(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Res
 }
 
 /// A form of a client, and what stands around it.
-struct Sent {
+struct TokenRequest {
     identities: Arc<Identities>,
     form: Form,
     authorization: Option<Vec<u8>>,
-    origin: Origin,
+    origin: RequestOrigin,
     issuer: String,
     /// Where it is the web interface that asks.
     ui: Option<Ui>,
 }
 
-impl Sent {
+impl TokenRequest {
     async fn read(state: &Arc<AppState>, request: Request) -> Result<Self, Response> {
         let Some(identities) = state.identities.clone() else { return Err(off()) };
-        let no = |text: &str| refused(&Refused::request(text));
+        let no = |text: &str| refused(&OAuthError::request(text));
         let (head, body) = request.into_parts();
         let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -138,13 +140,13 @@ impl Sent {
         }
         let body = read_unpacked(&state.capacity.bodies, &head.headers, body, FORM_BYTES_MAX).await;
         let body = body.map_err(|error| match error.kind {
-            quiver_types::ErrorKind::TooLarge => refused(&Refused::too_large()),
-            quiver_types::ErrorKind::Unavailable => refused(&Refused::unavailable()),
+            quiver_types::ErrorKind::TooLarge => refused(&OAuthError::too_large()),
+            quiver_types::ErrorKind::Unavailable => refused(&OAuthError::unavailable()),
             _ => no("The body cannot be read"),
         })?;
         let mut form = Form::parse(&body).map_err(|no| refused(&no))?;
         let authorization = one_authorization(&head.headers).map_err(|()| no("Two Authorization headers"))?;
-        let origin = RequestInfo::current().as_ref().map(Origin::of).unwrap_or_default();
+        let origin = RequestInfo::current().as_ref().map(RequestOrigin::of).unwrap_or_default();
         let issuer = identities.issuer_here().into_owned();
         let ui = Ui::of(&head.headers, &issuer);
         let reads_cookie = head.uri.path().ends_with("/logout") || form.get("grant_type") == Some("refresh_token");
@@ -158,14 +160,14 @@ impl Sent {
         Asking { issuer: &self.issuer, ip: self.origin.ip }
     }
 
-    async fn note(&self, happened: Option<Happened>) {
+    async fn note(&self, happened: Option<AuthEvent>) {
         if let Some(happened) = happened {
             self.identities.note(happened, &self.origin).await;
         }
     }
 
     /// The answer to what was refused, noted where it belongs into the audit log.
-    async fn no(&self, no: Refused) -> Response {
+    async fn no(&self, no: OAuthError) -> Response {
         // Floods of guesses must not flood the log: those that are answered 429 are counted by their status.
         if no.status != 429 {
             self.note(no.happened.as_deref().cloned()).await;
@@ -181,7 +183,7 @@ fn one_authorization(headers: &HeaderMap) -> Result<Option<Vec<u8>>, ()> {
 }
 
 async fn token(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let sent = match Sent::read(&state, request).await {
+    let sent = match TokenRequest::read(&state, request).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
@@ -198,7 +200,7 @@ async fn token(State(state): State<Arc<AppState>>, request: Request) -> Response
 }
 
 async fn introspect(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let sent = match Sent::read(&state, request).await {
+    let sent = match TokenRequest::read(&state, request).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
@@ -209,7 +211,7 @@ async fn introspect(State(state): State<Arc<AppState>>, request: Request) -> Res
 }
 
 async fn revoke(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let sent = match Sent::read(&state, request).await {
+    let sent = match TokenRequest::read(&state, request).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
@@ -223,7 +225,7 @@ async fn revoke(State(state): State<Arc<AppState>>, request: Request) -> Respons
 }
 
 async fn logout(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let sent = match Sent::read(&state, request).await {
+    let sent = match TokenRequest::read(&state, request).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
@@ -248,12 +250,12 @@ async fn logout_by_link(State(state): State<Arc<AppState>>, RawQuery(query): Raw
         Err(no) => return refused(&no),
     };
     let Some(hint) = link.get("id_token_hint") else {
-        return refused(&Refused::request("Missing parameter: id_token_hint"));
+        return refused(&OAuthError::request("Missing parameter: id_token_hint"));
     };
     match identities.auth.end_of_hint(hint, &identities.issuer_here()).await {
         Ok(happened) => {
             if let Some(happened) = happened {
-                let origin = RequestInfo::current().as_ref().map(Origin::of).unwrap_or_default();
+                let origin = RequestInfo::current().as_ref().map(RequestOrigin::of).unwrap_or_default();
                 identities.note(happened, &origin).await;
             }
             StatusCode::NO_CONTENT.into_response()
@@ -271,11 +273,11 @@ mod tests {
     #[tokio::test]
     async fn refusals_say_how_to_ask_again() {
         for (no, status, challenge, retry) in [
-            (Refused::client(), 401, Some(r#"Basic realm="platform""#), None),
+            (OAuthError::client(), 401, Some(r#"Basic realm="platform""#), None),
             // Not the client is wrong: no other credentials of it help.
-            (Refused::user(), 401, None, None),
-            (Refused::request("why"), 400, None, None),
-            (Refused::slow_down(7), 429, None, Some("7")),
+            (OAuthError::user(), 401, None, None),
+            (OAuthError::request("why"), 400, None, None),
+            (OAuthError::slow_down(7), 429, None, Some("7")),
         ] {
             let response = refused(&no);
             let shown =

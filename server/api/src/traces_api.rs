@@ -17,7 +17,7 @@ use axum::routing::get;
 use http::Method;
 use quiver_query::QueryContext;
 use quiver_traces::condition::filter_of;
-use quiver_traces::{Closed, JsonWriter, ParamError, Params, Selection, Trace, TraceError};
+use quiver_traces::{JsonWriter, ParamError, Params, ReaderClosed, Selection, Trace, TraceError};
 use quiver_types::spans::SpanFilter;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ use crate::encode::json::json_body;
 use crate::handlers::boxed;
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
-use crate::segments::{Narrowed, of_request};
+use crate::segments::{SegmentFilter, of_request};
 use crate::state::AppState;
 use crate::{explain_plans, parsed_bodies, unknown_parameters};
 
@@ -113,8 +113,8 @@ impl Call {
     /// The filters of the segments that the request names.
     pub(crate) fn segments(&self) -> Result<Vec<SpanFilter>, TraceError> {
         let filters = of_request(&self.state, self.params.pairs(), "spans")?.into_iter().map(|one| match one {
-            Narrowed::To(condition) => filter_of(&condition),
-            Narrowed::ToNothing => Ok(SpanFilter::None),
+            SegmentFilter::To(condition) => filter_of(&condition),
+            SegmentFilter::ToNothing => Ok(SpanFilter::None),
         });
         Ok(filters.collect::<quiver_types::Result<_>>()?)
     }
@@ -182,7 +182,7 @@ impl Call {
         // The spans count in the query's memory as long as its context is there.
         let ctx = self.ctx.clone();
         tokio::task::spawn_blocking(move || {
-            let mut writer = JsonWriter::pieces(|piece| to.blocking_send(piece).map_err(|_| Closed));
+            let mut writer = JsonWriter::pieces(|piece| to.blocking_send(piece).map_err(|_| ReaderClosed));
             write(&mut writer);
             // A client that went away needs no rest.
             let _ = writer.finish();

@@ -28,7 +28,7 @@ use crate::metrics::phases::{Signal as Phase, Step};
 use crate::otlp_form::OtlpForm;
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
-use crate::usage::Brought;
+use crate::usage::AcceptedRecords;
 
 /// Larger bodies are decoded on a blocking thread, so that they do not hold up the threads that serve sockets.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
@@ -126,11 +126,11 @@ pub(crate) async fn decode_and_write(
     forbidden_records::note(partial.forbidden);
     let batch = std::mem::take(&mut decoded.batch);
     RequestInfo::note_records(batch.len() as u64);
-    let mut services: BTreeMap<String, Brought> = BTreeMap::new();
+    let mut services: BTreeMap<String, AcceptedRecords> = BTreeMap::new();
     RequestInfo::note_taken(|taken| {
         let mut sizes = batch.span_bytes().into_iter();
         batch.each(|service, _, end| {
-            let one = Brought::record(millis_of(end), sizes.next().unwrap_or_default());
+            let one = AcceptedRecords::record(millis_of(end), sizes.next().unwrap_or_default());
             match services.get_mut(service) {
                 Some(brought) => brought.join(one),
                 None => services.entry(service.to_owned()).or_default().join(one),

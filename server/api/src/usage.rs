@@ -14,13 +14,13 @@ use quiver_query::Query;
 use quiver_types::read_stats::get;
 use quiver_types::{ErrorKind, Millis};
 
-use crate::opaque_ids::Scattered;
+use crate::opaque_ids::IdPermutation;
 
 pub(crate) mod intake;
 pub(crate) mod rows;
 pub mod writer;
 
-pub(crate) use intake::{Brought, Taken};
+pub(crate) use intake::{AcceptedRecords, RequestIntake};
 use intake::{Intake, protocol_of};
 
 /// Bytes of a query's text, and of names beside it, that its row has.
@@ -30,7 +30,7 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// A query that ended.
 #[derive(Debug)]
-struct Ended {
+struct FinishedQuery {
     /// In the place of its number, which counts everybody's.
     id: u64,
     began: Instant,
@@ -53,8 +53,8 @@ struct Ended {
 
 /// Queries that wait for their rows.
 #[derive(Debug, Default)]
-struct Waiting {
-    queries: Vec<Ended>,
+struct PendingQueries {
+    queries: Vec<FinishedQuery>,
     bytes: usize,
 }
 
@@ -63,9 +63,9 @@ struct Waiting {
 pub struct Usage {
     /// Whether anybody writes rows.
     is_on: AtomicBool,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<PendingQueries>,
     intake: Intake,
-    numbers: Scattered,
+    numbers: IdPermutation,
     /// Queries that have no row.
     pub(crate) lost: AtomicU64,
 }
@@ -84,7 +84,7 @@ fn outcome(query: &Query) -> &'static str {
     }
 }
 
-impl Ended {
+impl FinishedQuery {
     fn of(query: &Query, took: Duration) -> Self {
         let (asked, stats, served) = (&query.asked, &query.stats, &query.served);
         let cut = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned();
@@ -125,16 +125,16 @@ impl Usage {
     /// Notes a query that ended.
     pub(crate) fn ended(&self, query: &Query, took: Duration) {
         if self.is_on() {
-            self.keep(Ended { id: self.numbers.of(query.id), ..Ended::of(query, took) });
+            self.keep(FinishedQuery { id: self.numbers.of(query.id), ..FinishedQuery::of(query, took) });
         }
     }
 
     /// Adds what a request brought.
-    pub(crate) fn took(&self, path: &str, taken: &Taken, now_ms: Millis, took: Duration) {
+    pub(crate) fn took(&self, path: &str, taken: &RequestIntake, now_ms: Millis, took: Duration) {
         self.intake.add(protocol_of(path), taken, now_ms, took);
     }
 
-    fn keep(&self, ended: Ended) {
+    fn keep(&self, ended: FinishedQuery) {
         let bytes = ended.bytes();
         let mut waiting = self.waiting.lock();
         if waiting.bytes + bytes > WAITING_BYTES_MAX {
@@ -145,14 +145,14 @@ impl Usage {
         waiting.queries.push(ended);
     }
 
-    fn take(&self) -> Vec<Ended> {
+    fn take(&self) -> Vec<FinishedQuery> {
         mem::take(&mut *self.waiting.lock()).queries
     }
 }
 
 /// What the store keeps of a table, day and tier.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Kept {
+struct StoredVolume {
     bytes: u64,
     rows: u64,
     files: u64,
@@ -169,8 +169,8 @@ mod tests {
 
     use super::*;
 
-    fn ended(text: &str) -> Ended {
-        Ended {
+    fn ended(text: &str) -> FinishedQuery {
+        FinishedQuery {
             id: 7,
             began: Instant::now(),
             took: Duration::from_millis(5),
@@ -209,7 +209,7 @@ mod tests {
         let queries = [ended("select 1"), ended("")];
         let made = rows::of_queries(&queries, queries[0].began + Duration::from_secs(2), 10_000).unwrap();
         assert_eq!((made.table.name, made.rows.num_rows()), ("query_log", 2));
-        let kept = Kept { bytes: 10, rows: 2, files: 1, small_files: 1 };
+        let kept = StoredVolume { bytes: 10, rows: 2, files: 1, small_files: 1 };
         let made = rows::of_kept(&BTreeMap::from([(("logs".to_owned(), 20_000, "local"), kept)]), 10_000).unwrap();
         assert_eq!((made.table.name, made.rows.num_rows()), ("storage_stats", 1));
     }

@@ -11,7 +11,7 @@ use crate::jwt::TOKEN_BYTES_MAX;
 
 /// The credentials of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shown {
+pub enum RequestCredentials {
     /// None, or of an unknown scheme.
     Nothing,
     /// An access token.
@@ -27,7 +27,7 @@ pub enum Shown {
     },
 }
 
-impl Shown {
+impl RequestCredentials {
     /// Reads the values of `Authorization`, and of `DD-API-KEY` where that is accepted.
     ///
     /// # Errors
@@ -128,8 +128,8 @@ mod tests {
     use super::*;
     use crate::OsRandom;
 
-    fn read(values: &[&str]) -> Result<Shown, TokenError> {
-        Shown::read(values.iter().map(|v| v.as_bytes()), None)
+    fn read(values: &[&str]) -> Result<RequestCredentials, TokenError> {
+        RequestCredentials::read(values.iter().map(|v| v.as_bytes()), None)
     }
 
     fn basic(text: &str) -> String {
@@ -140,18 +140,20 @@ mod tests {
     fn ways() {
         let key = api_key::make(&OsRandom);
         let (id, secret) = (&key[4..16], &key[17..]);
-        let is_key = |shown: Result<Shown, TokenError>| assert_eq!(shown, Ok(Shown::ApiKey(Secret::new(key.clone()))));
+        let is_key = |shown: Result<RequestCredentials, TokenError>| {
+            assert_eq!(shown, Ok(RequestCredentials::ApiKey(Secret::new(key.clone()))));
+        };
         is_key(read(&[&format!("Bearer {key}")]));
         is_key(read(&[&format!("bearer  {key}")]));
         is_key(read(&[&format!("ApiKey {}", STANDARD.encode(format!("{id}:{secret}")))]));
         is_key(read(&[&format!("ApiKey {}", STANDARD.encode(format!("{id}:{key}")))]));
         is_key(read(&[&format!("ApiKey {key}")]));
         is_key(read(&[&basic(&format!("apikey:{key}"))]));
-        is_key(Shown::read([].into_iter(), Some(key.as_bytes())));
-        assert_eq!(read(&[]), Ok(Shown::Nothing));
-        assert_eq!(read(&["Digest x"]), Ok(Shown::Nothing));
-        assert_eq!(read(&["Bearer a.b.c"]), Ok(Shown::Token(Secret::new("a.b.c"))));
-        let shown = Shown::Basic { name: "ann".to_owned(), password: Secret::new("a:b") };
+        is_key(RequestCredentials::read([].into_iter(), Some(key.as_bytes())));
+        assert_eq!(read(&[]), Ok(RequestCredentials::Nothing));
+        assert_eq!(read(&["Digest x"]), Ok(RequestCredentials::Nothing));
+        assert_eq!(read(&["Bearer a.b.c"]), Ok(RequestCredentials::Token(Secret::new("a.b.c"))));
+        let shown = RequestCredentials::Basic { name: "ann".to_owned(), password: Secret::new("a:b") };
         assert_eq!(read(&[&basic("ann:a:b")]), Ok(shown));
     }
 
@@ -170,8 +172,8 @@ mod tests {
         check(&[&format!("Bearer {}x", &key[..65])]);
         check(&[&format!("ApiKey {}", STANDARD.encode(format!("000000000000:{key}")))]);
         check(&[&format!("Bearer {}", "x".repeat(20_000))]);
-        let both = Shown::read([&b"Bearer a"[..]].into_iter(), Some(key.as_bytes()));
+        let both = RequestCredentials::read([&b"Bearer a"[..]].into_iter(), Some(key.as_bytes()));
         assert_eq!(both, Err(TokenError::Invalid));
-        assert_eq!(Shown::read([].into_iter(), Some(b"a.b.c")), Err(TokenError::Invalid));
+        assert_eq!(RequestCredentials::read([].into_iter(), Some(b"a.b.c")), Err(TokenError::Invalid));
     }
 }

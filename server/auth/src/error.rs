@@ -33,7 +33,7 @@ impl TokenError {
 
 /// Something that belongs into the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Happened {
+pub struct AuthEvent {
     /// `LOGIN`, `LOGOUT`, `REFRESH_REUSE`.
     pub action: &'static str,
     /// Who, by name.
@@ -47,7 +47,7 @@ pub struct Happened {
 /// A token request that is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}: {description}")]
-pub struct Refused {
+pub struct OAuthError {
     /// HTTP status of the answer.
     pub status: u16,
     /// Value of `error` as RFC 6749 defines it, like `invalid_grant`.
@@ -57,10 +57,10 @@ pub struct Refused {
     /// Seconds after which to come back.
     pub retry_after_s: Option<u64>,
     /// For the audit log.
-    pub happened: Option<Box<Happened>>,
+    pub happened: Option<Box<AuthEvent>>,
 }
 
-impl Refused {
+impl OAuthError {
     fn new(status: u16, error: &'static str, description: impl Into<String>) -> Self {
         Self { status, error, description: description.into(), retry_after_s: None, happened: None }
     }
@@ -123,7 +123,7 @@ impl Refused {
 
     /// Adds what belongs into the audit log.
     #[must_use]
-    pub fn noting(mut self, happened: Happened) -> Self {
+    pub fn noting(mut self, happened: AuthEvent) -> Self {
         self.happened = Some(Box::new(happened));
         self
     }

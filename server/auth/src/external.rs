@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::error::TokenError;
-use crate::jwt::{Claims, Expected, Parts, verify};
+use crate::jwt::{Claims, Parts, TokenRequirements, verify};
 use crate::keys::PublicKey;
 
 /// How long good keys serve while their issuer is down.
@@ -45,7 +45,7 @@ pub struct ExternalIssuer {
 }
 
 #[derive(Default)]
-struct Known {
+struct IssuerKeys {
     keys: HashMap<String, PublicKey>,
     fetched_ms: Option<i64>,
     asked_ms: Option<i64>,
@@ -55,13 +55,13 @@ struct Known {
 
 struct External {
     issuer: ExternalIssuer,
-    known: Mutex<Known>,
+    known: Mutex<IssuerKeys>,
     /// Held while keys are fetched, which takes as long as the issuer takes.
     fetching: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// What is known of a key at a moment.
-struct Found {
+struct KeyLookup {
     key: Option<PublicKey>,
     /// Whether the issuer is to be asked.
     ask: bool,
@@ -82,7 +82,7 @@ impl std::fmt::Debug for Externals {
 }
 
 impl External {
-    fn find(&self, kid: &str, now_ms: i64) -> Found {
+    fn find(&self, kid: &str, now_ms: i64) -> KeyLookup {
         let (known, refresh_ms) = (self.known.lock(), self.issuer.jwks_refresh_ms);
         let age = known.fetched_ms.map(|at| now_ms - at);
         // Where somebody sets the clock back, what lies in the future is old.
@@ -93,7 +93,7 @@ impl External {
         let (last, wait_ms) =
             if unknown { (known.unknown_ms, ASKED_AGAIN_MS) } else { (known.asked_ms, refresh_ms.min(ASKED_AGAIN_MS)) };
         let ask = (unknown || !fresh) && last.is_none_or(|at| (now_ms - at).abs() >= wait_ms);
-        Found { key: known.keys.get(kid).filter(|_| usable).cloned(), ask, unknown }
+        KeyLookup { key: known.keys.get(kid).filter(|_| usable).cloned(), ask, unknown }
     }
 }
 
@@ -112,7 +112,7 @@ impl Externals {
         let external = parts.issuer().and_then(|by| self.of(by)).ok_or(TokenError::Invalid)?;
         let key = self.key(external, &parts.kid, now_ms).await.ok_or(TokenError::Invalid)?;
         let (issuer, audiences) = (external.issuer.issuer.as_str(), &external.issuer.audiences[..]);
-        verify(token, parts, &key, Expected { issuer, audiences, own: false }, now_ms)
+        verify(token, parts, &key, TokenRequirements { issuer, audiences, own: false }, now_ms)
     }
 
     /// Finds a key; asks the issuer when those that are known are old, and at most once a minute for one that is not known.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::error::Refused;
+use crate::error::OAuthError;
 
 /// Most parameters of a form.
 const PARAMETERS_MAX: usize = 100;
@@ -22,21 +22,21 @@ impl Form {
     ///
     /// # Errors
     /// `invalid_request` when it is no UTF-8, or a parameter stands twice.
-    pub fn parse(body: &[u8]) -> Result<Self, Refused> {
-        let text = std::str::from_utf8(body).map_err(|_| Refused::request("The form is not UTF-8"))?;
+    pub fn parse(body: &[u8]) -> Result<Self, OAuthError> {
+        let text = std::str::from_utf8(body).map_err(|_| OAuthError::request("The form is not UTF-8"))?;
         if !escapes_are_whole(text) {
-            return Err(Refused::request("The form has a broken escape"));
+            return Err(OAuthError::request("The form has a broken escape"));
         }
         let mut all: Vec<(String, String)> = Vec::new();
         for (key, value) in url::form_urlencoded::parse(body) {
             if key.contains('\u{fffd}') || value.contains('\u{fffd}') {
-                return Err(Refused::request("The form is not UTF-8"));
+                return Err(OAuthError::request("The form is not UTF-8"));
             }
             if all.iter().any(|(k, _)| *k == key) {
-                return Err(Refused::request(format!("duplicated parameter: {}", shown(&key))));
+                return Err(OAuthError::request(format!("duplicated parameter: {}", shown(&key))));
             }
             if all.len() == PARAMETERS_MAX {
-                return Err(Refused::request("The form has too many parameters"));
+                return Err(OAuthError::request("The form has too many parameters"));
             }
             all.push((key.into_owned(), value.into_owned()));
         }
@@ -58,8 +58,8 @@ impl Form {
     ///
     /// # Errors
     /// `invalid_request`.
-    pub fn need(&self, key: &str) -> Result<&str, Refused> {
-        self.get(key).ok_or_else(|| Refused::request(format!("Missing form parameter: {key}")))
+    pub fn need(&self, key: &str) -> Result<&str, OAuthError> {
+        self.get(key).ok_or_else(|| OAuthError::request(format!("Missing form parameter: {key}")))
     }
 }
 

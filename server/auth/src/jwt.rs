@@ -57,7 +57,7 @@ impl Claims {
 
 /// What is required of a token.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Expected<'a> {
+pub(crate) struct TokenRequirements<'a> {
     pub(crate) issuer: &'a str,
     /// One of these must be among its audiences.
     pub(crate) audiences: &'a [String],
@@ -147,7 +147,7 @@ pub(crate) fn verify(
     token: &str,
     parts: Parts,
     key: &PublicKey,
-    expected: Expected<'_>,
+    expected: TokenRequirements<'_>,
     now_ms: i64,
 ) -> Result<Claims, TokenError> {
     let all = parts.signed_by(token, key).ok_or(TokenError::Invalid)?;
@@ -155,7 +155,7 @@ pub(crate) fn verify(
 }
 
 /// Checks the claims.
-fn claims_of(all: Map<String, Value>, expected: Expected<'_>, now_ms: i64) -> Result<Claims, TokenError> {
+fn claims_of(all: Map<String, Value>, expected: TokenRequirements<'_>, now_ms: i64) -> Result<Claims, TokenError> {
     let text = |key: &str| all.get(key).and_then(Value::as_str).filter(|t| t.len() <= CLAIM_BYTES_MAX);
     let whole = |key: &str| all.get(key).and_then(Value::as_i64);
     let issuer = text("iss").filter(|iss| *iss == expected.issuer).ok_or(TokenError::Invalid)?.to_owned();
@@ -196,9 +196,9 @@ fn claims_of(all: Map<String, Value>, expected: Expected<'_>, now_ms: i64) -> Re
 
 /// A cache of checked tokens, by the hash of token and expected issuer.
 #[derive(Debug, Default)]
-pub(crate) struct Checked(Mutex<HashMap<[u8; 32], Arc<Claims>>>);
+pub(crate) struct TokenCache(Mutex<HashMap<[u8; 32], Arc<Claims>>>);
 
-impl Checked {
+impl TokenCache {
     fn key(token: &str, issuer: &str) -> [u8; 32] {
         let mut context = aws_lc_rs::digest::Context::new(&SHA256);
         // The length separates the two parts of the hashed text.
@@ -257,7 +257,7 @@ mod tests {
     fn judged(change: &Value) -> String {
         let audiences = ["a".to_owned(), "b".to_owned()];
         let judge = |own: bool| {
-            let expected = Expected { issuer: "i", audiences: &audiences, own };
+            let expected = TokenRequirements { issuer: "i", audiences: &audiences, own };
             match claims_of(claims(change), expected, 950_999) {
                 Ok(_) => '+',
                 Err(TokenError::Expired) => 'x',
@@ -344,13 +344,13 @@ mod tests {
 
     #[test]
     fn tokens_that_were_checked() {
-        let expected = Expected { issuer: "i", audiences: &["a".to_owned()], own: true };
+        let expected = TokenRequirements { issuer: "i", audiences: &["a".to_owned()], own: true };
         let known = Arc::new(claims_of(claims(&json!({"sid": "s1", "azp": "c"})), expected, 950_000).unwrap());
         assert_eq!(
             (known.session.as_deref(), known.client.as_deref(), known.text("sub")),
             (Some("s1"), Some("c"), Some("s"))
         );
-        let checked = Checked::default();
+        let checked = TokenCache::default();
         checked.put("ab", "c", &known, 950_000);
         assert!(checked.get("ab", "c", 999_999).is_some());
         assert!(checked.get("ab", "c", 1_000_000).is_none(), "it has expired");

@@ -55,7 +55,7 @@ impl PublicKey {
 
 /// All keys, as one state.
 #[derive(Default)]
-struct Ring {
+struct KeyRing {
     keys: Vec<Arc<SigningKey>>,
     by_kid: HashMap<String, Arc<SigningKey>>,
 }
@@ -66,7 +66,7 @@ pub struct SigningKeys {
     vault: Arc<dyn Vault>,
     clock: Arc<dyn Clock>,
     size: KeySize,
-    ring: ArcSwap<Ring>,
+    ring: ArcSwap<KeyRing>,
     /// One rotation at a time.
     turning: tokio::sync::Mutex<()>,
 }
@@ -88,7 +88,7 @@ pub enum OldTokens {
 
 /// What a rotation did.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rotated {
+pub struct RotationOutcome {
     /// Id (`kid`) of the key that signs now.
     pub kid: String,
     /// Id of the key that will sign next and is published already.
@@ -161,7 +161,7 @@ impl SigningKeys {
         let keys =
             rows.iter().map(|row| SigningKey::read(row, &*self.vault).map(Arc::new)).collect::<Result<Vec<_>>>()?;
         let by_kid = keys.iter().map(|k| (k.kid.clone(), Arc::clone(k))).collect();
-        self.ring.store(Arc::new(Ring { keys, by_kid }));
+        self.ring.store(Arc::new(KeyRing { keys, by_kid }));
         Ok(())
     }
 
@@ -256,7 +256,7 @@ impl SigningKeys {
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn rotate(&self, old_tokens: OldTokens) -> Result<Rotated> {
+    pub async fn rotate(&self, old_tokens: OldTokens) -> Result<RotationOutcome> {
         let now_ms = self.clock.now_ms();
         self.made().await?;
         {
@@ -281,7 +281,7 @@ impl SigningKeys {
         }
         self.turn().await?;
         let kid = |key: Option<Arc<SigningKey>>| key.map(|k| k.kid.clone()).unwrap_or_default();
-        Ok(Rotated { kid: kid(self.signer(now_ms)), next_kid: kid(self.next(now_ms)) })
+        Ok(RotationOutcome { kid: kid(self.signer(now_ms)), next_kid: kid(self.next(now_ms)) })
     }
 
     /// Signs claims.

@@ -20,7 +20,7 @@ const REMEMBERED: usize = 100_000;
 
 /// Something to be kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Seen {
+pub enum Observation {
     /// A key was used.
     Key {
         /// Id of the key's entity in `rbac/keys`.
@@ -53,7 +53,7 @@ pub enum Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     last: Mutex<HashMap<String, i64>>,
-    waiting: Mutex<Vec<Seen>>,
+    waiting: Mutex<Vec<Observation>>,
     wake: Notify,
 }
 
@@ -79,18 +79,18 @@ impl Notes {
     pub(crate) fn key(&self, key: &Key, ip: Option<IpAddr>, now_ms: i64) {
         if self.is_due(&key.entity_id, now_ms) {
             let (entity_id, owner) = (key.entity_id.clone(), key.owner.clone());
-            self.push(Seen::Key { entity_id, owner, at_ms: now_ms, ip });
+            self.push(Observation::Key { entity_id, owner, at_ms: now_ms, ip });
         }
     }
 
     /// Notes a user who is not kept yet; once a minute, if that does not work.
-    pub(crate) fn user(&self, id: &str, now_ms: i64, user: impl FnOnce() -> Seen) {
+    pub(crate) fn user(&self, id: &str, now_ms: i64, user: impl FnOnce() -> Observation) {
         if self.is_due(id, now_ms) {
             self.push(user());
         }
     }
 
-    fn push(&self, seen: Seen) {
+    fn push(&self, seen: Observation) {
         let mut waiting = self.waiting.lock();
         if waiting.len() < WAITING_MAX {
             waiting.push(seen);
@@ -100,7 +100,7 @@ impl Notes {
     }
 
     /// Waits for notes and takes them.
-    pub(crate) async fn take(&self) -> Vec<Seen> {
+    pub(crate) async fn take(&self) -> Vec<Observation> {
         loop {
             let waiting = std::mem::take(&mut *self.waiting.lock());
             if !waiting.is_empty() {
@@ -133,7 +133,8 @@ mod tests {
         }
         notes.key(&key("b"), None, 5);
         let taken = notes.take().await;
-        let at: Vec<i64> = taken.iter().map(|s| if let Seen::Key { at_ms, .. } = s { *at_ms } else { -1 }).collect();
+        let at: Vec<i64> =
+            taken.iter().map(|s| if let Observation::Key { at_ms, .. } = s { *at_ms } else { -1 }).collect();
         assert_eq!(at, [0, 60_000, 5]);
         for n in 0..2 * WAITING_MAX {
             notes.key(&key(&n.to_string()), None, 0);

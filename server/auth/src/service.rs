@@ -18,13 +18,13 @@ use quiver_types::{Clock, Random, Result, Vault};
 use crate::directory::Directory;
 use crate::error::TokenError;
 use crate::external::{ExternalIssuer, Externals, Fetch};
-use crate::jwt::Checked;
-use crate::keys::{OldTokens, Rotated, SigningKeys};
-use crate::observations::{Notes, Seen};
+use crate::jwt::TokenCache;
+use crate::keys::{OldTokens, RotationOutcome, SigningKeys};
+use crate::observations::{Notes, Observation};
 use crate::password::Passwords;
 use crate::session::Sessions;
 use crate::throttle::Throttle;
-pub use identity::{Identity, Subject, Way, external_id};
+pub use identity::{AuthMethod, Identity, Subject, external_id};
 
 /// The audience of our tokens.
 pub(crate) const AUDIENCE: &str = "platform";
@@ -71,7 +71,7 @@ pub struct Auth {
     database: Database,
     /// Identifies this server among others over the same database.
     server: String,
-    checked: Checked,
+    checked: TokenCache,
     externals: Externals,
     notes: Notes,
 }
@@ -100,7 +100,7 @@ impl Auth {
             throttle: Throttle::default(),
             database: pool,
             server,
-            checked: Checked::default(),
+            checked: TokenCache::default(),
             notes: Notes::default(),
             clock,
             random,
@@ -130,10 +130,10 @@ impl Auth {
     /// Invalid: the caller used an API key. Missing: Basic credentials or a certificate.
     pub fn may_ask_analytics(&self, identity: &Identity) -> Result<(), TokenError> {
         match identity.way {
-            Way::Token | Way::Off => Ok(()),
+            AuthMethod::Token | AuthMethod::Off => Ok(()),
             _ if self.settings.olap_api_keys => Ok(()),
-            Way::ApiKey => Err(TokenError::Invalid),
-            Way::Basic | Way::Certificate => Err(TokenError::Missing),
+            AuthMethod::ApiKey => Err(TokenError::Invalid),
+            AuthMethod::Basic | AuthMethod::Certificate => Err(TokenError::Missing),
         }
     }
 
@@ -157,7 +157,7 @@ impl Auth {
     ///
     /// # Errors
     /// When the database is gone.
-    pub async fn rotate_keys(&self, old_tokens: OldTokens) -> Result<Rotated> {
+    pub async fn rotate_keys(&self, old_tokens: OldTokens) -> Result<RotationOutcome> {
         let rotated = self.keys.rotate(old_tokens).await?;
         if old_tokens == OldTokens::EndAtOnce {
             self.checked.clear();
@@ -186,7 +186,7 @@ impl Auth {
     }
 
     /// Waits for notes about callers, and takes them.
-    pub async fn seen(&self) -> Vec<Seen> {
+    pub async fn seen(&self) -> Vec<Observation> {
         self.notes.take().await
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct Session {
 
 /// The outcome of using a refresh token.
 #[derive(Debug)]
-pub(crate) enum Refreshed {
+pub(crate) enum RefreshOutcome {
     /// It was valid; gives the next one.
     Next(Session, String),
     /// It was used before: the session has been ended.
@@ -87,13 +87,13 @@ fn token(id: &str, secret: &[u8], generation: i64) -> String {
 }
 
 /// A parsed refresh token; nothing of it has been checked.
-struct Presented<'a> {
+struct ParsedRefreshToken<'a> {
     id: &'a str,
     generation: i64,
     tag: Vec<u8>,
 }
 
-impl<'a> Presented<'a> {
+impl<'a> ParsedRefreshToken<'a> {
     fn read(token: &'a str) -> Option<Self> {
         let mut parts = token.strip_prefix(PREFIX).filter(|_| token.len() <= 200)?.splitn(3, '.');
         let (named, payload, tag) = (parts.next()?, parts.next()?, parts.next()?);
@@ -104,7 +104,7 @@ impl<'a> Presented<'a> {
 }
 
 /// A row of a session, with its secret.
-struct Stored {
+struct StoredSession {
     session: Session,
     secret: Vec<u8>,
     generation: i64,
@@ -114,7 +114,7 @@ struct Stored {
     ended: bool,
 }
 
-impl Stored {
+impl StoredSession {
     fn is_over(&self, now_ms: i64) -> bool {
         self.ended || now_ms >= self.end_ms || now_ms >= self.rotated_ms + self.idle_ms
     }
@@ -205,7 +205,7 @@ impl Sessions {
         Ok(())
     }
 
-    async fn find(&self, id: &str) -> Result<Option<Stored>> {
+    async fn find(&self, id: &str) -> Result<Option<StoredSession>> {
         let sql = "SELECT subject, client, scope, sealed, generation, started_ms, rotated_ms, idle_ms, end_ms, ended_ms \
             FROM session WHERE id = ?";
         let row = statement(sql).bind(id).fetch_optional(&self.pool).await.map_err(fault)?;
@@ -222,7 +222,7 @@ impl Sessions {
         };
         let sealed: Vec<u8> = row.try_get(3).map_err(fault)?;
         let Some(secret) = self.vault.open(&place(id), &sealed) else { return Ok(None) };
-        Ok(Some(Stored {
+        Ok(Some(StoredSession {
             session,
             secret,
             generation: row.try_get(4).map_err(fault)?,
@@ -234,7 +234,7 @@ impl Sessions {
     }
 
     /// Finds the session of a genuine refresh token, even if that is no longer valid.
-    async fn genuine(&self, presented: &Presented<'_>) -> Result<Option<Stored>> {
+    async fn genuine(&self, presented: &ParsedRefreshToken<'_>) -> Result<Option<StoredSession>> {
         let Some(stored) = self.find(presented.id).await? else { return Ok(None) };
         let key = hmac::Key::new(hmac::HMAC_SHA256, &stored.secret);
         // Compares in constant time.
@@ -244,19 +244,19 @@ impl Sessions {
 
     /// Finds the session of a valid refresh token, without using the token up.
     pub(crate) async fn of_token(&self, token: &str) -> Result<Option<Session>> {
-        let Some(presented) = Presented::read(token) else { return Ok(None) };
+        let Some(presented) = ParsedRefreshToken::read(token) else { return Ok(None) };
         let now_ms = self.clock.now_ms();
         let found = self.genuine(&presented).await?;
         Ok(found.filter(|s| !s.is_over(now_ms) && s.generation == presented.generation).map(|s| s.session))
     }
 
     /// Uses a refresh token of a client.
-    pub(crate) async fn refresh(&self, token_text: &str, client: &str) -> Result<Refreshed> {
-        let Some(presented) = Presented::read(token_text) else { return Ok(Refreshed::Not) };
+    pub(crate) async fn refresh(&self, token_text: &str, client: &str) -> Result<RefreshOutcome> {
+        let Some(presented) = ParsedRefreshToken::read(token_text) else { return Ok(RefreshOutcome::Not) };
         let now_ms = self.clock.now_ms();
-        let Some(stored) = self.genuine(&presented).await? else { return Ok(Refreshed::Not) };
+        let Some(stored) = self.genuine(&presented).await? else { return Ok(RefreshOutcome::Not) };
         if stored.is_over(now_ms) || stored.session.client != client {
-            return Ok(Refreshed::Not);
+            return Ok(RefreshOutcome::Not);
         }
         let id = stored.session.id.clone();
         if presented.generation == stored.generation {
@@ -267,26 +267,31 @@ impl Sessions {
             if done == 1 {
                 failpoint::hit("auth.after-refresh");
                 let next = token(&id, &stored.secret, stored.generation + 1);
-                return Ok(Refreshed::Next(stored.session, next));
+                return Ok(RefreshOutcome::Next(stored.session, next));
             }
             // Another request used the token first: treat this one as if it came later.
-            let Some(later) = self.find(&id).await?.filter(|s| !s.ended) else { return Ok(Refreshed::Not) };
+            let Some(later) = self.find(&id).await?.filter(|s| !s.ended) else { return Ok(RefreshOutcome::Not) };
             return self.late(&presented, later, now_ms).await;
         }
         self.late(&presented, stored, now_ms).await
     }
 
     /// Handles a token that was replaced: the latest one is accepted again for a short time, any other is a reuse.
-    async fn late(&self, presented: &Presented<'_>, stored: Stored, now_ms: i64) -> Result<Refreshed> {
+    async fn late(
+        &self,
+        presented: &ParsedRefreshToken<'_>,
+        stored: StoredSession,
+        now_ms: i64,
+    ) -> Result<RefreshOutcome> {
         // A clock that was set back makes no moment of weeks.
         let is_recent = now_ms.abs_diff(stored.rotated_ms) <= GRACE_MS.unsigned_abs();
         let just_now = presented.generation + 1 == stored.generation && is_recent;
         if just_now {
             let same = token(&stored.session.id, &stored.secret, stored.generation);
-            return Ok(Refreshed::Next(stored.session, same));
+            return Ok(RefreshOutcome::Next(stored.session, same));
         }
         self.end(&stored.session.id).await?;
-        Ok(Refreshed::Reused(stored.session))
+        Ok(RefreshOutcome::Reused(stored.session))
     }
 
     /// Ends a session.
@@ -314,7 +319,7 @@ impl Sessions {
 
     /// Ends the session of a refresh token, if it is genuine.
     pub(crate) async fn end_of_token(&self, token: &str) -> Result<Option<Session>> {
-        let Some(presented) = Presented::read(token) else { return Ok(None) };
+        let Some(presented) = ParsedRefreshToken::read(token) else { return Ok(None) };
         let Some(stored) = self.genuine(&presented).await? else { return Ok(None) };
         self.end(&stored.session.id).await?;
         Ok(Some(stored.session))

@@ -134,11 +134,11 @@ impl Fixture {
         self.clock.0.fetch_add(seconds * 1000, SeqCst);
     }
 
-    async fn token(&self, form: &str) -> Result<Value, Refused> {
+    async fn token(&self, form: &str) -> Result<Value, OAuthError> {
         self.token_with(form, None).await
     }
 
-    async fn token_with(&self, form: &str, authorization: Option<&str>) -> Result<Value, Refused> {
+    async fn token_with(&self, form: &str, authorization: Option<&str>) -> Result<Value, OAuthError> {
         let form = Form::parse(form.as_bytes())?;
         self.auth.token(&form, authorization.map(str::as_bytes), request()).await.map(|a| a.body)
     }
@@ -148,12 +148,12 @@ impl Fixture {
         self.token(&form).await.unwrap()
     }
 
-    async fn refresh(&self, token: &str, more: &str) -> Result<Value, Refused> {
+    async fn refresh(&self, token: &str, more: &str) -> Result<Value, OAuthError> {
         self.token(&format!("grant_type=refresh_token&client_id=ui&refresh_token={token}{more}")).await
     }
 
     async fn identify(&self, authorization: &str) -> Result<Identity, TokenError> {
-        let shown = Shown::read([authorization.as_bytes()].into_iter(), None)?;
+        let shown = RequestCredentials::read([authorization.as_bytes()].into_iter(), None)?;
         self.auth.identify(&shown, request()).await
     }
 

@@ -33,7 +33,7 @@ struct Failures {
 pub(crate) struct Throttle {
     accounts: Mutex<HashMap<String, Failures>>,
     networks: Mutex<HashMap<[u8; 9], Failures>>,
-    told: shared_failures::Told,
+    told: shared_failures::SharedFailures,
 }
 
 /// The network of an address: /24, /64.

@@ -4,13 +4,13 @@
 use quiver_types::Error;
 use serde_json::{Map, Value, json};
 
-use crate::credentials::Shown;
+use crate::credentials::RequestCredentials;
 use crate::directory::{Account, AccountKind};
-use crate::error::{Happened, Refused, TokenError};
+use crate::error::{AuthEvent, OAuthError, TokenError};
 use crate::form::Form;
 use crate::keys::SigningKeys;
 use crate::service::{AUDIENCE, Auth, Identity, Request, Subject};
-use crate::session::{Refreshed, Session};
+use crate::session::{RefreshOutcome, Session};
 
 /// Largest form of a token request, in bytes.
 pub const FORM_BYTES_MAX: usize = 16 << 10;
@@ -27,7 +27,7 @@ pub struct TokenAnswer {
     /// The JSON body, tokens included.
     pub body: Value,
     /// For the audit log.
-    pub happened: Option<Happened>,
+    pub happened: Option<AuthEvent>,
 }
 
 /// Says whether a text can be the address of this service in front of `/realms/…`.
@@ -42,9 +42,9 @@ pub fn base_url_is_sane(text: &str) -> bool {
     })
 }
 
-fn unavailable(error: &Error) -> Refused {
+fn unavailable(error: &Error) -> OAuthError {
     tracing::error!(cause = error.source.as_ref().map(ToString::to_string), "{error}");
-    Refused::unavailable()
+    OAuthError::unavailable()
 }
 
 /// Scopes that are granted of those that are asked for.
@@ -60,11 +60,11 @@ fn granted(asked: Option<&str>) -> String {
 }
 
 /// Scopes of a refresh: those that were granted, or fewer.
-fn shrunk(granted: &str, asked: Option<&str>) -> Result<String, Refused> {
+fn shrunk(granted: &str, asked: Option<&str>) -> Result<String, OAuthError> {
     let Some(asked) = asked else { return Ok(granted.to_owned()) };
     let known = |scope: &&str| granted.split(' ').any(|g| g == *scope);
     match asked.split(' ').find(|scope| !scope.is_empty() && !known(scope)) {
-        Some(more) => Err(Refused::scope(more)),
+        Some(more) => Err(OAuthError::scope(more)),
         None => Ok(asked.split(' ').filter(|s| !s.is_empty()).collect::<Vec<_>>().join(" ")),
     }
 }
@@ -79,13 +79,13 @@ impl Auth {
         form: &Form,
         authorization: Option<&[u8]>,
         request: Request<'_>,
-    ) -> Result<TokenAnswer, Refused> {
+    ) -> Result<TokenAnswer, OAuthError> {
         self.keys.made().await.map_err(|e| unavailable(&e))?;
         match form.need("grant_type")? {
             "password" => self.password_grant(form, authorization, request).await,
             "refresh_token" => self.refresh_grant(form, authorization, request).await,
             "client_credentials" => self.client_grant(form, authorization, request),
-            _ => Err(Refused::grant_type()),
+            _ => Err(OAuthError::grant_type()),
         }
     }
 
@@ -94,7 +94,7 @@ impl Auth {
         form: &Form,
         authorization: Option<&[u8]>,
         request: Request<'_>,
-    ) -> Result<TokenAnswer, Refused> {
+    ) -> Result<TokenAnswer, OAuthError> {
         let client = match authorization {
             Some(_) => self.confidential(form, authorization, request).map(|a| a.name.clone())?,
             None => form.need("client_id")?.to_owned(),
@@ -102,13 +102,13 @@ impl Auth {
         if client != UI {
             // Whether there is such a client is said to nobody who does not know its secret.
             if authorization.is_none() {
-                form.get("client_secret").ok_or_else(Refused::client)?;
+                form.get("client_secret").ok_or_else(OAuthError::client)?;
                 self.confidential(form, None, request)?;
             }
-            return Err(Refused::unauthorized_client());
+            return Err(OAuthError::unauthorized_client());
         }
         let (name, password) = (form.need("username")?, form.need("password")?);
-        let failed = |reason, subject: Option<String>| Happened {
+        let failed = |reason, subject: Option<String>| AuthEvent {
             action: "LOGIN",
             name: name.chars().filter(|c| !c.is_control()).take(64).collect(),
             subject,
@@ -117,18 +117,18 @@ impl Auth {
         let account = match self.person(name, password, request.ip).await {
             Ok(account) => account,
             Err(TokenError::TooMany(after_s)) => {
-                return Err(Refused::slow_down(after_s).noting(failed("RATE_LIMITED", None)));
+                return Err(OAuthError::slow_down(after_s).noting(failed("RATE_LIMITED", None)));
             }
-            Err(_) => return Err(Refused::user().noting(failed("INVALID_CREDENTIALS", None))),
+            Err(_) => return Err(OAuthError::user().noting(failed("INVALID_CREDENTIALS", None))),
         };
         let subject = Subject::Account(AccountKind::User, account.id.clone()).text();
         if account.must_change {
-            return Err(Refused::not_set_up().noting(failed("PASSWORD_TEMPORARY", Some(subject))));
+            return Err(OAuthError::not_set_up().noting(failed("PASSWORD_TEMPORARY", Some(subject))));
         }
         let scope = granted(form.get("scope"));
         let (session, refresh) = self.sessions.begin(&subject, UI, &scope).await.map_err(|e| unavailable(&e))?;
         let body = self.answer(&account, &session, &scope, Some(refresh), request.issuer)?;
-        let happened = Happened { action: "LOGIN", name: account.name.clone(), subject: Some(subject), reason: None };
+        let happened = AuthEvent { action: "LOGIN", name: account.name.clone(), subject: Some(subject), reason: None };
         Ok(TokenAnswer { body, happened: Some(happened) })
     }
 
@@ -137,13 +137,13 @@ impl Auth {
         form: &Form,
         authorization: Option<&[u8]>,
         request: Request<'_>,
-    ) -> Result<TokenAnswer, Refused> {
+    ) -> Result<TokenAnswer, OAuthError> {
         let client = form.get("client_id");
         if client != Some(UI) && (client.is_some() || authorization.is_some()) {
             // Service accounts are given no refresh tokens: whichever one sends is another client's.
             self.confidential(form, authorization, request)?;
             form.need("refresh_token")?;
-            return Err(Refused::not_active());
+            return Err(OAuthError::not_active());
         }
         let (client, token) = (form.need("client_id")?, form.need("refresh_token")?);
         // A scope that was not granted is told before the token is used up.
@@ -153,21 +153,21 @@ impl Auth {
         }
         let refreshed = self.sessions.refresh(token, client).await.map_err(|e| unavailable(&e))?;
         let (session, refresh) = match refreshed {
-            Refreshed::Next(session, refresh) => (session, refresh),
-            Refreshed::Reused(session) => {
-                let happened = Happened {
+            RefreshOutcome::Next(session, refresh) => (session, refresh),
+            RefreshOutcome::Reused(session) => {
+                let happened = AuthEvent {
                     action: "REFRESH_REUSE",
                     name: self.name_of(&session.subject),
                     subject: Some(session.subject),
                     reason: Some("REFRESH_REUSE"),
                 };
-                return Err(Refused::not_active().noting(happened));
+                return Err(OAuthError::not_active().noting(happened));
             }
-            Refreshed::Not => return Err(Refused::not_active()),
+            RefreshOutcome::Not => return Err(OAuthError::not_active()),
         };
         let id = session.subject.strip_prefix("user:").unwrap_or_default();
         let account = self.directory.load().account(AccountKind::User, id).filter(|a| a.enabled).cloned();
-        let account = account.filter(|a| !a.must_change).ok_or_else(Refused::not_active)?;
+        let account = account.filter(|a| !a.must_change).ok_or_else(OAuthError::not_active)?;
         let scope = shrunk(&session.scope, form.get("scope"))?;
         let body = self.answer(&account, &session, &scope, Some(refresh), request.issuer)?;
         Ok(TokenAnswer { body, happened: None })
@@ -178,9 +178,9 @@ impl Auth {
         form: &Form,
         authorization: Option<&[u8]>,
         request: Request<'_>,
-    ) -> Result<TokenAnswer, Refused> {
+    ) -> Result<TokenAnswer, OAuthError> {
         if authorization.is_none() && form.get("client_id") == Some(UI) {
-            return Err(Refused::unauthorized_client());
+            return Err(OAuthError::unauthorized_client());
         }
         let account = self.confidential(form, authorization, request)?;
         let scope = granted(form.get("scope"));
@@ -192,7 +192,7 @@ impl Auth {
             "not-before-policy": 0, "scope": scope,
         });
         let subject = Subject::Account(AccountKind::Service, account.id.clone()).text();
-        let happened = Happened { action: "LOGIN", name: account.name.clone(), subject: Some(subject), reason: None };
+        let happened = AuthEvent { action: "LOGIN", name: account.name.clone(), subject: Some(subject), reason: None };
         Ok(TokenAnswer { body, happened: Some(happened) })
     }
 
@@ -202,22 +202,22 @@ impl Auth {
         form: &Form,
         authorization: Option<&[u8]>,
         request: Request<'_>,
-    ) -> Result<std::sync::Arc<Account>, Refused> {
+    ) -> Result<std::sync::Arc<Account>, OAuthError> {
         let (name, secret) = if let Some(value) = authorization {
             if form.get("client_secret").is_some() {
-                return Err(Refused::request("Client credentials in two places"));
+                return Err(OAuthError::request("Client credentials in two places"));
             }
             let directory = self.directory.load();
             let is_known = |name: &str| directory.named(AccountKind::Service, name).is_some();
-            Shown::client_basic(value, is_known).ok_or_else(Refused::client)?
+            RequestCredentials::client_basic(value, is_known).ok_or_else(OAuthError::client)?
         } else {
             let name = form.need("client_id")?.to_owned();
-            let secret = form.get("client_secret").ok_or_else(Refused::client)?;
+            let secret = form.get("client_secret").ok_or_else(OAuthError::client)?;
             (name, crate::Secret::new(secret))
         };
         let account = self.client(&name, secret.expose(), request.ip).map_err(|error| match error {
-            TokenError::TooMany(after_s) => Refused::slow_down(after_s),
-            _ => Refused::client().noting(Happened {
+            TokenError::TooMany(after_s) => OAuthError::slow_down(after_s),
+            _ => OAuthError::client().noting(AuthEvent {
                 action: "LOGIN",
                 name: name.chars().filter(|c| !c.is_control()).take(64).collect(),
                 subject: None,
@@ -226,7 +226,7 @@ impl Auth {
         })?;
         // Whoever stands before us may have looked at the one that we do not.
         if form.get("client_id").is_some_and(|id| id.to_lowercase() != account.name.to_lowercase()) {
-            return Err(Refused::request("client_id names another client than the credentials"));
+            return Err(OAuthError::request("client_id names another client than the credentials"));
         }
         Ok(account)
     }
@@ -263,7 +263,7 @@ impl Auth {
         scope: &str,
         refresh: Option<String>,
         issuer: &str,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Value, OAuthError> {
         let mut claims = self.claims_of(account, scope, issuer, &session.client);
         claims.insert("sid".to_owned(), json!(session.id));
         claims.insert("session_state".to_owned(), json!(session.id));
@@ -296,10 +296,10 @@ impl Auth {
         form: &Form,
         authorization: Option<&[u8]>,
         request: Request<'_>,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Value, OAuthError> {
         // Who is no client at all is told so before anything is said of what it sent (RFC 7662, 2.3).
         if authorization.is_none() && form.get("client_id").is_none() {
-            return Err(Refused::client());
+            return Err(OAuthError::client());
         }
         self.confidential(form, authorization, request)?;
         let token = form.need("token")?;
@@ -310,7 +310,7 @@ impl Auth {
                 "client_id": session.client, "scope": session.scope, "sid": session.id, "iss": request.issuer,
             }));
         }
-        let shown = Shown::Token(crate::Secret::new(token));
+        let shown = RequestCredentials::Token(crate::Secret::new(token));
         let Ok(identity) = self.identify(&shown, request).await else { return Ok(inactive) };
         let Ok(claims) = self.claims(token, request.issuer).await else { return Ok(inactive) };
         let mut all = claims.all.clone();
@@ -326,7 +326,7 @@ impl Auth {
     ///
     /// # Errors
     /// When the database is gone, or the form says no token.
-    pub async fn revoke(&self, form: &Form, request: Request<'_>) -> Result<Option<Happened>, Refused> {
+    pub async fn revoke(&self, form: &Form, request: Request<'_>) -> Result<Option<AuthEvent>, OAuthError> {
         let token = form.need("token")?;
         if let Some(session) = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))? {
             return Ok(Some(logout(session.subject.clone(), self.name_of(&session.subject))));
@@ -356,10 +356,10 @@ impl Auth {
     ///
     /// # Errors
     /// As RFC 6749 words them.
-    pub async fn logout(&self, form: &Form) -> Result<Option<Happened>, Refused> {
+    pub async fn logout(&self, form: &Form) -> Result<Option<AuthEvent>, OAuthError> {
         let (client, token) = (form.need("client_id")?, form.need("refresh_token")?);
         if client != UI {
-            return Err(Refused::client());
+            return Err(OAuthError::client());
         }
         let ended = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))?;
         Ok(ended.map(|session| logout(session.subject.clone(), self.name_of(&session.subject))))
@@ -369,8 +369,8 @@ impl Auth {
     ///
     /// # Errors
     /// As RFC 6749 words them.
-    pub async fn end_of_hint(&self, token: &str, issuer: &str) -> Result<Option<Happened>, Refused> {
-        let bad = || Refused::request("Invalid id_token_hint");
+    pub async fn end_of_hint(&self, token: &str, issuer: &str) -> Result<Option<AuthEvent>, OAuthError> {
+        let bad = || OAuthError::request("Invalid id_token_hint");
         let (session, user) = self.session_of_hint(token, issuer).ok_or_else(bad)?;
         if self.sessions.is_denied(&session) {
             return Ok(None);
@@ -440,8 +440,8 @@ impl Auth {
     }
 }
 
-fn logout(subject: String, name: String) -> Happened {
-    Happened { action: "LOGOUT", name, subject: Some(subject), reason: None }
+fn logout(subject: String, name: String) -> AuthEvent {
+    AuthEvent { action: "LOGOUT", name, subject: Some(subject), reason: None }
 }
 
 /// What a token or userinfo says of a person.

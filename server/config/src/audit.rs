@@ -89,7 +89,7 @@ pub struct AuditQuery {
 
 /// What a check of the chain found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct ChainVerification {
     /// Rows that were looked at.
     pub rows: u64,
     /// The first that does not follow from the one before it.
@@ -371,7 +371,7 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn audit_verify(&self) -> Result<Verified> {
+    pub async fn audit_verify(&self) -> Result<ChainVerification> {
         // Read first: rows that come meanwhile are behind it.
         let last: i64 = statement("SELECT number FROM audit_end").fetch_one(&self.pool).await?.try_get(0)?;
         let sql = "SELECT number, row, prev_hash, hash FROM audit ORDER BY number";
@@ -383,14 +383,14 @@ impl Config {
             // The oldest row that is kept stands for those that were too old.
             let follows = before.as_ref().is_none_or(|(n, h)| *h == prev && n + 1 == number);
             if !follows || chained(&prev, &text) != hash {
-                return Ok(Verified { rows: count, broken_at: Some(number) });
+                return Ok(ChainVerification { rows: count, broken_at: Some(number) });
             }
             (count, before) = (count + 1, Some((number, hash)));
         }
         // A number that was given out and is not there was taken away at the end.
         let end = before.map_or(0, |(n, _)| n);
         let broken_at = Some(last).filter(|last| *last > end);
-        Ok(Verified { rows: count, broken_at })
+        Ok(ChainVerification { rows: count, broken_at })
     }
 
     /// Forgets rows and answers that are too old.

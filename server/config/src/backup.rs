@@ -11,7 +11,7 @@ mod save;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-pub use load::{Loaded, Saved};
+pub use load::{BackupFile, RestoreOutcome};
 
 /// Version of the format.
 const FORMAT: u32 = 1;

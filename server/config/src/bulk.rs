@@ -7,7 +7,7 @@ use quiver_types::ChangeMode;
 use serde_json::{Map, Value, json};
 
 use crate::change::references::key_value;
-use crate::change::{Condition, Done, Op, Reading, System, Work};
+use crate::change::{Condition, Done, Op, ReadOnlyPolicy, System, Work};
 use crate::config::{Config, next_revision};
 use crate::entity::{Entity, diff, find};
 use crate::entity_place::{Place, is_visible};
@@ -27,7 +27,7 @@ const IDS_AT_ONCE: usize = 100;
 
 /// An item that could not be changed.
 #[derive(Debug, Clone)]
-pub struct Failed {
+pub struct FailedItem {
     /// Id of the item, as the request named it.
     pub id: String,
     /// Why it could not be changed.
@@ -49,7 +49,7 @@ pub enum ImportMode {
 #[derive(Debug, Clone, Copy)]
 struct Import<'a> {
     mode: ImportMode,
-    reading: Reading,
+    reading: ReadOnlyPolicy,
     /// What [`ImportMode::Replace`] may delete; `None`: all.
     within: Option<&'a ListQuery>,
     /// Whether only to say what would change.
@@ -58,7 +58,7 @@ struct Import<'a> {
 
 /// What an import did.
 #[derive(Debug, Clone, Default)]
-pub struct Imported {
+pub struct ImportOutcome {
     /// Number of entities that were not there.
     pub created: usize,
     /// Number of entities that differed and were replaced.
@@ -73,7 +73,7 @@ pub struct Imported {
     pub items: Vec<Value>,
 }
 
-impl Imported {
+impl ImportOutcome {
     fn note(&mut self, place: &Place, done: &Done) {
         let Some(entity) = done.after.as_ref().or(done.before.as_ref()) else { return };
         if done.after.is_some() {
@@ -123,8 +123,8 @@ impl Config {
         caller: &Caller,
         items: Vec<Value>,
         change_mode: ChangeMode,
-    ) -> Result<Imported> {
-        let import = Import { mode: ImportMode::Upsert, reading: Reading::Strict, within: None, change_mode };
+    ) -> Result<ImportOutcome> {
+        let import = Import { mode: ImportMode::Upsert, reading: ReadOnlyPolicy::Strict, within: None, change_mode };
         self.import(place, caller, items, import).await
     }
 
@@ -140,11 +140,17 @@ impl Config {
         mode: ImportMode,
         within: Option<&ListQuery>,
         change_mode: ChangeMode,
-    ) -> Result<Imported> {
-        self.import(place, caller, items, Import { mode, reading: Reading::Lenient, within, change_mode }).await
+    ) -> Result<ImportOutcome> {
+        self.import(place, caller, items, Import { mode, reading: ReadOnlyPolicy::Lenient, within, change_mode }).await
     }
 
-    async fn import(&self, place: &Place, caller: &Caller, items: Vec<Value>, import: Import<'_>) -> Result<Imported> {
+    async fn import(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        items: Vec<Value>,
+        import: Import<'_>,
+    ) -> Result<ImportOutcome> {
         bounded(items.len(), "items")?;
         let mut result = self.try_import(place, caller, items, import).await;
         if let (Err(problem), false) = (&mut result, import.change_mode.is_dry_run()) {
@@ -159,7 +165,7 @@ impl Config {
         caller: &Caller,
         items: Vec<Value>,
         Import { mode, reading, within, change_mode }: Import<'_>,
-    ) -> Result<Imported> {
+    ) -> Result<ImportOutcome> {
         // Secrets are hashed before the transaction: the lock is not held meanwhile.
         let mut prepared = Vec::with_capacity(items.len());
         for (n, item) in items.into_iter().enumerate() {
@@ -181,7 +187,7 @@ impl Config {
         }
         let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
-        let (mut imported, mut all) = (Imported::default(), Vec::new());
+        let (mut imported, mut all) = (ImportOutcome::default(), Vec::new());
         let mut named = HashSet::new();
         let handed_over = hand_over(&mut tx, place, &prepared).await?;
         let order = order_of(place.family, &prepared);
@@ -237,7 +243,7 @@ impl Config {
     /// Ids of entities that the body lacks, in their order.
     async fn lacking(
         &self,
-        tx: &mut quiver_database::Writing,
+        tx: &mut quiver_database::WriteTransaction,
         place: &Place,
         caller: &Caller,
         within: Option<&ListQuery>,
@@ -291,7 +297,7 @@ impl Work<'_> {
         let Op::Create { id, mut body } = op else { return Err(Problem::internal("an item is an entity")) };
         let found = match &id {
             Some(id) if find(self.db, place.family.name, id).await?.is_some() => Some(id.clone()),
-            _ if self.reading == Reading::Lenient => self.same_names(place, &body).await?,
+            _ if self.reading == ReadOnlyPolicy::Lenient => self.same_names(place, &body).await?,
             _ => None,
         };
         let present = match &found {
@@ -300,7 +306,7 @@ impl Work<'_> {
         };
         // A resource that does not say where it comes from comes from here, unless it was there already.
         let silent = body.get("source").is_none_or(Value::is_null);
-        if silent && self.reading == Reading::Lenient && place.family.name == RESOURCES.name {
+        if silent && self.reading == ReadOnlyPolicy::Lenient && place.family.name == RESOURCES.name {
             let source = present.as_ref().and_then(|p| p.body.get("source").cloned());
             body.insert("source".to_owned(), source.unwrap_or_else(|| json!("import")));
         }
@@ -311,7 +317,8 @@ impl Work<'_> {
             }
             Some(id) => {
                 // What is built in is the same in every installation: it may stand in an import as it is.
-                if let Some(present) = present.filter(|p| self.reading == Reading::Lenient && p.managed_by == "builtin")
+                if let Some(present) =
+                    present.filter(|p| self.reading == ReadOnlyPolicy::Lenient && p.managed_by == "builtin")
                 {
                     return Ok(Done {
                         action: "UPDATE",
@@ -406,7 +413,8 @@ impl Config {
             for ((field, _), value) in ranks.iter().zip(&held[n]) {
                 body.insert((*field).to_owned(), value.clone());
             }
-            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
+            let mut work =
+                Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Strict, named: None };
             let op = Op::Replace { id: id.clone(), body, condition: Condition::None };
             let done = work.apply(place, op, System { body: system, ..System::default() }).await?;
             changed |= done.changed;

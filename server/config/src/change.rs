@@ -25,7 +25,7 @@ mod restore;
 mod rows;
 
 pub(crate) use draft::Draft;
-pub use draft::Reading;
+pub use draft::ReadOnlyPolicy;
 pub(crate) use entity_change::Work;
 use entity_change::owner_exists;
 pub use operation::{Condition, Done, Op, System};
@@ -65,7 +65,7 @@ impl Config {
         let (op, system) = self.sealed(place.family, op, system).await?;
         let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
-        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
+        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Strict, named: None };
         let done = work.apply(place, op, system).await?;
         self.whole(&mut tx, std::slice::from_ref(&done), place.family.composes).await?;
         if mode.is_dry_run() {
@@ -99,7 +99,7 @@ impl Config {
     /// # Errors
     /// `VALIDATION_FAILED`.
     pub fn read_as_new(&self, family: &'static Family, body: Map<String, Value>) -> Result<Map<String, Value>> {
-        let draft = Draft { family, before: None, reading: Reading::Lenient }.read(body, System::default())?;
+        let draft = Draft { family, before: None, reading: ReadOnlyPolicy::Lenient }.read(body, System::default())?;
         self.fits(family, &draft.body)?;
         Ok(draft.body)
     }
@@ -122,7 +122,8 @@ impl Config {
         let composes = ops.iter().any(|(place, _)| place.family.composes);
         for (n, (place, op)) in ops.into_iter().enumerate() {
             let (id, action, family) = (op.id().map(str::to_owned), op.action(), place.family);
-            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Lenient, named: None };
+            let mut work =
+                Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Lenient, named: None };
             match work.apply(&place, op, System::default()).await {
                 Ok(done) => all.push(done),
                 Err(mut problem) => {
@@ -198,7 +199,7 @@ impl Config {
             db,
             caller: &caller,
             now_ms: self.clock.now_ms(),
-            reading: Reading::Strict,
+            reading: ReadOnlyPolicy::Strict,
             named: None,
         };
         Ok(work.apply(&Place::of(family), op, System::default()).await?.changed)

@@ -7,7 +7,7 @@ use quiver_database::{Connection, statement};
 use quiver_types::ChangeMode;
 
 use crate::area::{Area, acts_by_itself};
-use crate::change::{Done, Op, Reading, System, Work};
+use crate::change::{Done, Op, ReadOnlyPolicy, System, Work};
 use crate::config::{Config, next_revision};
 use crate::entity::{Entity, all_of, find};
 use crate::entity_place::Place;
@@ -93,8 +93,14 @@ impl Config {
         let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let settings = find(&mut tx, ALERTING_SETTINGS.name, SETTINGS_ID).await?;
-        let mut work =
-            Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Lenient, named: Some(release.action) };
+        let mut work = Work {
+            config: self,
+            db: &mut tx,
+            caller,
+            now_ms,
+            reading: ReadOnlyPolicy::Lenient,
+            named: Some(release.action),
+        };
         let mut all = Vec::with_capacity(ops.len());
         for (n, (place, op)) in ops.into_iter().enumerate() {
             let (family, id) = (place.family, op.id().map(str::to_owned));

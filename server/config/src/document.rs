@@ -11,10 +11,10 @@ use crate::entity::{Entity, diff};
 use crate::entity_place::{Place, is_listed, is_visible};
 use crate::family::{Caller, Rows};
 use crate::json::time_text;
-use crate::page_buffer::{First, Kept};
+use crate::page_buffer::{First, PageBuffer};
 use crate::problem::{Problem, Result};
 use crate::query::{ListQuery, Page};
-use crate::sql_filter::{Narrowed, Share};
+use crate::sql_filter::{CandidateSet, Share};
 
 impl Config {
     /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so are the entities that
@@ -32,7 +32,7 @@ impl Config {
                 return Ok(page);
             }
             let asked = self.asked(place, query.filter.as_ref()).await?;
-            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
+            let narrowed = CandidateSet::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
             let share = match &narrowed {
                 Some(narrowed) => self.share(narrowed, query.only_field()).await?,
                 None => Share::Many,
@@ -53,13 +53,13 @@ impl Config {
                 }
                 narrowed
             };
-            left.as_ref().map(Narrowed::condition).unwrap_or_default()
+            left.as_ref().map(CandidateSet::condition).unwrap_or_default()
         };
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{few}", Entity::COLUMNS);
         let select = statement(sql).bind(place.family.name).bind(&place.owner);
         let mut rows = values.into_iter().fold(select, Statement::bind).fetch(&self.pool);
         let query = Arc::new(query.clone());
-        let mut kept = Kept::default();
+        let mut kept = PageBuffer::default();
         // One more than the page tells that there is a next one.
         let mut first = First::behind(&kept, &query, query.limit + 1);
         let mut total = 0;

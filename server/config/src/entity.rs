@@ -107,7 +107,7 @@ impl Entity {
 
 /// The new content of an entity, before it is stored.
 #[derive(Debug)]
-pub struct Drafted {
+pub struct DraftContent {
     /// Visible fields, checked and with defaults.
     pub body: Map<String, Value>,
     /// What is never shown: hashes of secrets, and services derived from other entities.

@@ -17,7 +17,7 @@ use crate::index_order::read_in_order;
 use crate::page_buffer::{bytes_of, map_bytes};
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
-use crate::sql_filter::Narrowed;
+use crate::sql_filter::CandidateSet;
 
 /// Bytes of entities that are read at once, and of texts that are compressed at once.
 const PIECE_BYTES: usize = if cfg!(test) { 1 << 10 } else { 1 << 20 };
@@ -27,7 +27,7 @@ const ENTITIES_AT_ONCE: usize = if cfg!(test) { 3 } else { 250 };
 const LEVEL: i32 = 1;
 
 /// Writes an export, and knows how much memory it may take.
-pub trait Exporting: Send {
+pub trait ExportWriter: Send {
     /// Writes an entity behind those before it.
     fn write(&mut self, entity: Map<String, Value>, out: &mut String);
 
@@ -40,12 +40,12 @@ pub trait Exporting: Send {
 
 /// The texts of an export, compressed piece by piece.
 #[derive(Debug, Default)]
-pub struct Exported {
+pub struct CompressedExport {
     pieces: Vec<Vec<u8>>,
     entities: usize,
 }
 
-impl Exported {
+impl CompressedExport {
     /// The number of pieces.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
@@ -89,7 +89,7 @@ impl Exported {
 }
 
 /// An entity of an export, before it is written.
-struct Found {
+struct ExportRow {
     keys: Vec<Value>,
     id: String,
     /// About its size.
@@ -110,29 +110,29 @@ impl Config {
     /// Gives all entities that match, in the order of the list. All are of one moment.
     ///
     /// # Errors
-    /// `STORE_BUSY`, `INTERNAL`; those of [`Exporting::hold`].
+    /// `STORE_BUSY`, `INTERNAL`; those of [`ExportWriter::hold`].
     pub async fn export(
         &self,
         place: &Place,
         query: &ListQuery,
         caller: &Caller,
-        to: &mut dyn Exporting,
-    ) -> Result<Exported> {
+        to: &mut dyn ExportWriter,
+    ) -> Result<CompressedExport> {
         let query = query.clone().everything();
         let beside = self.beside(place.family).await?;
         let within = if let Some(found) = query.looked_up(place.family) {
             found
         } else {
             let asked = self.asked(place, query.filter.as_ref()).await?;
-            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
-            narrowed.as_ref().map(Narrowed::condition).unwrap_or_default()
+            let narrowed = CandidateSet::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
+            narrowed.as_ref().map(CandidateSet::condition).unwrap_or_default()
         };
         let mut db = self.pool.snapshot().await?;
         let scan = Scan { place, query: &query, caller, beside: &beside };
         let found = scan.find(within, &mut db, to).await?;
         let (ids, sizes): (Vec<String>, Vec<usize>) = found.into_iter().map(|one| (one.id, one.bytes)).unzip();
         let of_ids: usize = ids.iter().map(|id| id.len() + size_of::<(String, usize)>()).sum();
-        let (mut exported, mut text, mut packed, mut from) = (Exported::default(), String::new(), 0, 0);
+        let (mut exported, mut text, mut packed, mut from) = (CompressedExport::default(), String::new(), 0, 0);
         while from < ids.len() {
             let end = from + at_once(&sizes[from..]);
             let read = read_in_order(&ids[from..end], place, &query, caller, &beside, &mut db).await?;
@@ -166,8 +166,8 @@ impl Scan<'_> {
         &self,
         (condition, values): (String, Vec<Argument>),
         db: &mut Connection,
-        to: &mut dyn Exporting,
-    ) -> Result<Vec<Found>> {
+        to: &mut dyn ExportWriter,
+    ) -> Result<Vec<ExportRow>> {
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{condition}", Entity::COLUMNS);
         let select = statement(sql).bind(self.place.family.name).bind(&self.place.owner);
         let mut rows = values.into_iter().fold(select, Statement::bind).fetch_on(db);
@@ -185,9 +185,9 @@ impl Scan<'_> {
             let keys = self.query.keys(&map);
             let key_bytes: usize = keys.iter().map(|key| size_of::<Value>() + bytes_of(key)).sum();
             // The list grows by doubling.
-            held += 2 * size_of::<Found>() + entity.id.len() + key_bytes;
+            held += 2 * size_of::<ExportRow>() + entity.id.len() + key_bytes;
             to.hold(held)?;
-            found.push(Found { keys, id: entity.id, bytes: map_bytes(&map) });
+            found.push(ExportRow { keys, id: entity.id, bytes: map_bytes(&map) });
         }
         drop(rows);
         found.sort_by(|a, b| self.query.order((&a.keys, &a.id), (&b.keys, &b.id)));
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn texts_come_back_in_their_order() {
-        let mut exported = Exported::default();
+        let mut exported = CompressedExport::default();
         let mut text = "a".repeat(5000);
         let bytes = exported.add(&mut text).expect("it can be compressed");
         assert!(bytes < 200 && text.is_empty(), "{bytes} bytes");

@@ -4,7 +4,7 @@
 use quiver_database::statement;
 use serde_json::{Map, Value};
 
-use crate::change::{Draft, Reading, System, Work};
+use crate::change::{Draft, ReadOnlyPolicy, System, Work};
 use crate::config::Config;
 use crate::entity::Entity;
 use crate::family::{Caller, Family};
@@ -53,7 +53,7 @@ impl Config {
         family: &'static Family,
         before: Option<&Entity>,
         body: Map<String, Value>,
-        reading: Reading,
+        reading: ReadOnlyPolicy,
     ) -> Result<Map<String, Value>> {
         Ok(Draft { family, before, reading }.read(body, System::default())?.body)
     }
@@ -71,7 +71,7 @@ impl Config {
     ) -> Result<()> {
         let mut tx = migrations::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
-        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
+        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Strict, named: None };
         work.remember_once(family, after, action).await?;
         work.note(family, action, before, Some(after)).await?;
         // No revision: nothing that the service makes of its configuration hangs on it.

@@ -8,8 +8,8 @@ use quiver_types::{Domain, Right, Rights};
 use serde_json::{Map, Value, json};
 
 use crate::area::{Area, STAGED};
-use crate::entity::{Drafted, Entity};
-use crate::fields::{Field, Kind, Mode};
+use crate::entity::{DraftContent, Entity};
+use crate::fields::{Field, FieldKind, Mode};
 use crate::filter::Class;
 use crate::problem::{FieldError, Result};
 
@@ -75,10 +75,11 @@ impl std::fmt::Debug for EntityChange<'_> {
 }
 
 /// Completes or refuses an entity before it is stored, depending on other entities.
-pub type Prepare = for<'a> fn(&'a mut Connection, &'a Making<'a>, &'a mut Drafted) -> BoxFuture<'a, Result<()>>;
+pub type Prepare =
+    for<'a> fn(&'a mut Connection, &'a ChangeContext<'a>, &'a mut DraftContent) -> BoxFuture<'a, Result<()>>;
 
 /// An entity that is being created or changed.
-pub struct Making<'a> {
+pub struct ChangeContext<'a> {
     /// Who changes it.
     pub caller: &'a Caller,
     /// Its id, if it has one already.
@@ -91,9 +92,9 @@ pub struct Making<'a> {
     pub new_id: &'a (dyn Fn() -> String + Send + Sync),
 }
 
-impl std::fmt::Debug for Making<'_> {
+impl std::fmt::Debug for ChangeContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Making").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("ChangeContext").field("id", &self.id).finish_non_exhaustive()
     }
 }
 
@@ -169,10 +170,12 @@ pub struct Family {
 }
 
 /// Fields of all families.
-const COMMON: [Field; 2] =
-    [Field::open("description", Kind::Prose { max: 4000 }, "\"\""), Field::open("labels", Kind::Labels, "{}")];
-const NAME: Field = Field::required("name", Kind::Text { min: 1, max: 200 });
-const ENABLED: Field = Field::open("enabled", Kind::Bool, "true");
+const COMMON: [Field; 2] = [
+    Field::open("description", FieldKind::Prose { max: 4000 }, "\"\""),
+    Field::open("labels", FieldKind::Labels, "{}"),
+];
+const NAME: Field = Field::required("name", FieldKind::Text { min: 1, max: 200 });
+const ENABLED: Field = Field::open("enabled", FieldKind::Bool, "true");
 /// Fields that the server maintains besides the body.
 pub const KEPT: [&str; 7] = ["id", "createdAt", "updatedAt", "createdBy", "updatedBy", "version", "managedBy"];
 
@@ -255,7 +258,7 @@ impl Family {
     }
 
     /// The kind of a field of the body.
-    pub fn kind_of(&self, name: &str) -> Option<Kind> {
+    pub fn kind_of(&self, name: &str) -> Option<FieldKind> {
         self.field(name).map(|field| field.kind)
     }
 }

@@ -19,15 +19,15 @@ type Stamp = (i64, i64);
 
 /// What is kept of each entity of a family, by its id.
 #[derive(Debug)]
-pub struct Followed<T>(BTreeMap<String, (Stamp, T)>);
+pub struct FamilyCache<T>(BTreeMap<String, (Stamp, T)>);
 
-impl<T> Default for Followed<T> {
+impl<T> Default for FamilyCache<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T> Followed<T> {
+impl<T> FamilyCache<T> {
     /// What is kept of an entity.
     pub fn get(&self, id: &str) -> Option<&T> {
         self.0.get(id).map(|(_, kept)| kept)
@@ -53,7 +53,7 @@ impl Config {
     pub async fn follow<T: Send>(
         &self,
         family: &Family,
-        followed: &mut Followed<T>,
+        followed: &mut FamilyCache<T>,
         make: impl Fn(Entity) -> T + Send + Sync,
     ) -> Result<bool> {
         let now = self.stamps(family).await?;

@@ -20,7 +20,7 @@ const LABEL_CHARS_MAX: usize = 1000;
 
 /// The type of a field.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum FieldKind {
     /// Text of limited length, trimmed, without control characters.
     Text {
         /// Fewest characters (not bytes); 0: it may be empty.
@@ -136,7 +136,7 @@ pub struct Field {
     /// Its name in JSON.
     pub name: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// Who writes it.
     pub mode: Mode,
     /// Its default, as JSON text.
@@ -145,17 +145,17 @@ pub struct Field {
 
 impl Field {
     /// An optional field.
-    pub const fn open(name: &'static str, kind: Kind, default: &'static str) -> Self {
+    pub const fn open(name: &'static str, kind: FieldKind, default: &'static str) -> Self {
         Self { name, kind, mode: Mode::Open, default }
     }
 
     /// A required field.
-    pub const fn required(name: &'static str, kind: Kind) -> Self {
+    pub const fn required(name: &'static str, kind: FieldKind) -> Self {
         Self { name, kind, mode: Mode::Required, default: "null" }
     }
 
     /// A field that the server maintains.
-    pub const fn read_only(name: &'static str, kind: Kind, default: &'static str) -> Self {
+    pub const fn read_only(name: &'static str, kind: FieldKind, default: &'static str) -> Self {
         Self { name, kind, mode: Mode::ReadOnly, default }
     }
 
@@ -165,7 +165,7 @@ impl Field {
     }
 }
 
-type Checked = Result<Value, (&'static str, String)>;
+type CheckResult = Result<Value, (&'static str, String)>;
 
 fn wrong_type<T>(what: &str) -> Result<T, (&'static str, String)> {
     Err(("INVALID_TYPE", format!("must be {what}")))
@@ -216,29 +216,31 @@ fn set(mut items: Vec<Value>) -> Value {
     Value::Array(items)
 }
 
-impl Kind {
+impl FieldKind {
     /// Checks a value and gives it in stored form; errors are added with the path of what is wrong.
     pub(crate) fn check(self, value: &Value, place: &str, errors: &mut Vec<FieldError>) -> Value {
         let mut put =
             |at: String, (code, message): (&'static str, String)| errors.push(FieldError::new(at, code, message));
-        let items =
-            |max, what: &str, one: &dyn Fn(&Value) -> Checked, put: &mut dyn FnMut(String, (&'static str, String))| {
-                let items = match list(value, max, what) {
-                    Ok(items) => items,
-                    Err(error) => {
-                        put(place.to_owned(), error);
-                        return Value::Null;
-                    }
-                };
-                let mut good = Vec::with_capacity(items.len());
-                for (n, item) in items.iter().enumerate() {
-                    match one(item) {
-                        Ok(item) => good.push(item),
-                        Err(error) => put(format!("{place}/{n}"), error),
-                    }
+        let items = |max,
+                     what: &str,
+                     one: &dyn Fn(&Value) -> CheckResult,
+                     put: &mut dyn FnMut(String, (&'static str, String))| {
+            let items = match list(value, max, what) {
+                Ok(items) => items,
+                Err(error) => {
+                    put(place.to_owned(), error);
+                    return Value::Null;
                 }
-                set(good)
             };
+            let mut good = Vec::with_capacity(items.len());
+            for (n, item) in items.iter().enumerate() {
+                match one(item) {
+                    Ok(item) => good.push(item),
+                    Err(error) => put(format!("{place}/{n}"), error),
+                }
+            }
+            set(good)
+        };
         match self {
             Self::Triples { max } => {
                 let one = |v: &Value| Triple::of_json(v).map(|t| t.to_json()).map_err(|e| ("INVALID_VALUE", e));
@@ -291,7 +293,7 @@ impl Kind {
         }
     }
 
-    fn check_one(self, value: &Value) -> Checked {
+    fn check_one(self, value: &Value) -> CheckResult {
         match self {
             Self::Text { min, max } => text(value, min, max).map(Value::String),
             Self::Login { min, max } => {
@@ -361,8 +363,8 @@ fn labels(value: &Value, place: &str, put: &mut dyn FnMut(String, (&'static str,
 
 /// The fields of the subject of a binding.
 const SUBJECT: &[Field] = &[
-    Field::required("type", Kind::Word(&["user", "serviceAccount", "group", EXTERNAL_ROLE])),
-    Field::required("id", Kind::Text { min: 1, max: 200 }),
+    Field::required("type", FieldKind::Word(&["user", "serviceAccount", "group", EXTERNAL_ROLE])),
+    Field::required("id", FieldKind::Text { min: 1, max: 200 }),
 ];
 /// The type of subject that has a name instead of an id.
 const EXTERNAL_ROLE: &str = "externalRole";
@@ -390,7 +392,7 @@ pub(crate) fn fill(body: &mut Map<String, Value>, fields: impl Iterator<Item = F
 mod tests {
     use super::*;
 
-    fn check(kind: Kind, value: Value, expected: Result<Value, (&str, &str)>) {
+    fn check(kind: FieldKind, value: Value, expected: Result<Value, (&str, &str)>) {
         let mut errors = Vec::new();
         let got = kind.check(&value, "/f", &mut errors);
         match expected {
@@ -404,45 +406,53 @@ mod tests {
 
     #[test]
     fn kinds() {
-        let name = Kind::Text { min: 1, max: 5 };
+        let name = FieldKind::Text { min: 1, max: 5 };
         check(name, json!(" ab "), Ok(json!("ab")));
         check(name, json!(""), Err(("/f", "REQUIRED")));
         check(name, json!("abcdef"), Err(("/f", "TOO_LONG")));
         check(name, json!("a\u{0}b"), Err(("/f", "PATTERN")));
         check(name, json!(1), Err(("/f", "INVALID_TYPE")));
-        check(Kind::Login { min: 3, max: 9 }, json!("Ann-1"), Ok(json!("ann-1")));
-        check(Kind::Login { min: 3, max: 9 }, json!("a b c"), Err(("/f", "PATTERN")));
-        check(Kind::Login { min: 3, max: 9 }, json!("an"), Err(("/f", "OUT_OF_RANGE")));
-        check(Kind::Time, json!("2026-01-31T13:00:00+01:00"), Ok(json!("2026-01-31T12:00:00.000Z")));
-        check(Kind::Time, json!("soon"), Err(("/f", "INVALID_VALUE")));
-        check(Kind::Triples { max: 2 }, json!(["{view, logs, a}", "{see, logs, a}"]), Err(("/f/1", "INVALID_VALUE")));
-        check(Kind::Triples { max: 1 }, json!(["{view, logs, a}", "{view, logs, b}"]), Err(("/f", "LIMIT_EXCEEDED")));
-        check(Kind::Services { max: 3 }, json!(["a", "b*", "a"]), Ok(json!(["a", "b*"])));
-        check(Kind::Services { max: 3 }, json!(["a*b"]), Err(("/f/0", "INVALID_VALUE")));
-        check(Kind::Networks { max: 3 }, json!(["10.0.0.0/8", "::1"]), Ok(json!(["10.0.0.0/8", "::1"])));
+        check(FieldKind::Login { min: 3, max: 9 }, json!("Ann-1"), Ok(json!("ann-1")));
+        check(FieldKind::Login { min: 3, max: 9 }, json!("a b c"), Err(("/f", "PATTERN")));
+        check(FieldKind::Login { min: 3, max: 9 }, json!("an"), Err(("/f", "OUT_OF_RANGE")));
+        check(FieldKind::Time, json!("2026-01-31T13:00:00+01:00"), Ok(json!("2026-01-31T12:00:00.000Z")));
+        check(FieldKind::Time, json!("soon"), Err(("/f", "INVALID_VALUE")));
+        check(
+            FieldKind::Triples { max: 2 },
+            json!(["{view, logs, a}", "{see, logs, a}"]),
+            Err(("/f/1", "INVALID_VALUE")),
+        );
+        check(
+            FieldKind::Triples { max: 1 },
+            json!(["{view, logs, a}", "{view, logs, b}"]),
+            Err(("/f", "LIMIT_EXCEEDED")),
+        );
+        check(FieldKind::Services { max: 3 }, json!(["a", "b*", "a"]), Ok(json!(["a", "b*"])));
+        check(FieldKind::Services { max: 3 }, json!(["a*b"]), Err(("/f/0", "INVALID_VALUE")));
+        check(FieldKind::Networks { max: 3 }, json!(["10.0.0.0/8", "::1"]), Ok(json!(["10.0.0.0/8", "::1"])));
         for wrong in ["10.0.0.0/33", "10.0.0", "::1/129", "10.0.0.0/", "10.0.0.0/+8", "1.1.1.1/8/8"] {
-            check(Kind::Networks { max: 3 }, json!([wrong]), Err(("/f/0", "INVALID_VALUE")));
+            check(FieldKind::Networks { max: 3 }, json!([wrong]), Err(("/f/0", "INVALID_VALUE")));
         }
         check(
-            Kind::Subject,
+            FieldKind::Subject,
             json!({"type": "externalRole", "id": "ops"}),
             Ok(json!({"type": "externalRole", "id": "ops"})),
         );
-        check(Kind::Subject, json!({"type": "user", "id": "ops"}), Err(("/f/id", "INVALID_VALUE")));
-        check(Kind::Subject, json!({"type": "user", "id": 5}), Err(("/f/id", "INVALID_TYPE")));
-        check(Kind::Subject, json!({"type": "user"}), Err(("/f/id", "REQUIRED")));
-        check(Kind::Subject, json!({"type": "role", "id": "ops"}), Err(("/f/type", "INVALID_VALUE")));
-        check(Kind::Subject, json!({"type": "user", "name": "ops"}), Err(("/f/name", "UNKNOWN_FIELD")));
-        check(Kind::Subject, json!("ops"), Err(("/f", "INVALID_TYPE")));
-        check(Kind::Labels, json!({"b": "x", "a/b": 1}), Err(("/f/a~1b", "INVALID_TYPE")));
-        check(Kind::Labels, json!({"a": "x".repeat(1001)}), Err(("/f/a", "TOO_LONG")));
-        check(Kind::Labels, json!({"": "x"}), Err(("/f/", "REQUIRED")));
-        check(Kind::Labels, json!(["a"]), Err(("/f", "INVALID_TYPE")));
+        check(FieldKind::Subject, json!({"type": "user", "id": "ops"}), Err(("/f/id", "INVALID_VALUE")));
+        check(FieldKind::Subject, json!({"type": "user", "id": 5}), Err(("/f/id", "INVALID_TYPE")));
+        check(FieldKind::Subject, json!({"type": "user"}), Err(("/f/id", "REQUIRED")));
+        check(FieldKind::Subject, json!({"type": "role", "id": "ops"}), Err(("/f/type", "INVALID_VALUE")));
+        check(FieldKind::Subject, json!({"type": "user", "name": "ops"}), Err(("/f/name", "UNKNOWN_FIELD")));
+        check(FieldKind::Subject, json!("ops"), Err(("/f", "INVALID_TYPE")));
+        check(FieldKind::Labels, json!({"b": "x", "a/b": 1}), Err(("/f/a~1b", "INVALID_TYPE")));
+        check(FieldKind::Labels, json!({"a": "x".repeat(1001)}), Err(("/f/a", "TOO_LONG")));
+        check(FieldKind::Labels, json!({"": "x"}), Err(("/f/", "REQUIRED")));
+        check(FieldKind::Labels, json!(["a"]), Err(("/f", "INVALID_TYPE")));
     }
 
     #[test]
     fn texts_and_their_lengths() {
-        let text = Kind::Text { min: 2, max: 4 };
+        let text = FieldKind::Text { min: 2, max: 4 };
         for (value, expected) in [
             (json!("ab"), Ok(json!("ab"))),
             (json!("  abcd\t"), Ok(json!("abcd"))),
@@ -458,13 +468,13 @@ mod tests {
         ] {
             check(text, value, expected);
         }
-        let prose = Kind::Prose { max: 5 };
+        let prose = FieldKind::Prose { max: 5 };
         check(prose, json!(" a\n\tb"), Ok(json!(" a\n\tb")));
         check(prose, json!(""), Ok(json!("")));
         check(prose, json!("abcdef"), Err(("/f", "TOO_LONG")));
         check(prose, json!("a\u{1b}b"), Err(("/f", "PATTERN")));
         check(prose, json!(5), Err(("/f", "INVALID_TYPE")));
-        let login = Kind::Login { min: 2, max: 20 };
+        let login = FieldKind::Login { min: 2, max: 20 };
         check(login, json!(" Ann.B_c-d@e+1 "), Ok(json!("ann.b_c-d@e+1")));
         check(login, json!("ÄB"), Ok(json!("äb")));
         for wrong in ["a/b", "a:b", "a\\b", "a b", "a*b", "<ab>"] {
@@ -474,7 +484,7 @@ mod tests {
 
     #[test]
     fn lists_of_texts() {
-        let texts = Kind::Texts { max: 3 };
+        let texts = FieldKind::Texts { max: 3 };
         check(texts, json!([]), Ok(json!([])));
         check(texts, json!([" b ", "a", "b"]), Ok(json!(["b", "a"])));
         check(texts, json!(["a", ""]), Err(("/f/1", "REQUIRED")));
@@ -483,37 +493,37 @@ mod tests {
         check(texts, json!(["a", "b", "c", "d"]), Err(("/f", "LIMIT_EXCEEDED")));
         check(texts, json!("a"), Err(("/f", "INVALID_TYPE")));
         check(texts, json!({"0": "a"}), Err(("/f", "INVALID_TYPE")));
-        let ids = Kind::Ids { max: 2 };
+        let ids = FieldKind::Ids { max: 2 };
         let (large, small) = ("0191D0A0-7C3E-7ABC-8DEF-0123456789AB", "0191d0a0-7c3e-7abc-8def-0123456789ab");
         check(ids, json!([large, small]), Ok(json!([small])));
         check(ids, json!([small, "x"]), Err(("/f/1", "INVALID_VALUE")));
-        check(Kind::Id, json!(large), Ok(json!(small)));
-        check(Kind::Id, json!(""), Err(("/f", "INVALID_VALUE")));
-        check(Kind::Id, json!(7), Err(("/f", "INVALID_TYPE")));
+        check(FieldKind::Id, json!(large), Ok(json!(small)));
+        check(FieldKind::Id, json!(""), Err(("/f", "INVALID_VALUE")));
+        check(FieldKind::Id, json!(7), Err(("/f", "INVALID_TYPE")));
     }
 
     #[test]
     fn times_flags_and_permissions() {
-        check(Kind::Time, json!("2026-01-31T12:00:00.9999Z"), Ok(json!("2026-01-31T12:00:00.999Z")));
+        check(FieldKind::Time, json!("2026-01-31T12:00:00.9999Z"), Ok(json!("2026-01-31T12:00:00.999Z")));
         for wrong in ["2026-01-31", "2026-01-31T12:00:00", "2026-02-30T12:00:00Z", ""] {
-            check(Kind::Time, json!(wrong), Err(("/f", "INVALID_VALUE")));
+            check(FieldKind::Time, json!(wrong), Err(("/f", "INVALID_VALUE")));
         }
-        check(Kind::Time, json!(1_769_860_800), Err(("/f", "INVALID_TYPE")));
-        check(Kind::Bool, json!(true), Ok(json!(true)));
+        check(FieldKind::Time, json!(1_769_860_800), Err(("/f", "INVALID_TYPE")));
+        check(FieldKind::Bool, json!(true), Ok(json!(true)));
         for wrong in [json!("true"), json!(1), json!(null)] {
-            check(Kind::Bool, wrong, Err(("/f", "INVALID_TYPE")));
+            check(FieldKind::Bool, wrong, Err(("/f", "INVALID_TYPE")));
         }
-        let triples = Kind::Triples { max: 3 };
+        let triples = FieldKind::Triples { max: 3 };
         let once = json!([{"right": "view", "domain": "logs", "service": "a"}]);
         check(triples, json!(["{view, logs, a}", "{view, logs, a}"]), Ok(once));
         check(triples, json!(["view logs"]), Err(("/f/0", "INVALID_VALUE")));
         check(triples, json!([5]), Err(("/f/0", "INVALID_VALUE")));
         check(triples, json!("{view, logs, a}"), Err(("/f", "INVALID_TYPE")));
-        let services = Kind::Services { max: 2 };
+        let services = FieldKind::Services { max: 2 };
         check(services, json!(["*"]), Ok(json!(["*"])));
         check(services, json!(["", "a"]), Err(("/f/0", "INVALID_VALUE")));
         check(services, json!(["a", "b", "c"]), Err(("/f", "LIMIT_EXCEEDED")));
-        let networks = Kind::Networks { max: 9 };
+        let networks = FieldKind::Networks { max: 9 };
         let good = json!(["0.0.0.0/0", "::/0", "10.1.2.3", "10.1.2.3/32", "2001:db8::/128"]);
         check(networks, good.clone(), Ok(good));
         for wrong in ["", "/8", "10.0.0.0/ 8", "10.0.0.0/-1", "10.0.0.0/0008", "host", "10.0.0.1-10.0.0.9", "[::1]"] {
@@ -525,13 +535,13 @@ mod tests {
     #[test]
     fn labels_at_their_bounds() {
         let labels = |count: usize| Value::Object((0..count).map(|n| (format!("k{n:03}"), json!("v"))).collect());
-        check(Kind::Labels, labels(LABELS_MAX), Ok(labels(LABELS_MAX)));
-        check(Kind::Labels, labels(LABELS_MAX + 1), Err(("/f", "LIMIT_EXCEEDED")));
-        check(Kind::Labels, json!({"a/b.c": "", "é": "x\ny"}), Ok(json!({"a/b.c": "", "é": "x\ny"})));
+        check(FieldKind::Labels, labels(LABELS_MAX), Ok(labels(LABELS_MAX)));
+        check(FieldKind::Labels, labels(LABELS_MAX + 1), Err(("/f", "LIMIT_EXCEEDED")));
+        check(FieldKind::Labels, json!({"a/b.c": "", "é": "x\ny"}), Ok(json!({"a/b.c": "", "é": "x\ny"})));
         let long = "x".repeat(LABEL_CHARS_MAX);
-        check(Kind::Labels, json!({ &long: &long }), Ok(json!({ &long: &long })));
-        check(Kind::Labels, json!({"a": null}), Err(("/f/a", "INVALID_TYPE")));
-        check(Kind::Labels, json!({"a": {"b": "c"}}), Err(("/f/a", "INVALID_TYPE")));
-        check(Kind::Labels, json!(null), Err(("/f", "INVALID_TYPE")));
+        check(FieldKind::Labels, json!({ &long: &long }), Ok(json!({ &long: &long })));
+        check(FieldKind::Labels, json!({"a": null}), Err(("/f/a", "INVALID_TYPE")));
+        check(FieldKind::Labels, json!({"a": {"b": "c"}}), Err(("/f/a", "INVALID_TYPE")));
+        check(FieldKind::Labels, json!(null), Err(("/f", "INVALID_TYPE")));
     }
 }

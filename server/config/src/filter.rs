@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
-use crate::fields::Kind;
+use crate::fields::FieldKind;
 use crate::json::{time_of, time_text};
 use crate::problem::{Problem, Result, shown};
 
@@ -52,19 +52,19 @@ pub(crate) enum Class {
 
 impl Class {
     /// That of a kind of fields; none: a list, a map or anything.
-    pub(crate) fn of(kind: Kind) -> Option<Self> {
+    pub(crate) fn of(kind: FieldKind) -> Option<Self> {
         match kind {
-            Kind::Text { .. }
-            | Kind::Login { .. }
-            | Kind::Prose { .. }
-            | Kind::Id
-            | Kind::Word(_)
-            | Kind::Slug
-            | Kind::Duration
-            | Kind::Offset => Some(Self::Text),
-            Kind::Int { .. } | Kind::Number { .. } => Some(Self::Number),
-            Kind::Bool => Some(Self::Bool),
-            Kind::Time => Some(Self::Time),
+            FieldKind::Text { .. }
+            | FieldKind::Login { .. }
+            | FieldKind::Prose { .. }
+            | FieldKind::Id
+            | FieldKind::Word(_)
+            | FieldKind::Slug
+            | FieldKind::Duration
+            | FieldKind::Offset => Some(Self::Text),
+            FieldKind::Int { .. } | FieldKind::Number { .. } => Some(Self::Number),
+            FieldKind::Bool => Some(Self::Bool),
+            FieldKind::Time => Some(Self::Time),
             _ => None,
         }
     }

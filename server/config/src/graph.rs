@@ -86,7 +86,7 @@ impl std::fmt::Debug for Walk<'_> {
 
 /// What was found.
 #[derive(Debug, Default, PartialEq)]
-pub struct Found {
+pub struct Subgraph {
     /// Resources with their least depth, in the order in which they were met.
     pub nodes: Vec<Map<String, Value>>,
     /// Places in `nodes` of those that have only id and depth yet; see [`Config::complete`].
@@ -167,8 +167,8 @@ impl Graph {
     }
 
     /// Walks breadth first; each resource is met once, at its least depth.
-    pub fn walk(&self, walk: &Walk<'_>) -> Found {
-        let mut found = Found::default();
+    pub fn walk(&self, walk: &Walk<'_>) -> Subgraph {
+        let mut found = Subgraph::default();
         let (mut shown, mut bytes) = (Vec::<usize>::new(), 0);
         let (mut met, mut open) = (HashSet::new(), VecDeque::new());
         let is_full = |count: usize, bytes: usize| count == walk.limit || bytes > SHOWN_BYTES_MAX;
@@ -216,7 +216,7 @@ impl Graph {
     }
 
     /// Adds a resource to what was found; returns the length of its text.
-    fn show(&self, node: usize, depth: usize, found: &mut Found) -> usize {
+    fn show(&self, node: usize, depth: usize, found: &mut Subgraph) -> usize {
         let node = &self.nodes[node];
         let mut map = node.shown().unwrap_or_else(|| {
             found.lacking.push(found.nodes.len());
@@ -228,7 +228,7 @@ impl Graph {
     }
 
     /// Edges between shown resources, what lies beyond them, and cycles.
-    fn finish(&self, walk: &Walk<'_>, shown: &[usize], found: &mut Found) {
+    fn finish(&self, walk: &Walk<'_>, shown: &[usize], found: &mut Subgraph) {
         let places: HashMap<usize, usize> = shown.iter().enumerate().map(|(n, &node)| (node, n)).collect();
         let mut out: Vec<Vec<usize>> = vec![Vec::new(); shown.len()];
         for (n, &node) in shown.iter().enumerate() {
@@ -264,7 +264,7 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn complete(&self, found: &mut Found) -> Result<()> {
+    pub async fn complete(&self, found: &mut Subgraph) -> Result<()> {
         let lacking = std::mem::take(&mut found.lacking);
         if lacking.is_empty() {
             return Ok(());

@@ -15,11 +15,11 @@ use crate::entity::Entity;
 use crate::entity_place::{Place, is_listed};
 use crate::family::{Caller, Family};
 use crate::index_order::TRIED;
-use crate::page_buffer::{First, Kept};
+use crate::page_buffer::{First, PageBuffer};
 use crate::problem::Result;
 use crate::query::{ListQuery, Page};
 use crate::sort_encoding::CHARS_MAX;
-use crate::sql_filter::Narrowed;
+use crate::sql_filter::CandidateSet;
 use crate::value_index::Form;
 
 /// Rows of an index that are read at once: fewest and most. A group that has more is walked by the next field.
@@ -32,7 +32,7 @@ struct Level {
     /// By which field it goes: a place in [`Walk::order`]; behind the last one: no index has the order of what is here.
     at: usize,
     /// Among which entities.
-    within: Option<Narrowed>,
+    within: Option<CandidateSet>,
     /// From which value on, and whether with it.
     from: Option<(Argument, bool)>,
     /// Whether the cursor lies among them.
@@ -51,7 +51,7 @@ struct Walk<'a> {
     cursor: Vec<Option<Argument>>,
     wanted: usize,
     rows: usize,
-    kept: Kept,
+    kept: PageBuffer,
     read: usize,
 }
 
@@ -75,10 +75,10 @@ impl Column {
     }
 
     /// The entities that have a value there.
-    fn having(&self, place: &Place, value: &Argument) -> Narrowed {
+    fn having(&self, place: &Place, value: &Argument) -> CandidateSet {
         match (self, value) {
-            (Self::Field(field), Argument::Text(text)) => Narrowed::with_value(place, field, text),
-            _ => Narrowed::with_column(place, self.name(), value.clone()),
+            (Self::Field(field), Argument::Text(text)) => CandidateSet::with_value(place, field, text),
+            _ => CandidateSet::with_column(place, self.name(), value.clone()),
         }
     }
 }
@@ -116,19 +116,19 @@ impl<'a> Walk<'a> {
             wanted,
             // The last group is cut, so one that is full takes some more.
             rows: wanted.saturating_add(wanted / 8).clamp(ROWS.0, ROWS.1),
-            kept: Kept::default(),
+            kept: PageBuffer::default(),
             read: 0,
         })
     }
 
-    fn level(&self, at: usize, within: Option<Narrowed>, has_cursor: bool) -> Level {
+    fn level(&self, at: usize, within: Option<CandidateSet>, has_cursor: bool) -> Level {
         let from = self.cursor.get(at).cloned().flatten().filter(|_| has_cursor);
         Level { at, within, from: from.map(|value| (value, true)), has_cursor }
     }
 
     /// Where it begins: by the first field in which not all entities of the place have the same value. Others order nothing,
     /// and to look at each entity for them takes as long as half a page.
-    async fn first_level(&self, db: &mut Connection, narrowed: Option<Narrowed>) -> Result<Level> {
+    async fn first_level(&self, db: &mut Connection, narrowed: Option<CandidateSet>) -> Result<Level> {
         let (mut at, has_cursor) = (0, !self.cursor.is_empty());
         // What comes last is the id.
         while let [(Some(column), _), _, ..] = &self.order[at..] {
@@ -156,7 +156,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes on until the page is full; `false`: after so many entities it was not.
-    async fn go(&mut self, db: &mut Connection, narrowed: Option<Narrowed>, most: usize) -> Result<bool> {
+    async fn go(&mut self, db: &mut Connection, narrowed: Option<CandidateSet>, most: usize) -> Result<bool> {
         let mut levels = vec![self.first_level(db, narrowed).await?];
         while let Some(level) = levels.pop() {
             if self.kept.is_full(self.wanted) {
@@ -250,8 +250,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Reads all that is left, for want of an index that has their order.
-    async fn take_all(&mut self, db: &mut Connection, within: Option<&Narrowed>) -> Result<()> {
-        let (within, values) = within.map(Narrowed::condition).unwrap_or_default();
+    async fn take_all(&mut self, db: &mut Connection, within: Option<&CandidateSet>) -> Result<()> {
+        let (within, values) = within.map(CandidateSet::condition).unwrap_or_default();
         let select = values.into_iter().fold(self.entities(&within), Statement::bind);
         let mut found = self.first();
         let mut rows = select.fetch_on(db);
@@ -299,7 +299,7 @@ impl Config {
         query: &ListQuery,
         caller: &Caller,
         beside: &Beside,
-        narrowed: Option<&Narrowed>,
+        narrowed: Option<&CandidateSet>,
     ) -> Result<Option<Page>> {
         let plain = query.is_plain(place.family, caller);
         if !query.can_be_cut(plain, narrowed) {

@@ -26,7 +26,7 @@ const KEPT_BYTES_MAX: i64 = 256 << 20;
 
 /// A request that names itself.
 #[derive(Debug, Clone)]
-pub struct Named {
+pub struct IdempotentRequest {
     subject: String,
     path: String,
     name: String,
@@ -35,14 +35,14 @@ pub struct Named {
 
 /// What is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Begun {
+pub enum ReplayStatus {
     /// Nothing: it may go on.
     Fresh,
     /// It was answered so.
     Answered(Vec<u8>),
 }
 
-impl Named {
+impl IdempotentRequest {
     /// Names a request.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl Config {
     ///
     /// # Errors
     /// `IDEMPOTENCY_KEY_REUSED`, `IDEMPOTENCY_IN_PROGRESS`, `STORE_BUSY`.
-    pub async fn begin_named(&self, named: &Named) -> Result<Begun> {
+    pub async fn begin_named(&self, named: &IdempotentRequest) -> Result<ReplayStatus> {
         let now_ms = self.clock.now_ms();
         let mut tx = migrations::begin(&self.pool).await?;
         forget_old(&mut tx, now_ms).await?;
@@ -118,7 +118,7 @@ impl Config {
             };
             let answer = self.vault.open(&named.place(), &sealed);
             let answer = answer.ok_or_else(|| Problem::internal("an answer that no key opens"))?;
-            return unpacked(answer).map(Begun::Answered);
+            return unpacked(answer).map(ReplayStatus::Answered);
         }
         let sql = "SELECT count(*), coalesce(sum(length(answer)), 0) FROM answered WHERE subject = ?";
         let row = statement(sql).bind(&named.subject).fetch_one(&mut *tx).await?;
@@ -133,7 +133,7 @@ impl Config {
         let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
         row.bind(&named.body_hash).bind(now_ms).execute(&mut *tx).await?;
         tx.commit().await?;
-        Ok(Begun::Fresh)
+        Ok(ReplayStatus::Fresh)
     }
 
     /// Keeps the answer; none: it was a fault of ours, and the name is free again. `false`: the answer is too long, and the
@@ -141,7 +141,7 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn end_named(&self, named: &Named, answer: Option<&[u8]>) -> Result<bool> {
+    pub async fn end_named(&self, named: &IdempotentRequest, answer: Option<&[u8]>) -> Result<bool> {
         let sealed = match answer.map(kept).transpose()? {
             Some(None) => return Ok(false),
             Some(Some(kept)) => Some(self.vault.seal(&named.place(), &kept)),
@@ -170,24 +170,25 @@ mod tests {
     fn names_are_visible_letters() {
         let longest = [b'a'; 255];
         for fine in [&b"a"[..], b"!", b"~", b"8e03978e-40d5-43e8-bc93-6894a57f9324", &longest] {
-            assert!(Named::new("user:1", "/p", fine, b"").is_ok(), "{fine:?}");
+            assert!(IdempotentRequest::new("user:1", "/p", fine, b"").is_ok(), "{fine:?}");
         }
         let longer = [b'a'; 256];
         for wrong in [&b""[..], b" ", b"a b", b"a\tb", b"a\n", b"\x7f", "ä".as_bytes(), b"\xff", &longer] {
-            let problem = Named::new("user:1", "/p", wrong, b"").unwrap_err();
+            let problem = IdempotentRequest::new("user:1", "/p", wrong, b"").unwrap_err();
             assert_eq!((problem.kind, problem.code), (ProblemKind::Malformed, "INVALID_PARAMETER"), "{wrong:?}");
         }
     }
 
     #[test]
     fn the_same_request_has_the_same_body() {
-        let hash = |body: &[u8]| Named::new("user:1", "/p", b"n", body).expect("a name").body_hash;
+        let hash = |body: &[u8]| IdempotentRequest::new("user:1", "/p", b"n", body).expect("a name").body_hash;
         assert_eq!(hash(b"{}"), hash(b"{}"));
         assert_ne!(hash(b"{}"), hash(b"{ }"), "it is compared as it was sent");
         assert_ne!(hash(b""), hash(b"\0"));
         // The hash of nothing, as everybody has it.
         assert_eq!(hash(b""), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
-        let place = |subject: &str, path: &str| Named::new(subject, path, b"n", b"").expect("a name").place();
+        let place =
+            |subject: &str, path: &str| IdempotentRequest::new(subject, path, b"n", b"").expect("a name").place();
         assert_eq!(place("user:1", "/p"), "answered:user:1:/p:n");
         assert_ne!(place("user:1", "/p"), place("user:2", "/p"));
         assert_ne!(place("user:1", "/p"), place("user:1", "/q"));

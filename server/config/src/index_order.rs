@@ -16,10 +16,10 @@ use crate::entity_place::{Place, is_listed};
 use crate::families::family;
 use crate::family::{Caller, Family};
 use crate::migrations;
-use crate::page_buffer::Kept;
+use crate::page_buffer::PageBuffer;
 use crate::problem::{Problem, Result};
 use crate::query::{ListQuery, Page};
-use crate::sql_filter::Narrowed;
+use crate::sql_filter::CandidateSet;
 
 mod steps;
 
@@ -39,13 +39,13 @@ const FILLED_AT_ONCE: usize = 1000;
 
 /// An order that an index has, and behind what a page begins.
 #[derive(Debug)]
-pub(crate) struct Ordered {
+pub(crate) struct IndexOrder {
     pub(crate) column: Column,
     pub(crate) descending: bool,
     pub(crate) after: Option<(Argument, String)>,
 }
 
-impl Ordered {
+impl IndexOrder {
     /// The order of a list, if an index has it; `by_value`: rather that of values, where several have.
     pub(crate) fn of(query: &ListQuery, family: &Family, by_value: bool) -> Option<Self> {
         let fields: Vec<&str> = query.sort.iter().map(|(field, _)| field.as_str()).collect();
@@ -67,13 +67,13 @@ impl Ordered {
     }
 
     /// The ids of the next entities that pass a condition, by the indexes alone.
-    fn ids(&self, place: &Place, within: &Narrowed, rows: usize) -> Statement {
+    fn ids(&self, place: &Place, within: &CandidateSet, rows: usize) -> Statement {
         let (rest, values) = self.rest(place, Some(within), rows);
         values.into_iter().fold(statement(format!("SELECT id {rest}")), Statement::bind)
     }
 
     /// What follows the columns of a statement, and its values.
-    pub(crate) fn rest(&self, place: &Place, within: Option<&Narrowed>, rows: usize) -> (String, Vec<Argument>) {
+    pub(crate) fn rest(&self, place: &Place, within: Option<&CandidateSet>, rows: usize) -> (String, Vec<Argument>) {
         let (column, field) = (self.column.name(), self.column.field());
         let way = if self.descending { " DESC" } else { "" };
         let (table, by_field) = self.column.table();
@@ -119,12 +119,12 @@ impl ListQuery {
 
     /// Whether a page can be given without looking at all that is behind it: what only a look at each entity tells can only
     /// be counted so.
-    pub(crate) fn can_be_cut(&self, plain: bool, narrowed: Option<&Narrowed>) -> bool {
+    pub(crate) fn can_be_cut(&self, plain: bool, narrowed: Option<&CandidateSet>) -> bool {
         self.limit <= PAGE_MAX && (!self.count || plain || narrowed.is_some_and(|narrowed| narrowed.exact))
     }
 
     /// The page of some entities in their order; one more than it holds tells that there is a next one.
-    pub(crate) fn page_of(&self, kept: Kept, total: Option<usize>) -> Page {
+    pub(crate) fn page_of(&self, kept: PageBuffer, total: Option<usize>) -> Page {
         let (kept, more) = kept.into_page(self.limit);
         let next_cursor = kept.last().filter(|_| more).map(|(id, map)| self.cursor(&self.keys(map), id));
         let items = kept.into_iter().map(|(_, map)| self.cut(map)).collect();
@@ -176,8 +176,8 @@ pub(crate) async fn read_in_order(
     caller: &Caller,
     beside: &Beside,
     db: &mut Connection,
-) -> Result<Kept> {
-    let mut kept = Kept::default();
+) -> Result<PageBuffer> {
+    let mut kept = PageBuffer::default();
     let (first, others) = ids.split_at(first_piece(ids.len()).min(ids.len()));
     for some in once(first).chain(others.chunks(PIECE.1)) {
         for row in rows_of(some, place, db).await? {
@@ -205,13 +205,13 @@ impl Config {
         query: &ListQuery,
         caller: &Caller,
         beside: &Beside,
-        within: &Narrowed,
+        within: &CandidateSet,
     ) -> Result<Option<Page>> {
         if !query.can_be_cut(false, Some(within)) {
             return Ok(None);
         }
         let by_value = query.only_field().is_some_and(|field| within.asks(field));
-        let Some(ordered) = Ordered::of(query, place.family, by_value) else { return Ok(None) };
+        let Some(ordered) = IndexOrder::of(query, place.family, by_value) else { return Ok(None) };
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
         let most = if within.exact { wanted } else { TRIED.max(2 * wanted) };
@@ -236,13 +236,13 @@ impl Config {
         query: &ListQuery,
         caller: &Caller,
         beside: &Beside,
-        narrowed: Option<&Narrowed>,
+        narrowed: Option<&CandidateSet>,
     ) -> Result<Option<Page>> {
         let plain = query.is_plain(place.family, caller);
         if !query.can_be_cut(plain, narrowed) {
             return Ok(None);
         }
-        let Some(ordered) = Ordered::of(query, place.family, false) else { return Ok(None) };
+        let Some(ordered) = IndexOrder::of(query, place.family, false) else { return Ok(None) };
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
         let most = match narrowed {
@@ -251,7 +251,7 @@ impl Config {
             Some(_) => TRIED.max(4 * wanted),
             None => TRIED.max(8 * wanted),
         };
-        let (mut read, mut kept) = (0, Kept::default());
+        let (mut read, mut kept) = (0, PageBuffer::default());
         let (mut piece, mut steps) = (first_piece(wanted), Steps::new(ordered));
         // Several statements see one state: what is moved meanwhile is not found at both places, or at none.
         let is_one = most <= piece && !steps.ordered.descending;
@@ -298,7 +298,7 @@ impl Config {
         &self,
         place: &Place,
         query: &ListQuery,
-        narrowed: Option<&Narrowed>,
+        narrowed: Option<&CandidateSet>,
     ) -> Result<Option<usize>> {
         if !query.count {
             return Ok(None);
@@ -306,7 +306,7 @@ impl Config {
         self.count(place, narrowed.filter(|narrowed| narrowed.exact)).await.map(Some)
     }
 
-    async fn count(&self, place: &Place, within: Option<&Narrowed>) -> Result<usize> {
+    async fn count(&self, place: &Place, within: Option<&CandidateSet>) -> Result<usize> {
         // How many a family has is known; where they have owners that says nothing of those of one.
         if within.is_none() && place.family.owners.is_empty() {
             let sql = "SELECT number FROM entity_count WHERE family = ?";

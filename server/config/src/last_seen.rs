@@ -17,7 +17,7 @@ use crate::value_index::keep_values;
 
 /// What telemetry tells of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ResourceSighting {
     /// Id of the resource.
     pub id: String,
     /// When it was last told of.
@@ -36,7 +36,7 @@ const SERVICE_CHARS_MAX: usize = 200;
 /// Services with alerts that fire: whether one of these is critical.
 pub type ServiceAlerts = HashMap<String, bool>;
 
-impl Seen {
+impl ResourceSighting {
     /// Puts it into a resource.
     pub fn put(&self, body: &mut Map<String, Value>) {
         if let Some(last_ms) = self.last_ms {
@@ -51,7 +51,7 @@ impl Config {
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn seen(&self, all: &[Seen]) -> Result<()> {
+    pub async fn seen(&self, all: &[ResourceSighting]) -> Result<()> {
         for some in all.chunks(AT_ONCE) {
             let mut tx = migrations::begin(&self.pool).await?;
             for one in some {

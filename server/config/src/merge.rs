@@ -4,7 +4,7 @@ use quiver_database::statement;
 use quiver_types::ChangeMode;
 use serde_json::{Value, json};
 
-use crate::change::{Condition, Op, Reading, System, Work};
+use crate::change::{Condition, Op, ReadOnlyPolicy, System, Work};
 use crate::config::{Config, next_revision};
 use crate::entity::find;
 use crate::entity_place::Place;
@@ -69,12 +69,13 @@ impl Config {
                     Op::Patch { id: relationship, patch: patch.into_iter().collect(), condition: Condition::None }
                 };
                 let mut work =
-                    Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
+                    Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Strict, named: None };
                 work.apply(&relationships, op, System::default()).await?;
                 *(if folds { &mut folded } else { &mut moved }) += 1;
             }
             self.widen_seen(&mut tx, caller, into, id, now_ms).await?;
-            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
+            let mut work =
+                Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Strict, named: None };
             work.apply(&resources, Op::Delete { id: id.clone(), condition: Condition::None }, System::default())
                 .await?;
         }
@@ -91,7 +92,7 @@ impl Config {
     /// The one that stays was seen when any of them was.
     async fn widen_seen(
         &self,
-        tx: &mut quiver_database::Writing,
+        tx: &mut quiver_database::WriteTransaction,
         caller: &Caller,
         into: &str,
         from: &str,
@@ -108,7 +109,7 @@ impl Config {
             system.body.extend(value.map(|value| (key.to_owned(), json!(value))));
         }
         let op = Op::Patch { id: into.to_owned(), patch: serde_json::Map::new(), condition: Condition::None };
-        let mut work = Work { config: self, db: tx, caller, now_ms, reading: Reading::Strict, named: None };
+        let mut work = Work { config: self, db: tx, caller, now_ms, reading: ReadOnlyPolicy::Strict, named: None };
         work.apply(&Place::of(&RESOURCES), op, system).await?;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Migrations of the database: each part of the server numbers its own steps.
 
-use quiver_database::{Database, Writing, statement};
+use quiver_database::{Database, WriteTransaction, statement};
 
 use crate::problem::{Problem, Result};
 
@@ -39,7 +39,7 @@ pub(crate) const MIGRATION: &str = "CREATE TABLE IF NOT EXISTS migration (part T
 
 /// The same within a transaction.
 pub(crate) async fn migrate_within(
-    tx: &mut Writing,
+    tx: &mut WriteTransaction,
     part: &str,
     steps: &[(&str, &'static str)],
     now_ms: i64,
@@ -66,6 +66,6 @@ pub(crate) async fn migrate_own(base: &Database, now_ms: i64) -> Result<()> {
 }
 
 /// Begins to write.
-pub(crate) async fn begin(base: &Database) -> Result<Writing> {
+pub(crate) async fn begin(base: &Database) -> Result<WriteTransaction> {
     Ok(base.begin().await?)
 }

@@ -32,12 +32,12 @@ type Row = (String, Map<String, Value>);
 
 /// The first entities of a list in their order: a page, and one more if there is a next page.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct PageBuffer {
     rows: Vec<Row>,
     bytes: usize,
 }
 
-impl Kept {
+impl PageBuffer {
     pub(crate) fn push(&mut self, id: String, entity: Map<String, Value>) {
         self.bytes += map_bytes(&entity);
         self.rows.push((id, entity));
@@ -72,7 +72,7 @@ impl Kept {
 }
 
 /// An entry of a list, greatest last, so that a heap gives up the last one first.
-struct Ranked {
+struct RankedEntry {
     query: Arc<ListQuery>,
     keys: Vec<Value>,
     id: String,
@@ -80,30 +80,30 @@ struct Ranked {
     bytes: usize,
 }
 
-impl Ord for Ranked {
+impl Ord for RankedEntry {
     fn cmp(&self, other: &Self) -> Ordering {
         self.query.order((&self.keys, &self.id), (&other.keys, &other.id))
     }
 }
 
-impl PartialOrd for Ranked {
+impl PartialOrd for RankedEntry {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Ranked {
+impl PartialEq for RankedEntry {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Ranked {}
+impl Eq for RankedEntry {}
 
 /// The first of entities that come in any order, as many as belong behind those that are kept already.
 pub(crate) struct First {
     query: Arc<ListQuery>,
-    heap: BinaryHeap<Ranked>,
+    heap: BinaryHeap<RankedEntry>,
     wanted: usize,
     bytes: usize,
     bytes_max: usize,
@@ -113,7 +113,7 @@ pub(crate) struct First {
 
 impl First {
     /// `wanted`: the most entities of a page, and one more.
-    pub(crate) fn behind(kept: &Kept, query: &Arc<ListQuery>, wanted: usize) -> Self {
+    pub(crate) fn behind(kept: &PageBuffer, query: &Arc<ListQuery>, wanted: usize) -> Self {
         Self {
             query: Arc::clone(query),
             heap: BinaryHeap::new(),
@@ -132,7 +132,7 @@ impl First {
         }
         let bytes = map_bytes(&entity);
         self.bytes += bytes;
-        self.heap.push(Ranked { query: Arc::clone(&self.query), keys, id, entity, bytes });
+        self.heap.push(RankedEntry { query: Arc::clone(&self.query), keys, id, entity, bytes });
         while self.is_too_much() {
             let Some(left) = self.heap.pop() else { return };
             self.bytes -= left.bytes;
@@ -147,7 +147,7 @@ impl First {
     }
 
     /// Adds them to those that are kept.
-    pub(crate) fn add_to(self, kept: &mut Kept) {
+    pub(crate) fn add_to(self, kept: &mut PageBuffer) {
         for one in self.heap.into_sorted_vec() {
             kept.push(one.id, one.entity);
         }
@@ -194,7 +194,7 @@ mod tests {
             for step in [1, 2, 3] {
                 let (mut from, mut pages) = (0, Vec::new());
                 loop {
-                    let mut kept = Kept::default();
+                    let mut kept = PageBuffer::default();
                     let mut first = First::behind(&kept, &query, limit + 1);
                     // Backwards, forwards, and crosswise.
                     let mut order: Vec<usize> = (from..sizes.len()).collect();
@@ -226,14 +226,14 @@ mod tests {
 
     #[test]
     fn a_page_is_full_with_what_tells_of_the_next() {
-        let mut kept = Kept::default();
+        let mut kept = PageBuffer::default();
         kept.push("0".to_owned(), entity(0, PAGE_BYTES_MAX));
         assert!(!kept.is_full(100), "a page has one, and nobody knows of a next");
         kept.push("1".to_owned(), entity(1, 10));
         assert!(kept.is_full(100));
         let (page, more) = kept.into_page(99);
         assert_eq!((page.len(), more), (1, true));
-        let (page, more) = Kept::default().into_page(1);
+        let (page, more) = PageBuffer::default().into_page(1);
         assert_eq!((page.len(), more), (0, false));
     }
 }

@@ -8,7 +8,7 @@ use crate::problem::{FieldError, Result};
 
 /// An entity of a family that composes a whole, its secrets put back.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct ComponentEntity {
     /// Name of the family.
     pub family: &'static str,
     /// Id of the entity.
@@ -50,7 +50,7 @@ pub trait Checks: Send + Sync {
     ///
     /// # Errors
     /// `VALIDATION_FAILED`; `MANAGED_ENTITY` where the whole is given elsewhere.
-    fn whole(&self, parts: &[Part], changed: &[String]) -> Result<()> {
+    fn whole(&self, parts: &[ComponentEntity], changed: &[String]) -> Result<()> {
         let _ = (parts, changed);
         Ok(())
     }

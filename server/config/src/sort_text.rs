@@ -8,8 +8,8 @@ use quiver_database::{Connection, statement};
 use serde_json::{Map, Value};
 
 use crate::entity::Entity;
-use crate::family::{Family, Making};
-use crate::fields::Kind;
+use crate::family::{ChangeContext, Family};
+use crate::fields::FieldKind;
 use crate::problem::Result;
 
 /// Longest field that is sorted by through an index, in characters: PostgreSQL's rows of indexes have 2,700 bytes.
@@ -44,12 +44,11 @@ impl Family {
     /// they are too long or of other kinds.
     pub(crate) fn indexed(&self) -> Vec<&'static str> {
         let is_text = |field: &str| match self.kind_of(field) {
-            Some(Kind::Text { min, max } | Kind::Login { min, max }) => min > 0 && max <= CHARS_MAX,
-            Some(Kind::Slug | Kind::Id) => true,
+            Some(FieldKind::Text { min, max } | FieldKind::Login { min, max }) => min > 0 && max <= CHARS_MAX,
+            Some(FieldKind::Slug | FieldKind::Id) => true,
             _ => false,
         };
-        let is_number =
-            |field: &str| matches!(self.kind_of(field), Some(Kind::Int { min, max }) if min >= 0 && max <= NUMBER_MAX);
+        let is_number = |field: &str| matches!(self.kind_of(field), Some(FieldKind::Int { min, max }) if min >= 0 && max <= NUMBER_MAX);
         let natural = self.natural.iter().all(|(field, down)| !down && (is_text(field) || is_number(field)));
         if natural && !self.natural.is_empty() {
             return self.natural.iter().map(|(field, _)| *field).collect();
@@ -77,7 +76,7 @@ fn beginning_with(values: &[&str]) -> (String, String) {
 pub(crate) async fn place_behind(
     db: &mut Connection,
     family: &Family,
-    making: &Making<'_>,
+    making: &ChangeContext<'_>,
     first: &[&str],
 ) -> Result<i64> {
     let (from, to) = beginning_with(first);
@@ -97,7 +96,7 @@ pub(crate) async fn place_behind(
         }
     };
     let most = match family.kind_of("position") {
-        Some(Kind::Int { max, .. }) => max,
+        Some(FieldKind::Int { max, .. }) => max,
         _ => NUMBER_MAX,
     };
     Ok(last.body.get("position").and_then(Value::as_i64).map_or(0, |n| (n + 1).min(most)))

@@ -24,7 +24,7 @@ use crate::value_index::{EXACT_MAX, Form};
 
 mod id_select;
 
-use id_select::{Given, Known, OfField, Select};
+use id_select::{IdSelection, OfField, Select, SelectedIds};
 
 /// Most values of a filter that is looked up: statements have limits, of values and of depth.
 const ARGUMENTS_MAX: usize = 800;
@@ -41,7 +41,7 @@ const FOUR_DIGITS: (i64, i64) = (-62_167_219_200_000, 253_402_300_800_000);
 
 /// What is asked of the database before a filter is narrowed.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct FilterLookups {
     /// The days in which entities were made and changed, if parts of these times are looked for.
     pub(crate) days: Range<i64>,
     /// The texts of fields that have few, if parts of these are looked for.
@@ -52,7 +52,7 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) enum Share {
     /// Few entities, by the part of the condition that alone says so.
-    Few(Narrowed),
+    Few(CandidateSet),
     /// Some, so that the condition belongs into the statement that walks through an index.
     Part,
     /// Many, or as many as nobody has counted.
@@ -61,17 +61,17 @@ pub(crate) enum Share {
 
 /// What a filter leaves of a family, as far as the index knows it.
 #[derive(Debug, Clone)]
-pub(crate) struct Narrowed {
-    known: Known,
+pub(crate) struct CandidateSet {
+    known: IdSelection,
     /// Whether exactly these entities pass; else others may be among them.
     pub(crate) exact: bool,
 }
 
-impl Narrowed {
+impl CandidateSet {
     /// The statement that counts the entities of a place that pass, where the index knows exactly which.
     pub(crate) fn count(&self, place: &Place) -> Statement {
         let (sql, values) = match &self.known {
-            Known::Ids(select) if select.once => {
+            IdSelection::Ids(select) if select.once => {
                 let count = statement(format!("SELECT count(*) FROM ({}) AS found", select.sql));
                 return select.values.iter().cloned().fold(count, Statement::bind);
             }
@@ -82,7 +82,7 @@ impl Narrowed {
     }
 
     /// All or any of some, or the only one.
-    fn joined(mut parts: Vec<Self>, of: fn(Vec<Known>) -> Known, exact: bool) -> Self {
+    fn joined(mut parts: Vec<Self>, of: fn(Vec<IdSelection>) -> IdSelection, exact: bool) -> Self {
         let exact = exact && parts.iter().all(|one| one.exact);
         let known = match (parts.len(), parts.pop()) {
             (1, Some(one)) => one.known,
@@ -120,7 +120,7 @@ impl Narrowed {
         contains: Option<&str>,
         place: &Place,
         caller: &Caller,
-        asked: &Asked,
+        asked: &FilterLookups,
     ) -> Option<Self> {
         let wanted = filter.and_then(|filter| filter.narrowed(place, asked));
         let found = contains.and_then(|text| worded(place, text));
@@ -133,12 +133,12 @@ impl Narrowed {
         if parts.is_empty() {
             return None;
         }
-        let found = Self::joined(parts, Known::All, exact);
+        let found = Self::joined(parts, IdSelection::All, exact);
         if found.condition().1.len() <= ARGUMENTS_MAX {
             return Some(found);
         }
         // Lists of texts may be what makes it too long.
-        let without = Asked { days: asked.days.clone(), words: Words::new() };
+        let without = FilterLookups { days: asked.days.clone(), words: Words::new() };
         if asked.words.is_empty() { None } else { Self::of(filter, contains, place, caller, &without) }
     }
 
@@ -151,12 +151,12 @@ impl Narrowed {
         let patterns = caller.rights.access(Right::View, place.family.domain).patterns();
         let one = |pattern: &String| {
             let (op, text) = pattern.strip_suffix('*').map_or((Op::Eq, pattern.as_str()), |text| (Op::Starts, text));
-            compared(place, "service", op, &Value::String(text.to_owned()), &Asked::default())
+            compared(place, "service", op, &Value::String(text.to_owned()), &FilterLookups::default())
         };
         let parts = patterns.iter().map(one).collect::<Option<Vec<_>>>()?;
         // What begins alike need not be the name of a service.
         let exact = patterns.iter().all(|pattern| !pattern.ends_with('*'));
-        (!parts.is_empty()).then(|| Self::joined(parts, Known::Any, exact))
+        (!parts.is_empty()).then(|| Self::joined(parts, IdSelection::Any, exact))
     }
 
     /// The entities that have a value in a field of the index, as it is encoded.
@@ -172,28 +172,28 @@ impl Narrowed {
     /// The same for a walk through `walked`: where many pass each is asked by itself, which ends with the page; to gather
     /// them first takes the longer the more there are.
     pub(crate) async fn for_a_walk(self, db: &mut Connection) -> Result<Self> {
-        let Known::Ids(select) = &self.known else { return Ok(self) };
+        let IdSelection::Ids(select) = &self.known else { return Ok(self) };
         if !select.once || select.count(MANY_LOOKED_UP, db).await? < MANY_LOOKED_UP {
             return Ok(self);
         }
-        Ok(Self { known: Known::Each(select.clone()), exact: self.exact })
+        Ok(Self { known: IdSelection::Each(select.clone()), exact: self.exact })
     }
 
     /// What both leave.
     pub(crate) fn and(self, other: Self) -> Self {
-        Self::joined(vec![self, other], Known::All, true)
+        Self::joined(vec![self, other], IdSelection::All, true)
     }
 
-    fn exact(known: Known) -> Self {
+    fn exact(known: IdSelection) -> Self {
         Self { known, exact: true }
     }
 
     fn selected(select: Select) -> Self {
-        Self::exact(Known::Ids(select))
+        Self::exact(IdSelection::Ids(select))
     }
 
     fn not(self) -> Option<Self> {
-        self.exact.then(|| Self::exact(Known::Not(Box::new(self.known))))
+        self.exact.then(|| Self::exact(IdSelection::Not(Box::new(self.known))))
     }
 }
 
@@ -215,7 +215,7 @@ fn ids_by_column(place: &Place, column: &str, sign: &str, value: impl Into<Argum
 }
 
 /// The entities whose time, as it is shown, begins with a text.
-fn times_with(place: &Place, column: &str, prefix: &str) -> Option<Narrowed> {
+fn times_with(place: &Place, column: &str, prefix: &str) -> Option<CandidateSet> {
     // What begins so has a year of four digits.
     if !prefix.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -227,14 +227,14 @@ fn times_with(place: &Place, column: &str, prefix: &str) -> Option<Narrowed> {
         first_at(prefix).into(),
         first_at(&behind(prefix)).into(),
     ];
-    Some(Narrowed::selected(Select::new(sql, values)))
+    Some(CandidateSet::selected(Select::new(sql, values)))
 }
 
 /// The entities whose time, as it is shown, holds a part or ends with it.
-fn times_with_part(place: &Place, column: &str, op: Op, part: &str, days: &Range<i64>) -> Option<Narrowed> {
+fn times_with_part(place: &Place, column: &str, op: Op, part: &str, days: &Range<i64>) -> Option<CandidateSet> {
     let condition = holding(column, op, part, days)?;
     let sql = format!("SELECT id FROM entity WHERE family = ? AND owner = ? AND ({condition})");
-    Some(Narrowed::selected(Select::new(sql, vec![place.family.name.into(), place.owner.as_str().into()])))
+    Some(CandidateSet::selected(Select::new(sql, vec![place.family.name.into(), place.owner.as_str().into()])))
 }
 
 /// The first time whose text is not less than one: texts of times are in the order of times.
@@ -260,7 +260,7 @@ fn holds(text: &str, needle: &str) -> (String, Vec<String>) {
 }
 
 /// The entities in whose names or description a text stands, both in lower case.
-fn worded(place: &Place, text: &str) -> Option<Narrowed> {
+fn worded(place: &Place, text: &str) -> Option<CandidateSet> {
     if text.contains(BETWEEN) || !place.family.has_words() {
         return None;
     }
@@ -268,12 +268,12 @@ fn worded(place: &Place, text: &str) -> Option<Narrowed> {
     let sql = format!("SELECT id FROM entity_text WHERE family = ? AND owner = ? AND {condition}");
     let before = [place.family.name, place.owner.as_str()].map(Argument::from);
     let arguments = before.into_iter().chain(values.into_iter().map(Argument::Text)).collect();
-    Some(Narrowed::selected(Select::new(sql, arguments).scanning()))
+    Some(CandidateSet::selected(Select::new(sql, arguments).scanning()))
 }
 
 /// The entities whose names or description, whatever the case, have what one of these fields is compared with: others may
 /// be among them.
-fn worded_within(place: &Place, path: &str, op: Op, text: &str) -> Option<Narrowed> {
+fn worded_within(place: &Place, path: &str, op: Op, text: &str) -> Option<CandidateSet> {
     let is_searched = place.family.searched().contains(&path);
     // How a sigma is written in lower case depends on what stands behind it.
     if !is_searched || text.is_empty() || text.contains('Σ') {
@@ -281,14 +281,14 @@ fn worded_within(place: &Place, path: &str, op: Op, text: &str) -> Option<Narrow
     }
     match op {
         Op::Eq | Op::Starts | Op::Contains | Op::Ends => {
-            Some(Narrowed { exact: false, ..worded(place, &text.to_lowercase())? })
+            Some(CandidateSet { exact: false, ..worded(place, &text.to_lowercase())? })
         }
         _ => None,
     }
 }
 
 /// The entities that have one of the texts of a field which hold another one, or end with it; none: these are many.
-fn with_word(place: &Place, path: &str, op: Op, part: &str, words: &[String]) -> Option<Narrowed> {
+fn with_word(place: &Place, path: &str, op: Op, part: &str, words: &[String]) -> Option<CandidateSet> {
     // The first character says that it is a text.
     let has = |text: &str| if op == Op::Ends { text.ends_with(part) } else { text.contains(part) };
     let found: Vec<String> = words.iter().filter(|word| has(&word[1..])).cloned().collect();
@@ -300,11 +300,11 @@ fn with_word(place: &Place, path: &str, op: Op, part: &str, words: &[String]) ->
         0 => "1 = 0".to_owned(),
         many => format!("value IN ({})", vec!["?"; many].join(", ")),
     };
-    Some(Narrowed::selected(ids(place, path, &condition, found, once)))
+    Some(CandidateSet::selected(ids(place, path, &condition, found, once)))
 }
 
 /// The entities that have a text in a field which holds another one, or ends with it; of what is `cut` nobody knows.
-fn with_part(place: &Place, path: &str, op: Op, part: &str, cut: Option<usize>) -> Narrowed {
+fn with_part(place: &Place, path: &str, op: Op, part: &str, cut: Option<usize>) -> CandidateSet {
     let once = place.family.form_of(path) != Some(Form::Each);
     // The first character says that it is a text; what begins otherwise is not found there.
     let text = if part.starts_with('3') { "substr(value, 2)" } else { "value" };
@@ -319,38 +319,41 @@ fn with_part(place: &Place, path: &str, op: Op, part: &str, cut: Option<usize>) 
         condition = format!("({condition} OR length(value) > {chars})");
     }
     let condition = format!("value >= '3' AND value < '4' AND {condition}");
-    Narrowed { known: Known::Ids(ids(place, path, &condition, values, once).scanning()), exact: cut.is_none() }
+    CandidateSet {
+        known: IdSelection::Ids(ids(place, path, &condition, values, once).scanning()),
+        exact: cut.is_none(),
+    }
 }
 
 impl Filter {
-    fn narrowed(&self, place: &Place, asked: &Asked) -> Option<Narrowed> {
+    fn narrowed(&self, place: &Place, asked: &FilterLookups) -> Option<CandidateSet> {
         match self {
             Self::All(list) => {
-                let parts: Vec<Narrowed> = list.iter().filter_map(|one| one.narrowed(place, asked)).collect();
+                let parts: Vec<CandidateSet> = list.iter().filter_map(|one| one.narrowed(place, asked)).collect();
                 let exact = parts.len() == list.len();
-                (!parts.is_empty()).then(|| Narrowed::joined(parts, Known::All, exact))
+                (!parts.is_empty()).then(|| CandidateSet::joined(parts, IdSelection::All, exact))
             }
             Self::Any(list) if !list.is_empty() => {
                 let parts = list.iter().map(|one| one.narrowed(place, asked)).collect::<Option<Vec<_>>>()?;
-                Some(Narrowed::joined(parts, Known::Any, true))
+                Some(CandidateSet::joined(parts, IdSelection::Any, true))
             }
             Self::Not(inner) => inner.narrowed(place, asked)?.not(),
             Self::Present(path) => {
                 let once = place.family.form_of(path)? != Form::Each;
                 let (none, empty) = (encoded(&Value::Null), encoded(&Value::String(String::new())));
-                Some(Narrowed::selected(ids(place, path, "value > ? AND value <> ?", vec![none, empty], once)))
+                Some(CandidateSet::selected(ids(place, path, "value > ? AND value <> ?", vec![none, empty], once)))
             }
             Self::Compare(path, op, value) => compared(place, path, *op, value, asked),
             Self::In(path, values) if !values.is_empty() => {
                 let parts = values.iter().map(|value| compared(place, path, Op::Eq, value, asked));
-                Some(Narrowed::joined(parts.collect::<Option<Vec<_>>>()?, Known::Any, true))
+                Some(CandidateSet::joined(parts.collect::<Option<Vec<_>>>()?, IdSelection::Any, true))
             }
             Self::Any(_) | Self::In(..) => None,
         }
     }
 }
 
-fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &Asked) -> Option<Narrowed> {
+fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &FilterLookups) -> Option<CandidateSet> {
     if op == Op::Ne {
         return compared(place, path, Op::Eq, value, asked)?.not();
     }
@@ -364,7 +367,7 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &Asked) -> 
     };
     if let (Some(column), false) = (column_of(path), sign.is_empty()) {
         let ms = time_of(value.as_str()?)?;
-        return Some(Narrowed::selected(ids_by_column(place, column, sign, ms)));
+        return Some(CandidateSet::selected(ids_by_column(place, column, sign, ms)));
     }
     if let (Some(column), Op::Starts) = (column_of(path), op) {
         return times_with(place, column, value.as_str()?);
@@ -373,7 +376,7 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &Asked) -> 
         return times_with_part(place, column, op, value.as_str()?, &asked.days);
     }
     if path == "id" && op == Op::Eq {
-        return Some(Narrowed::selected(ids_by_column(place, "id", sign, value.as_str()?)));
+        return Some(CandidateSet::selected(ids_by_column(place, "id", sign, value.as_str()?)));
     }
     let Some(form) = place.family.form_of(path) else { return worded_within(place, path, op, value.as_str()?) };
     // Greater whole numbers are not told apart in the index.
@@ -390,18 +393,18 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &Asked) -> 
             if value.is_null() && form == Form::Each {
                 return None;
             }
-            Some(Narrowed { exact: is_whole, ..Narrowed::with_value(place, path, &text) })
+            Some(CandidateSet { exact: is_whole, ..CandidateSet::with_value(place, path, &text) })
         }
         Op::Starts if value.is_string() && is_whole => {
             let end = behind(&text);
-            Some(Narrowed::selected(ids(place, path, "value >= ? AND value < ?", vec![text, end], once)))
+            Some(CandidateSet::selected(ids(place, path, "value >= ? AND value < ?", vec![text, end], once)))
         }
         Op::Gt | Op::Ge | Op::Lt | Op::Le if is_whole && !value.is_null() => {
             // Only values of the same class are less or greater.
             let class = text.chars().next()?.to_string();
             let condition = format!("value {sign} ? AND value >= ? AND value < ?");
             let end = behind(&class);
-            Some(Narrowed::selected(ids(place, path, &condition, vec![text, class, end], once)))
+            Some(CandidateSet::selected(ids(place, path, &condition, vec![text, class, end], once)))
         }
         Op::Contains | Op::Ends => {
             let part = value.as_str()?;
@@ -417,13 +420,13 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &Asked) -> 
 
 impl Config {
     /// What is to be known of a place before a filter is narrowed.
-    pub(crate) async fn asked(&self, place: &Place, filter: Option<&Filter>) -> Result<Asked> {
-        Ok(Asked { days: self.days(place, filter).await?, words: self.words(place, filter).await? })
+    pub(crate) async fn asked(&self, place: &Place, filter: Option<&Filter>) -> Result<FilterLookups> {
+        Ok(FilterLookups { days: self.days(place, filter).await?, words: self.words(place, filter).await? })
     }
 
     /// How much a condition leaves to a walk in the order of a field. Where that is little its ids are kept: what gave them
     /// may have gone through all entries of a field, and need not do so again.
-    pub(crate) async fn share(&self, narrowed: &Narrowed, walked: Option<&str>) -> Result<Share> {
+    pub(crate) async fn share(&self, narrowed: &CandidateSet, walked: Option<&str>) -> Result<Share> {
         let mut selects = Vec::new();
         narrowed.known.selects(&mut selects);
         let mut all = Vec::with_capacity(selects.len());
@@ -431,7 +434,7 @@ impl Config {
             let rows = select.first("id", RARE).fetch_packed("id", &self.pool).await?;
             if rows.len() < RARE {
                 let ids: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-                all.push(Given { count: ids.len(), ids: Some(ids) });
+                all.push(SelectedIds { count: ids.len(), ids: Some(ids) });
                 continue;
             }
             let count = if walked.is_some_and(|field| select.asks(field)) {
@@ -443,11 +446,11 @@ impl Config {
             } else {
                 select.count(MANY, &self.pool).await?
             };
-            all.push(Given { count, ids: None });
+            all.push(SelectedIds { count, ids: None });
         }
         let (count, known) = narrowed.known.least(&mut all.into_iter());
         Ok(match count {
-            ..RARE => Share::Few(Narrowed { known, exact: false }),
+            ..RARE => Share::Few(CandidateSet { known, exact: false }),
             RARE..MANY => Share::Part,
             _ => Share::Many,
         })

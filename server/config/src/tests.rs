@@ -164,7 +164,7 @@ impl Default for Lines {
     }
 }
 
-impl Exporting for Lines {
+impl ExportWriter for Lines {
     fn write(&mut self, entity: Map<String, Value>, out: &mut String) {
         out.push_str(&Value::Object(entity).to_string());
         out.push('\n');
@@ -177,7 +177,7 @@ impl Exporting for Lines {
 }
 
 /// The items that [`Lines`] wrote.
-fn items_of(exported: &Exported) -> Vec<Value> {
+fn items_of(exported: &CompressedExport) -> Vec<Value> {
     let texts = (0..exported.pieces()).flat_map(|at| exported.piece(at).unwrap());
     let text = String::from_utf8(texts.collect()).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -17,7 +17,7 @@ use crate::derived_fields::Beside;
 use crate::entity_place::Place;
 use crate::family::{Caller, Family};
 use crate::filter::{Filter, Op};
-use crate::index_order::{Ordered, read_in_order};
+use crate::index_order::{IndexOrder, read_in_order};
 use crate::problem::Result;
 use crate::query::{ListQuery, Page};
 use crate::text_index;
@@ -38,7 +38,7 @@ const WHOLE: usize = usize::MAX;
 const NOTED: [&str; 3] = ["lastSeen", "health", "lastUsedAt"];
 
 /// A part that one text of a field must have; without a field it is looked for in the words of an entity (`text_index`).
-struct Part<'a> {
+struct TextCondition<'a> {
     field: Option<&'a str>,
     op: Op,
     text: &'a str,
@@ -46,7 +46,7 @@ struct Part<'a> {
     cut: usize,
 }
 
-impl Part<'_> {
+impl TextCondition<'_> {
     /// Says whether all entities of which it says so have it, and no others.
     fn is_exact(&self) -> bool {
         // Without a text there is nothing that an empty part could be in.
@@ -64,9 +64,9 @@ impl Part<'_> {
 
 impl ListQuery {
     /// A part that all entities of the list must have.
-    fn part(&self, family: &Family) -> Option<Part<'_>> {
+    fn part(&self, family: &Family) -> Option<TextCondition<'_>> {
         let part = match &self.contains {
-            Some(text) if family.has_words() => Some(Part { field: None, op: Op::Contains, text, cut: WHOLE }),
+            Some(text) if family.has_words() => Some(TextCondition { field: None, op: Op::Contains, text, cut: WHOLE }),
             _ => self.filter.as_ref().and_then(|filter| filter.part(family)),
         };
         part.filter(|part| !part.text.contains([BETWEEN, text_index::BETWEEN]))
@@ -82,13 +82,13 @@ impl ListQuery {
 }
 
 impl Filter {
-    fn part(&self, family: &Family) -> Option<Part<'_>> {
+    fn part(&self, family: &Family) -> Option<TextCondition<'_>> {
         match self {
             Self::All(list) => list.iter().find_map(|one| one.part(family)),
             Self::Compare(path, op @ (Op::Contains | Op::Ends), Value::String(text)) => {
                 let is_kept = family.form_of(path).is_some() && !NOTED.contains(&path.as_str());
                 let cut = if family.may_be_cut(path) { family.chars_of(path) } else { WHOLE };
-                is_kept.then_some(Part { field: Some(path), op: *op, text, cut })
+                is_kept.then_some(TextCondition { field: Some(path), op: *op, text, cut })
             }
             Self::Any(_) | Self::Not(_) | Self::Present(_) | Self::Compare(..) | Self::In(..) => None,
         }
@@ -115,7 +115,7 @@ fn ordering(value: &Argument) -> Option<Cow<'_, str>> {
 
 impl Held {
     /// The entities behind the cursor of a list.
-    fn behind(&self, ordered: &Ordered) -> &[Row] {
+    fn behind(&self, ordered: &IndexOrder) -> &[Row] {
         let Some((value, after)) = &ordered.after else { return &self.rows };
         let Some(from) = ordering(value) else { return &self.rows };
         let is_before = |row: &Row| {
@@ -127,7 +127,7 @@ impl Held {
     }
 
     /// The ids of those of some entities that may have a part.
-    fn having<'h>(&'h self, part: &'h Part<'_>, rows: &'h [Row]) -> impl Iterator<Item = &'h str> {
+    fn having<'h>(&'h self, part: &'h TextCondition<'_>, rows: &'h [Row]) -> impl Iterator<Item = &'h str> {
         // No part has what stands between texts: what is found in all of them is in one.
         let finder = (part.op == Op::Contains && part.cut == WHOLE).then(|| Finder::new(part.text));
         let having = rows.iter().filter(move |row| {
@@ -139,7 +139,7 @@ impl Held {
 }
 
 impl Key {
-    fn of(place: &Place, ordered: &Ordered, field: Option<&str>) -> Self {
+    fn of(place: &Place, ordered: &IndexOrder, field: Option<&str>) -> Self {
         Self {
             family: place.family.name,
             owner: place.owner.clone(),
@@ -166,7 +166,7 @@ impl Config {
         if !query.can_be_cut(is_exact, None) {
             return Ok(None);
         }
-        let Some(ordered) = Ordered::of(query, place.family, false) else { return Ok(None) };
+        let Some(ordered) = IndexOrder::of(query, place.family, false) else { return Ok(None) };
         if ordered.column.field().is_some_and(|field| NOTED.contains(&field)) {
             return Ok(None);
         }
@@ -194,7 +194,7 @@ impl Config {
         &self,
         key: Key,
         place: &Place,
-        ordered: &Ordered,
+        ordered: &IndexOrder,
         field: Option<&str>,
         db: &mut Connection,
     ) -> Result<Option<Arc<Held>>> {
@@ -216,9 +216,9 @@ impl Config {
 }
 
 /// Reads the texts of a field in the order of a list. None: they are too much.
-async fn read(place: &Place, ordered: &Ordered, field: Option<&str>, db: &mut Connection) -> Result<Option<Held>> {
+async fn read(place: &Place, ordered: &IndexOrder, field: Option<&str>, db: &mut Connection) -> Result<Option<Held>> {
     let Some(texts) = texts_of(place, field, db).await? else { return Ok(None) };
-    let mut walk = Ordered { column: ordered.column.clone(), descending: ordered.descending, after: None };
+    let mut walk = IndexOrder { column: ordered.column.clone(), descending: ordered.descending, after: None };
     let mut held = Held::default();
     loop {
         let entries = walk.entries(place, ROWS_AT_ONCE, db).await?;

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::entity::Entity;
 use crate::families::{FAMILIES, RESOURCES};
 use crate::family::Family;
-use crate::fields::{Field, Kind, Mode};
+use crate::fields::{Field, FieldKind, Mode};
 use crate::migrations;
 use crate::problem::Result;
 use crate::query::bound_to;
@@ -54,16 +54,16 @@ impl Form {
             return None;
         }
         match field.kind {
-            Kind::Text { max, .. } | Kind::Login { max, .. } => Some(Self::One { sorts: max <= CHARS_MAX }),
-            Kind::Int { min, max } if min < -EXACT_MAX || max > EXACT_MAX => None,
-            Kind::Id
-            | Kind::Word(_)
-            | Kind::Slug
-            | Kind::Bool
-            | Kind::Time
-            | Kind::Int { .. }
-            | Kind::Number { .. } => Some(Self::One { sorts: true }),
-            Kind::Texts { max } | Kind::Ids { max } if max <= ENTRIES_MAX => Some(Self::Each),
+            FieldKind::Text { max, .. } | FieldKind::Login { max, .. } => Some(Self::One { sorts: max <= CHARS_MAX }),
+            FieldKind::Int { min, max } if min < -EXACT_MAX || max > EXACT_MAX => None,
+            FieldKind::Id
+            | FieldKind::Word(_)
+            | FieldKind::Slug
+            | FieldKind::Bool
+            | FieldKind::Time
+            | FieldKind::Int { .. }
+            | FieldKind::Number { .. } => Some(Self::One { sorts: true }),
+            FieldKind::Texts { max } | FieldKind::Ids { max } if max <= ENTRIES_MAX => Some(Self::Each),
             _ => None,
         }
     }
@@ -98,8 +98,8 @@ impl Family {
     /// Whether a field is a map of single values: labels, and attributes that a type has checked.
     fn has_entries(&self, field: &Field) -> bool {
         match field.kind {
-            Kind::Labels => true,
-            Kind::Map { .. } => self.name == RESOURCES.name,
+            FieldKind::Labels => true,
+            FieldKind::Map { .. } => self.name == RESOURCES.name,
             _ => false,
         }
     }

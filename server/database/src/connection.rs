@@ -51,9 +51,9 @@ impl fmt::Debug for Connection {
 
 /// A transaction that holds the write lock; dropped, it changes nothing.
 #[derive(Debug)]
-pub struct Writing(pub(crate) Connection);
+pub struct WriteTransaction(pub(crate) Connection);
 
-impl Deref for Writing {
+impl Deref for WriteTransaction {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -61,7 +61,7 @@ impl Deref for Writing {
     }
 }
 
-impl DerefMut for Writing {
+impl DerefMut for WriteTransaction {
     fn deref_mut(&mut self) -> &mut Connection {
         &mut self.0
     }
@@ -88,8 +88,8 @@ impl<'c> From<&'c mut Connection> for Link<'c> {
     }
 }
 
-impl<'c> From<&'c mut Writing> for Link<'c> {
-    fn from(writing: &'c mut Writing) -> Self {
+impl<'c> From<&'c mut WriteTransaction> for Link<'c> {
+    fn from(writing: &'c mut WriteTransaction) -> Self {
         Self::Connection(&mut writing.0)
     }
 }

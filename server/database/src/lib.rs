@@ -10,7 +10,7 @@ mod statement;
 mod tables;
 mod value;
 
-pub use connection::{Connection, Database, Link, Writing};
+pub use connection::{Connection, Database, Link, WriteTransaction};
 pub use open::is_passing;
 pub use sqlite_file::{CHECKED_BYTES_MAX, Damage, TABLES, damage, fault_of_file, is_empty, is_ours};
 pub use sqlx::Error;

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection as _, Error, Executor};
 
-use crate::connection::{Base, Connection, Database, Held, Writing};
+use crate::connection::{Base, Connection, Database, Held, WriteTransaction};
 use crate::dialect::schema;
 use crate::sqlite_file::is_empty;
 use crate::statement::{in_time, statement};
@@ -163,15 +163,15 @@ impl Database {
     ///
     /// # Errors
     /// When another one writes for too long, or nobody answers.
-    pub async fn begin(&self) -> Result<Writing, Error> {
+    pub async fn begin(&self) -> Result<WriteTransaction, Error> {
         match &self.0 {
             Base::Sqlite(pool) => {
-                Ok(Writing(Connection(Held::SqliteWithin(pool.begin_with("BEGIN IMMEDIATE").await?))))
+                Ok(WriteTransaction(Connection(Held::SqliteWithin(pool.begin_with("BEGIN IMMEDIATE").await?))))
             }
             Base::Postgres(pool) => {
                 // Each statement sees what was committed before it, so what follows the lock sees the last writer's work.
                 let begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED")).await?;
-                let mut writing = Writing(Connection(Held::PostgresWithin(begun)));
+                let mut writing = WriteTransaction(Connection(Held::PostgresWithin(begun)));
                 statement("SELECT pg_advisory_xact_lock(?)").bind(WRITE_LOCK).execute(&mut writing).await?;
                 Ok(writing)
             }
@@ -187,7 +187,7 @@ impl Database {
     }
 }
 
-impl Writing {
+impl WriteTransaction {
     /// Keeps what was written.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use sqlx::{AssertSqlSafe, Error};
 
 use crate::connection::{Base, Connection, Database, Held, Link};
 use crate::dialect::numbered;
-use crate::value::{Argument, Holds, Kind, Row};
+use crate::value::{Argument, Holds, Row, RowData};
 
 /// How long a statement may take before its connection counts as lost: a network that swallows packets says nothing.
 const LOST: Duration = Duration::from_secs(20);
@@ -104,8 +104,8 @@ impl Statement {
     /// # Errors
     /// Those of the database.
     pub async fn fetch_all<'c>(self, on: impl Into<Link<'c>>) -> Result<Vec<Row>, Error> {
-        let sqlite = |rows: Vec<_>| rows.into_iter().map(|row| Row(Kind::Sqlite(row))).collect();
-        let postgres = |rows: Vec<_>| rows.into_iter().map(|row| Row(Kind::Postgres(row))).collect();
+        let sqlite = |rows: Vec<_>| rows.into_iter().map(|row| Row(RowData::Sqlite(row))).collect();
+        let postgres = |rows: Vec<_>| rows.into_iter().map(|row| Row(RowData::Postgres(row))).collect();
         on_link!(self, on.into(), fetch_all, sqlite, postgres)
     }
 
@@ -114,8 +114,8 @@ impl Statement {
     /// # Errors
     /// Those of the database.
     pub async fn fetch_optional<'c>(self, on: impl Into<Link<'c>>) -> Result<Option<Row>, Error> {
-        let sqlite = |row: Option<_>| row.map(|row| Row(Kind::Sqlite(row)));
-        let postgres = |row: Option<_>| row.map(|row| Row(Kind::Postgres(row)));
+        let sqlite = |row: Option<_>| row.map(|row| Row(RowData::Sqlite(row)));
+        let postgres = |row: Option<_>| row.map(|row| Row(RowData::Postgres(row)));
         on_link!(self, on.into(), fetch_optional, sqlite, postgres)
     }
 
@@ -138,7 +138,7 @@ impl Statement {
         // PostgreSQL has none where there are no rows.
         let Some(text) = row.try_get::<Option<String>>(0)? else { return Ok(Vec::new()) };
         let rows: Vec<Vec<Value>> = serde_json::from_str(&text).map_err(|e| Error::Decode(Box::new(e)))?;
-        Ok(rows.into_iter().map(|row| Row(Kind::Packed(row))).collect())
+        Ok(rows.into_iter().map(|row| Row(RowData::Packed(row))).collect())
     }
 
     /// Gives rows one after the other, without holding all of them.
@@ -147,11 +147,11 @@ impl Statement {
         match base.kind() {
             Base::Sqlite(pool) => {
                 let rows = bound!(sql, arguments, std::convert::identity).fetch(pool);
-                rows.map(|row| row.map(|row| Row(Kind::Sqlite(row)))).boxed()
+                rows.map(|row| row.map(|row| Row(RowData::Sqlite(row)))).boxed()
             }
             Base::Postgres(pool) => {
                 let rows = bound!(numbered(&sql), arguments, without_nul).fetch(pool);
-                rows.map(|row| row.map(|row| Row(Kind::Postgres(row)))).boxed()
+                rows.map(|row| row.map(|row| Row(RowData::Postgres(row)))).boxed()
             }
         }
     }
@@ -165,10 +165,10 @@ impl Statement {
             };
         }
         match &mut on.0 {
-            Held::Sqlite(one) => rows!(bound!(sql, arguments, std::convert::identity), one, Kind::Sqlite),
-            Held::SqliteWithin(one) => rows!(bound!(sql, arguments, std::convert::identity), one, Kind::Sqlite),
-            Held::Postgres(one) => rows!(bound!(numbered(&sql), arguments, without_nul), one, Kind::Postgres),
-            Held::PostgresWithin(one) => rows!(bound!(numbered(&sql), arguments, without_nul), one, Kind::Postgres),
+            Held::Sqlite(one) => rows!(bound!(sql, arguments, std::convert::identity), one, RowData::Sqlite),
+            Held::SqliteWithin(one) => rows!(bound!(sql, arguments, std::convert::identity), one, RowData::Sqlite),
+            Held::Postgres(one) => rows!(bound!(numbered(&sql), arguments, without_nul), one, RowData::Postgres),
+            Held::PostgresWithin(one) => rows!(bound!(numbered(&sql), arguments, without_nul), one, RowData::Postgres),
         }
     }
 }

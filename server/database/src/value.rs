@@ -51,9 +51,9 @@ arguments! {
 }
 
 /// A row of an answer.
-pub struct Row(pub(crate) Kind);
+pub struct Row(pub(crate) RowData);
 
-pub(crate) enum Kind {
+pub(crate) enum RowData {
     Sqlite(SqliteRow),
     Postgres(PgRow),
     /// One of many that came as one.
@@ -85,9 +85,9 @@ where
 {
     fn get(row: &Row, at: usize) -> Result<Self, Error> {
         match &row.0 {
-            Kind::Sqlite(row) => row.try_get(at),
-            Kind::Postgres(row) => row.try_get(at),
-            Kind::Packed(row) => {
+            RowData::Sqlite(row) => row.try_get(at),
+            RowData::Postgres(row) => row.try_get(at),
+            RowData::Packed(row) => {
                 let value = row.get(at).ok_or(Error::ColumnIndexOutOfBounds { index: at, len: row.len() })?;
                 T::deserialize(value).map_err(|e| Error::Decode(Box::new(e)))
             }
@@ -120,9 +120,9 @@ impl Row {
     /// How many columns there are.
     pub fn len(&self) -> usize {
         match &self.0 {
-            Kind::Sqlite(row) => row.len(),
-            Kind::Postgres(row) => row.len(),
-            Kind::Packed(row) => row.len(),
+            RowData::Sqlite(row) => row.len(),
+            RowData::Postgres(row) => row.len(),
+            RowData::Packed(row) => row.len(),
         }
     }
 
@@ -141,7 +141,7 @@ mod tests {
     fn rows_that_came_as_one() {
         let cells =
             vec![json!(5), json!("a"), Value::Null, json!(1.5), json!([1, 255]), json!(9_007_199_254_740_993_i64)];
-        let row = Row(Kind::Packed(cells));
+        let row = Row(RowData::Packed(cells));
         assert_eq!((row.try_get::<i64>(0).unwrap(), row.try_get::<String>(1).unwrap()), (5, "a".to_owned()));
         assert_eq!(row.try_get::<i64>(5).unwrap(), 9_007_199_254_740_993, "beyond what doubles tell apart");
         assert_eq!(
@@ -152,12 +152,12 @@ mod tests {
             assert!(matches!(row.try_get::<i64>(at), Err(Error::Decode(_))), "{at}");
         }
         assert!(matches!(row.try_get::<i64>(6), Err(Error::ColumnIndexOutOfBounds { index: 6, len: 6 })));
-        assert_eq!((row.len(), row.is_empty(), Row(Kind::Packed(Vec::new())).is_empty()), (6, false, true));
+        assert_eq!((row.len(), row.is_empty(), Row(RowData::Packed(Vec::new())).is_empty()), (6, false, true));
     }
 
     #[test]
     fn what_a_row_holds_can_be_put_in_again() {
-        let row = Row(Kind::Packed(vec![json!(-1), json!(""), json!([0, 1]), Value::Null]));
+        let row = Row(RowData::Packed(vec![json!(-1), json!(""), json!([0, 1]), Value::Null]));
         for (at, holds, expected) in [
             (0, Holds::Number, Argument::Number(-1)),
             (1, Holds::Text, Argument::Text(String::new())),

@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use quiver_alertd::delivery::{Files, ProxyEnvironment};
 use quiver_alertd::egress::Egress;
-use quiver_alertd::origin::Origin;
+use quiver_alertd::origin::ConfigOrigin;
 use quiver_alertd::policy::Policy;
-use quiver_alertd::router::{Given, RouterSettings};
+use quiver_alertd::router::{PolicySources, RouterSettings};
 use quiver_alertd::rules::{RuleSettings, Source};
 use quiver_alertd::{Alertd, Settings as AlertdSettings};
 use quiver_alerting::config::is_pattern;
-use quiver_alerting::rules::{Language, Room, Setting, read};
+use quiver_alerting::rules::{EvaluationSettings, Language, Room, read};
 use quiver_api::alerting::stored_policy::TemplateFiles;
 use quiver_api::expression_checks::Languages;
 use quiver_types::{Clock, Error, Network, Result};
@@ -181,7 +181,7 @@ pub async fn open(
             resend_delay_ms: millis(s.resend_delay),
             error_hold_ms: millis(s.error_hold),
             concurrent_max: s.concurrent_max,
-            setting: Setting {
+            setting: EvaluationSettings {
                 external_labels: external_labels(settings)?,
                 external_url: url.clone(),
                 room: Room::new((memory_limit_bytes(settings) / 5) as usize),
@@ -199,20 +199,20 @@ pub async fn open(
     };
     let (rules, policy) = (read_rules(settings)?, read_policy(settings)?);
     let file = Path::new(&settings.store.data).join(DATABASE);
-    let given = Given { file: policy, stored: Some(stored) };
+    let given = PolicySources { file: policy, stored: Some(stored) };
     let alertd = Alertd::open(&file, own, given, Arc::new(engines), clock).await?;
-    alertd.rules.set(Origin::Files, rules);
+    alertd.rules.set(ConfigOrigin::Files, rules);
     Ok(alertd)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Loaded;
+    use crate::settings::LoadedSettings;
 
     fn settings(flags: &[(&str, &str)]) -> Settings {
         let flags: Vec<_> = flags.iter().map(|(k, v)| (*k, (*v).to_owned())).collect();
-        Loaded::load(None, std::iter::empty(), &flags).unwrap().settings
+        LoadedSettings::load(None, std::iter::empty(), &flags).unwrap().settings
     }
 
     #[test]

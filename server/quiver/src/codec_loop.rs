@@ -12,7 +12,7 @@ use quiver_types::Result;
 /// Invalid: this binary was built without the feature `codec`.
 #[cfg(feature = "codec")]
 pub fn send(engine: &Arc<QueryEngine>, other: Arc<QueryEngine>) -> Result<()> {
-    let forms: Vec<Arc<dyn quiver_query::Written>> = vec![
+    let forms: Vec<Arc<dyn quiver_query::NodeCodec>> = vec![
         Arc::new(quiver_query::PlanForms::new(&other)),
         Arc::new(quiver_query::LeafForms::new(Arc::new(quiver_store::PlanForms::default()))),
         Arc::new(quiver_promql::PlanForms),

@@ -25,8 +25,8 @@ use self::cli::{
     StoreCommand,
 };
 use crate::demo::alerts::DemoAlerts;
-use crate::reload::Reloading;
-use crate::server::{Addresses, Bound};
+use crate::reload::SettingsReloader;
+use crate::server::{Addresses, BoundServer};
 use crate::settings::{Settings, print_settings};
 use crate::{
     analytics, configuration_backup, demo, identity, memory, preflight, process_info, server_client, shutdown, sql,
@@ -209,7 +209,7 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
         None => std::io::read_to_string(std::io::stdin())?,
     };
     let params = args.params.as_deref().map(serde_json::from_str).transpose();
-    let asked = sql::Asked {
+    let asked = sql::QueryRequest {
         params: params.map_err(|e| format!("--params is no JSON: {e}"))?,
         time_zone: args.time_zone.clone(),
         form: Form::named(&args.format),
@@ -256,7 +256,7 @@ fn restore(args: &RestoreArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let (clock, which) = (Arc::new(SystemClock), (args.from.as_str(), args.at.as_deref()));
-    let returning = configuration_backup::Returning::new(&settings, args.without_secrets);
+    let returning = configuration_backup::ConfigurationRestore::new(&settings, args.without_secrets);
     let configuration = (!args.without_configuration).then_some(&returning as &dyn Detach);
     let report = runtime()?.block_on(quiver_store::backup::restore_with(store, clock, which, configuration))?;
     println!("{report}");
@@ -294,7 +294,7 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         if let Some(paths) = &paths {
             paths.apply(&mut loaded.settings);
         }
-        let bound = Bound::bind(&loaded).await?;
+        let bound = BoundServer::bind(&loaded).await?;
         let (addresses, tls) = (bound.addresses, bound.tls.clone());
         println!("{}", listening(&addresses));
         let demo_stop = stop.clone();
@@ -310,7 +310,8 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         };
         bound
             .prepared(move |app| {
-                let reloading = Reloading::new(load, Arc::clone(&app.live), filter, (tls, Arc::clone(&app.alertd)));
+                let reloading =
+                    SettingsReloader::new(load, Arc::clone(&app.live), filter, (tls, Arc::clone(&app.alertd)));
                 app.reloader.set(move || reloading.reload());
             })
             .run(Arc::new(SystemClock), stop, |app| {

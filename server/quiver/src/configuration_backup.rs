@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use quiver_api::configuration_backup::{NAME, SavedConfiguration, schemas};
 use quiver_auth::{MasterVault, OsRandom};
-use quiver_config::{Loaded, Saved};
+use quiver_config::{BackupFile, RestoreOutcome};
 use quiver_store::backup::{Attach, Detach};
 use quiver_types::{Clock, Error, Result, SystemClock, Vault};
 
@@ -37,13 +37,13 @@ impl Attach for AtRest<'_> {
 
 /// Restores a configuration from a backup.
 #[derive(Debug)]
-pub struct Returning<'a> {
+pub struct ConfigurationRestore<'a> {
     settings: &'a Settings,
     without_secrets: bool,
-    done: Mutex<Option<Loaded>>,
+    done: Mutex<Option<RestoreOutcome>>,
 }
 
-impl<'a> Returning<'a> {
+impl<'a> ConfigurationRestore<'a> {
     /// Restores into the database in the settings. `without_secrets`: values encrypted with the master key are left
     /// out.
     pub fn new(settings: &'a Settings, without_secrets: bool) -> Self {
@@ -68,22 +68,22 @@ impl<'a> Returning<'a> {
     }
 }
 
-impl fmt::Display for Returning<'_> {
+impl fmt::Display for ConfigurationRestore<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let done = *self.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match done {
             None => f.write_str("the backup holds no configuration: an earlier build made it"),
-            Some(Loaded { rows, was_there: true }) => write!(f, "configuration: {rows} rows are there already"),
-            Some(Loaded { rows, .. }) if self.without_secrets => {
+            Some(RestoreOutcome { rows, was_there: true }) => write!(f, "configuration: {rows} rows are there already"),
+            Some(RestoreOutcome { rows, .. }) if self.without_secrets => {
                 write!(f, "configuration: {rows} rows, without what is encrypted under the master key")
             }
-            Some(Loaded { rows, .. }) => write!(f, "configuration: {rows} rows"),
+            Some(RestoreOutcome { rows, .. }) => write!(f, "configuration: {rows} rows"),
         }
     }
 }
 
 #[async_trait]
-impl Detach for Returning<'_> {
+impl Detach for ConfigurationRestore<'_> {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -91,7 +91,7 @@ impl Detach for Returning<'_> {
     async fn read(&self, from: &Path, backup: &str) -> Result<()> {
         let vault = self.vault()?;
         let base = open_database(self.settings).await?;
-        let saved = Saved { path: from, name: backup, vault: vault.as_ref().map(|vault| vault as &dyn Vault) };
+        let saved = BackupFile { path: from, name: backup, vault: vault.as_ref().map(|vault| vault as &dyn Vault) };
         let loaded = saved.load(&base, &schemas(), SystemClock.now_ms()).await.map_err(fault);
         base.close().await;
         *self.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(loaded?);
@@ -143,13 +143,13 @@ mod tests {
 
     fn settings(flags: &[(&'static str, &str)]) -> Settings {
         let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        crate::settings::Loaded::load(None, std::iter::empty(), &flags).unwrap().settings
+        crate::settings::LoadedSettings::load(None, std::iter::empty(), &flags).unwrap().settings
     }
 
     #[test]
     fn what_came_back_is_told() {
         let settings = settings(&[]);
-        let loaded = |rows, was_there| Some(Loaded { rows, was_there });
+        let loaded = |rows, was_there| Some(RestoreOutcome { rows, was_there });
         for (without_secrets, done, expected) in [
             (false, None, "the backup holds no configuration: an earlier build made it"),
             (false, loaded(5, false), "configuration: 5 rows"),
@@ -157,7 +157,7 @@ mod tests {
             (true, loaded(5, true), "configuration: 5 rows are there already"),
             (true, loaded(0, false), "configuration: 0 rows, without what is encrypted under the master key"),
         ] {
-            let returning = Returning::new(&settings, without_secrets);
+            let returning = ConfigurationRestore::new(&settings, without_secrets);
             *returning.done.lock().unwrap() = done;
             assert_eq!(returning.to_string(), expected);
         }
@@ -169,12 +169,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key").display().to_string();
         let settings = settings(&[("auth.master_key_file", &path)]);
-        let told = Returning::new(&settings, false).vault().unwrap_err();
+        let told = ConfigurationRestore::new(&settings, false).vault().unwrap_err();
         assert!(told.message.contains(&path) && told.message.contains("--without-secrets"), "{told}");
         assert!(!Path::new(&path).exists());
-        assert!(Returning::new(&settings, true).vault().unwrap().is_none());
+        assert!(ConfigurationRestore::new(&settings, true).vault().unwrap().is_none());
         drop(MasterVault::open_file(Path::new(&path), Arc::new(OsRandom)).unwrap());
-        assert!(Returning::new(&settings, false).vault().unwrap().is_some());
-        assert!(Returning::new(&settings, true).vault().unwrap().is_none());
+        assert!(ConfigurationRestore::new(&settings, false).vault().unwrap().is_some());
+        assert!(ConfigurationRestore::new(&settings, true).vault().unwrap().is_none());
     }
 }

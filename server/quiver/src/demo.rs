@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use self::banner::LogIn;
-use self::otlp_telemetry::{Told, tell};
+use self::otlp_telemetry::{TelemetryBatch, tell};
 use self::shop::{DEPLOYED, PAYMENT_DOWN, SERVICES, SLOW_DB, checkout_version};
 use crate::server::Addresses;
 use crate::settings::Settings;
@@ -184,7 +184,7 @@ fn slow(service: &str, t: f64) -> f64 {
 }
 
 /// All samples at some times. Values depend only on the time, so that a restart continues where it stopped.
-fn batch(times: &[Millis], told: &Told) -> MetricsBatch {
+fn batch(times: &[Millis], told: &TelemetryBatch) -> MetricsBatch {
     let mut b = MetricsBatch::default();
     let metadata = META.iter().map(|(metric, kind, help, unit)| MetricMetadata {
         metric: (*metric).to_owned(),
@@ -218,7 +218,7 @@ fn batch(times: &[Millis], told: &Told) -> MetricsBatch {
 }
 
 /// Counters and histograms of the requests that an instance serves, with exemplars of the visits.
-fn requests(of: &mut Instance<'_>, phase: f64, told: &Told) {
+fn requests(of: &mut Instance<'_>, phase: f64, told: &TelemetryBatch) {
     let service = of.job;
     for (p, path) in PATHS.iter().copied().enumerate() {
         let rate = 20.0 / (p + 1) as f64;
@@ -247,7 +247,7 @@ fn requests(of: &mut Instance<'_>, phase: f64, told: &Told) {
     }
 }
 
-fn exemplars(of: &mut Instance<'_>, buckets: &[(f64, u32)], told: &Told) {
+fn exemplars(of: &mut Instance<'_>, buckets: &[(f64, u32)], told: &TelemetryBatch) {
     let served = told.served.iter().filter(|s| s.0 == of.job && s.1 == of.name);
     for (_, _, ts, took, trace) in served {
         let Some((_, series)) = buckets.iter().find(|(le, _)| took <= le) else { continue };
@@ -281,7 +281,7 @@ mod tests {
     /// Values depend only on the time: a batch equals the same samples one by one.
     #[test]
     fn samples_do_not_depend_on_their_neighbours() {
-        let told = Told::default();
+        let told = TelemetryBatch::default();
         let (first, second) = (1_700_000_000_000, 1_700_000_005_000);
         let (both, one, other) = (batch(&[first, second], &told), batch(&[first], &told), batch(&[second], &told));
         let each = |from: usize| both.values.iter().skip(from).step_by(2).copied().collect::<Vec<_>>();

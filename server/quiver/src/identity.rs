@@ -258,11 +258,11 @@ pub async fn reset_password(settings: &Settings, username: &str) -> Result<Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Loaded;
+    use crate::settings::LoadedSettings;
 
     fn settings(given: &[(&str, &str)]) -> Settings {
         let given = given.iter().map(|(name, value)| (format!("QUIVER_{name}"), (*value).to_owned()));
-        Loaded::load(None, given, &[]).unwrap().settings
+        LoadedSettings::load(None, given, &[]).unwrap().settings
     }
 
     #[test]

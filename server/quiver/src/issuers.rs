@@ -79,9 +79,9 @@ fn address_fault(ip: IpAddr) -> Option<&'static str> {
 
 /// Resolves names to allowed addresses. Only the name `localhost` may lead to this machine.
 #[derive(Debug)]
-struct Judging;
+struct IssuerResolver;
 
-impl Resolve for Judging {
+impl Resolve for IssuerResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let local = name.as_str().eq_ignore_ascii_case("localhost");
@@ -107,7 +107,7 @@ impl IssuerClient {
             .timeout(WITHIN)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
-            .dns_resolver(Arc::new(Judging))
+            .dns_resolver(Arc::new(IssuerResolver))
             .build()
             .map_err(|e| Error::internal("the client for issuers cannot be made").with_source(e))?;
         Ok(Arc::new(Self { client }))

@@ -6,7 +6,7 @@ use std::path::Path;
 use quiver_store::object::Storage;
 use quiver_types::Result;
 
-use crate::settings::Loaded;
+use crate::settings::LoadedSettings;
 use crate::{alerting, analytics, server, telemetry, wiring};
 
 /// Checks whether a server would start with these settings, as far as that can be told without data directory,
@@ -14,7 +14,7 @@ use crate::{alerting, analytics, server, telemetry, wiring};
 ///
 /// # Errors
 /// Invalid: an address, a file or its contents, the log filter, or the URL of the store.
-pub fn check(loaded: &Loaded) -> Result<()> {
+pub fn check(loaded: &LoadedSettings) -> Result<()> {
     let settings = &loaded.settings;
     telemetry::check(&settings.log)?;
     server::check(loaded)?;
@@ -32,7 +32,7 @@ mod tests {
     fn what_a_start_refuses() {
         let check = |flags: &[(&str, &str)], said: &str| {
             let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            let loaded = Loaded::load(None, std::iter::empty(), &flags).unwrap();
+            let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).unwrap();
             match check(&loaded) {
                 Ok(()) => assert_eq!(said, "", "{flags:?}"),
                 Err(e) => assert!(!said.is_empty() && e.message.contains(said), "{flags:?}: {e}"),
@@ -60,7 +60,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let list = format!("[\"{}\"]", folder.path().display());
         let told = |setting: &'static str| {
-            let loaded = Loaded::load(None, std::iter::empty(), &[(setting, list.clone())]).unwrap();
+            let loaded = LoadedSettings::load(None, std::iter::empty(), &[(setting, list.clone())]).unwrap();
             check(&loaded).map_err(|e| e.message)
         };
         assert_eq!((told("olap.model_dirs"), told("olap.table_dirs")), (Ok(()), Ok(())));

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quiver_alertd::Alertd;
-use quiver_alertd::origin::Origin;
+use quiver_alertd::origin::ConfigOrigin;
 use quiver_api::Tls;
-use quiver_api::live_settings::{LiveSettings, Reloaded};
+use quiver_api::live_settings::{LiveSettings, ReloadOutcome};
 use quiver_types::{Error, Result};
 
 use crate::alerting;
-use crate::settings::{Loaded, is_live};
+use crate::settings::{LoadedSettings, is_live};
 use crate::telemetry::LogFilter;
 use crate::wiring::live_settings;
 
 /// Reloads settings and applies them.
-pub struct Reloading {
-    load: Box<dyn Fn() -> Result<Loaded> + Send + Sync>,
+pub struct SettingsReloader {
+    load: Box<dyn Fn() -> Result<LoadedSettings> + Send + Sync>,
     live: Arc<ArcSwap<LiveSettings>>,
     filter: LogFilter,
     tls: Option<Arc<Tls>>,
@@ -27,16 +27,16 @@ pub struct Reloading {
     turn: Mutex<()>,
 }
 
-impl std::fmt::Debug for Reloading {
+impl std::fmt::Debug for SettingsReloader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reloading").finish_non_exhaustive()
+        f.debug_struct("SettingsReloader").finish_non_exhaustive()
     }
 }
 
-impl Reloading {
+impl SettingsReloader {
     /// Makes it of the function that loads settings, and of what they are applied to: requests, the log, certificates.
     pub fn new(
-        load: impl Fn() -> Result<Loaded> + Send + Sync + 'static,
+        load: impl Fn() -> Result<LoadedSettings> + Send + Sync + 'static,
         live: Arc<ArcSwap<LiveSettings>>,
         filter: LogFilter,
         (tls, alertd): (Option<Arc<Tls>>, Arc<Alertd>),
@@ -48,7 +48,7 @@ impl Reloading {
     ///
     /// # Errors
     /// Invalid: the message names what is invalid, and nothing has changed.
-    pub fn reload(&self) -> Result<Reloaded> {
+    pub fn reload(&self) -> Result<ReloadOutcome> {
         let _turn = self.turn.lock();
         let refused = |e: Error| {
             tracing::error!("settings were not read anew, the old ones stay: {e}");
@@ -61,7 +61,7 @@ impl Reloading {
         // The content of files may have changed even if their names have not.
         let rules = alerting::read_rules(&settings).map_err(refused)?;
         let policy = alerting::read_policy(&settings).map_err(refused)?;
-        let mut done = Reloaded::default();
+        let mut done = ReloadOutcome::default();
         // The last step that can fail, since it takes effect at once.
         if let Some(tls) = &self.tls
             && tls.reload().map_err(refused)?
@@ -86,8 +86,8 @@ impl Reloading {
         }
         self.live.store(Arc::new(new));
         self.filter.set(filter);
-        self.alertd.rules.set(Origin::Files, rules);
-        self.alertd.router.set_policy(Origin::Files, policy);
+        self.alertd.rules.set(ConfigOrigin::Files, rules);
+        self.alertd.router.set_policy(ConfigOrigin::Files, policy);
         tracing::info!(applied = ?done.applied, "settings were read anew");
         if !done.needs_restart.is_empty() {
             tracing::warn!(settings = ?done.needs_restart, "these settings changed, but need a restart");

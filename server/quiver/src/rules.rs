@@ -26,7 +26,7 @@ pub use quiver_api::expression_checks::Languages;
 
 /// The result of checking a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Checked {
+pub enum CheckOutcome {
     /// Valid: the number of rules, and warnings.
     Sound(usize, Vec<String>),
     /// Valid, but several rules write the same series.
@@ -54,14 +54,14 @@ fn load(path: Option<&Path>, unknown: UnknownFields) -> Result<RuleFile, Vec<Str
 }
 
 /// Checks a rule file, or standard input if there is no path.
-pub fn check(path: Option<&Path>, checks: &Checks) -> Checked {
+pub fn check(path: Option<&Path>, checks: &Checks) -> CheckOutcome {
     let file = match load(path, checks.unknown) {
         Ok(file) => file,
-        Err(errors) => return Checked::Failed(errors),
+        Err(errors) => return CheckOutcome::Failed(errors),
     };
-    let twice = if checks.lint == Lint::None { Vec::new() } else { duplicates(&file) };
+    let twice = if checks.lint == LintMode::None { Vec::new() } else { duplicates(&file) };
     if twice.is_empty() {
-        return Checked::Sound(file.rule_count(), file.warnings);
+        return CheckOutcome::Sound(file.rule_count(), file.warnings);
     }
     let mut text = format!("lint error {} duplicate rule(s) found.\n", twice.len());
     for (name, labels) in twice {
@@ -70,14 +70,14 @@ pub fn check(path: Option<&Path>, checks: &Checks) -> Checked {
             let _ = writeln!(text, "\t{name}: {value}");
         }
     }
-    Checked::Lint(text + "Might cause inconsistency while recording expressions")
+    CheckOutcome::Lint(text + "Might cause inconsistency while recording expressions")
 }
 
 /// Options of the check.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Checks {
     /// What is checked besides errors.
-    pub lint: Lint,
+    pub lint: LintMode,
     /// Whether the exit code is 3 if the lint finds something.
     pub lint_fatal: bool,
     /// How unknown fields are treated.
@@ -86,7 +86,7 @@ pub struct Checks {
 
 /// What is checked in valid files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Lint {
+pub enum LintMode {
     /// Everything.
     All,
     /// Rules that write the same series.
@@ -222,19 +222,19 @@ pub fn check_command(paths: &[PathBuf], checks: &Checks) -> u8 {
     for path in files {
         println!("Checking {}", path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string()));
         match check(path, checks) {
-            Checked::Sound(rules, warnings) => {
+            CheckOutcome::Sound(rules, warnings) => {
                 for w in &warnings {
                     println!("  WARNING: {w}");
                 }
                 println!("  SUCCESS: {rules} rules found");
             }
-            Checked::Lint(text) => {
+            CheckOutcome::Lint(text) => {
                 eprintln!("  FAILED:\n{text}");
                 if checks.lint_fatal && code == 0 {
                     code = 3;
                 }
             }
-            Checked::Failed(errors) => {
+            CheckOutcome::Failed(errors) => {
                 eprintln!("  FAILED:\n{}", errors.join("\n"));
                 code = 1;
             }
@@ -286,7 +286,7 @@ pub fn test_command(paths: &[PathBuf], how: &Tests, runtime: &Runtime) -> u8 {
 mod tests {
     use super::*;
 
-    fn checked(text: &str, checks: Checks) -> Checked {
+    fn checked(text: &str, checks: Checks) -> CheckOutcome {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rules.yml");
         std::fs::write(&path, text).unwrap();
@@ -297,10 +297,10 @@ mod tests {
     fn sound_files() {
         let rules =
             "groups: [{name: g, rules: [{alert: A, expr: up == 0}, {record: 'a:b', expr: sum(up)}]}, {name: h}]";
-        assert_eq!(checked(rules, Checks::default()), Checked::Sound(2, Vec::new()));
-        assert_eq!(checked("", Checks::default()), Checked::Sound(0, Vec::new()));
+        assert_eq!(checked(rules, Checks::default()), CheckOutcome::Sound(2, Vec::new()));
+        assert_eq!(checked("", Checks::default()), CheckOutcome::Sound(0, Vec::new()));
         let warned = "groups: [{name: g, headers: [x], rules: [{alert: A, expr: up}]}]";
-        let Checked::Sound(1, warnings) = checked(warned, Checks::default()) else { panic!("it is sound") };
+        let CheckOutcome::Sound(1, warnings) = checked(warned, Checks::default()) else { panic!("it is sound") };
         assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
 
@@ -312,16 +312,16 @@ mod tests {
             ("groups: [", ": "),
             ("groups: [{name: g, rules: [{alert: A, expr: up, for: soon}]}]", ": 1:"),
         ] {
-            let Checked::Failed(errors) = checked(text, Checks::default()) else { panic!("{text}") };
+            let CheckOutcome::Failed(errors) = checked(text, Checks::default()) else { panic!("{text}") };
             assert!(errors.iter().all(|e| e.contains(&format!("rules.yml{place}"))), "{text}: {errors:?}");
         }
-        let Checked::Failed(errors) = check(Some(Path::new("/nowhere/rules.yml")), &Checks::default()) else {
+        let CheckOutcome::Failed(errors) = check(Some(Path::new("/nowhere/rules.yml")), &Checks::default()) else {
             panic!("there is no such file")
         };
         assert!(errors.len() == 1 && errors[0].starts_with("/nowhere/rules.yml: "), "{errors:?}");
         let own = "groups: [{name: g, rules: [{alert: A, expr: up, fro: 1m}]}]";
         let ignored = Checks { unknown: UnknownFields::Ignored, ..Checks::default() };
-        assert_eq!(checked(own, ignored), Checked::Sound(1, Vec::new()));
+        assert_eq!(checked(own, ignored), CheckOutcome::Sound(1, Vec::new()));
     }
 
     /// As in promtool: the later of two rules overwrites the earlier one.
@@ -333,18 +333,22 @@ mod tests {
         let twice = file("record: 'a:b', labels: {x: '1', w: '2'}", "record: 'a:b', labels: {w: '2', x: '1'}");
         let told = "lint error 1 duplicate rule(s) found.\nMetric: a:b\nLabel(s):\n\tw: 2\n\tx: 1\n\
             Might cause inconsistency while recording expressions";
-        assert_eq!(checked(&twice, Checks::default()), Checked::Lint(told.to_owned()));
-        let all = Checks { lint: Lint::All, ..Checks::default() };
-        assert!(matches!(checked(&twice, all), Checked::Lint(_)));
-        let none = Checks { lint: Lint::None, ..Checks::default() };
-        assert_eq!(checked(&twice, none), Checked::Sound(2, Vec::new()));
+        assert_eq!(checked(&twice, Checks::default()), CheckOutcome::Lint(told.to_owned()));
+        let all = Checks { lint: LintMode::All, ..Checks::default() };
+        assert!(matches!(checked(&twice, all), CheckOutcome::Lint(_)));
+        let none = Checks { lint: LintMode::None, ..Checks::default() };
+        assert_eq!(checked(&twice, none), CheckOutcome::Sound(2, Vec::new()));
         for (one, other) in [
             ("record: 'a:b'", "record: 'a:c'"),
             ("record: 'a:b'", "record: 'a:b', labels: {x: '1'}"),
             ("record: 'a:b', labels: {x: '1'}", "record: 'a:b', labels: {x: '2'}"),
             ("record: A", "alert: A"),
         ] {
-            assert_eq!(checked(&file(one, other), Checks::default()), Checked::Sound(2, Vec::new()), "{one} | {other}");
+            assert_eq!(
+                checked(&file(one, other), Checks::default()),
+                CheckOutcome::Sound(2, Vec::new()),
+                "{one} | {other}"
+            );
         }
     }
 

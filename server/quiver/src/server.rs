@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum_router::Gate;
 use quiver_api::body_memory::BodyBudget;
-use quiver_api::startup::Starting;
+use quiver_api::startup::StartupResponder;
 use quiver_api::{
     AppState, Listener, PostgresListener, RequestIds, ServeSettings, Tls, grpc_router, main_router, otlp_router, serve,
     serve_postgres, zipkin_router,
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alerting::StoredHistory;
 use crate::memory::memory_limit_bytes;
-use crate::settings::{Loaded, Settings, Span};
+use crate::settings::{LoadedSettings, Settings, Span};
 use crate::{process_info, wiring};
 
 mod axum_router;
@@ -48,7 +48,7 @@ pub struct Addresses {
 
 /// A server whose sockets are bound, so that clients can connect; their requests are answered once it runs.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundServer {
     settings: Box<Settings>,
     http: TcpListener,
     otlp_http: Option<TcpListener>,
@@ -103,8 +103,8 @@ fn allowed(name: &str, address: &str, settings: &Settings) -> Result<SocketAddr>
 /// Says which certificates or addresses a start would refuse, without listening.
 ///
 /// # Errors
-/// As [`Bound::bind`], except for addresses that are in use.
-pub fn check(loaded: &Loaded) -> Result<()> {
+/// As [`BoundServer::bind`], except for addresses that are in use.
+pub fn check(loaded: &LoadedSettings) -> Result<()> {
     let s = &loaded.settings;
     s.tls.files().map(|files| Tls::open(files, Arc::new(SystemClock))).transpose()?;
     allowed("http.listen", &s.http.listen, s)?;
@@ -143,7 +143,7 @@ async fn bind(name: &str, address: &str, settings: &Settings) -> Result<TcpListe
 }
 
 /// Binds an extra port. If its address is the default and in use, it is skipped with a warning.
-async fn bind_extra(loaded: &Loaded, section: &str, key: &str, address: &str) -> Result<Option<TcpListener>> {
+async fn bind_extra(loaded: &LoadedSettings, section: &str, key: &str, address: &str) -> Result<Option<TcpListener>> {
     if address.is_empty() {
         return Ok(None);
     }
@@ -196,12 +196,12 @@ fn serve_settings(settings: &Settings) -> ServeSettings {
     }
 }
 
-impl Bound {
+impl BoundServer {
     /// Reads certificates and binds all sockets.
     ///
     /// # Errors
     /// Invalid: an address is malformed, in use, or not allowed; certificates cannot be used.
-    pub async fn bind(loaded: &Loaded) -> Result<Self> {
+    pub async fn bind(loaded: &LoadedSettings) -> Result<Self> {
         let s = &loaded.settings;
         let tls = s.tls.files().map(|files| Tls::open(files, Arc::new(SystemClock))).transpose()?;
         let http = bind("http.listen", &s.http.listen, s).await?;
@@ -244,7 +244,7 @@ impl Bound {
         let serve_settings = serve_settings(&self.settings);
         let serving = CancellationToken::new();
         let mut tasks = Vec::new();
-        let starting = Arc::new(Starting {
+        let starting = Arc::new(StartupResponder {
             ids: RequestIds::default(),
             version: process_info::VERSION,
             process_metrics: process_info::write_metrics,

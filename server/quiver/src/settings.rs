@@ -22,8 +22,8 @@ mod values;
 pub use live::is_live;
 pub use oidc::OidcIssuer;
 pub use rendering::{print_settings, settings_document};
-use values::Shown;
-pub use values::{Hidden, OwnSpan, Size, Span};
+use values::SettingValue;
+pub use values::{OwnSpan, RedactedText, Size, Span};
 
 /// One documented setting.
 #[derive(Debug, Clone, Copy)]
@@ -343,7 +343,7 @@ settings! {
         /// `postgres://user:password@host:5432/database`, with `?sslmode=verify-full` (and `&sslrootcert=…`) if the
         /// network is not trusted. Servers with the same database share its accounts and need the same master key.
         /// Empty: the SQLite file `config.db` in the data directory.
-        database_url: Hidden = "\"\"";
+        database_url: RedactedText = "\"\"";
         /// File with that URL; takes precedence over `config.database_url`.
         database_url_file: String = "\"\"";
     }
@@ -449,20 +449,20 @@ pub enum SettingsError {
 }
 
 /// Settings and where they differ from the defaults.
-pub struct Loaded {
+pub struct LoadedSettings {
     /// The settings that hold: defaults with all that was given over them.
     pub settings: Settings,
     given: Table,
 }
 
-impl fmt::Debug for Loaded {
+impl fmt::Debug for LoadedSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // What was given may hold passwords.
-        f.debug_struct("Loaded").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("LoadedSettings").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
-impl Loaded {
+impl LoadedSettings {
     /// Merges defaults, file, environment (`QUIVER_SECTION__KEY`) and flags (`section.key` and a value).
     ///
     /// # Errors

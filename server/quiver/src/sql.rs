@@ -23,7 +23,7 @@ use table::Table;
 
 /// A query.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct QueryRequest {
     /// The SQL text; parameters are `$1` or `$name`.
     pub statement: String,
     /// Values of the parameters: a JSON list or object.
@@ -35,12 +35,12 @@ pub struct Asked {
 }
 
 /// Writes the rows.
-enum Out<'w> {
+enum RowOutput<'w> {
     Table(Table<'w>),
     Form(Box<Writer>, &'w mut dyn Write),
 }
 
-impl<'w> Out<'w> {
+impl<'w> RowOutput<'w> {
     fn new(form: Option<Form>, schema: &SchemaRef, to: &'w mut dyn Write) -> Result<Self> {
         Ok(match form {
             None => Self::Table(Table::new(Arc::clone(schema), to)),
@@ -73,7 +73,7 @@ fn unwritten(error: std::io::Error) -> Error {
 ///
 /// # Errors
 /// Unavailable: the server cannot be reached. Execution: the error that the server returned.
-pub async fn ask_server(asked: &Asked, remote: &Remote<'_>, to: &mut dyn Write) -> Result<()> {
+pub async fn ask_server(asked: &QueryRequest, remote: &Remote<'_>, to: &mut dyn Write) -> Result<()> {
     let body = json!({"query": asked.statement, "params": asked.params, "time_zone": asked.time_zone});
     // Rows are fetched as Arrow and formatted here, so that the output is the same as that of a data directory.
     let mut rows = match remote.sql(&body).await? {
@@ -82,7 +82,7 @@ pub async fn ask_server(asked: &Asked, remote: &Remote<'_>, to: &mut dyn Write) 
     };
     let mut next = rows.next().await?;
     let schema = rows.schema().ok_or_else(|| Error::internal("the server's answer has no columns"))?;
-    let mut out = Out::new(asked.form, &schema, to)?;
+    let mut out = RowOutput::new(asked.form, &schema, to)?;
     while let Some(batch) = next {
         out.rows(&batch)?;
         next = rows.next().await?;
@@ -94,7 +94,7 @@ pub async fn ask_server(asked: &Asked, remote: &Remote<'_>, to: &mut dyn Write) 
 ///
 /// # Errors
 /// Conflict: a server uses it. NotFound: it does not exist. Those of the statement.
-pub async fn ask_at_rest(asked: &Asked, settings: &Settings, to: &mut dyn Write) -> Result<()> {
+pub async fn ask_at_rest(asked: &QueryRequest, settings: &Settings, to: &mut dyn Write) -> Result<()> {
     if !Path::new(&settings.store.data).join("wal").is_dir() {
         return Err(Error::new(ErrorKind::NotFound, format!("`{}` is no data directory", settings.store.data)));
     }
@@ -111,7 +111,7 @@ pub async fn ask_at_rest(asked: &Asked, settings: &Settings, to: &mut dyn Write)
         Answer::Plan(plan) => return shown(&plan, to),
         Answer::Rows(rows) => rows,
     };
-    let mut out = Out::new(asked.form, &rows.schema(), to)?;
+    let mut out = RowOutput::new(asked.form, &rows.schema(), to)?;
     while let Some(batch) = rows.next().await? {
         out.rows(&batch)?;
     }

@@ -13,7 +13,7 @@ use quiver_api::body_memory::BodyBudget;
 use quiver_api::effects::Effects;
 use quiver_api::live_settings::Reloader;
 use quiver_api::metrics::ApiMetrics;
-use quiver_api::olap_api::shared_executions::Waiting;
+use quiver_api::olap_api::shared_executions::SharedExecutions;
 use quiver_api::response_memory::AnswerBudget;
 use quiver_api::state::{Capacity, Places, Process};
 use quiver_api::{AppState, QueryWatch, RequestIds};
@@ -138,7 +138,7 @@ async fn assemble(
             request_ids: RequestIds::default(),
             write_metrics: process_info::write_metrics,
         },
-        olap_waiting: Waiting::default(),
+        olap_waiting: SharedExecutions::default(),
         clock,
         delta: Mutex::new(DeltaState::new(settings.otlp.delta_memory.0 as usize, delta_idle_ms)),
         settings: api_settings(settings),
@@ -159,13 +159,13 @@ async fn assemble(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Loaded;
+    use crate::settings::LoadedSettings;
 
     #[test]
     fn accounts_are_where_access_control_is() {
         let settings = |name: &str, value: &str| {
             let given = [(format!("QUIVER_{name}"), value.to_owned())];
-            Loaded::load(None, given.into_iter(), &[]).unwrap().settings
+            LoadedSettings::load(None, given.into_iter(), &[]).unwrap().settings
         };
         assert_eq!(accounts_at(&settings("HTTP__LISTEN", "127.0.0.1:5")), Some("127.0.0.1:5"));
         assert_eq!(accounts_at(&settings("RBAC__MODE", "off")), None);

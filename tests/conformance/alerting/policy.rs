@@ -7,7 +7,7 @@ use quiver_alerting::inhibition::{InhibitRule, Inhibitor};
 use quiver_alerting::intervals::{MinuteRange, read_list};
 use quiver_alerting::matchers::{parse_classic, parse_utf8, read};
 use quiver_alerting::receivers;
-use quiver_alerting::routes::{Reading, Route, RouteConfig};
+use quiver_alerting::routes::{ReadContext, Route, RouteConfig};
 use quiver_alerting::template::parse_time;
 use quiver_types::{LabelSet, Matcher};
 use quiver_yaml as yaml;
@@ -72,7 +72,7 @@ pub(super) fn routing(folder: &Path, tally: &mut Tally<'_>) {
     for case in ["am-routing.json", "own-routing.json"].iter().flat_map(|file| cases(&folder.join(file))) {
         let mut problems = Problems::default();
         let node = yaml::read(text(&case, "route_yaml")).expect("YAML").remove(0);
-        let config = RouteConfig::read(&node, "/route", &mut Reading::default(), &mut problems);
+        let config = RouteConfig::read(&node, "/route", &mut ReadContext::default(), &mut problems);
         let tree = Route::new(&config);
         let matching = tree.matching(&labels(&case["labels"]));
         let expected = case["expect"].as_array().cloned().unwrap_or_default();
@@ -94,7 +94,7 @@ pub(super) fn inhibition(folder: &Path, tally: &mut Tally<'_>) {
         let mut problems = Problems::default();
         let rule = |rule: &Value| {
             let node = yaml::read(&rule.to_string()).expect("JSON is YAML").remove(0);
-            InhibitRule::read(&node, "", &mut Reading::default(), &mut problems)
+            InhibitRule::read(&node, "", &mut ReadContext::default(), &mut problems)
         };
         let rules: Vec<InhibitRule> = case["rules"].as_array().into_iter().flatten().map(rule).collect();
         let firing: Vec<LabelSet> = case["firing"].as_array().into_iter().flatten().map(labels).collect();

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use quiver::rules::{Languages, Tests, run_tests};
 use quiver_alerting::template::{
-    Host, ListKind, MissingKey, Options, QueriedSample, RULE_FUNCTIONS, Value as Data, expand, parse_time,
+    ListKind, MissingKey, Options, QueriedSample, RULE_FUNCTIONS, TemplateEnvironment, Value as Data, expand,
+    parse_time,
 };
 use quiver_types::LabelSet;
 use serde_json::Value;
@@ -50,7 +51,7 @@ pub(super) fn templates(folder: &Path, tally: &mut Tally<'_>) {
     for case in cases(&folder.join("rule-templates.json")) {
         let samples: Vec<QueriedSample> = case["query_result"].as_array().into_iter().flatten().map(sample).collect();
         let query = |_: &str| Ok(samples.clone());
-        let host = Host {
+        let host = TemplateEnvironment {
             query: Some(&query),
             now_ns: now,
             external_url: "http://testhost:9090/path/prefix",

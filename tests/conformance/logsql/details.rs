@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quiver_logsql::ast::{Bound, CompareOp, FieldPattern, Filter, Moment, Test, TimeFilter, Values};
+use quiver_logsql::ast::{CompareOp, FieldPattern, Filter, RangeBound, Test, TimeFilter, TimePoint, Values};
 use quiver_logsql::{fuzz, parse_filter};
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn check(test: &str, args: &Value) -> Result<bool, String> {
             other => return Err(format!("read as {other:?}")),
         },
         "TestParseTimeDuration" => match time("")? {
-            TimeFilter::Range { start: Moment::Now(start), end: Moment::Now(0), .. } => {
+            TimeFilter::Range { start: TimePoint::Now(start), end: TimePoint::Now(0), .. } => {
                 same(&-start, &int(&args["durationExpected"]))?;
             }
             other => return Err(format!("read as {other:?}")),
@@ -57,7 +57,7 @@ fn check(test: &str, args: &Value) -> Result<bool, String> {
         "TestParseTimeRange" => match time("")? {
             TimeFilter::Range { start, end, offset_ns, .. } => {
                 // An open side stays open, offset or not.
-                let moved = |moment: Moment| match moment.at(0) {
+                let moved = |moment: TimePoint| match moment.at(0) {
                     ns @ (i64::MIN | i64::MAX) => i128::from(ns),
                     ns => i128::from(ns) - i128::from(offset_ns),
                 };
@@ -133,12 +133,12 @@ fn of_field(test: &str, s: &str, args: &Value) -> Result<bool, String> {
         ("TestParseRangeFilter", Test::Range { min, max, .. }) => {
             let bounds = [
                 match *min {
-                    Bound::Included(value) => value,
-                    Bound::Excluded(value) => value.next_up(),
+                    RangeBound::Included(value) => value,
+                    RangeBound::Excluded(value) => value.next_up(),
                 },
                 match *max {
-                    Bound::Included(value) => value,
-                    Bound::Excluded(value) => value.next_down(),
+                    RangeBound::Included(value) => value,
+                    RangeBound::Excluded(value) => value.next_down(),
                 },
             ];
             let wanted = ["minValueExpected", "maxValueExpected"].map(|name| float(&args[name]));

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver::server::Bound;
-use quiver::settings::Loaded;
+use quiver::server::BoundServer;
+use quiver::settings::LoadedSettings;
 use quiver_api::AppState;
 use quiver_logsql::kernels::values::{parse_rfc3339, push_rfc3339};
 use quiver_logsql::request_params::duration_param;
@@ -98,11 +98,11 @@ impl Server {
             ("rbac.mode", "off".to_owned()),
             ("query.through_codec", quiver_tests::through_codec().to_string()),
         ];
-        let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
+        let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
         let client = reqwest::Client::builder().timeout(Duration::from_mins(5)).build().map_err(|e| e.to_string())?;
         let stop = CancellationToken::new();
         let (base, task) = runtime.block_on(async {
-            let bound = Bound::bind(&loaded).await.map_err(|e| e.to_string())?;
+            let bound = BoundServer::bind(&loaded).await.map_err(|e| e.to_string())?;
             let base = format!("http://{}", bound.addresses.http);
             let (ready, opened) = tokio::sync::oneshot::channel::<Arc<AppState>>();
             let ended = stop.clone();

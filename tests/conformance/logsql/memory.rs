@@ -15,8 +15,8 @@ use quiver_logsql::LogsqlEngine;
 use quiver_logsql::kernels::values::parse_rfc3339;
 use quiver_query::{EngineSettings, LogTables, QueryEngine};
 use quiver_types::logs::{
-    FieldPattern, LogFilter, LogForm, LogRequest, LogSnapshot, LogSource, REST, STREAM, STREAM_ID, Stored, StreamInfo,
-    StreamSelector, TIME, ValueCounts, ValueLimits, write_float, write_int,
+    FieldPattern, LogFilter, LogForm, LogRequest, LogSnapshot, LogSource, REST, STREAM, STREAM_ID, StoredField,
+    StreamInfo, StreamSelector, TIME, ValueCounts, ValueLimits, write_float, write_int,
 };
 use quiver_types::{Access, Error, ReadStats, Result};
 
@@ -189,7 +189,7 @@ fn column(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {
 }
 
 /// Values in the most special form that gives each of them back.
-fn stored(values: &[&str], name: &str) -> Stored {
+fn stored(values: &[&str], name: &str) -> StoredField {
     fn all<T: Clone>(
         values: &[&str],
         read: impl Fn(&str) -> Option<T>,
@@ -207,13 +207,17 @@ fn stored(values: &[&str], name: &str) -> Stored {
         values.iter().map(value).collect()
     }
     if let Some(ints) = all(values, |text| text.parse().ok(), write_int) {
-        return Stored::Int(ints.into());
+        return StoredField::Int(ints.into());
     }
     if let Some(floats) = all(values, |text| text.parse().ok().filter(|n: &f64| n.is_finite()), write_float) {
-        return Stored::Float(floats.into());
+        return StoredField::Float(floats.into());
     }
     let options = values.iter().map(|value| Some(*value).filter(|value| !value.is_empty()));
-    if name.len().is_multiple_of(2) { Stored::Text(options.collect()) } else { Stored::Coded(options.collect()) }
+    if name.len().is_multiple_of(2) {
+        StoredField::Text(options.collect())
+    } else {
+        StoredField::Coded(options.collect())
+    }
 }
 
 fn rest(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {

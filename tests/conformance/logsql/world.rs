@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver::settings::Loaded;
+use quiver::settings::LoadedSettings;
 use quiver::wiring;
 use quiver_api::AppState;
 use quiver_types::{LogsBatch, SystemClock};
@@ -39,7 +39,7 @@ impl World {
             ("rbac.mode", "off".to_owned()),
             ("query.through_codec", quiver_tests::through_codec().to_string()),
         ];
-        let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
+        let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
         let built = wiring::build(&loaded.settings, Arc::new(SystemClock));
         let app = runtime.block_on(built).map_err(|e| e.to_string())?;
         let flush = state != State::Live;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use arrow::array::AsArray;
 use arrow::datatypes::TimestampNanosecondType;
 use datafusion::prelude::SessionContext;
-use quiver::server::Bound;
-use quiver::settings::Loaded;
+use quiver::server::BoundServer;
+use quiver::settings::LoadedSettings;
 use quiver_api::AppState;
 use quiver_ingest::{Encoding, content_encoding};
 use quiver_types::logs::{LogColumn, LogFilter, LogForm, LogOrder, LogRequest, STREAM, TIME};
@@ -34,8 +34,8 @@ pub(super) fn run(cases: &[Value]) -> Vec<Case> {
             ("otlp.grpc_listen", String::new()),
             ("rbac.mode", "off".to_owned()),
         ];
-        let loaded = Loaded::load(None, std::iter::empty(), &flags).expect("valid settings");
-        let bound = Bound::bind(&loaded).await.expect("free ports");
+        let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).expect("valid settings");
+        let bound = BoundServer::bind(&loaded).await.expect("free ports");
         let (address, stop) = (bound.addresses.http, CancellationToken::new());
         let (ready, opened) = tokio::sync::oneshot::channel::<Arc<AppState>>();
         let server = tokio::spawn(bound.run(Arc::new(SystemClock), stop.clone(), move |app| {

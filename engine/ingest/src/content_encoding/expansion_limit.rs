@@ -41,9 +41,9 @@ pub(super) fn limit_of(error: &io::Error) -> Option<usize> {
 
 impl Ratio {
     /// Watches a body.
-    pub(super) fn of<R>(body: R) -> (Self, Taken<R>) {
+    pub(super) fn of<R>(body: R) -> (Self, CountingReader<R>) {
         let taken = Arc::new(AtomicU64::new(0));
-        (Self { taken: Arc::clone(&taken), seen: 0, left: FREE_BYTES }, Taken { inner: body, taken })
+        (Self { taken: Arc::clone(&taken), seen: 0, left: FREE_BYTES }, CountingReader { inner: body, taken })
     }
 
     fn given(&mut self, bytes: usize) -> io::Result<()> {
@@ -60,12 +60,12 @@ impl Ratio {
 
 /// An input that counts the bytes read.
 #[derive(Debug)]
-pub(super) struct Taken<R> {
+pub(super) struct CountingReader<R> {
     inner: R,
     taken: Arc<AtomicU64>,
 }
 
-impl<R: BufRead> BufRead for Taken<R> {
+impl<R: BufRead> BufRead for CountingReader<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.inner.fill_buf()
     }
@@ -76,7 +76,7 @@ impl<R: BufRead> BufRead for Taken<R> {
     }
 }
 
-impl<R: BufRead> Read for Taken<R> {
+impl<R: BufRead> Read for CountingReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let len = self.inner.read(out)?;
         self.taken.fetch_add(len as u64, Relaxed);

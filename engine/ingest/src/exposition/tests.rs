@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-fn decode(text: &str, open_metrics: bool, extra: &[(&str, &str)]) -> Decoded {
+fn decode(text: &str, open_metrics: bool, extra: &[(&str, &str)]) -> DecodedMetrics {
     let extra_labels = extra.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let mut decoder =
         ExpositionDecoder::new(ExpositionOptions { open_metrics, now_ms: 77, extra_labels, sender: None });
@@ -18,7 +18,7 @@ fn decode(text: &str, open_metrics: bool, extra: &[(&str, &str)]) -> Decoded {
     decoded
 }
 
-fn lines(decoded: &Decoded) -> Vec<String> {
+fn lines(decoded: &DecodedMetrics) -> Vec<String> {
     let b = &decoded.batch;
     let line = |i: usize| {
         let pairs: Vec<String> = Pairs::new(b.labels(b.sample_series[i])).map(|(n, v)| format!("{n}={v}")).collect();
@@ -226,7 +226,8 @@ fn senders_of_some_services() {
         decoder.feed(text.as_bytes()).unwrap();
         decoder.finish().unwrap()
     };
-    let families = |decoded: &Decoded| decoded.batch.metadata.iter().map(|m| m.metric.clone()).collect::<Vec<_>>();
+    let families =
+        |decoded: &DecodedMetrics| decoded.batch.metadata.iter().map(|m| m.metric.clone()).collect::<Vec<_>>();
     // Who may write one service means it.
     let one = decode(&["a"]);
     assert_eq!(lines(&one), ["__name__=m,job=a 1 0", "__name__=m,service_name=a 3 0"]);

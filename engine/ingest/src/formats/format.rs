@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::content_encoding::{self, Encoding, Room};
 use crate::context::Context;
-use crate::decoded::Decoded;
+use crate::decoded::DecodedMetrics;
 use crate::error::{Error, Result};
 
 /// A content type that a format reads.
@@ -39,7 +39,7 @@ pub struct Format {
     /// The encoding of a request without `Content-Encoding`.
     pub default_encoding: Encoding,
     /// Decodes a decompressed body.
-    pub decode: fn(&[u8], &Context<'_>) -> Result<Decoded>,
+    pub decode: fn(&[u8], &Context<'_>) -> Result<DecodedMetrics>,
 }
 
 impl Format {
@@ -55,7 +55,7 @@ impl Format {
         body: &[u8],
         ctx: &Context<'_>,
         room: &mut Room<'_>,
-    ) -> Result<Decoded> {
+    ) -> Result<DecodedMetrics> {
         let encoding = match content_encoding {
             None => self.default_encoding,
             Some(header) if header.trim().is_empty() => self.default_encoding,

@@ -4,7 +4,7 @@ use super::format::{ContentType, Format};
 use super::otlp_metrics;
 use crate::content_encoding::Encoding;
 use crate::context::Context;
-use crate::decoded::Decoded;
+use crate::decoded::DecodedMetrics;
 use crate::error::Result;
 use crate::otlp::{json, request_reader, schema};
 
@@ -23,7 +23,7 @@ pub const FORMAT: Format = Format {
 ///
 /// # Errors
 /// Invalid: not JSON, or not this message. TooLarge: more than the limits allow.
-pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
+pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<DecodedMetrics> {
     let message = json::to_protobuf(body, &schema::METRICS_REQUEST, ctx.limits.body_bytes_max)?;
     request_reader::decode(&message, ctx)
 }

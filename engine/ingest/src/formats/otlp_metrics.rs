@@ -3,7 +3,7 @@
 use super::format::{ContentType, Format};
 use crate::content_encoding::Encoding;
 use crate::context::Context;
-use crate::decoded::Decoded;
+use crate::decoded::DecodedMetrics;
 use crate::error::Result;
 use crate::otlp::request_reader;
 
@@ -28,6 +28,6 @@ pub const FORMAT: Format = Format {
 ///
 /// # Errors
 /// Invalid: not this message. TooLarge: more than the limits allow.
-pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
+pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<DecodedMetrics> {
     request_reader::decode(body, ctx)
 }

@@ -11,7 +11,7 @@ use super::format::{ContentType, Format};
 use super::native_histogram;
 use crate::content_encoding::Encoding;
 use crate::context::Context;
-use crate::decoded::{Decoded, Mark, Sink, series_text};
+use crate::decoded::{DecodedMetrics, Mark, Sink, series_text};
 use crate::error::Result;
 use crate::label_cache::KNOWN;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
@@ -46,7 +46,7 @@ const HISTOGRAMS: u32 = tag(4, BYTES);
 ///
 /// # Errors
 /// Invalid: not this message. TooLarge: more than the limits allow.
-pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
+pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<DecodedMetrics> {
     let mut sink = Sink::new(body.len(), ctx.limits.batch_bytes_max).of_sender(ctx.sender);
     let mut series = SeriesReader::default();
     let mut r = Reader::new(body);

@@ -12,7 +12,7 @@ use super::native_histogram;
 use super::remote_write::{self, METRIC_TYPES, push_metadata, records, reject_histograms, text_of};
 use crate::content_encoding::Encoding;
 use crate::context::Context;
-use crate::decoded::{Decoded, Sink};
+use crate::decoded::{DecodedMetrics, Sink};
 use crate::error::Result;
 use crate::labels::LabelBuilder;
 use crate::rejection::Reason;
@@ -41,7 +41,7 @@ const CREATED_TIMESTAMP: u32 = tag(6, VARINT);
 ///
 /// # Errors
 /// Invalid: not this message. TooLarge: more than the limits allow.
-pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
+pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<DecodedMetrics> {
     let mut sink = Sink::new(body.len(), ctx.limits.batch_bytes_max).of_sender(ctx.sender);
     // Two passes, since the symbols may come behind the series.
     let mut symbols = Vec::new();

@@ -11,7 +11,7 @@ use super::LogsContext;
 use super::json::Cursor;
 use super::lines::{Line, Lines, document};
 use super::options::Defaults;
-use super::row_counts::{Dropped, Report};
+use super::row_counts::{DropReason, Report};
 use super::rows::Rows;
 use crate::error::{Error, Result};
 
@@ -35,7 +35,7 @@ impl Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Taken,
-    Dropped(Dropped),
+    Dropped(DropReason),
     Unsupported,
 }
 
@@ -155,16 +155,16 @@ fn read_line(
     let outcome = match line {
         _ if current == Action::Update => Outcome::Unsupported,
         Line::TooLong => {
-            rows.report.drop_row(Dropped::LongLine);
-            Outcome::Dropped(Dropped::LongLine)
+            rows.report.drop_row(DropReason::LongLine);
+            Outcome::Dropped(DropReason::LongLine)
         }
         Line::Text(text) => match document(rows, &mut Cursor::new(text)) {
             // A row outside of the retention is dropped, but reported as stored: the sender would retry it forever.
             Ok(Err(why)) if why.is_fault() => Outcome::Dropped(why),
             Ok(_) => Outcome::Taken,
             Err(_) => {
-                rows.report.drop_row(Dropped::Unreadable);
-                Outcome::Dropped(Dropped::Unreadable)
+                rows.report.drop_row(DropReason::Unreadable);
+                Outcome::Dropped(DropReason::Unreadable)
             }
         },
     };

@@ -8,7 +8,7 @@ use quiver_types::logs::RecordMarks;
 use super::LogsContext;
 use super::json::Cursor;
 use super::options::Defaults;
-use super::row_counts::Dropped;
+use super::row_counts::DropReason;
 use super::rows::Rows;
 use super::time::Stamp;
 
@@ -138,8 +138,8 @@ impl JsonLines {
 fn read_line(rows: &mut Rows, number: u64, line: Line<'_>) {
     let fault = match line {
         Line::TooLong => {
-            rows.report.drop_row(Dropped::LongLine);
-            Some(Dropped::LongLine.text().to_owned())
+            rows.report.drop_row(DropReason::LongLine);
+            Some(DropReason::LongLine.text().to_owned())
         }
         Line::Text(text) => {
             let mut json = Cursor::new(text);
@@ -150,7 +150,7 @@ fn read_line(rows: &mut Rows, number: u64, line: Line<'_>) {
             match document(rows, &mut json) {
                 Ok(outcome) => outcome.err().map(|why| why.text().to_owned()),
                 Err(fault) => {
-                    rows.report.drop_row(Dropped::Unreadable);
+                    rows.report.drop_row(DropReason::Unreadable);
                     // Senders whose format is JSON, and not JSON lines, send one list of all records.
                     Some(if is_list { format!("{fault}; send each of a list on a line of its own") } else { fault })
                 }
@@ -169,7 +169,7 @@ fn read_line(rows: &mut Rows, number: u64, line: Line<'_>) {
 /// # Errors
 ///
 /// The line is no object, which is not counted yet. The inner error: why the row was dropped, which is counted.
-pub(crate) fn document(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<Result<(), Dropped>, String> {
+pub(crate) fn document(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<Result<(), DropReason>, String> {
     let read = rows
         .object(json)
         .and_then(|()| if json.at_end() { Ok(()) } else { Err(json.fault("unexpected text after the object")) });

@@ -10,7 +10,7 @@ use quiver_types::push_hex;
 
 use super::options::Defaults;
 use super::rows::Rows;
-use super::shared_fields::Shared;
+use super::shared_fields::SharedFields;
 use super::time::Stamp;
 use super::{DecodedLogs, LogsContext, lossy};
 use crate::error::Result;
@@ -63,7 +63,7 @@ pub fn decode_json(body: &[u8], body_bytes_max: usize, ctx: &LogsContext) -> Res
 pub fn decode(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
     const RESOURCE_LOGS: u32 = tag(1, BYTES);
     let mut walk =
-        Walk { rows: Rows::new(ctx, Defaults::RECORDS), common: Shared::default(), scratch: Fields::default() };
+        Walk { rows: Rows::new(ctx, Defaults::RECORDS), common: SharedFields::default(), scratch: Fields::default() };
     let mut r = Reader::new(body);
     while !r.is_empty() {
         match r.tag()? {
@@ -77,7 +77,7 @@ pub fn decode(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
 struct Walk {
     rows: Rows,
     /// Fields that all records of a scope have in common.
-    common: Shared,
+    common: SharedFields,
     scratch: Fields,
 }
 

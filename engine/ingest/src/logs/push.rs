@@ -9,7 +9,7 @@ use super::json::{Cursor, JsonFault};
 use super::names::{MSG_NAME, ROOT};
 use super::options::Defaults;
 use super::rows::Rows;
-use super::shared_fields::Shared;
+use super::shared_fields::SharedFields;
 use super::time::{Stamp, unix};
 use super::{DecodedLogs, LogsContext, labels, lossy, lossy_body};
 use crate::error::{Error, Result};
@@ -76,7 +76,7 @@ fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
         first = false;
         match &*json_key(json)? {
             "stream" => {
-                let labels = labels.get_or_insert_with(Shared::default);
+                let labels = labels.get_or_insert_with(SharedFields::default);
                 json_labels(json, labels)?;
                 labels.set_stream(rows);
             }
@@ -98,7 +98,7 @@ fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
     }
     if let Some(mut values) = waiting {
         let mut labels = labels.unwrap_or_else(|| {
-            let none = Shared::default();
+            let none = SharedFields::default();
             none.set_stream(rows);
             none
         });
@@ -107,7 +107,7 @@ fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
     Ok(())
 }
 
-fn json_entries(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Shared) -> Result<()> {
+fn json_entries(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut SharedFields) -> Result<()> {
     json.expect(b'[', "expected a list of entries")?;
     let mut first = true;
     while json.next_item(first, b']')? {
@@ -118,7 +118,7 @@ fn json_entries(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Shared) -> 
     Ok(())
 }
 
-fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Shared) -> Result<()> {
+fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut SharedFields) -> Result<()> {
     const SHAPE: &str = "an entry is a list of time, line and, if there is some, metadata";
     json.expect(b'[', SHAPE)?;
     let time = json.string("the time of an entry must be a text")?.text();
@@ -151,7 +151,7 @@ fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Shared) -> Re
 }
 
 /// Reads an object of texts as the labels.
-fn json_labels(json: &mut Cursor<'_>, labels: &mut Shared) -> Result<(), JsonFault> {
+fn json_labels(json: &mut Cursor<'_>, labels: &mut SharedFields) -> Result<(), JsonFault> {
     const SHAPE: &str = "labels must be an object of texts";
     labels.clear();
     json.expect(b'{', SHAPE)?;
@@ -171,7 +171,7 @@ fn json_labels(json: &mut Cursor<'_>, labels: &mut Shared) -> Result<(), JsonFau
 pub fn decode_protobuf(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
     const STREAMS: u32 = tag(1, BYTES);
     let mut rows = Rows::new(ctx, Defaults::RECORDS);
-    let mut labels = Shared::default();
+    let mut labels = SharedFields::default();
     let mut r = Reader::new(body);
     while !r.is_empty() {
         match r.tag()? {
@@ -182,7 +182,7 @@ pub fn decode_protobuf(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
     Ok(DecodedLogs::of(rows))
 }
 
-fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut Shared) -> Result<()> {
+fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut SharedFields) -> Result<()> {
     const LABELS: u32 = tag(1, BYTES);
     const ENTRIES: u32 = tag(2, BYTES);
     let mut text: &[u8] = b"{}";
@@ -214,7 +214,7 @@ fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut Shared) -> Resu
     Ok(())
 }
 
-fn protobuf_entry(rows: &mut Rows, message: &[u8], labels: &mut Shared) -> Result<()> {
+fn protobuf_entry(rows: &mut Rows, message: &[u8], labels: &mut SharedFields) -> Result<()> {
     const TIME: u32 = tag(1, BYTES);
     const LINE: u32 = tag(2, BYTES);
     const METADATA: u32 = tag(3, BYTES);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// Why a row was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Dropped {
+pub enum DropReason {
     /// Not a record of the format.
     Unreadable,
     /// Its time cannot be read.
@@ -23,7 +23,7 @@ pub enum Dropped {
     Service,
 }
 
-impl Dropped {
+impl DropReason {
     /// All reasons, in the order in which they are counted.
     pub const ALL: [Self; 8] = [
         Self::Unreadable,
@@ -79,7 +79,7 @@ pub struct Report {
     pub empty: u64,
     /// Names that were cut to the maximum length.
     pub cut_names: u64,
-    dropped: [u64; Dropped::ALL.len()],
+    dropped: [u64; DropReason::ALL.len()],
     /// The position of the first invalid record, for the sender.
     pub first_fault: Option<String>,
     /// The first service that the sender may not write; empty for rows without a service.
@@ -88,18 +88,18 @@ pub struct Report {
 
 impl Report {
     /// Counts a dropped row.
-    pub fn drop_row(&mut self, why: Dropped) {
+    pub fn drop_row(&mut self, why: DropReason) {
         self.drop_rows(why, 1);
     }
 
     /// Counts dropped rows.
-    pub fn drop_rows(&mut self, why: Dropped, count: u64) {
+    pub fn drop_rows(&mut self, why: DropReason, count: u64) {
         self.dropped[why as usize] += count;
     }
 
     /// Gives the reasons that occurred, with their counts.
-    pub fn dropped(&self) -> impl Iterator<Item = (Dropped, u64)> + '_ {
-        Dropped::ALL.into_iter().map(|why| (why, self.dropped[why as usize])).filter(|(_, n)| *n > 0)
+    pub fn dropped(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.into_iter().map(|why| (why, self.dropped[why as usize])).filter(|(_, n)| *n > 0)
     }
 
     /// Gives the number of rows that were not taken.
@@ -109,14 +109,14 @@ impl Report {
 
     /// Whether there were records and none could be parsed. Rows beyond a limit were parsed.
     pub fn all_faulty(&self) -> bool {
-        let unread = |why| matches!(why, Dropped::Unreadable | Dropped::BadTime);
+        let unread = |why| matches!(why, DropReason::Unreadable | DropReason::BadTime);
         let mut dropped = self.dropped().peekable();
         self.rows == 0 && self.empty == 0 && dropped.peek().is_some() && dropped.all(|(why, _)| unread(why))
     }
 
     /// The number of rows that the sender may not write.
     pub fn forbidden(&self) -> u64 {
-        self.dropped[Dropped::Service as usize]
+        self.dropped[DropReason::Service as usize]
     }
 
     /// Whether there were rows, and the sender may write none of them.
@@ -143,7 +143,7 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn report(rows: u64, empty: u64, dropped: &[(Dropped, u64)]) -> Report {
+    fn report(rows: u64, empty: u64, dropped: &[(DropReason, u64)]) -> Report {
         let mut report = Report { rows, empty, ..Report::default() };
         for (why, count) in dropped {
             report.drop_rows(*why, *count);
@@ -153,40 +153,40 @@ mod tests {
 
     #[test]
     fn what_is_told() {
-        let mut told = report(1, 0, &[(Dropped::TooNew, 2), (Dropped::Unreadable, 1), (Dropped::TooNew, 3)]);
+        let mut told = report(1, 0, &[(DropReason::TooNew, 2), (DropReason::Unreadable, 1), (DropReason::TooNew, 3)]);
         assert_eq!(told.text(), "1 dropped: not a JSON object; 5 dropped: the time is too far in the future");
         assert_eq!(told.dropped_count(), 6);
         told.first_fault = Some("line 3: not a JSON object".to_owned());
         assert!(told.text().ends_with("the future; first fault: line 3: not a JSON object"));
         assert_eq!(report(5, 1, &[]).text(), "");
-        let mut words: Vec<&str> = Dropped::ALL.into_iter().map(Dropped::word).collect();
+        let mut words: Vec<&str> = DropReason::ALL.into_iter().map(DropReason::word).collect();
         words.sort_unstable();
         words.dedup();
-        assert_eq!(words.len(), Dropped::ALL.len(), "reasons are told apart");
-        for (place, why) in Dropped::ALL.into_iter().enumerate() {
+        assert_eq!(words.len(), DropReason::ALL.len(), "reasons are told apart");
+        for (place, why) in DropReason::ALL.into_iter().enumerate() {
             assert_eq!(why as usize, place, "counts are kept by place");
         }
     }
 
     #[test]
     fn whole_requests() {
-        let check = |rows: u64, empty: u64, dropped: &[(Dropped, u64)], faulty: bool, forbidden: bool| {
+        let check = |rows: u64, empty: u64, dropped: &[(DropReason, u64)], faulty: bool, forbidden: bool| {
             let report = report(rows, empty, dropped);
             assert_eq!((report.all_faulty(), report.all_forbidden()), (faulty, forbidden), "{report:?}");
         };
         check(0, 0, &[], false, false);
-        check(0, 0, &[(Dropped::Unreadable, 2)], true, false);
-        check(0, 0, &[(Dropped::Unreadable, 2), (Dropped::BadTime, 1)], true, false);
-        check(1, 0, &[(Dropped::Unreadable, 2)], false, false);
-        check(0, 1, &[(Dropped::Unreadable, 2)], false, false);
+        check(0, 0, &[(DropReason::Unreadable, 2)], true, false);
+        check(0, 0, &[(DropReason::Unreadable, 2), (DropReason::BadTime, 1)], true, false);
+        check(1, 0, &[(DropReason::Unreadable, 2)], false, false);
+        check(0, 1, &[(DropReason::Unreadable, 2)], false, false);
         // Rows beyond a limit were parsed.
-        check(0, 0, &[(Dropped::Unreadable, 2), (Dropped::LargeRow, 1)], false, false);
-        check(0, 0, &[(Dropped::TooOld, 2)], false, false);
-        check(0, 0, &[(Dropped::Service, 2)], false, true);
-        check(0, 0, &[(Dropped::Service, 2), (Dropped::Unreadable, 1)], false, false);
-        check(1, 0, &[(Dropped::Service, 2)], false, false);
-        check(0, 1, &[(Dropped::Service, 2)], false, false);
-        let faults = Dropped::ALL.into_iter().filter(|why| !why.is_fault()).collect::<Vec<_>>();
-        assert_eq!(faults, [Dropped::TooOld, Dropped::TooNew], "ages are no faults of records");
+        check(0, 0, &[(DropReason::Unreadable, 2), (DropReason::LargeRow, 1)], false, false);
+        check(0, 0, &[(DropReason::TooOld, 2)], false, false);
+        check(0, 0, &[(DropReason::Service, 2)], false, true);
+        check(0, 0, &[(DropReason::Service, 2), (DropReason::Unreadable, 1)], false, false);
+        check(1, 0, &[(DropReason::Service, 2)], false, false);
+        check(0, 1, &[(DropReason::Service, 2)], false, false);
+        let faults = DropReason::ALL.into_iter().filter(|why| !why.is_fault()).collect::<Vec<_>>();
+        assert_eq!(faults, [DropReason::TooOld, DropReason::TooNew], "ages are no faults of records");
     }
 }

@@ -14,7 +14,7 @@ use quiver_types::logs::RecordMarks;
 use super::json::RawText;
 use super::names::{MSG_NAME, NONE, Names};
 use super::options::{Defaults, FieldOptions};
-use super::row_counts::{Dropped, Report};
+use super::row_counts::{DropReason, Report};
 use super::stream_numbers::{Services, Streams};
 use super::time::{Stamp, parse, parse_or_date};
 use super::{LogsContext, LogsLimits};
@@ -71,8 +71,8 @@ pub struct Rows {
     gaps: bool,
     /// Bytes of shared fields, counted for each row that they were added to.
     shared: usize,
-    fault: Option<Dropped>,
-    time: Option<Result<Stamp, Dropped>>,
+    fault: Option<DropReason>,
+    time: Option<Result<Stamp, DropReason>>,
     later_time: Option<(u16, u32)>,
     msg: Option<(u16, u32)>,
     stream_text: Vec<u8>,
@@ -207,7 +207,7 @@ impl Rows {
         let end = self.batch.values.len();
         let name = &mut self.names.list[number as usize];
         if self.fault.is_some() || end - self.row_start > self.limits.row_bytes_max {
-            self.fault.get_or_insert(Dropped::LargeRow);
+            self.fault.get_or_insert(DropReason::LargeRow);
             self.batch.values.truncate(start);
             return;
         }
@@ -235,7 +235,7 @@ impl Rows {
         self.row.push(RowField { name: number, end: end as u32 });
         self.live += 1;
         if self.live > self.limits.fields_max {
-            self.fault = Some(Dropped::TooManyFields);
+            self.fault = Some(DropReason::TooManyFields);
         }
     }
 
@@ -247,7 +247,7 @@ impl Rows {
         if with_roles && name.time == 0 {
             // Decoders write valid UTF-8; anything else is no time.
             let text = std::str::from_utf8(&self.batch.values[start..]).unwrap_or("?");
-            let read = || if self.dates { parse_or_date(text) } else { parse(text) }.ok_or(Dropped::BadTime);
+            let read = || if self.dates { parse_or_date(text) } else { parse(text) }.ok_or(DropReason::BadTime);
             self.time = (!is_empty).then(read);
             return true;
         }
@@ -288,7 +288,7 @@ impl Rows {
     }
 
     /// Marks the current row as dropped.
-    pub(crate) fn lose(&mut self, why: Dropped) {
+    pub(crate) fn lose(&mut self, why: DropReason) {
         self.fault.get_or_insert(why);
     }
 
@@ -315,7 +315,7 @@ impl Rows {
     /// has brought too many names.
     pub(crate) fn is_lost(&mut self) -> bool {
         if self.names.is_overfull() {
-            self.lose(Dropped::TooManyFields);
+            self.lose(DropReason::TooManyFields);
         }
         self.fault.is_some()
     }
@@ -325,7 +325,7 @@ impl Rows {
     /// # Errors
     ///
     /// Why the row is dropped; it has been counted.
-    pub(crate) fn end(&mut self, given: Stamp, marks: RecordMarks) -> Result<(), Dropped> {
+    pub(crate) fn end(&mut self, given: Stamp, marks: RecordMarks) -> Result<(), DropReason> {
         let mut settled = self.settle(given);
         // What the request adds to all rows makes one of a record that has nothing of its own.
         if settled.is_ok() && (self.live > 0 || !self.options.extra.is_empty()) {

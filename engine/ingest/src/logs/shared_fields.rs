@@ -1,7 +1,7 @@
 //! Fields that many rows of a request have in common: stream labels, attributes of a resource and its scopes.
 
 use super::labels;
-use super::row_counts::Dropped;
+use super::row_counts::DropReason;
 use super::rows::Rows;
 
 /// The most shared fields; a row may have a fourth of that. An entry of two bytes takes fifty here.
@@ -11,12 +11,12 @@ const BYTES_MAX: usize = 2 << 20;
 
 /// Shared fields in the order in which they are added to rows.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedFields {
     pairs: Vec<(String, String)>,
     /// Bytes of names and values together, and of values.
     bytes: [usize; 2],
     /// Why rows with these fields are dropped.
-    fault: Option<Dropped>,
+    fault: Option<DropReason>,
     names: Vec<u32>,
     /// The generation of the numbers of names.
     generation: u32,
@@ -27,10 +27,10 @@ pub(super) struct Shared {
 pub(super) struct Mark {
     fields: usize,
     bytes: [usize; 2],
-    fault: Option<Dropped>,
+    fault: Option<DropReason>,
 }
 
-impl Shared {
+impl SharedFields {
     /// Removes all fields.
     pub(super) fn clear(&mut self) {
         self.take_back(Mark { fields: 0, bytes: [0; 2], fault: None });
@@ -52,9 +52,9 @@ impl Shared {
         let [all, values] = self.bytes;
         self.bytes = [all.saturating_add(name.len() + value.len()), values.saturating_add(value.len())];
         let fault = if self.pairs.len() >= FIELDS_MAX {
-            Dropped::TooManyFields
+            DropReason::TooManyFields
         } else if self.bytes[0] > BYTES_MAX {
-            Dropped::LargeRow
+            DropReason::LargeRow
         } else {
             self.pairs.push((name, value));
             self.generation = 0;
@@ -64,7 +64,7 @@ impl Shared {
     }
 
     /// Makes all rows with these fields be dropped.
-    pub(super) fn lose(&mut self, why: Dropped) {
+    pub(super) fn lose(&mut self, why: DropReason) {
         self.fault.get_or_insert(why);
     }
 

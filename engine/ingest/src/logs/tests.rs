@@ -187,11 +187,11 @@ fn bad_lines_cost_themselves() {
     assert_eq!(messages, ["1", "2", "3"]);
     let dropped: Vec<_> = report.dropped().collect();
     let expected = [
-        (Dropped::Unreadable, 4),
-        (Dropped::BadTime, 1),
-        (Dropped::TooManyFields, 1),
-        (Dropped::LongLine, 1),
-        (Dropped::TooNew, 1),
+        (DropReason::Unreadable, 4),
+        (DropReason::BadTime, 1),
+        (DropReason::TooManyFields, 1),
+        (DropReason::LongLine, 1),
+        (DropReason::TooNew, 1),
     ];
     assert_eq!(dropped, expected);
     assert_eq!((report.rows, report.empty, report.all_faulty()), (3, 1, false));

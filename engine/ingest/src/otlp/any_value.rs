@@ -12,7 +12,7 @@ use crate::wire::{BYTES, DEPTH_MAX, FIXED64, Reader, VARINT, WireError, tag};
 
 /// A value; nested values are not parsed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Any<'a> {
+pub(crate) enum OtlpValue<'a> {
     Empty,
     Text(&'a [u8]),
     Bool(bool),
@@ -24,7 +24,7 @@ pub(crate) enum Any<'a> {
 }
 
 /// Parses a value without nested ones.
-pub(crate) fn read(message: &[u8]) -> Result<Any<'_>, WireError> {
+pub(crate) fn read(message: &[u8]) -> Result<OtlpValue<'_>, WireError> {
     const TEXT: u32 = tag(1, BYTES);
     const BOOL: u32 = tag(2, VARINT);
     const INT: u32 = tag(3, VARINT);
@@ -32,17 +32,17 @@ pub(crate) fn read(message: &[u8]) -> Result<Any<'_>, WireError> {
     const LIST: u32 = tag(5, BYTES);
     const MAP: u32 = tag(6, BYTES);
     const RAW: u32 = tag(7, BYTES);
-    let mut any = Any::Empty;
+    let mut any = OtlpValue::Empty;
     let mut r = Reader::new(message);
     while !r.is_empty() {
         any = match r.tag()? {
-            TEXT => Any::Text(r.bytes()?),
-            BOOL => Any::Bool(r.varint()? != 0),
-            INT => Any::Int(r.varint()? as i64),
-            DOUBLE => Any::Double(r.double()?),
-            LIST => Any::List(r.bytes()?),
-            MAP => Any::Map(r.bytes()?),
-            RAW => Any::Bytes(r.bytes()?),
+            TEXT => OtlpValue::Text(r.bytes()?),
+            BOOL => OtlpValue::Bool(r.varint()? != 0),
+            INT => OtlpValue::Int(r.varint()? as i64),
+            DOUBLE => OtlpValue::Double(r.double()?),
+            LIST => OtlpValue::List(r.bytes()?),
+            MAP => OtlpValue::Map(r.bytes()?),
+            RAW => OtlpValue::Bytes(r.bytes()?),
             other => {
                 r.skip(other, &[1, 2, 3, 4, 5, 6, 7])?;
                 any
@@ -74,34 +74,34 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, Reason> {
 pub(super) fn push(message: &[u8], out: &mut String) -> Result<(), Fault> {
     let start = out.len();
     match read(message)? {
-        Any::Empty => {}
-        Any::Text(bytes) => out.push_str(text(bytes)?),
-        Any::Double(v) => push_double(v, out),
-        Any::Bytes(bytes) => push_base64(bytes, out),
+        OtlpValue::Empty => {}
+        OtlpValue::Text(bytes) => out.push_str(text(bytes)?),
+        OtlpValue::Double(v) => push_double(v, out),
+        OtlpValue::Bytes(bytes) => push_base64(bytes, out),
         other => push_json(other, out, 0)?,
     }
     if out.len() - start > TEXT_MAX_BYTES { Err(Reason::LongLabel.into()) } else { Ok(()) }
 }
 
-fn push_json(any: Any<'_>, out: &mut String, depth: usize) -> Result<(), Fault> {
+fn push_json(any: OtlpValue<'_>, out: &mut String, depth: usize) -> Result<(), Fault> {
     if depth > DEPTH_MAX {
         return Err(WireError::TooDeep.into());
     }
     match any {
-        Any::Text(bytes) => push_json_text(text(bytes)?, out),
-        Any::Bool(v) => out.push_str(if v { "true" } else { "false" }),
-        Any::Int(v) => {
+        OtlpValue::Text(bytes) => push_json_text(text(bytes)?, out),
+        OtlpValue::Bool(v) => out.push_str(if v { "true" } else { "false" }),
+        OtlpValue::Int(v) => {
             let _ = write!(out, "{v}");
         }
-        Any::Double(v) if v.is_finite() => push_double(v, out),
+        OtlpValue::Double(v) if v.is_finite() => push_double(v, out),
         // JSON cannot express numbers that are not finite.
-        Any::Empty | Any::Double(_) => out.push_str("null"),
-        Any::Bytes(bytes) => {
+        OtlpValue::Empty | OtlpValue::Double(_) => out.push_str("null"),
+        OtlpValue::Bytes(bytes) => {
             out.push('"');
             push_base64(bytes, out);
             out.push('"');
         }
-        Any::List(message) => {
+        OtlpValue::List(message) => {
             out.push('[');
             let mut r = Reader::new(message);
             let mut separator = "";
@@ -117,7 +117,7 @@ fn push_json(any: Any<'_>, out: &mut String, depth: usize) -> Result<(), Fault> 
             }
             out.push(']');
         }
-        Any::Map(message) => {
+        OtlpValue::Map(message) => {
             let mut entries: Vec<(&str, &[u8])> = Vec::new();
             let mut r = Reader::new(message);
             while !r.is_empty() {

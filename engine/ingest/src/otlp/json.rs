@@ -14,7 +14,7 @@ use quiver_types::text::from_base64;
 use crate::decode_memory;
 use crate::error::{Error, Result};
 use crate::json::{Json, Next, Scalar};
-use crate::otlp::schema::{Field, Kind, Message};
+use crate::otlp::schema::{Field, Message, ValueKind};
 use crate::wire::{BYTES, FIXED32, FIXED64, VARINT, put_bytes, put_varint, tag};
 use integer::Width;
 
@@ -102,7 +102,7 @@ impl<'a> Transcoder<'a> {
         self.deeper()?;
         self.json.enter(b'[')?;
         // Numbers are written as one packed field, without a tag per element.
-        let packed = matches!(field.kind, Kind::Fixed64 | Kind::Uint64 | Kind::Double);
+        let packed = matches!(field.kind, ValueKind::Fixed64 | ValueKind::Uint64 | ValueKind::Double);
         let length_at = if packed { Some(self.begin(field.number)?) } else { None };
         let mut first = true;
         while self.json.item(first, b']')? {
@@ -111,12 +111,12 @@ impl<'a> Transcoder<'a> {
             if packed {
                 let scalar = self.scalar(field, next)?;
                 let value = match field.kind {
-                    Kind::Double => self.double(field, &scalar)?.to_bits(),
+                    ValueKind::Double => self.double(field, &scalar)?.to_bits(),
                     _ => self.integer(field, &scalar)?,
                 };
                 self.reserve(NUMBER_BYTES_MAX)?;
                 match field.kind {
-                    Kind::Uint64 => put_varint(&mut self.out, value),
+                    ValueKind::Uint64 => put_varint(&mut self.out, value),
                     _ => self.out.extend_from_slice(&value.to_le_bytes()),
                 }
             } else {
@@ -158,7 +158,7 @@ impl<'a> Transcoder<'a> {
     }
 
     fn value(&mut self, field: &'static Field, next: Next) -> Result<()> {
-        if let Kind::Message(message) = field.kind {
+        if let ValueKind::Message(message) = field.kind {
             if next == Next::Object {
                 let at = self.begin(field.number)?;
                 self.message(message)?;
@@ -176,35 +176,35 @@ impl<'a> Transcoder<'a> {
         }
         let number = field.number;
         match field.kind {
-            Kind::Message(_) => {}
-            Kind::Text => {
+            ValueKind::Message(_) => {}
+            ValueKind::Text => {
                 let text = self.text(field, &scalar)?;
                 self.bytes(number, text.as_bytes())?;
             }
-            Kind::Hex | Kind::Base64 => {
+            ValueKind::Hex | ValueKind::Base64 => {
                 let text = self.text(field, &scalar)?;
-                let is_hex = matches!(field.kind, Kind::Hex);
+                let is_hex = matches!(field.kind, ValueKind::Hex);
                 let bytes = if is_hex { hex_bytes(text) } else { from_base64(text) };
                 let bytes = bytes.ok_or_else(|| self.wrong(field, "text is not hex, or not base64"))?;
                 self.bytes(number, &bytes)?;
             }
-            Kind::Id => {
+            ValueKind::Id => {
                 let text = self.text(field, &scalar)?;
                 self.bytes(number, &hex_bytes(text).unwrap_or_else(|| vec![0]))?;
             }
-            Kind::Bool => {
+            ValueKind::Bool => {
                 let Scalar::Bool(value) = scalar else { return Err(self.wrong(field, "expected a boolean")) };
                 self.varint(number, u64::from(value))?;
             }
-            Kind::Uint32 | Kind::Uint64 | Kind::Int64 => {
+            ValueKind::Uint32 | ValueKind::Uint64 | ValueKind::Int64 => {
                 let value = self.integer(field, &scalar)?;
                 self.varint(number, value)?;
             }
-            Kind::Sint32 => {
+            ValueKind::Sint32 => {
                 let value = self.integer(field, &scalar)? as i64;
                 self.varint(number, ((value << 1) ^ (value >> 63)) as u64)?;
             }
-            Kind::Enum(names) => {
+            ValueKind::Enum(names) => {
                 let named = match &scalar {
                     Scalar::Text(text) => names.iter().position(|name| name == text).map(|i| i as u64),
                     _ => None,
@@ -212,17 +212,17 @@ impl<'a> Transcoder<'a> {
                 let value = named.map_or_else(|| self.integer(field, &scalar), Ok)?;
                 self.varint(number, value)?;
             }
-            Kind::Fixed64 | Kind::Sfixed64 => {
+            ValueKind::Fixed64 | ValueKind::Sfixed64 => {
                 let value = self.integer(field, &scalar)?;
                 self.fixed64(number, value)?;
             }
-            Kind::Fixed32 => {
+            ValueKind::Fixed32 => {
                 let value = self.integer(field, &scalar)?;
                 self.reserve(TAG_BYTES_MAX + size_of::<u32>())?;
                 put_varint(&mut self.out, u64::from(tag(number, FIXED32)));
                 self.out.extend_from_slice(&(value as u32).to_le_bytes());
             }
-            Kind::Double => {
+            ValueKind::Double => {
                 let value = self.double(field, &scalar)?;
                 self.fixed64(number, value.to_bits())?;
             }
@@ -263,9 +263,9 @@ impl<'a> Transcoder<'a> {
             _ => return Err(self.wrong(field, "expected an integer")),
         };
         let width = match field.kind {
-            Kind::Uint32 | Kind::Fixed32 => Width::Unsigned32,
-            Kind::Sint32 | Kind::Enum(_) => Width::Signed32,
-            Kind::Int64 | Kind::Sfixed64 => Width::Signed64,
+            ValueKind::Uint32 | ValueKind::Fixed32 => Width::Unsigned32,
+            ValueKind::Sint32 | ValueKind::Enum(_) => Width::Signed32,
+            ValueKind::Int64 | ValueKind::Sfixed64 => Width::Signed64,
             _ => Width::Unsigned64,
         };
         integer::read(text, width).map_err(|what| self.wrong(field, what))

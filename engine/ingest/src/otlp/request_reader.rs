@@ -17,14 +17,14 @@ use super::points::{ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint}
 use super::resource::{Resource, push_attributes, scope_labels};
 use super::{DeltaMode, Fault};
 use crate::context::Context;
-use crate::decoded::{Decoded, Sink};
+use crate::decoded::{DecodedMetrics, Sink};
 use crate::error::Result;
 use crate::labels::TEXT_MAX_BYTES;
 use crate::rejection::Reason;
 use crate::wire::{BYTES, Reader, VARINT, WireError, each, tag};
 
 /// Decodes an `ExportMetricsServiceRequest`.
-pub(crate) fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
+pub(crate) fn decode(body: &[u8], ctx: &Context<'_>) -> Result<DecodedMetrics> {
     let mut walker = Walker::new(body.len(), ctx);
     each(body, 1, &[1], |resource| walker.resource(resource))?;
     Ok(walker.sink.finish())

@@ -17,12 +17,12 @@ const SCOPE_ATTRIBUTES_MAX: usize = 1000;
 
 /// Names of the resource attributes that become labels of each series.
 #[derive(Debug, Clone, Default)]
-pub struct Promoted {
+pub struct PromotedAttributes {
     names: HashSet<String>,
     prefixes: Vec<String>,
 }
 
-impl Promoted {
+impl PromotedAttributes {
     /// Parses a list of names; a final `*` makes an entry a prefix.
     pub fn of(list: &[String]) -> Self {
         let mut out = Self::default();
@@ -55,7 +55,7 @@ impl<'a> Resource<'a> {
     /// Reads the attributes of a resource, each key once. `job`, `instance` and promoted attributes become labels of
     /// every series. `target_info` has the others as well, except those in `job` and `instance`, unless they are
     /// promoted, so that both name the same service.
-    pub(super) fn read(mut attributes: Attributes<'a>, promoted: &Promoted) -> Result<Self, Fault> {
+    pub(super) fn read(mut attributes: Attributes<'a>, promoted: &PromotedAttributes) -> Result<Self, Fault> {
         attributes.keep_last()?;
         let identity = identity(&attributes)?;
         let mut labels = promoted_labels(&attributes, promoted)?;
@@ -85,7 +85,7 @@ fn identity(attributes: &Attributes<'_>) -> Result<Vec<FixedLabel>, Fault> {
 }
 
 /// The promoted attributes as labels. Values of keys that map to one name are joined by `;` in key order.
-fn promoted_labels(attributes: &Attributes<'_>, promoted: &Promoted) -> Result<Vec<FixedLabel>, Fault> {
+fn promoted_labels(attributes: &Attributes<'_>, promoted: &PromotedAttributes) -> Result<Vec<FixedLabel>, Fault> {
     let mut labels: Vec<FixedLabel> = Vec::new();
     for (key, value) in attributes.iter() {
         // A key that is no valid text cannot be in the list; `target_info` refuses it.
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn names_on_the_list() {
         let list = ["host.name", "mysql.*", "k8s.pod*"].map(str::to_owned);
-        let promoted = Promoted::of(&list);
+        let promoted = PromotedAttributes::of(&list);
         let check = |key: &str, expected| assert_eq!(promoted.has(key), expected, "{key}");
         check("host.name", true);
         check("host.name.x", false);
@@ -173,7 +173,7 @@ mod tests {
         check("mysql", false);
         check("k8s.pod", true);
         check("k8s.pod.uid", true);
-        assert!(Promoted::of(&["*".to_owned()]).has("any"));
-        assert!(!Promoted::default().has(""));
+        assert!(PromotedAttributes::of(&["*".to_owned()]).has("any"));
+        assert!(!PromotedAttributes::default().has(""));
     }
 }

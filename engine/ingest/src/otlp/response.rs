@@ -1,7 +1,7 @@
 //! Responses to OTLP senders: `ExportMetricsServiceResponse` with partial success, and `google.rpc.Status` for
 //! errors, as protobuf and as JSON.
 
-use crate::decoded::Decoded;
+use crate::decoded::DecodedMetrics;
 use crate::wire::{put_bytes, put_varint};
 
 /// The refused part of a request.
@@ -15,7 +15,7 @@ pub struct PartialSuccess {
 
 impl PartialSuccess {
     /// Summarizes what a decoder refused. Exemplars and metadata are not points, and not mentioned.
-    pub fn of(decoded: &Decoded) -> Self {
+    pub fn of(decoded: &DecodedMetrics) -> Self {
         let counts = |reason: crate::Reason| !reason.is_silent();
         Self { rejected: decoded.rejected_count(counts), message: decoded.rejected_text(counts).unwrap_or_default() }
     }

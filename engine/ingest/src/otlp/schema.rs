@@ -18,14 +18,14 @@ pub struct Field {
     /// Number of the field on the wire.
     pub number: u32,
     /// Kind of its value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Whether it is a list.
     pub repeated: bool,
 }
 
 /// The kind of a value.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum ValueKind {
     /// A message within the message: an object in JSON.
     Message(&'static Message),
     /// A text in UTF-8.
@@ -58,45 +58,46 @@ pub enum Kind {
     Double,
 }
 
-pub(crate) const fn one(name: &'static str, number: u32, kind: Kind) -> Field {
+pub(crate) const fn one(name: &'static str, number: u32, kind: ValueKind) -> Field {
     Field { name, number, kind, repeated: false }
 }
 
-pub(crate) const fn list(name: &'static str, number: u32, kind: Kind) -> Field {
+pub(crate) const fn list(name: &'static str, number: u32, kind: ValueKind) -> Field {
     Field { name, number, kind, repeated: true }
 }
 
 /// The message `ExportMetricsServiceRequest`: what a request with metrics holds.
 pub static METRICS_REQUEST: Message =
-    Message { fields: &[list("resourceMetrics", 1, Kind::Message(&RESOURCE_METRICS))] };
+    Message { fields: &[list("resourceMetrics", 1, ValueKind::Message(&RESOURCE_METRICS))] };
 
 /// The message `ExportLogsServiceRequest`: what a request with log records holds.
-pub static LOGS_REQUEST: Message = Message { fields: &[list("resourceLogs", 1, Kind::Message(&RESOURCE_LOGS))] };
+pub static LOGS_REQUEST: Message = Message { fields: &[list("resourceLogs", 1, ValueKind::Message(&RESOURCE_LOGS))] };
 
 static RESOURCE_LOGS: Message = Message {
-    fields: &[one("resource", 1, Kind::Message(&RESOURCE)), list("scopeLogs", 2, Kind::Message(&SCOPE_LOGS))],
+    fields: &[one("resource", 1, ValueKind::Message(&RESOURCE)), list("scopeLogs", 2, ValueKind::Message(&SCOPE_LOGS))],
 };
 
-static SCOPE_LOGS: Message =
-    Message { fields: &[one("scope", 1, Kind::Message(&SCOPE)), list("logRecords", 2, Kind::Message(&LOG_RECORD))] };
+static SCOPE_LOGS: Message = Message {
+    fields: &[one("scope", 1, ValueKind::Message(&SCOPE)), list("logRecords", 2, ValueKind::Message(&LOG_RECORD))],
+};
 
 static LOG_RECORD: Message = Message {
     fields: &[
-        one("timeUnixNano", 1, Kind::Fixed64),
-        one("observedTimeUnixNano", 11, Kind::Fixed64),
+        one("timeUnixNano", 1, ValueKind::Fixed64),
+        one("observedTimeUnixNano", 11, ValueKind::Fixed64),
         one("severityNumber", 2, SEVERITY),
-        one("severityText", 3, Kind::Text),
-        one("body", 5, Kind::Message(&ANY_VALUE)),
-        list("attributes", 6, Kind::Message(&KEY_VALUE)),
-        one("droppedAttributesCount", 7, Kind::Uint32),
-        one("flags", 8, Kind::Fixed32),
-        one("traceId", 9, Kind::Hex),
-        one("spanId", 10, Kind::Hex),
-        one("eventName", 12, Kind::Text),
+        one("severityText", 3, ValueKind::Text),
+        one("body", 5, ValueKind::Message(&ANY_VALUE)),
+        list("attributes", 6, ValueKind::Message(&KEY_VALUE)),
+        one("droppedAttributesCount", 7, ValueKind::Uint32),
+        one("flags", 8, ValueKind::Fixed32),
+        one("traceId", 9, ValueKind::Hex),
+        one("spanId", 10, ValueKind::Hex),
+        one("eventName", 12, ValueKind::Text),
     ],
 };
 
-const SEVERITY: Kind = Kind::Enum(&[
+const SEVERITY: ValueKind = ValueKind::Enum(&[
     "SEVERITY_NUMBER_UNSPECIFIED",
     "SEVERITY_NUMBER_TRACE",
     "SEVERITY_NUMBER_TRACE2",
@@ -126,157 +127,168 @@ const SEVERITY: Kind = Kind::Enum(&[
 
 static RESOURCE_METRICS: Message = Message {
     fields: &[
-        one("resource", 1, Kind::Message(&RESOURCE)),
-        list("scopeMetrics", 2, Kind::Message(&SCOPE_METRICS)),
-        one("schemaUrl", 3, Kind::Text),
+        one("resource", 1, ValueKind::Message(&RESOURCE)),
+        list("scopeMetrics", 2, ValueKind::Message(&SCOPE_METRICS)),
+        one("schemaUrl", 3, ValueKind::Text),
     ],
 };
 
 pub(crate) static RESOURCE: Message = Message {
-    fields: &[list("attributes", 1, Kind::Message(&KEY_VALUE)), one("droppedAttributesCount", 2, Kind::Uint32)],
-};
-
-pub(crate) static KEY_VALUE: Message =
-    Message { fields: &[one("key", 1, Kind::Text), one("value", 2, Kind::Message(&ANY_VALUE))] };
-
-static ANY_VALUE: Message = Message {
     fields: &[
-        one("stringValue", 1, Kind::Text),
-        one("boolValue", 2, Kind::Bool),
-        one("intValue", 3, Kind::Int64),
-        one("doubleValue", 4, Kind::Double),
-        one("arrayValue", 5, Kind::Message(&ARRAY_VALUE)),
-        one("kvlistValue", 6, Kind::Message(&KEY_VALUE_LIST)),
-        one("bytesValue", 7, Kind::Base64),
+        list("attributes", 1, ValueKind::Message(&KEY_VALUE)),
+        one("droppedAttributesCount", 2, ValueKind::Uint32),
     ],
 };
 
-static ARRAY_VALUE: Message = Message { fields: &[list("values", 1, Kind::Message(&ANY_VALUE))] };
+pub(crate) static KEY_VALUE: Message =
+    Message { fields: &[one("key", 1, ValueKind::Text), one("value", 2, ValueKind::Message(&ANY_VALUE))] };
 
-static KEY_VALUE_LIST: Message = Message { fields: &[list("values", 1, Kind::Message(&KEY_VALUE))] };
+static ANY_VALUE: Message = Message {
+    fields: &[
+        one("stringValue", 1, ValueKind::Text),
+        one("boolValue", 2, ValueKind::Bool),
+        one("intValue", 3, ValueKind::Int64),
+        one("doubleValue", 4, ValueKind::Double),
+        one("arrayValue", 5, ValueKind::Message(&ARRAY_VALUE)),
+        one("kvlistValue", 6, ValueKind::Message(&KEY_VALUE_LIST)),
+        one("bytesValue", 7, ValueKind::Base64),
+    ],
+};
+
+static ARRAY_VALUE: Message = Message { fields: &[list("values", 1, ValueKind::Message(&ANY_VALUE))] };
+
+static KEY_VALUE_LIST: Message = Message { fields: &[list("values", 1, ValueKind::Message(&KEY_VALUE))] };
 
 static SCOPE_METRICS: Message = Message {
     fields: &[
-        one("scope", 1, Kind::Message(&SCOPE)),
-        list("metrics", 2, Kind::Message(&METRIC)),
-        one("schemaUrl", 3, Kind::Text),
+        one("scope", 1, ValueKind::Message(&SCOPE)),
+        list("metrics", 2, ValueKind::Message(&METRIC)),
+        one("schemaUrl", 3, ValueKind::Text),
     ],
 };
 
 pub(crate) static SCOPE: Message = Message {
     fields: &[
-        one("name", 1, Kind::Text),
-        one("version", 2, Kind::Text),
-        list("attributes", 3, Kind::Message(&KEY_VALUE)),
-        one("droppedAttributesCount", 4, Kind::Uint32),
+        one("name", 1, ValueKind::Text),
+        one("version", 2, ValueKind::Text),
+        list("attributes", 3, ValueKind::Message(&KEY_VALUE)),
+        one("droppedAttributesCount", 4, ValueKind::Uint32),
     ],
 };
 
 static METRIC: Message = Message {
     fields: &[
-        one("name", 1, Kind::Text),
-        one("description", 2, Kind::Text),
-        one("unit", 3, Kind::Text),
-        one("gauge", 5, Kind::Message(&GAUGE)),
-        one("sum", 7, Kind::Message(&SUM)),
-        one("histogram", 9, Kind::Message(&HISTOGRAM)),
-        one("exponentialHistogram", 10, Kind::Message(&EXPONENTIAL_HISTOGRAM)),
-        one("summary", 11, Kind::Message(&SUMMARY)),
+        one("name", 1, ValueKind::Text),
+        one("description", 2, ValueKind::Text),
+        one("unit", 3, ValueKind::Text),
+        one("gauge", 5, ValueKind::Message(&GAUGE)),
+        one("sum", 7, ValueKind::Message(&SUM)),
+        one("histogram", 9, ValueKind::Message(&HISTOGRAM)),
+        one("exponentialHistogram", 10, ValueKind::Message(&EXPONENTIAL_HISTOGRAM)),
+        one("summary", 11, ValueKind::Message(&SUMMARY)),
     ],
 };
 
-const TEMPORALITY: Kind = Kind::Enum(&[
+const TEMPORALITY: ValueKind = ValueKind::Enum(&[
     "AGGREGATION_TEMPORALITY_UNSPECIFIED",
     "AGGREGATION_TEMPORALITY_DELTA",
     "AGGREGATION_TEMPORALITY_CUMULATIVE",
 ]);
 
-static GAUGE: Message = Message { fields: &[list("dataPoints", 1, Kind::Message(&NUMBER_POINT))] };
+static GAUGE: Message = Message { fields: &[list("dataPoints", 1, ValueKind::Message(&NUMBER_POINT))] };
 
 static SUM: Message = Message {
     fields: &[
-        list("dataPoints", 1, Kind::Message(&NUMBER_POINT)),
+        list("dataPoints", 1, ValueKind::Message(&NUMBER_POINT)),
         one("aggregationTemporality", 2, TEMPORALITY),
-        one("isMonotonic", 3, Kind::Bool),
+        one("isMonotonic", 3, ValueKind::Bool),
     ],
 };
 
 static HISTOGRAM: Message = Message {
-    fields: &[list("dataPoints", 1, Kind::Message(&HISTOGRAM_POINT)), one("aggregationTemporality", 2, TEMPORALITY)],
+    fields: &[
+        list("dataPoints", 1, ValueKind::Message(&HISTOGRAM_POINT)),
+        one("aggregationTemporality", 2, TEMPORALITY),
+    ],
 };
 
 static EXPONENTIAL_HISTOGRAM: Message = Message {
-    fields: &[list("dataPoints", 1, Kind::Message(&EXPONENTIAL_POINT)), one("aggregationTemporality", 2, TEMPORALITY)],
+    fields: &[
+        list("dataPoints", 1, ValueKind::Message(&EXPONENTIAL_POINT)),
+        one("aggregationTemporality", 2, TEMPORALITY),
+    ],
 };
 
-static SUMMARY: Message = Message { fields: &[list("dataPoints", 1, Kind::Message(&SUMMARY_POINT))] };
+static SUMMARY: Message = Message { fields: &[list("dataPoints", 1, ValueKind::Message(&SUMMARY_POINT))] };
 
 static NUMBER_POINT: Message = Message {
     fields: &[
-        list("attributes", 7, Kind::Message(&KEY_VALUE)),
-        one("startTimeUnixNano", 2, Kind::Fixed64),
-        one("timeUnixNano", 3, Kind::Fixed64),
-        one("asDouble", 4, Kind::Double),
-        one("asInt", 6, Kind::Sfixed64),
-        list("exemplars", 5, Kind::Message(&EXEMPLAR)),
-        one("flags", 8, Kind::Uint32),
+        list("attributes", 7, ValueKind::Message(&KEY_VALUE)),
+        one("startTimeUnixNano", 2, ValueKind::Fixed64),
+        one("timeUnixNano", 3, ValueKind::Fixed64),
+        one("asDouble", 4, ValueKind::Double),
+        one("asInt", 6, ValueKind::Sfixed64),
+        list("exemplars", 5, ValueKind::Message(&EXEMPLAR)),
+        one("flags", 8, ValueKind::Uint32),
     ],
 };
 
 static HISTOGRAM_POINT: Message = Message {
     fields: &[
-        list("attributes", 9, Kind::Message(&KEY_VALUE)),
-        one("startTimeUnixNano", 2, Kind::Fixed64),
-        one("timeUnixNano", 3, Kind::Fixed64),
-        one("count", 4, Kind::Fixed64),
-        one("sum", 5, Kind::Double),
-        list("bucketCounts", 6, Kind::Fixed64),
-        list("explicitBounds", 7, Kind::Double),
-        list("exemplars", 8, Kind::Message(&EXEMPLAR)),
-        one("flags", 10, Kind::Uint32),
+        list("attributes", 9, ValueKind::Message(&KEY_VALUE)),
+        one("startTimeUnixNano", 2, ValueKind::Fixed64),
+        one("timeUnixNano", 3, ValueKind::Fixed64),
+        one("count", 4, ValueKind::Fixed64),
+        one("sum", 5, ValueKind::Double),
+        list("bucketCounts", 6, ValueKind::Fixed64),
+        list("explicitBounds", 7, ValueKind::Double),
+        list("exemplars", 8, ValueKind::Message(&EXEMPLAR)),
+        one("flags", 10, ValueKind::Uint32),
     ],
 };
 
 static EXPONENTIAL_POINT: Message = Message {
     fields: &[
-        list("attributes", 1, Kind::Message(&KEY_VALUE)),
-        one("startTimeUnixNano", 2, Kind::Fixed64),
-        one("timeUnixNano", 3, Kind::Fixed64),
-        one("count", 4, Kind::Fixed64),
-        one("sum", 5, Kind::Double),
-        one("scale", 6, Kind::Sint32),
-        one("zeroCount", 7, Kind::Fixed64),
-        one("positive", 8, Kind::Message(&BUCKETS)),
-        one("negative", 9, Kind::Message(&BUCKETS)),
-        one("flags", 10, Kind::Uint32),
-        list("exemplars", 11, Kind::Message(&EXEMPLAR)),
-        one("zeroThreshold", 14, Kind::Double),
+        list("attributes", 1, ValueKind::Message(&KEY_VALUE)),
+        one("startTimeUnixNano", 2, ValueKind::Fixed64),
+        one("timeUnixNano", 3, ValueKind::Fixed64),
+        one("count", 4, ValueKind::Fixed64),
+        one("sum", 5, ValueKind::Double),
+        one("scale", 6, ValueKind::Sint32),
+        one("zeroCount", 7, ValueKind::Fixed64),
+        one("positive", 8, ValueKind::Message(&BUCKETS)),
+        one("negative", 9, ValueKind::Message(&BUCKETS)),
+        one("flags", 10, ValueKind::Uint32),
+        list("exemplars", 11, ValueKind::Message(&EXEMPLAR)),
+        one("zeroThreshold", 14, ValueKind::Double),
     ],
 };
 
-static BUCKETS: Message = Message { fields: &[one("offset", 1, Kind::Sint32), list("bucketCounts", 2, Kind::Uint64)] };
+static BUCKETS: Message =
+    Message { fields: &[one("offset", 1, ValueKind::Sint32), list("bucketCounts", 2, ValueKind::Uint64)] };
 
 static SUMMARY_POINT: Message = Message {
     fields: &[
-        list("attributes", 7, Kind::Message(&KEY_VALUE)),
-        one("startTimeUnixNano", 2, Kind::Fixed64),
-        one("timeUnixNano", 3, Kind::Fixed64),
-        one("count", 4, Kind::Fixed64),
-        one("sum", 5, Kind::Double),
-        list("quantileValues", 6, Kind::Message(&QUANTILE_VALUE)),
-        one("flags", 8, Kind::Uint32),
+        list("attributes", 7, ValueKind::Message(&KEY_VALUE)),
+        one("startTimeUnixNano", 2, ValueKind::Fixed64),
+        one("timeUnixNano", 3, ValueKind::Fixed64),
+        one("count", 4, ValueKind::Fixed64),
+        one("sum", 5, ValueKind::Double),
+        list("quantileValues", 6, ValueKind::Message(&QUANTILE_VALUE)),
+        one("flags", 8, ValueKind::Uint32),
     ],
 };
 
-static QUANTILE_VALUE: Message = Message { fields: &[one("quantile", 1, Kind::Double), one("value", 2, Kind::Double)] };
+static QUANTILE_VALUE: Message =
+    Message { fields: &[one("quantile", 1, ValueKind::Double), one("value", 2, ValueKind::Double)] };
 
 static EXEMPLAR: Message = Message {
     fields: &[
-        list("filteredAttributes", 7, Kind::Message(&KEY_VALUE)),
-        one("timeUnixNano", 2, Kind::Fixed64),
-        one("asDouble", 3, Kind::Double),
-        one("asInt", 6, Kind::Sfixed64),
-        one("spanId", 4, Kind::Hex),
-        one("traceId", 5, Kind::Hex),
+        list("filteredAttributes", 7, ValueKind::Message(&KEY_VALUE)),
+        one("timeUnixNano", 2, ValueKind::Fixed64),
+        one("asDouble", 3, ValueKind::Double),
+        one("asInt", 6, ValueKind::Sfixed64),
+        one("spanId", 4, ValueKind::Hex),
+        one("traceId", 5, ValueKind::Hex),
     ],
 };

@@ -19,7 +19,7 @@ use quiver_types::{Span, is_stale};
 
 use super::*;
 use crate::context::{Context, Limits};
-use crate::decoded::Decoded;
+use crate::decoded::DecodedMetrics;
 use crate::formats::{otlp_json, otlp_metrics};
 use crate::fuzz;
 
@@ -77,7 +77,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    fn decode(&self, request: &ExportMetricsServiceRequest) -> Decoded {
+    fn decode(&self, request: &ExportMetricsServiceRequest) -> DecodedMetrics {
         let ctx =
             Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0, sender: None };
         let decoded = otlp_metrics::decode(&request.encode_to_vec(), &ctx).unwrap();
@@ -85,7 +85,7 @@ impl Receiver {
         decoded
     }
 
-    fn json(&self, text: &str) -> crate::Result<Decoded> {
+    fn json(&self, text: &str) -> crate::Result<DecodedMetrics> {
         let ctx =
             Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0, sender: None };
         let decoded = otlp_json::decode(text.as_bytes(), &ctx)?;
@@ -101,7 +101,7 @@ fn name_of(canonical: &[u8]) -> String {
 }
 
 /// Shows samples as `name{labels} value time`; stale markers as `stale`.
-fn rows(decoded: &Decoded) -> Vec<String> {
+fn rows(decoded: &DecodedMetrics) -> Vec<String> {
     let b = &decoded.batch;
     let row = |i: usize| {
         let value = if is_stale(b.values[i]) { "stale".to_owned() } else { b.values[i].to_string() };
@@ -152,7 +152,7 @@ fn resources_and_scopes() {
     assert_eq!(rows(&r.decode(&request(&resource[2..], vec![gauge()]))), no_identity);
     let options = OtlpOptions {
         scope_labels: true,
-        promoted: Promoted::of(&["host.name".into(), "absent".into()]),
+        promoted: PromotedAttributes::of(&["host.name".into(), "absent".into()]),
         ..OtlpOptions::default()
     };
     let r = Receiver { options, ..Receiver::default() };

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use quiver_types::LogsBatch;
-use quiver_types::condition::{FieldName, Fields, Screens, SharedCondition, SharedTests, Sought};
-use quiver_types::extraction::{Extracting, ExtractionRule, Made, Record};
+use quiver_types::condition::{FieldName, Fields, RequiredText, Screens, SharedCondition, SharedTests};
+use quiver_types::extraction::{ConvertedValue, ExtractionRule, Record, RuleExtractor};
 use serde_json::Value;
 
 /// What is known of a test of a record.
@@ -51,7 +51,7 @@ pub(super) struct Plan {
 
 /// A rule's part of it.
 #[derive(Debug)]
-pub(super) struct Planned {
+pub(super) struct RulePlan {
     /// The place of its condition.
     pub(super) condition: Option<usize>,
     /// The asker that passes wherever its method finds something.
@@ -62,11 +62,11 @@ pub(super) struct Planned {
 
 impl Plan {
     /// Numbers what rules name and ask.
-    pub(super) fn of<'a>(rules: impl Iterator<Item = &'a ExtractionRule>) -> (Self, Vec<Planned>) {
+    pub(super) fn of<'a>(rules: impl Iterator<Item = &'a ExtractionRule>) -> (Self, Vec<RulePlan>) {
         let mut plan = Self::default();
         let mut places: HashMap<String, usize> = HashMap::new();
         let (mut sources, mut askers) = (Vec::new(), HashMap::new());
-        let planned = rules.enumerate().map(|(n, rule)| Planned {
+        let planned = rules.enumerate().map(|(n, rule)| RulePlan {
             // Rules of many services look for the same: it is told once of a text, not once for each.
             source: rule.sought().map(|(field, sought)| {
                 *askers.entry(format!("{field:?} {sought:?}")).or_insert_with(|| {
@@ -85,7 +85,7 @@ impl Plan {
             reads: rule.reads().map(|name| (name.clone(), plan.number(key_of(name)))).collect(),
             writes: rule.writes().map(|field| (field.to_owned(), plan.number(field))).collect(),
         });
-        let mut planned: Vec<Planned> = planned.collect();
+        let mut planned: Vec<RulePlan> = planned.collect();
         for test in 0..plan.tests.len() {
             let key = key_of(plan.tests.field(test)).to_owned();
             let field = plan.number(&key);
@@ -111,7 +111,7 @@ impl Plan {
     }
 
     /// Puts together what tests and sources of rules look for.
-    fn screen(&mut self, sources: Vec<(FieldName, usize, Sought)>, planned: &mut [Planned]) {
+    fn screen(&mut self, sources: Vec<(FieldName, usize, RequiredText)>, planned: &mut [RulePlan]) {
         let tests = self.tests.len();
         let of_test = |test: usize| Some((self.tests.field(test).clone(), test, self.tests.sought(test)?));
         let of_sources = sources.into_iter().map(|(field, rule, sought)| (field, tests + rule, sought));
@@ -284,14 +284,14 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    fn set(&mut self, field: usize, row: usize, made: &Made<'_>) {
+    fn set(&mut self, field: usize, row: usize, made: &ConvertedValue<'_>) {
         let from = self.set_texts.len();
         let is_there = match made {
-            Made::Text(text) => {
+            ConvertedValue::Text(text) => {
                 self.set_texts.push_str(text);
                 true
             }
-            Made::Other(value) => match &**value {
+            ConvertedValue::Other(value) => match &**value {
                 Value::Null => false,
                 // Most of what is no text: it needs no serializer.
                 Value::Number(number) => write!(self.set_texts, "{number}").is_ok(),
@@ -388,7 +388,7 @@ impl<'a> Chunk<'a> {
 
     /// Gives those of some records that fulfil the condition of a rule. What a rule does to one record changes no other, so
     /// that all may be asked before the first is changed.
-    pub(super) fn select(&mut self, planned: &Planned, rows: &[usize]) -> Vec<usize> {
+    pub(super) fn select(&mut self, planned: &RulePlan, rows: &[usize]) -> Vec<usize> {
         let found = self.fulfilling(planned, rows);
         match planned.source {
             // Where the method finds nothing the rule does nothing.
@@ -397,7 +397,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    fn fulfilling(&mut self, planned: &Planned, rows: &[usize]) -> Vec<usize> {
+    fn fulfilling(&mut self, planned: &RulePlan, rows: &[usize]) -> Vec<usize> {
         let Some(place) = planned.condition else { return rows.to_vec() };
         if let Some(known) = &self.selected[place] {
             return known.clone();
@@ -425,7 +425,7 @@ impl<'a> Chunk<'a> {
 
     /// Applies a rule to a record that fulfils its condition. Gives how many targets could not be written; none: it did not
     /// match.
-    pub(super) fn apply(&mut self, rule: &mut Extracting<'_>, planned: &Planned, row: usize) -> Option<u64> {
+    pub(super) fn apply(&mut self, rule: &mut RuleExtractor<'_>, planned: &RulePlan, row: usize) -> Option<u64> {
         rule.extract(&mut At { chunk: self, planned, row }, None)
     }
 
@@ -453,7 +453,7 @@ impl<'a> Chunk<'a> {
 /// A record of a chunk, as one rule sees it.
 struct At<'c, 'a> {
     chunk: &'c mut Chunk<'a>,
-    planned: &'c Planned,
+    planned: &'c RulePlan,
     row: usize,
 }
 
@@ -467,7 +467,7 @@ impl Fields for At<'_, '_> {
 impl Record for At<'_, '_> {
     fn set(&mut self, field: &str, value: &Value) {
         if let Some(place) = self.planned.writes.iter().position(|(known, _)| known == field) {
-            self.write(place, field, &Made::of(value));
+            self.write(place, field, &ConvertedValue::of(value));
         }
     }
 
@@ -475,7 +475,7 @@ impl Record for At<'_, '_> {
         self.chunk.text(self.planned.reads[place].1, self.row).map(Cow::Borrowed)
     }
 
-    fn write(&mut self, place: usize, _: &str, made: &Made<'_>) {
+    fn write(&mut self, place: usize, _: &str, made: &ConvertedValue<'_>) {
         self.chunk.set(self.planned.writes[place].1, self.row, made);
     }
 }

@@ -13,11 +13,11 @@ use arrow::array::{Array, AsArray, BinaryBuilder, RecordBatch};
 use quiver_types::SpansBatch;
 use quiver_types::cancellation::{RULE_MAX, Until, Watch};
 use quiver_types::condition::{FieldName, Fields};
-use quiver_types::extraction::{Made, Record};
+use quiver_types::extraction::{ConvertedValue, Record};
 use quiver_types::spans::{Attributes, SpanRow, Value};
 
-use super::columns::{FAILS, HOLDS, Plan, Planned, UNKNOWN};
-use super::{Clients, ExtractionRules, Running};
+use super::columns::{FAILS, HOLDS, Plan, RulePlan, UNKNOWN};
+use super::{Clients, ExtractionRules, RuleState};
 use crate::transaction_detection::each_row;
 
 /// Most spans that rules go over at once.
@@ -72,7 +72,7 @@ impl Record for SpanRecord<'_> {
         self.put(field, value.clone());
     }
 
-    fn write(&mut self, _: usize, field: &str, made: &Made<'_>) {
+    fn write(&mut self, _: usize, field: &str, made: &ConvertedValue<'_>) {
         self.put(field, made.to_json());
     }
 }
@@ -90,7 +90,7 @@ fn value_of(value: &serde_json::Value) -> Option<Value<'_>> {
 }
 
 /// The tests and sources that each rule makes unknown where it writes.
-pub(super) fn stale(plan: &Plan, planned: &[Planned], rules: &[Arc<Running>]) -> Vec<Vec<usize>> {
+pub(super) fn stale(plan: &Plan, planned: &[RulePlan], rules: &[Arc<RuleState>]) -> Vec<Vec<usize>> {
     let of_tests = (0..plan.tests.len()).map(|test| (test, plan.tests.field(test)));
     let of_sources = planned.iter().zip(rules).filter_map(|(planned, running)| {
         let (field, _) = running.rule.sought()?;
@@ -191,7 +191,7 @@ impl<'r> Chunk<'_, 'r> {
     }
 
     /// Says whether a span fulfils the condition of a rule, and its method may find something.
-    fn may_match(&mut self, planned: &Planned, row: usize) -> bool {
+    fn may_match(&mut self, planned: &RulePlan, row: usize) -> bool {
         let rules = self.rules;
         let condition = planned.condition.map(|place| &rules.plan.conditions[place].0);
         if condition.is_some_and(|condition| !condition.holds(&mut |test| self.ask(test, row))) {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use quiver_types::spans::Value;
 
 use super::SpanReason;
-use crate::otlp::any_value::{Any, key_value, read};
+use crate::otlp::any_value::{OtlpValue, key_value, read};
 use crate::wire::{DEPTH_MAX, Reader, WireError};
 
 /// Most attributes of a message that are read: a thousand are kept, and an entry of two bytes takes fifty here.
@@ -75,13 +75,13 @@ impl<'a> Scratch<'a> {
             return Ok(());
         }
         let raw = match read(value)? {
-            Any::Empty => Raw::Plain(Value::Text("")),
-            Any::Text(bytes) => Raw::Plain(Value::Text(text(bytes)?)),
-            Any::Bool(v) => Raw::Plain(Value::Bool(v)),
-            Any::Int(v) => Raw::Plain(Value::Int(v)),
-            Any::Double(v) => Raw::Plain(Value::Double(v)),
-            Any::Bytes(bytes) => Raw::Plain(Value::Bytes(bytes)),
-            nested @ (Any::List(_) | Any::Map(_)) => {
+            OtlpValue::Empty => Raw::Plain(Value::Text("")),
+            OtlpValue::Text(bytes) => Raw::Plain(Value::Text(text(bytes)?)),
+            OtlpValue::Bool(v) => Raw::Plain(Value::Bool(v)),
+            OtlpValue::Int(v) => Raw::Plain(Value::Int(v)),
+            OtlpValue::Double(v) => Raw::Plain(Value::Double(v)),
+            OtlpValue::Bytes(bytes) => Raw::Plain(Value::Bytes(bytes)),
+            nested @ (OtlpValue::List(_) | OtlpValue::Map(_)) => {
                 let start = self.json.len();
                 push_json(nested, &mut self.json, start + JSON_BYTES_MAX, 0)?;
                 Raw::Json(start..self.json.len())
@@ -128,24 +128,24 @@ fn push_text(text: &str, out: &mut String) {
 }
 
 /// Appends an `AnyValue` as OTLP/JSON; of items that would begin behind `end` none.
-fn push_json(any: Any<'_>, out: &mut String, end: usize, depth: usize) -> Result<(), Fault> {
+fn push_json(any: OtlpValue<'_>, out: &mut String, end: usize, depth: usize) -> Result<(), Fault> {
     if depth > DEPTH_MAX {
         return Err(WireError::TooDeep.into());
     }
     // A `String` takes whatever is written.
     let _ = match any {
-        Any::Empty => write!(out, "{{}}"),
-        Any::Text(bytes) => {
+        OtlpValue::Empty => write!(out, "{{}}"),
+        OtlpValue::Text(bytes) => {
             out.push_str("{\"stringValue\":");
             push_text(text(bytes)?, out);
             write!(out, "}}")
         }
-        Any::Bool(v) => write!(out, "{{\"boolValue\":{v}}}"),
-        Any::Int(v) => write!(out, "{{\"intValue\":\"{v}\"}}"),
-        Any::Double(v) if v.is_finite() => {
+        OtlpValue::Bool(v) => write!(out, "{{\"boolValue\":{v}}}"),
+        OtlpValue::Int(v) => write!(out, "{{\"intValue\":\"{v}\"}}"),
+        OtlpValue::Double(v) if v.is_finite() => {
             write!(out, "{{\"doubleValue\":{}}}", serde_json::Value::from(v))
         }
-        Any::Double(v) => {
+        OtlpValue::Double(v) => {
             let name = if v.is_nan() {
                 "NaN"
             } else if v > 0.0 {
@@ -155,13 +155,13 @@ fn push_json(any: Any<'_>, out: &mut String, end: usize, depth: usize) -> Result
             };
             write!(out, "{{\"doubleValue\":\"{name}\"}}")
         }
-        Any::Bytes(bytes) => write!(out, "{{\"bytesValue\":\"{}\"}}", Value::Bytes(bytes).text()),
-        Any::List(message) => {
+        OtlpValue::Bytes(bytes) => write!(out, "{{\"bytesValue\":\"{}\"}}", Value::Bytes(bytes).text()),
+        OtlpValue::List(message) => {
             out.push_str("{\"arrayValue\":{");
             push_items(message, out, end, |item, out| push_json(read(item)?, out, end, depth + 1))?;
             write!(out, "}}}}")
         }
-        Any::Map(message) => {
+        OtlpValue::Map(message) => {
             out.push_str("{\"kvlistValue\":{");
             push_items(message, out, end, |item, out| {
                 let (key, value) = key_value(item)?;

@@ -18,7 +18,7 @@ const INT_MAX: f64 = 9_223_372_036_854_775_808.0;
 
 /// The trace as the API answers it.
 #[derive(Debug, Deserialize)]
-struct Wrapped {
+struct TraceResponse {
     data: Trace,
 }
 
@@ -198,7 +198,7 @@ pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
     }
     decode_memory::hold_beside(bytes)?;
     // Not as an enum of both, which would be read into a tree of values first.
-    let trace = match serde_json::from_slice::<Wrapped>(body) {
+    let trace = match serde_json::from_slice::<TraceResponse>(body) {
         Ok(wrapped) => wrapped.data,
         Err(_) => serde_json::from_slice(body).map_err(|_| shape("not a trace of the format `trace/1`"))?,
     };

@@ -56,7 +56,7 @@ struct Walker<'a, 'c> {
 
 /// What the spans of a resource share.
 #[derive(Debug, Default)]
-struct Shared {
+struct SpanResource {
     service: String,
     resource: Vec<u8>,
     /// Why none of them can be stored.
@@ -72,7 +72,7 @@ fn fatal(fault: Fault) -> Result<SpanReason> {
 
 impl<'a> Walker<'a, '_> {
     fn resource(&mut self, message: &'a [u8]) -> Result<()> {
-        let mut shared = Shared::default();
+        let mut shared = SpanResource::default();
         self.scratch.clear();
         let scratch = &mut self.scratch;
         let read = each(message, 1, &[1], |resource| each(resource, 1, &[1], |pair| scratch.push(pair)));
@@ -94,7 +94,7 @@ impl<'a> Walker<'a, '_> {
         each(message, 2, &[2], |scope| self.scope(scope, &shared))
     }
 
-    fn scope(&mut self, message: &'a [u8], shared: &Shared) -> Result<()> {
+    fn scope(&mut self, message: &'a [u8], shared: &SpanResource) -> Result<()> {
         let mut blocked = shared.blocked;
         let (mut name, mut version): (&[u8], &[u8]) = (b"", b"");
         self.scratch.clear();

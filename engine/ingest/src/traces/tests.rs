@@ -122,7 +122,7 @@ fn attributes_beyond_all_measure_are_cut() {
     put_bytes(&mut all, 1, &[0x0a_u8, 0].repeat(100_000));
     put_bytes(&mut body, 1, &all);
     let decoded = with(|ctx| decode(TraceFormat::Otlp, None, &body, ctx)).unwrap();
-    assert_eq!(decoded.cuts, [(Cut::Attributes, 100_000 - (16 << 10))]);
+    assert_eq!(decoded.cuts, [(TruncationKind::Attributes, 100_000 - (16 << 10))]);
 }
 
 #[test]

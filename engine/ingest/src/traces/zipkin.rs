@@ -300,14 +300,14 @@ fn store(span: &ZipkinSpan<'_>, sink: &mut Sink<'_>) -> Result<(), SpanReason> {
 }
 
 /// A value of an annotation's attributes.
-enum Plain {
+enum AnnotationValue {
     Text(String),
     Int(i64),
     Double(f64),
     Bool(bool),
 }
 
-impl Plain {
+impl AnnotationValue {
     fn value(&self) -> Value<'_> {
         match self {
             Self::Text(text) => Value::Text(text),
@@ -319,7 +319,7 @@ impl Plain {
 }
 
 /// Name, number of dropped attributes, attributes.
-type EventForm<'v> = (&'v str, u32, Vec<(String, Plain)>);
+type EventForm<'v> = (&'v str, u32, Vec<(String, AnnotationValue)>);
 
 /// Takes `name|{attributes}|dropped` apart; `None` when the text is not of this form.
 fn event_form(value: &str) -> Option<EventForm<'_>> {
@@ -328,10 +328,12 @@ fn event_form(value: &str) -> Option<EventForm<'_>> {
     let dropped = dropped.parse().ok()?;
     let serde_json::Value::Object(attributes) = serde_json::from_str(attributes).ok()? else { return None };
     let plain = |value: serde_json::Value| match value {
-        serde_json::Value::String(text) => Plain::Text(text),
-        serde_json::Value::Bool(v) => Plain::Bool(v),
-        serde_json::Value::Number(n) => n.as_i64().map_or_else(|| Plain::Double(n.as_f64().unwrap_or(0.0)), Plain::Int),
-        other => Plain::Text(other.to_string()),
+        serde_json::Value::String(text) => AnnotationValue::Text(text),
+        serde_json::Value::Bool(v) => AnnotationValue::Bool(v),
+        serde_json::Value::Number(n) => {
+            n.as_i64().map_or_else(|| AnnotationValue::Double(n.as_f64().unwrap_or(0.0)), AnnotationValue::Int)
+        }
+        other => AnnotationValue::Text(other.to_string()),
     };
     Some((name, dropped, attributes.into_iter().map(|(key, value)| (key, plain(value))).collect()))
 }

@@ -77,9 +77,9 @@ pub enum Test {
     /// `range[a, b)` and comparisons with a number; both bounds are numbers.
     Range {
         /// The least value that matches, or the one below it.
-        min: Bound<f64>,
+        min: RangeBound<f64>,
         /// The greatest value that matches, or the one above it.
-        max: Bound<f64>,
+        max: RangeBound<f64>,
         /// The text of the test as it is printed: `range[1, 2)`, `>=10`.
         text: String,
     },
@@ -139,7 +139,7 @@ pub enum Test {
 
 /// One end of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub enum Bound<T> {
+pub enum RangeBound<T> {
     /// The value itself belongs to the range.
     Included(T),
     /// It does not.

@@ -10,9 +10,9 @@ pub enum TimeFilter {
     /// A range; the text is what stands after `_time:`, with `offset`.
     Range {
         /// The first moment that matches.
-        start: Moment,
+        start: TimePoint,
         /// Last moment, included.
-        end: Moment,
+        end: TimePoint,
         /// Moves the range into the past; nanoseconds.
         offset_ns: i64,
         /// The filter as it is printed behind `_time:`, with `offset`.
@@ -44,14 +44,14 @@ pub enum TimeFilter {
 
 /// A moment, fixed or counted from the time of evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Moment {
+pub enum TimePoint {
     /// A fixed moment in Unix nanoseconds.
     At(i64),
     /// "now" plus this many nanoseconds; below 0 in the past.
     Now(i64),
 }
 
-impl Moment {
+impl TimePoint {
     /// The moment when "now" is `now_ns`.
     pub fn at(self, now_ns: i64) -> i64 {
         match self {

@@ -1,5 +1,5 @@
 //! Columns of texts as plans hold them: `Utf8View`, `Utf8`, dictionaries of texts, what a scan gives as it is stored
-//! ([`Stored`]), times. Null and empty are the same.
+//! ([`StoredField`]), times. Null and empty are the same.
 
 use std::cell::OnceCell;
 
@@ -8,7 +8,7 @@ use arrow::array::{
     StringViewArray, TimestampNanosecondArray, UInt32Array,
 };
 use arrow::datatypes::{DataType, TimeUnit, UInt32Type};
-use quiver_types::logs::{Stored, write_float, write_int};
+use quiver_types::logs::{StoredField, write_float, write_int};
 use quiver_types::write_hex;
 use serde::{Deserialize, Serialize};
 
@@ -60,13 +60,13 @@ impl Texts {
             DataType::Timestamp(TimeUnit::Nanosecond, _) => Self::Time(array.as_primitive().clone()),
             DataType::Null => Self::Missing,
             DataType::Dictionary(..) => Self::coded(array.as_dictionary_opt()?)?,
-            DataType::Struct(_) => match Stored::of(array)? {
-                Stored::Missing => Self::Missing,
-                Stored::Text(array) => Self::View(array),
-                Stored::Coded(array) => Self::coded(&array)?,
-                Stored::Int(array) => Self::Int(array),
-                Stored::Float(array) => Self::Float(array),
-                Stored::Id(array) => Self::Id(array),
+            DataType::Struct(_) => match StoredField::of(array)? {
+                StoredField::Missing => Self::Missing,
+                StoredField::Text(array) => Self::View(array),
+                StoredField::Coded(array) => Self::coded(&array)?,
+                StoredField::Int(array) => Self::Int(array),
+                StoredField::Float(array) => Self::Float(array),
+                StoredField::Id(array) => Self::Id(array),
             },
             _ => return None,
         })
@@ -301,8 +301,8 @@ mod tests {
             Arc::new(StringViewArray::from(plain.to_vec())),
             Arc::new(StringArray::from(plain.to_vec())),
             Arc::new(dictionary.clone()),
-            Stored::Text(StringViewArray::from(plain.to_vec())).into_array(5),
-            Stored::Coded(dictionary).into_array(5),
+            StoredField::Text(StringViewArray::from(plain.to_vec())).into_array(5),
+            StoredField::Coded(dictionary).into_array(5),
         ];
         for array in &arrays {
             let column = TextColumn::new(array).unwrap();
@@ -322,7 +322,7 @@ mod tests {
     fn typed_values_are_what_their_texts_are() {
         let ints = vec![Some(-7), None, Some(0), Some(i64::MAX), Some((1 << 53) + 1)];
         let floats = vec![Some(0.25), None, Some(-0.0), Some(1e15), Some(1e23), Some(123_456.0)];
-        for array in [Stored::Int(ints.into()).into_array(5), Stored::Float(floats.into()).into_array(6)] {
+        for array in [StoredField::Int(ints.into()).into_array(5), StoredField::Float(floats.into()).into_array(6)] {
             let rows = array.len();
             let column = TextColumn::new(&array).unwrap();
             let plain: ArrayRef = Arc::new(StringArray::from(texts(&array)));
@@ -365,8 +365,8 @@ mod tests {
             Arc::new(StringViewArray::from(values.to_vec())),
             Arc::new(StringArray::from(values.to_vec())),
             Arc::new(dictionary.clone()),
-            Stored::Text(StringViewArray::from(values.to_vec())).into_array(values.len()),
-            Stored::Coded(dictionary).into_array(values.len()),
+            StoredField::Text(StringViewArray::from(values.to_vec())).into_array(values.len()),
+            StoredField::Coded(dictionary).into_array(values.len()),
         ]
     }
 

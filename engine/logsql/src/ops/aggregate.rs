@@ -15,32 +15,32 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, Physic
 use quiver_query::{Operator, coalesced, operator_plan};
 use serde::{Deserialize, Serialize};
 
-use super::group::Grouped;
+use super::group::GroupStep;
 use super::grouping::{Aggregate, Key};
 use super::packed_columns::{PACKED, PLAIN_MAX};
 use super::sparse_keys::{PackedKeys, UnpackedKeys, parted};
 use crate::chunked_stream::map_batches;
 use crate::nodes::StepExec;
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::rows::batch;
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its step is read.
-pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Named>()];
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<GroupNamesStep>()];
 
 impl Aggregate {
     /// Adds it to a plan.
-    pub(crate) fn plan(self, rows: Planned) -> quiver_types::Result<Planned> {
+    pub(crate) fn plan(self, rows: PartialPlan) -> quiver_types::Result<PartialPlan> {
         if self.keys.len() > PLAIN_MAX { self.plan_many(rows) } else { self.plan_plain(rows) }
     }
 
-    fn plan_plain(self, rows: Planned) -> quiver_types::Result<Planned> {
+    fn plan_plain(self, rows: PartialPlan) -> quiver_types::Result<PartialPlan> {
         let shape = self.output();
-        Ok(Planned { plan: operator_plan(self, vec![rows.plan])?, shape, ..rows })
+        Ok(PartialPlan { plan: operator_plan(self, vec![rows.plan])?, shape, ..rows })
     }
 
     /// Of many keys those that are texts become one, which is unpacked behind the groups.
-    fn plan_many(self, rows: Planned) -> quiver_types::Result<Planned> {
+    fn plan_many(self, rows: PartialPlan) -> quiver_types::Result<PartialPlan> {
         let output = self.output();
         let (texts, mut keys) = parted(self.keys, &self.input);
         let fields = texts.iter().map(|key| key.field.clone()).collect();
@@ -74,7 +74,8 @@ impl Operator for Aggregate {
         let schema = self.declared_schema();
         let functions = self.functions(&schema)?;
         let states = self.state_schema(&functions)?;
-        let partial = StepExec::plan(Arc::new(Grouped { aggregate: Arc::clone(&self), states }), inputs.swap_remove(0));
+        let partial =
+            StepExec::plan(Arc::new(GroupStep { aggregate: Arc::clone(&self), states }), inputs.swap_remove(0));
         let keys = (0..self.keys.len()).map(|i| {
             let name = schema.field(i).name();
             (Arc::new(ColumnExpr::new(name, i)) as Arc<dyn PhysicalExpr>, name.clone())
@@ -83,19 +84,19 @@ impl Operator for Aggregate {
         let filters = vec![None; functions.len()];
         let together = coalesced(partial);
         let whole = AggregateExec::try_new(AggregateMode::Final, groups, functions, filters, together, schema)?;
-        Ok(StepExec::plan(Arc::new(Named(self)), Arc::new(whole)))
+        Ok(StepExec::plan(Arc::new(GroupNamesStep(self)), Arc::new(whole)))
     }
 }
 
 /// Gives keys and results their names.
 #[derive(Debug, Serialize, Deserialize)]
-struct Named(Arc<Aggregate>);
+struct GroupNamesStep(Arc<Aggregate>);
 
-impl StepKind for Named {
+impl StepKind for GroupNamesStep {
     const KIND: &'static str = "group.names";
 }
 
-impl Step for Named {
+impl Step for GroupNamesStep {
     fn name(&self) -> &'static str {
         "LogsAggregate"
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::filter::evaluate;
 use crate::ast::field::FieldPattern;
 use crate::ast::literal::Overwrite;
-use crate::chunked_stream::Made;
+use crate::chunked_stream::OutputChunk;
 use crate::row_functions::VALUE_LEN_MAX;
 use crate::rows::{Rest, RestBuilder, Shape, Texts, as_view, batch, empty_rest, missing, push_text, texts_of};
 
@@ -43,7 +43,7 @@ impl Cells {
         room: usize,
         input: &Shape,
         output: &Shape,
-    ) -> Result<Made> {
+    ) -> Result<OutputChunk> {
         let count = rows.num_rows();
         let mask = mask(self.condition.as_ref(), rows, input)?;
         let sources = self.sources.iter().map(|name| texts_of(rows, input, name)).collect::<Result<Vec<_>>>()?;
@@ -79,18 +79,18 @@ impl Cells {
         let arrays = builders.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef);
         let made: Vec<(&str, ArrayRef)> = self.targets.iter().map(String::as_str).zip(arrays).collect();
         let batch = assemble(&rows.slice(0, taken), input, output, &made)?;
-        Ok(Made { batch, taken, bytes })
+        Ok(OutputChunk { batch, taken, bytes })
     }
 }
 
 /// Fields of rows that patterns mean, in the order of the patterns.
-pub(crate) struct Chosen<'a> {
+pub(crate) struct SelectedFields<'a> {
     columns: Vec<(&'a str, Texts)>,
     rest: Option<Rest>,
     patterns: &'a [FieldPattern],
 }
 
-impl<'a> Chosen<'a> {
+impl<'a> SelectedFields<'a> {
     /// Over the rows of a batch.
     pub(crate) fn new(rows: &RecordBatch, shape: &'a Shape, patterns: &'a [FieldPattern]) -> Result<Self> {
         let columns = shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<Vec<_>>>()?;
@@ -246,7 +246,7 @@ mod tests {
     }
 
     /// Copies `a` into `b`.
-    fn copied(a: &[&str], b: &[&str], overwrite: Overwrite, room: usize) -> Result<Made> {
+    fn copied(a: &[&str], b: &[&str], overwrite: Overwrite, room: usize) -> Result<OutputChunk> {
         let shape = Shape::of_texts(["a", "b"]);
         let rows = batch(&shape, vec![column(a), column(b)], a.len())?;
         let cells = Cells { sources: vec!["a".to_owned()], targets: vec!["b".to_owned()], overwrite, condition: None };
@@ -308,7 +308,7 @@ mod tests {
         let rows =
             batch(&shape, vec![column(&["1", ""]), column(&["", ""]), column(&["3", ""]), maps], 2).expect("rows");
         let of = |patterns: &[FieldPattern], row: usize| {
-            let chosen = Chosen::new(&rows, &shape, patterns).expect("texts");
+            let chosen = SelectedFields::new(&rows, &shape, patterns).expect("texts");
             let mut first = "old".to_owned();
             let found = chosen.first(row, &mut first);
             let all =

@@ -17,13 +17,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::chunked_stream::map_batches;
 use crate::kernels::values::parse_rfc3339;
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 use crate::stream_text;
 
 /// How its step is read.
-pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Matching>()];
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<FilterStep>()];
 
 /// What is no field where any field may match, as in the store: times and streams would match any number or label.
 const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
@@ -31,24 +31,24 @@ const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
 /// Keeps the rows that match. Lacks in DataFusion: fields that stand in maps, groups of fields by prefix, and one look at
 /// each entry of a dictionary.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Matching {
+pub(crate) struct FilterStep {
     pub(crate) filter: LogFilter,
     pub(crate) shape: Shape,
 }
 
-impl Matching {
+impl FilterStep {
     /// Adds it to a plan.
-    pub(crate) fn plan(self, rows: Planned) -> quiver_types::Result<Planned> {
+    pub(crate) fn plan(self, rows: PartialPlan) -> quiver_types::Result<PartialPlan> {
         let shape = self.shape.clone();
         rows.then(self, shape)
     }
 }
 
-impl StepKind for Matching {
+impl StepKind for FilterStep {
     const KIND: &'static str = "filter";
 }
 
-impl Step for Matching {
+impl Step for FilterStep {
     fn name(&self) -> &'static str {
         "LogsFilter"
     }

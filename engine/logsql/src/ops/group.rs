@@ -36,7 +36,7 @@ use codes::{Codes, HASHER, KeyValues};
 use short_keys::Shorts;
 
 /// How its step is read.
-pub(super) const STEPS: &[StepReader] = &[StepReader::of::<Grouped>()];
+pub(super) const STEPS: &[StepReader] = &[StepReader::of::<GroupStep>()];
 
 /// Bytes of keys and states that are kept before they are given out: at most, and of the memory of a query.
 const KEPT_BYTES: usize = 64 << 20;
@@ -52,19 +52,19 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// Groups the rows of a partition; gives keys and states.
 #[derive(Debug)]
-pub(super) struct Grouped {
+pub(super) struct GroupStep {
     pub(super) aggregate: Arc<Aggregate>,
     pub(super) states: SchemaRef,
 }
 
 // The states follow from the functions.
-impl Serialize for Grouped {
+impl Serialize for GroupStep {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.aggregate.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for Grouped {
+impl<'de> Deserialize<'de> for GroupStep {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let aggregate = Arc::<Aggregate>::deserialize(deserializer)?;
         let states = aggregate.states().map_err(D::Error::custom)?;
@@ -72,11 +72,11 @@ impl<'de> Deserialize<'de> for Grouped {
     }
 }
 
-impl StepKind for Grouped {
+impl StepKind for GroupStep {
     const KIND: &'static str = "group";
 }
 
-impl Step for Grouped {
+impl Step for GroupStep {
     fn name(&self) -> &'static str {
         "LogsGroup"
     }
@@ -435,18 +435,18 @@ mod tests {
     use std::collections::BTreeMap;
 
     use arrow::array::{Array, AsArray, StringViewArray};
-    use quiver_types::logs::Stored;
+    use quiver_types::logs::StoredField;
 
     use super::*;
     use crate::ops::grouping::Key;
-    use crate::rows::{Column, Kind, Shape, batch};
+    use crate::rows::{Column, ColumnStorage, Shape, batch};
 
     /// Columns of as many texts as there are keys, in every form that holds them.
-    fn columns(texts: &[Vec<String>], kind: Kind) -> Vec<ArrayRef> {
+    fn columns(texts: &[Vec<String>], kind: ColumnStorage) -> Vec<ArrayRef> {
         let column = |texts: &Vec<String>| -> ArrayRef {
             let options = || texts.iter().map(|t| (!t.is_empty()).then_some(t.as_str()));
             match kind {
-                Kind::Stored => Stored::Coded(options().collect()).into_array(texts.len()),
+                ColumnStorage::Stored => StoredField::Coded(options().collect()).into_array(texts.len()),
                 _ => Arc::new(options().collect::<StringViewArray>()),
             }
         };
@@ -469,7 +469,7 @@ mod tests {
                 (0..keys).map(|key| (from..from + 2000).map(one(key)).collect()).collect()
             };
             let names: Vec<String> = (0..keys).map(|i| format!("k{i}")).collect();
-            for kind in [Kind::Text, Kind::Stored] {
+            for kind in [ColumnStorage::Text, ColumnStorage::Stored] {
                 let shape_columns = names.iter().map(|name| Column { name: name.clone(), kind }).collect();
                 let input = Shape { columns: shape_columns, rest: false };
                 let by = names.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();

@@ -13,7 +13,7 @@ use quiver_types::logs::LogFilter;
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::bucket::Bucket;
-use crate::rows::{Column, Kind, Shape};
+use crate::rows::{Column, ColumnStorage, Shape};
 use crate::stats_functions::{Arg, Function, StatsAccumulator, stats_udaf};
 
 /// What rows are grouped by.
@@ -68,15 +68,15 @@ impl Aggregate {
         }
         for call in &self.calls {
             shape.columns.retain(|c| c.name != call.name);
-            shape.columns.push(Column { name: call.name.clone(), kind: Kind::Text });
+            shape.columns.push(Column { name: call.name.clone(), kind: ColumnStorage::Text });
         }
         shape
     }
 
     /// How the values of a key are held.
-    pub(super) fn key_kind(&self, i: usize) -> Kind {
+    pub(super) fn key_kind(&self, i: usize) -> ColumnStorage {
         let kind = self.input.index(&self.keys[i].field).map(|c| self.input.columns[c].kind);
-        if kind == Some(Kind::Time) { Kind::Time } else { Kind::Text }
+        if kind == Some(ColumnStorage::Time) { ColumnStorage::Time } else { ColumnStorage::Text }
     }
 
     /// Keys, then input columns: what the functions are declared over.
@@ -107,7 +107,7 @@ impl Aggregate {
 
     /// How many rows each row stands for, if any stands for others; then all calls only count.
     pub(super) fn row_counts<'a>(&self, batch: &'a RecordBatch) -> Option<&'a UInt64Array> {
-        let at = self.input.columns.iter().position(|c| c.kind == Kind::Count)?;
+        let at = self.input.columns.iter().position(|c| c.kind == ColumnStorage::Count)?;
         let counts = batch.column(at).as_primitive_opt::<UInt64Type>()?;
         (counts.null_count() < counts.len()).then_some(counts)
     }

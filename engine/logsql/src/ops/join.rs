@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use super::unpack::Writer;
 use crate::ast::literal::Overwrite;
-use crate::chunked_stream::{Made, map_batches, map_values};
+use crate::chunked_stream::{OutputChunk, map_batches, map_values};
 use crate::nodes::StepExec;
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
-pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<JoinKeys>(), StepReader::of::<Merged>()];
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<JoinKeys>(), StepReader::of::<JoinStep>()];
 
 /// Joins the rows (left) with those of another query (right). Lacks in DataFusion: keys that stand in maps, and rows that
 /// keep what they have of the other side's fields. Which rows meet is found by its own join.
@@ -39,16 +39,16 @@ pub(crate) struct Join {
 
 impl Join {
     /// Adds it to plans.
-    pub(crate) fn plan(self, left: Planned, right: Planned) -> quiver_types::Result<Planned> {
+    pub(crate) fn plan(self, left: PartialPlan, right: PartialPlan) -> quiver_types::Result<PartialPlan> {
         let shape = self.output();
-        Ok(Planned { plan: operator_plan(self, vec![left.plan, right.plan])?, shape, time: left.time })
+        Ok(PartialPlan { plan: operator_plan(self, vec![left.plan, right.plan])?, shape, time: left.time })
     }
 
     /// The left columns, then those of the right side that are not joined by.
     pub(crate) fn output(&self) -> Shape {
         let names: Vec<String> = self.more().map(|name| format!("{}{name}", self.prefix)).collect();
         let mut shape = self.left.with_texts(names.iter().map(String::as_str));
-        shape.columns.iter_mut().for_each(|column| column.kind = crate::rows::Kind::Text);
+        shape.columns.iter_mut().for_each(|column| column.kind = crate::rows::ColumnStorage::Text);
         shape.rest |= self.right.rest;
         shape
     }
@@ -127,13 +127,13 @@ impl Step for JoinKeys {
 
 /// Makes rows of the answer of joined rows.
 #[derive(Debug, Serialize, Deserialize)]
-struct Merged(Arc<Join>);
+struct JoinStep(Arc<Join>);
 
-impl StepKind for Merged {
+impl StepKind for JoinStep {
     const KIND: &'static str = "join";
 }
 
-impl Step for Merged {
+impl Step for JoinStep {
     fn name(&self) -> &'static str {
         "LogsJoin"
     }
@@ -152,8 +152,8 @@ impl Step for Merged {
     }
 }
 
-impl Merged {
-    fn map(&self, joined: &RecordBatch, room: usize, output: &Shape) -> Result<Made> {
+impl JoinStep {
+    fn map(&self, joined: &RecordBatch, room: usize, output: &Shape) -> Result<OutputChunk> {
         let own = &*self.0;
         let keys = own.by.len();
         let right_columns = own.right.schema().fields().len();
@@ -231,6 +231,6 @@ impl Operator for Join {
             NullEquality::NullEqualsNull,
             false,
         )?;
-        Ok(StepExec::plan(Arc::new(Merged(self)), Arc::new(join)))
+        Ok(StepExec::plan(Arc::new(JoinStep(self)), Arc::new(join)))
     }
 }

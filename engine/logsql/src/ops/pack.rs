@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::computed_fields::{assemble, bounded};
 use crate::ast::field::FieldPattern;
-use crate::chunked_stream::{Made, map_values};
-use crate::partial_plan::Planned;
+use crate::chunked_stream::{OutputChunk, map_values};
+use crate::partial_plan::PartialPlan;
 use crate::print::patterns;
 use crate::required_fields::Needs;
 use crate::row_functions;
@@ -20,11 +20,11 @@ use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its step is read.
-pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Packed>()];
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<PackStep>()];
 
 /// How fields are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Packing {
+pub(crate) enum PackFormat {
     Json,
     Logfmt,
 }
@@ -32,8 +32,8 @@ pub(crate) enum Packing {
 /// Packs fields into one, in the order of the list; without a list the columns and then the map, by name. Lacks in
 /// DataFusion: fields that stand in maps, and groups of them.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Packed {
-    packing: Packing,
+pub(crate) struct PackStep {
+    packing: PackFormat,
     fields: Vec<FieldPattern>,
     to: String,
     input: Shape,
@@ -45,7 +45,7 @@ fn or_all(fields: &[FieldPattern]) -> Vec<FieldPattern> {
     if fields.is_empty() { vec![FieldPattern::all()] } else { fields.to_vec() }
 }
 
-impl Packed {
+impl PackStep {
     /// What is needed before fields are packed.
     pub(crate) fn before(fields: &[FieldPattern], to: &str, after: &Needs) -> Needs {
         let mut needs = after.clone();
@@ -65,17 +65,17 @@ impl Packed {
 
     /// Adds it to a plan.
     pub(crate) fn plan(
-        packing: Packing,
+        packing: PackFormat,
         fields: &[FieldPattern],
         to: &str,
-        rows: Planned,
-    ) -> quiver_types::Result<Planned> {
+        rows: PartialPlan,
+    ) -> quiver_types::Result<PartialPlan> {
         let (input, output) = (rows.shape.clone(), rows.shape.with_texts([to]));
         let step = Self { packing, fields: or_all(fields), to: to.to_owned(), input, output: output.clone() };
         rows.then(step, output)
     }
 
-    fn map(&self, rows: &RecordBatch, room: usize) -> Result<Made> {
+    fn map(&self, rows: &RecordBatch, room: usize) -> Result<OutputChunk> {
         let columns: Vec<(&str, Texts)> =
             self.input.names().map(|name| Ok((name, texts_of(rows, &self.input, name)?))).collect::<Result<_>>()?;
         let rest = Rest::of(rows, &self.input);
@@ -97,8 +97,8 @@ impl Packed {
                 }
             }
             match self.packing {
-                Packing::Json => row_functions::pack_json(chosen, &mut out),
-                Packing::Logfmt => row_functions::pack_logfmt(chosen, &mut out),
+                PackFormat::Json => row_functions::pack_json(chosen, &mut out),
+                PackFormat::Logfmt => row_functions::pack_logfmt(chosen, &mut out),
             }
             bytes += bounded(std::iter::once(out.len()))?;
             push_text(&mut builder, &out);
@@ -109,15 +109,15 @@ impl Packed {
         }
         let made = [(self.to.as_str(), Arc::new(builder.finish()) as _)];
         let batch = assemble(&rows.slice(0, taken), &self.input, &self.output, &made)?;
-        Ok(Made { batch, taken, bytes })
+        Ok(OutputChunk { batch, taken, bytes })
     }
 }
 
-impl StepKind for Packed {
+impl StepKind for PackStep {
     const KIND: &'static str = "pack";
 }
 
-impl Step for Packed {
+impl Step for PackStep {
     fn name(&self) -> &'static str {
         "LogsPack"
     }

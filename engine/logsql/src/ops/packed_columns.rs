@@ -10,7 +10,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::common::internal_datafusion_err;
 use datafusion::error::Result;
 
-use crate::rows::{Column, Kind, Shape, Texts, batch, missing, push_text, texts};
+use crate::rows::{Column, ColumnStorage, Shape, Texts, batch, missing, push_text, texts};
 
 /// Most columns that are held as they are.
 pub(crate) const PLAIN_MAX: usize = 32;
@@ -80,7 +80,7 @@ pub(crate) fn unpack(packed: &Texts, count: usize, rows: usize) -> Result<Vec<Ar
 
 /// How the rows of a shape are packed: columns of texts together, others as they are.
 #[derive(Debug)]
-pub(crate) struct Packing {
+pub(crate) struct PackingLayout {
     shape: Shape,
     /// Places of columns that are no texts.
     plain: Vec<usize>,
@@ -88,10 +88,10 @@ pub(crate) struct Packing {
     packed: Vec<usize>,
 }
 
-impl Packing {
+impl PackingLayout {
     pub(crate) fn of(shape: &Shape, unneeded: &[String]) -> Self {
         let places = 0..shape.columns.len();
-        let is_text = |place: &usize| shape.columns[*place].kind == Kind::Text;
+        let is_text = |place: &usize| shape.columns[*place].kind == ColumnStorage::Text;
         let (texts, plain): (Vec<usize>, Vec<usize>) = places.partition(is_text);
         let is_needed = |place: &usize| unneeded.binary_search(&shape.columns[*place].name).is_err();
         Self { shape: shape.clone(), plain, packed: texts.into_iter().filter(is_needed).collect() }
@@ -99,7 +99,7 @@ impl Packing {
 
     /// The columns of packed rows: those that are no texts, what is packed, the map.
     pub(crate) fn fields(&self) -> Vec<Arc<Field>> {
-        let packed = Column { name: PACKED.to_owned(), kind: Kind::Text };
+        let packed = Column { name: PACKED.to_owned(), kind: ColumnStorage::Text };
         let columns = self.plain.iter().map(|place| self.shape.columns[*place].clone()).chain([packed]).collect();
         Shape { columns, rest: self.shape.rest }.schema().fields().iter().cloned().collect()
     }
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn rows_come_back_as_they_were() {
-        let text = |name: &str| Column { name: name.to_owned(), kind: Kind::Text };
-        let columns = vec![text("a"), Column { name: "t".to_owned(), kind: Kind::Time }, text("b"), text("c")];
+        let text = |name: &str| Column { name: name.to_owned(), kind: ColumnStorage::Text };
+        let columns = vec![text("a"), Column { name: "t".to_owned(), kind: ColumnStorage::Time }, text("b"), text("c")];
         let shape = Shape { columns, rest: true };
         let mut map = RestBuilder::new(2);
         map.push("d", "4");
@@ -186,7 +186,7 @@ mod tests {
             vec![column(&["1", ""]), times, column(&["", "2"]), column(&["3", "3"]), map.finish().expect("a map")];
         let rows = batch(&shape, arrays, 2).expect("rows");
         let again = |unneeded: &[String]| {
-            let packing = Packing::of(&shape, unneeded);
+            let packing = PackingLayout::of(&shape, unneeded);
             let schema = Arc::new(arrow::datatypes::Schema::new(packing.fields()));
             let packed = RecordBatch::try_new(schema, packing.pack(&rows).expect("packed")).expect("a batch");
             assert_eq!(packed.num_columns(), 3);

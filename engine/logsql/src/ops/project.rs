@@ -14,16 +14,16 @@ use super::computed_fields::assemble;
 use super::unpack::Writer;
 use crate::ast::field::{FieldPattern, Originals, PatternPair};
 use crate::ast::literal::Overwrite;
-use crate::chunked_stream::{Made, ValueMap, map_batches, map_values};
-use crate::partial_plan::Planned;
+use crate::chunked_stream::{OutputChunk, ValueMap, map_batches, map_values};
+use crate::partial_plan::PartialPlan;
 use crate::print::patterns;
 use crate::required_fields::Needs;
-use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, rest_without, texts_of, unique};
+use crate::rows::{Column, ColumnStorage, Rest, Shape, Texts, batch, rest_without, texts_of, unique};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
 pub(crate) const STEPS: &[StepReader] =
-    &[StepReader::of::<Kept>(), StepReader::of::<Reshaped>(), StepReader::of::<Moved>()];
+    &[StepReader::of::<ProjectStep>(), StepReader::of::<ReshapeStep>(), StepReader::of::<CopyFieldsStep>()];
 
 /// The columns after `fields`.
 pub(crate) fn fields_shape(input: &Shape, patterns: &[FieldPattern]) -> Shape {
@@ -42,7 +42,7 @@ pub(crate) fn fields_shape(input: &Shape, patterns: &[FieldPattern]) -> Shape {
 }
 
 fn column(input: &Shape, name: &str) -> Column {
-    let kind = input.index(name).map_or(Kind::Text, |i| input.columns[i].kind);
+    let kind = input.index(name).map_or(ColumnStorage::Text, |i| input.columns[i].kind);
     Column { name: name.to_owned(), kind }
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn delete_shape(input: &Shape, patterns: &[FieldPattern]) -> Shape {
 
 /// Keeps or leaves out fields. Lacks in DataFusion: fields that stand in maps, and groups of them by prefix.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct ProjectStep {
     pub(crate) fields: Vec<FieldPattern>,
     /// Whether these go, and others stay.
     pub(crate) delete: bool,
@@ -62,9 +62,9 @@ pub(crate) struct Kept {
     pub(crate) output: Shape,
 }
 
-impl Kept {
+impl ProjectStep {
     /// Adds it to a plan.
-    pub(crate) fn plan(self, rows: Planned) -> quiver_types::Result<Planned> {
+    pub(crate) fn plan(self, rows: PartialPlan) -> quiver_types::Result<PartialPlan> {
         let output = self.output.clone();
         rows.then(self, output)
     }
@@ -100,11 +100,11 @@ impl Kept {
     }
 }
 
-impl StepKind for Kept {
+impl StepKind for ProjectStep {
     const KIND: &'static str = "fields";
 }
 
-impl Step for Kept {
+impl Step for ProjectStep {
     fn name(&self) -> &'static str {
         if self.delete { "LogsDelete" } else { "LogsFields" }
     }
@@ -125,20 +125,20 @@ impl Step for Kept {
 
 /// Gives rows other columns: fields that have none get one, kinds change. Lacks in DataFusion: fields that stand in maps.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Reshaped {
+pub(crate) struct ReshapeStep {
     pub(crate) input: Shape,
     pub(crate) output: Shape,
 }
 
-impl Reshaped {
+impl ReshapeStep {
     /// Adds it to a plan.
-    pub(crate) fn plan(rows: Planned, output: Shape) -> quiver_types::Result<Planned> {
+    pub(crate) fn plan(rows: PartialPlan, output: Shape) -> quiver_types::Result<PartialPlan> {
         let step = Self { input: rows.shape.clone(), output: output.clone() };
         rows.then(step, output)
     }
 
     /// Gives columns to fields that have none yet.
-    pub(crate) fn with_columns(rows: Planned, names: &[String]) -> quiver_types::Result<Planned> {
+    pub(crate) fn with_columns(rows: PartialPlan, names: &[String]) -> quiver_types::Result<PartialPlan> {
         let missing = names.iter().map(String::as_str).filter(|name| rows.shape.index(name).is_none());
         let missing: Vec<&str> = missing.collect();
         if missing.is_empty() {
@@ -149,11 +149,11 @@ impl Reshaped {
     }
 }
 
-impl StepKind for Reshaped {
+impl StepKind for ReshapeStep {
     const KIND: &'static str = "columns";
 }
 
-impl Step for Reshaped {
+impl Step for ReshapeStep {
     fn name(&self) -> &'static str {
         "LogsColumns"
     }
@@ -200,7 +200,7 @@ fn pairs_shape(input: &Shape, pairs: &[PatternPair], originals: Originals) -> Sh
                     shape = shape.with_texts([name]);
                 }
                 // Rows are written anew, as text.
-                shape.columns.iter_mut().for_each(|c| c.kind = Kind::Text);
+                shape.columns.iter_mut().for_each(|c| c.kind = ColumnStorage::Text);
             }
         }
     }
@@ -253,7 +253,7 @@ pub(crate) fn moved_needs(needs: &mut Needs, pair: &PatternPair, originals: Orig
 
 /// Copies or renames fields, pair after pair. Lacks in DataFusion: fields that stand in maps, and groups of them.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Moved {
+pub(crate) struct CopyFieldsStep {
     pairs: Vec<PatternPair>,
     originals: Originals,
     text: String,
@@ -261,21 +261,21 @@ pub(crate) struct Moved {
     output: Shape,
 }
 
-impl Moved {
+impl CopyFieldsStep {
     /// Adds it to a plan.
     pub(crate) fn plan(
-        rows: Planned,
+        rows: PartialPlan,
         pairs: Vec<PatternPair>,
         originals: Originals,
         text: String,
-    ) -> quiver_types::Result<Planned> {
+    ) -> quiver_types::Result<PartialPlan> {
         let output = pairs_shape(&rows.shape, &pairs, originals);
         let step = Self { pairs, originals, text, input: rows.shape.clone(), output: output.clone() };
         rows.then(step, output)
     }
 
     /// Writes rows anew, field by field.
-    fn rewrite(&self, rows: &RecordBatch, room: usize) -> Result<Made> {
+    fn rewrite(&self, rows: &RecordBatch, room: usize) -> Result<OutputChunk> {
         let mut writer = Writer::new(rows, &self.input, &self.output)?;
         let columns: Vec<(&str, Texts)> =
             self.input.names().map(|name| Ok((name, texts_of(rows, &self.input, name)?))).collect::<Result<_>>()?;
@@ -300,11 +300,11 @@ impl Moved {
     }
 }
 
-impl StepKind for Moved {
+impl StepKind for CopyFieldsStep {
     const KIND: &'static str = "rename";
 }
 
-impl Step for Moved {
+impl Step for CopyFieldsStep {
     fn name(&self) -> &'static str {
         "LogsRename"
     }
@@ -325,7 +325,7 @@ impl Step for Moved {
                 return self.rewrite(rows, room);
             }
             let batch = copy_columns(&self.pairs, self.originals, rows, &self.input, &self.output)?;
-            Ok(Made { batch, taken: rows.num_rows(), bytes: 0 })
+            Ok(OutputChunk { batch, taken: rows.num_rows(), bytes: 0 })
         });
         Ok(map_values(rows, &task, map))
     }

@@ -22,18 +22,18 @@ use quiver_types::logs::TIME;
 use serde::{Deserialize, Serialize};
 
 use super::keys::Keys;
-use super::packed_columns::{PLAIN_MAX, Packing};
-use super::sparse_keys::{Part, Push, sort_keys};
+use super::packed_columns::{PLAIN_MAX, PackingLayout};
+use super::sparse_keys::{Push, SparseKey, sort_keys};
 use crate::chunked_stream::map_batches;
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
 use crate::nodes::StepExec;
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
-use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts};
+use crate::rows::{ColumnStorage, Rest, Shape, Texts, batch, binary, texts};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
-pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<SortKeys>(), StepReader::of::<Ordered>()];
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<SortKeys>(), StepReader::of::<SortStep>()];
 
 /// Sorts rows. Lacks in DataFusion: values that are compared as numbers, times or texts, as they look, for which they get
 /// keys; offset, limit and positions of partitions in an order of their own, for which its window functions would sort
@@ -51,14 +51,14 @@ pub(crate) struct Sort {
     pub(crate) rank: Option<String>,
     /// Descending order of all fields, when `by` is empty.
     pub(crate) descending: bool,
-    pub(crate) compared: Compared,
+    pub(crate) compared: SortComparison,
     /// Names of columns that are not needed after the sort; if there are many columns, these are not held.
     pub(crate) unneeded: Vec<String>,
 }
 
 /// How values are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Compared {
+pub(crate) enum SortComparison {
     /// As numbers, times or texts, as they look.
     Look,
     /// As `top` does: those behind the first as texts, of several the shorter one first.
@@ -80,7 +80,7 @@ impl Sort {
             partition_by: Vec::new(),
             rank: None,
             descending: false,
-            compared: Compared::Look,
+            compared: SortComparison::Look,
             unneeded: Vec::new(),
         }
     }
@@ -100,14 +100,14 @@ impl Sort {
         self
     }
 
-    fn packing(&self) -> Option<Packing> {
-        self.is_packed().then(|| Packing::of(&self.input, &self.unneeded))
+    fn packing(&self) -> Option<PackingLayout> {
+        self.is_packed().then(|| PackingLayout::of(&self.input, &self.unneeded))
     }
 
     /// Adds it to a plan.
-    pub(crate) fn plan(self, rows: Planned) -> quiver_types::Result<Planned> {
+    pub(crate) fn plan(self, rows: PartialPlan) -> quiver_types::Result<PartialPlan> {
         let shape = self.output();
-        Ok(Planned { plan: operator_plan(self, vec![rows.plan])?, shape, ..rows })
+        Ok(PartialPlan { plan: operator_plan(self, vec![rows.plan])?, shape, ..rows })
     }
 
     pub(crate) fn output(&self) -> Shape {
@@ -119,11 +119,11 @@ impl Sort {
         // There may be a thousand keys, so each is looked for among the few times only.
         let columns = self.input.columns.iter().enumerate();
         let times: Vec<(usize, &str)> = columns
-            .filter(|(_, column)| column.kind == Kind::Time)
+            .filter(|(_, column)| column.kind == ColumnStorage::Time)
             .map(|(index, column)| (index, column.name.as_str()))
             .collect();
         let own = |key: usize| {
-            if self.compared == Compared::Top && key > 0 {
+            if self.compared == SortComparison::Top && key > 0 {
                 return None;
             }
             let name = &self.by.get(key)?.0;
@@ -178,18 +178,18 @@ impl Sort {
         let as_they_look: Push = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
         match self.compared {
             _ if self.pushes_bytes(key) => push_bytes,
-            Compared::Top if key > 0 => push_length_first,
-            Compared::Apart => push_apart,
-            Compared::Look | Compared::Top | Compared::Texts => as_they_look,
+            SortComparison::Top if key > 0 => push_length_first,
+            SortComparison::Apart => push_apart,
+            SortComparison::Look | SortComparison::Top | SortComparison::Texts => as_they_look,
         }
     }
 
     /// Whether values of a key are written as they are.
     fn pushes_bytes(&self, key: usize) -> bool {
         match self.compared {
-            Compared::Top => key > 0 && self.by.len() <= 2,
-            Compared::Texts => self.by.get(key).is_some_and(|(name, _)| name != TIME),
-            Compared::Look | Compared::Apart => false,
+            SortComparison::Top => key > 0 && self.by.len() <= 2,
+            SortComparison::Texts => self.by.get(key).is_some_and(|(name, _)| name != TIME),
+            SortComparison::Look | SortComparison::Apart => false,
         }
     }
 }
@@ -197,7 +197,7 @@ impl Sort {
 /// The keys of rows that are held packed, and the rows.
 fn packed(
     sort: &Sort,
-    packing: &Packing,
+    packing: &PackingLayout,
     own: &[bool],
     fields: &[Option<usize>],
     rows: &RecordBatch,
@@ -206,10 +206,10 @@ fn packed(
     columns.push(if sort.by.is_empty() {
         row_key(rows, &sort.input)?
     } else {
-        let part = |(i, (_, descending)): (usize, &(String, bool))| -> Result<Part> {
+        let part = |(i, (_, descending)): (usize, &(String, bool))| -> Result<SparseKey> {
             let texts = fields[i].map_or(Ok(Texts::Missing), |field| texts(rows.column(field)))?;
-            let (push, is_open) = (sort.push(i), sort.pushes_bytes(i) || sort.compared == Compared::Apart);
-            Ok(Part { texts, descending: *descending, push, is_open, as_time: own[i] })
+            let (push, is_open) = (sort.push(i), sort.pushes_bytes(i) || sort.compared == SortComparison::Apart);
+            Ok(SparseKey { texts, descending: *descending, push, is_open, as_time: own[i] })
         };
         sort_keys(&sort.by.iter().enumerate().map(part).collect::<Result<Vec<_>>>()?, rows.num_rows())
     });
@@ -296,7 +296,7 @@ impl Operator for Sort {
         if plan.output_partitioning().partition_count() > 1 {
             plan = Arc::new(SortPreservingMergeExec::new(ordering, plan).with_fetch(self.fetch()));
         }
-        Ok(StepExec::plan(Arc::new(Ordered(self)), plan))
+        Ok(StepExec::plan(Arc::new(SortStep(self)), plan))
     }
 }
 
@@ -367,13 +367,13 @@ const PARTITION_BYTES: usize = 64;
 
 /// Drops the keys; leaves out what offset and limit say, of each partition; numbers the rows.
 #[derive(Debug, Serialize, Deserialize)]
-struct Ordered(Arc<Sort>);
+struct SortStep(Arc<Sort>);
 
-impl StepKind for Ordered {
+impl StepKind for SortStep {
     const KIND: &'static str = "sort";
 }
 
-impl Step for Ordered {
+impl Step for SortStep {
     fn name(&self) -> &'static str {
         "LogsSort"
     }
@@ -405,7 +405,7 @@ impl Step for Ordered {
 struct Finish {
     sort: Arc<Sort>,
     input: Vec<usize>,
-    packing: Option<Packing>,
+    packing: Option<PackingLayout>,
     output: Shape,
     /// How many rows of each partition came.
     seen: HashMap<Box<[u8]>, u64>,
@@ -461,7 +461,8 @@ mod tests {
 
     fn sort(by: &[&str]) -> Sort {
         let column = |name: &str, kind| Column { name: name.to_owned(), kind };
-        let input = Shape { columns: vec![column("t", Kind::Time), column("a", Kind::Text)], rest: false };
+        let input =
+            Shape { columns: vec![column("t", ColumnStorage::Time), column("a", ColumnStorage::Text)], rest: false };
         Sort::by(input, by.iter().map(|name| ((*name).to_owned(), false)).collect())
     }
 
@@ -487,7 +488,7 @@ mod tests {
         assert_eq!(names(sort(&["t", "a"])), ["__q_key1"]);
         assert_eq!(names(sort(&["a", "t"])), ["__q_key0"]);
         assert_eq!(names(sort(&["t"])), [""; 0]);
-        assert_eq!(names(Sort { compared: Compared::Top, ..sort(&["t", "t"]) }), ["__q_key1"]);
+        assert_eq!(names(Sort { compared: SortComparison::Top, ..sort(&["t", "t"]) }), ["__q_key1"]);
         assert_eq!(names(sort(&["none"])), ["__q_key0"]);
         assert_eq!(names(sort(&[])), ["__q_key0"]);
         let ranked = |name: &str| Sort { rank: Some(name.to_owned()), ..sort(&["a"]) }.output().to_string();
@@ -497,8 +498,8 @@ mod tests {
     #[test]
     fn a_thousand_keys_are_put_in_order() {
         let names: Vec<String> = (0..1000).map(|n| format!("f{n}")).collect();
-        let column = |name: &String| Column { name: name.clone(), kind: Kind::Text };
-        let time = Column { name: "t".to_owned(), kind: Kind::Time };
+        let column = |name: &String| Column { name: name.clone(), kind: ColumnStorage::Text };
+        let time = Column { name: "t".to_owned(), kind: ColumnStorage::Time };
         let input = Shape { columns: names.iter().map(column).chain([time]).collect(), rest: false };
         let by: Vec<(String, bool)> = names.iter().chain([&"t".to_owned()]).map(|n| (n.clone(), false)).collect();
         let mut sort = Sort::by(input, by).with_needs(&Needs::of(["t", "f7"]));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::grouping::Key;
 use super::packed_columns::{PACKED, push_packed, unpack};
 use crate::chunked_stream::map_batches;
-use crate::rows::{Column, Kind, Shape, Texts, batch, push_text, texts, texts_of};
+use crate::rows::{Column, ColumnStorage, Shape, Texts, batch, push_text, texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
@@ -24,7 +24,7 @@ pub(crate) type Push = fn(&mut Vec<u8>, &str);
 
 /// One of the keys of a sort.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct SparseKey {
     pub(crate) texts: Texts,
     pub(crate) descending: bool,
     pub(crate) push: Push,
@@ -38,7 +38,7 @@ pub(crate) struct Part {
 const ABSENT: u8 = 0;
 const VALUE: u8 = 1;
 
-impl Part {
+impl SparseKey {
     /// Appends the value of a row, which is not absent.
     fn push(&self, out: &mut Vec<u8>, row: usize, scratch: &mut String) {
         let start = out.len();
@@ -81,12 +81,12 @@ fn close(out: &mut Vec<u8>, from: usize) {
 
 /// Values that are absent one after the other.
 #[derive(Debug, Default, Clone, Copy)]
-struct Run {
+struct AbsentRun {
     length: u32,
     descending: bool,
 }
 
-impl Run {
+impl AbsentRun {
     fn push(&mut self, out: &mut Vec<u8>, length: u32, descending: bool) {
         if self.descending != descending {
             self.end(out);
@@ -111,24 +111,24 @@ impl Run {
 
 /// Keys of rows whose bytes compare as their values do, one after the other. What no row of the batch has is not looked at
 /// row by row.
-pub(crate) fn sort_keys(parts: &[Part], rows: usize) -> ArrayRef {
+pub(crate) fn sort_keys(parts: &[SparseKey], rows: usize) -> ArrayRef {
     // The parts that some row has, each with the runs of absent ones before it; what is absent behind the last of them.
-    let mut present: Vec<(Vec<Run>, &Part)> = Vec::new();
-    let mut absent: Vec<Run> = Vec::new();
+    let mut present: Vec<(Vec<AbsentRun>, &SparseKey)> = Vec::new();
+    let mut absent: Vec<AbsentRun> = Vec::new();
     for part in parts {
         if !part.texts.is_absent() {
             present.push((std::mem::take(&mut absent), part));
         } else if let Some(run) = absent.last_mut().filter(|run| run.descending == part.descending) {
             run.length += 1;
         } else {
-            absent.push(Run { length: 1, descending: part.descending });
+            absent.push(AbsentRun { length: 1, descending: part.descending });
         }
     }
     let (mut scratch, mut key) = (String::new(), Vec::new());
     let mut keys = BinaryBuilder::new();
     for row in 0..rows {
         key.clear();
-        let mut run = Run::default();
+        let mut run = AbsentRun::default();
         for (before, part) in &present {
             for absent in before {
                 run.push(&mut key, absent.length, absent.descending);
@@ -271,8 +271,12 @@ impl Step for UnpackedKeys {
 
 /// Which keys are packed, and which stay as they are: times are no texts.
 pub(crate) fn parted(keys: Vec<Key>, input: &Shape) -> (Vec<Key>, Vec<Key>) {
-    let times: Vec<&str> =
-        input.columns.iter().filter(|column| column.kind == Kind::Time).map(|column| column.name.as_str()).collect();
+    let times: Vec<&str> = input
+        .columns
+        .iter()
+        .filter(|column| column.kind == ColumnStorage::Time)
+        .map(|column| column.name.as_str())
+        .collect();
     keys.into_iter().partition(|key| !times.contains(&key.field.as_str()))
 }
 
@@ -288,10 +292,10 @@ mod tests {
         key.extend_from_slice(text.as_bytes());
     }
 
-    fn part(values: impl Iterator<Item = String>, descending: bool) -> Part {
+    fn part(values: impl Iterator<Item = String>, descending: bool) -> SparseKey {
         let array: StringViewArray = values.map(|value| Some(value).filter(|value| !value.is_empty())).collect();
         let array: ArrayRef = Arc::new(array);
-        Part { texts: texts(&array).expect("texts"), descending, push: push_bytes, is_open: true, as_time: false }
+        SparseKey { texts: texts(&array).expect("texts"), descending, push: push_bytes, is_open: true, as_time: false }
     }
 
     proptest! {
@@ -304,7 +308,7 @@ mod tests {
         ) {
             let values = ["", "", "a", "a\0", "a\0\u{1}", "b"];
             let value = |row: &Vec<usize>, column: usize| if absent[column] { "" } else { values[row[column]] };
-            let parts: Vec<Part> = (0..7)
+            let parts: Vec<SparseKey> = (0..7)
                 .map(|column| part(rows.iter().map(|row| value(row, column).to_owned()), descending[column]))
                 .collect();
             let keys = sort_keys(&parts, rows.len());
@@ -324,7 +328,7 @@ mod tests {
     #[test]
     fn what_is_absent_takes_next_to_nothing() {
         let one = |n: usize| part([if n == 500 { "x" } else { "" }].map(str::to_owned).into_iter(), n % 1000 > 700);
-        let parts: Vec<Part> = (0..1000).map(one).collect();
+        let parts: Vec<SparseKey> = (0..1000).map(one).collect();
         // A run, a value, a run, and one in the other direction.
         assert_eq!(sort_keys(&parts, 1).as_binary::<i32>().value(0).len(), 5 + (1 + 1 + 2) + 5 + 5);
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filter::evaluate;
 use super::sort::{Sort, row_key};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::rows::{Shape, batch, empty_rest, missing, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
@@ -51,7 +51,7 @@ struct Neighbours {
 }
 
 /// Adds it, and the order that it needs, to a plan.
-pub(crate) fn plan(context: Context, rows: Planned) -> quiver_types::Result<Planned> {
+pub(crate) fn plan(context: Context, rows: PartialPlan) -> quiver_types::Result<PartialPlan> {
     let by = vec![(STREAM_ID.to_owned(), false), (TIME.to_owned(), false)];
     let rows = Sort::by(rows.shape.clone(), by).plan(rows)?;
     let shape = rows.shape.clone();
@@ -93,7 +93,7 @@ impl Step for Neighbours {
             let found = self.find(streams, &kept).await?;
             let is_closed = found.iter().map(|chosen| chosen.groups).sum::<usize>() > 1;
             // A group alone needs nothing that closes it.
-            let closed = move |chosen: Chosen| [Some(chosen.rows), is_closed.then_some(chosen.closing)];
+            let closed = move |chosen: ContextGroups| [Some(chosen.rows), is_closed.then_some(chosen.closing)];
             let batches = found.into_iter().flat_map(closed).flatten();
             Ok::<_, DataFusionError>(futures::stream::iter(batches).map(move |rows| {
                 // What is kept counts until the last of it is given.
@@ -107,7 +107,7 @@ impl Step for Neighbours {
 
 impl Neighbours {
     /// The groups of all streams, in the order of their first matching rows.
-    async fn find(&self, mut streams: Streams, kept: &MemoryReservation) -> Result<Vec<Chosen>> {
+    async fn find(&self, mut streams: Streams, kept: &MemoryReservation) -> Result<Vec<ContextGroups>> {
         let mut found = Vec::new();
         while let Some(stream) = streams.next().await? {
             let room = stream.num_rows() * CHOSEN_BYTES;
@@ -186,7 +186,7 @@ impl Streams {
 }
 
 /// The groups of one stream.
-struct Chosen {
+struct ContextGroups {
     /// The time of the first matching row.
     first_ns: i64,
     rows: RecordBatch,
@@ -197,7 +197,7 @@ struct Chosen {
 
 /// The rows of each time at which one matches with their neighbours, a row `---` behind each group but the last; none
 /// without any.
-fn choose(rows: &RecordBatch, context: &Context, shape: &Shape) -> Result<Option<Chosen>> {
+fn choose(rows: &RecordBatch, context: &Context, shape: &Shape) -> Result<Option<ContextGroups>> {
     let rows = &ties_in_order(rows, shape)?;
     let mask = evaluate(&context.filter, rows, shape)?;
     let times = times_of(rows, shape);
@@ -219,7 +219,7 @@ fn choose(rows: &RecordBatch, context: &Context, shape: &Shape) -> Result<Option
     let rows = unpinned(interleave_record_batch(&[rows, &closing], &order)?);
     // Of its own: a slice would keep those of all groups.
     let closing = take_record_batch(&closing, &UInt32Array::from(vec![groups.len() as u32 - 1]))?;
-    Ok(Some(Chosen { first_ns, rows, groups: groups.len(), closing: unpinned(closing) }))
+    Ok(Some(ContextGroups { first_ns, rows, groups: groups.len(), closing: unpinned(closing) }))
 }
 
 fn times_of<'r>(rows: &'r RecordBatch, shape: &Shape) -> &'r TimestampNanosecondArray {
@@ -321,7 +321,7 @@ mod tests {
     use crate::plan::filter::lower;
     use crate::query_text::parse_filter;
     use crate::reference_time::TimeScope;
-    use crate::rows::{Column, Kind};
+    use crate::rows::{Column, ColumnStorage};
 
     #[test]
     fn each_time_of_a_matching_row_has_a_group_of_its_own() {
@@ -343,7 +343,7 @@ mod tests {
 
     /// Rows of `stream time message`, by stream and time.
     fn rows_of(lines: &[&str]) -> (Shape, RecordBatch) {
-        let columns = [(MSG, Kind::Text), (STREAM_ID, Kind::Text), (TIME, Kind::Time)];
+        let columns = [(MSG, ColumnStorage::Text), (STREAM_ID, ColumnStorage::Text), (TIME, ColumnStorage::Time)];
         let columns = columns.map(|(name, kind)| Column { name: name.to_owned(), kind });
         let shape = Shape { columns: columns.to_vec(), rest: false };
         let part = |line: &str, at: usize| line.split(' ').nth(at).expect("three parts").to_owned();

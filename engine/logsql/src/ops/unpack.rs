@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use super::computed_fields::mask;
 use crate::ast::field::FieldPattern;
 use crate::ast::literal::Overwrite;
-use crate::chunked_stream::{Made, map_values};
+use crate::chunked_stream::{OutputChunk, map_values};
 use crate::row_functions::{self, Fields, SyslogContext};
 use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its step is read.
-pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Unpacked>()];
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<UnpackStep>()];
 
 /// What is unpacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl Format {
 /// Unpacks a field into others: those with a column in the output, and the map if there is one. Lacks in DataFusion:
 /// fields that nobody knows before they are read.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Unpacked {
+pub(crate) struct UnpackStep {
     pub(crate) format: Format,
     pub(crate) from: String,
     pub(crate) fields: Vec<FieldPattern>,
@@ -62,8 +62,8 @@ pub(crate) struct Unpacked {
     pub(crate) output: Shape,
 }
 
-impl Unpacked {
-    fn map(&self, rows: &RecordBatch, room: usize, found: &mut Fields) -> Result<Made> {
+impl UnpackStep {
+    fn map(&self, rows: &RecordBatch, room: usize, found: &mut Fields) -> Result<OutputChunk> {
         let mask = mask(self.condition.as_ref(), rows, &self.input)?;
         let source = texts_of(rows, &self.input, &self.from)?;
         let mut writer = Writer::new(rows, &self.input, &self.output)?;
@@ -119,11 +119,11 @@ impl Unpacked {
     }
 }
 
-impl StepKind for Unpacked {
+impl StepKind for UnpackStep {
     const KIND: &'static str = "unpack";
 }
 
-impl Step for Unpacked {
+impl Step for UnpackStep {
     fn name(&self) -> &'static str {
         "LogsUnpack"
     }
@@ -266,7 +266,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Gives the rows that ended.
-    pub(crate) fn finish(self, output: &Shape) -> Result<Made> {
+    pub(crate) fn finish(self, output: &Shape) -> Result<OutputChunk> {
         let (taken, bytes) = (self.rows, self.bytes);
         let mut arrays: Vec<ArrayRef> = Vec::with_capacity(self.columns.len() + 1);
         for (_, _, mut builder) in self.columns {
@@ -275,7 +275,7 @@ impl<'a> Writer<'a> {
         if let Some(rest) = self.rest {
             arrays.push(rest.finish()?);
         }
-        Ok(Made { batch: batch(output, arrays, taken)?, taken, bytes })
+        Ok(OutputChunk { batch: batch(output, arrays, taken)?, taken, bytes })
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use super::Parser;
 use super::names::{field_name, test};
-use crate::ast::{Bound, FieldPattern, Filter, Literal, PatternPlace, Test, Values};
+use crate::ast::{FieldPattern, Filter, Literal, PatternPlace, RangeBound, Test, Values};
 use crate::error::Result;
 use crate::kernels::values;
 use crate::literal::{parse_ipv4, parse_number, parse_u64};
@@ -199,11 +199,11 @@ impl Parser<'_> {
         let max = self.range_bound()?;
         self.skip(",");
         let close = if self.skip("]") { ']' } else { self.expect(")").map(|()| ')')? };
-        let bound = |value, included| if included { Bound::Included(value) } else { Bound::Excluded(value) };
+        let bound = |value, included| if included { RangeBound::Included(value) } else { RangeBound::Excluded(value) };
         let text = format!("range{open}{}, {}{close}", print::bound(&min.text), print::bound(&max.text));
         if min.value.is_nan() || max.value.is_nan() {
             // Nothing lies beside what is no number.
-            let (min, max) = (Bound::Included(f64::INFINITY), Bound::Included(f64::NEG_INFINITY));
+            let (min, max) = (RangeBound::Included(f64::INFINITY), RangeBound::Included(f64::NEG_INFINITY));
             return Ok(test(field, Test::Range { min, max, text }));
         }
         // An open end at infinity takes infinity in: there is nothing beyond it to leave out.

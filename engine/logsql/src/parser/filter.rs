@@ -5,7 +5,7 @@ use regex::Regex;
 
 use super::names::{field_name, test};
 use super::{Parser, calls};
-use crate::ast::{Bound, CompareOp, FieldPattern, Filter, Test, Values};
+use crate::ast::{CompareOp, FieldPattern, Filter, RangeBound, Test, Values};
 use crate::error::Result;
 use crate::kernels::golang_regex;
 use crate::literal::parse_number;
@@ -233,15 +233,15 @@ fn compare_test(op: CompareOp, value: String) -> Test {
     let Some(number) = parse_number(&value) else {
         return Test::TextCompare { op, value };
     };
-    let (least, greatest) = (Bound::Included(f64::NEG_INFINITY), Bound::Included(f64::INFINITY));
-    let beside = if number.is_infinite() { Bound::Included(number) } else { Bound::Excluded(number) };
+    let (least, greatest) = (RangeBound::Included(f64::NEG_INFINITY), RangeBound::Included(f64::INFINITY));
+    let beside = if number.is_infinite() { RangeBound::Included(number) } else { RangeBound::Excluded(number) };
     let (min, max) = match op {
         // Greater than the greatest and less than the least.
         _ if number.is_nan() => (greatest, least),
         CompareOp::Gt => (beside, greatest),
-        CompareOp::Ge => (Bound::Included(number), greatest),
+        CompareOp::Ge => (RangeBound::Included(number), greatest),
         CompareOp::Lt => (least, beside),
-        CompareOp::Le => (least, Bound::Included(number)),
+        CompareOp::Le => (least, RangeBound::Included(number)),
     };
     Test::Range { min, max, text: format!("{}{}", op.as_str(), print::bound(&value)) }
 }

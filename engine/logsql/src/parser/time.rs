@@ -1,7 +1,7 @@
 //! Time filters: what stands behind `_time:`.
 
 use super::Parser;
-use crate::ast::{Filter, Moment, TimeFilter};
+use crate::ast::{Filter, TimeFilter, TimePoint};
 use crate::error::Result;
 use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_span};
@@ -9,7 +9,7 @@ use crate::literal::{parse_duration, parse_span};
 const DAY_NS: i64 = 86_400_000_000_000;
 
 /// What a bound names: first and last moment.
-type Span = (Moment, Moment);
+type Span = (TimePoint, TimePoint);
 
 impl Parser<'_> {
     /// What stands behind `_time:`.
@@ -35,7 +35,7 @@ impl Parser<'_> {
         let mut text = String::new();
         let offset_ns = self.time_offset(&mut text)?;
         let text = text.trim_start().to_owned();
-        Ok(TimeFilter::Range { start: Moment::At(i64::MIN), end: Moment::Now(0), offset_ns, text })
+        Ok(TimeFilter::Range { start: TimePoint::At(i64::MIN), end: TimePoint::Now(0), offset_ns, text })
     }
 
     /// `offset d`, if it stands here; adds it to the text.
@@ -50,7 +50,7 @@ impl Parser<'_> {
     }
 
     /// Reads `[a, b)`, with either bracket at either end; both ends that it gives are included.
-    fn time_range(&mut self) -> Result<(Moment, Moment, String)> {
+    fn time_range(&mut self) -> Result<(TimePoint, TimePoint, String)> {
         let open = if self.skip("[") { '[' } else { self.expect("(").map(|()| '(')? };
         let (first, first_text) = self.bound()?;
         self.expect(",")?;
@@ -62,9 +62,9 @@ impl Parser<'_> {
     }
 
     /// A time, a duration, or a comparison with one.
-    fn time_side(&mut self) -> Result<(Moment, Moment, String)> {
-        const LEAST: Moment = Moment::At(i64::MIN);
-        const GREATEST: Moment = Moment::At(i64::MAX);
+    fn time_side(&mut self) -> Result<(TimePoint, TimePoint, String)> {
+        const LEAST: TimePoint = TimePoint::At(i64::MIN);
+        const GREATEST: TimePoint = TimePoint::At(i64::MAX);
         let op = match () {
             () if self.skip("=") => "=",
             () if self.skip(">") => {
@@ -92,10 +92,10 @@ impl Parser<'_> {
         if let Some(ns) = parse_duration(&text).map(i64::saturating_abs) {
             // Ages: `>5m` is older than five minutes, and so is `>-5m`.
             let (start, end) = match op {
-                ">" => (LEAST, Moment::Now(-ns - 1)),
-                ">=" => (LEAST, Moment::Now(-ns)),
-                "<" => (Moment::Now(1 - ns), Moment::Now(0)),
-                _ => (Moment::Now(-ns), Moment::Now(0)),
+                ">" => (LEAST, TimePoint::Now(-ns - 1)),
+                ">=" => (LEAST, TimePoint::Now(-ns)),
+                "<" => (TimePoint::Now(1 - ns), TimePoint::Now(0)),
+                _ => (TimePoint::Now(-ns), TimePoint::Now(0)),
             };
             return Ok((start, end, printed));
         }
@@ -194,7 +194,7 @@ impl Parser<'_> {
 
 /// Reads a time in any form: first and last moment of what it names.
 pub(crate) fn moment(text: &str) -> Option<Span> {
-    let relative = |ns: i64| (Moment::Now(ns), Moment::Now(ns));
+    let relative = |ns: i64| (TimePoint::Now(ns), TimePoint::Now(ns));
     if let Some(rest) = text.strip_prefix("now") {
         return match rest.chars().next() {
             None => Some(relative(0)),
@@ -208,17 +208,17 @@ pub(crate) fn moment(text: &str) -> Option<Span> {
         !clock.contains(['Z', '+', '-'])
     };
     if !fraction_without_zone && let Some(span) = parse_span(text) {
-        return Some((Moment::At(span.start), Moment::At(span.end)));
+        return Some((TimePoint::At(span.start), TimePoint::At(span.end)));
     }
     if let Some(ns) = parse_unix(text) {
-        return Some((Moment::At(ns), Moment::At(ns)));
+        return Some((TimePoint::At(ns), TimePoint::At(ns)));
     }
     parse_duration(text).map(|ns| relative(-ns.abs()))
 }
 
-fn shift(moment: Moment, by: i64) -> Moment {
+fn shift(moment: TimePoint, by: i64) -> TimePoint {
     match moment {
-        Moment::At(ns) => Moment::At(ns.saturating_add(by)),
-        Moment::Now(ns) => Moment::Now(ns.saturating_add(by)),
+        TimePoint::At(ns) => TimePoint::At(ns.saturating_add(by)),
+        TimePoint::Now(ns) => TimePoint::Now(ns.saturating_add(by)),
     }
 }

@@ -8,9 +8,9 @@ use quiver_types::logs::TIME;
 
 use super::pipe::{At, Order, Output, PipeKind};
 use super::syntax::{limited, names};
-use crate::ops::sort::{Compared, Sort};
+use crate::ops::sort::{Sort, SortComparison};
 use crate::parser::PipeDef;
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::word;
 use crate::required_fields::Needs;
 
@@ -79,11 +79,11 @@ impl PipeKind for AnswerOrder {
         Output::Same
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> Result<PartialPlan> {
         let (limit, compared) = match self {
-            Self::Counted { limit, .. } => (*limit, Compared::Top),
-            Self::Series { .. } => (None, Compared::Texts),
-            Self::Groups { .. } => (None, Compared::Apart),
+            Self::Counted { limit, .. } => (*limit, SortComparison::Top),
+            Self::Series { .. } => (None, SortComparison::Texts),
+            Self::Groups { .. } => (None, SortComparison::Apart),
         };
         Sort { limit, compared, ..Sort::by(rows.shape.clone(), self.by()) }.plan(rows)
     }

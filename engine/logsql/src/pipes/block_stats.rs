@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::pipe::{At, PipeKind};
 use crate::chunked_stream::map_batches;
 use crate::parser::PipeDef;
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
@@ -49,7 +49,7 @@ impl PipeKind for BlockStats {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
         rows.then(Sizes, shape())
     }
 }

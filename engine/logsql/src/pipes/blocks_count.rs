@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pipe::{At, Pipe, PipeKind};
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::word;
 use crate::required_fields::Needs;
 use crate::rows::{Shape, batch};
@@ -25,7 +25,7 @@ pub struct BlocksCount(pub String);
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["blocks_count"], doc: "Counts the batches that reach it.", parse }];
 
-const STEPS: &[StepReader] = &[StepReader::of::<Batched>()];
+const STEPS: &[StepReader] = &[StepReader::of::<BlocksCountStep>()];
 
 const COLUMN: &str = "blocks_count";
 
@@ -53,21 +53,21 @@ impl PipeKind for BlocksCount {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
         let output = Shape::of_texts([self.0.as_str()]);
-        rows.then(Batched(output.clone()), output)
+        rows.then(BlocksCountStep(output.clone()), output)
     }
 }
 
 /// Lacks in DataFusion: a look at batches instead of rows.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Batched(Shape);
+struct BlocksCountStep(Shape);
 
-impl StepKind for Batched {
+impl StepKind for BlocksCountStep {
     const KIND: &'static str = "blocks_count";
 }
 
-impl Step for Batched {
+impl Step for BlocksCountStep {
     fn name(&self) -> &'static str {
         "LogsBlocksCount"
     }

@@ -15,10 +15,10 @@ use super::pipe::{At, Pipe, PipeKind};
 use super::row_pipe::mentioned;
 use super::syntax::{result, unless};
 use crate::ast::FieldPattern;
-use crate::chunked_stream::{Made, map_values};
-use crate::ops::computed_fields::{Chosen, assemble};
+use crate::chunked_stream::{OutputChunk, map_values};
+use crate::ops::computed_fields::{SelectedFields, assemble};
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::{patterns, word};
 use crate::required_fields::Needs;
 use crate::rows::{Shape, push_text};
@@ -91,7 +91,7 @@ impl PipeKind for Coalesce {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> quiver_types::Result<PartialPlan> {
         if !at.needs.has(&self.to) {
             return Ok(rows);
         }
@@ -131,8 +131,8 @@ impl Step for FirstOf {
 }
 
 impl FirstOf {
-    fn map(&self, rows: &RecordBatch, room: usize) -> Result<Made> {
-        let chosen = Chosen::new(rows, &self.input, &self.of.fields)?;
+    fn map(&self, rows: &RecordBatch, room: usize) -> Result<OutputChunk> {
+        let chosen = SelectedFields::new(rows, &self.input, &self.of.fields)?;
         let mut builder = StringViewBuilder::with_capacity(rows.num_rows());
         let (mut found, mut taken, mut bytes) = (String::new(), 0, 0);
         for row in 0..rows.num_rows() {
@@ -148,7 +148,7 @@ impl FirstOf {
         }
         let made: ArrayRef = Arc::new(builder.finish());
         let batch = assemble(&rows.slice(0, taken), &self.input, &self.output, &[(&self.of.to, made)])?;
-        Ok(Made { batch, taken, bytes })
+        Ok(OutputChunk { batch, taken, bytes })
     }
 }
 

@@ -8,9 +8,9 @@ use quiver_types::logs::TIME;
 use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::{pair, pairs_text};
 use crate::ast::{FieldPattern, Originals, PatternPair};
-use crate::ops::project::{Moved, moved_needs};
+use crate::ops::project::{CopyFieldsStep, moved_needs};
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
@@ -55,8 +55,8 @@ impl PipeKind for Copy {
         self.0.iter().try_for_each(|pair| columns.move_pair(self, pair, Originals::Keep))
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
-        Moved::plan(rows, self.0.clone(), Originals::Keep, self.to_string())
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> Result<PartialPlan> {
+        CopyFieldsStep::plan(rows, self.0.clone(), Originals::Keep, self.to_string())
     }
 }
 

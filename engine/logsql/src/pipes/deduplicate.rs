@@ -17,7 +17,7 @@ use super::syntax::names;
 use crate::chunked_stream::map_batches;
 use crate::kernels::number_set::NumberSet;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
@@ -35,7 +35,7 @@ pub(super) const DEFS: &[PipeDef] = &[PipeDef {
     parse,
 }];
 
-const STEPS: &[StepReader] = &[StepReader::of::<Unrepeated>()];
+const STEPS: &[StepReader] = &[StepReader::of::<DeduplicateStep>()];
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     if parser.at_pipe_end() {
@@ -77,24 +77,24 @@ impl PipeKind for Deduplicate {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
         let shape = rows.shape.clone();
-        rows.then(Unrepeated { by: self.by.clone(), shape: shape.clone() }, shape)
+        rows.then(DeduplicateStep { by: self.by.clone(), shape: shape.clone() }, shape)
     }
 }
 
 /// Lacks in DataFusion: `DISTINCT ON` keeps the first row of a group by an order only, and rows wait for the last one.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Unrepeated {
+struct DeduplicateStep {
     by: Vec<String>,
     shape: Shape,
 }
 
-impl StepKind for Unrepeated {
+impl StepKind for DeduplicateStep {
     const KIND: &'static str = "deduplicate";
 }
 
-impl Step for Unrepeated {
+impl Step for DeduplicateStep {
     fn name(&self) -> &'static str {
         "LogsDeduplicate"
     }
@@ -143,7 +143,7 @@ struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    fn of(rows: &RecordBatch, step: &'a Unrepeated) -> Result<Self> {
+    fn of(rows: &RecordBatch, step: &'a DeduplicateStep) -> Result<Self> {
         let all = step.by.is_empty();
         let names: Vec<&str> =
             if all { step.shape.names().collect() } else { step.by.iter().map(String::as_str).collect() };
@@ -192,7 +192,7 @@ mod tests {
     fn rows_are_held_as_their_hashes() {
         let mut known = NumberSet::default();
         let shape = Shape::of_texts(["a", "b"]);
-        let step = Unrepeated { by: Vec::new(), shape: shape.clone() };
+        let step = DeduplicateStep { by: Vec::new(), shape: shape.clone() };
         let long = "x".repeat(10_000);
         let column = |values: [&str; 3]| -> ArrayRef { Arc::new(StringViewArray::from_iter_values(values)) };
         let rows = batch(&shape, vec![column(["ab", "a", &long]), column(["c", "bc", &long])], 3).expect("rows");

@@ -7,9 +7,9 @@ use quiver_types::logs::TIME;
 
 use super::pipe::{At, Pipe, PipeKind};
 use crate::ast::FieldPattern;
-use crate::ops::project::{Kept, delete_shape};
+use crate::ops::project::{ProjectStep, delete_shape};
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::patterns;
 use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
@@ -58,9 +58,9 @@ impl PipeKind for Delete {
         columns.keep(self, |name| !self.0.iter().any(|field| field.matches(name)))
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> Result<PartialPlan> {
         let output = delete_shape(&rows.shape, &self.0);
-        Kept { fields: self.0.clone(), delete: true, input: rows.shape.clone(), output }.plan(rows)
+        ProjectStep { fields: self.0.clone(), delete: true, input: rows.shape.clone(), output }.plan(rows)
     }
 }
 

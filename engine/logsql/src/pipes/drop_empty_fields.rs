@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::pipe::{At, PipeKind};
 use crate::chunked_stream::map_batches;
 use crate::parser::PipeDef;
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
@@ -63,7 +63,7 @@ impl PipeKind for DropEmptyFields {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
         let shape = rows.shape.clone();
         rows.then(NotEmpty(shape.clone()), shape)
     }

@@ -19,7 +19,7 @@ use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::above_0;
 use crate::chunked_stream::Pieces;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, Texts, batch, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
@@ -40,7 +40,7 @@ pub struct Facets {
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["facets"], doc: "Gives the most frequent values of each field, with their counts.", parse }];
 
-const STEPS: &[StepReader] = &[StepReader::of::<Counted>(), StepReader::of::<Frequent>()];
+const STEPS: &[StepReader] = &[StepReader::of::<FacetCountStep>(), StepReader::of::<FacetMergeStep>()];
 
 const LIMITS: Facets = Facets { limit: 10, max_values_per_field: 1000, max_value_len: 128, keep_const_fields: false };
 
@@ -100,16 +100,16 @@ impl PipeKind for Facets {
         Some(LogRequest::value_counts(filter.clone(), self.limits()))
     }
 
-    fn add_counts(&self, counts: Planned) -> quiver_types::Result<Planned> {
-        counts.then(Frequent(self.clone()), shape())
+    fn add_counts(&self, counts: PartialPlan) -> quiver_types::Result<PartialPlan> {
+        counts.then(FacetMergeStep(self.clone()), shape())
     }
 
     fn steps() -> &'static [StepReader] {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
-        let counted = Counted { limits: self.limits(), input: rows.shape.clone() };
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
+        let counted = FacetCountStep { limits: self.limits(), input: rows.shape.clone() };
         self.add_counts(rows.then(counted, Shape::default())?)
     }
 }
@@ -122,16 +122,16 @@ fn shape() -> Shape {
 /// Counts the values of the rows of a partition; gives one batch. Lacks in DataFusion: groups by the values of all fields,
 /// whichever there are, that are left behind once a field has too many of them.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Counted {
+struct FacetCountStep {
     limits: ValueLimits,
     input: Shape,
 }
 
-impl StepKind for Counted {
+impl StepKind for FacetCountStep {
     const KIND: &'static str = "facets.counts";
 }
 
-impl Step for Counted {
+impl Step for FacetCountStep {
     fn name(&self) -> &'static str {
         "LogsValueCounts"
     }
@@ -199,13 +199,13 @@ fn add_column(counts: &mut ValueCounts, field: CountedField, texts: &Texts, rows
 /// Adds counts up, and chooses. Lacks in DataFusion: what partitions left behind stays left behind, and a field whose
 /// values come to too many in all is left out with all of them.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Frequent(Facets);
+struct FacetMergeStep(Facets);
 
-impl StepKind for Frequent {
+impl StepKind for FacetMergeStep {
     const KIND: &'static str = "facets";
 }
 
-impl Step for Frequent {
+impl Step for FacetMergeStep {
     fn name(&self) -> &'static str {
         "LogsFacets"
     }
@@ -243,7 +243,7 @@ const PLACE_BYTES: usize = 8;
 const SORTED_BYTES: usize = 24;
 const ROW_BYTES: usize = 3 * 16 + 24;
 
-impl Frequent {
+impl FacetMergeStep {
     /// Bytes that the answer takes beside what was counted. Values are as long as they may be at most.
     fn answer_bytes(&self, counts: &ValueCounts) -> usize {
         let (mut all, mut most, mut rows) = (0, 0, 0);

@@ -23,7 +23,7 @@ use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::{text_filter, text_filter_text};
 use crate::chunked_stream::Pieces;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::word;
 use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, texts_of};
@@ -44,7 +44,7 @@ pub(super) const DEFS: &[PipeDef] = &[PipeDef {
     parse,
 }];
 
-const STEPS: &[StepReader] = &[StepReader::of::<Counted>()];
+const STEPS: &[StepReader] = &[StepReader::of::<FieldNamesStep>()];
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     let before = text_filter(parser)?;
@@ -78,18 +78,18 @@ impl PipeKind for FieldNames {
     }
 
     /// DataFusion groups and sorts the names; the answer's columns are texts.
-    fn add_counts(&self, counts: Planned) -> quiver_types::Result<Planned> {
+    fn add_counts(&self, counts: PartialPlan) -> quiver_types::Result<PartialPlan> {
         let hits = if self.name == "hits" { "hitss" } else { "hits" };
         let summed = self.summed(counts.plan, hits).map_err(from_datafusion)?;
-        Ok(Planned { plan: summed, shape: Shape::of_texts([self.name.as_str(), hits]), ..counts })
+        Ok(PartialPlan { plan: summed, shape: Shape::of_texts([self.name.as_str(), hits]), ..counts })
     }
 
     fn steps() -> &'static [StepReader] {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
-        let counted = Counted { input: rows.shape.clone() };
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
+        let counted = FieldNamesStep { input: rows.shape.clone() };
         self.add_counts(rows.then(counted, Shape::default())?)
     }
 }
@@ -113,15 +113,15 @@ impl FieldNames {
 
 /// Counts fields over the rows of a partition. Lacks in DataFusion: groups by the names of fields, whichever there are.
 #[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Counted {
+struct FieldNamesStep {
     input: Shape,
 }
 
-impl StepKind for Counted {
+impl StepKind for FieldNamesStep {
     const KIND: &'static str = "field_names";
 }
 
-impl Step for Counted {
+impl Step for FieldNamesStep {
     fn name(&self) -> &'static str {
         "LogsFieldNames"
     }
@@ -152,7 +152,7 @@ impl Step for Counted {
     }
 }
 
-impl Counted {
+impl FieldNamesStep {
     fn count(&self, rows: &RecordBatch, hits: &mut BTreeMap<String, u64>, memory: &MemoryReservation) -> Result<()> {
         for name in self.input.names() {
             let texts = texts_of(rows, &self.input, name)?;

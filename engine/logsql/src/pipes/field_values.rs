@@ -8,7 +8,7 @@ use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::{limited, source, text_filter, text_filter_text};
 use super::uniq::Uniq;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::word;
 use crate::required_fields::Needs;
 
@@ -60,7 +60,7 @@ impl PipeKind for FieldValues {
         self.filter.is_none()
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {
         let hits = if self.field == "hits" { "hitss" } else { "hits" };
         let by = vec![self.field.clone()];
         let uniq = Uniq { by, hits: Some(hits.to_owned()), limit: self.limit, filter: self.filter.clone() };

@@ -7,10 +7,10 @@ use quiver_types::logs::TIME;
 
 use super::pipe::{At, Output, Pipe, PipeKind};
 use crate::ast::FieldPattern;
-use crate::ops::project::{Kept, fields_shape};
+use crate::ops::project::{ProjectStep, fields_shape};
 use crate::parser::names::or_all;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::patterns;
 use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
@@ -83,9 +83,9 @@ impl PipeKind for Fields {
         columns.keep(self, |name| self.0.iter().any(|field| field.matches(name)))
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> Result<PartialPlan> {
         let output = fields_shape(&rows.shape, &self.0);
-        Kept { fields: self.0.clone(), delete: false, input: rows.shape.clone(), output }.plan(rows)
+        ProjectStep { fields: self.0.clone(), delete: false, input: rows.shape.clone(), output }.plan(rows)
     }
 }
 

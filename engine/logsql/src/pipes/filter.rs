@@ -4,12 +4,12 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::pipe::{At, Joined, Output, Pipe, PipeKind};
+use super::pipe::{At, Output, Pipe, PipeKind, PipeMerge};
 use crate::ast::Filter;
 use crate::filter_fields::add_needs;
-use crate::ops::filter::Matching;
+use crate::ops::filter::FilterStep;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::plan::filter::lower;
 use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
@@ -60,23 +60,23 @@ impl PipeKind for FilterRows {
         Some(&mut self.0)
     }
 
-    fn take_over(&mut self, next: &mut Pipe) -> Joined {
-        let Some(next) = next.kind_mut().only_filter() else { return Joined::Apart };
+    fn take_over(&mut self, next: &mut Pipe) -> PipeMerge {
+        let Some(next) = next.kind_mut().only_filter() else { return PipeMerge::Apart };
         let filter = std::mem::replace(next, Filter::All);
         match &mut self.0 {
             Filter::And(all) => all.push(filter),
             own => *own = Filter::And(vec![std::mem::replace(own, Filter::All), filter]),
         }
-        Joined::One
+        PipeMerge::One
     }
 
     fn follow_columns(&self, _: &mut StatsColumns) -> Result<()> {
         Ok(())
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {
         let filter = lower(&self.0, at.scope)?;
-        Matching { filter, shape: rows.shape.clone() }.plan(rows)
+        FilterStep { filter, shape: rows.shape.clone() }.plan(rows)
     }
 }
 

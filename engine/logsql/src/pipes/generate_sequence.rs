@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::pipe::{At, Order, Pipe, PipeKind};
 use super::syntax::above_0;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::{Planned, internal};
+use crate::partial_plan::{PartialPlan, internal};
 use crate::required_fields::Needs;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
@@ -54,15 +54,15 @@ impl PipeKind for GenerateSequence {
         Order::Made
     }
 
-    fn own_rows(&self) -> Option<quiver_types::Result<Planned>> {
-        Some(Planned::nothing().then(Sequence(self.0), shape()))
+    fn own_rows(&self) -> Option<quiver_types::Result<PartialPlan>> {
+        Some(PartialPlan::nothing().then(Sequence(self.0), shape()))
     }
 
     fn steps() -> &'static [StepReader] {
         STEPS
     }
 
-    fn plan(&self, _: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, _: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
         Err(internal("its rows are its own"))
     }
 }

@@ -9,9 +9,9 @@ use super::rows::{parse_query_or_rows, query_or_rows};
 use super::syntax::names;
 use crate::ast::Query;
 use crate::ops::join;
-use crate::ops::project::Reshaped;
+use crate::ops::project::ReshapeStep;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::word;
 use crate::required_fields::Needs;
 
@@ -78,15 +78,15 @@ impl PipeKind for Join {
         vec![&mut self.query]
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {
         let mut wanted = Needs::of(&self.by);
         if at.needs.open() {
             wanted.add_needs(&Needs::all());
         }
         let named = at.needs.names.iter().filter_map(|name| name.strip_prefix(self.prefix.as_str()));
         wanted.names.extend(named.map(str::to_owned));
-        let right = Reshaped::with_columns(at.planner.query(&self.query, &wanted)?, &self.by)?;
-        let left = Reshaped::with_columns(rows, &self.by)?;
+        let right = ReshapeStep::with_columns(at.planner.query(&self.query, &wanted)?, &self.by)?;
+        let left = ReshapeStep::with_columns(rows, &self.by)?;
         let operator = join::Join {
             left: left.shape.clone(),
             right: right.shape.clone(),

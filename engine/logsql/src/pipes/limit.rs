@@ -6,9 +6,9 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use quiver_query::{from_datafusion, gathered};
 use quiver_types::Result;
 
-use super::pipe::{At, Cut, Joined, Output, Pipe, PipeKind};
+use super::pipe::{At, Output, Pipe, PipeKind, PipeMerge, RowSlice};
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
@@ -39,17 +39,17 @@ impl PipeKind for Limit {
         Output::Same
     }
 
-    fn cut(&self) -> Option<Cut> {
-        Some(Cut::Limit(self.0))
+    fn cut(&self) -> Option<RowSlice> {
+        Some(RowSlice::Limit(self.0))
     }
 
-    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+    fn take_over(&mut self, next: &mut Pipe) -> PipeMerge {
         match next.kind().cut() {
-            Some(Cut::Limit(limit)) => self.0 = self.0.min(limit),
-            Some(Cut::Offset(offset)) if self.0 <= offset => self.0 = 0,
-            _ => return Joined::Apart,
+            Some(RowSlice::Limit(limit)) => self.0 = self.0.min(limit),
+            Some(RowSlice::Offset(offset)) if self.0 <= offset => self.0 = 0,
+            _ => return PipeMerge::Apart,
         }
-        Joined::One
+        PipeMerge::One
     }
 
     fn most_rows(&self) -> Option<u64> {
@@ -60,20 +60,20 @@ impl PipeKind for Limit {
         Ok(())
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> Result<PartialPlan> {
         cut(rows, 0, Some(self.0))
     }
 }
 
 /// Skips rows, then lets some through; reading stops with the last of them.
-pub(crate) fn cut(rows: Planned, skip: u64, fetch: Option<u64>) -> Result<Planned> {
+pub(crate) fn cut(rows: PartialPlan, skip: u64, fetch: Option<u64>) -> Result<PartialPlan> {
     // The planner has signed numbers; nobody has more rows than these.
     let count = |rows: u64| rows.min(i64::MAX as u64) as usize;
     let plan = LogicalPlanBuilder::from(gathered(rows.plan)?)
         .limit(count(skip), fetch.map(count))
         .and_then(LogicalPlanBuilder::build)
         .map_err(from_datafusion)?;
-    Ok(Planned { plan, ..rows })
+    Ok(PartialPlan { plan, ..rows })
 }
 
 #[cfg(test)]

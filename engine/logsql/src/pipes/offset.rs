@@ -5,9 +5,9 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 
 use super::limit::{Limit, cut};
-use super::pipe::{At, Cut, Joined, Output, Pipe, PipeKind};
+use super::pipe::{At, Output, Pipe, PipeKind, PipeMerge, RowSlice};
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
 
@@ -37,21 +37,21 @@ impl PipeKind for Offset {
         Output::Same
     }
 
-    fn cut(&self) -> Option<Cut> {
-        Some(Cut::Offset(self.0))
+    fn cut(&self) -> Option<RowSlice> {
+        Some(RowSlice::Offset(self.0))
     }
 
-    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+    fn take_over(&mut self, next: &mut Pipe) -> PipeMerge {
         match next.kind().cut() {
-            Some(Cut::Offset(offset)) => {
+            Some(RowSlice::Offset(offset)) => {
                 self.0 = self.0.saturating_add(offset);
-                Joined::One
+                PipeMerge::One
             }
             // Fewer rows go on from one pipe to the next.
-            Some(Cut::Limit(limit)) => {
-                Joined::Others(vec![Limit(limit.saturating_add(self.0)).into(), Self(self.0).into()])
+            Some(RowSlice::Limit(limit)) => {
+                PipeMerge::Others(vec![Limit(limit.saturating_add(self.0)).into(), Self(self.0).into()])
             }
-            None => Joined::Apart,
+            None => PipeMerge::Apart,
         }
     }
 
@@ -59,7 +59,7 @@ impl PipeKind for Offset {
         Ok(())
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> Result<PartialPlan> {
         cut(rows, self.0, None)
     }
 }

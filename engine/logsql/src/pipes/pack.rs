@@ -8,16 +8,16 @@ use super::pipe::{At, Pipe, PipeKind};
 use super::syntax::{result, unless};
 use crate::ast::FieldPattern;
 use crate::error::Result;
-use crate::ops::pack::{Packed, Packing};
+use crate::ops::pack::{PackFormat, PackStep};
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::patterns;
 use crate::required_fields::Needs;
 
 /// `pack_json [fields (a, b)] [as f]`, `pack_logfmt [fields (a, b)] [as f]`
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pack {
-    packing: Packing,
+    packing: PackFormat,
     /// Which fields; all when empty.
     pub fields: Vec<FieldPattern>,
     /// The result field.
@@ -25,11 +25,11 @@ pub struct Pack {
 }
 
 pub(super) const DEFS: &[PipeDef] = &[
-    PipeDef { names: &["pack_json"], doc: "Makes a JSON object of fields.", parse: |p| parse(p, Packing::Json) },
-    PipeDef { names: &["pack_logfmt"], doc: "Makes pairs `a=b` of fields.", parse: |p| parse(p, Packing::Logfmt) },
+    PipeDef { names: &["pack_json"], doc: "Makes a JSON object of fields.", parse: |p| parse(p, PackFormat::Json) },
+    PipeDef { names: &["pack_logfmt"], doc: "Makes pairs `a=b` of fields.", parse: |p| parse(p, PackFormat::Logfmt) },
 ];
 
-fn parse(parser: &mut Parser<'_>, packing: Packing) -> Result<Pipe> {
+fn parse(parser: &mut Parser<'_>, packing: PackFormat) -> Result<Pipe> {
     let fields = if parser.skip("fields") { parser.in_parens(Parser::field_pattern)? } else { Vec::new() };
     let fields = if fields.iter().any(FieldPattern::is_all) { Vec::new() } else { fields };
     Ok(Pack { packing, fields, to: result(parser)? }.into())
@@ -38,8 +38,8 @@ fn parse(parser: &mut Parser<'_>, packing: Packing) -> Result<Pipe> {
 impl Display for Pack {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self.packing {
-            Packing::Json => "pack_json",
-            Packing::Logfmt => "pack_logfmt",
+            PackFormat::Json => "pack_json",
+            PackFormat::Logfmt => "pack_logfmt",
         })?;
         if !self.fields.is_empty() {
             write!(f, " fields ({})", patterns(&self.fields))?;
@@ -50,11 +50,11 @@ impl Display for Pack {
 
 impl PipeKind for Pack {
     fn before(&self, after: &Needs) -> Needs {
-        Packed::before(&self.fields, &self.to, after)
+        PackStep::before(&self.fields, &self.to, after)
     }
 
     fn mentions(&self) -> Vec<String> {
-        Packed::mentions(&self.fields, &self.to)
+        PackStep::mentions(&self.fields, &self.to)
     }
 
     fn keeps_time(&self) -> bool {
@@ -69,8 +69,8 @@ impl PipeKind for Pack {
         true
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
-        Packed::plan(self.packing, &self.fields, &self.to, rows)
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> Result<PartialPlan> {
+        PackStep::plan(self.packing, &self.fields, &self.to, rows)
     }
 }
 

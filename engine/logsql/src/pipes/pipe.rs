@@ -7,7 +7,7 @@ use quiver_types::Result;
 use quiver_types::logs::{LogFilter, LogRequest};
 
 use crate::ast::{Filter, Query};
-use crate::partial_plan::{Planned, internal};
+use crate::partial_plan::{PartialPlan, internal};
 use crate::reference_time::TimeScope;
 use crate::required_fields::Needs;
 use crate::series_columns::{StatsColumns, refused};
@@ -109,7 +109,7 @@ impl<P: PipeKind + Clone + PartialEq> PipeValue for P {
 /// Plans whole queries, for pipes that hold a subquery.
 pub(crate) trait QueryPlanner: Debug {
     /// Plans a query; `needs` are the fields of its rows that are used.
-    fn query(&self, query: &Query, needs: &Needs) -> Result<Planned>;
+    fn query(&self, query: &Query, needs: &Needs) -> Result<PartialPlan>;
 }
 
 /// The place of a pipe in a plan.
@@ -145,7 +145,7 @@ pub(crate) enum Output<'a> {
 
 /// A selection of rows by position only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum RowSlice {
     /// Only the first rows.
     Limit(u64),
     /// All but the first rows.
@@ -154,7 +154,7 @@ pub(crate) enum Cut {
 
 /// How a pipe and the next one are merged, in the normal form of a query.
 #[derive(Debug)]
-pub(crate) enum Joined {
+pub(crate) enum PipeMerge {
     /// They are not merged.
     Apart,
     /// The first one now does what both did; the other is removed.
@@ -177,7 +177,7 @@ pub(crate) trait PipeKind: PipeValue + Display + Debug + Send + Sync + 'static {
     }
 
     /// Adds its nodes to the plan of the rows before it.
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned>;
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan>;
 
     /// Names that it mentions besides the fields that it needs. They get columns of their own wherever the remaining
     /// fields are kept in a map.
@@ -224,7 +224,7 @@ pub(crate) trait PipeKind: PipeValue + Display + Debug + Send + Sync + 'static {
     }
 
     /// Gives the selection of rows by position, if it does nothing else.
-    fn cut(&self) -> Option<Cut> {
+    fn cut(&self) -> Option<RowSlice> {
         None
     }
 
@@ -234,8 +234,8 @@ pub(crate) trait PipeKind: PipeValue + Display + Debug + Send + Sync + 'static {
     }
 
     /// Merges the next pipe into it, if both can be written as one.
-    fn take_over(&mut self, _: &mut Pipe) -> Joined {
-        Joined::Apart
+    fn take_over(&mut self, _: &mut Pipe) -> PipeMerge {
+        PipeMerge::Apart
     }
 
     /// Says whether it only counts rows by values, so that one row with a count may stand for many equal ones.
@@ -254,12 +254,12 @@ pub(crate) trait PipeKind: PipeValue + Display + Debug + Send + Sync + 'static {
     }
 
     /// Plans the sum of the counts that a scan by [`Self::counted_by_scan`] returns per block.
-    fn add_counts(&self, _: Planned) -> Result<Planned> {
+    fn add_counts(&self, _: PartialPlan) -> Result<PartialPlan> {
         Err(internal("a pipe without counts"))
     }
 
     /// Plans its rows, for a pipe that reads no rows before it.
-    fn own_rows(&self) -> Option<Result<Planned>> {
+    fn own_rows(&self) -> Option<Result<PartialPlan>> {
         None
     }
 

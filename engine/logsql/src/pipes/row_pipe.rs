@@ -18,7 +18,7 @@ use crate::ast::{Filter, Overwrite};
 use crate::chunked_stream::map_values;
 use crate::filter_fields::add_needs;
 use crate::ops::computed_fields::{Cells, Compute};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::plan::filter::lower;
 use crate::required_fields::Needs;
 use crate::rows::Shape;
@@ -121,7 +121,7 @@ impl<P: RowPipe> PipeKind for P {
         self.follow(columns)
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {
         let cells = Cells {
             sources: self.sources(),
             targets: self.targets(),

@@ -16,7 +16,7 @@ use crate::ast::{Filter, Options, Query};
 use crate::lexer::quote;
 use crate::parser::names::field_name;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::{Planned, internal};
+use crate::partial_plan::{PartialPlan, internal};
 use crate::print::list;
 use crate::required_fields::Needs;
 use crate::rows::{Shape, batch, push_text};
@@ -88,15 +88,15 @@ impl PipeKind for Rows {
         Order::Made
     }
 
-    fn own_rows(&self) -> Option<quiver_types::Result<Planned>> {
-        Some(Planned::nothing().then(self.clone(), self.shape()))
+    fn own_rows(&self) -> Option<quiver_types::Result<PartialPlan>> {
+        Some(PartialPlan::nothing().then(self.clone(), self.shape()))
     }
 
     fn steps() -> &'static [StepReader] {
         STEPS
     }
 
-    fn plan(&self, _: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, _: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
         Err(internal("its rows are its own"))
     }
 }

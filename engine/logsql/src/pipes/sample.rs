@@ -17,7 +17,7 @@ use super::pipe::{At, Output, Pipe, PipeKind};
 use super::syntax::above_0;
 use crate::chunked_stream::map_batches;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 use crate::rows::Shape;
 use crate::step::{Batches, Step, StepKind, StepReader};
@@ -58,7 +58,7 @@ impl PipeKind for Sample {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> quiver_types::Result<PartialPlan> {
         let shape = rows.shape.clone();
         rows.then(Chance { one_in: self.0, seed: at.scope.now_ns as u64, shape: shape.clone() }, shape)
     }

@@ -16,10 +16,10 @@ use super::row_pipe::{lowered, of_condition};
 use super::syntax::condition_text;
 use crate::ast::{FieldPattern, Filter};
 use crate::chunked_stream::map_batches;
-use crate::ops::computed_fields::{Chosen, assemble, mask};
+use crate::ops::computed_fields::{SelectedFields, assemble, mask};
 use crate::parser::names::or_all;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::patterns;
 use crate::required_fields::Needs;
 use crate::rows::{Shape, push_text, texts_of};
@@ -82,7 +82,7 @@ impl PipeKind for SetStreamFields {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> quiver_types::Result<PartialPlan> {
         let output = rows.shape.with_texts([STREAM, STREAM_ID]);
         let step = StreamSet {
             fields: self.fields.clone(),
@@ -128,7 +128,7 @@ impl Step for StreamSet {
 impl StreamSet {
     fn map(&self, rows: &RecordBatch) -> Result<RecordBatch> {
         let mask = mask(self.condition.as_ref(), rows, &self.input)?;
-        let chosen = Chosen::new(rows, &self.input, &self.fields)?;
+        let chosen = SelectedFields::new(rows, &self.input, &self.fields)?;
         let old = [texts_of(rows, &self.input, STREAM)?, texts_of(rows, &self.input, STREAM_ID)?];
         let mut streams = StringViewBuilder::with_capacity(rows.num_rows());
         let mut ids = StringViewBuilder::with_capacity(rows.num_rows());

@@ -6,11 +6,11 @@ use quiver_types::Result;
 use quiver_types::logs::TIME;
 
 use super::limit::Limit;
-use super::pipe::{At, Cut, Joined, Order, Output, Pipe, PipeKind};
+use super::pipe::{At, Order, Output, Pipe, PipeKind, PipeMerge, RowSlice};
 use super::syntax::{above_0, limited, names, rank_name, rank_text};
 use crate::ops::sort;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::sort_fields;
 use crate::required_fields::Needs;
 use crate::series_columns::StatsColumns;
@@ -195,30 +195,30 @@ impl PipeKind for Sort {
         if self.rank.is_none() { Output::Same } else { Output::Others }
     }
 
-    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+    fn take_over(&mut self, next: &mut Pipe) -> PipeMerge {
         if self.form != SortForm::Sort || !self.partition_by.is_empty() || self.rank.is_some() {
-            return Joined::Apart;
+            return PipeMerge::Apart;
         }
         match (next.kind().cut(), self.limit) {
             // An operator of the best 0 rows does not exist: such a limit stays a pipe of its own.
-            (None | Some(Cut::Limit(0)), _) => return Joined::Apart,
-            (Some(Cut::Limit(limit)), own) => self.limit = Some(own.map_or(limit, |own| own.min(limit))),
-            (Some(Cut::Offset(offset)), Some(limit)) if limit <= offset => {
-                return Joined::Others(vec![Limit(0).into()]);
+            (None | Some(RowSlice::Limit(0)), _) => return PipeMerge::Apart,
+            (Some(RowSlice::Limit(limit)), own) => self.limit = Some(own.map_or(limit, |own| own.min(limit))),
+            (Some(RowSlice::Offset(offset)), Some(limit)) if limit <= offset => {
+                return PipeMerge::Others(vec![Limit(0).into()]);
             }
-            (Some(Cut::Offset(offset)), limit) => {
+            (Some(RowSlice::Offset(offset)), limit) => {
                 self.limit = limit.map(|limit| limit - offset);
                 self.offset = self.offset.saturating_add(offset);
             }
         }
-        Joined::One
+        PipeMerge::One
     }
 
     fn follow_columns(&self, columns: &mut StatsColumns) -> Result<()> {
         self.rank.iter().try_for_each(|rank| columns.add_label(self, rank))
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {
         let reversed = self.is_reversed();
         let by = self.by.iter().map(|(name, descending)| (name.clone(), *descending != reversed)).collect();
         let sort = sort::Sort {

@@ -9,9 +9,9 @@ use super::pipe::{At, Pipe, PipeKind};
 use super::row_pipe::of_condition;
 use super::syntax::different;
 use crate::ast::{FieldPattern, Filter, GroupBy, StatsCall, StatsFunc};
-use crate::ops::project::Reshaped;
+use crate::ops::project::ReshapeStep;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::plan::stats::{self, Grouping};
 use crate::print::list;
 use crate::required_fields::Needs;
@@ -101,8 +101,8 @@ impl PipeKind for Stats {
         Ok(())
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
-        let rows = Reshaped::with_columns(rows, &stats::named(self.grouping()))?;
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {
+        let rows = ReshapeStep::with_columns(rows, &stats::named(self.grouping()))?;
         let (min, max) = rows.time;
         let bounded = min != i64::MIN && max != i64::MAX && min <= max;
         let seconds = bounded.then(|| max.saturating_sub(min).saturating_add(1) as f64 / 1e9);

@@ -8,7 +8,7 @@ use quiver_types::logs::{STREAM_ID, TIME};
 use super::pipe::{At, Pipe, PipeKind};
 use crate::ast::{Filter, Literal};
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::{Planned, internal};
+use crate::partial_plan::{PartialPlan, internal};
 use crate::print::literal;
 use crate::required_fields::Needs;
 
@@ -71,7 +71,7 @@ impl PipeKind for StreamContext {
         needs
     }
 
-    fn plan(&self, _: Planned, _: At<'_>) -> Result<Planned> {
+    fn plan(&self, _: PartialPlan, _: At<'_>) -> Result<PartialPlan> {
         Err(internal("`stream_context` is planned with the scan"))
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn engine() -> &'static (tokio::runtime::Runtime, LogsqlEngine) {
         let settings = EngineSettings { threads: 2, concurrent_max: 8, ..EngineSettings::small(64 << 20) };
         let engine = QueryEngine::new(&settings).expect("an engine");
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-        (runtime, LogsqlEngine::new(Arc::new(Nothing), Arc::new(Nothing), engine))
+        (runtime, LogsqlEngine::new(Arc::new(EmptyStore), Arc::new(EmptyStore), engine))
     })
 }
 
@@ -113,16 +113,16 @@ fn run(query: &Query) -> Result<Vec<String>> {
 
 /// A store without rows: cases have rows of their own.
 #[derive(Debug)]
-struct Nothing;
+struct EmptyStore;
 
-impl LogSource for Nothing {
+impl LogSource for EmptyStore {
     fn snapshot(&self) -> Arc<dyn LogSnapshot> {
         Arc::new(Self)
     }
 }
 
 #[async_trait]
-impl LogSnapshot for Nothing {
+impl LogSnapshot for EmptyStore {
     async fn streams(
         &self,
         _: &Access,
@@ -138,7 +138,7 @@ impl LogSnapshot for Nothing {
     }
 }
 
-impl LogTables for Nothing {
+impl LogTables for EmptyStore {
     fn logs(
         &self,
         _: &Arc<dyn LogSnapshot>,

@@ -7,10 +7,10 @@ use quiver_types::Result;
 use super::pipe::{At, Order, Pipe, PipeKind};
 use super::syntax::{above_0, by_fields, hits_name, name_beside, names, rank_name, rank_text};
 use crate::ops::grouping::{Aggregate, Call, Key};
-use crate::ops::project::Reshaped;
+use crate::ops::project::ReshapeStep;
 use crate::ops::sort;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::word;
 use crate::required_fields::Needs;
 
@@ -85,8 +85,8 @@ impl PipeKind for Top {
         true
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
-        let rows = Reshaped::with_columns(rows, &self.by)?;
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> Result<PartialPlan> {
+        let rows = ReshapeStep::with_columns(rows, &self.by)?;
         let keys = self.by.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
         let calls = vec![Call::count_rows(&self.hits)];
         let (stream_keys, text) = (Vec::new(), self.to_string());
@@ -95,7 +95,7 @@ impl PipeKind for Top {
         let sort = sort::Sort {
             limit: Some(self.limit),
             rank: self.rank.clone(),
-            compared: sort::Compared::Top,
+            compared: sort::SortComparison::Top,
             ..sort::Sort::by(rows.shape.clone(), by.collect())
         };
         sort.plan(rows)

@@ -23,10 +23,10 @@ use crate::chunked_stream::Pieces;
 use crate::kernels::values::parse_rfc3339;
 use crate::ops::keys::Keys;
 use crate::parser::PipeDef;
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::word;
 use crate::required_fields::Needs;
-use crate::rows::{Column, Kind, Shape, Texts, batch, missing, push_text, texts_of};
+use crate::rows::{Column, ColumnStorage, Shape, Texts, batch, missing, push_text, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// Keeps the groups with the greatest counts, adds up the others by time, and says which they are. Rows come group by
@@ -74,10 +74,10 @@ impl PipeKind for Others {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
         let names = crate::rows::unique(self.by.iter().chain([&self.count, &self.to]).cloned());
         let mut output = Shape::of_texts(names.into_iter().filter(|name| name != TIME));
-        output.columns.push(Column { name: TIME.to_owned(), kind: Kind::Time });
+        output.columns.push(Column { name: TIME.to_owned(), kind: ColumnStorage::Time });
         let input = rows.shape.clone();
         rows.then(LargestGroups { of: self.clone(), input, output: output.clone() }, output)
     }

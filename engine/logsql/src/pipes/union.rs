@@ -11,11 +11,11 @@ use quiver_types::Result;
 use super::pipe::{At, Order, Pipe, PipeKind};
 use super::rows::{parse_query_or_rows, query_or_rows};
 use crate::ast::Query;
-use crate::ops::project::Reshaped;
+use crate::ops::project::ReshapeStep;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
-use crate::rows::{Column, Kind};
+use crate::rows::{Column, ColumnStorage};
 
 /// `union (query)` or `union rows(...)`
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +47,7 @@ impl PipeKind for Union {
         vec![&mut self.0]
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {
         let other = at.planner.query(&self.0, at.needs)?;
         let mut shape = rows.shape.clone();
         shape.columns.extend(other.shape.columns.iter().filter(|c| rows.shape.index(&c.name).is_none()).cloned());
@@ -55,16 +55,17 @@ impl PipeKind for Union {
         let same = |c: &Column| {
             [&rows.shape, &other.shape].iter().all(|s| s.index(&c.name).is_some_and(|i| s.columns[i].kind == c.kind))
         };
-        let kinds: Vec<Kind> = shape.columns.iter().map(|c| if same(c) { c.kind } else { Kind::Text }).collect();
+        let kinds: Vec<ColumnStorage> =
+            shape.columns.iter().map(|c| if same(c) { c.kind } else { ColumnStorage::Text }).collect();
         shape.columns.iter_mut().zip(kinds).for_each(|(c, kind)| c.kind = kind);
         let time = rows.time;
         let inputs = [rows, other]
             .into_iter()
-            .map(|side| Ok(Arc::new(Reshaped::plan(side, shape.clone())?.plan)))
+            .map(|side| Ok(Arc::new(ReshapeStep::plan(side, shape.clone())?.plan)))
             .collect::<Result<Vec<_>>>()?;
         let schema = DFSchema::try_from(shape.schema()).map_err(from_datafusion)?;
         let plan = LogicalPlan::Union(UnionPlan { inputs, schema: Arc::new(schema) });
-        Ok(Planned { plan: in_turn(plan)?, shape, time })
+        Ok(PartialPlan { plan: in_turn(plan)?, shape, time })
     }
 }
 

@@ -14,14 +14,14 @@ use futures::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use super::limit::cut;
-use super::pipe::{At, Cut, Joined, Output, Pipe, PipeKind};
+use super::pipe::{At, Output, Pipe, PipeKind, PipeMerge, RowSlice};
 use super::syntax::{by_fields, hits_name, limited, names, text_filter_text};
 use crate::ast::{FieldPattern, Filter, Test};
-use crate::ops::filter::Matching;
+use crate::ops::filter::FilterStep;
 use crate::ops::grouping::{Aggregate, Call, Key};
-use crate::ops::project::Reshaped;
+use crate::ops::project::ReshapeStep;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::plan::filter::lower;
 use crate::required_fields::Needs;
 use crate::rows::{Shape, batch};
@@ -90,10 +90,10 @@ impl PipeKind for Uniq {
         }
     }
 
-    fn take_over(&mut self, next: &mut Pipe) -> Joined {
-        let Some(Cut::Limit(limit @ 1..)) = next.kind().cut() else { return Joined::Apart };
+    fn take_over(&mut self, next: &mut Pipe) -> PipeMerge {
+        let Some(RowSlice::Limit(limit @ 1..)) = next.kind().cut() else { return PipeMerge::Apart };
         self.limit = Some(self.limit.map_or(limit, |own| own.min(limit)));
-        Joined::One
+        PipeMerge::One
     }
 
     fn stored(&self) -> Vec<String> {
@@ -108,22 +108,22 @@ impl PipeKind for Uniq {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> quiver_types::Result<PartialPlan> {
         self.grouped(rows, self.to_string(), at)
     }
 }
 
 impl Uniq {
     /// Groups rows, for a pipe whose text is given.
-    pub(super) fn grouped(&self, rows: Planned, text: String, at: At<'_>) -> quiver_types::Result<Planned> {
-        let mut rows = Reshaped::with_columns(rows, &self.by)?;
+    pub(super) fn grouped(&self, rows: PartialPlan, text: String, at: At<'_>) -> quiver_types::Result<PartialPlan> {
+        let mut rows = ReshapeStep::with_columns(rows, &self.by)?;
         if let Some(part) = &self.filter {
             let any = self.by.iter().map(|name| Filter::Field {
                 field: FieldPattern::Name(name.clone()),
                 test: Test::Substring(part.clone()),
             });
             let filter = lower(&Filter::Or(any.collect()), at.scope)?;
-            rows = Matching { filter, shape: rows.shape.clone() }.plan(rows)?;
+            rows = FilterStep { filter, shape: rows.shape.clone() }.plan(rows)?;
         }
         let keys = self.by.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
         let calls = self.hits.iter().map(|name| Call::count_rows(name)).collect();

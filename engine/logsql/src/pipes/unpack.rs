@@ -10,12 +10,12 @@ use super::pipe::At;
 use super::row_pipe::{lowered, mentioned, of_condition};
 use super::syntax::{condition_text, names, overwrite, overwrite_text, unless};
 use crate::ast::{FieldPattern, Filter, Overwrite};
-use crate::ops::unpack::{Format, Unpacked};
+use crate::ops::unpack::{Format, UnpackStep};
 use crate::parser::Parser;
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::{patterns, word};
 use crate::required_fields::Needs;
-use crate::rows::Kind;
+use crate::rows::ColumnStorage;
 
 /// Source and results.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,7 +36,7 @@ pub struct Unpack {
 
 /// What may be said of the results.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
-pub(super) enum Of {
+pub(super) enum UnpackFormat {
     Syslog,
     Logfmt,
     Json,
@@ -64,12 +64,12 @@ impl Unpack {
     }
 
     /// `[fields (..)] [preserve_keys (..)] [result_prefix p] [keep_original_fields | skip_empty_results]`, in any order.
-    pub(super) fn parse_results(&mut self, parser: &mut Parser<'_>, of: Of) -> Result<()> {
+    pub(super) fn parse_results(&mut self, parser: &mut Parser<'_>, of: UnpackFormat) -> Result<()> {
         while !parser.at_pipe_end() {
-            if of > Of::Syslog && parser.skip("fields") {
+            if of > UnpackFormat::Syslog && parser.skip("fields") {
                 let fields = parser.in_parens(Parser::field_pattern)?;
                 self.fields = if fields.iter().any(FieldPattern::is_all) { Vec::new() } else { fields };
-            } else if of == Of::Json && parser.skip("preserve_keys") {
+            } else if of == UnpackFormat::Json && parser.skip("preserve_keys") {
                 self.preserve_keys = parser.fields_in_parens()?;
             } else if parser.skip("result_prefix") {
                 self.result_prefix = parser.argument("a prefix")?;
@@ -133,17 +133,23 @@ impl Unpack {
         mentioned(self.targets().chain([self.from.clone()]), self.condition.as_ref())
     }
 
-    pub(super) fn plan(&self, pipe: &impl Display, format: Format, rows: Planned, at: At<'_>) -> Result<Planned> {
+    pub(super) fn plan(
+        &self,
+        pipe: &impl Display,
+        format: Format,
+        rows: PartialPlan,
+        at: At<'_>,
+    ) -> Result<PartialPlan> {
         // What is needed behind by name has a column, also where the rows had no map so far.
         let made = at.needs.names.iter().filter(|name| name.starts_with(self.result_prefix.as_str()));
         let mut output = rows.shape.with_texts(made.map(String::as_str));
-        output.columns.iter_mut().for_each(|column| column.kind = Kind::Text);
+        output.columns.iter_mut().for_each(|column| column.kind = ColumnStorage::Text);
         output.rest |= at.needs.open();
         if !output.rest {
             // Nobody asks for the others, and what is taken apart is long.
             output.columns.retain(|column| at.needs.has(&column.name));
         }
-        let step = Unpacked {
+        let step = UnpackStep {
             format,
             from: self.from.clone(),
             fields: self.fields.clone(),

@@ -3,12 +3,12 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::pipe::{At, Pipe, PipeKind};
-use super::unpack::{Of, Unpack};
+use super::unpack::{Unpack, UnpackFormat};
 use crate::ast::Filter;
 use crate::error::Result;
 use crate::ops::unpack::Format;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 
 /// `unpack_json [if (f)] [from f] [fields (..)] ..`, `unpack_logfmt [if (f)] [from f] [fields (..)] ..`
@@ -23,19 +23,19 @@ pub(super) const DEFS: &[PipeDef] = &[
     PipeDef {
         names: &["unpack_json"],
         doc: "Makes fields of the members of a JSON object.",
-        parse: |p| parse(p, Of::Json),
+        parse: |p| parse(p, UnpackFormat::Json),
     },
     PipeDef {
         names: &["unpack_logfmt"],
         doc: "Makes fields of the pairs `a=b` in a text.",
-        parse: |p| parse(p, Of::Logfmt),
+        parse: |p| parse(p, UnpackFormat::Logfmt),
     },
 ];
 
-fn parse(parser: &mut Parser<'_>, of: Of) -> Result<Pipe> {
+fn parse(parser: &mut Parser<'_>, of: UnpackFormat) -> Result<Pipe> {
     let mut unpack = Unpack::parse_source(parser)?;
     unpack.parse_results(parser, of)?;
-    Ok(UnpackNamed { is_json: of == Of::Json, unpack }.into())
+    Ok(UnpackNamed { is_json: of == UnpackFormat::Json, unpack }.into())
 }
 
 impl Display for UnpackNamed {
@@ -65,7 +65,7 @@ impl PipeKind for UnpackNamed {
         self.unpack.condition.iter_mut().collect()
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {
         let format = if self.is_json { Format::Json } else { Format::Logfmt };
         self.unpack.plan(self, format, rows, at)
     }

@@ -3,12 +3,12 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::pipe::{At, Pipe, PipeKind};
-use super::unpack::{Of, Unpack};
+use super::unpack::{Unpack, UnpackFormat};
 use crate::ast::{Filter, Literal};
 use crate::error::Result;
 use crate::ops::unpack::Format;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::literal;
 use crate::required_fields::Needs;
 use crate::row_functions::SyslogContext;
@@ -28,7 +28,7 @@ pub(super) const DEFS: &[PipeDef] =
 fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let mut unpack = Unpack::parse_source(parser)?;
     let offset = if parser.skip("offset") { Some(parser.duration("a duration after `offset`")?) } else { None };
-    unpack.parse_results(parser, Of::Syslog)?;
+    unpack.parse_results(parser, UnpackFormat::Syslog)?;
     Ok(UnpackSyslog { unpack, offset }.into())
 }
 
@@ -60,7 +60,7 @@ impl PipeKind for UnpackSyslog {
         self.unpack.condition.iter_mut().collect()
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> Result<PartialPlan> {
         let zone_ns = self.offset.as_ref().map_or(0, |offset| offset.value);
         let format = Format::Syslog(SyslogContext { now_ns: at.scope.now_ns, zone_ns });
         self.unpack.plan(self, format, rows, at)

@@ -16,10 +16,10 @@ use super::pipe::{At, Pipe, PipeKind};
 use super::row_pipe::{lowered, mentioned, of_condition};
 use super::syntax::{condition_text, names};
 use crate::ast::Filter;
-use crate::chunked_stream::{Made, map_values};
+use crate::chunked_stream::{OutputChunk, map_values};
 use crate::ops::computed_fields::{assemble, mask};
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::required_fields::Needs;
 use crate::row_functions;
 use crate::rows::{Rest, Shape, batch, push_text, texts_of};
@@ -79,7 +79,7 @@ impl PipeKind for Unroll {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, at: At<'_>) -> quiver_types::Result<PartialPlan> {
         let output = rows.shape.with_texts(self.fields.iter().map(String::as_str));
         let step = Items {
             fields: self.fields.clone(),
@@ -127,7 +127,7 @@ impl Step for Items {
 
 impl Items {
     /// A row with very many items is left in the middle, and gone on with in the next piece.
-    fn map(&self, rows: &RecordBatch, room: usize, given: &mut usize) -> Result<Made> {
+    fn map(&self, rows: &RecordBatch, room: usize, given: &mut usize) -> Result<OutputChunk> {
         let mask = mask(self.condition.as_ref(), rows, &self.input)?;
         let sources = self.fields.iter().map(|name| texts_of(rows, &self.input, name)).collect::<Result<Vec<_>>>()?;
         let mut builders: Vec<_> = self.fields.iter().map(|_| StringViewBuilder::new()).collect();
@@ -170,7 +170,7 @@ impl Items {
         };
         let arrays = builders.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef);
         let made: Vec<(&str, ArrayRef)> = self.fields.iter().map(String::as_str).zip(arrays).collect();
-        Ok(Made { batch: assemble(&repeated, &self.input, &self.output, &made)?, taken, bytes })
+        Ok(OutputChunk { batch: assemble(&repeated, &self.input, &self.output, &made)?, taken, bytes })
     }
 }
 

@@ -25,7 +25,7 @@ use crate::ops::computed_fields::assemble;
 use crate::ops::keys::Keys;
 use crate::parser::names::or_all;
 use crate::parser::{Parser, PipeDef};
-use crate::partial_plan::Planned;
+use crate::partial_plan::PartialPlan;
 use crate::print::{list, patterns, word};
 use crate::required_fields::Needs;
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
@@ -190,7 +190,7 @@ impl PipeKind for WindowStats {
         STEPS
     }
 
-    fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
+    fn plan(&self, rows: PartialPlan, _: At<'_>) -> quiver_types::Result<PartialPlan> {
         let output = rows.shape.with_texts(self.calls.iter().map(|call| call.name.as_str()));
         let step = Window { of: self.clone(), input: rows.shape.clone(), output: output.clone() };
         rows.then(step, output)
@@ -272,7 +272,7 @@ impl Step for Window {
 
 /// What a function has seen of a group.
 #[derive(Debug, Clone, Default)]
-struct Seen {
+struct WindowState {
     count: u64,
     sum: Option<f64>,
     text: Option<String>,
@@ -285,7 +285,7 @@ const TEXT_BYTES: usize = 32;
 /// What a group takes beside its key and what was seen of it.
 const GROUP_BYTES: usize = 96;
 
-impl Seen {
+impl WindowState {
     /// Adds a value of a row; what `count` counts is known for whole rows only. Gives how many bytes of texts more are
     /// kept than before.
     fn add(&mut self, call: &WindowCall, value: &str) -> isize {
@@ -341,17 +341,17 @@ impl Seen {
 /// What was seen, by group.
 #[derive(Debug, Default)]
 struct Groups {
-    by_key: HashMap<Box<[u8]>, Vec<Seen>>,
+    by_key: HashMap<Box<[u8]>, Vec<WindowState>>,
     /// Memory of the groups and of what they keep, about.
     bytes: usize,
 }
 
 impl Groups {
     /// The group of a key.
-    fn of(&mut self, key: &[u8], calls: usize) -> &mut Vec<Seen> {
+    fn of(&mut self, key: &[u8], calls: usize) -> &mut Vec<WindowState> {
         if !self.by_key.contains_key(key) {
-            self.bytes += GROUP_BYTES + calls * size_of::<Seen>() + key.len();
-            self.by_key.insert(key.into(), vec![Seen::default(); calls]);
+            self.bytes += GROUP_BYTES + calls * size_of::<WindowState>() + key.len();
+            self.by_key.insert(key.into(), vec![WindowState::default(); calls]);
         }
         self.by_key.get_mut(key).expect("it is there now")
     }

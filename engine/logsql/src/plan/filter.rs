@@ -10,7 +10,7 @@ use quiver_types::logs::{
 use quiver_types::{Error, MatchOp, Matcher, SeriesId};
 
 use crate::ast::{
-    Bound, CompareOp, FieldPattern, Filter, PatternPlace as Place, StreamFilter, StreamMatch, StreamOp, Test,
+    CompareOp, FieldPattern, Filter, PatternPlace as Place, RangeBound, StreamFilter, StreamMatch, StreamOp, Test,
     TimeFilter, Values,
 };
 use crate::error::Result;
@@ -96,12 +96,12 @@ fn matcher(test: &Test) -> Result<Arc<dyn ValueMatcher>> {
         Test::Regexp(text) => Arc::new(k::Regexp::new(text).map_err(Error::invalid)?),
         Test::Range { min, max, .. } => {
             let min = match *min {
-                Bound::Included(value) => value,
-                Bound::Excluded(value) => value.next_up(),
+                RangeBound::Included(value) => value,
+                RangeBound::Excluded(value) => value.next_up(),
             };
             let max = match *max {
-                Bound::Included(value) => value,
-                Bound::Excluded(value) => value.next_down(),
+                RangeBound::Included(value) => value,
+                RangeBound::Excluded(value) => value.next_down(),
             };
             Arc::new(k::Range::new(min, max))
         }

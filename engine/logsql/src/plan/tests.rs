@@ -150,18 +150,24 @@ fn names_that_a_query_speaks_of_have_columns_beside_a_map() {
 #[test]
 fn fields_that_are_grouped_by_are_as_they_are_stored() {
     let kinds = |text: &str| source(text).columns.into_iter().map(|c| (c.name, c.kind)).collect::<Vec<_>>();
-    let named = |all: &[(&str, Kind)]| all.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect::<Vec<_>>();
-    let check = |text: &str, expected: &[(&str, Kind)]| assert_eq!(kinds(text), named(expected), "{text}");
-    check("* | uniq by (a)", &[("a", Kind::Stored)]);
-    check("* | top 5 by (a, b)", &[("a", Kind::Stored), ("b", Kind::Stored)]);
-    check("* | field_values a", &[("a", Kind::Stored)]);
-    let all = [("_stream", Kind::Stored), ("_time", Kind::Time), ("a", Kind::Stored), ("b", Kind::Stored)];
+    let named =
+        |all: &[(&str, ColumnStorage)]| all.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect::<Vec<_>>();
+    let check = |text: &str, expected: &[(&str, ColumnStorage)]| assert_eq!(kinds(text), named(expected), "{text}");
+    check("* | uniq by (a)", &[("a", ColumnStorage::Stored)]);
+    check("* | top 5 by (a, b)", &[("a", ColumnStorage::Stored), ("b", ColumnStorage::Stored)]);
+    check("* | field_values a", &[("a", ColumnStorage::Stored)]);
+    let all = [
+        ("_stream", ColumnStorage::Stored),
+        ("_time", ColumnStorage::Time),
+        ("a", ColumnStorage::Stored),
+        ("b", ColumnStorage::Stored),
+    ];
     check("* | stats by (a, _time:1h) sum(b) s", &all);
     // Behind any other pipe they are texts.
-    check("* | fields * | uniq by (a)", &[("a", Kind::Text)]);
-    check("* | limit 5 | uniq by (a)", &[("a", Kind::Text)]);
-    check("* | format '<b>' as a | uniq by (a)", &[("b", Kind::Text)]);
-    check("* | fields a, _time", &[("_time", Kind::Time), ("a", Kind::Text)]);
+    check("* | fields * | uniq by (a)", &[("a", ColumnStorage::Text)]);
+    check("* | limit 5 | uniq by (a)", &[("a", ColumnStorage::Text)]);
+    check("* | format '<b>' as a | uniq by (a)", &[("b", ColumnStorage::Text)]);
+    check("* | fields a, _time", &[("_time", ColumnStorage::Time), ("a", ColumnStorage::Text)]);
 }
 
 #[test]

@@ -8,11 +8,11 @@ use super::state_bytes::{Reader, put_text};
 
 /// The value that was taken.
 #[derive(Debug, Default)]
-pub(super) struct Any {
+pub(super) struct AnyValueState {
     value: String,
 }
 
-impl GroupState for Any {
+impl GroupState for AnyValueState {
     type Config = ();
 
     fn add(&mut self, (): &(), args: &Args<'_>, row: usize, buffer: &mut String) -> usize {

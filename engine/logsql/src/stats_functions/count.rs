@@ -15,7 +15,7 @@ use crate::kernels::values::push_f64;
 
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum CountTarget {
     /// Rows, whatever they hold.
     Rows,
     /// Rows with a field that is not empty.
@@ -27,13 +27,13 @@ pub(super) enum What {
 /// A number of rows per group, perhaps divided by seconds.
 #[derive(Debug)]
 pub(super) struct Count {
-    what: What,
+    what: CountTarget,
     seconds: Option<f64>,
     counts: Vec<u64>,
 }
 
 impl Count {
-    pub(super) fn new(what: What, seconds: Option<f64>) -> Self {
+    pub(super) fn new(what: CountTarget, seconds: Option<f64>) -> Self {
         Self { what, seconds, counts: Vec::new() }
     }
 }
@@ -46,12 +46,12 @@ impl StatsState for Count {
     fn update(&mut self, args: &Args<'_>, rows: &Rows<'_>) {
         let counts = &mut self.counts;
         match self.what {
-            What::Rows => match rows.runs() {
+            CountTarget::Rows => match rows.runs() {
                 Some(runs) => runs.iter().for_each(|(group, rows)| counts[*group] += rows.len() as u64),
                 None => rows.each(|_, group| counts[group] += 1),
             },
-            What::Filled => rows.each(|row, group| counts[group] += u64::from(args.any(row))),
-            What::Empty => rows.each(|row, group| counts[group] += u64::from(!args.any(row))),
+            CountTarget::Filled => rows.each(|row, group| counts[group] += u64::from(args.any(row))),
+            CountTarget::Empty => rows.each(|row, group| counts[group] += u64::from(!args.any(row))),
         }
     }
 

@@ -57,7 +57,7 @@ impl Bytes {
 
 /// All groups of a function.
 #[derive(Debug)]
-pub(super) struct Grouped<G: GroupState> {
+pub(super) struct GroupedStates<G: GroupState> {
     config: G::Config,
     groups: Vec<G>,
     /// Bytes beyond the states themselves.
@@ -65,7 +65,7 @@ pub(super) struct Grouped<G: GroupState> {
     buffer: String,
 }
 
-impl<G: GroupState> Grouped<G> {
+impl<G: GroupState> GroupedStates<G> {
     pub(super) fn new(config: G::Config) -> Self {
         Self { config, groups: Vec::new(), heap: 0, buffer: String::new() }
     }
@@ -82,7 +82,7 @@ impl<G: GroupState> Grouped<G> {
     }
 }
 
-impl<G: GroupState> StatsState for Grouped<G> {
+impl<G: GroupState> StatsState for GroupedStates<G> {
     fn resize(&mut self, groups: usize) {
         if groups > self.groups.len() {
             self.groups.resize_with(groups, G::default);

@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use arrow::datatypes::DataType;
 use serde::{Deserialize, Serialize};
 
-use super::any::Any;
+use super::any::AnyValueState;
 use super::avg::Avg;
-use super::count::{Count, What};
+use super::count::{Count, CountTarget};
 use super::count_uniq::CountUniq;
 use super::count_uniq_hash::CountUniqHash;
 use super::field_extreme::FieldExtreme;
-use super::grouped::Grouped;
+use super::grouped::GroupedStates;
 use super::histogram::Histogram;
 use super::json_values::{JsonValues, JsonValuesConfig};
 use super::min_max::Extreme;
@@ -177,32 +177,32 @@ impl Function {
         let seconds = |bits: &Option<u64>| bits.map(f64::from_bits).filter(|s| *s > 0.0);
         let limit = |limit: &Option<u64>| limit.filter(|&n| n > 0).unwrap_or(u64::MAX);
         match self {
-            Self::CountRows => Box::new(Count::new(What::Rows, None)),
-            Self::Count => Box::new(Count::new(What::Filled, None)),
-            Self::CountEmpty => Box::new(Count::new(What::Empty, None)),
-            Self::Rate { seconds_bits } => Box::new(Count::new(What::Rows, seconds(seconds_bits))),
-            Self::CountUniq { limit: n } => Box::new(Grouped::<CountUniq>::new(limit(n))),
-            Self::CountUniqHash { limit: n } => Box::new(Grouped::<CountUniqHash>::new(limit(n))),
+            Self::CountRows => Box::new(Count::new(CountTarget::Rows, None)),
+            Self::Count => Box::new(Count::new(CountTarget::Filled, None)),
+            Self::CountEmpty => Box::new(Count::new(CountTarget::Empty, None)),
+            Self::Rate { seconds_bits } => Box::new(Count::new(CountTarget::Rows, seconds(seconds_bits))),
+            Self::CountUniq { limit: n } => Box::new(GroupedStates::<CountUniq>::new(limit(n))),
+            Self::CountUniqHash { limit: n } => Box::new(GroupedStates::<CountUniqHash>::new(limit(n))),
             Self::Sum(rule) => Box::new(Sum::new(*rule, None)),
             Self::RateSum { rule, seconds_bits } => Box::new(Sum::new(*rule, seconds(seconds_bits))),
             Self::Avg(rule) => Box::new(Avg::new(*rule)),
             Self::Stddev(rule) => Box::new(Stddev::new(*rule)),
-            Self::Min => Box::new(Grouped::<Extreme>::new(Ordering::Less)),
-            Self::Max => Box::new(Grouped::<Extreme>::new(Ordering::Greater)),
-            Self::Quantile { phi_bits } => Box::new(Grouped::<Quantile>::new(f64::from_bits(*phi_bits))),
-            Self::UniqValues { limit: n } => Box::new(Grouped::<UniqValues>::new(limit(n))),
-            Self::Values { limit: n } => Box::new(Grouped::<Values>::new(limit(n))),
+            Self::Min => Box::new(GroupedStates::<Extreme>::new(Ordering::Less)),
+            Self::Max => Box::new(GroupedStates::<Extreme>::new(Ordering::Greater)),
+            Self::Quantile { phi_bits } => Box::new(GroupedStates::<Quantile>::new(f64::from_bits(*phi_bits))),
+            Self::UniqValues { limit: n } => Box::new(GroupedStates::<UniqValues>::new(limit(n))),
+            Self::Values { limit: n } => Box::new(GroupedStates::<Values>::new(limit(n))),
             Self::JsonValues { sort, limit: n } => {
-                Box::new(Grouped::<JsonValues>::new(JsonValuesConfig { sort: sort.clone(), limit: limit(n) }))
+                Box::new(GroupedStates::<JsonValues>::new(JsonValuesConfig { sort: sort.clone(), limit: limit(n) }))
             }
-            Self::RowAny => Box::new(Grouped::<RowAny>::new(())),
-            Self::RowMin => Box::new(Grouped::<RowExtreme>::new(Ordering::Less)),
-            Self::RowMax => Box::new(Grouped::<RowExtreme>::new(Ordering::Greater)),
-            Self::Any => Box::new(Grouped::<Any>::new(())),
-            Self::FieldMin => Box::new(Grouped::<FieldExtreme>::new(Ordering::Less)),
-            Self::FieldMax => Box::new(Grouped::<FieldExtreme>::new(Ordering::Greater)),
+            Self::RowAny => Box::new(GroupedStates::<RowAny>::new(())),
+            Self::RowMin => Box::new(GroupedStates::<RowExtreme>::new(Ordering::Less)),
+            Self::RowMax => Box::new(GroupedStates::<RowExtreme>::new(Ordering::Greater)),
+            Self::Any => Box::new(GroupedStates::<AnyValueState>::new(())),
+            Self::FieldMin => Box::new(GroupedStates::<FieldExtreme>::new(Ordering::Less)),
+            Self::FieldMax => Box::new(GroupedStates::<FieldExtreme>::new(Ordering::Greater)),
             Self::SumLen => Box::new(SumLen::default()),
-            Self::Histogram => Box::new(Grouped::<Histogram>::new(())),
+            Self::Histogram => Box::new(GroupedStates::<Histogram>::new(())),
         }
     }
 }

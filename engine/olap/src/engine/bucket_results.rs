@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use quiver_query::QueryContext;
-use quiver_query::tables::{DomainAccess, Moment, QUIVER_SCHEMA, TableRequest, TableSnapshot};
+use quiver_query::tables::{DomainAccess, QUIVER_SCHEMA, SnapshotVersion, TableRequest, TableSnapshot};
 use quiver_types::{ErrorKind, MillisRange};
 
 use super::OlapEngine;
@@ -13,9 +13,9 @@ use crate::dates::SECOND_NS;
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
 use crate::plan::sources::Scope;
-use crate::plan::{Given, Planned, Planner, Sources};
+use crate::plan::{MemberExprs, Planner, QueryPlans, Sources};
 use crate::query::Query;
-use crate::rollup::{Admission, Bucketed, Held, Kept, Parts, Pieces, Run, bytes_of};
+use crate::rollup::{Admission, BucketBatch, BucketedQuery, CachedRollup, Held, Parts, Pieces, bytes_of};
 
 /// Above this number, separate reads are merged into one.
 const READINGS_MAX: usize = 3;
@@ -29,24 +29,24 @@ pub(crate) const HIDDEN: &str =
 
 /// A query that is answered from buckets, and what that needs.
 #[derive(Debug)]
-pub(super) struct Parted {
-    of: Bucketed,
+pub(super) struct BucketEvaluation {
+    of: BucketedQuery,
     key: String,
     place: Arc<futures::lock::Mutex<Pieces>>,
-    moment: Moment,
+    moment: SnapshotVersion,
     catalog: Arc<Catalog>,
     tables: Arc<dyn TableSnapshot>,
     access: DomainAccess,
 }
 
-impl Parted {
+impl BucketEvaluation {
     /// The query whose groups are cached for each bucket.
     pub(super) fn held(&self) -> &Held {
         &self.of.held
     }
 
     /// Whether groups from an earlier moment are still valid within a part of the range.
-    fn holds(&self, since: &Moment, (start, end): (i64, i64)) -> bool {
+    fn holds(&self, since: &SnapshotVersion, (start, end): (i64, i64)) -> bool {
         let of = &self.of;
         let request =
             TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access: &self.access };
@@ -68,9 +68,9 @@ impl OlapEngine {
         query: &Query,
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
-    ) -> Result<Parted, String> {
+    ) -> Result<BucketEvaluation, String> {
         self.may_keep()?;
-        let of = Bucketed::of(catalog, query, self.engine.relational(), tables.as_ref())?;
+        let of = BucketedQuery::of(catalog, query, self.engine.relational(), tables.as_ref())?;
         self.parted_of(of, catalog, tables, access, Admission::SecondUse)
     }
 
@@ -79,7 +79,7 @@ impl OlapEngine {
     pub(super) fn hidden(&self, catalog: &Arc<Catalog>, query: &Query, tables: &Arc<dyn TableSnapshot>) -> String {
         let serve = || -> Result<(), String> {
             self.may_keep()?;
-            Bucketed::of(catalog, query, self.engine.relational(), tables.as_ref())?;
+            BucketedQuery::of(catalog, query, self.engine.relational(), tables.as_ref())?;
             Ok(())
         };
         serve().err().unwrap_or_else(|| HIDDEN.to_owned())
@@ -88,12 +88,12 @@ impl OlapEngine {
     /// Like [`Self::parted`] for known buckets.
     pub(super) fn parted_of(
         &self,
-        of: Bucketed,
+        of: BucketedQuery,
         catalog: &Arc<Catalog>,
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
         admission: Admission,
-    ) -> Result<Parted, String> {
+    ) -> Result<BucketEvaluation, String> {
         let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
         let unknown = "changes of its rows are not known";
         let moment = tables.moment().ok_or(unknown)?;
@@ -101,15 +101,15 @@ impl OlapEngine {
         let key = of.key(catalog, access);
         let place = self.pieces.place(&key, catalog.version, admission).ok_or("it comes for the first time")?;
         let (catalog, tables, access) = (Arc::clone(catalog), Arc::clone(tables), access.clone());
-        Ok(Parted { of, key, place, moment, catalog, tables, access })
+        Ok(BucketEvaluation { of, key, place, moment, catalog, tables, access })
     }
 
     /// The plan of a query over its buckets; the error is the reason if there is none.
     pub(super) async fn over_parts(
         &self,
-        parted: &Parted,
+        parted: &BucketEvaluation,
         ctx: &QueryContext,
-    ) -> quiver_types::Result<Result<(Planned, Parts), String>> {
+    ) -> quiver_types::Result<Result<(QueryPlans, Parts), String>> {
         let mut pieces = parted.place.lock().await;
         let now_ns = parted.of.inner.now_ns;
         if let Some((reason, since_ns)) = &pieces.refused
@@ -132,7 +132,12 @@ impl OlapEngine {
         }
     }
 
-    async fn pieced(&self, parted: &Parted, pieces: &mut Pieces, ctx: &QueryContext) -> OlapResult<(Planned, Parts)> {
+    async fn pieced(
+        &self,
+        parted: &BucketEvaluation,
+        pieces: &mut Pieces,
+        ctx: &QueryContext,
+    ) -> OlapResult<(QueryPlans, Parts)> {
         let (of, access, state) = (&parted.of, &parted.access, self.engine.relational());
         let catalog = Catalog::alone(&of.held.model, parted.catalog.version);
         let named = of.inner.members();
@@ -158,7 +163,7 @@ impl OlapEngine {
             gaps = vec![(first.0, last.1)];
             found.retain(|(bucket, _)| *bucket < gaps[0].0 || *bucket >= gaps[0].1);
         }
-        let given = Given::new();
+        let given = MemberExprs::new();
         // Buckets are shared by all callers with the same rights; none of their rows depend on the caller.
         let planner = Planner {
             catalog: &catalog,
@@ -180,7 +185,7 @@ impl OlapEngine {
             self.rollups.check(&rows)?;
             // The batches are concatenated, then sorted by bucket: two copies.
             memory.add(2 * bytes_of(&rows))?;
-            let run = Run::new(&types, &rows, column, parted.moment.clone())?;
+            let run = BucketBatch::new(&types, &rows, column, parted.moment.clone())?;
             batches.push(run.rows_from(of.range.0)?);
             schema.get_or_insert(types);
             if let Some(room) = self.engine.keep("groups of buckets", run.bytes()) {
@@ -192,7 +197,7 @@ impl OlapEngine {
             }
         }
         let schema = schema.ok_or_else(|| quiver_types::Error::internal("buckets have no columns"))?;
-        let rows = Arc::new(Kept::new(&schema, batches, of.outer.now_ms(), memory)?);
+        let rows = Arc::new(CachedRollup::new(&schema, batches, of.outer.now_ms(), memory)?);
         let planned = self.plan_over(&of.held, &of.outer, &parted.catalog, &rows)?;
         let read = of.buckets().count() - kept;
         Ok((planned, Parts { unit: of.unit.name.clone(), kept, read, rows }))

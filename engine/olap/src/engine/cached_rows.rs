@@ -8,13 +8,19 @@ use quiver_query::tables::DomainAccess;
 use super::OlapEngine;
 use crate::error::OlapResult;
 use crate::model::catalog::Catalog;
-use crate::plan::{Given, Planned, Planner, Sources};
+use crate::plan::{MemberExprs, Planner, QueryPlans, Sources};
 use crate::query::Query;
-use crate::rollup::{Held, Kept};
+use crate::rollup::{CachedRollup, Held};
 
 impl OlapEngine {
     /// Plans a query over a model whose rows are those of a rollup, which only contains what the caller may see.
-    pub(super) fn plan_over(&self, held: &Held, query: &Query, catalog: &Catalog, kept: &Kept) -> OlapResult<Planned> {
+    pub(super) fn plan_over(
+        &self,
+        held: &Held,
+        query: &Query,
+        catalog: &Catalog,
+        kept: &CachedRollup,
+    ) -> OlapResult<QueryPlans> {
         let state = self.engine.relational();
         let sources = Sources::of_rows(&held.model.common.name, Arc::clone(&kept.table) as Arc<dyn TableProvider>)?;
         let named = query.members();
@@ -22,7 +28,7 @@ impl OlapEngine {
         let views = views.map(|(name, view)| (name.clone(), view.clone())).collect();
         let mut catalog = Catalog::alone(&held.over(&kept.schema, state), catalog.version);
         catalog.views = views;
-        let (access, given) = (DomainAccess::full(), Given::new());
+        let (access, given) = (DomainAccess::full(), MemberExprs::new());
         let planner = Planner {
             catalog: &catalog,
             state,

@@ -9,27 +9,27 @@ use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_types::ErrorKind;
 
 use super::OlapEngine;
-use super::bucket_results::Parted;
+use super::bucket_results::BucketEvaluation;
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
-use crate::plan::Planned;
+use crate::plan::QueryPlans;
 use crate::plan::sources::version;
 use crate::query::Query;
-use crate::rollup::{Admission, Bucketed, Held, Kept, Parts, Used, bytes_of, candidates, key};
+use crate::rollup::{Admission, BucketedQuery, CachedRollup, Held, Parts, UsedRollup, bytes_of, candidates, key};
 
 /// A plan over a rollup, the rollup used, and how the result is made of its buckets.
-type OverRollup = (Planned, Used, Option<Parts>);
+type OverRollup = (QueryPlans, UsedRollup, Option<Parts>);
 
 /// The names of rollups, with the reason if one does not serve the query.
-pub(super) type Told = Vec<(String, Option<String>)>;
+pub(super) type RollupVerdicts = Vec<(String, Option<String>)>;
 
 /// A rollup that serves a query, and what answering from it needs.
 #[derive(Debug)]
-pub(super) enum Chosen {
+pub(super) enum SelectedRollup {
     /// Its tables have versions, so all of its rows are cached.
     Whole(Box<Whole>),
     /// It reads a table of the product, so the rows of closed buckets are cached.
-    Buckets(Box<Parted>),
+    Buckets(Box<BucketEvaluation>),
 }
 
 /// What answering from a rollup that is cached as a whole needs.
@@ -43,7 +43,7 @@ pub(super) struct Whole {
     access: DomainAccess,
 }
 
-impl Chosen {
+impl SelectedRollup {
     /// Name of the chosen rollup as `Model.rollup`.
     pub(super) fn id(&self) -> &str {
         match self {
@@ -61,9 +61,9 @@ impl OlapEngine {
         query: &Query,
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
-    ) -> (Told, Option<Chosen>) {
+    ) -> (RollupVerdicts, Option<SelectedRollup>) {
         let state = self.engine.relational();
-        let (mut told, mut chosen) = (Told::new(), None);
+        let (mut told, mut chosen) = (RollupVerdicts::new(), None);
         for candidate in candidates(catalog, query, state, tables.as_ref()) {
             let found = candidate.fit.and_then(|held| self.serving(catalog, query, held, tables, access));
             told.push((candidate.id, found.as_ref().err().cloned()));
@@ -82,40 +82,45 @@ impl OlapEngine {
         held: Held,
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
-    ) -> Result<Chosen, String> {
+    ) -> Result<SelectedRollup, String> {
         let state = self.engine.relational();
         let Some(rows) = version(&held.model, tables.as_ref(), state, access) else {
             self.may_keep()?;
-            let of = Bucketed::declared(catalog, query, held, state, tables.as_ref())?;
+            let of = BucketedQuery::declared(catalog, query, held, state, tables.as_ref())?;
             return self
                 .parted_of(of, catalog, tables, access, Admission::AtOnce)
-                .map(|parted| Chosen::Buckets(Box::new(parted)));
+                .map(|parted| SelectedRollup::Buckets(Box::new(parted)));
         };
         let key = key(catalog, &held, access, &rows);
         let (query, catalog, tables) = (query.clone(), Arc::clone(catalog), Arc::clone(tables));
-        Ok(Chosen::Whole(Box::new(Whole { held, key, query, catalog, tables, access: access.clone() })))
+        Ok(SelectedRollup::Whole(Box::new(Whole { held, key, query, catalog, tables, access: access.clone() })))
     }
 
     /// The plan of a query over a rollup, whose rows are made unless they are cached; the error is the reason if
     /// there is none.
     pub(super) async fn rolled(
         &self,
-        chosen: &Chosen,
+        chosen: &SelectedRollup,
         ctx: &QueryContext,
     ) -> quiver_types::Result<Result<OverRollup, String>> {
         match chosen {
-            Chosen::Whole(whole) => {
+            SelectedRollup::Whole(whole) => {
                 let made = Box::pin(self.whole(whole, ctx)).await?;
                 Ok(made.map(|(plan, used)| (plan, used, None)))
             }
-            Chosen::Buckets(parted) => {
+            SelectedRollup::Buckets(parted) => {
                 let made = Box::pin(self.over_parts(parted, ctx)).await?;
-                Ok(made.map(|(plan, parts)| (plan, Used::of(parted.held(), Arc::clone(&parts.rows)), Some(parts))))
+                Ok(made
+                    .map(|(plan, parts)| (plan, UsedRollup::of(parted.held(), Arc::clone(&parts.rows)), Some(parts))))
             }
         }
     }
 
-    async fn whole(&self, chosen: &Whole, ctx: &QueryContext) -> quiver_types::Result<Result<(Planned, Used), String>> {
+    async fn whole(
+        &self,
+        chosen: &Whole,
+        ctx: &QueryContext,
+    ) -> quiver_types::Result<Result<(QueryPlans, UsedRollup), String>> {
         let place = self.rollups.place(&chosen.key, chosen.catalog.version);
         // Requests that come while it is being made wait for it.
         let mut place = place.lock().await;
@@ -146,13 +151,13 @@ impl OlapEngine {
         Ok(kept.and_then(|kept| self.plan_rolled(chosen, kept)))
     }
 
-    fn plan_rolled(&self, chosen: &Whole, kept: Arc<Kept>) -> Result<(Planned, Used), String> {
+    fn plan_rolled(&self, chosen: &Whole, kept: Arc<CachedRollup>) -> Result<(QueryPlans, UsedRollup), String> {
         let plan = self.plan_over(&chosen.held, &chosen.query, &chosen.catalog, &kept).map_err(|e| e.to_string())?;
-        Ok((plan, Used::of(&chosen.held, kept)))
+        Ok((plan, UsedRollup::of(&chosen.held, kept)))
     }
 
     /// Runs the query of a rollup; returns whether there is memory to cache its rows.
-    async fn made(&self, chosen: &Whole, ctx: &QueryContext) -> OlapResult<(Kept, bool)> {
+    async fn made(&self, chosen: &Whole, ctx: &QueryContext) -> OlapResult<(CachedRollup, bool)> {
         let held = &chosen.held;
         let catalog = Catalog::alone(&held.model, chosen.catalog.version);
         let planned = self.plan(&catalog, &held.query, &chosen.tables, &chosen.access, ctx).await?;
@@ -161,6 +166,6 @@ impl OlapEngine {
         self.rollups.check(&batches)?;
         let (room, made_ms) = (self.engine.keep("a rollup", bytes_of(&batches)), chosen.query.now_ms());
         let is_kept = room.is_some();
-        Ok((Kept::new(&schema, batches, made_ms, room.unwrap_or(memory))?, is_kept))
+        Ok((CachedRollup::new(&schema, batches, made_ms, room.unwrap_or(memory))?, is_kept))
     }
 }

@@ -1,7 +1,7 @@
 //! The basis of a result: the versions of the tables that it was read from. While these stay the same, everybody who
 //! asks the same with the same rights gets the same result.
 
-use quiver_query::tables::{DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
+use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, SnapshotVersion, TableRequest, TableSnapshot};
 use quiver_types::MillisRange;
 
 use super::OlapEngine;
@@ -14,7 +14,7 @@ use crate::query::request::Request;
 #[derive(Debug, Default)]
 pub struct Basis {
     tables: Vec<Table>,
-    moment: Option<Moment>,
+    moment: Option<SnapshotVersion>,
 }
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Table {
         if is_public { now.version(&self.request(PUBLIC_SCHEMA)) } else { None }
     }
 
-    fn is_unchanged(&self, now: &dyn TableSnapshot, since: Option<&Moment>) -> Option<bool> {
+    fn is_unchanged(&self, now: &dyn TableSnapshot, since: Option<&SnapshotVersion>) -> Option<bool> {
         if self.read.schema.as_deref() == Some(PUBLIC_SCHEMA) {
             return None;
         }

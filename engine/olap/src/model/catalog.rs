@@ -10,7 +10,7 @@ use super::{Common, Dimension, Join, Measure, MemberId, Model, Segment, Template
 
 /// A member by kind.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind<'a> {
+pub enum MemberKind<'a> {
     /// Rows are grouped and filtered by it.
     Dimension(&'a Dimension),
     /// It is computed over groups of rows.
@@ -19,7 +19,7 @@ pub enum Kind<'a> {
     Segment(&'a Segment),
 }
 
-impl<'a> Kind<'a> {
+impl<'a> MemberKind<'a> {
     /// Its name and descriptive properties.
     pub fn common(self) -> &'a Common {
         match self {
@@ -32,16 +32,16 @@ impl<'a> Kind<'a> {
 
 /// A member that a query has named.
 #[derive(Debug, Clone, Copy)]
-pub struct Found<'a> {
+pub struct ResolvedMember<'a> {
     /// The model that it belongs to; if it is named through a view, the model behind that.
     pub model: &'a Model,
     /// The member itself; if it is named through a view, the member behind that.
-    pub kind: Kind<'a>,
+    pub kind: MemberKind<'a>,
     /// The view and its member, if it is named through one.
     pub view: Option<(&'a View, &'a ViewMember)>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ResolvedMember<'a> {
     /// The name of the member in its model.
     pub fn id(&self) -> MemberId {
         MemberId::new(&self.model.common.name, &self.kind.common().name)
@@ -145,19 +145,19 @@ impl Catalog {
     }
 
     /// Finds a member of a model or view, including hidden ones.
-    pub fn find(&self, id: &MemberId) -> Option<Found<'_>> {
+    pub fn find(&self, id: &MemberId) -> Option<ResolvedMember<'_>> {
         if let Some(view) = self.views.get(&id.model) {
             let member = view.members.iter().find(|m| m.common.name == id.member)?;
             let found = self.find(&member.target)?;
-            return Some(Found { view: Some((view, member)), ..found });
+            return Some(ResolvedMember { view: Some((view, member)), ..found });
         }
         let model = self.models.get(&id.model)?;
         let kind = model
             .dimension(&id.member)
-            .map(Kind::Dimension)
-            .or_else(|| model.measure(&id.member).map(Kind::Measure))
-            .or_else(|| model.segment(&id.member).map(Kind::Segment))?;
-        Some(Found { model, kind, view: None })
+            .map(MemberKind::Dimension)
+            .or_else(|| model.measure(&id.member).map(MemberKind::Measure))
+            .or_else(|| model.segment(&id.member).map(MemberKind::Segment))?;
+        Some(ResolvedMember { model, kind, view: None })
     }
 
     /// A model that is known to exist after checks.
@@ -166,7 +166,7 @@ impl Catalog {
     }
 
     /// Whether queries may name a member.
-    pub fn is_public(&self, found: &Found<'_>) -> bool {
+    pub fn is_public(&self, found: &ResolvedMember<'_>) -> bool {
         match found.view {
             Some((view, member)) => view.common.public.unwrap_or(true) && member.common.public.unwrap_or(true),
             None => found.model.is_public() && found.kind.common().public.unwrap_or(true),

@@ -22,7 +22,7 @@ const PARTS_MAX: usize = 1_000;
 type Names = BTreeMap<String, BTreeSet<String>>;
 
 /// A name that does not exist.
-struct Missing {
+struct MissingName {
     place: Place,
     member: Option<String>,
     message: String,
@@ -150,12 +150,12 @@ pub(super) fn resolve(
     }
 }
 
-fn resolve_model(model: &mut Model, names: &Names, drop_missing: bool) -> Vec<Missing> {
+fn resolve_model(model: &mut Model, names: &Names, drop_missing: bool) -> Vec<MissingName> {
     let own = model.common.name.clone();
     let mut missing = Vec::new();
-    let mut keep = |name: &str, found: Vec<Missing>| {
+    let mut keep = |name: &str, found: Vec<MissingName>| {
         let fine = found.is_empty();
-        missing.extend(found.into_iter().map(|m| Missing { member: Some(name.to_owned()), ..m }));
+        missing.extend(found.into_iter().map(|m| MissingName { member: Some(name.to_owned()), ..m }));
         fine || !drop_missing
     };
     let r = Resolver { own: &own, names };
@@ -188,7 +188,7 @@ fn resolve_model(model: &mut Model, names: &Names, drop_missing: bool) -> Vec<Mi
         let mut found = r.template(&mut j.sql);
         if !names.contains_key(&j.target) {
             let message = r.unknown_model(&j.target);
-            found.push(Missing { place: j.place, member: None, message });
+            found.push(MissingName { place: j.place, member: None, message });
         }
         keep(&j.target, found)
     });
@@ -229,14 +229,14 @@ impl Resolver<'_> {
         Some(format!("model `{}` has no member `{}`{hint}", id.model, id.member))
     }
 
-    fn members<'m>(&self, ids: impl Iterator<Item = &'m MemberId>, place: Place) -> Vec<Missing> {
+    fn members<'m>(&self, ids: impl Iterator<Item = &'m MemberId>, place: Place) -> Vec<MissingName> {
         let missing = ids.filter_map(|id| self.member(id));
-        missing.map(|message| Missing { place, member: None, message }).collect()
+        missing.map(|message| MissingName { place, member: None, message }).collect()
     }
 
-    fn case(&self, case: &mut Case) -> Vec<Missing> {
+    fn case(&self, case: &mut Case) -> Vec<MissingName> {
         let mut found = Vec::new();
-        let label = |l: &mut Label, found: &mut Vec<Missing>| {
+        let label = |l: &mut Label, found: &mut Vec<MissingName>| {
             if let Label::Sql(t) = l {
                 found.extend(self.template(t));
             }
@@ -249,7 +249,7 @@ impl Resolver<'_> {
         found
     }
 
-    fn template(&self, template: &mut Template) -> Vec<Missing> {
+    fn template(&self, template: &mut Template) -> Vec<MissingName> {
         let mut missing = Vec::new();
         for piece in &mut template.pieces {
             let found = match piece {
@@ -261,7 +261,7 @@ impl Resolver<'_> {
             };
             match found {
                 Ok(resolved) => *piece = resolved,
-                Err(message) => missing.push(Missing { place: template.place, member: None, message }),
+                Err(message) => missing.push(MissingName { place: template.place, member: None, message }),
             }
         }
         missing

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use quiver_types::Domain;
 use quiver_yaml::problem::{Code, Problems};
-use quiver_yaml::{Fields, Kind, Node, read};
+use quiver_yaml::{Fields, Node, NodeKind, read};
 
 use super::problem_location::near_field;
 use super::{
@@ -177,7 +177,7 @@ fn own_rows(node: &Node, problems: &mut Problems) -> Option<OwnRows> {
 fn row_right(node: &Node, problems: &mut Problems) -> Option<RowRight> {
     let mut r = Reader::new(node, "", problems)?;
     let services = match r.fields.some("service").map(|n| &n.kind) {
-        Some(Kind::List(_)) => r.texts("service"),
+        Some(NodeKind::List(_)) => r.texts("service"),
         _ => r.text("service").into_iter().collect(),
     };
     let domains: Vec<(&str, Domain)> = Domain::ALL.iter().map(|(domain, word, _)| (*word, *domain)).collect();

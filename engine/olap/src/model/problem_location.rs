@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use quiver_types::suggestions::did_you_mean;
 use quiver_yaml::problem::Place;
-use quiver_yaml::{Kind, Node};
+use quiver_yaml::{Node, NodeKind};
 
 /// Lists in a model whose entries have names.
 const LISTS: [&str; 8] =
@@ -25,7 +25,7 @@ pub(super) fn owner(documents: &[Node], at: Place) -> Option<String> {
 
 fn entries<'n>(node: &'n Node, key: &str) -> &'n [Node] {
     match node.get(key).map(|list| &list.kind) {
-        Some(Kind::List(items)) => items,
+        Some(NodeKind::List(items)) => items,
         _ => &[],
     }
 }

@@ -125,15 +125,15 @@ impl View {
 
 /// Resolves the members and hierarchies of a view.
 pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: &mut Vec<ModelProblem>) {
-    let mut taken: Vec<Taken<'_>> = Vec::new();
+    let mut taken: Vec<ViewInclusion<'_>> = Vec::new();
     for part in &view.parts {
-        match Taken::of(part, models) {
+        match ViewInclusion::of(part, models) {
             Ok(found) => taken.push(found),
             Err(text) => problems.push(view.problem(part.place, None, text)),
         }
     }
     take_levels(&mut taken);
-    let members: Vec<ViewMember> = taken.iter().flat_map(Taken::members).collect();
+    let members: Vec<ViewMember> = taken.iter().flat_map(ViewInclusion::members).collect();
     let hierarchies: Vec<ViewHierarchy> = taken.iter().flat_map(|taken| taken.hierarchies(&members)).collect();
     let mut seen = HashSet::new();
     for common in members.iter().map(|m| &m.common).chain(hierarchies.iter().map(|h| &h.common)) {
@@ -154,13 +154,13 @@ pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: 
 }
 
 /// What a part of a view includes from its model.
-struct Taken<'m> {
+struct ViewInclusion<'m> {
     part: &'m ViewPart,
     model: &'m Model,
     includes: Vec<Include>,
 }
 
-impl<'m> Taken<'m> {
+impl<'m> ViewInclusion<'m> {
     fn of(part: &'m ViewPart, models: &'m BTreeMap<String, Model>) -> Result<Self, String> {
         for pair in part.path.windows(2) {
             let from = models.get(&pair[0]).ok_or_else(|| format!("there is no model `{}`", pair[0]))?;
@@ -240,8 +240,9 @@ impl<'m> Taken<'m> {
 }
 
 /// Including a hierarchy includes its levels, of all models in the view.
-fn take_levels(taken: &mut [Taken<'_>]) {
-    let levels: Vec<&MemberId> = taken.iter().flat_map(Taken::of_model).flat_map(|(_, of)| &of.levels).collect();
+fn take_levels(taken: &mut [ViewInclusion<'_>]) {
+    let levels: Vec<&MemberId> =
+        taken.iter().flat_map(ViewInclusion::of_model).flat_map(|(_, of)| &of.levels).collect();
     for of in taken.iter_mut().filter(|of| of.part.includes.is_some()) {
         let model = of.model;
         for level in levels.iter().filter(|level| level.model == model.common.name) {

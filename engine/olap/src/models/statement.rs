@@ -15,9 +15,9 @@ use serde_json::Value;
 use crate::dates::granularity::Granularity;
 use crate::dates::range::WallRange;
 use crate::error::{OlapResult, QueryError, Reason};
-use crate::model::catalog::{Catalog, Found, Kind};
+use crate::model::catalog::{Catalog, MemberKind, ResolvedMember};
 use crate::model::{Common, Dimension, DimensionType, MemberId, Piece, Segment, Template};
-use crate::plan::Given;
+use crate::plan::MemberExprs;
 use crate::query::filter::Filter;
 use crate::query::{Query, TimeEntry};
 use crate::sql_text::marked;
@@ -43,11 +43,11 @@ pub(super) struct Output {
 
 /// The query and what it needs.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct ModelQuery {
     pub(super) catalog: Arc<Catalog>,
     pub(super) query: Query,
     /// Expressions of members of the temporary catalog.
-    pub(super) given: Given,
+    pub(super) given: MemberExprs,
     pub(super) outputs: Vec<Output>,
 }
 
@@ -55,7 +55,7 @@ pub(super) fn unknown(what: &str, name: &str) -> QueryError {
     QueryError::new(Reason::UnknownMember, "", format!("there is no {what} `{name}`"))
 }
 
-impl Made {
+impl ModelQuery {
     /// Makes the query for a SELECT.
     ///
     /// # Errors
@@ -73,14 +73,14 @@ impl Made {
         }
         let names: Vec<Value> = spoken_of(select).iter().map(|id| Value::from(id.to_string())).collect();
         let catalog = catalog.with_open(&Value::from(names));
-        let mut made = Self { catalog, query: Query::empty(now_ns), given: Given::new(), outputs: Vec::new() };
+        let mut made = Self { catalog, query: Query::empty(now_ns), given: MemberExprs::new(), outputs: Vec::new() };
         made.query.ungrouped = select.measures.is_empty();
         for (name, expr) in &select.columns {
             made.column(select, name, expr)?;
         }
         for (name, ModelMember { model, member }) in &select.measures {
             let id = MemberId::new(model, member);
-            if !matches!(made.found(&id)?.kind, Kind::Measure(_)) {
+            if !matches!(made.found(&id)?.kind, MemberKind::Measure(_)) {
                 return Err(QueryError::new(Reason::WrongKind, "", format!("`{id}` is no measure")).into());
             }
             made.output(id.to_string(), name, false);
@@ -96,7 +96,7 @@ impl Made {
         Ok(made)
     }
 
-    fn found(&self, id: &MemberId) -> Result<Found<'_>, QueryError> {
+    fn found(&self, id: &MemberId) -> Result<ResolvedMember<'_>, QueryError> {
         let found = self.catalog.find(id).filter(|found| self.catalog.is_public(found));
         found.ok_or_else(|| unknown("column", &id.to_string()))
     }
@@ -107,7 +107,7 @@ impl Made {
 
     fn column(&mut self, select: &ModelSelect, name: &str, expr: &Expr) -> OlapResult<()> {
         if let Some(id) = member(expr) {
-            let Kind::Dimension(dimension) = self.found(&id)?.kind else {
+            let MemberKind::Dimension(dimension) = self.found(&id)?.kind else {
                 return Err(QueryError::new(Reason::WrongKind, "", format!("`{id}` is no dimension")).into());
             };
             let is_time = dimension.ty == DimensionType::Time;
@@ -118,7 +118,7 @@ impl Made {
             return Ok(());
         }
         if let Some((member, granularity)) = bucket(expr).filter(|_| !self.query.ungrouped)
-            && matches!(self.found(&member)?.kind, Kind::Dimension(d) if d.ty == DimensionType::Time)
+            && matches!(self.found(&member)?.kind, MemberKind::Dimension(d) if d.ty == DimensionType::Time)
         {
             let entry = TimeEntry { member, granularity: Some(granularity), range: None, compare: Vec::new() };
             self.output(entry.column().unwrap_or_default(), name, true);
@@ -151,7 +151,7 @@ impl Made {
         let mut owner = None;
         for id in members(expr) {
             let found = self.found(&id)?;
-            if !matches!(found.kind, Kind::Dimension(_)) {
+            if !matches!(found.kind, MemberKind::Dimension(_)) {
                 return Err(QueryError::new(Reason::WrongKind, "", format!("`{id}` is no dimension")).into());
             }
             let (behind, path) = (found.id(), found.view.map(|(_, member)| member.path.clone()));
@@ -200,7 +200,7 @@ impl Made {
         let mut own = Vec::new();
         for condition in rest {
             let kind = |id: &MemberId| match self.found(id).ok()?.kind {
-                Kind::Dimension(dimension) => Some(dimension.ty),
+                MemberKind::Dimension(dimension) => Some(dimension.ty),
                 _ => None,
             };
             match filter_of(&condition, &kind) {
@@ -224,7 +224,7 @@ impl Made {
     /// Whether bounds of a member may become the query's range. For single rows of a time with a lifetime they may
     /// not: the range would include all rows that existed within it.
     fn is_range(&self, id: &MemberId) -> bool {
-        let Ok(Found { kind: Kind::Dimension(dimension), .. }) = self.found(id) else { return false };
+        let Ok(ResolvedMember { kind: MemberKind::Dimension(dimension), .. }) = self.found(id) else { return false };
         dimension.ty == DimensionType::Time && (!self.query.ungrouped || dimension.since.is_none())
     }
 

@@ -6,7 +6,7 @@ use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{Expr, ExprFunctionExt as _, LogicalPlanBuilder, lit};
 
-use super::{Planned, Planner, column};
+use super::{Planner, QueryPlans, column};
 use crate::error::{OlapResult, QueryError, Reason};
 use crate::model::MemberId;
 use crate::model::catalog::Catalog;
@@ -30,7 +30,7 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// `BAD_VALUE`: the rows of the model are no spans; those of planning.
-    pub fn exemplars(&self, query: &Query) -> OlapResult<Planned> {
+    pub fn exemplars(&self, query: &Query) -> OlapResult<QueryPlans> {
         let Some(name) = model_of(self.catalog, query) else {
             let text = "there are exemplars of models over spans only";
             return Err(QueryError::new(Reason::BadValue, "/exemplars", text).into());
@@ -60,7 +60,7 @@ impl Planner<'_> {
         let sorted = rows.sort(vec![own("place").sort(true, false)])?.project(shown.collect::<Vec<_>>())?;
         let columns = names.iter().cloned().chain(COLUMNS.map(str::to_owned)).collect();
         let rows = sorted.build()?;
-        Ok(Planned { rows, total: None, columns, tree: Some(tree), selects: BTreeMap::new(), exemplars: None })
+        Ok(QueryPlans { rows, total: None, columns, tree: Some(tree), selects: BTreeMap::new(), exemplars: None })
     }
 }
 

@@ -16,7 +16,7 @@ use super::{Group, Planner, Stage, column, model_error, of_model};
 use crate::dates::range::WallRange;
 use crate::error::OlapResult;
 use crate::functions::{WallBucket, exact_percentile, instant_type};
-use crate::model::catalog::Kind;
+use crate::model::catalog::MemberKind;
 use crate::model::{Case, Dimension, DimensionType, Join, Label, MemberId, Model, Piece, Template};
 use crate::query::filter::Filter;
 
@@ -190,7 +190,7 @@ impl Planner<'_> {
             return self.placed(stage, expr, depth);
         }
         let found = self.catalog.find(id);
-        let Some((model, Kind::Dimension(dimension))) = found.map(|f| (f.model, f.kind)) else {
+        let Some((model, MemberKind::Dimension(dimension))) = found.map(|f| (f.model, f.kind)) else {
             return Err(model_error(format!("`{id}` is no dimension")));
         };
         if dimension.sub_query {
@@ -282,7 +282,7 @@ impl Planner<'_> {
             return self.placed(stage, expr, 0);
         }
         match self.catalog.find(id).map(|f| (f.model, f.kind)) {
-            Some((model, Kind::Segment(segment))) => self.row_text(stage, &model.common.name, &segment.sql),
+            Some((model, MemberKind::Segment(segment))) => self.row_text(stage, &model.common.name, &segment.sql),
             _ => Err(model_error(format!("`{id}` is no segment"))),
         }
     }
@@ -299,7 +299,7 @@ impl Planner<'_> {
         let shift = stage.shift(&group.member);
         let is_time = matches!(
             self.catalog.find(&group.member).map(|f| f.kind),
-            Some(Kind::Dimension(d)) if d.ty == DimensionType::Time
+            Some(MemberKind::Dimension(d)) if d.ty == DimensionType::Time
         );
         Ok(match group.buckets {
             Some(_) => WallBucket::call(value, stage.tz, group.buckets, shift),
@@ -354,7 +354,7 @@ impl Planner<'_> {
                 }
                 Piece::Member(id) => {
                     let name = format!("__member_{}", places.len());
-                    let is_measure = matches!(self.catalog.find(id).map(|f| f.kind), Some(Kind::Measure(_)));
+                    let is_measure = matches!(self.catalog.find(id).map(|f| f.kind), Some(MemberKind::Measure(_)));
                     let (expr, ty) = if is_measure {
                         on_measure(id)?
                     } else {
@@ -406,7 +406,7 @@ impl Planner<'_> {
                 Some((model, name)) if self.catalog.find(&MemberId::new(model, name)).is_some() => {
                     let id = MemberId::new(model, name);
                     let member = self.catalog.find(&id).map(|f| (f.model, f.kind));
-                    if let Some((model, Kind::Dimension(dimension))) = member {
+                    if let Some((model, MemberKind::Dimension(dimension))) = member {
                         let (plan, _) = self.sub_query(stage, model, dimension)?;
                         found.push(Arc::clone(plan.schema()));
                     }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuil
 use super::ranges::Over;
 use super::{Planner, Stage, Tree, column, model_error};
 use crate::error::{OlapError, OlapResult, QueryError, Reason};
-use crate::model::catalog::Kind;
+use crate::model::catalog::MemberKind;
 use crate::model::{Measure, MeasureType, MemberId, Model};
 
 /// A measure as an aggregate over rows.
@@ -27,7 +27,7 @@ impl Planner<'_> {
     /// A measure by name.
     pub(super) fn measure(&self, id: &MemberId) -> OlapResult<(&Model, &Measure)> {
         match self.catalog.find(id).map(|f| (f.model, f.kind)) {
-            Some((model, Kind::Measure(measure))) => Ok((model, measure)),
+            Some((model, MemberKind::Measure(measure))) => Ok((model, measure)),
             _ => Err(model_error(format!("`{id}` is no measure"))),
         }
     }

@@ -10,7 +10,7 @@ use crate::dates::range::WallRange;
 use crate::dates::zone::{Edge, utc_ns};
 use crate::error::OlapResult;
 use crate::model::MemberId;
-use crate::model::catalog::Kind;
+use crate::model::catalog::MemberKind;
 use crate::query::filter::{Comparison, Filter, Leaf, Literal, Occurs, Test};
 use crate::sql_text::marked;
 
@@ -93,7 +93,7 @@ impl Planner<'_> {
         let end = utc_ns(stage.tz, back.add_to(range.end_ns), Edge::End);
         let time = self.dimension(stage, member)?;
         let since = match self.catalog.find(member).map(|f| (f.model, f.kind)) {
-            Some((model, Kind::Dimension(d))) => d.since.as_ref().map(|s| MemberId::new(&model.common.name, s)),
+            Some((model, MemberKind::Dimension(d))) => d.since.as_ref().map(|s| MemberId::new(&model.common.name, s)),
             _ => None,
         };
         let first = since.map(|id| self.dimension(stage, &id)).transpose()?.unwrap_or_else(|| time.clone());

@@ -10,7 +10,7 @@ use quiver_query::quoting;
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
 
 use super::ranges::time_of;
-use super::references::{Reached, read_names};
+use super::references::{MemberReferences, read_names};
 use super::{Planner, of_model};
 use crate::error::OlapResult;
 use crate::model::catalog::Catalog;
@@ -64,8 +64,8 @@ fn readable(catalog: &Catalog) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Everything in a catalog that queries can reach.
-fn reached_by_all(catalog: &Catalog) -> Reached {
-    let mut reached = Reached::default();
+fn reached_by_all(catalog: &Catalog) -> MemberReferences {
+    let mut reached = MemberReferences::default();
     let mut add = |id: MemberId| {
         if catalog.find(&id).is_some_and(|found| catalog.is_public(&found)) {
             reached.add(catalog, &id);

@@ -7,7 +7,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 
 use super::{Planner, Stage};
 use crate::error::{OlapError, OlapResult, QueryError, Reason};
-use crate::model::catalog::{Catalog, Kind};
+use crate::model::catalog::{Catalog, MemberKind};
 use crate::model::{MemberId, Relationship};
 use crate::query::Query;
 use crate::query::filter::Filter;
@@ -114,11 +114,11 @@ impl Planner<'_> {
         };
         add(&found.model.common.name, out);
         let templates: Vec<_> = match found.kind {
-            Kind::Dimension(d) if d.sub_query => Vec::new(),
-            Kind::Dimension(d) => d.templates().collect(),
-            Kind::Measure(m) if m.multi_stage => Vec::new(),
-            Kind::Measure(m) => m.templates().collect(),
-            Kind::Segment(s) => vec![&s.sql],
+            MemberKind::Dimension(d) if d.sub_query => Vec::new(),
+            MemberKind::Dimension(d) => d.templates().collect(),
+            MemberKind::Measure(m) if m.multi_stage => Vec::new(),
+            MemberKind::Measure(m) => m.templates().collect(),
+            MemberKind::Segment(s) => vec![&s.sql],
         };
         for template in templates {
             for model in template.models() {
@@ -126,7 +126,7 @@ impl Planner<'_> {
             }
             let is_apart = |member: &&MemberId| {
                 let elsewhere = member.model != found.model.common.name;
-                elsewhere && matches!(found.kind, Kind::Measure(m) if m.apart)
+                elsewhere && matches!(found.kind, MemberKind::Measure(m) if m.apart)
             };
             for member in template.members().filter(|m| !is_apart(m)) {
                 self.needs(member, out)?;
@@ -139,13 +139,13 @@ impl Planner<'_> {
     pub(super) fn sub_queries(&self, id: &MemberId, out: &mut BTreeSet<MemberId>) {
         let Some(found) = self.catalog.find(id) else { return };
         let templates: Vec<_> = match found.kind {
-            Kind::Dimension(d) if d.sub_query => {
+            MemberKind::Dimension(d) if d.sub_query => {
                 out.insert(found.id());
                 return;
             }
-            Kind::Dimension(d) => d.templates().collect(),
-            Kind::Measure(m) => m.templates().collect(),
-            Kind::Segment(s) => vec![&s.sql],
+            MemberKind::Dimension(d) => d.templates().collect(),
+            MemberKind::Measure(m) => m.templates().collect(),
+            MemberKind::Segment(s) => vec![&s.sql],
         };
         templates.into_iter().flat_map(crate::model::Template::members).for_each(|id| self.sub_queries(id, out));
     }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, cast, try_cast, when};
 use super::{Planner, Stage, column};
 use crate::error::OlapResult;
 use crate::model::MemberId;
-use crate::model::catalog::Kind;
+use crate::model::catalog::MemberKind;
 use crate::query::filter::{Literal, Test};
 
 /// Whether values of a type are texts.
@@ -41,7 +41,7 @@ fn number_in(literal: &Literal) -> Option<Literal> {
 impl Planner<'_> {
     /// Whether a member is an open dimension.
     pub(super) fn is_opened(&self, id: &MemberId) -> bool {
-        matches!(self.catalog.find(id).map(|found| found.kind), Some(Kind::Dimension(dimension)) if dimension.is_opened)
+        matches!(self.catalog.find(id).map(|found| found.kind), Some(MemberKind::Dimension(dimension)) if dimension.is_opened)
     }
 
     /// The test of a filter on an open dimension, and the value that it is for.

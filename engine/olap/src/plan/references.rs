@@ -6,17 +6,17 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::ranges::time_of;
-use crate::model::catalog::{Catalog, Kind};
+use crate::model::catalog::{Catalog, MemberKind};
 use crate::model::{DimensionType, MemberId, Piece, Source, Template};
 
 /// The members and models that a query reaches.
 #[derive(Default)]
-pub(super) struct Reached {
+pub(super) struct MemberReferences {
     pub(super) members: BTreeSet<MemberId>,
     pub(super) models: BTreeSet<String>,
 }
 
-impl Reached {
+impl MemberReferences {
     /// Everything that these members need, and joins between the models of hints.
     pub(super) fn of(catalog: &Catalog, members: &[MemberId], hints: &[Vec<String>]) -> Self {
         let mut reached = Self::default();
@@ -82,24 +82,24 @@ impl Reached {
         }
         self.add_model(catalog, &found.model.common.name);
         let templates: Vec<_> = match found.kind {
-            Kind::Dimension(d) => {
+            MemberKind::Dimension(d) => {
                 let since = d.since.as_ref().map(|name| MemberId::new(&found.model.common.name, name));
                 if let Some(id) = &since {
                     self.add(catalog, id);
                 }
                 d.templates().collect()
             }
-            Kind::Measure(m) => {
+            MemberKind::Measure(m) => {
                 m.add_group_by.iter().for_each(|added| self.add(catalog, &added.member));
                 m.templates().collect()
             }
-            Kind::Segment(s) => {
+            MemberKind::Segment(s) => {
                 s.by.iter().for_each(|id| self.add(catalog, id));
                 vec![&s.sql]
             }
         };
         // Texts that use a range need the first row if there is none; measures of segments use the model's own time.
-        let is_segment = matches!(found.kind, Kind::Segment(_));
+        let is_segment = matches!(found.kind, MemberKind::Segment(_));
         if (is_segment || templates.iter().any(|t| t.text.contains("range_")))
             && let Some((time, first)) = time_of(found.model)
         {
@@ -111,7 +111,7 @@ impl Reached {
             template.members().for_each(|id| self.add(catalog, id));
         }
         // A query's range applies within a sub-query, on the first time dimension of the other model.
-        if let Kind::Dimension(d) = found.kind
+        if let MemberKind::Dimension(d) = found.kind
             && d.propagate_range
             && let Some(measure) = d.sql.as_ref().and_then(|t| t.only_member())
             && let Some(model) = catalog.models.get(&measure.model)
@@ -167,9 +167,9 @@ impl Reached {
             let Some(found) = catalog.find(id) else { continue };
             let of = found.model.common.name.as_str();
             match found.kind {
-                Kind::Dimension(d) => d.templates().for_each(|t| read(of, t)),
-                Kind::Measure(m) => m.templates().for_each(|t| read(of, t)),
-                Kind::Segment(s) => read(of, &s.sql),
+                MemberKind::Dimension(d) => d.templates().for_each(|t| read(of, t)),
+                MemberKind::Measure(m) => m.templates().for_each(|t| read(of, t)),
+                MemberKind::Segment(s) => read(of, &s.sql),
             }
         }
         for name in &self.models {

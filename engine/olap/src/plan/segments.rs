@@ -8,14 +8,14 @@ use super::ranges::{Over, time_of};
 use super::results::measure_column;
 use super::{Group, Planner, Stage, column};
 use crate::error::OlapResult;
-use crate::model::catalog::Kind;
+use crate::model::catalog::MemberKind;
 use crate::model::{MemberId, Model, Segment, Template};
 
 impl Planner<'_> {
     /// The measures that a segment refers to; `None` if it is a condition on rows.
     pub(super) fn measures_of<'m>(&'m self, id: &MemberId) -> Option<(&'m Model, &'m Segment, Vec<MemberId>)> {
         let found = self.catalog.find(id)?;
-        let Kind::Segment(segment) = found.kind else { return None };
+        let MemberKind::Segment(segment) = found.kind else { return None };
         let named = Template::members(&segment.sql);
         let measures: Vec<MemberId> = named.filter(|id| self.measure(id).is_ok()).cloned().collect();
         (!measures.is_empty()).then_some((found.model, segment, measures))

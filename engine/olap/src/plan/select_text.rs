@@ -11,12 +11,12 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 /// Columns of tables, by schema and name, that `*` does not include in SQL.
-pub(super) type Found = HashMap<(String, String), Vec<String>>;
+pub(super) type HiddenColumns = HashMap<(String, String), Vec<String>>;
 
-struct Spread<'f>(&'f Found);
+struct Spread<'f>(&'f HiddenColumns);
 
 /// Prints a SELECT with the missing columns behind each `*`.
-pub(super) fn written(statement: &Statement, found: &Found) -> String {
+pub(super) fn written(statement: &Statement, found: &HiddenColumns) -> String {
     let Statement::Statement(statement) = statement else { return statement.to_string() };
     let mut statement: SqlStatement = (**statement).clone();
     let _ = VisitMut::visit(&mut statement, &mut Spread(found));
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn stars_give_what_is_spoken_of() {
         let statement = DFParser::parse_sql("SELECT *, a AS b FROM (SELECT * FROM quiver.spans AS s) AS t").unwrap();
-        let found = Found::from([(("quiver".to_owned(), "spans".to_owned()), vec!["@error.type".to_owned()])]);
+        let found = HiddenColumns::from([(("quiver".to_owned(), "spans".to_owned()), vec!["@error.type".to_owned()])]);
         let text = written(&statement[0], &found);
         assert_eq!(text, "SELECT *, a AS b FROM (SELECT *, s.\"@error.type\" FROM quiver.spans AS s) AS t");
         let text = "SELECT s.*, t.a FROM quiver.spans AS s, quiver.spans AS t";

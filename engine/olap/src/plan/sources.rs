@@ -13,10 +13,10 @@ use quiver_query::{Names, QueryContext};
 use quiver_types::Domain;
 use quiver_types::tables::usage::QUERY_LOG;
 
-use super::references::Reached;
+use super::references::MemberReferences;
 use super::{guarded_rows, model_error, select_text};
 use crate::error::OlapResult;
-use crate::model::catalog::{Catalog, Kind};
+use crate::model::catalog::{Catalog, MemberKind};
 use crate::model::{MemberId, Model, Reads, Source};
 use crate::query::Query;
 
@@ -78,7 +78,7 @@ impl Sources {
         state: &SessionState,
     ) -> OlapResult<Self> {
         let Scope { catalog, tables, access, ctx } = scope;
-        let reached = Reached::of(catalog, members, &query.hints);
+        let reached = MemberReferences::of(catalog, members, &query.hints);
         let columns = reached.identifiers(catalog);
         let bounds = Bounds::of(&reached, catalog, query);
         let shown = if access.is_full_everywhere() { Vec::new() } else { tables.list(access) };
@@ -109,7 +109,7 @@ impl Sources {
     /// As [`Self::find`].
     pub(crate) async fn of_model(scope: Scope<'_>, rows: &ModelRows, state: &SessionState) -> OlapResult<Self> {
         let Scope { catalog, tables, access, ctx } = scope;
-        let mut reached = Reached::default();
+        let mut reached = MemberReferences::default();
         reached.add_model(catalog, &rows.model);
         let mut columns = reached.identifiers(catalog);
         columns.extend(rows.columns.iter().cloned());
@@ -137,7 +137,7 @@ const OWN: [(&str, Domain); 2] = [(QUERY_LOG.name, Domain::System), ("audit_log"
 /// Whether a query's rows depend on the caller and not just on his rights, because some are his own.
 pub(crate) fn has_own_rows(catalog: &Catalog, query: &Query, members: &[MemberId], access: &DomainAccess) -> bool {
     let own: Vec<&str> = OWN.iter().filter(|(_, domain)| !access.is_full(*domain)).map(|(name, _)| *name).collect();
-    let reached = Reached::of(catalog, members, &query.hints);
+    let reached = MemberReferences::of(catalog, members, &query.hints);
     let mut models = reached.models.iter().filter_map(|name| catalog.models.get(name));
     models.any(|model| {
         let of_table = match &model.source {
@@ -170,7 +170,7 @@ pub(crate) fn reads(
     members: &[MemberId],
     state: &SessionState,
 ) -> Option<(Vec<Read>, Vec<String>)> {
-    let reached = Reached::of(catalog, members, &query.hints);
+    let reached = MemberReferences::of(catalog, members, &query.hints);
     let has_range = query.times.iter().any(|entry| entry.range.is_some());
     let is_steady = |text: &str| {
         let without = if has_range { text.replace("range_", "") } else { text.to_owned() };
@@ -178,10 +178,12 @@ pub(crate) fn reads(
     };
     for id in &reached.members {
         let templates: Vec<_> = match catalog.find(id)?.kind {
-            Kind::Dimension(d) => d.templates().collect(),
-            Kind::Measure(m) if !has_range && (m.rolling_window.is_some() || !m.time_shift.is_empty()) => return None,
-            Kind::Measure(m) => m.templates().collect(),
-            Kind::Segment(s) => vec![&s.sql],
+            MemberKind::Dimension(d) => d.templates().collect(),
+            MemberKind::Measure(m) if !has_range && (m.rolling_window.is_some() || !m.time_shift.is_empty()) => {
+                return None;
+            }
+            MemberKind::Measure(m) => m.templates().collect(),
+            MemberKind::Segment(s) => vec![&s.sql],
         };
         if !templates.iter().all(|template| is_steady(&template.text)) {
             return None;
@@ -247,7 +249,7 @@ impl Bounds {
     /// A range beyond which there are no rows.
     const OPEN: (i64, i64) = (i64::MIN / 2, i64::MAX / 2);
 
-    fn of(reached: &Reached, catalog: &Catalog, query: &Query) -> Self {
+    fn of(reached: &MemberReferences, catalog: &Catalog, query: &Query) -> Self {
         let is_of_traces = |model: &Model| {
             let right = model.row_right.as_ref();
             right.is_some_and(|right| matches!(right.domain, Domain::Traces | Domain::Transactions))
@@ -264,11 +266,16 @@ impl Bounds {
 
     /// The instants between which `range_start()` and `range_end()` let the SELECT of a model read: those of the
     /// query, unless a part of it reads beyond them. Models extend the range themselves to include related rows.
-    fn between(reached: &Reached, catalog: &Catalog, query: &Query, is_of: &dyn Fn(&Model) -> bool) -> (i64, i64) {
+    fn between(
+        reached: &MemberReferences,
+        catalog: &Catalog,
+        query: &Query,
+        is_of: &dyn Fn(&Model) -> bool,
+    ) -> (i64, i64) {
         let open = Self::OPEN;
         let looks_beyond = |id: &MemberId| match catalog.find(id).map(|f| f.kind) {
-            Some(Kind::Dimension(d)) => d.sub_query && !d.propagate_range,
-            Some(Kind::Measure(m)) => m.rolling_window.is_some() || !m.time_shift.is_empty(),
+            Some(MemberKind::Dimension(d)) => d.sub_query && !d.propagate_range,
+            Some(MemberKind::Measure(m)) => m.rolling_window.is_some() || !m.time_shift.is_empty(),
             _ => false,
         };
         let is_of = |id: &MemberId| catalog.find(id).is_some_and(|found| is_of(found.model));
@@ -363,7 +370,7 @@ impl Finder<'_> {
         let statement = self.state.sql_to_statement(&sql, &dialect).map_err(wrong)?;
         let mut names = Names::new(self.state);
         let fixed = self.tables.list(&DomainAccess::full());
-        let (mut more, mut is_guarded) = (select_text::Found::new(), false);
+        let (mut more, mut is_guarded) = (select_text::HiddenColumns::new(), false);
         for reference in self.state.resolve_table_references(&statement).map_err(wrong)? {
             let found = self.provider(model, reference.schema(), reference.table()).await?;
             if let Some((found, guards)) = found {

@@ -17,14 +17,14 @@ use crate::dates::granularity::{Buckets, Interval, nests};
 use crate::dates::range::WallRange;
 use crate::error::{OlapError, OlapResult, Reason};
 use crate::functions::{WallBucket, instant_type};
-use crate::model::catalog::Kind;
+use crate::model::catalog::MemberKind;
 use crate::model::{AddedGroup, Measure, MeasureType, MemberId, RollingWindow, TimeShift};
 
 /// An empty range in the distant past.
 const BEFORE_ALL: WallRange = WallRange { start_ns: i64::MIN / 2, end_ns: i64::MIN / 2 };
 
 /// A plan of groups, and the measures that it has.
-type Part = (LogicalPlan, Vec<Leaf>);
+type StagePlan = (LogicalPlan, Vec<Leaf>);
 
 /// The deepest nesting of stages.
 const DEPTH_MAX: usize = 32;
@@ -156,7 +156,7 @@ impl Planner<'_> {
     }
 
     /// Uses one tree for all measures; if there is none, each model's measures have a tree of their own.
-    fn base_parts(&self, stage: &Stage, measures: &[MemberId], kinds: &Kinds) -> OlapResult<Vec<Part>> {
+    fn base_parts(&self, stage: &Stage, measures: &[MemberId], kinds: &Kinds) -> OlapResult<Vec<StagePlan>> {
         let is_of_rows = !kinds.leaves.is_empty() || !kinds.rolling.is_empty();
         if !is_of_rows && stage.groups.is_empty() {
             // A single row, for what is computed from inner results.
@@ -176,7 +176,7 @@ impl Planner<'_> {
         if is_of_rows { self.parts_of_tree(stage, &tree, kinds) } else { Ok(vec![self.groups_only(stage, &tree)?]) }
     }
 
-    fn parts_of_tree(&self, stage: &Stage, tree: &Tree, kinds: &Kinds) -> OlapResult<Vec<Part>> {
+    fn parts_of_tree(&self, stage: &Stage, tree: &Tree, kinds: &Kinds) -> OlapResult<Vec<StagePlan>> {
         let mut parts = Vec::new();
         if !kinds.leaves.is_empty() {
             let rows = self.rows(stage, tree, &kinds.leaves, &[])?;
@@ -190,7 +190,7 @@ impl Planner<'_> {
 
     /// A tree for each model's measures, if each reaches all dimensions and filters; `None` if there is only one
     /// model, or one does not reach all.
-    fn parts_of_models(&self, stage: &Stage, kinds: &Kinds) -> OlapResult<Option<Vec<Part>>> {
+    fn parts_of_models(&self, stage: &Stage, kinds: &Kinds) -> OlapResult<Option<Vec<StagePlan>>> {
         let rolling = kinds.rolling.iter().flat_map(|(_, measures)| measures);
         let mut models: Vec<&str> = Vec::new();
         for id in kinds.leaves.iter().chain(rolling) {
@@ -220,7 +220,7 @@ impl Planner<'_> {
     }
 
     /// The groups alone, without measures.
-    fn groups_only(&self, stage: &Stage, tree: &Tree) -> OlapResult<Part> {
+    fn groups_only(&self, stage: &Stage, tree: &Tree) -> OlapResult<StagePlan> {
         let rows = self.rows(stage, tree, &[], &[])?;
         Ok((aggregated(rows, self.group_exprs(stage)?, &[])?, Vec::new()))
     }
@@ -296,7 +296,7 @@ impl Planner<'_> {
     fn buckets(&self, added: &AddedGroup) -> Option<Buckets> {
         let name = added.granularity.as_ref()?;
         match self.catalog.find(&added.member)?.kind {
-            Kind::Dimension(dimension) => dimension.granularity(name).map(|g| g.buckets),
+            MemberKind::Dimension(dimension) => dimension.granularity(name).map(|g| g.buckets),
             _ => None,
         }
     }

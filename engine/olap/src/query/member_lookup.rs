@@ -7,7 +7,7 @@ use quiver_types::suggestions::{did_you_mean, nearest};
 use super::error::{Read, err};
 use crate::error::Reason;
 use crate::model::MemberId;
-use crate::model::catalog::{Catalog, Found};
+use crate::model::catalog::{Catalog, ResolvedMember};
 use crate::visibility;
 
 /// The models of a query with the rights of the caller.
@@ -32,7 +32,7 @@ impl<'a> Names<'a> {
     }
 
     /// Finds a member by name.
-    pub(super) fn find(&self, text: &str, at: &str) -> Read<(MemberId, Found<'a>)> {
+    pub(super) fn find(&self, text: &str, at: &str) -> Read<(MemberId, ResolvedMember<'a>)> {
         let Some(id) = MemberId::parse(text) else {
             return err(Reason::UnknownMember, at, format!("`{text}` is no member; write it as `Model.member`"));
         };

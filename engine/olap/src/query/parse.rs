@@ -15,7 +15,7 @@ use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEn
 use crate::dates::granularity::{Granularity, STANDARD};
 use crate::dates::range::Point;
 use crate::error::{QueryError, Reason};
-use crate::model::catalog::{Found, Kind};
+use crate::model::catalog::{MemberKind, ResolvedMember};
 use crate::model::{DimensionType, MemberId, Source, Template};
 
 /// The deepest nesting of filters, and the most conditions and values of all together.
@@ -141,8 +141,8 @@ impl<'a> Reader<'a> {
 
     fn whole(&self) -> Read<Query> {
         let limit = self.number("limit", LIMIT_MAX)?.or(self.number("rowLimit", LIMIT_MAX)?);
-        let measures = self.members("measures", "a measure", |k| matches!(k, Kind::Measure(_)))?;
-        let segments = self.members("segments", "a segment", |k| matches!(k, Kind::Segment(_)))?;
+        let measures = self.members("measures", "a measure", |k| matches!(k, MemberKind::Measure(_)))?;
+        let segments = self.members("segments", "a segment", |k| matches!(k, MemberKind::Segment(_)))?;
         let (dimensions, mut times) = self.dimensions()?;
         for (i, entry) in self.list("timeDimensions")?.iter().enumerate() {
             let entry = self.time(entry, &format!("{}/timeDimensions/{i}", self.at))?;
@@ -211,11 +211,11 @@ impl<'a> Reader<'a> {
         Ok(hints)
     }
 
-    fn find(&self, text: &str, at: &str) -> Read<(MemberId, Found<'a>)> {
+    fn find(&self, text: &str, at: &str) -> Read<(MemberId, ResolvedMember<'a>)> {
         self.names.find(text, at)
     }
 
-    fn members(&self, key: &str, what: &str, fits: fn(Kind<'_>) -> bool) -> Read<Vec<MemberId>> {
+    fn members(&self, key: &str, what: &str, fits: fn(MemberKind<'_>) -> bool) -> Read<Vec<MemberId>> {
         let mut members = Vec::new();
         for (i, value) in self.list(key)?.iter().enumerate() {
             let at = format!("{}/{key}/{i}", self.at);
@@ -246,7 +246,7 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let (id, found) = self.find(text, &at)?;
-            if !matches!(found.kind, Kind::Dimension(_)) {
+            if !matches!(found.kind, MemberKind::Dimension(_)) {
                 return err(Reason::WrongKind, at, format!("`{id}` is not a dimension"));
             }
             if !plain.contains(&id) {
@@ -259,7 +259,7 @@ impl<'a> Reader<'a> {
     fn time_member(&self, text: &str, at: &str) -> Read<(MemberId, &'a crate::model::Dimension)> {
         let (id, found) = self.find(text, at)?;
         match found.kind {
-            Kind::Dimension(d) if d.ty == DimensionType::Time => Ok((id, d)),
+            MemberKind::Dimension(d) if d.ty == DimensionType::Time => Ok((id, d)),
             _ => err(Reason::NotTime, at, format!("`{id}` is not a time dimension")),
         }
     }
@@ -350,7 +350,7 @@ impl<'a> Reader<'a> {
             }
             let at = format!("{}/order/{i}", self.at);
             let found = self.find(&key.id, &at).map_err(|e| QueryError { reason: Reason::BadOrder, ..e })?;
-            if !matches!(found.1.kind, Kind::Measure(_)) && !self.follows_from_groups(query, &found.1) {
+            if !matches!(found.1.kind, MemberKind::Measure(_)) && !self.follows_from_groups(query, &found.1) {
                 return err(
                     Reason::BadOrder,
                     at,
@@ -363,8 +363,8 @@ impl<'a> Reader<'a> {
 
     /// Whether the groups determine the value of a dimension, because they contain the whole key of its model.
     /// Without grouping, each row has one value per model.
-    fn follows_from_groups(&self, query: &Query, found: &Found<'_>) -> bool {
-        let Kind::Dimension(dimension) = found.kind else { return false };
+    fn follows_from_groups(&self, query: &Query, found: &ResolvedMember<'_>) -> bool {
+        let MemberKind::Dimension(dimension) = found.kind else { return false };
         let model = &found.model.common.name;
         let own = |t: &Template| t.models().all(|m| m == model) && t.members().all(|m| m.model == *model);
         if !dimension.sub_query && !dimension.templates().all(own) {
@@ -443,9 +443,9 @@ impl<'a> Reader<'a> {
         };
         let (member, found) = self.find(name, &format!("{at}/member"))?;
         let ty = match found.kind {
-            Kind::Dimension(d) => Type::of_dimension(d),
-            Kind::Measure(m) => Type::of_measure(m.ty),
-            Kind::Segment(_) => {
+            MemberKind::Dimension(d) => Type::of_dimension(d),
+            MemberKind::Measure(m) => Type::of_measure(m.ty),
+            MemberKind::Segment(_) => {
                 return err(Reason::WrongKind, format!("{at}/member"), format!("`{member}` is a segment"));
             }
         };
@@ -457,7 +457,7 @@ impl<'a> Reader<'a> {
             Some(Value::Array(values)) => values,
             Some(_) => return err(Reason::BadType, format!("{at}/values"), "`values` is a list"),
         };
-        let is_measure = matches!(found.kind, Kind::Measure(_));
+        let is_measure = matches!(found.kind, MemberKind::Measure(_));
         let test =
             Operator { clock: self.clock, at, name: operator, ty, values, member: &member, is_measure }.test()?;
         let text = |v: &Value| match v {

@@ -10,12 +10,12 @@ use arrow::compute::{concat_batches, sort_to_indices, take_record_batch};
 use arrow::datatypes::{SchemaRef, TimestampNanosecondType};
 use datafusion::error::DataFusionError;
 use parking_lot::Mutex;
-use quiver_query::Collected;
-use quiver_query::tables::Moment;
+use quiver_query::QueryReservation;
+use quiver_query::tables::SnapshotVersion;
 use quiver_types::Error;
 use serde_json::{Value, json};
 
-use super::row_cache::Kept;
+use super::row_cache::CachedRollup;
 use crate::error::OlapResult;
 
 /// The most queries in the cache, including those that came only once.
@@ -33,7 +33,7 @@ pub struct Parts {
     /// The number of buckets that were read.
     pub read: usize,
     /// The rows, whose memory is accounted for as long as they are used.
-    pub(crate) rows: Arc<Kept>,
+    pub(crate) rows: Arc<CachedRollup>,
 }
 
 impl Parts {
@@ -45,26 +45,31 @@ impl Parts {
 
 /// The groups that one read returned, sorted by bucket.
 #[derive(Debug)]
-pub(crate) struct Run {
+pub(crate) struct BucketBatch {
     rows: RecordBatch,
     /// The index of the bucket column.
     column: usize,
     /// For each bucket, the range of its groups.
     places: BTreeMap<i64, Range<usize>>,
     /// The moment at which they were read.
-    moment: Moment,
+    moment: SnapshotVersion,
     bytes: usize,
     /// Its reservation in the pool; `None` if one query alone uses it.
-    _memory: Option<Collected>,
+    _memory: Option<QueryReservation>,
 }
 
-impl Run {
+impl BucketBatch {
     /// Sorts groups by their buckets, which are in `column`.
     ///
     /// # Errors
     ///
     /// A column of another type.
-    pub(crate) fn new(schema: &SchemaRef, batches: &[RecordBatch], column: usize, moment: Moment) -> OlapResult<Self> {
+    pub(crate) fn new(
+        schema: &SchemaRef,
+        batches: &[RecordBatch],
+        column: usize,
+        moment: SnapshotVersion,
+    ) -> OlapResult<Self> {
         let arrow = DataFusionError::from;
         let all = concat_batches(schema, batches).map_err(arrow)?;
         let order = sort_to_indices(all.column(column), None, None).map_err(arrow)?;
@@ -85,7 +90,7 @@ impl Run {
     }
 
     /// Sets its memory reservation.
-    pub(crate) fn with(self, memory: Collected) -> Self {
+    pub(crate) fn with(self, memory: QueryReservation) -> Self {
         Self { _memory: Some(memory), ..self }
     }
 
@@ -118,7 +123,7 @@ impl Run {
 pub(crate) struct Pieces {
     /// Names and types of the columns at the time of reading: some types depend on the data.
     types: String,
-    buckets: BTreeMap<i64, Arc<Run>>,
+    buckets: BTreeMap<i64, Arc<BucketBatch>>,
     /// The reason why nothing can be cached, and since when, in ns.
     pub(crate) refused: Option<(String, i64)>,
 }
@@ -137,13 +142,13 @@ impl Pieces {
     }
 
     /// The groups of a bucket, if they are still valid.
-    pub(crate) fn find(&self, bucket: i64, holds: impl Fn(&Moment) -> bool) -> Option<RecordBatch> {
+    pub(crate) fn find(&self, bucket: i64, holds: impl Fn(&SnapshotVersion) -> bool) -> Option<RecordBatch> {
         let run = self.buckets.get(&bucket)?;
         holds(&run.moment).then(|| run.piece(bucket))
     }
 
     /// Caches some buckets of a run.
-    pub(crate) fn keep(&mut self, run: &Arc<Run>, buckets: impl Iterator<Item = i64>) {
+    pub(crate) fn keep(&mut self, run: &Arc<BucketBatch>, buckets: impl Iterator<Item = i64>) {
         self.buckets.extend(buckets.map(|bucket| (bucket, Arc::clone(run))));
         while self.buckets.len() > BUCKETS_MAX {
             self.buckets.pop_first();
@@ -152,9 +157,9 @@ impl Pieces {
 
     /// Bytes of all runs.
     pub(crate) fn bytes(&self) -> usize {
-        let runs: BTreeMap<*const Run, usize> =
+        let runs: BTreeMap<*const BucketBatch, usize> =
             self.buckets.values().map(|run| (Arc::as_ptr(run), run.bytes)).collect();
-        runs.values().sum::<usize>() + self.buckets.len() * size_of::<(i64, Arc<Run>)>()
+        runs.values().sum::<usize>() + self.buckets.len() * size_of::<(i64, Arc<BucketBatch>)>()
     }
 }
 

@@ -15,7 +15,7 @@ use super::row_cache::rights;
 use crate::dates::SECOND_NS;
 use crate::dates::granularity::{Granularity, nests};
 use crate::dates::range::WallRange;
-use crate::model::catalog::{Catalog, Found, Kind};
+use crate::model::catalog::{Catalog, MemberKind, ResolvedMember};
 use crate::model::{
     Common, Dimension, DimensionType, Measure, MeasureType, MemberId, Model, PreAggregation, Source, Template,
 };
@@ -36,7 +36,7 @@ const NO_ROWS: [&str; 10] =
 
 /// A query split into buckets.
 #[derive(Debug, Clone)]
-pub(crate) struct Bucketed {
+pub(crate) struct BucketedQuery {
     /// What is cached of each bucket.
     pub(crate) held: Held,
     /// The query for the groups, without a range.
@@ -53,7 +53,7 @@ pub(crate) struct Bucketed {
     pub(crate) columns: Vec<String>,
 }
 
-impl Bucketed {
+impl BucketedQuery {
     /// Splits a query; the error is the reason if that is impossible.
     pub(crate) fn of(
         catalog: &Catalog,
@@ -86,13 +86,13 @@ impl Bucketed {
         rollup.time = Some((time, unit.name.clone()));
         for id in &query.dimensions {
             let found = find(id)?;
-            if matches!(found.kind, Kind::Dimension(d) if d.ty == DimensionType::Time) {
+            if matches!(found.kind, MemberKind::Dimension(d) if d.ty == DimensionType::Time) {
                 return Err(format!("`{id}` is a time, which zones change"));
             }
             rollup.dimensions.push(found.id());
         }
         for id in query.members() {
-            if let Kind::Measure(measure) = find(&id)?.kind {
+            if let MemberKind::Measure(measure) = find(&id)?.kind {
                 add_measure(&mut made, measure, &mut rollup.measures)?;
             }
         }
@@ -114,7 +114,7 @@ impl Bucketed {
         for id in &query.segments {
             let found = find(id)?;
             match found.kind {
-                Kind::Segment(segment) if is_own(&found, model) && is_kept_segment(model, segment) => {
+                MemberKind::Segment(segment) if is_own(&found, model) && is_kept_segment(model, segment) => {
                     inner.segments.push(found.id());
                 }
                 _ => return Err(format!("`{id}` is made of more than rows of its model")),
@@ -179,7 +179,7 @@ impl Bucketed {
     }
 }
 
-fn is_own(found: &Found<'_>, model: &Model) -> bool {
+fn is_own(found: &ResolvedMember<'_>, model: &Model) -> bool {
     let name = &model.common.name;
     found.model.common.name == *name && found.view.is_none_or(|(_, member)| member.path.iter().all(|step| step == name))
 }
@@ -190,7 +190,7 @@ fn time_of(catalog: &Catalog, query: &Query, column: &str) -> Result<(MemberId, 
     let (Some(range), None) = (ranges.next(), ranges.next()) else {
         return Err("it has not one range of time".to_owned());
     };
-    let found: Vec<Found<'_>> = query.times.iter().filter_map(|entry| catalog.find(&entry.member)).collect();
+    let found: Vec<ResolvedMember<'_>> = query.times.iter().filter_map(|entry| catalog.find(&entry.member)).collect();
     let first = found.first().ok_or("it has no time dimension")?;
     if found.iter().any(|other| other.id() != first.id()) {
         return Err("it has several time dimensions".to_owned());
@@ -199,7 +199,7 @@ fn time_of(catalog: &Catalog, query: &Query, column: &str) -> Result<(MemberId, 
         let bare = ["{CUBE}.", "${CUBE}."].iter().find_map(|own| text.strip_prefix(own)).unwrap_or(text);
         bare == column
     };
-    let is_plain = matches!(first.kind, Kind::Dimension(d) if d.case.is_none()
+    let is_plain = matches!(first.kind, MemberKind::Dimension(d) if d.case.is_none()
         && d.sql.as_ref().is_some_and(|sql| is_time(sql.text.trim())));
     if !is_plain {
         return Err(format!("`{}` is not the time of its table", first.id()));
@@ -278,7 +278,7 @@ fn own_filter(catalog: &Catalog, model: &Model, filter: &Filter) -> Result<Filte
         Filter::Or(list) => all(list).map(Filter::Or),
         Filter::Leaf(leaf) => {
             let found = catalog.find(&leaf.member).ok_or_else(|| format!("there is no member `{}`", leaf.member))?;
-            let is_kept = matches!(found.kind, Kind::Dimension(d) if d.ty != DimensionType::Time
+            let is_kept = matches!(found.kind, MemberKind::Dimension(d) if d.ty != DimensionType::Time
                 && is_own(&found, model) && is_kept_dimension(model, d));
             if !is_kept || leaf.test == Test::MeasureFilter {
                 return Err(format!("the condition on `{}` is about more than rows of the model", leaf.member));

@@ -8,7 +8,7 @@ use datafusion::execution::session_state::SessionState;
 use crate::dates::granularity::{Buckets, Granularity, nests};
 use crate::dates::zone::offset_s;
 use crate::dates::{DAY_NS, SECOND_NS};
-use crate::model::catalog::{Catalog, Kind};
+use crate::model::catalog::{Catalog, MemberKind};
 use crate::model::template::is_steady;
 use crate::model::{
     Common, Dimension, DimensionType, Measure, MeasureType, MemberId, Model, Piece, PreAggregation, Segment, Source,
@@ -42,7 +42,7 @@ pub(crate) struct Held {
 }
 
 /// How a measure is computed from what is stored.
-enum How {
+enum MeasureSource {
     /// It is stored itself.
     Kept,
     /// As a mean, from a sum and a count.
@@ -186,20 +186,20 @@ impl Held {
         }
         let own = found.id();
         let is_there = match found.kind {
-            Kind::Dimension(_) => {
+            MemberKind::Dimension(_) => {
                 let is_time = self.bucketed.as_ref().is_some_and(|(time, _)| *time == own);
                 is_time || self.query.dimensions.contains(&own)
             }
-            Kind::Segment(_) => self.query.dimensions.contains(&segment_column(&own)),
-            Kind::Measure(measure) => own.model == *name && self.how(measure, state).is_some(),
+            MemberKind::Segment(_) => self.query.dimensions.contains(&segment_column(&own)),
+            MemberKind::Measure(measure) => own.model == *name && self.how(measure, state).is_some(),
         };
         if is_there { Ok(()) } else { Err(format!("`{id}` is not in it, and does not follow from what is")) }
     }
 
-    fn how(&self, measure: &Measure, state: &SessionState) -> Option<How> {
+    fn how(&self, measure: &Measure, state: &SessionState) -> Option<MeasureSource> {
         let name = &self.model.common.name;
         if self.query.measures.contains(&MemberId::new(name, &measure.common.name)) {
-            return Some(How::Kept);
+            return Some(MeasureSource::Kept);
         }
         if is_special(measure) {
             return None;
@@ -207,7 +207,7 @@ impl Held {
         let sql = measure.sql.as_ref()?;
         let sketch = MemberId::new(name, sketch_name(measure));
         if measure.ty == MeasureType::CountDistinctApprox && self.query.measures.contains(&sketch) {
-            return Some(How::Sketch(sketch));
+            return Some(MeasureSource::Sketch(sketch));
         }
         if measure.ty == MeasureType::Avg {
             let pieces = |filters: &[Template]| filters.iter().map(|f| f.pieces.clone()).collect::<Vec<_>>();
@@ -220,7 +220,7 @@ impl Held {
                 self.query.measures.iter().find(kept).cloned()
             };
             let (sum, count) = (find(MeasureType::Sum)?, find(MeasureType::Count)?);
-            return measure.case.is_none().then_some(How::Mean(sum, count));
+            return measure.case.is_none().then_some(MeasureSource::Mean(sum, count));
         }
         let is_over_measures = measure.ty.is_expression()
             && (is_steady(&sql.text) || self.ranged && is_steady(&sql.text.replace("range_", "")))
@@ -231,7 +231,7 @@ impl Held {
             let inner = self.model.measure(&id.member).filter(|_| id.model == *name);
             inner.is_some_and(|inner| self.how(inner, state).is_some())
         };
-        (is_over_measures && sql.members().all(is_there)).then_some(How::Composite)
+        (is_over_measures && sql.members().all(is_there)).then_some(MeasureSource::Composite)
     }
 
     /// The model over the stored rows, whose columns are those of the query in order.
@@ -263,8 +263,8 @@ impl Held {
         let column = |id: &MemberId| self.position(&id.to_string());
         let id = MemberId::new(&self.model.common.name, &measure.common.name);
         let (ty, sql) = match self.how(measure, state)? {
-            How::Composite => return Some(measure.clone()),
-            How::Mean(sum, count) => {
+            MeasureSource::Composite => return Some(measure.clone()),
+            MeasureSource::Mean(sum, count) => {
                 let (sum, count) = (column(&sum)?, column(&count)?);
                 if !matches!(schema.field(sum).data_type(), DataType::Int64 | DataType::UInt64 | DataType::Float64) {
                     return None;
@@ -272,10 +272,10 @@ impl Held {
                 let counted = format!("CAST(NULLIF(SUM({{CUBE}}.c{count}), 0) AS DOUBLE)");
                 (MeasureType::Number, format!("CAST(SUM({{CUBE}}.c{sum}) AS DOUBLE) / {counted}"))
             }
-            How::Sketch(sketch) => {
+            MeasureSource::Sketch(sketch) => {
                 (MeasureType::Number, format!("distinct_of_sketches({{CUBE}}.c{})", column(&sketch)?))
             }
-            How::Kept => {
+            MeasureSource::Kept => {
                 let at = column(&id)?;
                 match (measure.ty, schema.field(at).data_type()) {
                     // A count of no rows is 0, while a sum is NULL.

@@ -6,7 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::MemTable;
 use parking_lot::Mutex;
-use quiver_query::Collected;
+use quiver_query::QueryReservation;
 use quiver_query::tables::DomainAccess;
 use quiver_types::{Access, Domain, Error, ErrorKind};
 
@@ -19,7 +19,7 @@ const KEPT_MAX: usize = 256;
 
 /// The rows of a rollup; its columns are `c0`, `c1`, … in the order of its query.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CachedRollup {
     pub(crate) table: Arc<MemTable>,
     /// Types of the columns.
     pub(crate) schema: SchemaRef,
@@ -28,10 +28,10 @@ pub(crate) struct Kept {
     /// Their approximate bytes.
     pub(crate) bytes: usize,
     /// Their memory reservation in the pool, or in the query that made them.
-    _memory: Collected,
+    _memory: QueryReservation,
 }
 
-impl Kept {
+impl CachedRollup {
     /// Makes a table of the rows that a rollup's query returned.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Kept {
         schema: &SchemaRef,
         batches: Vec<RecordBatch>,
         made_ms: i64,
-        memory: Collected,
+        memory: QueryReservation,
     ) -> OlapResult<Self> {
         let bytes = bytes_of(&batches);
         let field = |(i, f): (usize, &Arc<Field>)| Field::new(format!("c{i}"), f.data_type().clone(), true);
@@ -62,7 +62,7 @@ pub(crate) fn bytes_of(batches: &[RecordBatch]) -> usize {
 
 /// The rows of a rollup, or the reason why there are none; `None` if they have not been made, which whoever holds the
 /// lock does.
-pub(crate) type Place = Arc<futures::lock::Mutex<Option<Result<Arc<Kept>, String>>>>;
+pub(crate) type Place = Arc<futures::lock::Mutex<Option<Result<Arc<CachedRollup>, String>>>>;
 
 #[derive(Debug)]
 struct Entry {

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::open_cases::{asked, each_case, limits, olap, rows};
 use crate::OlapEngine;
-use crate::drill_down::Asked;
+use crate::drill_down::DrillDownRequest;
 use crate::model::MeasureType;
-use crate::model::catalog::Kind;
+use crate::model::catalog::MemberKind;
 use crate::query::Query;
 use crate::query::request::Request;
 use crate::response::Frame;
@@ -21,7 +21,7 @@ const ROWS_MAX: usize = 4;
 /// The names of plain counts of a query.
 fn counts(olap: &OlapEngine, query: &Query) -> Vec<String> {
     let catalog = olap.catalog();
-    let is_count = |kind: Kind<'_>| matches!(kind, Kind::Measure(m) if m.ty == MeasureType::Count && m.rolling_window.is_none() && !m.drill_members.is_empty());
+    let is_count = |kind: MemberKind<'_>| matches!(kind, MemberKind::Measure(m) if m.ty == MeasureType::Count && m.rolling_window.is_none() && !m.drill_members.is_empty());
     let counts = query.measures.iter().filter(|id| catalog.find(id).is_some_and(|f| is_count(f.kind)));
     counts.map(ToString::to_string).collect()
 }
@@ -53,7 +53,7 @@ async fn cases() {
             for row in rows(&answer["data"]).iter().take(ROWS_MAX) {
                 for name in &counts {
                     let body = json!({"row": row, "measure": name, "limit": 50_000});
-                    let asked = Asked::parse(&body).unwrap();
+                    let asked = DrillDownRequest::parse(&body).unwrap();
                     let found = olap.drill(&catalog, &one, &asked, 0, &access, &fresh()).await;
                     let found = match found {
                         Ok(found) => found.rows.batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(),

@@ -7,9 +7,11 @@ use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNa
 use datafusion::datasource::{MemTable, TableProvider};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use quiver_query::tables::{DomainAccess, Moment, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
+use quiver_query::tables::{
+    DomainAccess, QUIVER_SCHEMA, SnapshotVersion, TableEntry, TableRequest, TableSnapshot, Tables,
+};
 use quiver_query::{EngineSettings, Explain, QueryContext, QueryEngine};
-use quiver_types::query_configuration::Configured;
+use quiver_types::query_configuration::QueryConfiguration;
 use quiver_types::{Access, MillisRange, Result, Version};
 use serde_json::{Value, json};
 
@@ -77,7 +79,7 @@ const T0: i64 = 1_774_656_000_000_000_000;
 struct Written {
     rows: Mutex<Vec<(i64, &'static str, f64)>>,
     writes: Arc<Mutex<Vec<i64>>>,
-    configured: Arc<Configured>,
+    configured: Arc<QueryConfiguration>,
 }
 
 impl Written {
@@ -92,7 +94,7 @@ struct Then {
     table: Arc<MemTable>,
     seq: u64,
     writes: Arc<Mutex<Vec<i64>>>,
-    configured: Arc<Configured>,
+    configured: Arc<QueryConfiguration>,
 }
 
 #[derive(Debug)]
@@ -130,12 +132,12 @@ impl TableSnapshot for Then {
         Vec::new()
     }
 
-    fn moment(&self) -> Option<Moment> {
+    fn moment(&self) -> Option<SnapshotVersion> {
         let of = |written| Version { written, dropped: 0 };
-        Some(Moment::new(of(0), of(0), of(self.seq), Arc::clone(&self.configured)))
+        Some(SnapshotVersion::new(of(0), of(0), of(self.seq), Arc::clone(&self.configured)))
     }
 
-    fn is_unchanged(&self, request: &TableRequest<'_>, since: &Moment, range: MillisRange) -> Option<bool> {
+    fn is_unchanged(&self, request: &TableRequest<'_>, since: &SnapshotVersion, range: MillisRange) -> Option<bool> {
         let since = since.spans().written as usize;
         let later = self.writes.lock().iter().skip(since).any(|at| range.contains(*at));
         (request.name == "spans").then_some(!later)

@@ -17,14 +17,14 @@ pub(crate) struct Dependence {
 
 /// What the time of a selector is relative to.
 #[derive(Debug, Clone, Copy)]
-enum Origin {
+enum TimeOrigin {
     /// The step, plus offsets from the first to the second number.
     Step(i64, i64),
     /// Fixed times, both inclusive, whatever the step is.
     Fixed(Millis, Millis),
 }
 
-impl Origin {
+impl TimeOrigin {
     /// The origin below a modifier `@`.
     fn at(self, at: Option<At>) -> Option<Self> {
         match at {
@@ -46,7 +46,7 @@ impl Origin {
 /// bits when evaluated within another range.
 pub(crate) fn dependence(expr: &Expr, step_ms: i64, lookback_ms: i64) -> Option<Dependence> {
     let mut walk = Walk { found: Dependence::default(), step_ms, lookback_ms };
-    let mut waiting = vec![(expr, Origin::Step(0, 0))];
+    let mut waiting = vec![(expr, TimeOrigin::Step(0, 0))];
     while let Some((expr, origin)) = waiting.pop() {
         match &expr.kind {
             ExprKind::Number { .. } | ExprKind::String(_) => {}
@@ -109,7 +109,7 @@ impl Walk {
         duration.map_or(Some(0), |d| if uses_range(d) { None } else { evaluate(d, self.step_ms, 0).ok() })
     }
 
-    fn selector(&mut self, selector: &VectorSelector, range: Option<&DurationExpr>, origin: Origin) -> Option<()> {
+    fn selector(&mut self, selector: &VectorSelector, range: Option<&DurationExpr>, origin: TimeOrigin) -> Option<()> {
         let window = range.map_or(Some(self.lookback_ms), |range| self.positive(range))?;
         let extended = selector.anchored || selector.smoothed;
         let before = if range.is_some() && extended { self.lookback_ms } else { 0 };
@@ -120,8 +120,8 @@ impl Walk {
         let behind = window.saturating_add(before);
         for offset in if selector.at.is_some() { [offset, 0] } else { [offset; 2] } {
             match origin.moved(behind.saturating_add(offset), after.saturating_sub(offset)) {
-                Origin::Step(first, last) => self.found.moving.push((first, last)),
-                Origin::Fixed(min, max) => self.found.fixed.push(MillisRange::new(min, max)),
+                TimeOrigin::Step(first, last) => self.found.moving.push((first, last)),
+                TimeOrigin::Fixed(min, max) => self.found.fixed.push(MillisRange::new(min, max)),
             }
         }
         Some(())

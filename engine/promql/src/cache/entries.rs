@@ -37,13 +37,13 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub struct ResultCache {
     bytes_max: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<CacheState>,
     steps_kept: AtomicU64,
     steps_evaluated: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CacheState {
     entries: HashMap<Key, Slot, RandomState>,
     bytes: usize,
     clock: u64,

@@ -9,7 +9,7 @@ use super::lookup;
 
 /// The kernel of a function, with the function's name.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Named<K> {
+pub(crate) struct NamedKernel<K> {
     /// Name in the registry.
     pub(crate) name: &'static str,
     /// The kernel.
@@ -34,13 +34,13 @@ impl KernelKind for ScalarKernel {
     }
 }
 
-impl<K> Serialize for Named<K> {
+impl<K> Serialize for NamedKernel<K> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name)
     }
 }
 
-impl<'de, K: KernelKind> Deserialize<'de> for Named<K> {
+impl<'de, K: KernelKind> Deserialize<'de> for NamedKernel<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let function = registered(deserializer)?;
         let kernel = K::of(&function.kernel).ok_or_else(|| other_kind::<D>(function))?;
@@ -90,8 +90,8 @@ mod tests {
             let bytes = postcard::to_allocvec(function.name).expect("written");
             let found = [
                 postcard::from_bytes::<Range>(&bytes).is_ok_and(|range| std::ptr::eq(range.0, function)),
-                postcard::from_bytes::<Named<ElementwiseKernel>>(&bytes).is_ok_and(|f| f.name == function.name),
-                postcard::from_bytes::<Named<ScalarKernel>>(&bytes).is_ok_and(|f| f.name == function.name),
+                postcard::from_bytes::<NamedKernel<ElementwiseKernel>>(&bytes).is_ok_and(|f| f.name == function.name),
+                postcard::from_bytes::<NamedKernel<ScalarKernel>>(&bytes).is_ok_and(|f| f.name == function.name),
             ];
             let expected = match function.kernel {
                 Kernel::Range(_) => [true, false, false],

@@ -40,7 +40,7 @@ impl Edges {
     /// A series is taken to go on to the end of the window when the last sample is nearer to it than 1.1 times the
     /// usual distance, else for half a distance; likewise at the start.
     #[inline]
-    pub(super) fn extent(&self, started: Option<Millis>) -> Extent {
+    pub(super) fn extent(&self, started: Option<Millis>) -> WindowExtent {
         let mut sampled = (self.last - self.first) as f64 / 1000.0;
         let mut to_start = (self.first - self.start) as f64 / 1000.0;
         let mut to_end = (self.end - self.last) as f64 / 1000.0;
@@ -55,7 +55,7 @@ impl Edges {
         if to_end >= threshold {
             to_end = distance / 2.0;
         }
-        Extent { sampled, to_start, to_end }
+        WindowExtent { sampled, to_start, to_end }
     }
 
     /// Where the samples stand in the window: what [`Self::extent`] follows from where no start time is known.
@@ -70,13 +70,13 @@ pub(super) type Place = (i64, i64, i64, usize);
 
 /// Seconds between the samples of a window, and those for which their growth is taken to have gone on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Extent {
+pub(super) struct WindowExtent {
     sampled: f64,
     to_start: f64,
     to_end: f64,
 }
 
-impl Extent {
+impl WindowExtent {
     /// See [`Edges::factor`]. A counter does not go back beyond the time at which it would have been zero.
     #[inline]
     pub(super) fn factor(&self, ratio: Option<f64>) -> f64 {

@@ -9,7 +9,7 @@ use quiver_types::{Millis, Result};
 use super::annotations::{Note, Notes};
 use super::call::{KernelContext, RangeCall, Scratch};
 use super::definition::{FunctionDef, MATRIX, RangeFunction, RangeKernel};
-use super::growth::{Edges, Extent, Growth, Place, is_start_reset, overlaps_before};
+use super::growth::{Edges, Growth, Place, WindowExtent, is_start_reset, overlaps_before};
 use super::rate_extended;
 use super::rate_histogram::HistogramRates;
 use crate::kernel::{SeriesOut, SeriesSamples};
@@ -128,7 +128,7 @@ struct FloatRates<'a> {
     /// Samples whose start time lies before the sample before.
     overlaps: &'a [u32],
     /// The last extent and its factor: samples of regular scrapes stand alike in window after window.
-    usual: Option<(Place, Extent, f64)>,
+    usual: Option<(Place, WindowExtent, f64)>,
 }
 
 impl<'a> FloatRates<'a> {

@@ -5,13 +5,13 @@ use quiver_types::{Histogram, ResetHint};
 use super::bounds::{SCHEMA_MIN, uses_custom_buckets};
 use super::buckets::indexed;
 use super::layout::{Buckets, Side, common_bounds, merge, merge_custom, reduce};
-use super::reconcile::{IncompatibleBuckets, Merged, adjust_reset_hint, reconcile_zero_buckets};
+use super::reconcile::{IncompatibleBuckets, MergeOutcome, adjust_reset_hint, reconcile_zero_buckets};
 
 /// Adds a histogram.
 ///
 /// # Errors
 /// When one has custom buckets and the other has not.
-pub fn add(h: &mut Histogram, other: &Histogram) -> Result<Merged, IncompatibleBuckets> {
+pub fn add(h: &mut Histogram, other: &Histogram) -> Result<MergeOutcome, IncompatibleBuckets> {
     combine(h, other, 1.0)
 }
 
@@ -19,11 +19,11 @@ pub fn add(h: &mut Histogram, other: &Histogram) -> Result<Merged, IncompatibleB
 ///
 /// # Errors
 /// When one has custom buckets and the other has not.
-pub fn sub(h: &mut Histogram, other: &Histogram) -> Result<Merged, IncompatibleBuckets> {
+pub fn sub(h: &mut Histogram, other: &Histogram) -> Result<MergeOutcome, IncompatibleBuckets> {
     combine(h, other, -1.0)
 }
 
-fn combine(h: &mut Histogram, other: &Histogram, sign: f64) -> Result<Merged, IncompatibleBuckets> {
+fn combine(h: &mut Histogram, other: &Histogram, sign: f64) -> Result<MergeOutcome, IncompatibleBuckets> {
     if uses_custom_buckets(h) != uses_custom_buckets(other) {
         return Err(IncompatibleBuckets);
     }
@@ -35,7 +35,7 @@ fn combine(h: &mut Histogram, other: &Histogram, sign: f64) -> Result<Merged, In
     h.count += sign * other.count;
     h.sum += sign * other.sum;
     if uses_custom_buckets(h) {
-        return Ok(Merged { collision, reconciled: combine_custom(h, other, sign) });
+        return Ok(MergeOutcome { collision, reconciled: combine_custom(h, other, sign) });
     }
     if other.schema < h.schema {
         reduce_schema(h, other.schema);
@@ -53,7 +53,7 @@ fn combine(h: &mut Histogram, other: &Histogram, sign: f64) -> Result<Merged, In
     };
     side(&mut h.positive_spans, &mut h.positive, &other.positive_spans, &other.positive);
     side(&mut h.negative_spans, &mut h.negative, &other.negative_spans, &other.negative);
-    Ok(Merged { collision, reconciled: false })
+    Ok(MergeOutcome { collision, reconciled: false })
 }
 
 fn combine_custom(h: &mut Histogram, other: &Histogram, sign: f64) -> bool {
@@ -157,13 +157,13 @@ mod tests {
     fn sums_on_the_lower_schema() {
         let mut a = exponential(1, 1, &[1.0, 2.0, 3.0]);
         let b = exponential(0, 1, &[10.0, 20.0]);
-        assert_eq!(add(&mut a, &b), Ok(Merged::default()));
+        assert_eq!(add(&mut a, &b), Ok(MergeOutcome::default()));
         assert_eq!(a.schema, 0);
         assert_eq!(populated(&a), [(1, 13.0), (2, 23.0)]);
         assert_eq!((a.count, a.sum), (36.0, 72.0));
 
         let mut b = exponential(0, 1, &[10.0, 20.0]);
-        assert_eq!(sub(&mut b, &exponential(1, 1, &[1.0, 2.0, 3.0])), Ok(Merged::default()));
+        assert_eq!(sub(&mut b, &exponential(1, 1, &[1.0, 2.0, 3.0])), Ok(MergeOutcome::default()));
         assert_eq!(populated(&b), [(1, 7.0), (2, 17.0)]);
     }
 
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn differences_go_below_zero() {
         let mut h = with_zero(exponential(0, 1, &[1.0, 2.0]), 0.5, 1.0);
-        assert_eq!(sub(&mut h, &with_zero(exponential(0, 1, &[3.0]), 0.5, 4.0)), Ok(Merged::default()));
+        assert_eq!(sub(&mut h, &with_zero(exponential(0, 1, &[3.0]), 0.5, 4.0)), Ok(MergeOutcome::default()));
         assert_eq!(populated(&h), [(1, -2.0), (2, 2.0)]);
         assert_eq!((h.zero_count, h.count, h.sum), (-3.0, -3.0, 0.0));
         let mut own = h.clone();

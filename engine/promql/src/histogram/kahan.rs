@@ -5,7 +5,7 @@ use quiver_types::Histogram;
 use super::bounds::uses_custom_buckets;
 use super::compensation::Compensation;
 use super::layout::{Buckets, Side, common_bounds, merge, merge_custom, reduce};
-use super::reconcile::{IncompatibleBuckets, Merged, adjust_reset_hint, reconcile_zero_buckets};
+use super::reconcile::{IncompatibleBuckets, MergeOutcome, adjust_reset_hint, reconcile_zero_buckets};
 use crate::kahan;
 
 /// Adds a histogram to a compensated sum.
@@ -16,7 +16,7 @@ pub fn add_compensated(
     h: &mut Histogram,
     lost: &mut Compensation,
     other: &Histogram,
-) -> Result<Merged, IncompatibleBuckets> {
+) -> Result<MergeOutcome, IncompatibleBuckets> {
     if uses_custom_buckets(h) != uses_custom_buckets(other) {
         return Err(IncompatibleBuckets);
     }
@@ -28,7 +28,7 @@ pub fn add_compensated(
     (h.count, lost.count) = kahan::inc(other.count, h.count, lost.count);
     (h.sum, lost.sum) = kahan::inc(other.sum, h.sum, lost.sum);
     if uses_custom_buckets(h) {
-        return Ok(Merged { collision, reconciled: add_custom(h, lost, other) });
+        return Ok(MergeOutcome { collision, reconciled: add_custom(h, lost, other) });
     }
     if other.schema < h.schema {
         let own = Buckets { spans: &h.positive_spans, counts: &h.positive, lost: &lost.positive };
@@ -51,7 +51,7 @@ pub fn add_compensated(
     };
     add((&mut h.positive_spans, &mut h.positive, &mut lost.positive), &other.positive_spans, &other.positive);
     add((&mut h.negative_spans, &mut h.negative, &mut lost.negative), &other.negative_spans, &other.negative);
-    Ok(Merged { collision, reconciled: false })
+    Ok(MergeOutcome { collision, reconciled: false })
 }
 
 type OwnSide<'a> = (&'a mut Vec<quiver_types::Span>, &'a mut Vec<f64>, &'a mut Vec<f64>);

@@ -14,7 +14,7 @@ pub struct IncompatibleBuckets;
 
 /// What happened while two histograms were combined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Merged {
+pub struct MergeOutcome {
     /// One said that there was a counter reset, the other that there was none; the result says nothing.
     pub collision: bool,
     /// Custom bounds differed; the result has those that both have.

@@ -38,7 +38,7 @@ struct Cut {
 
 /// Running totals of what is kept.
 #[derive(Default)]
-struct Kept {
+struct TrimTotals {
     count: f64,
     sum: f64,
     changed: bool,
@@ -48,7 +48,7 @@ struct Kept {
 fn trim(h: &mut Histogram, limit: f64, keep: Keep) {
     let above = Cut { limit, keep, linear: uses_custom_buckets(h), is_positive: true };
     let below = Cut { is_positive: false, ..above };
-    let mut kept = Kept::default();
+    let mut kept = TrimTotals::default();
     let upper: Vec<f64> = positive(h).map(|b| kept.side(&b, above)).collect();
     let has_positive = std::mem::take(&mut kept.populated);
     let lower: Vec<f64> = negative(h).map(|b| kept.side(&b, below)).collect();
@@ -70,7 +70,7 @@ fn trim(h: &mut Histogram, limit: f64, keep: Keep) {
     }
 }
 
-impl Kept {
+impl TrimTotals {
     /// Gives the new count of a bucket.
     fn side(&mut self, b: &Bucket, cut: Cut) -> f64 {
         if b.count == 0.0 {

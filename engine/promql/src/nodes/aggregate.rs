@@ -32,7 +32,7 @@ use crate::run_state::RunState;
 
 /// What both parts of the node share.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Fold {
+pub(crate) struct FoldParams {
     pub(crate) op: AggregateOp,
     /// Number of steps of each row.
     pub(crate) steps: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Fold {
     pub(crate) rollup: Option<Arc<Rollup>>,
 }
 
-impl Fold {
+impl FoldParams {
     fn shown(&self) -> String {
         let rollup = self.rollup.as_ref().map(|r| format!(" of {}", r.shown())).unwrap_or_default();
         format!("{} groups={} series={}{rollup}", self.op.as_str(), self.groups, self.table.len())
@@ -116,7 +116,7 @@ impl Fold {
 
 /// Folds the rows of one partition and sends its state to [`FoldFinal`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FoldPartial(pub(crate) Arc<Fold>);
+pub(crate) struct FoldPartial(pub(crate) Arc<FoldParams>);
 
 impl StepOperator for FoldPartial {
     fn name(&self) -> &'static str {
@@ -169,7 +169,7 @@ impl Form for FoldPartial {
 }
 
 struct FoldWorker {
-    fold: Arc<Fold>,
+    fold: Arc<FoldParams>,
     schema: SchemaRef,
     state: Option<(Accumulator, MemoryReservation)>,
     rollup: Option<SeriesRollup>,
@@ -237,7 +237,7 @@ impl Worker for FoldWorker {
 
 /// Merges the states of partitions.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct FoldFinal(pub(crate) Arc<Fold>);
+pub(crate) struct FoldFinal(pub(crate) Arc<FoldParams>);
 
 impl StepOperator for FoldFinal {
     fn name(&self) -> &'static str {

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use datafusion::common::{internal_datafusion_err, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use quiver_query::{Forms, Written};
+use quiver_query::{Forms, NodeCodec};
 use quiver_types::encoding::{sealed, unsealed};
 
 use super::operator_encoding::{Form, unwritten};
 use super::{Spread, StepExec, StepOperator};
 
 /// All operators by kind.
-const KINDS: &[Kind] = &[
+const KINDS: &[OperatorDecoder] = &[
     kind::<super::absent::Absent>(),
     kind::<super::broadcast::Broadcast>(),
     kind::<super::aggregate::FoldFinal>(),
@@ -38,13 +38,13 @@ const KINDS: &[Kind] = &[
 
 /// How operators of a kind are read.
 #[derive(Debug)]
-struct Kind {
+struct OperatorDecoder {
     name: &'static str,
     read: fn(&[u8]) -> Result<Arc<dyn StepOperator>>,
 }
 
-const fn kind<T: Form>() -> Kind {
-    Kind { name: T::KIND, read: operator::<T> }
+const fn kind<T: Form>() -> OperatorDecoder {
+    OperatorDecoder { name: T::KIND, read: operator::<T> }
 }
 
 /// Reads an operator.
@@ -93,7 +93,7 @@ fn unread(error: postcard::Error) -> DataFusionError {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PlanForms;
 
-impl Written for PlanForms {
+impl NodeCodec for PlanForms {
     fn of(&self) -> &'static str {
         "promql"
     }

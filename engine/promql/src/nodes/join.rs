@@ -178,7 +178,7 @@ impl Work<'_> {
                 }
                 if let (Some(fill), Some(&out)) = (op.fill_one, outs.last()) {
                     self.env.run.did(one_views.len() * op.steps)?;
-                    let masked = Masked::new(view, &one_views, op.steps);
+                    let masked = MaskedRow::new(view, &one_views, op.steps);
                     self.pair(&masked.side(), &Side::Fill(fill), out)?;
                 }
             }
@@ -187,7 +187,7 @@ impl Work<'_> {
                 for (view_one, &out) in one_views.iter().zip(&group.lone) {
                     if let Some(view_one) = view_one {
                         self.env.run.did(many_views.len() * op.steps)?;
-                        let masked = Masked::new(view_one, &many_views, op.steps);
+                        let masked = MaskedRow::new(view_one, &many_views, op.steps);
                         self.pair(&Side::Fill(fill), &masked.side(), out)?;
                     }
                 }
@@ -347,13 +347,13 @@ fn present_steps(op: &StepJoin, many: &Matrix) -> Vec<bool> {
 }
 
 /// A row without the steps at which the other side has an element.
-struct Masked {
+struct MaskedRow {
     values: Vec<f64>,
     present: Vec<bool>,
     hists: Vec<(u32, Histogram)>,
 }
 
-impl Masked {
+impl MaskedRow {
     fn new(view: &RowView<'_>, others: &[Option<RowView<'_>>], steps: usize) -> Self {
         let mut taken = vec![false; steps];
         for other in others.iter().flatten() {

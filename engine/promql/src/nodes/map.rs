@@ -17,7 +17,7 @@ use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::{BinaryOp, PosRange};
 use crate::binary::{self, BinaryNotes, Operation, Side};
-use crate::functions::function_reference::Named;
+use crate::functions::function_reference::NamedKernel;
 use crate::functions::{ElementwiseKernel, ScalarKernel, ScalarSteps};
 use crate::histogram;
 use crate::kernel::{Block, Grid, SeriesOut};
@@ -30,7 +30,7 @@ pub(crate) enum Stage {
     Negate,
     /// A function of the elements.
     Function {
-        function: Named<ElementwiseKernel>,
+        function: NamedKernel<ElementwiseKernel>,
         /// Scalar arguments in order.
         params: Vec<Param>,
     },
@@ -49,7 +49,7 @@ pub(crate) enum Stage {
     /// An operator between a scalar and another scalar on the right.
     ScalarBinary(BinaryOp, Param),
     /// A function of a scalar and another scalar.
-    ScalarFunction(Named<ScalarKernel>, Param),
+    ScalarFunction(NamedKernel<ScalarKernel>, Param),
     /// Replaces the value by the time of the step.
     StepTime,
     /// Drops histograms, keeps floats.

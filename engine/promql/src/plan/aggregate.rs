@@ -11,19 +11,19 @@ use super::call::texts;
 use super::invariant::unparen;
 use super::label_hash::labels_hash;
 use super::labels::{self, Groups, group};
-use super::{LabelsId, Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
+use super::{ExprPlan, LabelsId, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::aggregate::{Accumulator, CountValues};
 use crate::ast::{AggregateExpr, AggregateOp, PosRange};
 use crate::kernel::Block;
-use crate::nodes::aggregate::{Fold, FoldFinal};
+use crate::nodes::aggregate::{FoldFinal, FoldParams};
 use crate::nodes::driver::split_hists;
 use crate::nodes::select::StepSelect;
 
 impl Planner {
     /// Plans an aggregation.
-    pub(crate) async fn aggregate(&self, a: &AggregateExpr, pos: PosRange, scope: Scope) -> Result<Planned> {
+    pub(crate) async fn aggregate(&self, a: &AggregateExpr, pos: PosRange, scope: Scope) -> Result<ExprPlan> {
         if a.op == AggregateOp::CountValues {
-            return self.count_values(a, scope).await.map(Planned::Vector);
+            return self.count_values(a, scope).await.map(ExprPlan::Vector);
         }
         let param = match &a.param {
             Some(param) => Some((self.scalar(param, scope).await?, unparen(param).pos)),
@@ -33,16 +33,16 @@ impl Planner {
         let labels = self.want_labels(a)?;
         // Not `vector`: an expression that does not depend on the step is evaluated once, together with the
         // aggregation.
-        let Planned::Vector(vector) = self.expr(inner, Scope { labels, ..scope }).await? else {
+        let ExprPlan::Vector(vector) = self.expr(inner, Scope { labels, ..scope }).await? else {
             return Err(super::unexpected("instant vector"));
         };
         let names = Grouping::of(a);
         let groups = group(&self.room, &vector.table, |name| names.has(name))?;
         if Accumulator::handles(a.op) {
-            self.fold(a, vector, &groups, param, inner.pos, scope).map(Planned::Vector)
+            self.fold(a, vector, &groups, param, inner.pos, scope).map(ExprPlan::Vector)
         } else {
             let param = param.ok_or_else(|| super::unexpected("parameter"))?;
-            self.select_rows(a, vector, groups, param, pos, scope).map(Planned::Vector)
+            self.select_rows(a, vector, groups, param, pos, scope).map(ExprPlan::Vector)
         }
     }
 
@@ -90,7 +90,7 @@ impl Planner {
         let mut more = vec![];
         let param = param.map(|(scalar, param_pos)| (Self::param(scalar, &mut more, inputs.len()), param_pos));
         inputs.extend(more);
-        let fold = Fold {
+        let fold = FoldParams {
             op: a.op,
             steps: scope.grid.steps,
             ids: groups.ids.clone(),

@@ -12,7 +12,7 @@ use quiver_types::{Result, SeriesTable};
 use super::invariant::{chain, step_invariant};
 use super::labels::{Groups, concat, group, group_apart, is_metadata};
 use super::memory::Room;
-use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
+use super::{ExprPlan, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{BinaryExpr, BinaryOp, Expr, MatchCardinality, PosRange, ValueType, VectorMatching};
 use crate::binary;
 use crate::nodes::join::{JoinGroup, StepJoin};
@@ -32,7 +32,7 @@ fn union_of<'a, 'b>(operators: &'a [(&'b BinaryExpr, PosRange)]) -> &'a [(&'b Bi
 
 impl Planner {
     /// Plans a chain of binary operators.
-    pub(crate) async fn binary(&self, expr: &Expr, scope: Scope) -> Result<Planned> {
+    pub(crate) async fn binary(&self, expr: &Expr, scope: Scope) -> Result<ExprPlan> {
         let (first, operators) = chain(expr);
         // Trimming needs the buckets of everything before it.
         let trims = operators.iter().rposition(|(b, _)| matches!(b.op, BinaryOp::TrimUpper | BinaryOp::TrimLower));
@@ -56,7 +56,7 @@ impl Planner {
                     self.count_join()?;
                     operands.push(self.operand(&operator.rhs, steps).await?.into_vector()?);
                 }
-                planned = Planned::Vector(self.union(matching, operands, scope)?);
+                planned = ExprPlan::Vector(self.union(matching, operands, scope)?);
                 i += union.len();
                 continue;
             }
@@ -81,45 +81,52 @@ impl Planner {
     /// evaluated once for all steps (the first `once`) are not combined with others.
     async fn scalar_chain(
         &self,
-        first: Planned,
+        first: ExprPlan,
         operators: &[(&BinaryExpr, PosRange)],
         scope: Scope,
         once: usize,
-    ) -> Result<(Planned, usize)> {
-        let Planned::Scalar(ScalarPlan::Steps(plan)) = first else { return Ok((first, 0)) };
+    ) -> Result<(ExprPlan, usize)> {
+        let ExprPlan::Scalar(ScalarPlan::Steps(plan)) = first else { return Ok((first, 0)) };
         let most = if once > 0 { once } else { operators.len() };
         let scalars = operators.iter().take(most).take_while(|(b, _)| type_of(&b.rhs) == ValueType::Scalar);
         let (mut stages, mut inputs) = (Vec::new(), Vec::new());
         for (operator, _) in scalars {
             self.room.did(1)?;
-            let Planned::Scalar(rhs) = self.operand(&operator.rhs, scope).await? else {
+            let ExprPlan::Scalar(rhs) = self.operand(&operator.rhs, scope).await? else {
                 return Err(super::unexpected("scalar"));
             };
             stages.push(Stage::ScalarBinary(operator.op, Self::param(rhs, &mut inputs, 1)));
         }
         let count = stages.len();
         if count == 0 {
-            return Ok((Planned::Scalar(ScalarPlan::Steps(plan)), 0));
+            return Ok((ExprPlan::Scalar(ScalarPlan::Steps(plan)), 0));
         }
         let plan = self.scalar_map(plan, stages, inputs, scope)?;
-        Ok((Planned::Scalar(ScalarPlan::Steps(plan)), count))
+        Ok((ExprPlan::Scalar(ScalarPlan::Steps(plan)), count))
     }
 
-    fn combine(&self, expr: &BinaryExpr, pos: PosRange, lhs: Planned, rhs: Planned, scope: Scope) -> Result<Planned> {
+    fn combine(
+        &self,
+        expr: &BinaryExpr,
+        pos: PosRange,
+        lhs: ExprPlan,
+        rhs: ExprPlan,
+        scope: Scope,
+    ) -> Result<ExprPlan> {
         match (lhs, rhs) {
-            (Planned::Scalar(ScalarPlan::Const(l)), Planned::Scalar(ScalarPlan::Const(r))) => {
-                Ok(Planned::Scalar(ScalarPlan::Const(binary::scalar(expr.op, l, r))))
+            (ExprPlan::Scalar(ScalarPlan::Const(l)), ExprPlan::Scalar(ScalarPlan::Const(r))) => {
+                Ok(ExprPlan::Scalar(ScalarPlan::Const(binary::scalar(expr.op, l, r))))
             }
-            (Planned::Scalar(l), Planned::Scalar(r)) => {
+            (ExprPlan::Scalar(l), ExprPlan::Scalar(r)) => {
                 let main = self.scalar_plan(l, scope)?;
                 let mut more = vec![];
                 let param = Self::param(r, &mut more, 1);
                 let plan = self.scalar_map(main, vec![Stage::ScalarBinary(expr.op, param)], more, scope)?;
-                Ok(Planned::Scalar(ScalarPlan::Steps(plan)))
+                Ok(ExprPlan::Scalar(ScalarPlan::Steps(plan)))
             }
-            (Planned::Vector(v), Planned::Scalar(s)) => Ok(Self::with_scalar(expr, pos, v, s, false)),
-            (Planned::Scalar(s), Planned::Vector(v)) => Ok(Self::with_scalar(expr, pos, v, s, true)),
-            (Planned::Vector(l), Planned::Vector(r)) => {
+            (ExprPlan::Vector(v), ExprPlan::Scalar(s)) => Ok(Self::with_scalar(expr, pos, v, s, false)),
+            (ExprPlan::Scalar(s), ExprPlan::Vector(v)) => Ok(Self::with_scalar(expr, pos, v, s, true)),
+            (ExprPlan::Vector(l), ExprPlan::Vector(r)) => {
                 self.count_join()?;
                 let matching = expr.matching.as_ref().ok_or_else(|| super::unexpected("matching"))?;
                 let planned = match expr.op {
@@ -127,19 +134,19 @@ impl Planner {
                     BinaryOp::And | BinaryOp::Unless => self.set(expr.op, matching, l, r, scope),
                     _ => self.join(expr, matching, pos, l, r, scope),
                 };
-                planned.map(Planned::Vector)
+                planned.map(ExprPlan::Vector)
             }
             _ => Err(super::unexpected("operand")),
         }
     }
 
-    fn with_scalar(expr: &BinaryExpr, pos: PosRange, mut v: VectorPlan, s: ScalarPlan, scalar_left: bool) -> Planned {
+    fn with_scalar(expr: &BinaryExpr, pos: PosRange, mut v: VectorPlan, s: ScalarPlan, scalar_left: bool) -> ExprPlan {
         let (op, return_bool) = (expr.op, expr.return_bool);
         v.push_with(vec![s], |params| Stage::Binary { op, return_bool, scalar_left, scalar: params[0], pos });
         if changes_schema(op) || return_bool {
             v.drop_names();
         }
-        Planned::Vector(v)
+        ExprPlan::Vector(v)
     }
 
     /// Plans `and` and `unless`.
@@ -153,7 +160,7 @@ impl Planner {
     ) -> Result<VectorPlan> {
         let room = &self.room;
         let both = concat(room, [&*left.table, &right.table])?;
-        let names = Matched::by(matching);
+        let names = MatchLabels::by(matching);
         let signatures = group(room, &both, |n| names.has(n))?;
         // Memory for both sides, the flags of wanted rows, and the signatures in the node.
         room.take(2 * signatures.len() + both.len() * (1 + size_of::<u32>()))?;
@@ -187,7 +194,7 @@ impl Planner {
     fn union(&self, matching: &VectorMatching, operands: Vec<VectorPlan>, scope: Scope) -> Result<VectorPlan> {
         let room = &self.room;
         let all = concat(room, operands.iter().map(|o| &*o.table))?;
-        let names = Matched::by(matching);
+        let names = MatchLabels::by(matching);
         let signatures = group(room, &all, |n| names.has(n))?;
         room.take(all.len() * (2 + 2 * size_of::<u32>()))?;
         room.did(all.len())?;
@@ -233,7 +240,7 @@ impl Planner {
     ) -> Result<VectorPlan> {
         let room = &self.room;
         let both = concat(room, [&*left.table, &right.table])?;
-        let names = Matched::by(matching);
+        let names = MatchLabels::by(matching);
         let signatures = group(room, &both, |n| names.has(n))?;
         // Lists of rows have grown by doubling.
         room.take(signatures.len() * size_of::<JoinGroup>() + both.len() * (2 * size_of::<u32>() + 2))?;
@@ -367,12 +374,12 @@ fn add_pairs(
 }
 
 /// The labels by which rows match. The list may be long, and every label of a table is looked up in it.
-struct Matched<'a> {
+struct MatchLabels<'a> {
     names: HashSet<&'a str>,
     on: bool,
 }
 
-impl<'a> Matched<'a> {
+impl<'a> MatchLabels<'a> {
     fn by(matching: &'a VectorMatching) -> Self {
         Self { names: matching.labels.iter().map(String::as_str).collect(), on: matching.on }
     }
@@ -411,7 +418,7 @@ impl Results<'_> {
         (self.pairs.len() - 1) as u32
     }
 
-    fn table(&self, room: &Room, names: &Matched<'_>) -> Result<SeriesTable> {
+    fn table(&self, room: &Room, names: &MatchLabels<'_>) -> Result<SeriesTable> {
         let included: HashSet<&str> = self.matching.include.iter().map(String::as_str).collect();
         let one_to_one = self.matching.card == MatchCardinality::OneToOne;
         let columns = self.both.columns().filter_map(|(name, column)| {
@@ -446,7 +453,7 @@ impl Results<'_> {
     fn drop_name(
         &self,
         room: &Room,
-        names: &Matched<'_>,
+        names: &MatchLabels<'_>,
         table: &SeriesTable,
         dropped: Option<&[bool]>,
     ) -> Result<Vec<bool>> {

@@ -9,9 +9,9 @@ use quiver_types::{MatchOp, Matcher, Result, SeriesTable};
 use super::invariant::unparen;
 use super::labels::{self, Order, Values};
 use super::memory::Room;
-use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
+use super::{ExprPlan, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{Expr, ExprKind, PosRange, Text};
-use crate::functions::function_reference::Named;
+use crate::functions::function_reference::NamedKernel;
 use crate::functions::{
     ElementwiseKernel, FunctionDef, Kernel, RangeFunction, ScalarKernel, SpecialKind, annotations, lookup, names_where,
 };
@@ -24,18 +24,18 @@ use crate::window::InstantValue;
 
 impl Planner {
     /// Plans a call.
-    pub(crate) async fn call(&self, name: &str, args: &[Expr], pos: PosRange, scope: Scope) -> Result<Planned> {
+    pub(crate) async fn call(&self, name: &str, args: &[Expr], pos: PosRange, scope: Scope) -> Result<ExprPlan> {
         let function = lookup(name).ok_or_else(|| failed(format!("unknown function {name}")))?;
         let scope = scope.within(name);
         match &function.kernel {
-            Kernel::Range(range) => self.range_call(function, range, args, scope).await.map(Planned::Vector),
+            Kernel::Range(range) => self.range_call(function, range, args, scope).await.map(ExprPlan::Vector),
             Kernel::Elementwise(kernel) => {
-                let function = Named { name: function.name, kernel: *kernel };
-                self.elementwise(function, args, scope).await.map(Planned::Vector)
+                let function = NamedKernel { name: function.name, kernel: *kernel };
+                self.elementwise(function, args, scope).await.map(ExprPlan::Vector)
             }
             Kernel::Scalar(kernel) => {
-                let function = Named { name: function.name, kernel: *kernel };
-                self.scalar_call(function, args, scope.with_labels()).await.map(Planned::Scalar)
+                let function = NamedKernel { name: function.name, kernel: *kernel };
+                self.scalar_call(function, args, scope.with_labels()).await.map(ExprPlan::Scalar)
             }
             Kernel::Special(kind) => self.special(*kind, args, pos, scope.with_labels()).await,
         }
@@ -80,7 +80,12 @@ impl Planner {
         Ok(vector)
     }
 
-    async fn elementwise(&self, function: Named<ElementwiseKernel>, args: &[Expr], scope: Scope) -> Result<VectorPlan> {
+    async fn elementwise(
+        &self,
+        function: NamedKernel<ElementwiseKernel>,
+        args: &[Expr],
+        scope: Scope,
+    ) -> Result<VectorPlan> {
         let Some((first, rest)) = args.split_first() else {
             // Without an argument, date functions use the time of the step.
             let mut vector = Self::unlabelled(self.time(scope)?);
@@ -97,7 +102,12 @@ impl Planner {
         Ok(vector)
     }
 
-    async fn scalar_call(&self, function: Named<ScalarKernel>, args: &[Expr], scope: Scope) -> Result<ScalarPlan> {
+    async fn scalar_call(
+        &self,
+        function: NamedKernel<ScalarKernel>,
+        args: &[Expr],
+        scope: Scope,
+    ) -> Result<ScalarPlan> {
         let [l, r] = args else { return Err(super::unexpected("scalar")) };
         match (self.scalar(l, scope).await?, self.scalar(r, scope).await?) {
             (ScalarPlan::Const(l), ScalarPlan::Const(r)) => Ok(ScalarPlan::Const((function.kernel)(l, r))),
@@ -111,10 +121,10 @@ impl Planner {
         }
     }
 
-    async fn special(&self, kind: SpecialKind, args: &[Expr], pos: PosRange, scope: Scope) -> Result<Planned> {
+    async fn special(&self, kind: SpecialKind, args: &[Expr], pos: PosRange, scope: Scope) -> Result<ExprPlan> {
         use SpecialKind as K;
         let seconds = |ms: i64| ms as f64 / 1000.0;
-        let constant = |v: f64| Ok(Planned::Scalar(ScalarPlan::Const(v)));
+        let constant = |v: f64| Ok(ExprPlan::Scalar(ScalarPlan::Const(v)));
         let times = self.times;
         match kind {
             K::Pi => constant(std::f64::consts::PI),
@@ -122,17 +132,17 @@ impl Planner {
             K::End => constant(seconds(times.end_ms)),
             K::Step => constant(if times.start_ms == times.end_ms { 0.0 } else { seconds(times.step_ms) }),
             K::Range => constant(seconds(times.end_ms - times.start_ms)),
-            K::Time => Ok(Planned::Scalar(ScalarPlan::Steps(self.time(scope)?))),
+            K::Time => Ok(ExprPlan::Scalar(ScalarPlan::Steps(self.time(scope)?))),
             K::Vector => {
                 let scalar = self.scalar(argument(args, 0)?, scope).await?;
-                Ok(Planned::Vector(Self::unlabelled(self.scalar_plan(scalar, scope)?)))
+                Ok(ExprPlan::Vector(Self::unlabelled(self.scalar_plan(scalar, scope)?)))
             }
             K::Scalar => {
                 let vector = self.vector(argument(args, 0)?, scope).await?;
                 let plan = self.node(ToScalar { steps: scope.grid.steps }, vec![self.finish(vector, scope)?])?;
-                Ok(Planned::Scalar(ScalarPlan::Steps(plan)))
+                Ok(ExprPlan::Scalar(ScalarPlan::Steps(plan)))
             }
-            K::Absent | K::AbsentOverTime => self.absent(kind, args, scope).await.map(Planned::Vector),
+            K::Absent | K::AbsentOverTime => self.absent(kind, args, scope).await.map(ExprPlan::Vector),
             K::Timestamp | K::StartTimestamp => self.timestamp(kind, argument(args, 0)?, scope).await,
             K::LabelReplace | K::LabelJoin => {
                 let vector = self.vector(argument(args, 0)?, scope).await?;
@@ -142,15 +152,15 @@ impl Planner {
                 } else {
                     self.label_join(vector, &texts, scope)
                 };
-                relabelled.map(Planned::Vector)
+                relabelled.map(ExprPlan::Vector)
             }
             K::Sort | K::SortDesc | K::SortByLabel | K::SortByLabelDesc => {
-                self.sort(kind, args, pos, scope).await.map(Planned::Vector)
+                self.sort(kind, args, pos, scope).await.map(ExprPlan::Vector)
             }
             K::HistogramQuantile | K::HistogramQuantiles | K::HistogramFraction => {
-                self.histogram(kind, args, scope).await.map(Planned::Vector)
+                self.histogram(kind, args, scope).await.map(ExprPlan::Vector)
             }
-            K::Info => self.info(args, scope).await.map(Planned::Vector),
+            K::Info => self.info(args, scope).await.map(ExprPlan::Vector),
         }
     }
 
@@ -197,7 +207,7 @@ impl Planner {
         Ok(VectorPlan::of_floats(plan, Arc::new(table.finish()), Arc::new(vec![drop])))
     }
 
-    async fn timestamp(&self, kind: SpecialKind, arg: &Expr, scope: Scope) -> Result<Planned> {
+    async fn timestamp(&self, kind: SpecialKind, arg: &Expr, scope: Scope) -> Result<ExprPlan> {
         let arg = unparen(arg);
         if let ExprKind::VectorSelector(selector) = &arg.kind {
             let what =
@@ -207,7 +217,7 @@ impl Planner {
         let mut vector = self.vector(arg, scope).await?;
         vector.push(if kind == SpecialKind::Timestamp { Stage::StepTime } else { Stage::Nothing });
         vector.drop_names();
-        Ok(Planned::Vector(vector))
+        Ok(ExprPlan::Vector(vector))
     }
 
     async fn sort(&self, kind: SpecialKind, args: &[Expr], pos: PosRange, scope: Scope) -> Result<VectorPlan> {

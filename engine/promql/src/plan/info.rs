@@ -58,7 +58,7 @@ impl Planner {
             steps,
             histogram_steps: BTreeSet::new(),
         });
-        let mut out = Enriched::new(&self.room, steps);
+        let mut out = InfoOutput::new(&self.room, steps);
         for row in 0..table.len() as u32 {
             let Some(view) = base.row(row) else { continue };
             self.room.did(4 * steps)?;
@@ -326,7 +326,7 @@ fn first_selector(expr: &Expr, times: &QueryTimes) -> Result<Option<(Option<i64>
 }
 
 /// The output: one row per label set.
-struct Enriched<'r> {
+struct InfoOutput<'r> {
     room: &'r Room,
     steps: usize,
     rows: Vec<(LabelSet, bool)>,
@@ -336,7 +336,7 @@ struct Enriched<'r> {
     histograms: HashSet<(u32, u32)>,
 }
 
-impl<'r> Enriched<'r> {
+impl<'r> InfoOutput<'r> {
     fn new(room: &'r Room, steps: usize) -> Self {
         let (rows, places, block) = (vec![], BTreeMap::new(), Block::new(steps));
         Self { room, steps, rows, places, block, histograms: HashSet::new() }

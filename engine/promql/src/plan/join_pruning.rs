@@ -13,7 +13,7 @@ use datafusion::logical_expr::LogicalPlan;
 use quiver_query::from_datafusion;
 use quiver_types::Result;
 
-use super::scan::{Scanned, scan_of};
+use super::scan::{SelectorScan, scan_of};
 use super::{Planner, VectorPlan};
 use crate::functions::names_counter;
 use crate::nodes::rollup::{Rollup, RollupFunction};
@@ -21,14 +21,14 @@ use crate::nodes::rollup::{Rollup, RollupFunction};
 /// Maps the rows of a vector to the series of the scan below it.
 #[derive(Debug, Clone)]
 pub(crate) struct Narrow {
-    scanned: Arc<Scanned>,
+    scanned: Arc<SelectorScan>,
     /// Row of the vector that each series of the scan belongs to; `None` if they are the same.
     rows: Option<Arc<Vec<u32>>>,
 }
 
 impl Narrow {
     /// The mapping for a rollup over a scan; `None` if excluding series could be observed.
-    pub(crate) fn of_rollup(rollup: &Rollup, scanned: Scanned) -> Option<Self> {
+    pub(crate) fn of_rollup(rollup: &Rollup, scanned: SelectorScan) -> Option<Self> {
         let silent = match rollup.function {
             RollupFunction::Instant(_) => true,
             RollupFunction::Smoothed => false,

@@ -23,7 +23,7 @@ pub(crate) struct Room {
 
 /// Memory that is released on drop.
 #[derive(Debug)]
-pub(crate) struct Lent {
+pub(crate) struct ReservedMemory {
     _memory: MemoryReservation,
 }
 
@@ -74,10 +74,10 @@ impl Room {
     ///
     /// # Errors
     /// LimitExceeded.
-    pub(crate) fn lend(&self, bytes: usize) -> Result<Lent> {
+    pub(crate) fn lend(&self, bytes: usize) -> Result<ReservedMemory> {
         let memory = self.memory.new_empty();
         memory.try_grow(bytes).map_err(from_datafusion)?;
-        Ok(Lent { _memory: memory })
+        Ok(ReservedMemory { _memory: memory })
     }
 
     /// Accounts work on this number of rows or values; checks for cancellation.

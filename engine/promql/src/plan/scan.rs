@@ -11,7 +11,7 @@ use quiver_types::{ReadStats, Result, SampleRequest, SelectedSeries};
 /// A scan of a selector, with what it was created from. A table in a plan cannot be changed, so to scan fewer series it
 /// is replaced by a new one.
 #[derive(Debug, Clone)]
-pub(crate) struct Scanned {
+pub(crate) struct SelectorScan {
     /// Name for plans.
     pub(crate) name: Arc<str>,
     /// The selected series.

@@ -9,8 +9,8 @@ use quiver_types::{
 };
 
 use super::join_pruning::Narrow;
-use super::scan::{Scanned, scan_of};
-use super::{Detail, Planned, Planner, RangePlan, Scope, VectorPlan};
+use super::scan::{SelectorScan, scan_of};
+use super::{Detail, ExprPlan, Planner, RangePlan, Scope, VectorPlan};
 use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
 use crate::kernel::{Block, Grid, Window};
 use crate::nodes::driver::Param;
@@ -44,7 +44,7 @@ pub(crate) struct Samples {
     /// Fixed end of the windows.
     pub(crate) at: Option<Millis>,
     /// The scan, if series may be excluded from it.
-    pub(crate) scanned: Option<Scanned>,
+    pub(crate) scanned: Option<SelectorScan>,
 }
 
 impl Planner {
@@ -79,14 +79,14 @@ impl Planner {
         selector: &VectorSelector,
         selected: &SelectedSeries,
         request: SampleRequest,
-    ) -> Result<(LogicalPlan, Option<Scanned>)> {
+    ) -> Result<(LogicalPlan, Option<SelectorScan>)> {
         if selected.table.is_empty() {
             return Ok((self.literal("no series", Block::new(1), false)?, None));
         }
         let name = selector.name.as_deref().unwrap_or("samples");
         let table = self.tables.samples(selected, &request, &self.run.ctx.stats)?;
         let plan = scan_of(name, &table)?;
-        Ok((plan, Some(Scanned { name: name.into(), selected: selected.clone(), request, table })))
+        Ok((plan, Some(SelectorScan { name: name.into(), selected: selected.clone(), request, table })))
     }
 
     /// Plans an instant selector.
@@ -95,11 +95,11 @@ impl Planner {
         selector: &VectorSelector,
         pos: PosRange,
         scope: Scope,
-    ) -> Result<Planned> {
+    ) -> Result<ExprPlan> {
         let function =
             if selector.smoothed { RollupFunction::Smoothed } else { RollupFunction::Instant(InstantValue::Value) };
         let offset_ms = self.times.offset(selector.offset.as_ref())?;
-        self.look_back(selector, pos, scope, function, offset_ms).await.map(Planned::Vector)
+        self.look_back(selector, pos, scope, function, offset_ms).await.map(ExprPlan::Vector)
     }
 
     /// Plans `timestamp` or `start_timestamp` of a selector.
@@ -109,13 +109,13 @@ impl Planner {
         pos: PosRange,
         scope: Scope,
         what: InstantValue,
-    ) -> Result<Planned> {
+    ) -> Result<ExprPlan> {
         // Prometheus ignores the offset here if there is an `@`.
         let offset_ms = if selector.at.is_some() { 0 } else { self.times.offset(selector.offset.as_ref())? };
         let mut vector = self.look_back(selector, pos, scope, RollupFunction::Instant(what), offset_ms).await?;
         vector.histograms = false;
         vector.drop_names();
-        Ok(Planned::Vector(vector))
+        Ok(ExprPlan::Vector(vector))
     }
 
     /// Plans the newest sample of each series at each step: its value or its time.
@@ -271,8 +271,8 @@ impl Planner {
         let tally = self.tally(scope.tally, grid, merge);
         let inner = Scope { grid, single: start == last, detail: Detail::Buckets, tally, labels: None };
         let vector = match self.operand(&subquery.expr, inner).await? {
-            Planned::Vector(vector) => vector,
-            Planned::Scalar(scalar) => {
+            ExprPlan::Vector(vector) => vector,
+            ExprPlan::Scalar(scalar) => {
                 let plan = self.scalar_plan(scalar, inner)?;
                 VectorPlan::of_floats(plan, Arc::new(SeriesTable::unlabelled()), Arc::new(vec![false]))
             }
@@ -287,10 +287,10 @@ impl Planner {
         selector: &VectorSelector,
         range: &DurationExpr,
         scope: Scope,
-    ) -> Result<Planned> {
+    ) -> Result<ExprPlan> {
         let samples = self.range_samples(selector, range, scope, false).await?;
         let end = samples.at.unwrap_or(scope.grid.start) - samples.window.offset_ms;
-        Ok(Planned::Range(RangePlan::Scan {
+        Ok(ExprPlan::Range(RangePlan::Scan {
             plan: samples.plan,
             table: samples.table,
             bounds: (end - samples.window.range_ms, end),
@@ -300,9 +300,9 @@ impl Planner {
     }
 
     /// Plans a subquery that is the whole query.
-    pub(crate) async fn raw_subquery(&self, subquery: &SubqueryExpr, scope: Scope) -> Result<Planned> {
+    pub(crate) async fn raw_subquery(&self, subquery: &SubqueryExpr, scope: Scope) -> Result<ExprPlan> {
         let (vector, grid, ..) = self.subquery(subquery, scope, true).await?;
-        Ok(Planned::Range(RangePlan::Grid { vector, grid }))
+        Ok(ExprPlan::Range(RangePlan::Grid { vector, grid }))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::sample_stats::SampleStats;
 
 /// The result of evaluating a query.
 #[derive(Debug, Clone)]
-pub(crate) struct Evaluated {
+pub(crate) struct EvaluationResult {
     pub(super) value: Arc<QueryValue>,
     pub(super) annotations: Annotations,
     pub(super) timings: QueryTimings,

@@ -9,12 +9,12 @@ use quiver_query::{Explain, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesTable};
 use serde_json::Value;
 
-use super::evaluation::{Evaluated, QueryTimings, too_many_rows};
+use super::evaluation::{EvaluationResult, QueryTimings, too_many_rows};
 use crate::ast::Expr;
 use crate::kernel::Grid;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::plan::labels::ranks;
-use crate::plan::{Detail, Planned, Planner, RangePlan, ScalarPlan, Scope, VectorPlan};
+use crate::plan::{Detail, ExprPlan, Planner, RangePlan, ScalarPlan, Scope, VectorPlan};
 use crate::result::{QueryValue, RawResult, RowOrder, SampleResult, SampleSeries, StepResult, settle};
 use crate::sample_stats::{Counts, histogram_samples};
 use crate::window::{StaleFree, extend_floats};
@@ -35,26 +35,26 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) async fn evaluate(self) -> Result<Evaluated> {
+    pub(super) async fn evaluate(self) -> Result<EvaluationResult> {
         let mut timings = QueryTimings::default();
         let began = Instant::now();
         let planned = self.planner.operand(&self.expr, self.scope).await?;
         timings.plan = began.elapsed();
         let value = match planned {
-            Planned::String(text) => QueryValue::String { time_ms: self.scope.grid.start, text },
-            Planned::Scalar(scalar) => self.scalar(scalar, &mut timings).await?,
-            Planned::Vector(vector) => {
+            ExprPlan::String(text) => QueryValue::String { time_ms: self.scope.grid.start, text },
+            ExprPlan::Scalar(scalar) => self.scalar(scalar, &mut timings).await?,
+            ExprPlan::Vector(vector) => {
                 let result = self.vector(vector, self.scope, &mut timings).await?;
                 if self.is_range() { QueryValue::Matrix(result) } else { QueryValue::Vector(result) }
             }
-            Planned::Range(range) => self.samples(range, &mut timings).await?,
+            ExprPlan::Range(range) => self.samples(range, &mut timings).await?,
         };
         let run = &self.planner.run;
         let mut annotations = run.annotations();
         annotations.leave_out(run.ctx.stats.left_out.texts());
         let mut memory = run.take_memory();
         memory.0.push(self.planner.room.into_memory());
-        Ok(Evaluated {
+        Ok(EvaluationResult {
             value: Arc::new(value),
             annotations,
             timings,
@@ -216,11 +216,11 @@ impl Job {
 
     pub(super) async fn explain(self, explain: Explain) -> Result<Value> {
         let plan = match self.planner.operand(&self.expr, self.scope).await? {
-            Planned::String(text) => self.planner.row(format!("{text:?}"), vec![0.0])?,
-            Planned::Scalar(scalar) => self.planner.scalar_plan(scalar, self.scope)?,
-            Planned::Vector(vector) => self.planner.finish(vector, self.scope)?,
-            Planned::Range(RangePlan::Scan { plan, .. }) => plan,
-            Planned::Range(RangePlan::Grid { vector, grid }) => self
+            ExprPlan::String(text) => self.planner.row(format!("{text:?}"), vec![0.0])?,
+            ExprPlan::Scalar(scalar) => self.planner.scalar_plan(scalar, self.scope)?,
+            ExprPlan::Vector(vector) => self.planner.finish(vector, self.scope)?,
+            ExprPlan::Range(RangePlan::Scan { plan, .. }) => plan,
+            ExprPlan::Range(RangePlan::Grid { vector, grid }) => self
                 .planner
                 .finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None })?,
         };

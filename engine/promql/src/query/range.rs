@@ -7,7 +7,7 @@ use std::time::Instant;
 use quiver_query::{QueryContext, QueryMemory};
 use quiver_types::{Error, Result, SeriesSnapshot, Version};
 
-use super::evaluation::{Evaluated, QueryTimings, too_many_rows};
+use super::evaluation::{EvaluationResult, QueryTimings, too_many_rows};
 use super::job::Job;
 use super::{PromqlEngine, QueryOptions, grid};
 use crate::annotation::Annotations;
@@ -111,7 +111,7 @@ pub(super) struct RangeJob {
 }
 
 impl RangeJob {
-    pub(super) async fn evaluate(self) -> Result<Evaluated> {
+    pub(super) async fn evaluate(self) -> Result<EvaluationResult> {
         let (mut annotations, mut timings) = (Annotations::default(), QueryTimings::default());
         let mut memory = QueryMemory::default();
         let (mut pieces, mut keep, mut rows_max) = (Vec::new(), true, None);
@@ -157,6 +157,6 @@ impl RangeJob {
         timings.settle += began.elapsed();
         memory.0.push(self.room.into_memory());
         let value = Arc::new(QueryValue::Matrix(Arc::unwrap_or_clone(result)));
-        Ok(Evaluated { value, annotations, timings, samples: None, memory: Arc::new(memory) })
+        Ok(EvaluationResult { value, annotations, timings, samples: None, memory: Arc::new(memory) })
     }
 }

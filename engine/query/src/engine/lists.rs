@@ -53,7 +53,7 @@ mod tests {
     use crate::list_session::{ROWS_FEW, is_chain};
     use crate::planning_rules::Rules;
     use crate::table_provider::scan_by_plan;
-    use crate::{EngineSettings, Explain, Explaining, Limits};
+    use crate::{EngineSettings, Explain, Limits, PlanRecorder};
 
     fn engine(memory_bytes: usize) -> Arc<QueryEngine> {
         let settings = EngineSettings { spill_bytes: 64 << 20, threads: 2, ..EngineSettings::small(memory_bytes) };
@@ -194,7 +194,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_only_planned_gives_no_rows() {
         let engine = engine(16 << 20);
-        let explaining = Explaining::new(Explain::Plan);
+        let explaining = PlanRecorder::new(Explain::Plan);
         let ctx = QueryContext::new(Access::full(), Limits::default()).explaining(Some(Arc::clone(&explaining)));
         assert_eq!(rows(&engine, &ctx, 10).await.unwrap(), []);
         // A run that has ended releases what it began, so each gets a context of its own.
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(executed, [false, true], "planning needed the second");
         assert_eq!(children[0]["digest"], shown["digest"], "the same plan");
         // With `analyze` all of them run.
-        let explaining = Explaining::new(Explain::Analyze);
+        let explaining = PlanRecorder::new(Explain::Analyze);
         let ctx = QueryContext::new(Access::full(), Limits::default()).explaining(Some(Arc::clone(&explaining)));
         assert_eq!(rows(&engine, &ctx, 10).await.unwrap().len(), 10);
         let shown = explaining.shown().expect("a plan");

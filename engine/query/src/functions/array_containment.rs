@@ -17,15 +17,15 @@ use datafusion::logical_expr::{
 
 /// One of the two functions; NULL if one of the lists is NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Contained(Arc<ScalarUDF>);
+struct ContainmentFunction(Arc<ScalarUDF>);
 
 /// Gives the functions with their names.
 pub(super) fn functions() -> [(&'static str, Arc<ScalarUDF>); 2] {
     [("array_has_all", array_has_all_udf()), ("array_has_any", array_has_any_udf())]
-        .map(|(name, inner)| (name, Arc::new(ScalarUDF::from(Contained(inner)))))
+        .map(|(name, inner)| (name, Arc::new(ScalarUDF::from(ContainmentFunction(inner)))))
 }
 
-impl ScalarUDFImpl for Contained {
+impl ScalarUDFImpl for ContainmentFunction {
     fn name(&self) -> &str {
         self.0.name()
     }

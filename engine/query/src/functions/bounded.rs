@@ -23,7 +23,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::{AnalyzerRule, Optimizer};
 use quiver_types::{Error, ErrorKind};
 
-use super::concat_operator::{JOINED, Joined, sides};
+use super::concat_operator::{ConcatFunction, JOINED, sides};
 use super::regex_functions;
 use super::result_memory::{self, BYTES_MAX, COUNTED, Room};
 use super::result_size::Growth;
@@ -82,7 +82,7 @@ const GROWING: &[(&str, Growth)] = &[
 
 /// A function with its bound.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Bounded {
+pub(super) struct BoundedFunction {
     inner: Arc<ScalarUDF>,
     growth: Growth,
     room: Room,
@@ -105,7 +105,7 @@ fn growth_of(name: &str) -> Option<Growth> {
 /// # Errors
 /// Those of the registry.
 pub(super) fn bound(state: &mut SessionState, room: &Room) -> Result<()> {
-    let bounded = |inner, growth| Arc::new(ScalarUDF::from(Bounded { inner, growth, room: room.clone() }));
+    let bounded = |inner, growth| Arc::new(ScalarUDF::from(BoundedFunction { inner, growth, room: room.clone() }));
     let mut functions = HashMap::new();
     for (name, growth) in GROWING {
         let inner = state.scalar_functions().get(*name).map(Arc::clone);
@@ -119,7 +119,7 @@ pub(super) fn bound(state: &mut SessionState, room: &Room) -> Result<()> {
         state.register_udf(Arc::clone(&function))?;
         functions.insert(name, function);
     }
-    let joined = bounded(Arc::new(ScalarUDF::from(Joined::new())), Growth::Joined);
+    let joined = bounded(Arc::new(ScalarUDF::from(ConcatFunction::new())), Growth::Joined);
     state.add_analyzer_rule(Arc::new(Bounds { functions, joined }));
     Ok(())
 }
@@ -181,13 +181,13 @@ impl AnalyzerRule for Bounds {
 
 /// Says that constants are being looked for, in the options that functions are called with.
 #[derive(Debug, Clone)]
-struct Planning;
+struct PlanningFlag;
 
-impl ConfigExtension for Planning {
+impl ConfigExtension for PlanningFlag {
     const PREFIX: &'static str = "quiver_planning";
 }
 
-impl ExtensionOptions for Planning {
+impl ExtensionOptions for PlanningFlag {
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -223,11 +223,11 @@ pub(crate) struct PlanOptions {
 /// Gives what plans of a session are made with.
 pub(crate) fn planning(state: &SessionState, room: Room) -> PlanOptions {
     let mut options = ConfigOptions::clone(state.config_options());
-    options.extensions.insert(Planning);
+    options.extensions.insert(PlanningFlag);
     PlanOptions { options: Arc::new(options), room, plain: single_table::rules(state.optimizer()) }
 }
 
-impl Bounded {
+impl BoundedFunction {
     /// A function whose results count once they are made.
     pub(super) fn alike(inner: Arc<ScalarUDF>, room: Room) -> Self {
         Self { inner, growth: Growth::Alike, room }
@@ -261,7 +261,7 @@ impl Bounded {
     }
 }
 
-impl ScalarUDFImpl for Bounded {
+impl ScalarUDFImpl for BoundedFunction {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -297,7 +297,7 @@ impl ScalarUDFImpl for Bounded {
     fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let _written = regex_functions::written(self.inner.name(), &mut args.args, &self.room)?;
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let is_planning = args.config_options.extensions.get::<Planning>().is_some();
+        let is_planning = args.config_options.extensions.get::<PlanningFlag>().is_some();
         let most = if is_planning { CONSTANT_MAX } else { BYTES_MAX };
         let rows = args.number_rows;
         regex_functions::few(self.inner.name(), &args.args)?;

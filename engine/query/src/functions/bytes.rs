@@ -20,7 +20,7 @@ use memchr::memmem;
 
 /// What a function computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum BytesOperation {
     Length,
     Bits,
     Part,
@@ -42,28 +42,28 @@ enum Kind {
 }
 
 /// Functions that texts have as well.
-const SHARED: [(&str, Kind); 8] = [
-    ("character_length", Kind::Length),
-    ("octet_length", Kind::Length),
-    ("bit_length", Kind::Bits),
-    ("substr", Kind::Part),
-    ("strpos", Kind::Place),
-    ("btrim", Kind::Trimmed { begin: true, end: true }),
-    ("ltrim", Kind::Trimmed { begin: true, end: false }),
-    ("rtrim", Kind::Trimmed { begin: false, end: true }),
+const SHARED: [(&str, BytesOperation); 8] = [
+    ("character_length", BytesOperation::Length),
+    ("octet_length", BytesOperation::Length),
+    ("bit_length", BytesOperation::Bits),
+    ("substr", BytesOperation::Part),
+    ("strpos", BytesOperation::Place),
+    ("btrim", BytesOperation::Trimmed { begin: true, end: true }),
+    ("ltrim", BytesOperation::Trimmed { begin: true, end: false }),
+    ("rtrim", BytesOperation::Trimmed { begin: false, end: true }),
 ];
 
 /// Functions of bytes only. `encode` and `decode` call the last two for the format `escape`.
-const OWN: [(&str, Kind); 9] = [
-    ("get_byte", Kind::Byte),
-    ("set_byte", Kind::WithByte),
-    ("get_bit", Kind::Bit),
-    ("set_bit", Kind::WithBit),
-    ("bit_count", Kind::BitCount),
-    ("convert_to", Kind::OfText),
-    ("convert_from", Kind::Text),
-    ("bytes_escaped", Kind::Escaped),
-    ("bytes_unescaped", Kind::Unescaped),
+const OWN: [(&str, BytesOperation); 9] = [
+    ("get_byte", BytesOperation::Byte),
+    ("set_byte", BytesOperation::WithByte),
+    ("get_bit", BytesOperation::Bit),
+    ("set_bit", BytesOperation::WithBit),
+    ("bit_count", BytesOperation::BitCount),
+    ("convert_to", BytesOperation::OfText),
+    ("convert_from", BytesOperation::Text),
+    ("bytes_escaped", BytesOperation::Escaped),
+    ("bytes_unescaped", BytesOperation::Unescaped),
 ];
 
 /// The type of an argument.
@@ -94,7 +94,7 @@ impl Arg {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct OfBytes {
     name: &'static str,
-    kind: Kind,
+    kind: BytesOperation,
     /// The text function of that name.
     texts: Option<Arc<ScalarUDF>>,
     signature: Signature,
@@ -122,7 +122,7 @@ pub(super) fn register(state: &mut SessionState) -> Result<()> {
     Ok(())
 }
 
-impl Kind {
+impl BytesOperation {
     /// The types of its arguments, and how many are required.
     fn takes(self) -> (&'static [Arg], usize) {
         match self {
@@ -205,7 +205,7 @@ impl Kind {
 struct Args(Vec<ArrayRef>);
 
 impl Args {
-    fn new(kind: Kind, args: &[ColumnarValue]) -> Result<Self> {
+    fn new(kind: BytesOperation, args: &[ColumnarValue]) -> Result<Self> {
         let arrays = ColumnarValue::values_to_arrays(args)?;
         let types = kind.takes().0.iter().map(|arg| arg.of(&DataType::Null));
         let given = |(array, kind): (&ArrayRef, Option<DataType>)| -> Result<ArrayRef> {

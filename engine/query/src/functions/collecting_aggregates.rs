@@ -56,17 +56,17 @@ pub(super) fn register(state: &mut SessionState) -> Result<()> {
 }
 
 fn around(inner: Arc<AggregateUDF>, copies: usize) -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::new_from_impl(Gathering { inner, copies }))
+    Arc::new(AggregateUDF::new_from_impl(CollectingAggregate { inner, copies }))
 }
 
 /// An aggregate of DataFusion with a truthful size.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Gathering {
+struct CollectingAggregate {
     inner: Arc<AggregateUDF>,
     copies: usize,
 }
 
-impl Gathering {
+impl CollectingAggregate {
     /// Refuses a place that no value has; DataFusion takes it for a fault of its own, and turns the smallest number around.
     fn has_place(&self, args: &AccumulatorArgs<'_>) -> Result<()> {
         let place =
@@ -80,11 +80,11 @@ impl Gathering {
     /// How the size follows from what the function says.
     fn sizes(&self, args: &AccumulatorArgs<'_>) -> Sizes {
         let keeps = self.inner.name() == KEEPING && !args.is_distinct && args.order_bys.is_empty();
-        Sizes { copies: self.copies, kept: keeps.then(Kept::default) }
+        Sizes { copies: self.copies, kept: keeps.then(HeldBuffers::default) }
     }
 }
 
-impl AggregateUDFImpl for Gathering {
+impl AggregateUDFImpl for CollectingAggregate {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -132,7 +132,7 @@ impl AggregateUDFImpl for Gathering {
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         self.has_place(&args)?;
         let sizes = self.sizes(&args);
-        Ok(Box::new(One { inner: self.inner.accumulator(args)?, sizes }))
+        Ok(Box::new(CollectingAccumulator { inner: self.inner.accumulator(args)?, sizes }))
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -209,7 +209,7 @@ impl AggregateUDFImpl for Gathering {
 struct Sizes {
     copies: usize,
     /// Of a function that keeps its input.
-    kept: Option<Kept>,
+    kept: Option<HeldBuffers>,
 }
 
 impl Sizes {
@@ -232,11 +232,11 @@ impl Sizes {
     fn gave(&mut self, is_all: bool, before: usize, after: usize) {
         let Some(kept) = &mut self.kept else { return };
         if is_all {
-            *kept = Kept::default();
+            *kept = HeldBuffers::default();
             return;
         }
         let part = |all: usize| (all as u128 * after as u128 / before.max(1) as u128) as usize;
-        *kept = Kept { buffers: HashSet::new(), bytes: part(kept.bytes), rows: part(kept.rows) };
+        *kept = HeldBuffers { buffers: HashSet::new(), bytes: part(kept.bytes), rows: part(kept.rows) };
     }
 }
 
@@ -248,13 +248,13 @@ fn rows_of(values: &ArrayRef) -> usize {
 
 /// Buffers of input, each counted once however many batches are cut out of it.
 #[derive(Debug, Default)]
-struct Kept {
+struct HeldBuffers {
     buffers: HashSet<usize>,
     bytes: usize,
     rows: usize,
 }
 
-impl Kept {
+impl HeldBuffers {
     fn add(&mut self, data: &ArrayData) {
         for buffer in data.buffers() {
             if self.buffers.insert(buffer.data_ptr().addr().get()) {
@@ -269,12 +269,12 @@ impl Kept {
 
 /// The values of one group.
 #[derive(Debug)]
-struct One {
+struct CollectingAccumulator {
     inner: Box<dyn Accumulator>,
     sizes: Sizes,
 }
 
-impl Accumulator for One {
+impl Accumulator for CollectingAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.sizes.see(values);
         self.inner.update_batch(values)

@@ -27,17 +27,17 @@ pub(super) fn sides<'e>(expr: &'e Expr, schema: &DFSchema) -> Result<Option<(&'e
 
 /// Concatenates two texts; NULL if one is NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Joined {
+pub(super) struct ConcatFunction {
     signature: Signature,
 }
 
-impl Joined {
+impl ConcatFunction {
     pub(super) fn new() -> Self {
         Self { signature: Signature::any(2, Volatility::Immutable) }
     }
 }
 
-impl ScalarUDFImpl for Joined {
+impl ScalarUDFImpl for ConcatFunction {
     fn name(&self) -> &'static str {
         JOINED
     }

@@ -20,7 +20,7 @@ const DIGITS: i16 = 38;
 const FRACTION: i16 = 16;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Quotient {
+struct DecimalDivisionFunction {
     signature: Signature,
 }
 
@@ -61,10 +61,10 @@ pub(crate) fn quotient(left: &Expr, left_kind: &DataType, right: &Expr, right_ki
 
 /// The function `decimal_quotient`, which replaces `/` of decimals.
 pub(super) fn function() -> ScalarUDF {
-    ScalarUDF::from(Quotient { signature: Signature::any(2, Volatility::Immutable) })
+    ScalarUDF::from(DecimalDivisionFunction { signature: Signature::any(2, Volatility::Immutable) })
 }
 
-impl ScalarUDFImpl for Quotient {
+impl ScalarUDFImpl for DecimalDivisionFunction {
     fn name(&self) -> &'static str {
         "decimal_quotient"
     }

@@ -13,7 +13,7 @@ use md5::Digest as _;
 use quiver_types::write_hex;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum DigestAlgorithm {
     Md5,
     Sha224,
     Sha256,
@@ -21,7 +21,7 @@ enum Kind {
     Sha512,
 }
 
-impl Kind {
+impl DigestAlgorithm {
     const ALL: [Self; 5] = [Self::Md5, Self::Sha224, Self::Sha256, Self::Sha384, Self::Sha512];
 
     fn name(self) -> &'static str {
@@ -68,19 +68,19 @@ fn in_digits(bytes: &BinaryViewArray) -> ArrayRef {
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Hashed {
-    kind: Kind,
+struct DigestFunction {
+    kind: DigestAlgorithm,
     signature: Signature,
 }
 
 /// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    Kind::ALL.into_iter().map(|kind| {
-        Arc::new(ScalarUDF::from(Hashed { kind, signature: Signature::user_defined(Volatility::Immutable) }))
+    DigestAlgorithm::ALL.into_iter().map(|kind| {
+        Arc::new(ScalarUDF::from(DigestFunction { kind, signature: Signature::user_defined(Volatility::Immutable) }))
     })
 }
 
-impl ScalarUDFImpl for Hashed {
+impl ScalarUDFImpl for DigestFunction {
     fn name(&self) -> &'static str {
         self.kind.name()
     }
@@ -97,7 +97,7 @@ impl ScalarUDFImpl for Hashed {
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
-        Ok(if self.kind == Kind::Md5 { DataType::Utf8View } else { DataType::Binary })
+        Ok(if self.kind == DigestAlgorithm::Md5 { DataType::Utf8View } else { DataType::Binary })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -114,19 +114,19 @@ mod tests {
     #[test]
     fn hashes_are_those_of_postgresql() {
         let bytes = BinaryViewArray::from(vec![Some(b"".as_slice()), Some(b"abc".as_slice()), None]);
-        let md5 = Kind::Md5.of(&bytes);
+        let md5 = DigestAlgorithm::Md5.of(&bytes);
         let md5: Vec<Option<&str>> = md5.as_string_view().iter().collect();
         assert_eq!(md5, [Some("d41d8cd98f00b204e9800998ecf8427e"), Some("900150983cd24fb0d6963f7d28e17f72"), None]);
         for (kind, expected) in [
-            (Kind::Sha224, "23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7"),
-            (Kind::Sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+            (DigestAlgorithm::Sha224, "23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7"),
+            (DigestAlgorithm::Sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
             (
-                Kind::Sha384,
+                DigestAlgorithm::Sha384,
                 "cb00753f45a35e8bb5a03d699ac65007272c32ab0eded163\
                  1a8b605a43ff5bed8086072ba1e7cc2358baeca134c825a7",
             ),
             (
-                Kind::Sha512,
+                DigestAlgorithm::Sha512,
                 "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
                  2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
             ),

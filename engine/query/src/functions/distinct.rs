@@ -72,7 +72,7 @@ impl AggregateUDFImpl for CountDistinct {
     }
 
     fn accumulator(&self, _args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(One(Counted::default())))
+        Ok(Box::new(DistinctAccumulator(DistinctPairs::default())))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -84,13 +84,13 @@ impl AggregateUDFImpl for CountDistinct {
     }
 
     fn create_groups_accumulator(&self, _args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Counted::default()))
+        Ok(Box::new(DistinctPairs::default()))
     }
 }
 
 /// Pairs of group and value.
 #[derive(Debug, Default)]
-struct Counted {
+struct DistinctPairs {
     values: Texts,
     /// Pairs in order of first occurrence.
     pairs: Vec<(u32, u32)>,
@@ -156,7 +156,7 @@ fn each(array: &ArrayRef, rows: usize, mut f: impl FnMut(usize, Option<&[u8]>) -
     Ok(())
 }
 
-impl Counted {
+impl DistinctPairs {
     /// Adds a pair; `false` if it was there already.
     fn is_new(&mut self, group: u32, value: u32) -> bool {
         const NONE: u32 = u32::MAX;
@@ -281,7 +281,7 @@ impl Counted {
     }
 }
 
-impl GroupsAccumulator for Counted {
+impl GroupsAccumulator for DistinctPairs {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -350,9 +350,9 @@ impl GroupsAccumulator for Counted {
 
 /// All rows as one group.
 #[derive(Debug)]
-struct One(Counted);
+struct DistinctAccumulator(DistinctPairs);
 
-impl Accumulator for One {
+impl Accumulator for DistinctAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.0.room(1);
         self.0.add(&values[0], |_| Some(0), values[0].len())
@@ -396,9 +396,9 @@ mod tests {
     #[test]
     fn pairs_count_once_whatever_came_between() {
         const GROUPS: usize = 7;
-        let mut counted = Counted::default();
+        let mut counted = DistinctPairs::default();
         let mut wanted: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); GROUPS];
-        let add = |counted: &mut Counted, wanted: &mut Vec<BTreeSet<usize>>, round: usize, is_coded: bool| {
+        let add = |counted: &mut DistinctPairs, wanted: &mut Vec<BTreeSet<usize>>, round: usize, is_coded: bool| {
             let rows: Vec<(usize, usize)> = (0..200).map(|n| (n * (round + 3) % wanted.len(), n * 5 % 23)).collect();
             let groups: Vec<usize> = rows.iter().map(|(group, _)| *group).collect();
             let texts: StringArray = rows.iter().map(|(_, value)| Some(format!("value {value}"))).collect();
@@ -448,20 +448,20 @@ mod tests {
         let text = "x".repeat(10_000);
         let values: ArrayRef = Arc::new(StringArray::from(vec![text.as_str(); GROUPS]));
         let each: Vec<usize> = (0..GROUPS).collect();
-        let mut counted = Counted::default();
+        let mut counted = DistinctPairs::default();
         counted.update_batch(&[values], &each, None, GROUPS).unwrap();
         assert!(counted.size() >= GROUPS * text.len(), "{}", counted.size());
         let lists = GroupsAccumulator::state(&mut counted, EmitTo::First(GROUPS - 1)).unwrap();
         assert_eq!(lists[0].len(), GROUPS - 1);
         assert!(counted.size() < GROUPS * text.len(), "{}", counted.size());
-        let mut merged = Counted::default();
+        let mut merged = DistinctPairs::default();
         merged.merge_batch(&lists, &each[1..], GROUPS).unwrap();
         let counts = GroupsAccumulator::evaluate(&mut merged, EmitTo::All).unwrap();
         assert_eq!(counts.len(), GROUPS);
     }
 
     fn count(values: &ArrayRef) -> Result<ScalarValue> {
-        let mut one = One(Counted::default());
+        let mut one = DistinctAccumulator(DistinctPairs::default());
         Accumulator::update_batch(&mut one, std::slice::from_ref(values))?;
         one.evaluate()
     }
@@ -502,7 +502,7 @@ mod tests {
     /// A text is the same value in any array type, and in a state.
     #[test]
     fn forms_of_a_text_are_one_value() {
-        let mut one = One(Counted::default());
+        let mut one = DistinctAccumulator(DistinctPairs::default());
         assert_eq!(one.evaluate().unwrap(), ScalarValue::Int64(Some(0)));
         let coded: Int32DictionaryArray = vec![Some("b"), None, Some("a")].into_iter().collect();
         let forms: [ArrayRef; 4] = [
@@ -529,11 +529,11 @@ mod tests {
     fn states_of_rows_have_what_counts() {
         let values: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("b"), Some("c")]));
         let kept = BooleanArray::from(vec![Some(true), Some(true), Some(false), None]);
-        let states = Counted::default().convert_to_state(std::slice::from_ref(&values), Some(&kept)).unwrap();
+        let states = DistinctPairs::default().convert_to_state(std::slice::from_ref(&values), Some(&kept)).unwrap();
         let lengths: Vec<i32> = (0..4).map(|row| states[0].as_list::<i32>().value_length(row)).collect();
         assert_eq!((lengths, states[0].null_count()), (vec![1, 0, 0, 0], 0));
-        let all = Counted::default().convert_to_state(&[values], None).unwrap();
-        let mut counted = Counted::default();
+        let all = DistinctPairs::default().convert_to_state(&[values], None).unwrap();
+        let mut counted = DistinctPairs::default();
         counted.merge_batch(&all, &[1, 1, 0, 1], 3).unwrap();
         let found = GroupsAccumulator::evaluate(&mut counted, EmitTo::All).unwrap();
         assert_eq!(found.as_primitive::<Int64Type>().values(), &[1, 2, 0]);

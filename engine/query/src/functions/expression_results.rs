@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
     ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::bounded::{Bounded, is_bounded};
+use super::bounded::{BoundedFunction, is_bounded};
 use super::frame_exclusion;
 use super::result_memory::{self, Room};
 use super::window_functions;
@@ -30,7 +30,7 @@ use crate::plan_walk::{any_expression, change_expressions, change_nodes};
 /// # Errors
 /// Those of walking through the plan.
 pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
-    let counting = Counting { room: room.clone(), around: function(room) };
+    let counting = CountingRewriter { room: room.clone(), around: function(room) };
     change_nodes(plan, &mut |node| {
         if !makes(&node)? {
             return Ok(Transformed::no(node));
@@ -48,7 +48,7 @@ pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
 /// The function that gives its argument, which counts from then on.
 pub(super) fn function(room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::any(1, Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Counted { room: room.clone(), signature }))
+    Arc::new(ScalarUDF::from(CountedResultFunction { room: room.clone(), signature }))
 }
 
 /// Whether there may be something to do in a node. Scans calculate nothing, and counts of limits are constants.
@@ -91,12 +91,12 @@ fn is_shared(from: &Expr, kind: &DataType, schema: &DFSchema) -> bool {
 }
 
 /// What is put around expressions.
-struct Counting {
+struct CountingRewriter {
     room: Room,
     around: Arc<ScalarUDF>,
 }
 
-impl Counting {
+impl CountingRewriter {
     fn expr(&self, expr: Expr, schema: &DFSchema, collects: bool) -> Transformed<Expr> {
         if !makes_values(&expr) {
             return Transformed::no(expr);
@@ -119,7 +119,7 @@ impl Counting {
         }
         Transformed::yes(match expr {
             Expr::ScalarFunction(ScalarFunction { func, args }) => {
-                let func = Arc::new(ScalarUDF::from(Bounded::alike(func, self.room.clone())));
+                let func = Arc::new(ScalarUDF::from(BoundedFunction::alike(func, self.room.clone())));
                 Expr::ScalarFunction(ScalarFunction { func, args })
             }
             Expr::WindowFunction(call) => {
@@ -136,12 +136,12 @@ fn makes_values(expr: &Expr) -> bool {
 
 /// Gives its argument, which counts from then on.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Counted {
+struct CountedResultFunction {
     room: Room,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for Counted {
+impl ScalarUDFImpl for CountedResultFunction {
     fn name(&self) -> &'static str {
         "counted"
     }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 
 use super::quoting::{quote_ident, quote_literal};
 use super::result_memory::Room;
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Format {
@@ -57,7 +57,7 @@ impl ScalarUDFImpl for Format {
             columns.push(texts.clone());
         }
         let [patterns, values @ ..] = columns.as_slice() else { return exec_err!("`format` takes a pattern") };
-        let mut making = Making::new("format", &self.room);
+        let mut making = OutputMemory::new("format", &self.room);
         let (mut out, mut text) = (StringBuilder::new(), String::new());
         for row in 0..args.number_rows {
             if patterns.is_null(row) {
@@ -88,7 +88,7 @@ fn write<'v>(
     count: usize,
     value_at: impl Fn(usize) -> Option<&'v str>,
     out: &mut String,
-    making: &mut Making<'_>,
+    making: &mut OutputMemory<'_>,
 ) -> Result<()> {
     let (mut rest, mut next) = (pattern, 0);
     while let Some((before, behind)) = rest.split_once('%') {
@@ -159,7 +159,7 @@ mod tests {
             values.len(),
             |at| values.get(at).copied().flatten(),
             &mut out,
-            &mut Making::new("format", &room),
+            &mut OutputMemory::new("format", &room),
         )?;
         Ok(out)
     }

@@ -136,7 +136,7 @@ pub(super) struct Parts {
 
 /// The settings and the aggregate of such a function; `None` if it is another function.
 pub(super) fn parts(function: &WindowUDF) -> Option<(Parts, Arc<AggregateUDF>)> {
-    let of: &Excluding = function.inner().downcast_ref()?;
+    let of: &FrameExclusionFunction = function.inner().downcast_ref()?;
     let TypeSignature::Any(args) = of.signature.type_signature else { return None };
     let (exclusion, is_distinct, is_filtered) = (of.exclusion, of.is_distinct, of.is_filtered);
     Some((Parts { exclusion, is_distinct, is_filtered, args }, Arc::clone(&of.inner)))
@@ -146,12 +146,12 @@ pub(super) fn parts(function: &WindowUDF) -> Option<(Parts, Arc<AggregateUDF>)> 
 pub(super) fn function(parts: Parts, inner: Arc<AggregateUDF>) -> Arc<WindowUDF> {
     let Parts { exclusion, is_distinct, is_filtered, args } = parts;
     let signature = Signature::any(args, inner.signature().volatility);
-    Arc::new(WindowUDF::new_from_impl(Excluding { inner, exclusion, is_distinct, is_filtered, signature }))
+    Arc::new(WindowUDF::new_from_impl(FrameExclusionFunction { inner, exclusion, is_distinct, is_filtered, signature }))
 }
 
 /// An aggregate over frames with an exclusion.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Excluding {
+struct FrameExclusionFunction {
     inner: Arc<AggregateUDF>,
     exclusion: Exclusion,
     /// Whether duplicate values count once (`DISTINCT`).
@@ -161,14 +161,14 @@ struct Excluding {
     signature: Signature,
 }
 
-impl Excluding {
+impl FrameExclusionFunction {
     /// The aggregate's own arguments, or what belongs to them.
     fn own<'a, T>(&self, of: &'a [T]) -> &'a [T] {
         if self.is_filtered { of.get(1..).unwrap_or_default() } else { of }
     }
 }
 
-impl WindowUDFImpl for Excluding {
+impl WindowUDFImpl for FrameExclusionFunction {
     fn name(&self) -> &str {
         self.inner.name()
     }

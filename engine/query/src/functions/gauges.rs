@@ -20,7 +20,7 @@ use super::series_state::{BySeries, NAMES, SeriesGroups, Whole, counts, fields, 
 
 /// How samples of a series, and then series, are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum GaugeKind {
     /// The mean of means.
     Avg,
     /// The sum of means.
@@ -31,19 +31,23 @@ enum Kind {
     Last,
 }
 
-const KINDS: [(Kind, &str); 4] =
-    [(Kind::Avg, "gauge_avg"), (Kind::Sum, "gauge_sum"), (Kind::First, "gauge_first"), (Kind::Last, "gauge_last")];
+const KINDS: [(GaugeKind, &str); 4] = [
+    (GaugeKind::Avg, "gauge_avg"),
+    (GaugeKind::Sum, "gauge_sum"),
+    (GaugeKind::First, "gauge_first"),
+    (GaugeKind::Last, "gauge_last"),
+];
 
 /// One of the four functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Gauge {
-    kind: Kind,
+    kind: GaugeKind,
     signature: Signature,
 }
 
 /// Gives the functions.
 pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
-    let make = |(kind, _): (Kind, &str)| {
+    let make = |(kind, _): (GaugeKind, &str)| {
         let time = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
         let signature = Signature::exact(vec![DataType::Utf8View, time, DataType::Float64], Volatility::Immutable);
         Arc::new(AggregateUDF::new_from_impl(Gauge { kind, signature }))
@@ -131,7 +135,7 @@ impl Series {
 /// The series of all groups so far.
 #[derive(Debug)]
 struct Groups {
-    kind: Kind,
+    kind: GaugeKind,
     of: BySeries<Series>,
 }
 
@@ -179,15 +183,15 @@ fn state(lengths: &[usize], ids: ArrayRef, series: &[Series]) -> Result<Vec<Arra
 }
 
 impl Groups {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: GaugeKind) -> Self {
         Self { kind, of: BySeries::default() }
     }
 
     fn found(&self, groups: &BySeries<Series>) -> ArrayRef {
         let of = |one: &Series| match self.kind {
-            Kind::Avg | Kind::Sum => one.sum / one.count as f64,
-            Kind::First => one.first.1,
-            Kind::Last => one.last.1,
+            GaugeKind::Avg | GaugeKind::Sum => one.sum / one.count as f64,
+            GaugeKind::First => one.first.1,
+            GaugeKind::Last => one.last.1,
         };
         let mut sums = vec![(-0.0, 0_u64); groups.groups];
         for entry in groups.sorted() {
@@ -195,7 +199,7 @@ impl Groups {
             *sum += of(&entry.of);
             *count += 1;
         }
-        let value = |(sum, count): (f64, u64)| if self.kind == Kind::Avg { sum / count as f64 } else { sum };
+        let value = |(sum, count): (f64, u64)| if self.kind == GaugeKind::Avg { sum / count as f64 } else { sum };
         Arc::new(sums.into_iter().map(|one| (one.1 > 0).then(|| value(one))).collect::<Float64Array>())
     }
 }
@@ -296,7 +300,7 @@ mod tests {
         vec![Arc::new(ids), Arc::new(times), Arc::new(values)]
     }
 
-    fn whole(kind: Kind, rows: &[(&str, i64, f64)]) -> Whole<Groups> {
+    fn whole(kind: GaugeKind, rows: &[(&str, i64, f64)]) -> Whole<Groups> {
         let mut whole = Whole(Groups::new(kind));
         whole.update_batch(&columns(rows)).unwrap();
         whole
@@ -306,7 +310,9 @@ mod tests {
 
     #[test]
     fn each_series_counts_once() {
-        for (kind, expected) in [(Kind::Avg, 7.0), (Kind::Sum, 14.0), (Kind::First, 12.0), (Kind::Last, 16.0)] {
+        for (kind, expected) in
+            [(GaugeKind::Avg, 7.0), (GaugeKind::Sum, 14.0), (GaugeKind::First, 12.0), (GaugeKind::Last, 16.0)]
+        {
             let mut all = whole(kind, &HALVES.concat());
             assert_eq!(all.evaluate().unwrap(), ScalarValue::Float64(Some(expected)), "{kind:?}");
             assert_eq!(all.evaluate().unwrap(), ScalarValue::Float64(Some(expected)), "{kind:?}: it stays");
@@ -316,7 +322,7 @@ mod tests {
             merged.merge_batch(&states).unwrap();
             assert_eq!(merged.evaluate().unwrap(), ScalarValue::Float64(Some(expected)), "{kind:?} in parts");
         }
-        let mut none = Whole(Groups::new(Kind::Sum));
+        let mut none = Whole(Groups::new(GaugeKind::Sum));
         assert_eq!(none.evaluate().unwrap(), ScalarValue::Float64(None));
         let states: Vec<ArrayRef> = none.state().unwrap().iter().map(|s| s.to_array().unwrap()).collect();
         assert!(states.iter().all(|state| state.as_list::<i32>().value(0).is_empty()));
@@ -332,13 +338,13 @@ mod tests {
         let rows = columns(&[("b", 1, 1.0), ("a", 1, 2.0), ("b", 2, 3.0), ("c", 1, 4.0), ("b", 3, 100.0)]);
         let groups = [0, 1, 0, 2, 2];
         let filter = BooleanArray::from(vec![Some(true), Some(true), Some(true), Some(true), None]);
-        let mut all = Groups::new(Kind::Last);
+        let mut all = Groups::new(GaugeKind::Last);
         all.update_batch(&rows, &groups, Some(&filter), 4).unwrap();
         assert_eq!(numbers(&all.evaluate(EmitTo::First(1)).unwrap()), [Some(3.0)]);
         // The former third group is the second one now.
         all.update_batch(&columns(&[("c", 9, 7.0), ("d", 9, 1.0)]), &[1, 2], None, 3).unwrap();
         assert_eq!(numbers(&all.evaluate(EmitTo::All).unwrap()), [Some(2.0), Some(7.0), Some(1.0)]);
-        assert_eq!(all.size(), Groups::new(Kind::Last).size(), "all is given back");
+        assert_eq!(all.size(), Groups::new(GaugeKind::Last).size(), "all is given back");
         let states = all.convert_to_state(&rows, Some(&filter)).unwrap();
         all.merge_batch(&states, &groups, 3).unwrap();
         let states = all.state(EmitTo::All).unwrap();
@@ -351,7 +357,7 @@ mod tests {
     fn a_group_takes_little() {
         const GROUPS: usize = 100_000;
         let rows: Vec<_> = (0..GROUPS as i64).map(|n| ("a series of a name as long as ids are", n, 1.0)).collect();
-        let mut all = Groups::new(Kind::Avg);
+        let mut all = Groups::new(GaugeKind::Avg);
         all.update_batch(&columns(&rows), &(0..GROUPS).collect::<Vec<_>>(), None, GROUPS).unwrap();
         assert!(all.size() < GROUPS * 300, "{}", all.size());
         let state: usize = all.state(EmitTo::All).unwrap().iter().map(Array::get_array_memory_size).sum();
@@ -368,7 +374,7 @@ mod tests {
         let ids: Vec<String> = (0..GROUPS).map(|n| format!("a series of a long name of its own: {n:08}")).collect();
         let rows: Vec<_> = ids.iter().map(|id| (id.as_str(), 1, 1.0)).collect();
         let groups: Vec<usize> = (0..GROUPS).collect();
-        let mut all = Groups::new(Kind::Avg);
+        let mut all = Groups::new(GaugeKind::Avg);
         all.update_batch(&columns(&rows), &groups, None, GROUPS).unwrap();
         let most = all.size() / 10;
         let states = all.state(EmitTo::All).unwrap();
@@ -377,7 +383,7 @@ mod tests {
         let taken: usize = pieces.iter().map(Array::get_array_memory_size).sum();
         assert!(taken < PIECE * 300, "{taken}");
         // Like states that are read back in order: all groups but the last one leave each time.
-        let mut read = Groups::new(Kind::Avg);
+        let mut read = Groups::new(GaugeKind::Avg);
         let mut given = Vec::new();
         for from in (0..GROUPS).step_by(PIECE) {
             let piece: Vec<ArrayRef> = states.iter().map(|state| state.slice(from, PIECE)).collect();

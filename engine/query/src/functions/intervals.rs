@@ -24,7 +24,7 @@ const DIGITS: u8 = 38;
 
 /// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Asked {
+enum IntervalOperation {
     Product,
     Quotient,
     Length,
@@ -36,61 +36,65 @@ enum Asked {
 /// A function of an interval, and of a number.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Calculation {
-    asked: Asked,
+    asked: IntervalOperation,
     signature: Signature,
 }
 
-fn function(asked: Asked) -> ScalarUDF {
+fn function(asked: IntervalOperation) -> ScalarUDF {
     let kind = DataType::Interval(IntervalUnit::MonthDayNano);
     let signature = match asked {
-        Asked::Product | Asked::Quotient => Signature::exact(vec![kind, DataType::Float64], Volatility::Immutable),
-        Asked::Length | Asked::Micros | Asked::Seconds => Signature::exact(vec![kind], Volatility::Immutable),
-        Asked::Spread => Signature::any(1, Volatility::Immutable),
+        IntervalOperation::Product | IntervalOperation::Quotient => {
+            Signature::exact(vec![kind, DataType::Float64], Volatility::Immutable)
+        }
+        IntervalOperation::Length | IntervalOperation::Micros | IntervalOperation::Seconds => {
+            Signature::exact(vec![kind], Volatility::Immutable)
+        }
+        IntervalOperation::Spread => Signature::any(1, Volatility::Immutable),
     };
     ScalarUDF::from(Calculation { asked, signature })
 }
 
 /// An interval multiplied by a number.
 pub(crate) fn product() -> ScalarUDF {
-    function(Asked::Product)
+    function(IntervalOperation::Product)
 }
 
 /// An interval divided by a number.
 pub(crate) fn quotient() -> ScalarUDF {
-    function(Asked::Quotient)
+    function(IntervalOperation::Quotient)
 }
 
 /// The length of an interval in nanoseconds, by which intervals are compared.
 pub(crate) fn length() -> ScalarUDF {
-    function(Asked::Length)
+    function(IntervalOperation::Length)
 }
 
 /// The interval in days and time that equals the difference of two times, which Arrow represents as a duration.
 pub(crate) fn spread() -> ScalarUDF {
-    function(Asked::Spread)
+    function(IntervalOperation::Spread)
 }
 
 /// The microseconds of an interval within its minute. Arrow computes them in nanoseconds, which overflow beyond two
 /// seconds.
 pub(crate) fn micros() -> ScalarUDF {
-    function(Asked::Micros)
+    function(IntervalOperation::Micros)
 }
 
 /// The seconds of an interval as its epoch: a year has 365.25 days, and what is left of the months 30 each. DataFusion takes
 /// all months for 30 days.
 pub(crate) fn seconds() -> ScalarUDF {
-    function(Asked::Seconds)
+    function(IntervalOperation::Seconds)
 }
 
 impl ScalarUDFImpl for Calculation {
     fn name(&self) -> &'static str {
         match self.asked {
-            Asked::Product => "interval_product",
-            Asked::Quotient => "interval_quotient",
-            Asked::Length => "interval_length",
-            Asked::Spread => "interval_spread",
-            Asked::Micros => "interval_micros",
-            Asked::Seconds => "interval_seconds",
+            IntervalOperation::Product => "interval_product",
+            IntervalOperation::Quotient => "interval_quotient",
+            IntervalOperation::Length => "interval_length",
+            IntervalOperation::Spread => "interval_spread",
+            IntervalOperation::Micros => "interval_micros",
+            IntervalOperation::Seconds => "interval_seconds",
         }
     }
 
@@ -100,30 +104,32 @@ impl ScalarUDFImpl for Calculation {
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
         Ok(match self.asked {
-            Asked::Product | Asked::Quotient | Asked::Spread => DataType::Interval(IntervalUnit::MonthDayNano),
-            Asked::Length => DataType::Decimal128(DIGITS, 0),
-            Asked::Micros => DataType::Int32,
-            Asked::Seconds => DataType::Float64,
+            IntervalOperation::Product | IntervalOperation::Quotient | IntervalOperation::Spread => {
+                DataType::Interval(IntervalUnit::MonthDayNano)
+            }
+            IntervalOperation::Length => DataType::Decimal128(DIGITS, 0),
+            IntervalOperation::Micros => DataType::Int32,
+            IntervalOperation::Seconds => DataType::Float64,
         })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let Some(intervals) = args.args.first() else { return internal_err!("an interval is lacking") };
         let intervals = intervals.to_array(args.number_rows)?;
-        if self.asked == Asked::Spread {
+        if self.asked == IntervalOperation::Spread {
             return Ok(ColumnarValue::Array(spread_out(&intervals)?));
         }
         let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
-        if self.asked == Asked::Length {
+        if self.asked == IntervalOperation::Length {
             let lengths: Decimal128Array = intervals.iter().map(|interval| interval.map(length_of)).collect();
             let lengths = lengths.with_precision_and_scale(DIGITS, 0)?;
             return Ok(ColumnarValue::Array(Arc::new(lengths)));
         }
-        if self.asked == Asked::Micros {
+        if self.asked == IntervalOperation::Micros {
             let micros: Int32Array = intervals.iter().map(|interval| interval.and_then(micros_of)).collect();
             return Ok(ColumnarValue::Array(Arc::new(micros)));
         }
-        if self.asked == Asked::Seconds {
+        if self.asked == IntervalOperation::Seconds {
             let seconds: Float64Array = intervals.iter().map(|interval| interval.map(seconds_of)).collect();
             return Ok(ColumnarValue::Array(Arc::new(seconds)));
         }
@@ -135,10 +141,10 @@ impl ScalarUDFImpl for Calculation {
                 out.append_null();
                 continue;
             };
-            if self.asked == Asked::Quotient && number == 0.0 {
+            if self.asked == IntervalOperation::Quotient && number == 0.0 {
                 return exec_err!("an interval is divided by zero");
             }
-            let is_product = self.asked == Asked::Product;
+            let is_product = self.asked == IntervalOperation::Product;
             let scaled = scaled(interval, |part| if is_product { part * number } else { part / number });
             let Some(scaled) = scaled else { return exec_err!("an interval is too long") };
             out.append_value(scaled);

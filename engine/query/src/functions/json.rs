@@ -22,7 +22,7 @@ use super::maps;
 
 /// What is asked of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Asked {
+enum JsonOperation {
     /// What a step leads to.
     Get,
     /// What the steps `{a,0,b}` lead to.
@@ -37,22 +37,22 @@ enum Asked {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Json {
     name: &'static str,
-    asked: Asked,
+    asked: JsonOperation,
     /// Whether what is found becomes a text, without quotes.
     as_text: bool,
     signature: Signature,
 }
 
 /// Names of the functions, of each idea the one of PostgreSQL's and DuckDB's.
-const FUNCTIONS: [(&str, &[&str], Asked, bool); 8] = [
-    ("json_get", &[], Asked::Get, false),
-    ("json_get_text", &[], Asked::Get, true),
-    ("json_get_path", &[], Asked::Path, false),
-    ("json_get_path_text", &[], Asked::Path, true),
-    ("json_extract", &[], Asked::Extract, false),
-    ("json_extract_string", &[], Asked::Extract, true),
-    ("json_array_length", &["jsonb_array_length"], Asked::Length, false),
-    ("json_typeof", &["jsonb_typeof"], Asked::Type, true),
+const FUNCTIONS: [(&str, &[&str], JsonOperation, bool); 8] = [
+    ("json_get", &[], JsonOperation::Get, false),
+    ("json_get_text", &[], JsonOperation::Get, true),
+    ("json_get_path", &[], JsonOperation::Path, false),
+    ("json_get_path_text", &[], JsonOperation::Path, true),
+    ("json_extract", &[], JsonOperation::Extract, false),
+    ("json_extract_string", &[], JsonOperation::Extract, true),
+    ("json_array_length", &["jsonb_array_length"], JsonOperation::Length, false),
+    ("json_typeof", &["jsonb_typeof"], JsonOperation::Type, true),
 ];
 
 /// Gives the functions.
@@ -64,18 +64,18 @@ pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     })
 }
 
-fn made(name: &'static str, asked: Asked, as_text: bool) -> ScalarUDF {
+fn made(name: &'static str, asked: JsonOperation, as_text: bool) -> ScalarUDF {
     ScalarUDF::from(Json { name, asked, as_text, signature: Signature::user_defined(Volatility::Immutable) })
 }
 
 /// Gives the function of `->`.
 pub(crate) fn get() -> Arc<ScalarUDF> {
-    Arc::new(made("json_get", Asked::Get, false))
+    Arc::new(made("json_get", JsonOperation::Get, false))
 }
 
 /// Gives the function of `->>`.
 pub(super) fn get_text() -> Arc<ScalarUDF> {
-    Arc::new(made("json_get_text", Asked::Get, true))
+    Arc::new(made("json_get_text", JsonOperation::Get, true))
 }
 
 /// Where the metadata of a field say of what kind it is, for Arrow and for ours.
@@ -114,7 +114,7 @@ fn of_maps(maps: &ArrayRef, keys: &ArrayRef) -> Result<ArrayRef> {
 
 impl Json {
     fn arity(&self) -> usize {
-        if matches!(self.asked, Asked::Length | Asked::Type) { 1 } else { 2 }
+        if matches!(self.asked, JsonOperation::Length | JsonOperation::Type) { 1 } else { 2 }
     }
 }
 
@@ -133,7 +133,8 @@ impl ScalarUDFImpl for Json {
         if steps.len() + 1 != self.arity() {
             return plan_err!("`{}` takes {} arguments, not {}", self.name, self.arity(), types.len());
         }
-        if let (Asked::Get, false, DataType::Map(entries, _), [key]) = (self.asked, self.as_text, document, steps)
+        if let (JsonOperation::Get, false, DataType::Map(entries, _), [key]) =
+            (self.asked, self.as_text, document, steps)
             && let DataType::Struct(pair) = entries.data_type()
             && pair.get(1).is_some_and(|value| value.data_type() == &DataType::Utf8)
             && is_text(key)
@@ -145,7 +146,7 @@ impl ScalarUDFImpl for Json {
         }
         let step = |kind: &DataType| match kind {
             kind if is_text(kind) => Ok(DataType::Utf8View),
-            kind if kind.is_integer() && self.asked != Asked::Path => Ok(DataType::Int64),
+            kind if kind.is_integer() && self.asked != JsonOperation::Path => Ok(DataType::Int64),
             other => plan_err!("`{}` is told by a text where to look, not by `{other}`", self.name),
         };
         let steps = steps.iter().map(step).collect::<Result<Vec<_>>>()?;
@@ -153,13 +154,14 @@ impl ScalarUDFImpl for Json {
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
-        Ok(if self.asked == Asked::Length { DataType::Int64 } else { DataType::Utf8View })
+        Ok(if self.asked == JsonOperation::Length { DataType::Int64 } else { DataType::Utf8View })
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
         let kind = self.return_type(&types)?;
-        let is_piece = matches!(self.asked, Asked::Get | Asked::Path | Asked::Extract) && !self.as_text;
+        let is_piece =
+            matches!(self.asked, JsonOperation::Get | JsonOperation::Path | JsonOperation::Extract) && !self.as_text;
         Ok(if is_piece { field(self.name, kind) } else { Arc::new(Field::new(self.name, kind, true)) })
     }
 
@@ -172,13 +174,13 @@ impl ScalarUDFImpl for Json {
         let documents = cast(&documents.to_array(rows)?, &DataType::Utf8View)?;
         let documents = documents.as_string_view();
         let present = |row: usize| documents.is_valid(row).then(|| documents.value(row));
-        if self.asked == Asked::Length {
+        if self.asked == JsonOperation::Length {
             let mut out = Int64Builder::with_capacity(rows);
             (0..rows).for_each(|row| out.append_option(present(row).and_then(length)));
             return Ok(ColumnarValue::Array(Arc::new(out.finish())));
         }
         let mut out = StringViewBuilder::with_capacity(rows);
-        if self.asked == Asked::Type {
+        if self.asked == JsonOperation::Type {
             (0..rows).for_each(|row| out.append_option(present(row).and_then(type_of)));
             return Ok(ColumnarValue::Array(Arc::new(out.finish())));
         }
@@ -223,8 +225,8 @@ impl Json {
         }
         let place = places.as_string_view_opt()?.value(row);
         match self.asked {
-            Asked::Path => items(place)?.into_iter().map(|step| Some(Step::Either(step?.into()))).collect(),
-            Asked::Extract if place.starts_with('$') => path(place),
+            JsonOperation::Path => items(place)?.into_iter().map(|step| Some(Step::Either(step?.into()))).collect(),
+            JsonOperation::Extract if place.starts_with('$') => path(place),
             _ => Some(vec![Step::Member(place.into())]),
         }
     }

@@ -15,11 +15,11 @@ use datafusion::logical_expr::{
 use super::json::{document_of, field, is_document, is_json};
 use super::json_values::{Numbers, Values, push_text, push_with};
 use super::result_memory::Room;
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 
 /// What is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Made {
+enum JsonBuildOperation {
     /// `to_json`: JSON of a value of any type.
     Of,
     /// `json_value`: a text that holds JSON, taken as that JSON; NULL of any other text.
@@ -52,7 +52,7 @@ enum Made {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct JsonMade {
     name: &'static str,
-    made: Made,
+    made: JsonBuildOperation,
     room: Room,
     signature: Signature,
 }
@@ -60,20 +60,20 @@ struct JsonMade {
 /// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     let named = [
-        ("to_json", Made::Of),
-        ("json_value", Made::Read),
-        ("json_normal", Made::Normal),
-        ("json_alike", Made::Alike),
-        ("json_row", Made::Row),
-        ("json_outer_row", Made::OuterRow),
-        ("json_build_object", Made::Object),
-        ("json_build_array", Made::Array),
-        ("json_member", Made::Member),
-        ("json_list", Made::List),
-        ("json_rows", Made::Rows),
-        ("json_dense", Made::Dense),
-        ("json_members", Made::Members),
-        ("json_object", Made::Pairs),
+        ("to_json", JsonBuildOperation::Of),
+        ("json_value", JsonBuildOperation::Read),
+        ("json_normal", JsonBuildOperation::Normal),
+        ("json_alike", JsonBuildOperation::Alike),
+        ("json_row", JsonBuildOperation::Row),
+        ("json_outer_row", JsonBuildOperation::OuterRow),
+        ("json_build_object", JsonBuildOperation::Object),
+        ("json_build_array", JsonBuildOperation::Array),
+        ("json_member", JsonBuildOperation::Member),
+        ("json_list", JsonBuildOperation::List),
+        ("json_rows", JsonBuildOperation::Rows),
+        ("json_dense", JsonBuildOperation::Dense),
+        ("json_members", JsonBuildOperation::Members),
+        ("json_object", JsonBuildOperation::Pairs),
     ];
     named.into_iter().map(|(name, made)| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -82,14 +82,14 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
 }
 
 /// How members or items are parted: before the first, between two, behind a name, behind the last.
-const fn marks(made: Made) -> (&'static str, &'static str, &'static str, &'static str) {
+const fn marks(made: JsonBuildOperation) -> (&'static str, &'static str, &'static str, &'static str) {
     match made {
-        Made::Row | Made::OuterRow => ("{", ",", ":", "}"),
-        Made::Object | Made::Pairs => ("{", ", ", " : ", "}"),
-        Made::Member => ("", "", " : ", ""),
-        Made::Rows => ("[", ", \n ", "", "]"),
-        Made::Dense => ("[", ",", "", "]"),
-        Made::Members => ("{ ", ", ", "", " }"),
+        JsonBuildOperation::Row | JsonBuildOperation::OuterRow => ("{", ",", ":", "}"),
+        JsonBuildOperation::Object | JsonBuildOperation::Pairs => ("{", ", ", " : ", "}"),
+        JsonBuildOperation::Member => ("", "", " : ", ""),
+        JsonBuildOperation::Rows => ("[", ", \n ", "", "]"),
+        JsonBuildOperation::Dense => ("[", ",", "", "]"),
+        JsonBuildOperation::Members => ("{ ", ", ", "", " }"),
         _ => ("[", ", ", "", "]"),
     }
 }
@@ -106,19 +106,30 @@ impl ScalarUDFImpl for JsonMade {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let list = || DataType::new_list(DataType::Utf8, true);
         match (self.made, types) {
-            (Made::Row | Made::OuterRow | Made::Object, types) if !types.len().is_multiple_of(2) => {
+            (JsonBuildOperation::Row | JsonBuildOperation::OuterRow | JsonBuildOperation::Object, types)
+                if !types.len().is_multiple_of(2) =>
+            {
                 plan_err!("`{}` takes names and values: argument list must have even number of elements", self.name)
             }
-            (Made::Row | Made::OuterRow | Made::Object, types) | (Made::Member, types @ [_, _]) => {
+            (JsonBuildOperation::Row | JsonBuildOperation::OuterRow | JsonBuildOperation::Object, types)
+            | (JsonBuildOperation::Member, types @ [_, _]) => {
                 let each = types.iter().enumerate();
                 Ok(each
                     .map(|(at, kind)| if at.is_multiple_of(2) { DataType::Utf8View } else { kind.clone() })
                     .collect())
             }
-            (Made::Array, types) | (Made::Of | Made::Read, types @ [_]) => Ok(types.to_vec()),
-            (Made::Normal | Made::Alike, [_]) => Ok(vec![DataType::Utf8View]),
-            (Made::List | Made::Rows | Made::Dense | Made::Members, [_]) => Ok(vec![list()]),
-            (Made::Pairs, [_] | [_, _]) => Ok(types.iter().map(|_| list()).collect()),
+            (JsonBuildOperation::Array, types) | (JsonBuildOperation::Of | JsonBuildOperation::Read, types @ [_]) => {
+                Ok(types.to_vec())
+            }
+            (JsonBuildOperation::Normal | JsonBuildOperation::Alike, [_]) => Ok(vec![DataType::Utf8View]),
+            (
+                JsonBuildOperation::List
+                | JsonBuildOperation::Rows
+                | JsonBuildOperation::Dense
+                | JsonBuildOperation::Members,
+                [_],
+            ) => Ok(vec![list()]),
+            (JsonBuildOperation::Pairs, [_] | [_, _]) => Ok(types.iter().map(|_| list()).collect()),
             _ => plan_err!("`{}` does not take {} arguments", self.name, types.len()),
         }
     }
@@ -129,25 +140,31 @@ impl ScalarUDFImpl for JsonMade {
 
     fn return_field_from_args(&self, _args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         Ok(match self.made {
-            Made::Member => Arc::new(Field::new(self.name, DataType::Utf8, true)),
+            JsonBuildOperation::Member => Arc::new(Field::new(self.name, DataType::Utf8, true)),
             _ => field(self.name, DataType::Utf8),
         })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
-        let mut making = Making::new(self.name, &self.room);
+        let mut making = OutputMemory::new(self.name, &self.room);
         let arrays = args.args.iter().map(|value| value.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
         let columns: Vec<(&ArrayRef, &FieldRef)> = arrays.iter().zip(&args.arg_fields).collect();
         let made = match self.made {
-            Made::Of => of(&columns, rows, &mut making)?,
-            Made::Read => read(&columns, rows, &mut making)?,
-            Made::Normal => normal(Numbers::AsTheyAre, &columns, rows, &mut making)?,
-            Made::Alike => normal(Numbers::BySize, &columns, rows, &mut making)?,
-            Made::Row | Made::OuterRow | Made::Object | Made::Member => self.named(&columns, rows, &mut making)?,
-            Made::Array => self.array(&columns, rows, &mut making)?,
-            Made::List | Made::Rows | Made::Dense | Made::Members => self.joined(&columns, rows, &mut making)?,
-            Made::Pairs => self.pairs(&columns, rows, &mut making)?,
+            JsonBuildOperation::Of => of(&columns, rows, &mut making)?,
+            JsonBuildOperation::Read => read(&columns, rows, &mut making)?,
+            JsonBuildOperation::Normal => normal(Numbers::AsTheyAre, &columns, rows, &mut making)?,
+            JsonBuildOperation::Alike => normal(Numbers::BySize, &columns, rows, &mut making)?,
+            JsonBuildOperation::Row
+            | JsonBuildOperation::OuterRow
+            | JsonBuildOperation::Object
+            | JsonBuildOperation::Member => self.named(&columns, rows, &mut making)?,
+            JsonBuildOperation::Array => self.array(&columns, rows, &mut making)?,
+            JsonBuildOperation::List
+            | JsonBuildOperation::Rows
+            | JsonBuildOperation::Dense
+            | JsonBuildOperation::Members => self.joined(&columns, rows, &mut making)?,
+            JsonBuildOperation::Pairs => self.pairs(&columns, rows, &mut making)?,
         };
         Ok(ColumnarValue::Array(made))
     }
@@ -161,7 +178,7 @@ fn texts(array: &ArrayRef) -> Result<StringViewArray> {
 }
 
 /// Each value; NULL of NULL.
-fn of(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+fn of(columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
     let [(array, field)] = columns else { return internal_err!("one value is shown") };
     let values = Values::of(array, field)?;
     let (mut out, mut text) = (StringBuilder::new(), String::new());
@@ -178,7 +195,7 @@ fn of(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<Arr
 }
 
 /// Texts as they are, where they hold JSON; other values as [`of`] has them.
-fn read(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+fn read(columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
     let [(array, field)] = columns else { return internal_err!("one value is read") };
     let is_text = match array.data_type() {
         DataType::Dictionary(_, values) => values.is_string(),
@@ -196,7 +213,7 @@ fn read(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<A
     Ok(Arc::new(out.finish()))
 }
 
-fn normal(numbers: Numbers, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+fn normal(numbers: Numbers, columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
     let [(array, _)] = columns else { return internal_err!("one document is put into a form") };
     let documents = texts(array)?;
     let (mut out, mut text) = (StringBuilder::new(), String::new());
@@ -213,7 +230,7 @@ fn normal(numbers: Numbers, columns: &Columns<'_>, rows: usize, making: &mut Mak
 
 impl JsonMade {
     /// Names and values by turns.
-    fn named(&self, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+    fn named(&self, columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
         let (open, between, behind, close) = marks(self.made);
         let mut members = Vec::with_capacity(columns.len() / 2);
         for pair in columns.chunks(2) {
@@ -221,7 +238,7 @@ impl JsonMade {
             members.push((texts(names)?, Values::of(array, field)?));
         }
         let (mut out, mut text) = (StringBuilder::new(), String::new());
-        let is_outer = self.made == Made::OuterRow;
+        let is_outer = self.made == JsonBuildOperation::OuterRow;
         for row in 0..rows {
             if is_outer && members.iter().all(|(_, values)| values.is_null(row)) {
                 out.append_null();
@@ -245,7 +262,7 @@ impl JsonMade {
     }
 
     /// Names and values that are texts.
-    fn pairs(&self, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+    fn pairs(&self, columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
         let (open, between, behind, close) = marks(self.made);
         let list = |(array, _): &(&ArrayRef, &FieldRef)| {
             let Some(list) = array.as_list_opt::<i32>() else { return internal_err!("members are in lists") };
@@ -290,7 +307,7 @@ impl JsonMade {
         Ok(Arc::new(out.finish()))
     }
 
-    fn array(&self, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+    fn array(&self, columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
         let (open, between, _, close) = marks(self.made);
         let items = columns.iter().map(|(array, field)| Values::of(array, field)).collect::<Result<Vec<_>>>()?;
         let (mut out, mut text) = (StringBuilder::new(), String::new());
@@ -308,7 +325,7 @@ impl JsonMade {
     }
 
     /// The items of lists, which are written already.
-    fn joined(&self, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+    fn joined(&self, columns: &Columns<'_>, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
         let (open, between, _, close) = marks(self.made);
         let [(array, _)] = columns else { return internal_err!("one list is joined") };
         let Some(lists) = array.as_list_opt::<i32>() else { return internal_err!("a list is joined") };
@@ -326,7 +343,7 @@ impl JsonMade {
                 let is_there = items.is_valid(at as usize);
                 let item = if is_there { items.value(at as usize) } else { "null" };
                 // PostgreSQL begins a line for a row, but not for a NULL.
-                let between = if is_there || self.made != Made::Rows { between } else { ", " };
+                let between = if is_there || self.made != JsonBuildOperation::Rows { between } else { ", " };
                 making.add(between.len() + item.len())?;
                 text.push_str(if at > ends[row] { between } else { "" });
                 text.push_str(item);
@@ -468,7 +485,7 @@ mod tests {
         let fields = [field("a", DataType::Utf8View), Arc::new(Field::new("a", DataType::Utf8View, true))];
         let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
         let shown = |field: &FieldRef| {
-            let array = of(&[(&document, field)], 3, &mut Making::new("f", &room)).unwrap();
+            let array = of(&[(&document, field)], 3, &mut OutputMemory::new("f", &room)).unwrap();
             array.as_string::<i32>().iter().map(|text| text.map(str::to_owned)).collect::<Vec<_>>()
         };
         let some = |text: &str| Some(text.to_owned());

@@ -16,7 +16,7 @@ use super::json::{document_of, field, parts, unquoted};
 use super::json_values::push_normal;
 use super::list_texts::items;
 use super::result_memory::Room;
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -114,7 +114,7 @@ impl ScalarUDFImpl for JsonChanged {
         let rows = args.number_rows;
         let columns = args.args.iter().map(|value| Column::of(&value.to_array(rows)?));
         let columns = columns.collect::<Result<Vec<Column>>>()?;
-        let mut making = Making::new(self.name, &self.room);
+        let mut making = OutputMemory::new(self.name, &self.room);
         let (mut out, mut text) = (StringBuilder::new(), String::new());
         for row in 0..rows {
             text.clear();
@@ -190,7 +190,7 @@ impl Column {
 
 impl JsonChanged {
     /// Writes what a row gives; false: NULL.
-    fn row(&self, columns: &[Column], row: usize, out: &mut String, making: &mut Making<'_>) -> Result<bool> {
+    fn row(&self, columns: &[Column], row: usize, out: &mut String, making: &mut OutputMemory<'_>) -> Result<bool> {
         let [first, others @ ..] = columns else { return internal_err!("`{}` reads a document", self.name) };
         let mut document = String::new();
         // In its normal form a name stands once.
@@ -216,16 +216,16 @@ impl JsonChanged {
             }
             (Change::LessPath, [path]) => {
                 let Some(path) = path.path(row) else { return Ok(false) };
-                at_path(&document, &path, &Put::Less, &mut changed)?;
+                at_path(&document, &path, &JsonEdit::Less, &mut changed)?;
             }
             (Change::Set | Change::Insert, [path, value, flag @ ..]) => {
                 let Some(path) = path.path(row) else { return Ok(false) };
                 let Some(value) = value.text(row).and_then(document_of) else { return Ok(false) };
                 making.add(value.len())?;
                 let put = if self.change == Change::Set {
-                    Put::Set { value, creates: flag.first().is_none_or(|flag| flag.is_set(row)) }
+                    JsonEdit::Set { value, creates: flag.first().is_none_or(|flag| flag.is_set(row)) }
                 } else {
-                    Put::Insert { value, behind: flag.first().is_some_and(|flag| flag.is_set(row)) }
+                    JsonEdit::Insert { value, behind: flag.first().is_some_and(|flag| flag.is_set(row)) }
                 };
                 at_path(&document, &path, &put, &mut changed)?;
             }
@@ -246,7 +246,7 @@ impl JsonChanged {
 }
 
 /// Writes a text that holds JSON in its normal form; false: it holds none.
-fn normal(text: Option<&str>, out: &mut String, making: &mut Making<'_>) -> Result<bool> {
+fn normal(text: Option<&str>, out: &mut String, making: &mut OutputMemory<'_>) -> Result<bool> {
     match text.and_then(document_of) {
         Some(piece) => push_normal(piece, 0, out, making),
         None => Ok(false),
@@ -344,20 +344,20 @@ fn less_names(piece: &str, names: &[String], out: &mut String) -> Result<()> {
 }
 
 /// What is done at the end of a path.
-enum Put<'v> {
+enum JsonEdit<'v> {
     Set { value: &'v str, creates: bool },
     Insert { value: &'v str, behind: bool },
     Less,
 }
 
 /// Writes a document with a change at a path. Where it leads to nothing, the document stays as it is.
-fn at_path(piece: &str, path: &[String], put: &Put<'_>, out: &mut String) -> Result<()> {
+fn at_path(piece: &str, path: &[String], put: &JsonEdit<'_>, out: &mut String) -> Result<()> {
     if path.is_empty() {
         out.push_str(piece);
         return Ok(());
     }
     if !is_object(piece) && !is_array(piece) {
-        return if let Put::Less = put {
+        return if let JsonEdit::Less = put {
             exec_err!("cannot delete path in scalar")
         } else {
             exec_err!("cannot set path in scalar")
@@ -366,7 +366,7 @@ fn at_path(piece: &str, path: &[String], put: &Put<'_>, out: &mut String) -> Res
     step(piece, path, 0, put, out)
 }
 
-fn step(piece: &str, path: &[String], level: usize, put: &Put<'_>, out: &mut String) -> Result<()> {
+fn step(piece: &str, path: &[String], level: usize, put: &JsonEdit<'_>, out: &mut String) -> Result<()> {
     let Some(wanted) = path.get(level) else {
         out.push_str(piece);
         return Ok(());
@@ -386,7 +386,7 @@ fn step(piece: &str, path: &[String], level: usize, put: &Put<'_>, out: &mut Str
     let place = place_of(at, count);
     // What is put before the first item, or behind the last.
     let lone = match put {
-        Put::Set { value, creates: true } | Put::Insert { value, .. } if is_last => Some(*value),
+        JsonEdit::Set { value, creates: true } | JsonEdit::Insert { value, .. } if is_last => Some(*value),
         _ => None,
     };
     let mut failed = Ok(());
@@ -401,10 +401,10 @@ fn step(piece: &str, path: &[String], level: usize, put: &Put<'_>, out: &mut Str
         index += 1;
         let values: [Option<&str>; 2] = match put {
             _ if !is_it || !is_last => [Some(item), None],
-            Put::Set { value, .. } => [Some(*value), None],
-            Put::Insert { value, behind: false } => [Some(*value), Some(item)],
-            Put::Insert { value, behind: true } => [Some(item), Some(*value)],
-            Put::Less => [None, None],
+            JsonEdit::Set { value, .. } => [Some(*value), None],
+            JsonEdit::Insert { value, behind: false } => [Some(*value), Some(item)],
+            JsonEdit::Insert { value, behind: true } => [Some(item), Some(*value)],
+            JsonEdit::Less => [None, None],
         };
         for value in values.into_iter().flatten() {
             push_part(written, None, out);
@@ -430,7 +430,7 @@ fn in_object(
     (wanted, is_last): (&str, bool),
     path: &[String],
     level: usize,
-    put: &Put<'_>,
+    put: &JsonEdit<'_>,
     out: &mut String,
 ) -> Result<()> {
     let mut failed = Ok(());
@@ -441,12 +441,12 @@ fn in_object(
         is_found |= is_it;
         let value = match put {
             _ if !is_it || !is_last => value,
-            Put::Set { value, .. } => *value,
-            Put::Insert { .. } => {
+            JsonEdit::Set { value, .. } => *value,
+            JsonEdit::Insert { .. } => {
                 failed = exec_err!("cannot replace existing key: `jsonb_set` does");
                 return Some(());
             }
-            Put::Less => return None,
+            JsonEdit::Less => return None,
         };
         push_part(written, name, out);
         written += 1;
@@ -457,7 +457,7 @@ fn in_object(
         }
         failed.is_err().then_some(())
     });
-    if let Put::Set { value, creates: true } | Put::Insert { value, .. } = put
+    if let JsonEdit::Set { value, creates: true } | JsonEdit::Insert { value, .. } = put
         && is_last
         && !is_found
     {
@@ -489,7 +489,7 @@ fn strip(piece: &str, out: &mut String) {
 }
 
 /// Writes a normal form in lines, four blanks before each for every level.
-fn pretty(piece: &str, depth: usize, out: &mut String, making: &mut Making<'_>) -> Result<()> {
+fn pretty(piece: &str, depth: usize, out: &mut String, making: &mut OutputMemory<'_>) -> Result<()> {
     const BLANKS: &str = "    ";
     if !is_object(piece) && !is_array(piece) {
         making.add(piece.len())?;

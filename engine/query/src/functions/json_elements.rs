@@ -13,14 +13,14 @@ use serde_json::Value;
 
 use super::json::{document_of, member, parts, text_of, tree_bytes, unquoted};
 use super::result_memory::{COUNTED, Room};
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 
 /// Bytes of an item of a list beside its text.
 const ITEM: usize = 8;
 
 /// What is asked of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Asked {
+enum JsonElementsOperation {
     /// The items of an array.
     Items,
     /// The same as texts, without quotes.
@@ -40,7 +40,7 @@ enum Asked {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct JsonParts {
     name: &'static str,
-    asked: Asked,
+    asked: JsonElementsOperation,
     room: Room,
     signature: Signature,
 }
@@ -48,13 +48,13 @@ struct JsonParts {
 /// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
     let named = [
-        ("json_items", Asked::Items),
-        ("json_items_text", Asked::Texts),
-        ("json_keys", Asked::Keys),
-        ("json_values", Asked::Values),
-        ("json_values_text", Asked::ValueTexts),
-        ("json_has", Asked::Has),
-        ("json_contains", Asked::Contains),
+        ("json_items", JsonElementsOperation::Items),
+        ("json_items_text", JsonElementsOperation::Texts),
+        ("json_keys", JsonElementsOperation::Keys),
+        ("json_values", JsonElementsOperation::Values),
+        ("json_values_text", JsonElementsOperation::ValueTexts),
+        ("json_has", JsonElementsOperation::Has),
+        ("json_contains", JsonElementsOperation::Contains),
     ];
     named.into_iter().map(|(name, asked)| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -64,14 +64,18 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
 
 impl JsonParts {
     fn is_condition(&self) -> bool {
-        matches!(self.asked, Asked::Has | Asked::Contains)
+        matches!(self.asked, JsonElementsOperation::Has | JsonElementsOperation::Contains)
     }
 
     fn lists(&self, documents: &StringViewArray) -> Result<ArrayRef> {
-        let mut making = Making::new(self.name, &self.room);
+        let mut making = OutputMemory::new(self.name, &self.room);
         let mut out = ListBuilder::new(StringBuilder::new());
         for text in documents {
-            let bracket = if matches!(self.asked, Asked::Items | Asked::Texts) { '[' } else { '{' };
+            let bracket = if matches!(self.asked, JsonElementsOperation::Items | JsonElementsOperation::Texts) {
+                '['
+            } else {
+                '{'
+            };
             let Some(piece) = text.and_then(document_of).filter(|piece| piece.starts_with(bracket)) else {
                 out.append(false);
                 continue;
@@ -82,8 +86,10 @@ impl JsonParts {
                 count += 1;
                 let items = out.values();
                 match (self.asked, name) {
-                    (Asked::Keys, Some(name)) => items.append_option(unquoted(name)),
-                    (Asked::Texts | Asked::ValueTexts, _) => items.append_option(text_of(value)),
+                    (JsonElementsOperation::Keys, Some(name)) => items.append_option(unquoted(name)),
+                    (JsonElementsOperation::Texts | JsonElementsOperation::ValueTexts, _) => {
+                        items.append_option(text_of(value));
+                    }
                     _ => items.append_value(value),
                 }
                 None::<()>
@@ -101,7 +107,7 @@ impl JsonParts {
                 out.append_null();
                 continue;
             };
-            if self.asked == Asked::Has {
+            if self.asked == JsonElementsOperation::Has {
                 out.append_option(has(document, other));
                 continue;
             }
@@ -203,7 +209,7 @@ mod tests {
 
     #[test]
     fn parts_of_documents() {
-        let check = |asked: Asked, document: &str, expected: Option<&[Option<&str>]>| {
+        let check = |asked: JsonElementsOperation, document: &str, expected: Option<&[Option<&str>]>| {
             let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
             let signature = Signature::user_defined(Volatility::Immutable);
             let asking = JsonParts { name: "f", asked, room, signature };
@@ -214,14 +220,18 @@ mod tests {
             assert_eq!(found.as_deref(), expected, "{document}");
         };
         let document = r#" [1, "a\"b", null, {"c": [2]}] "#;
-        check(Asked::Items, document, Some(&[Some("1"), Some(r#""a\"b""#), Some("null"), Some(r#"{"c": [2]}"#)]));
-        check(Asked::Texts, document, Some(&[Some("1"), Some("a\"b"), None, Some(r#"{"c": [2]}"#)]));
-        check(Asked::Keys, r#"{"a": 1, "b": {"c": 2}}"#, Some(&[Some("a"), Some("b")]));
-        check(Asked::Values, r#"{"a": "x", "b": null}"#, Some(&[Some("\"x\""), Some("null")]));
-        check(Asked::ValueTexts, r#"{"a": "x", "b": null}"#, Some(&[Some("x"), None]));
-        check(Asked::Items, "[]", Some(&[]));
-        check(Asked::Items, "{}", None);
-        check(Asked::Keys, "[1", None);
+        check(
+            JsonElementsOperation::Items,
+            document,
+            Some(&[Some("1"), Some(r#""a\"b""#), Some("null"), Some(r#"{"c": [2]}"#)]),
+        );
+        check(JsonElementsOperation::Texts, document, Some(&[Some("1"), Some("a\"b"), None, Some(r#"{"c": [2]}"#)]));
+        check(JsonElementsOperation::Keys, r#"{"a": 1, "b": {"c": 2}}"#, Some(&[Some("a"), Some("b")]));
+        check(JsonElementsOperation::Values, r#"{"a": "x", "b": null}"#, Some(&[Some("\"x\""), Some("null")]));
+        check(JsonElementsOperation::ValueTexts, r#"{"a": "x", "b": null}"#, Some(&[Some("x"), None]));
+        check(JsonElementsOperation::Items, "[]", Some(&[]));
+        check(JsonElementsOperation::Items, "{}", None);
+        check(JsonElementsOperation::Keys, "[1", None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use quiver_types::cancellation;
 use super::json::{document_of, field, member, parts, unquoted};
 use super::json_values::push_normal;
 use super::result_memory::Room;
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 use path::{Condition, LAST, Method, Operator, Path, Place, Scalar, Step, Steps};
 
 /// Bytes that an item takes while it is looked at.
@@ -30,7 +30,7 @@ const ITEM: usize = 32;
 
 /// What is asked of what a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Asked {
+enum JsonPathOperation {
     /// Whether it is anything.
     Exists,
     /// The truth that it is.
@@ -44,18 +44,18 @@ enum Asked {
 }
 
 /// Names of the functions.
-const FUNCTIONS: [(&str, Asked); 5] = [
-    ("jsonb_path_exists", Asked::Exists),
-    ("jsonb_path_match", Asked::Match),
-    ("jsonb_path_query_first", Asked::First),
-    ("jsonb_path_query_array", Asked::Array),
-    ("jsonb_path_items", Asked::Items),
+const FUNCTIONS: [(&str, JsonPathOperation); 5] = [
+    ("jsonb_path_exists", JsonPathOperation::Exists),
+    ("jsonb_path_match", JsonPathOperation::Match),
+    ("jsonb_path_query_first", JsonPathOperation::First),
+    ("jsonb_path_query_array", JsonPathOperation::Array),
+    ("jsonb_path_items", JsonPathOperation::Items),
 ];
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct JsonPath {
     name: &'static str,
-    asked: Asked,
+    asked: JsonPathOperation,
     room: Room,
     signature: Signature,
 }
@@ -89,15 +89,15 @@ impl ScalarUDFImpl for JsonPath {
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
         Ok(match self.asked {
-            Asked::Exists | Asked::Match => DataType::Boolean,
-            Asked::First | Asked::Array => DataType::Utf8,
-            Asked::Items => DataType::new_list(DataType::Utf8, true),
+            JsonPathOperation::Exists | JsonPathOperation::Match => DataType::Boolean,
+            JsonPathOperation::First | JsonPathOperation::Array => DataType::Utf8,
+            JsonPathOperation::Items => DataType::new_list(DataType::Utf8, true),
         })
     }
 
     fn return_field_from_args(&self, _args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let kind = self.return_type(&[])?;
-        let is_json = matches!(self.asked, Asked::First | Asked::Array);
+        let is_json = matches!(self.asked, JsonPathOperation::First | JsonPathOperation::Array);
         Ok(if is_json { field(self.name, kind) } else { Arc::new(Field::new(self.name, kind, true)) })
     }
 
@@ -107,8 +107,8 @@ impl ScalarUDFImpl for JsonPath {
             Ok(texts.as_string_view().clone())
         };
         let [documents, paths] = args.args.as_slice() else { return exec_err!("`{}` takes a path", self.name) };
-        let mut found = Found::new(self.asked);
-        let mut making = Making::new(self.name, &self.room);
+        let mut found = JsonPathResults::new(self.asked);
+        let mut making = OutputMemory::new(self.name, &self.room);
         // The same path is read once.
         let mut last: Option<(&str, Path)> = None;
         let (documents, paths) = (texts(documents)?, texts(paths)?);
@@ -122,14 +122,14 @@ impl ScalarUDFImpl for JsonPath {
             }
             let mut normal = String::new();
             let is_document = match document_of(text) {
-                Some(piece) => push_normal(piece, 0, &mut normal, &mut Making::new(self.name, &self.room))?,
+                Some(piece) => push_normal(piece, 0, &mut normal, &mut OutputMemory::new(self.name, &self.room))?,
                 None => false,
             };
             let Some((_, path)) = last.as_ref().filter(|_| is_document) else {
                 found.nothing();
                 continue;
             };
-            let mut walk = Walk { making: Making::new(self.name, &self.room) };
+            let mut walk = Walk { making: OutputMemory::new(self.name, &self.room) };
             let items = walk.items(path, &normal)?;
             making.add(items.iter().map(|item| item.len() + ITEM).sum())?;
             found.add(&items)?;
@@ -139,7 +139,7 @@ impl ScalarUDFImpl for JsonPath {
 }
 
 /// What the rows of a batch give.
-enum Found {
+enum JsonPathResults {
     Exists(BooleanBuilder),
     Match(BooleanBuilder),
     First(StringBuilder),
@@ -147,14 +147,14 @@ enum Found {
     Items(ListBuilder<StringBuilder>),
 }
 
-impl Found {
-    fn new(asked: Asked) -> Self {
+impl JsonPathResults {
+    fn new(asked: JsonPathOperation) -> Self {
         match asked {
-            Asked::Exists => Self::Exists(BooleanBuilder::new()),
-            Asked::Match => Self::Match(BooleanBuilder::new()),
-            Asked::First => Self::First(StringBuilder::new()),
-            Asked::Array => Self::Array(StringBuilder::new()),
-            Asked::Items => Self::Items(ListBuilder::new(StringBuilder::new())),
+            JsonPathOperation::Exists => Self::Exists(BooleanBuilder::new()),
+            JsonPathOperation::Match => Self::Match(BooleanBuilder::new()),
+            JsonPathOperation::First => Self::First(StringBuilder::new()),
+            JsonPathOperation::Array => Self::Array(StringBuilder::new()),
+            JsonPathOperation::Items => Self::Items(ListBuilder::new(StringBuilder::new())),
         }
     }
 
@@ -199,7 +199,7 @@ impl Found {
 
 /// A way through one document, which counts what it looks at.
 struct Walk<'r> {
-    making: Making<'r>,
+    making: OutputMemory<'r>,
 }
 
 impl Walk<'_> {

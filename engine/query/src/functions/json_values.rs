@@ -18,7 +18,7 @@ use quiver_types::write_hex;
 
 use super::intervals::spread_out;
 use super::json::{is_json, parts, unquoted, whole};
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 use super::text_output::texts;
 
 /// Levels of a document that is put into another form: each is a call within a call.
@@ -116,7 +116,7 @@ impl Values {
     ///
     /// # Errors
     /// It becomes too long.
-    pub(super) fn push(&self, row: usize, out: &mut String, making: &mut Making<'_>) -> Result<()> {
+    pub(super) fn push(&self, row: usize, out: &mut String, making: &mut OutputMemory<'_>) -> Result<()> {
         making.add(ROOM)?;
         if self.is_null(row) {
             out.push_str("null");
@@ -208,7 +208,7 @@ fn quoted(text: &str) -> String {
 ///
 /// # Errors
 /// It becomes too long.
-pub(super) fn push_text(text: &str, out: &mut String, making: &mut Making<'_>) -> Result<()> {
+pub(super) fn push_text(text: &str, out: &mut String, making: &mut OutputMemory<'_>) -> Result<()> {
     let is_escaped = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
     making.add(text.len() + 5 * text.as_bytes().iter().filter(|byte| is_escaped(byte)).count())?;
     push_json_text(text, out);
@@ -247,7 +247,7 @@ pub(super) enum Numbers {
 ///
 /// # Errors
 /// It becomes too long.
-pub(super) fn push_normal(piece: &str, depth: usize, out: &mut String, making: &mut Making<'_>) -> Result<bool> {
+pub(super) fn push_normal(piece: &str, depth: usize, out: &mut String, making: &mut OutputMemory<'_>) -> Result<bool> {
     push_with(Numbers::AsTheyAre, piece, depth, out, making)
 }
 
@@ -260,7 +260,7 @@ pub(super) fn push_with(
     piece: &str,
     depth: usize,
     out: &mut String,
-    making: &mut Making<'_>,
+    making: &mut OutputMemory<'_>,
 ) -> Result<bool> {
     if depth > DEPTH_MAX {
         return Ok(false);
@@ -392,7 +392,7 @@ mod tests {
 
     fn check(array: ArrayRef, expected: &str) {
         let (room, mut out) = (room(), String::new());
-        let mut making = Making::new("f", &room);
+        let mut making = OutputMemory::new("f", &room);
         let values = Values::of(&array, &Field::new("a", array.data_type().clone(), true)).unwrap();
         for row in 0..array.len() {
             values.push(row, &mut out, &mut making).unwrap();
@@ -421,7 +421,8 @@ mod tests {
             [format!("[{}1]", "1,".repeat(2_000_000)), format!("{{{}\"b\":1}}", "\"a\":1,".repeat(2_000_000))]
         {
             let room = Room::new(Arc::new(GreedyMemoryPool::new(4 << 20)));
-            let refused = push_normal(&document, 0, &mut String::new(), &mut Making::new("f", &room)).unwrap_err();
+            let refused =
+                push_normal(&document, 0, &mut String::new(), &mut OutputMemory::new("f", &room)).unwrap_err();
             assert!(refused.to_string().contains("values of functions"), "{refused}");
         }
     }
@@ -430,7 +431,7 @@ mod tests {
     fn documents_have_a_normal_form() {
         let check = |piece: &str, expected: Option<&str>| {
             let (room, mut out) = (room(), String::new());
-            let is_one = push_normal(piece, 0, &mut out, &mut Making::new("f", &room)).unwrap();
+            let is_one = push_normal(piece, 0, &mut out, &mut OutputMemory::new("f", &room)).unwrap();
             assert_eq!(is_one.then_some(out.as_str()), expected, "{piece}");
         };
         check(

@@ -16,7 +16,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use super::result_memory::Room;
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 use forms::{ROMAN_WIDTH, exponent_of, exponent_of_digits, ordinal, roman, shifted};
 
 /// Digits behind the point of a double, at most: the least is 2 to the power of -1074.
@@ -24,38 +24,38 @@ const DIGITS_MAX: usize = 1_074;
 
 /// Which of the two it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Asked {
+enum NumberFormatOperation {
     Text,
     Number,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Formatted {
-    asked: Asked,
+struct NumberFormatFunction {
+    asked: NumberFormatOperation,
     room: Room,
     signature: Signature,
 }
 
 /// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
-    [Asked::Text, Asked::Number].into_iter().map(|asked| made(asked, room))
+    [NumberFormatOperation::Text, NumberFormatOperation::Number].into_iter().map(|asked| made(asked, room))
 }
 
 /// Gives the one that writes numbers.
 pub(super) fn to_char(room: &Room) -> Arc<ScalarUDF> {
-    made(Asked::Text, room)
+    made(NumberFormatOperation::Text, room)
 }
 
-fn made(asked: Asked, room: &Room) -> Arc<ScalarUDF> {
+fn made(asked: NumberFormatOperation, room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Formatted { asked, room: room.clone(), signature }))
+    Arc::new(ScalarUDF::from(NumberFormatFunction { asked, room: room.clone(), signature }))
 }
 
-impl ScalarUDFImpl for Formatted {
+impl ScalarUDFImpl for NumberFormatFunction {
     fn name(&self) -> &'static str {
         match self.asked {
-            Asked::Text => "number_to_char",
-            Asked::Number => "to_number",
+            NumberFormatOperation::Text => "number_to_char",
+            NumberFormatOperation::Number => "to_number",
         }
     }
 
@@ -69,19 +69,19 @@ impl ScalarUDFImpl for Formatted {
             return plan_err!("a pattern is a text, not `{pattern}`");
         }
         let value = match self.asked {
-            Asked::Text if value.is_numeric() => value.clone(),
-            Asked::Text if value.is_null() => DataType::Float64,
-            Asked::Number if value.is_string() || value.is_null() => DataType::Utf8View,
-            Asked::Text => return plan_err!("a pattern of numbers is for a number, not for `{value}`"),
-            Asked::Number => return plan_err!("`to_number` reads a text, not `{value}`"),
+            NumberFormatOperation::Text if value.is_numeric() => value.clone(),
+            NumberFormatOperation::Text if value.is_null() => DataType::Float64,
+            NumberFormatOperation::Number if value.is_string() || value.is_null() => DataType::Utf8View,
+            NumberFormatOperation::Text => return plan_err!("a pattern of numbers is for a number, not for `{value}`"),
+            NumberFormatOperation::Number => return plan_err!("`to_number` reads a text, not `{value}`"),
         };
         Ok(vec![value, DataType::Utf8View])
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
         Ok(match self.asked {
-            Asked::Text => DataType::Utf8,
-            Asked::Number => DataType::Float64,
+            NumberFormatOperation::Text => DataType::Utf8,
+            NumberFormatOperation::Number => DataType::Float64,
         })
     }
 
@@ -91,8 +91,8 @@ impl ScalarUDFImpl for Formatted {
         let (values, patterns) = (values.to_array(args.number_rows)?, patterns.to_array(args.number_rows)?);
         let patterns = views(&patterns)?;
         Ok(ColumnarValue::Array(match self.asked {
-            Asked::Text => self.texts(&values, &patterns, is_constant)?,
-            Asked::Number => numbers(&values, &patterns)?,
+            NumberFormatOperation::Text => self.texts(&values, &patterns, is_constant)?,
+            NumberFormatOperation::Number => numbers(&values, &patterns)?,
         }))
     }
 }
@@ -102,7 +102,7 @@ fn views(array: &ArrayRef) -> Result<StringViewArray> {
     if let Some(texts) = texts.as_string_view_opt() { Ok(texts.clone()) } else { internal_err!("texts are none") }
 }
 
-impl Formatted {
+impl NumberFormatFunction {
     fn texts(&self, values: &ArrayRef, patterns: &StringViewArray, is_constant: bool) -> Result<ArrayRef> {
         let doubles = match values.data_type() {
             DataType::Float16 | DataType::Float32 | DataType::Float64 => Some(cast(values, &DataType::Float64)?),
@@ -111,7 +111,7 @@ impl Formatted {
         let doubles = doubles.as_ref().map(AsArray::as_primitive::<Float64Type>);
         // Whole numbers and decimals have all their digits as texts.
         let digits = if doubles.is_none() { Some(views(values)?) } else { None };
-        let mut making = Making::new("to_char", &self.room);
+        let mut making = OutputMemory::new("to_char", &self.room);
         let (mut out, mut text) = (StringBuilder::new(), String::new());
         let mut known: Option<Pattern> = None;
         for row in 0..values.len() {
@@ -397,7 +397,7 @@ impl Pattern {
             digits.to_owned()
         };
         let blanks = self.before.saturating_sub(whole);
-        let mut writing = Writing::new(self, digits.as_bytes(), blanks, is_below);
+        let mut writing = NumberWriter::new(self, digits.as_bytes(), blanks, is_below);
         for node in &self.nodes {
             match node {
                 Node::Nine | Node::Zero | Node::Point | Node::Comma if self.is_roman => {}
@@ -429,7 +429,7 @@ impl Pattern {
 
 /// See `NUMProc` of PostgreSQL.
 #[allow(clippy::struct_excessive_bools, reason = "the flags of PostgreSQL's `NUMProc`")]
-struct Writing<'p> {
+struct NumberWriter<'p> {
     pattern: &'p Pattern,
     digits: &'p [u8],
     /// Places before the first digit.
@@ -448,7 +448,7 @@ struct Writing<'p> {
     is_within: bool,
 }
 
-impl<'p> Writing<'p> {
+impl<'p> NumberWriter<'p> {
     fn new(pattern: &'p Pattern, digits: &'p [u8], blanks: usize, is_below: bool) -> Self {
         let is_marked = pattern.has_plus || pattern.has_minus;
         let is_signed =

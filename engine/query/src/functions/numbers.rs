@@ -13,20 +13,20 @@ use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Asked {
+enum NumberOperation {
     Quotient,
     Bucket,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Numbers {
-    asked: Asked,
+    asked: NumberOperation,
     signature: Signature,
 }
 
 /// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    [Asked::Quotient, Asked::Bucket].into_iter().map(|asked| {
+    [NumberOperation::Quotient, NumberOperation::Bucket].into_iter().map(|asked| {
         Arc::new(ScalarUDF::from(Numbers { asked, signature: Signature::user_defined(Volatility::Immutable) }))
     })
 }
@@ -34,8 +34,8 @@ pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
 impl ScalarUDFImpl for Numbers {
     fn name(&self) -> &'static str {
         match self.asked {
-            Asked::Quotient => "div",
-            Asked::Bucket => "width_bucket",
+            NumberOperation::Quotient => "div",
+            NumberOperation::Bucket => "width_bucket",
         }
     }
 
@@ -46,7 +46,7 @@ impl ScalarUDFImpl for Numbers {
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let is_number = |kind: &DataType| kind.is_numeric() || kind.is_null();
         if let (
-            Asked::Bucket,
+            NumberOperation::Bucket,
             [value, DataType::List(end) | DataType::LargeList(end) | DataType::FixedSizeList(end, _)],
         ) = (self.asked, types)
         {
@@ -67,43 +67,45 @@ impl ScalarUDFImpl for Numbers {
         }
         let is_whole = |kind: &DataType| kind.is_integer() || kind.is_null();
         match (self.asked, types) {
-            (Asked::Quotient, [left, right]) => {
+            (NumberOperation::Quotient, [left, right]) => {
                 let kind = if is_whole(left) && is_whole(right) { DataType::Int64 } else { DataType::Float64 };
                 Ok(vec![kind; 2])
             }
-            (Asked::Bucket, [_, _, _, count]) if is_whole(count) => {
+            (NumberOperation::Bucket, [_, _, _, count]) if is_whole(count) => {
                 Ok(vec![DataType::Float64, DataType::Float64, DataType::Float64, DataType::Int64])
             }
-            (Asked::Quotient, _) => plan_err!("`div` takes two numbers"),
-            (Asked::Bucket, _) => plan_err!("`width_bucket` takes a number, two ends and a whole number of buckets"),
+            (NumberOperation::Quotient, _) => plan_err!("`div` takes two numbers"),
+            (NumberOperation::Bucket, _) => {
+                plan_err!("`width_bucket` takes a number, two ends and a whole number of buckets")
+            }
         }
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(match (self.asked, types.first()) {
-            (Asked::Quotient, Some(DataType::Float64)) => DataType::Float64,
+            (NumberOperation::Quotient, Some(DataType::Float64)) => DataType::Float64,
             _ => DataType::Int64,
         })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
-        if let (Asked::Bucket, [value, ends]) = (self.asked, args.args.as_slice()) {
+        if let (NumberOperation::Bucket, [value, ends]) = (self.asked, args.args.as_slice()) {
             return among(value, ends, rows);
         }
         let columns = args.args.iter().map(|value| value.to_array(rows)).collect::<Result<Vec<_>>>()?;
         Ok(match (self.asked, columns.as_slice()) {
-            (Asked::Quotient, [left, right]) if *left.data_type() == DataType::Float64 => {
+            (NumberOperation::Quotient, [left, right]) if *left.data_type() == DataType::Float64 => {
                 let pairs = left.as_primitive::<Float64Type>().iter().zip(right.as_primitive::<Float64Type>());
                 let quotients = pairs.map(|(left, right)| left.zip(right).map(quotient).transpose());
                 ColumnarValue::Array(Arc::new(quotients.collect::<Result<Float64Array>>()?))
             }
-            (Asked::Quotient, [left, right]) => {
+            (NumberOperation::Quotient, [left, right]) => {
                 let pairs = left.as_primitive::<Int64Type>().iter().zip(right.as_primitive::<Int64Type>());
                 let quotients = pairs.map(|(left, right)| left.zip(right).map(whole_quotient).transpose());
                 ColumnarValue::Array(Arc::new(quotients.collect::<Result<Int64Array>>()?))
             }
-            (Asked::Bucket, [value, low, high, count]) => {
+            (NumberOperation::Bucket, [value, low, high, count]) => {
                 let ends = low.as_primitive::<Float64Type>().iter().zip(high.as_primitive::<Float64Type>());
                 let within = value.as_primitive::<Float64Type>().iter().zip(count.as_primitive::<Int64Type>());
                 let buckets = within.zip(ends).map(|((value, count), (low, high))| {

@@ -73,7 +73,7 @@ impl Definition {
 
 /// Something that was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Seen {
+struct StepEvent {
     time: i64,
     step: usize,
     /// Its place in the list.
@@ -82,24 +82,24 @@ struct Seen {
 
 /// One way of a value through the process: its state, and the steps that it reached in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Run {
+struct ProcessInstance {
     state: &'static str,
-    reached: Vec<Seen>,
+    reached: Vec<StepEvent>,
 }
 
 /// Follows events through the steps.
-fn runs(definition: &Definition, now: i64, mut events: Vec<Seen>) -> Vec<Run> {
+fn runs(definition: &Definition, now: i64, mut events: Vec<StepEvent>) -> Vec<ProcessInstance> {
     events.sort_unstable();
     let mut all = Vec::new();
-    let mut open: Vec<Seen> = Vec::new();
+    let mut open: Vec<StepEvent> = Vec::new();
     let mut is_complete = false;
     for event in events {
         if let Some(last) = open.last().copied() {
             if event.time.saturating_sub(last.time) > definition.timeout {
                 let state = if is_complete { "completed" } else { "abandoned" };
-                all.push(Run { state, reached: std::mem::take(&mut open) });
+                all.push(ProcessInstance { state, reached: std::mem::take(&mut open) });
             } else if is_complete && event.step == 0 {
-                all.push(Run { state: "completed", reached: std::mem::take(&mut open) });
+                all.push(ProcessInstance { state: "completed", reached: std::mem::take(&mut open) });
             } else {
                 let step = &definition.steps[event.step.min(definition.steps.len() - 1)];
                 let in_time = step.max_gap.is_none_or(|max| event.time.saturating_sub(last.time) <= max);
@@ -114,7 +114,7 @@ fn runs(definition: &Definition, now: i64, mut events: Vec<Seen>) -> Vec<Run> {
                     Outcome::None => (event.step + 1 == definition.steps.len()).then_some("completed"),
                 };
                 if let Some(state) = end {
-                    all.push(Run { state, reached: std::mem::take(&mut open) });
+                    all.push(ProcessInstance { state, reached: std::mem::take(&mut open) });
                 }
                 continue;
             }
@@ -131,7 +131,7 @@ fn runs(definition: &Definition, now: i64, mut events: Vec<Seen>) -> Vec<Run> {
             (false, true) => "abandoned",
             (false, false) => "running",
         };
-        all.push(Run { state, reached: open });
+        all.push(ProcessInstance { state, reached: open });
     }
     all
 }
@@ -226,7 +226,7 @@ impl ScalarUDFImpl for ProcessRuns {
         let definitions = cast(&definitions.to_array(rows)?, &DataType::Utf8)?;
         let now = cast(&now.to_array(rows)?, &DataType::Int64)?;
         let events = cast(&events.to_array(rows)?, &list(event_fields()))?;
-        let mut out = Out::default();
+        let mut out = InstanceColumns::default();
         let mut known: Option<(String, Definition)> = None;
         for row in 0..rows {
             let text = definitions.as_string::<i32>().value(row);
@@ -249,7 +249,7 @@ impl ScalarUDFImpl for ProcessRuns {
 
 /// Instances as columns.
 #[derive(Default)]
-struct Out {
+struct InstanceColumns {
     ends: Vec<usize>,
     numbers: Vec<i64>,
     states: StringViewBuilder,
@@ -269,7 +269,7 @@ struct Out {
     errors: BooleanBuilder,
 }
 
-impl Out {
+impl InstanceColumns {
     fn row(&mut self, definition: &Definition, now: i64, events: &ArrayRef) {
         let events = events.as_struct();
         let numbers = |at: usize| events.column(at).as_primitive::<Int64Type>();
@@ -278,7 +278,7 @@ impl Out {
         let (times, steps): (&Int64Array, &Int64Array) = (numbers(0), numbers(1));
         let seen = (0..events.len()).filter(|&row| times.is_valid(row) && steps.is_valid(row)).filter_map(|row| {
             let step = usize::try_from(steps.value(row)).ok().filter(|step| *step < definition.steps.len())?;
-            Some(Seen { time: times.value(row), step, row })
+            Some(StepEvent { time: times.value(row), step, row })
         });
         let option = |texts: &'_ arrow::array::StringViewArray, row: usize| {
             texts.is_valid(row).then(|| texts.value(row).to_owned())
@@ -364,7 +364,7 @@ mod tests {
 
     /// Events as (time in ms, step).
     fn check(definition: &Definition, now: i64, events: &[(i64, usize)], expected: &[(&str, &[usize])]) {
-        let seen = events.iter().enumerate().map(|(row, (ms, step))| Seen { time: ms * MS, step: *step, row });
+        let seen = events.iter().enumerate().map(|(row, (ms, step))| StepEvent { time: ms * MS, step: *step, row });
         let found = runs(definition, now * MS, seen.collect());
         let found: Vec<(&str, Vec<usize>)> =
             found.iter().map(|r| (r.state, r.reached.iter().map(|s| s.step).collect())).collect();
@@ -418,10 +418,10 @@ mod tests {
     fn times_may_be_as_far_apart_as_there_are() {
         let step = |max_gap| Step { optional: false, outcome: Outcome::None, max_gap };
         let whole = Definition { timeout: i64::MAX, steps: vec![step(None), step(Some(5)), step(None)] };
-        let seen = |time, step, row| Seen { time, step, row };
+        let seen = |time, step, row| StepEvent { time, step, row };
         let events = vec![seen(i64::MAX, 1, 1), seen(i64::MIN, 0, 0)];
         let found = runs(&whole, i64::MAX, events);
-        assert_eq!(found, [Run { state: "running", reached: vec![seen(i64::MIN, 0, 0)] }]);
+        assert_eq!(found, [ProcessInstance { state: "running", reached: vec![seen(i64::MIN, 0, 0)] }]);
     }
 
     /// Events of one value: time in ms, step, trace, service, whether it failed, user, value, session.

@@ -88,7 +88,7 @@ impl AggregateUDFImpl for Quantile {
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
         let [_, q] = args.exprs else { return plan_err!("`quantile` is called as `quantile(x, q)`") };
-        Ok(Box::new(Grouped { q: constant(q)?, groups: Vec::new(), held: 0 }))
+        Ok(Box::new(QuantileGroups { q: constant(q)?, groups: Vec::new(), held: 0 }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -256,14 +256,14 @@ impl Accumulator for Values {
 
 /// The values of all groups.
 #[derive(Debug)]
-struct Grouped {
+struct QuantileGroups {
     q: f64,
     groups: Vec<Values>,
     /// Bytes of the values.
     held: usize,
 }
 
-impl Grouped {
+impl QuantileGroups {
     fn room(&mut self, groups: usize) {
         let q = self.q;
         self.groups.resize_with(groups.max(self.groups.len()), || Values { q, chunks: Vec::new() });
@@ -276,7 +276,7 @@ impl Grouped {
     }
 }
 
-impl GroupsAccumulator for Grouped {
+impl GroupsAccumulator for QuantileGroups {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],

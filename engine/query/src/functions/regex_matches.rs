@@ -13,7 +13,7 @@ use quiver_types::matcher::{WatchedRegex, affordable, builder, few_groups, looks
 
 use super::regex_functions::{Numbers, letter};
 use super::result_memory::Room;
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 use crate::error::to_datafusion;
 use crate::postgres_regex::Options;
 
@@ -22,7 +22,7 @@ const ITEM: usize = 8;
 
 /// What is asked of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Asked {
+enum RegexOperation {
     /// What stands between the places that are found.
     Between,
     /// Of each place its groups, or all of it where the pattern has none.
@@ -36,15 +36,18 @@ enum Asked {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Pieces {
     name: &'static str,
-    asked: Asked,
+    asked: RegexOperation,
     room: Room,
     signature: Signature,
 }
 
 /// Gives the functions.
 pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
-    let named =
-        [("regexp_split_to_array", Asked::Between), ("regexp_groups", Asked::Groups), ("regexp_substr", Asked::Place)];
+    let named = [
+        ("regexp_split_to_array", RegexOperation::Between),
+        ("regexp_groups", RegexOperation::Groups),
+        ("regexp_substr", RegexOperation::Place),
+    ];
     named.into_iter().map(|(name, asked)| {
         let signature = Signature::user_defined(Volatility::Immutable);
         Arc::new(ScalarUDF::from(Pieces { name, asked, room: room.clone(), signature }))
@@ -54,18 +57,18 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
 /// Gives the function for a single piece. It is only used in rewritten calls, not by name.
 pub(super) fn first(room: &Room) -> Arc<ScalarUDF> {
     let signature = Signature::user_defined(Volatility::Immutable);
-    Arc::new(ScalarUDF::from(Pieces { name: "substring", asked: Asked::First, room: room.clone(), signature }))
+    Arc::new(ScalarUDF::from(Pieces { name: "substring", asked: RegexOperation::First, room: room.clone(), signature }))
 }
 
 /// A pattern that was read.
-pub(super) struct Compiled {
+pub(super) struct CompiledRegex {
     pattern: String,
     flags: String,
     pub(super) regex: WatchedRegex,
     is_global: bool,
 }
 
-impl Compiled {
+impl CompiledRegex {
     fn new(pattern: &str, flags: &str) -> Result<Self> {
         let options = Options::of(flags).map_err(to_datafusion)?;
         let is_global = options.is_global();
@@ -91,9 +94,13 @@ impl Compiled {
 ///
 /// # Errors
 /// What is no pattern, or no flag, or takes too much.
-pub(super) fn compiled<'c>(last: &'c mut Option<Compiled>, pattern: &str, flags: &str) -> Result<&'c Compiled> {
+pub(super) fn compiled<'c>(
+    last: &'c mut Option<CompiledRegex>,
+    pattern: &str,
+    flags: &str,
+) -> Result<&'c CompiledRegex> {
     if !last.as_ref().is_some_and(|known| known.pattern == pattern && known.flags == flags) {
-        *last = Some(Compiled::new(pattern, flags)?);
+        *last = Some(CompiledRegex::new(pattern, flags)?);
     }
     last.as_ref().ok_or_else(|| internal_datafusion_err!("a pattern was read"))
 }
@@ -122,15 +129,15 @@ impl ScalarUDFImpl for Pieces {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let most = match self.asked {
-            Asked::Between | Asked::Groups => 3,
-            Asked::Place => 6,
-            Asked::First => 2,
+            RegexOperation::Between | RegexOperation::Groups => 3,
+            RegexOperation::Place => 6,
+            RegexOperation::First => 2,
         };
         if !(2..=most).contains(&types.len()) {
             return plan_err!("`{}` takes a text, a pattern and flags, not {} arguments", self.name, types.len());
         }
         let kind = |(at, kind): (usize, &DataType)| {
-            let is_number = self.asked == Asked::Place && matches!(at, 2 | 3 | 5);
+            let is_number = self.asked == RegexOperation::Place && matches!(at, 2 | 3 | 5);
             match kind {
                 kind if is_number && (kind.is_integer() || kind.is_null()) => Ok(DataType::Int64),
                 kind if !is_number && (kind.is_string() || kind.is_null()) => Ok(DataType::Utf8View),
@@ -143,9 +150,9 @@ impl ScalarUDFImpl for Pieces {
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
         let list = DataType::new_list(DataType::Utf8, true);
         Ok(match self.asked {
-            Asked::Between => list,
-            Asked::Groups => DataType::new_list(list, true),
-            Asked::Place | Asked::First => DataType::Utf8,
+            RegexOperation::Between => list,
+            RegexOperation::Groups => DataType::new_list(list, true),
+            RegexOperation::Place | RegexOperation::First => DataType::Utf8,
         })
     }
 
@@ -156,10 +163,10 @@ impl ScalarUDFImpl for Pieces {
         };
         let (within, patterns) = (texts(within, rows)?, texts(patterns, rows)?);
         let array: ArrayRef = match self.asked {
-            Asked::Place | Asked::First => self.place(&within, &patterns, others, rows)?,
+            RegexOperation::Place | RegexOperation::First => self.place(&within, &patterns, others, rows)?,
             asked => {
                 let flags = others.first().map(|flags| texts(flags, rows)).transpose()?;
-                self.lists(asked == Asked::Groups, &within, &patterns, flags.as_ref())?
+                self.lists(asked == RegexOperation::Groups, &within, &patterns, flags.as_ref())?
             }
         };
         Ok(ColumnarValue::Array(array))
@@ -174,7 +181,7 @@ impl Pieces {
         patterns: &StringViewArray,
         flags: Option<&StringViewArray>,
     ) -> Result<ArrayRef> {
-        let mut making = Making::new(self.name, &self.room);
+        let mut making = OutputMemory::new(self.name, &self.room);
         let mut last = None;
         let mut pieces = ListBuilder::new(StringBuilder::new());
         let mut groups = ListBuilder::new(ListBuilder::new(StringBuilder::new()));
@@ -208,7 +215,7 @@ impl Pieces {
         let numbers = |at: usize, other: i64| Numbers::new(others.get(at), rows, other);
         let (from, which, group) = (numbers(0, 1)?, numbers(1, 1)?, numbers(3, 0)?);
         let flags = others.get(2).map(|flags| texts(flags, rows)).transpose()?;
-        let mut making = Making::new(self.name, &self.room);
+        let mut making = OutputMemory::new(self.name, &self.room);
         let mut last = None;
         let mut out = StringBuilder::new();
         for row in 0..rows {
@@ -229,8 +236,11 @@ impl Pieces {
             };
             let flags = flags.as_ref().map_or("", |flags| flags.value(row));
             let pattern = compiled(&mut last, patterns.value(row), flags)?;
-            let group =
-                if self.asked == Asked::First { usize::from(pattern.regex.regex().captures_len() > 1) } else { group };
+            let group = if self.asked == RegexOperation::First {
+                usize::from(pattern.regex.regex().captures_len() > 1)
+            } else {
+                group
+            };
             let text = within.value(row);
             let begin = letter(text, from).filter(|_| pattern.regex.may_match(text));
             let piece = begin.and_then(|begin| nth(&pattern.regex, text, begin, which, group));
@@ -267,7 +277,7 @@ fn between(
     regex: &WatchedRegex,
     text: &str,
     out: &mut ListBuilder<StringBuilder>,
-    making: &mut Making<'_>,
+    making: &mut OutputMemory<'_>,
 ) -> Result<()> {
     let (mut from, mut outcome) = (0, Ok(()));
     if regex.may_match(text) {
@@ -293,10 +303,10 @@ fn between(
 
 /// What the groups of a pattern find, at one place or at all.
 fn found(
-    pattern: &Compiled,
+    pattern: &CompiledRegex,
     text: &str,
     out: &mut ListBuilder<ListBuilder<StringBuilder>>,
-    making: &mut Making<'_>,
+    making: &mut OutputMemory<'_>,
 ) -> Result<()> {
     let regex = &pattern.regex;
     let groups = regex.regex().captures_len();
@@ -341,8 +351,8 @@ mod tests {
     fn texts_are_split_as_in_postgresql() {
         let check = |text: &str, pattern: &str, expected: &[&str]| {
             let (room, mut out) = (room(), ListBuilder::new(StringBuilder::new()));
-            let regex = Compiled::new(pattern, "").unwrap().regex;
-            between(&regex, text, &mut out, &mut Making::new("f", &room)).unwrap();
+            let regex = CompiledRegex::new(pattern, "").unwrap().regex;
+            between(&regex, text, &mut out, &mut OutputMemory::new("f", &room)).unwrap();
             let list = out.finish().value(0);
             let found: Vec<_> = list.as_string::<i32>().iter().flatten().collect();
             assert_eq!(found, expected, "{text} {pattern}");
@@ -358,8 +368,8 @@ mod tests {
     fn groups_are_found_once_or_everywhere() {
         let check = |flags: &str, pattern: &str, expected: &[&[Option<&str>]]| {
             let (room, mut out) = (room(), ListBuilder::new(ListBuilder::new(StringBuilder::new())));
-            let pattern = Compiled::new(pattern, flags).unwrap();
-            found(&pattern, "a1B2", &mut out, &mut Making::new("f", &room)).unwrap();
+            let pattern = CompiledRegex::new(pattern, flags).unwrap();
+            found(&pattern, "a1B2", &mut out, &mut OutputMemory::new("f", &room)).unwrap();
             let places = out.finish().value(0);
             let found = places.as_list::<i32>().iter().flatten();
             let found: Vec<Vec<Option<String>>> = found
@@ -374,7 +384,7 @@ mod tests {
         check("g", "[0-9]", &[&[Some("1")], &[Some("2")]]);
         check("", "(x)?1", &[&[None]]);
         check("", "z", &[]);
-        assert!(Compiled::new("a", "y").is_err() && Compiled::new("(", "").is_err());
+        assert!(CompiledRegex::new("a", "y").is_err() && CompiledRegex::new("(", "").is_err());
     }
 
     #[derive(Debug)]
@@ -396,15 +406,15 @@ mod tests {
     #[test]
     fn what_takes_long_ends_with_its_query() {
         let (room, text) = (room(), "ab".repeat(1 << 19));
-        let pattern = Compiled::new("((a|b){0,50}.){0,50}c", "g").unwrap();
+        let pattern = CompiledRegex::new("((a|b){0,50}.){0,50}c", "g").unwrap();
         // A machine may stand still in one of the tries.
         let ends = (0..4).any(|_| {
             let began = Instant::now();
             Watch::new(Arc::new(Ended)).over(|| {
                 let mut out = ListBuilder::new(StringBuilder::new());
-                let _ = between(&pattern.regex, &text, &mut out, &mut Making::new("f", &room));
+                let _ = between(&pattern.regex, &text, &mut out, &mut OutputMemory::new("f", &room));
                 let mut out = ListBuilder::new(ListBuilder::new(StringBuilder::new()));
-                let _ = found(&pattern, &text, &mut out, &mut Making::new("f", &room));
+                let _ = found(&pattern, &text, &mut out, &mut OutputMemory::new("f", &room));
             });
             began.elapsed() < Duration::from_secs(10)
         });

@@ -10,9 +10,9 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 use super::regex_functions::{Numbers, letter, of_postgres, references};
-use super::regex_matches::{Compiled, compiled, texts};
+use super::regex_matches::{CompiledRegex, compiled, texts};
 use super::result_memory::{BYTES_MAX, Room};
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 use crate::error::to_datafusion;
 
 /// What the function is called by whoever reads an error.
@@ -68,7 +68,7 @@ impl ScalarUDFImpl for Replaced {
             which: Numbers::new(others.get(1), rows, 1)?,
             flags: others.get(2).map(|flags| texts(flags, rows)).transpose()?,
         };
-        Ok(ColumnarValue::Array(asked.texts(rows, &mut Making::new(NAME, &self.room))?))
+        Ok(ColumnarValue::Array(asked.texts(rows, &mut OutputMemory::new(NAME, &self.room))?))
     }
 }
 
@@ -84,7 +84,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn texts(&self, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+    fn texts(&self, rows: usize, making: &mut OutputMemory<'_>) -> Result<ArrayRef> {
         let (mut out, mut text, mut last) = (StringBuilder::new(), String::new(), None);
         for row in 0..rows {
             let flags = self.flags.as_ref();
@@ -112,11 +112,11 @@ impl Asked {
 
 /// Writes a text with a replacement in the place of what is found: which one, from 1, or all for 0.
 fn replaced(
-    pattern: &Compiled,
+    pattern: &CompiledRegex,
     text: &str,
     to: &str,
     (from, which): (usize, usize),
-    making: &mut Making<'_>,
+    making: &mut OutputMemory<'_>,
     out: &mut String,
 ) -> Result<()> {
     making.add(text.len())?;

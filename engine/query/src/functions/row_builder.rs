@@ -12,14 +12,14 @@ use crate::error::to_datafusion;
 const STEP: usize = 1 << 20;
 
 /// The bytes that a call made so far, with their memory.
-pub(super) struct Making<'r> {
+pub(super) struct OutputMemory<'r> {
     function: &'static str,
     room: &'r Room,
     bytes: usize,
     held: Vec<MemoryReservation>,
 }
 
-impl<'r> Making<'r> {
+impl<'r> OutputMemory<'r> {
     /// Begins with nothing.
     pub(super) fn new(function: &'static str, room: &'r Room) -> Self {
         Self { function, room, bytes: 0, held: Vec::new() }
@@ -55,7 +55,7 @@ mod tests {
     fn what_grows_takes_memory() {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(3 * STEP));
         let room = Room::new(Arc::clone(&pool));
-        let mut making = Making::new("f", &room);
+        let mut making = OutputMemory::new("f", &room);
         making.add(STEP / 2).unwrap();
         assert_eq!(pool.reserved(), 0);
         making.add(2 * STEP).unwrap();
@@ -63,7 +63,7 @@ mod tests {
         assert!(making.add(4 * STEP).is_err());
         drop(making);
         assert_eq!(pool.reserved(), 0);
-        let refused = Making::new("f", &room).add(usize::MAX).unwrap_err();
+        let refused = OutputMemory::new("f", &room).add(usize::MAX).unwrap_err();
         assert!(refused.to_string().contains("`f` would give more than"), "{refused}");
     }
 }

@@ -13,7 +13,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Asked {
+enum ScaleOperation {
     All,
     Least,
     Trimmed,
@@ -21,13 +21,13 @@ enum Asked {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Scale {
-    asked: Asked,
+    asked: ScaleOperation,
     signature: Signature,
 }
 
 /// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    [Asked::All, Asked::Least, Asked::Trimmed].into_iter().map(|asked| {
+    [ScaleOperation::All, ScaleOperation::Least, ScaleOperation::Trimmed].into_iter().map(|asked| {
         Arc::new(ScalarUDF::from(Scale { asked, signature: Signature::user_defined(Volatility::Immutable) }))
     })
 }
@@ -35,9 +35,9 @@ pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
 impl ScalarUDFImpl for Scale {
     fn name(&self) -> &'static str {
         match self.asked {
-            Asked::All => "scale",
-            Asked::Least => "min_scale",
-            Asked::Trimmed => "trim_scale",
+            ScaleOperation::All => "scale",
+            ScaleOperation::Least => "min_scale",
+            ScaleOperation::Trimmed => "trim_scale",
         }
     }
 
@@ -50,7 +50,7 @@ impl ScalarUDFImpl for Scale {
             [kind] if kind.is_integer() => Ok(vec![kind.clone()]),
             [DataType::Decimal128(precision, scale)] => Ok(vec![DataType::Decimal128(*precision, *scale)]),
             [DataType::Null] => Ok(vec![DataType::Decimal128(38, 0)]),
-            [kind] if kind.is_floating() && self.asked == Asked::All => {
+            [kind] if kind.is_floating() && self.asked == ScaleOperation::All => {
                 plan_err!("No function matches: function scale(double precision) does not exist")
             }
             [kind] if kind.is_numeric() => Ok(vec![DataType::Float64]),
@@ -60,8 +60,8 @@ impl ScalarUDFImpl for Scale {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         Ok(match (self.asked, types) {
-            (Asked::Trimmed, [kind]) if kind.is_integer() => kind.clone(),
-            (Asked::Trimmed, _) => DataType::Float64,
+            (ScaleOperation::Trimmed, [kind]) if kind.is_integer() => kind.clone(),
+            (ScaleOperation::Trimmed, _) => DataType::Float64,
             _ => DataType::Int32,
         })
     }
@@ -69,10 +69,10 @@ impl ScalarUDFImpl for Scale {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [value] = args.args.as_slice() else { return exec_err!("`{}` takes a number", self.name()) };
         let values = value.to_array(args.number_rows)?;
-        if self.asked == Asked::Trimmed {
+        if self.asked == ScaleOperation::Trimmed {
             return Ok(ColumnarValue::Array(cast(&values, args.return_field.data_type())?));
         }
-        Ok(ColumnarValue::Array(Arc::new(digits(&values, self.asked == Asked::Least))))
+        Ok(ColumnarValue::Array(Arc::new(digits(&values, self.asked == ScaleOperation::Least))))
     }
 }
 

@@ -99,8 +99,8 @@ impl AggregateUDFImpl for Sum {
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         Ok(match (args.return_field.data_type(), args.is_distinct) {
-            (DataType::UInt64, false) => Box::new(One::<UInt64Type>::default()),
-            (_, false) => Box::new(One::<Int64Type>::default()),
+            (DataType::UInt64, false) => Box::new(SumAccumulator::<UInt64Type>::default()),
+            (_, false) => Box::new(SumAccumulator::<Int64Type>::default()),
             (DataType::UInt64, true) => Box::new(Once::<UInt64Type>::default()),
             (_, true) => Box::new(Once::<Int64Type>::default()),
         })
@@ -112,8 +112,8 @@ impl AggregateUDFImpl for Sum {
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
         Ok(match args.return_field.data_type() {
-            DataType::UInt64 => Box::new(Grouped::<UInt64Type>::default()),
-            _ => Box::new(Grouped::<Int64Type>::default()),
+            DataType::UInt64 => Box::new(GroupedSums::<UInt64Type>::default()),
+            _ => Box::new(GroupedSums::<Int64Type>::default()),
         })
     }
 
@@ -128,19 +128,19 @@ impl AggregateUDFImpl for Sum {
 
 /// All rows, or those of a frame, as one group. What it holds in between may be beyond what it gives.
 #[derive(Debug)]
-struct One<T> {
+struct SumAccumulator<T> {
     sum: i128,
     count: usize,
     kind: PhantomData<T>,
 }
 
-impl<T> Default for One<T> {
+impl<T> Default for SumAccumulator<T> {
     fn default() -> Self {
         Self { sum: 0, count: 0, kind: PhantomData }
     }
 }
 
-impl<T: Whole> One<T> {
+impl<T: Whole> SumAccumulator<T> {
     fn of(values: &ArrayRef) -> (i128, usize) {
         let values = values.as_primitive::<T>();
         let count = values.len() - values.null_count();
@@ -152,7 +152,7 @@ impl<T: Whole> One<T> {
     }
 }
 
-impl<T: Whole> Accumulator for One<T> {
+impl<T: Whole> Accumulator for SumAccumulator<T> {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let (sum, count) = Self::of(&values[0]);
         self.sum += sum;
@@ -234,19 +234,19 @@ impl<T: Whole> Accumulator for Once<T> {
 
 /// The sums of all groups.
 #[derive(Debug)]
-struct Grouped<T: Whole> {
+struct GroupedSums<T: Whole> {
     sums: Vec<T::Native>,
     /// Whether a group has a value.
     seen: Vec<bool>,
 }
 
-impl<T: Whole> Default for Grouped<T> {
+impl<T: Whole> Default for GroupedSums<T> {
     fn default() -> Self {
         Self { sums: Vec::new(), seen: Vec::new() }
     }
 }
 
-impl<T: Whole> Grouped<T> {
+impl<T: Whole> GroupedSums<T> {
     fn add(&mut self, group: usize, value: T::Native) -> Result<()> {
         match T::plus(self.sums[group], value) {
             Some(sum) => self.sums[group] = sum,
@@ -257,7 +257,7 @@ impl<T: Whole> Grouped<T> {
     }
 }
 
-impl<T: Whole> GroupsAccumulator for Grouped<T> {
+impl<T: Whole> GroupsAccumulator for GroupedSums<T> {
     fn update_batch(
         &mut self,
         values: &[ArrayRef],
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_frame_may_be_beyond_in_between() {
-        let mut one = One::<Int64Type>::default();
+        let mut one = SumAccumulator::<Int64Type>::default();
         assert_eq!(one.evaluate().unwrap(), ScalarValue::Int64(None));
         one.update_batch(&[array(vec![Some(i64::MAX), Some(1), None])]).unwrap();
         assert!(one.evaluate().unwrap_err().to_string().contains("beyond"));
@@ -342,7 +342,7 @@ mod tests {
 
     #[test]
     fn groups_are_summed_each_for_itself() {
-        let mut groups = Grouped::<Int64Type>::default();
+        let mut groups = GroupedSums::<Int64Type>::default();
         let filter = BooleanArray::from(vec![Some(true), Some(true), Some(false), None]);
         let values = array(vec![Some(5), None, Some(7), Some(9)]);
         groups.update_batch(std::slice::from_ref(&values), &[0, 1, 0, 2], Some(&filter), 3).unwrap();

@@ -95,12 +95,12 @@ pub(super) fn document(draw: &mut impl FnMut(usize) -> usize, levels: usize) -> 
 }
 
 /// A step into a document: the name of a member, or the place of an item.
-pub(super) type Way<'v> = std::result::Result<&'v str, usize>;
+pub(super) type PathStep<'v> = std::result::Result<&'v str, usize>;
 
 /// All parts of a document with the ways to them.
-pub(super) fn parts_of<'v>(value: &'v Value, way: &[Way<'v>], out: &mut Vec<(Vec<Way<'v>>, &'v Value)>) {
+pub(super) fn parts_of<'v>(value: &'v Value, way: &[PathStep<'v>], out: &mut Vec<(Vec<PathStep<'v>>, &'v Value)>) {
     out.push((way.to_vec(), value));
-    let deeper = |step: Way<'v>| [way, &[step]].concat();
+    let deeper = |step: PathStep<'v>| [way, &[step]].concat();
     match value {
         Value::Array(items) => {
             items.iter().enumerate().for_each(|(at, item)| parts_of(item, &deeper(Err(at)), out));

@@ -27,13 +27,13 @@ use crate::error::from_datafusion;
 const SECOND_NS: u64 = 1_000_000_000;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Printed {
+struct TextOutputFunction {
     signature: Signature,
 }
 
 /// Gives the function, of one argument that [`is_printed`].
 pub(crate) fn function() -> ScalarUDF {
-    ScalarUDF::from(Printed { signature: Signature::any(1, Volatility::Immutable) })
+    ScalarUDF::from(TextOutputFunction { signature: Signature::any(1, Volatility::Immutable) })
 }
 
 /// Whether values of a type have a form of their own.
@@ -60,7 +60,7 @@ fn is_item(kind: &DataType) -> bool {
     is_plain || matches!(kind, DataType::Boolean | DataType::Date32) || is_printed(kind)
 }
 
-impl ScalarUDFImpl for Printed {
+impl ScalarUDFImpl for TextOutputFunction {
     fn name(&self) -> &'static str {
         "printed"
     }

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 
 use super::intervals::spread_out;
 use super::result_memory::Room;
-use super::row_builder::Making;
+use super::row_builder::OutputMemory;
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// Bytes that a word of a pattern gives at most.
@@ -76,9 +76,9 @@ impl ScalarUDFImpl for TimeFormat {
 impl TimeFormat {
     fn texts(&self, values: &ArrayRef, patterns: &StringViewArray, is_constant: bool) -> Result<ArrayRef> {
         let values = Values::of(values)?;
-        let mut making = Making::new("to_char", &self.room);
+        let mut making = OutputMemory::new("to_char", &self.room);
         let (mut out, mut text) = (StringBuilder::new(), String::new());
-        let mut known: Option<Vec<Part>> = None;
+        let mut known: Option<Vec<FormatPart>> = None;
         for row in 0..patterns.len() {
             let Some(value) = values.value(row)?.filter(|_| patterns.is_valid(row)) else {
                 out.append_null();
@@ -93,8 +93,8 @@ impl TimeFormat {
             text.clear();
             for part in parts {
                 match part {
-                    Part::Text(letter) => text.push(*letter),
-                    Part::Word(word) => word.write(&value, &mut text)?,
+                    FormatPart::Text(letter) => text.push(*letter),
+                    FormatPart::Word(word) => word.write(&value, &mut text)?,
                 }
             }
             // An empty pattern gives nothing, as in PostgreSQL.
@@ -136,7 +136,7 @@ impl Values {
         })
     }
 
-    fn value(&self, row: usize) -> Result<Option<Shown>> {
+    fn value(&self, row: usize) -> Result<Option<TimeParts>> {
         Ok(match self {
             Self::Moments { numbers, .. } if numbers.is_null(row) => None,
             Self::Moments { numbers, per_second, zone } => {
@@ -150,25 +150,25 @@ impl Values {
                     Some(offset) => utc.with_timezone(&offset).naive_local(),
                     None => utc.naive_utc(),
                 };
-                Some(Shown::of_clock(clock, offset.map(|offset| offset.local_minus_utc())))
+                Some(TimeParts::of_clock(clock, offset.map(|offset| offset.local_minus_utc())))
             }
             Self::Intervals(intervals) => {
                 let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
                 intervals.is_valid(row).then(|| {
                     let interval = intervals.value(row);
-                    Shown::of_length(interval.months, interval.days, interval.nanoseconds)
+                    TimeParts::of_length(interval.months, interval.days, interval.nanoseconds)
                 })
             }
             Self::Clock(numbers) => {
                 let numbers = numbers.as_primitive::<Int64Type>();
-                numbers.is_valid(row).then(|| Shown::of_length(0, 0, numbers.value(row)))
+                numbers.is_valid(row).then(|| TimeParts::of_length(0, 0, numbers.value(row)))
             }
         })
     }
 }
 
 /// A value by its parts.
-struct Shown {
+struct TimeParts {
     year: i64,
     month: i64,
     day: i64,
@@ -182,7 +182,7 @@ struct Shown {
     offset: Option<i32>,
 }
 
-impl Shown {
+impl TimeParts {
     fn of_clock(clock: NaiveDateTime, offset: Option<i32>) -> Self {
         let date = clock.date();
         Self {
@@ -224,7 +224,7 @@ enum Case {
 
 /// A part of a pattern.
 #[derive(Debug, PartialEq, Eq)]
-enum Part {
+enum FormatPart {
     Text(char),
     Word(Word),
 }
@@ -282,7 +282,7 @@ fn word_of(rest: &str) -> Option<(&'static str, Case, usize)> {
 }
 
 /// Reads a pattern.
-fn parts_of(pattern: &str) -> Vec<Part> {
+fn parts_of(pattern: &str) -> Vec<FormatPart> {
     let (mut parts, mut rest) = (Vec::new(), pattern);
     while let Some(first) = rest.chars().next() {
         if first == '"' {
@@ -304,7 +304,7 @@ fn parts_of(pattern: &str) -> Vec<Part> {
             }
             // `TM` is for names alone.
             let is_short = behind.is_some() && (is_filling || matches!(word, "MONTH" | "DAY"));
-            parts.push(Part::Word(Word { pattern: word, case, is_short, ordinal }));
+            parts.push(FormatPart::Word(Word { pattern: word, case, is_short, ordinal }));
             continue;
         }
         if behind.is_some() {
@@ -313,20 +313,20 @@ fn parts_of(pattern: &str) -> Vec<Part> {
         }
         // Before a quote a backslash says that it is one.
         let (letter, length) = if rest.starts_with("\\\"") { ('"', 2) } else { (first, first.len_utf8()) };
-        parts.push(Part::Text(letter));
+        parts.push(FormatPart::Text(letter));
         rest = &rest[length..];
     }
     parts
 }
 
 /// Reads what is in quotes, and gives what is behind.
-fn quoted<'p>(within: &'p str, parts: &mut Vec<Part>) -> &'p str {
+fn quoted<'p>(within: &'p str, parts: &mut Vec<FormatPart>) -> &'p str {
     let mut letters = within.char_indices();
     while let Some((at, letter)) = letters.next() {
         match letter {
             '"' => return &within[at + 1..],
-            '\\' => parts.extend(letters.next().map(|(_, letter)| Part::Text(letter))),
-            other => parts.push(Part::Text(other)),
+            '\\' => parts.extend(letters.next().map(|(_, letter)| FormatPart::Text(letter))),
+            other => parts.push(FormatPart::Text(other)),
         }
     }
     ""
@@ -334,7 +334,7 @@ fn quoted<'p>(within: &'p str, parts: &mut Vec<Part>) -> &'p str {
 
 impl Word {
     /// Writes what the word gives of a value.
-    fn write(&self, value: &Shown, out: &mut String) -> Result<()> {
+    fn write(&self, value: &TimeParts, out: &mut String) -> Result<()> {
         match self.pattern {
             "HH24" => self.number(value.hour, 2, out)?,
             "HH12" | "HH" => self.number(if value.hour % 12 == 0 { 12 } else { value.hour % 12 }, 2, out)?,
@@ -406,7 +406,7 @@ impl Word {
     }
 
     /// Writes what a day is part of.
-    fn date(&self, date: NaiveDate, value: &Shown, out: &mut String) -> Result<()> {
+    fn date(&self, date: NaiveDate, value: &TimeParts, out: &mut String) -> Result<()> {
         let weekday = date.weekday().num_days_from_sunday() as usize;
         let iso = date.iso_week();
         let iso_day = if weekday == 0 { 7 } else { weekday as i64 };
@@ -491,7 +491,7 @@ impl Word {
 }
 
 /// A year as it is counted: there is none between 1 and 1 before Christ.
-fn years(year: i64, value: &Shown) -> i64 {
+fn years(year: i64, value: &TimeParts) -> i64 {
     if value.date.is_some() && year <= 0 { 1 - year } else { year }
 }
 

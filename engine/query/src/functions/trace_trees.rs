@@ -85,7 +85,7 @@ impl AggregateUDFImpl for Trees {
     }
 
     fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(One(Groups { outcome: self.outcome, spans: vec![Vec::new()], bytes: 0 })))
+        Ok(Box::new(TreeAccumulator(Groups { outcome: self.outcome, spans: vec![Vec::new()], bytes: 0 })))
     }
 
     fn groups_accumulator_supported(&self, _arguments: AccumulatorArgs<'_>) -> bool {
@@ -183,9 +183,9 @@ impl GroupsAccumulator for Groups {
 
 /// A single group.
 #[derive(Debug)]
-struct One(Groups);
+struct TreeAccumulator(Groups);
 
-impl Accumulator for One {
+impl Accumulator for TreeAccumulator {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let rows = values.first().map_or(0, Array::len);
         self.0.update_batch(values, &vec![0; rows], None, 1)

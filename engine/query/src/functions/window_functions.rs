@@ -64,7 +64,7 @@ pub(super) fn is_filtered(call: &WindowFunction) -> bool {
 /// The call, with values that count if they may be long.
 pub(super) fn counted(call: WindowFunction, collects: bool, is_long: bool, room: &Room) -> WindowFunction {
     let WindowFunction { fun, mut params } = call;
-    let of = Windowed { collects, is_long, room: room.clone() };
+    let of = MemoryPolicy { collects, is_long, room: room.clone() };
     let fun = match fun {
         WindowFunctionDefinition::AggregateUDF(inner) => {
             let name = inner.window_function_schema_name(&params).ok();
@@ -106,7 +106,7 @@ fn bytes_of(value: &ScalarValue) -> Result<usize> {
 
 /// How values of a window count.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Windowed {
+struct MemoryPolicy {
     /// Whether all of them are there at the end.
     collects: bool,
     /// Whether they may be long; others do not count.
@@ -114,11 +114,11 @@ struct Windowed {
     room: Room,
 }
 
-impl Windowed {
-    fn given(&self) -> Result<Given> {
+impl MemoryPolicy {
+    fn given(&self) -> Result<WindowMemory> {
         let memory = self.room.take(0)?;
         let (collects, is_long) = (self.collects, self.is_long);
-        Ok(Given { collects, is_long, memory, owed: 0, recent: VecDeque::new() })
+        Ok(WindowMemory { collects, is_long, memory, owed: 0, recent: VecDeque::new() })
     }
 
     fn function(&self, inner: Arc<WindowUDF>) -> Arc<WindowUDF> {
@@ -128,7 +128,7 @@ impl Windowed {
 
 /// What was given, as far as it is still there.
 #[derive(Debug)]
-struct Given {
+struct WindowMemory {
     collects: bool,
     is_long: bool,
     memory: MemoryReservation,
@@ -138,7 +138,7 @@ struct Given {
     recent: VecDeque<usize>,
 }
 
-impl Given {
+impl WindowMemory {
     fn add(&mut self, bytes: usize) -> Result<()> {
         self.owed += bytes;
         if !self.collects {
@@ -162,7 +162,7 @@ impl Given {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CountedAggregate {
     inner: Arc<AggregateUDF>,
-    of: Windowed,
+    of: MemoryPolicy,
     /// The name of its column, where it can be told.
     name: Option<String>,
     /// Whether one value is for all rows of a partition.
@@ -289,7 +289,7 @@ pub(super) fn aggregate_of(parts: AggregateParts, inner: Arc<AggregateUDF>, room
     if let Some(args) = filtered {
         signature = Signature::any(args, signature.volatility);
     }
-    let of = Windowed { collects, is_long, room: room.clone() };
+    let of = MemoryPolicy { collects, is_long, room: room.clone() };
     let is_filtered = filtered.is_some();
     let counted = CountedAggregate { inner, of, name, is_constant, is_filtered, signature };
     Arc::new(AggregateUDF::new_from_impl(counted))
@@ -303,14 +303,14 @@ pub(super) fn function_parts(function: &WindowUDF) -> Option<(bool, Arc<WindowUD
 
 /// Puts it together again.
 pub(super) fn function_of(collects: bool, inner: Arc<WindowUDF>, room: &Room) -> Arc<WindowUDF> {
-    Windowed { collects, is_long: true, room: room.clone() }.function(inner)
+    MemoryPolicy { collects, is_long: true, room: room.clone() }.function(inner)
 }
 
 /// The values of frames.
 #[derive(Debug)]
 struct Frames {
     inner: Box<dyn Accumulator>,
-    given: Given,
+    given: WindowMemory,
     /// Rows that get the one value, where there is one.
     rows: Option<usize>,
     is_filtered: bool,
@@ -374,7 +374,7 @@ impl Accumulator for Frames {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CountedFunction {
     inner: Arc<WindowUDF>,
-    of: Windowed,
+    of: MemoryPolicy,
 }
 
 impl WindowUDFImpl for CountedFunction {
@@ -430,7 +430,7 @@ impl WindowUDFImpl for CountedFunction {
 #[derive(Debug)]
 struct Rows {
     inner: Box<dyn PartitionEvaluator>,
-    given: Given,
+    given: WindowMemory,
     /// Bytes of a value that is no row's.
     other: usize,
 }

@@ -7,8 +7,8 @@ use datafusion::common::internal_datafusion_err;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 
-use super::bounded::Bounded;
-use super::concat_operator::Joined;
+use super::bounded::BoundedFunction;
+use super::concat_operator::ConcatFunction;
 use super::result_memory::Room;
 use super::{
     decimals, expression_results, frame_exclusion, intervals, sums, text_output, trace_trees, window_functions,
@@ -17,7 +17,7 @@ use crate::engine::QueryEngine;
 use crate::relational::{overflow, patterns};
 
 /// A function that may wrap another one.
-pub trait Around: Sized {
+pub trait FunctionWrapper: Sized {
     /// Its own state and the wrapped function; `None` if it wraps none.
     ///
     /// # Errors
@@ -37,9 +37,9 @@ fn damaged(error: impl std::fmt::Display) -> DataFusionError {
     internal_datafusion_err!("the written form of a function is damaged: {error}")
 }
 
-impl Around for ScalarUDF {
+impl FunctionWrapper for ScalarUDF {
     fn taken_apart(&self) -> Result<Option<(Vec<u8>, Arc<Self>)>> {
-        let Some(bounded) = self.inner().downcast_ref::<Bounded>() else { return Ok(None) };
+        let Some(bounded) = self.inner().downcast_ref::<BoundedFunction>() else { return Ok(None) };
         let (is_alike, inner) = bounded.parts();
         Ok(Some((postcard::to_allocvec(&is_alike).map_err(damaged)?, Arc::clone(inner))))
     }
@@ -47,13 +47,13 @@ impl Around for ScalarUDF {
     fn put_around(engine: &QueryEngine, bytes: &[u8], inner: Arc<Self>) -> Result<Arc<Self>> {
         let is_alike: bool = postcard::from_bytes(bytes).map_err(damaged)?;
         let name = inner.name().to_owned();
-        let bounded = Bounded::of_parts(is_alike, inner, engine.planning.room.clone());
+        let bounded = BoundedFunction::of_parts(is_alike, inner, engine.planning.room.clone());
         let bounded = bounded.ok_or_else(|| damaged(format_args!("`{name}` has no bound")))?;
         Ok(Arc::new(Self::from(bounded)))
     }
 }
 
-impl Around for AggregateUDF {
+impl FunctionWrapper for AggregateUDF {
     fn taken_apart(&self) -> Result<Option<(Vec<u8>, Arc<Self>)>> {
         let Some((parts, inner)) = window_functions::aggregate_parts(self) else { return Ok(None) };
         Ok(Some((postcard::to_allocvec(&parts).map_err(damaged)?, inner)))
@@ -65,7 +65,7 @@ impl Around for AggregateUDF {
     }
 }
 
-impl Around for WindowUDF {
+impl FunctionWrapper for WindowUDF {
     fn taken_apart(&self) -> Result<Option<(Vec<u8>, Arc<Self>)>> {
         let Some((collects, inner)) = window_functions::function_parts(self) else { return Ok(None) };
         Ok(Some((postcard::to_allocvec(&collects).map_err(damaged)?, inner)))
@@ -99,7 +99,7 @@ pub fn over_aggregate(bytes: &[u8], inner: Arc<AggregateUDF>) -> Result<Arc<Wind
 /// The functions that rules insert into plans; users cannot call them.
 pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
     let others = [
-        ScalarUDF::from(Joined::new()),
+        ScalarUDF::from(ConcatFunction::new()),
         decimals::function(),
         intervals::product(),
         intervals::quotient(),

@@ -145,11 +145,11 @@ pub fn cardinality(source: &IndexSource) -> Result<LogicalPlan> {
 
 /// What [`cardinality`] gave, of which several lists are made.
 #[derive(Debug)]
-pub struct Counted {
+pub struct CardinalityResult {
     table: Arc<MemTable>,
 }
 
-impl Counted {
+impl CardinalityResult {
     /// Takes the rows.
     ///
     /// # Errors
@@ -261,7 +261,7 @@ mod tests {
     }
 
     /// What the index counts of the series `{a, job=x}`, `{a, job=long}`, `{b, job=x}`, `{c}`.
-    fn counted() -> Counted {
+    fn counted() -> CardinalityResult {
         let rows = [(None, None, 4), (Some("__name__"), Some("a"), 2), (Some("__name__"), Some("b"), 1)];
         let more = [(Some("__name__"), Some("c"), 1), (Some("job"), Some("x"), 2), (Some("job"), Some("long"), 1)];
         let rows: Vec<_> = rows.into_iter().chain(more).collect();
@@ -272,7 +272,7 @@ mod tests {
         ];
         let batch = RecordBatch::try_new(LookUp::Cardinality.schema(), columns).unwrap();
         // Rows come in more than one batch.
-        Counted::new(vec![batch.slice(0, 2), batch.slice(2, 4)]).unwrap()
+        CardinalityResult::new(vec![batch.slice(0, 2), batch.slice(2, 4)]).unwrap()
     }
 
     async fn check(plan: Result<LogicalPlan>, expected: &[(&str, u64)]) {

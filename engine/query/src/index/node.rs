@@ -134,7 +134,7 @@ impl ExecutionPlan for IndexExec {
         let memory = MemoryConsumer::new("IndexExec").register(context.memory_pool());
         let (projection, mut left) = (self.projection.clone(), self.limit.unwrap_or(usize::MAX));
         let stats = context.session_config().get_extension::<ReadStats>().unwrap_or_default();
-        let source = rows::Running::new(&self.source, stats);
+        let source = rows::IndexLookup::new(&self.source, stats);
         let rows = rows::read(self.look_up.clone(), source, self.look_up.schema());
         let batches = rows.and_then(move |batch| {
             // Counts until the next one is asked for: whoever takes it keeps what he needs.

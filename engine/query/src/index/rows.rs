@@ -30,27 +30,27 @@ type Batches = BoxStream<'static, Result<RecordBatch>>;
 
 /// Where a look-up is made while it runs, and what counts for its query.
 #[derive(Debug, Clone)]
-pub(super) struct Running {
+pub(super) struct IndexLookup {
     snapshot: Arc<dyn SeriesSnapshot>,
     access: Access,
     stats: Arc<ReadStats>,
 }
 
-impl Running {
+impl IndexLookup {
     pub(super) fn new(source: &IndexSource, stats: Arc<ReadStats>) -> Self {
         Self { snapshot: Arc::clone(&source.snapshot), access: source.access.clone(), stats }
     }
 }
 
 /// Makes a look-up once the stream is asked for rows.
-pub(super) fn read(look_up: LookUp, source: Running, schema: SchemaRef) -> Batches {
+pub(super) fn read(look_up: LookUp, source: IndexLookup, schema: SchemaRef) -> Batches {
     match look_up {
         LookUp::Series(selectors, range) => series(source, selectors, range, schema),
         other => stream::once(whole(other, source, schema)).try_flatten().boxed(),
     }
 }
 
-async fn select(source: &Running, matchers: Vec<Matcher>, range: MillisRange) -> Result<Arc<SeriesTable>> {
+async fn select(source: &IndexLookup, matchers: Vec<Matcher>, range: MillisRange) -> Result<Arc<SeriesTable>> {
     let selector = SeriesSelector { matchers, range, labels: None };
     let selected = source.snapshot.select(&source.access, &selector, &source.stats).await.map_err(to_datafusion)?;
     source.stats.check().map_err(to_datafusion)?;
@@ -58,7 +58,7 @@ async fn select(source: &Running, matchers: Vec<Matcher>, range: MillisRange) ->
 }
 
 /// Label sets are written batch by batch: only the table of a selector is there as a whole.
-fn series(source: Running, selectors: Vec<Vec<Matcher>>, range: MillisRange, schema: SchemaRef) -> Batches {
+fn series(source: IndexLookup, selectors: Vec<Vec<Matcher>>, range: MillisRange, schema: SchemaRef) -> Batches {
     let tables = stream::iter(selectors).then(move |matchers| {
         let source = source.clone();
         async move { Ok::<_, DataFusionError>((select(&source, matchers, range).await?, source)) }
@@ -81,8 +81,8 @@ fn series(source: Running, selectors: Vec<Vec<Matcher>>, range: MillisRange, sch
 }
 
 /// Look-ups whose rows the index gives as a whole, in the query's memory.
-async fn whole(look_up: LookUp, source: Running, schema: SchemaRef) -> Result<Batches> {
-    let Running { snapshot, access, stats } = &source;
+async fn whole(look_up: LookUp, source: IndexLookup, schema: SchemaRef) -> Result<Batches> {
+    let IndexLookup { snapshot, access, stats } = &source;
     let batches = match look_up {
         LookUp::Names(selectors, range) => {
             let names = snapshot.label_names(access, &selectors, range, stats).await.map_err(to_datafusion)?;
@@ -171,7 +171,7 @@ fn exemplars(found: Vec<SeriesExemplars>, schema: SchemaRef) -> Batches {
 }
 
 /// Counts label by label: a column has each of its values once, so that a number per value is all that is held.
-fn cardinality(table: Arc<SeriesTable>, source: Running, schema: SchemaRef) -> Batches {
+fn cardinality(table: Arc<SeriesTable>, source: IndexLookup, schema: SchemaRef) -> Batches {
     let total: Vec<ArrayRef> = vec![
         Arc::new(StringArray::new_null(1)),
         Arc::new(StringArray::new_null(1)),
@@ -190,7 +190,7 @@ fn cardinality(table: Arc<SeriesTable>, source: Running, schema: SchemaRef) -> B
     stream::once(std::future::ready(first)).chain(counted).boxed()
 }
 
-fn count_values(table: &SeriesTable, at: usize, source: &Running, schema: &SchemaRef) -> Result<RecordBatch> {
+fn count_values(table: &SeriesTable, at: usize, source: &IndexLookup, schema: &SchemaRef) -> Result<RecordBatch> {
     source.stats.check().map_err(to_datafusion)?;
     let Some((label, column)) = table.columns().nth(at) else { return Ok(RecordBatch::new_empty(Arc::clone(schema))) };
     let bytes = column.values.len() * COUNT_BYTES;

@@ -8,7 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::scan::ScanForms;
 
 use super::node::ScanExec;
-use crate::encoding::{Forms, Written};
+use crate::encoding::{Forms, NodeCodec};
 use crate::error::to_datafusion;
 
 /// Writes and reads scans of a store.
@@ -24,7 +24,7 @@ impl LeafForms {
     }
 }
 
-impl Written for LeafForms {
+impl NodeCodec for LeafForms {
     fn of(&self) -> &'static str {
         "store"
     }

@@ -24,7 +24,7 @@ pub(super) fn task_of(
     let own = scan.counters().into_iter().map(counter).collect();
     let config = context.session_config();
     ScanTask {
-        memory: Arc::new(Reserved(memory)),
+        memory: Arc::new(ScanReservation(memory)),
         counters: Arc::new(Counters { compute: baseline.elapsed_compute().clone(), own }),
         stats: config.get_extension::<ReadStats>().unwrap_or_default(),
         shared: config.get_extension::<RunShared>(),
@@ -33,9 +33,9 @@ pub(super) fn task_of(
 
 /// A reservation in the query's pool.
 #[derive(Debug)]
-struct Reserved(MemoryReservation);
+struct ScanReservation(MemoryReservation);
 
-impl ScanMemory for Reserved {
+impl ScanMemory for ScanReservation {
     fn try_grow(&self, bytes: usize) -> Result<()> {
         self.0.try_grow(bytes).map_err(from_datafusion)
     }

@@ -18,7 +18,7 @@ use quiver_types::scan::{PlannedScan, ScanBatches, ScanForms, ScanOrder, ScanTas
 use quiver_types::{Error, ErrorKind, ReadStats, Result, RunShared};
 
 use super::*;
-use crate::encoding::Written as _;
+use crate::encoding::NodeCodec as _;
 use crate::error::from_datafusion;
 use crate::node_encoding::tests::Lists;
 

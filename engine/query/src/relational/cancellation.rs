@@ -43,30 +43,33 @@ pub(crate) fn goes_on_now() -> Result<()> {
 
 /// A rule that checks whether the query goes on before it works.
 #[derive(Debug)]
-struct Asking<R: ?Sized>(Arc<R>);
+struct CancellableRule<R: ?Sized>(Arc<R>);
 
 /// Wraps analyzer rules.
 pub(super) fn analyzers(
     rules: impl IntoIterator<Item = Arc<dyn AnalyzerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
-    rules.into_iter().map(|rule| -> Arc<dyn AnalyzerRule + Send + Sync> { Arc::new(Asking(rule)) }).collect()
+    rules.into_iter().map(|rule| -> Arc<dyn AnalyzerRule + Send + Sync> { Arc::new(CancellableRule(rule)) }).collect()
 }
 
 /// Wraps optimizer rules.
 pub(super) fn optimizers(
     rules: impl IntoIterator<Item = Arc<dyn OptimizerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
-    rules.into_iter().map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> { Arc::new(Asking(rule)) }).collect()
+    rules.into_iter().map(|rule| -> Arc<dyn OptimizerRule + Send + Sync> { Arc::new(CancellableRule(rule)) }).collect()
 }
 
 /// Wraps physical optimizer rules.
 pub(super) fn physical(
     rules: impl IntoIterator<Item = Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
 ) -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    rules.into_iter().map(|rule| -> Arc<dyn PhysicalOptimizerRule + Send + Sync> { Arc::new(Asking(rule)) }).collect()
+    rules
+        .into_iter()
+        .map(|rule| -> Arc<dyn PhysicalOptimizerRule + Send + Sync> { Arc::new(CancellableRule(rule)) })
+        .collect()
 }
 
-impl AnalyzerRule for Asking<dyn AnalyzerRule + Send + Sync> {
+impl AnalyzerRule for CancellableRule<dyn AnalyzerRule + Send + Sync> {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         goes_on_now()?;
         self.0.analyze(plan, config)
@@ -77,7 +80,7 @@ impl AnalyzerRule for Asking<dyn AnalyzerRule + Send + Sync> {
     }
 }
 
-impl OptimizerRule for Asking<dyn OptimizerRule + Send + Sync> {
+impl OptimizerRule for CancellableRule<dyn OptimizerRule + Send + Sync> {
     fn name(&self) -> &str {
         self.0.name()
     }
@@ -95,7 +98,7 @@ impl OptimizerRule for Asking<dyn OptimizerRule + Send + Sync> {
     }
 }
 
-impl PhysicalOptimizerRule for Asking<dyn PhysicalOptimizerRule + Send + Sync> {
+impl PhysicalOptimizerRule for CancellableRule<dyn PhysicalOptimizerRule + Send + Sync> {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         goes_on_now()?;
         self.0.optimize(plan, config)

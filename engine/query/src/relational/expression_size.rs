@@ -31,7 +31,7 @@ const OPTIONAL: [&str; 4] = ["coalesce", "nvl", "ifnull", "nvl2"];
 ///
 /// LimitExceeded.
 pub(super) fn few_parts(plan: &LogicalPlan) -> Result<()> {
-    Written::default().outputs(plan).map(|_| ())
+    SizeCounter::default().outputs(plan).map(|_| ())
 }
 
 /// The number of parts of each output by name; names that are missing count as one part.
@@ -39,13 +39,13 @@ type Parts = HashMap<String, usize>;
 
 /// Counts parts as they are after duplication.
 #[derive(Debug, Default)]
-struct Written {
+struct SizeCounter {
     parts: usize,
     /// Whether subqueries in expressions have been counted already.
     is_again: bool,
 }
 
-impl Written {
+impl SizeCounter {
     fn add(&mut self, parts: usize) -> Result<()> {
         self.parts = self.parts.saturating_add(parts);
         if parts <= ONE_MAX && self.parts <= PARTS_MAX {
@@ -290,7 +290,7 @@ mod tests {
             let arm = |n: i64| (Box::new(col("column1").eq(lit(n))), Box::new(then(n)));
             Expr::Case(Case::new(None, (0..arms).map(arm).collect(), None))
         };
-        let parts = |expr: &Expr| Written::default().parts(expr, &Parts::new()).unwrap();
+        let parts = |expr: &Expr| SizeCounter::default().parts(expr, &Parts::new()).unwrap();
         let cases: [Counted; 10] = [
             // Few arms: each counts three times.
             (1, |_| lit("x"), 1 + 6),

@@ -25,12 +25,12 @@ use crate::plan_walk::change_nodes;
 
 /// The node: the rows of its input without functional dependencies.
 #[derive(Debug, Clone)]
-struct Unkeyed {
+struct UnkeyedNode {
     input: LogicalPlan,
     schema: DFSchemaRef,
 }
 
-impl Unkeyed {
+impl UnkeyedNode {
     fn over(input: LogicalPlan) -> Result<Self> {
         let schema = DFSchema::clone(input.schema()).with_functional_dependencies(FunctionalDependencies::empty())?;
         Ok(Self { input, schema: Arc::new(schema) })
@@ -41,27 +41,27 @@ impl Unkeyed {
     }
 }
 
-impl PartialEq for Unkeyed {
+impl PartialEq for UnkeyedNode {
     fn eq(&self, other: &Self) -> bool {
         self.input == other.input
     }
 }
 
-impl Eq for Unkeyed {}
+impl Eq for UnkeyedNode {}
 
-impl PartialOrd for Unkeyed {
+impl PartialOrd for UnkeyedNode {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         self.input.partial_cmp(&other.input)
     }
 }
 
-impl Hash for Unkeyed {
+impl Hash for UnkeyedNode {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.input.hash(state);
     }
 }
 
-impl UserDefinedLogicalNodeCore for Unkeyed {
+impl UserDefinedLogicalNodeCore for UnkeyedNode {
     fn name(&self) -> &'static str {
         "Unkeyed"
     }
@@ -103,7 +103,7 @@ impl UserDefinedLogicalNodeCore for Unkeyed {
 pub(crate) fn removed(plan: LogicalPlan) -> Result<LogicalPlan> {
     change_nodes(plan, &mut |node| {
         let input = match &node {
-            LogicalPlan::Extension(found) => found.node.as_any().downcast_ref::<Unkeyed>().map(|u| u.input.clone()),
+            LogicalPlan::Extension(found) => found.node.as_any().downcast_ref::<UnkeyedNode>().map(|u| u.input.clone()),
             _ => None,
         };
         Ok(match input {
@@ -142,7 +142,7 @@ impl RelationPlanner for Relations {
         };
         let plan = context.plan(relation)?;
         let plan = match self {
-            Self::Bare if has_keys(&plan) => Unkeyed::plan(plan)?,
+            Self::Bare if has_keys(&plan) => UnkeyedNode::plan(plan)?,
             Self::Bare => plan,
             Self::Keyed => held(plan)?,
         };
@@ -152,9 +152,9 @@ impl RelationPlanner for Relations {
 
 /// The rule that removes what [`Relations`] inserted. It precedes all rules that match the shape of plans.
 #[derive(Debug)]
-pub(crate) struct Planned;
+pub(crate) struct UnkeyedRemoval;
 
-impl AnalyzerRule for Planned {
+impl AnalyzerRule for UnkeyedRemoval {
     fn name(&self) -> &'static str {
         "planned_relations"
     }
@@ -191,7 +191,7 @@ fn held(plan: LogicalPlan) -> Result<LogicalPlan> {
         if !misleads || !node.all_out_ref_exprs().is_empty() {
             return node.recompute_schema().map(Transformed::yes);
         }
-        let unkeyed = node.map_children(|input| Unkeyed::plan(input).map(Transformed::yes))?;
+        let unkeyed = node.map_children(|input| UnkeyedNode::plan(input).map(Transformed::yes))?;
         unkeyed.data.recompute_schema().map(Transformed::yes)
     })
 }
@@ -206,7 +206,7 @@ fn grouped(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     match distinct {
         Distinct::All(_) => ReplaceDistinctWithAggregate::new().rewrite(node, &OptimizerContext::new()),
-        Distinct::On(_) => Unkeyed::plan(node).map(Transformed::yes),
+        Distinct::On(_) => UnkeyedNode::plan(node).map(Transformed::yes),
     }
 }
 

@@ -27,7 +27,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Partitioning};
 
-use self::expressions::{Asked, Exprs};
+use self::expressions::{AggregationExprs, Exprs};
 use self::node::CodedGroupExec;
 use crate::plan_walk::change_physical;
 use crate::tables::convert::ConvertExec;
@@ -58,7 +58,7 @@ fn grouped(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
     if !known || grouping_sets || orders || aggregate.limit_options().is_some() {
         return Ok(None);
     }
-    let mut asked = Asked {
+    let mut asked = AggregationExprs {
         groups: group.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect(),
         args: aggregate.aggr_expr().iter().map(|e| e.expressions()).collect(),
         filters: aggregate.filter_expr().to_vec(),

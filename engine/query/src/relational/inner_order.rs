@@ -57,7 +57,7 @@ impl AnalyzerRule for InnerOrder {
 }
 
 /// A plan whose columns include its sort keys.
-struct Keyed {
+struct KeyedPlan {
     plan: LogicalPlan,
     /// The sort keys, each a column of the plan.
     keys: Vec<SortExpr>,
@@ -67,7 +67,7 @@ struct Keyed {
 
 /// Adds the sort keys of a plan to its columns. It remains sorted if `stays`, or if the order decides which rows
 /// there are (a limit). `None` if it has no order.
-fn keyed(plan: &LogicalPlan, stays: bool) -> Result<Option<Keyed>> {
+fn keyed(plan: &LogicalPlan, stays: bool) -> Result<Option<KeyedPlan>> {
     let (below, is_inner) = match plan {
         LogicalPlan::Sort(sort) => return sorted(sort, stays),
         LogicalPlan::Projection(projection) => {
@@ -92,7 +92,7 @@ fn keyed(plan: &LogicalPlan, stays: bool) -> Result<Option<Keyed>> {
         let Some(idx) = schema.maybe_index_of_column(column) else { return Ok(None) };
         keys.push(key.with_expr(column_at(&made, idx)));
     }
-    Ok(Some(Keyed { plan: made, keys, is_inner: is_inner || below.is_inner }))
+    Ok(Some(KeyedPlan { plan: made, keys, is_inner: is_inner || below.is_inner }))
 }
 
 fn column_at(plan: &LogicalPlan, idx: usize) -> Expr {
@@ -110,7 +110,7 @@ fn carried(at: usize) -> String {
 }
 
 /// Computed keys become columns, so that `random()` has one value per row wherever it is read.
-fn sorted(sort: &Sort, stays: bool) -> Result<Option<Keyed>> {
+fn sorted(sort: &Sort, stays: bool) -> Result<Option<KeyedPlan>> {
     // DataFusion finds outer columns only in certain places, so they must stay there.
     if sort.expr.iter().any(|key| key.expr.contains_outer()) {
         return Ok(None);
@@ -136,10 +136,10 @@ fn sorted(sort: &Sort, stays: bool) -> Result<Option<Keyed>> {
     } else {
         Arc::unwrap_or_clone(input)
     };
-    Ok(Some(Keyed { plan, keys, is_inner: false }))
+    Ok(Some(KeyedPlan { plan, keys, is_inner: false }))
 }
 
-fn projected(projection: &Projection, below: Keyed) -> Result<Keyed> {
+fn projected(projection: &Projection, below: KeyedPlan) -> Result<KeyedPlan> {
     let mut exprs = projection.expr.clone();
     let mut places = Vec::with_capacity(below.keys.len());
     for (at, key) in below.keys.iter().enumerate() {
@@ -155,7 +155,7 @@ fn projected(projection: &Projection, below: Keyed) -> Result<Keyed> {
     }
     let plan = LogicalPlan::Projection(Projection::try_new(exprs, Arc::new(below.plan))?);
     let keys = below.keys.iter().zip(places).map(|(key, place)| key.with_expr(column_at(&plan, place))).collect();
-    Ok(Keyed { plan, keys, is_inner: below.is_inner })
+    Ok(KeyedPlan { plan, keys, is_inner: below.is_inner })
 }
 
 /// The plan sorted at its top, if it has the order of an inner query.

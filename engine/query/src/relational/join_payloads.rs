@@ -21,7 +21,7 @@ use super::text_views::{Values, as_values, as_views};
 use crate::plan_walk::change_physical;
 
 /// Columns of the left and the right side that a join looks at.
-type Looked = [BTreeSet<usize>; 2];
+type JoinColumns = [BTreeSet<usize>; 2];
 
 /// Lets columns that joins only hand on go through them as views.
 ///
@@ -53,8 +53,8 @@ fn handed_on(side: &Arc<dyn ExecutionPlan>, looked: &BTreeSet<usize>) -> Vec<(us
 }
 
 /// What a join looks at; `None` if the node is no join that may repeat rows.
-fn looked_at(node: &dyn ExecutionPlan) -> Option<Looked> {
-    let mut looked = Looked::default();
+fn looked_at(node: &dyn ExecutionPlan) -> Option<JoinColumns> {
+    let mut looked = JoinColumns::default();
     if node.is::<CrossJoinExec>() {
         return Some(looked);
     }
@@ -72,7 +72,7 @@ fn looked_at(node: &dyn ExecutionPlan) -> Option<Looked> {
     repeats(*join.join_type()).then_some(looked)
 }
 
-fn add_condition(looked: &mut Looked, condition: Option<&JoinFilter>) {
+fn add_condition(looked: &mut JoinColumns, condition: Option<&JoinFilter>) {
     for column in condition.into_iter().flat_map(JoinFilter::column_indices) {
         match column.side {
             JoinSide::Left => looked[0].insert(column.index),

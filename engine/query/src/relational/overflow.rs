@@ -153,7 +153,7 @@ fn checked(expr: Expr, schema: &DFSchema, may_lack: bool) -> Result<Transformed<
 
 /// The checked function for an operator.
 fn function(op: Operator) -> ScalarUDF {
-    ScalarUDF::from(Checked { op, signature: Signature::any(2, Volatility::Immutable) })
+    ScalarUDF::from(CheckedArithmeticFunction { op, signature: Signature::any(2, Volatility::Immutable) })
 }
 
 /// All checked functions.
@@ -201,12 +201,12 @@ fn with_divisor(left: &dyn Datum, right: &dyn Datum, kernel: Kernel) -> Result<A
 
 /// An operation that fails on overflow; division may give NULL instead.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Checked {
+struct CheckedArithmeticFunction {
     op: Operator,
     signature: Signature,
 }
 
-impl Checked {
+impl CheckedArithmeticFunction {
     fn kernel(&self) -> Kernel {
         match self.op {
             Operator::Plus => add,
@@ -218,7 +218,7 @@ impl Checked {
     }
 }
 
-impl ScalarUDFImpl for Checked {
+impl ScalarUDFImpl for CheckedArithmeticFunction {
     fn name(&self) -> &'static str {
         match self.op {
             Operator::Plus => "checked_add",

@@ -68,16 +68,16 @@ fn compares(node: &LogicalPlan) -> Result<bool> {
 }
 
 /// The kind of pattern that an operator matches, and whether it is negated.
-fn kind_of(op: Operator) -> Option<(Kind, bool)> {
+fn kind_of(op: Operator) -> Option<(PatternKind, bool)> {
     match op {
-        Operator::RegexMatch => Some((Kind::Regex { folds: false }, false)),
-        Operator::RegexIMatch => Some((Kind::Regex { folds: true }, false)),
-        Operator::RegexNotMatch => Some((Kind::Regex { folds: false }, true)),
-        Operator::RegexNotIMatch => Some((Kind::Regex { folds: true }, true)),
-        Operator::LikeMatch => Some((Kind::Like { folds: false }, false)),
-        Operator::ILikeMatch => Some((Kind::Like { folds: true }, false)),
-        Operator::NotLikeMatch => Some((Kind::Like { folds: false }, true)),
-        Operator::NotILikeMatch => Some((Kind::Like { folds: true }, true)),
+        Operator::RegexMatch => Some((PatternKind::Regex { folds: false }, false)),
+        Operator::RegexIMatch => Some((PatternKind::Regex { folds: true }, false)),
+        Operator::RegexNotMatch => Some((PatternKind::Regex { folds: false }, true)),
+        Operator::RegexNotIMatch => Some((PatternKind::Regex { folds: true }, true)),
+        Operator::LikeMatch => Some((PatternKind::Like { folds: false }, false)),
+        Operator::ILikeMatch => Some((PatternKind::Like { folds: true }, false)),
+        Operator::NotLikeMatch => Some((PatternKind::Like { folds: false }, true)),
+        Operator::NotILikeMatch => Some((PatternKind::Like { folds: true }, true)),
         _ => None,
     }
 }
@@ -115,18 +115,18 @@ fn watched(expr: Expr) -> Transformed<Expr> {
             None => return Transformed::no(expr),
         },
         Expr::Like(Like { negated, expr: text, pattern, escape_char: None | Some('\\'), case_insensitive }) => {
-            (Kind::Like { folds: *case_insensitive }, *negated, text.as_ref(), pattern.as_ref())
+            (PatternKind::Like { folds: *case_insensitive }, *negated, text.as_ref(), pattern.as_ref())
         }
         Expr::ScalarFunction(call) if call.func.name() == REGEXP_LIKE => match call.args.as_slice() {
-            [text, pattern] => (Kind::Regex { folds: false }, false, text, pattern),
+            [text, pattern] => (PatternKind::Regex { folds: false }, false, text, pattern),
             _ => return Transformed::no(expr),
         },
         _ => return Transformed::no(expr),
     };
     let is_null = matches!(pattern, Expr::Literal(value, _) if value.is_null());
     let is_plain = constant(pattern).is_some_and(|pattern| match kind {
-        Kind::Regex { .. } => is_plain(pattern),
-        Kind::Like { folds } => Wildcards::new(pattern, folds).gaps() <= GAPS_MAX,
+        PatternKind::Regex { .. } => is_plain(pattern),
+        PatternKind::Like { folds } => Wildcards::new(pattern, folds).gaps() <= GAPS_MAX,
     });
     if is_null || is_plain {
         return Transformed::no(expr);
@@ -136,12 +136,12 @@ fn watched(expr: Expr) -> Transformed<Expr> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Kind {
+enum PatternKind {
     Regex { folds: bool },
     Like { folds: bool },
 }
 
-impl Kind {
+impl PatternKind {
     fn function(self) -> ScalarUDF {
         ScalarUDF::from(Matches { kind: self, signature: Signature::any(2, Volatility::Immutable) })
     }
@@ -158,21 +158,21 @@ impl Kind {
 
 /// The functions that the rule inserts; users cannot call them.
 pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
-    let kinds = [false, true].into_iter().flat_map(|folds| [Kind::Regex { folds }, Kind::Like { folds }]);
-    kinds.map(Kind::function)
+    let kinds = [false, true].into_iter().flat_map(|folds| [PatternKind::Regex { folds }, PatternKind::Like { folds }]);
+    kinds.map(PatternKind::function)
 }
 
 /// A compiled pattern.
-enum Compiled {
+enum PatternMatcher {
     Regex(WatchedRegex),
     Like(Wildcards),
 }
 
-impl Compiled {
-    fn new(kind: Kind, pattern: &str) -> Result<Self> {
+impl PatternMatcher {
+    fn new(kind: PatternKind, pattern: &str) -> Result<Self> {
         match kind {
-            Kind::Like { folds } => Ok(Self::Like(Wildcards::new(pattern, folds))),
-            Kind::Regex { folds } => {
+            PatternKind::Like { folds } => Ok(Self::Like(Wildcards::new(pattern, folds))),
+            PatternKind::Regex { folds } => {
                 affordable(pattern).map_err(to_datafusion)?;
                 let text = if folds { format!("(?i){pattern}") } else { pattern.to_owned() };
                 if looks_around(&text) {
@@ -252,7 +252,7 @@ impl Texts {
 /// The function that matches texts against patterns.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Matches {
-    kind: Kind,
+    kind: PatternKind,
     signature: Signature,
 }
 
@@ -260,7 +260,7 @@ impl Matches {
     fn run(&self, texts: &Texts, patterns: &Texts, rows: usize) -> Result<BooleanBuilder> {
         let mut out = BooleanBuilder::with_capacity(rows);
         // Neighbouring rows mostly have the same pattern.
-        let mut last: Option<(&str, Compiled)> = None;
+        let mut last: Option<(&str, PatternMatcher)> = None;
         for row in 0..rows {
             let (Some(text), Some(pattern)) = (texts.get(row), patterns.get(row)) else {
                 out.append_null();
@@ -270,7 +270,7 @@ impl Matches {
                 last.insert(known)
             } else {
                 may_compile(pattern)?;
-                last.insert((pattern, Compiled::new(self.kind, pattern)?))
+                last.insert((pattern, PatternMatcher::new(self.kind, pattern)?))
             };
             out.append_value(compiled.1.matches(text)?);
         }
@@ -281,10 +281,10 @@ impl Matches {
 impl ScalarUDFImpl for Matches {
     fn name(&self) -> &'static str {
         match self.kind {
-            Kind::Regex { folds: false } => "matches_regex",
-            Kind::Regex { folds: true } => "matches_regex_in_any_case",
-            Kind::Like { folds: false } => "matches_like",
-            Kind::Like { folds: true } => "matches_like_in_any_case",
+            PatternKind::Regex { folds: false } => "matches_regex",
+            PatternKind::Regex { folds: true } => "matches_regex_in_any_case",
+            PatternKind::Like { folds: false } => "matches_like",
+            PatternKind::Like { folds: true } => "matches_like_in_any_case",
         }
     }
 
@@ -328,7 +328,12 @@ mod tests {
         ColumnarValue::Scalar(ScalarValue::from(value))
     }
 
-    fn run(kind: Kind, texts: &ColumnarValue, patterns: &ColumnarValue, rows: usize) -> Result<Vec<Option<bool>>> {
+    fn run(
+        kind: PatternKind,
+        texts: &ColumnarValue,
+        patterns: &ColumnarValue,
+        rows: usize,
+    ) -> Result<Vec<Option<bool>>> {
         let function = Matches { kind, signature: Signature::any(2, Volatility::Immutable) };
         let found = function.run(&Texts::new(texts)?, &Texts::new(patterns)?, rows)?.finish();
         Ok(found.iter().collect())
@@ -338,18 +343,18 @@ mod tests {
     fn each_row_has_its_pattern() {
         let patterns: ArrayRef = Arc::new(StringArray::from(vec![Some("b+"), Some("b+"), None, Some("^x"), Some("B")]));
         let patterns = ColumnarValue::Array(patterns);
-        let found = run(Kind::Regex { folds: false }, &text("abbc"), &patterns, 5).expect("valid");
+        let found = run(PatternKind::Regex { folds: false }, &text("abbc"), &patterns, 5).expect("valid");
         assert_eq!(found, [Some(true), Some(true), None, Some(false), Some(false)]);
-        let found = run(Kind::Regex { folds: true }, &text("abbc"), &patterns, 5).expect("valid");
+        let found = run(PatternKind::Regex { folds: true }, &text("abbc"), &patterns, 5).expect("valid");
         assert_eq!(found, [Some(true), Some(true), None, Some(false), Some(true)]);
         let patterns: ArrayRef = Arc::new(StringArray::from(vec!["a%", "%B%"]));
         let patterns = ColumnarValue::Array(patterns);
-        let found = run(Kind::Like { folds: false }, &text("abbc"), &patterns, 2).expect("valid");
+        let found = run(PatternKind::Like { folds: false }, &text("abbc"), &patterns, 2).expect("valid");
         assert_eq!(found, [Some(true), Some(false)]);
-        let found = run(Kind::Like { folds: true }, &text("abbc"), &patterns, 2).expect("valid");
+        let found = run(PatternKind::Like { folds: true }, &text("abbc"), &patterns, 2).expect("valid");
         assert_eq!(found, [Some(true), Some(true)]);
-        assert!(run(Kind::Regex { folds: false }, &text("a"), &text("("), 1).is_err());
-        let found = run(Kind::Regex { folds: true }, &text("aB"), &text("A(?=b)"), 1).expect("valid");
+        assert!(run(PatternKind::Regex { folds: false }, &text("a"), &text("("), 1).is_err());
+        let found = run(PatternKind::Regex { folds: true }, &text("aB"), &text("A(?=b)"), 1).expect("valid");
         assert_eq!(found, [Some(true)]);
     }
 
@@ -358,10 +363,10 @@ mod tests {
     fn patterns_of_many_rows_are_kept_one_at_a_time() {
         let patterns: Vec<String> = (0..500).map(|n| format!("({n}|x){{0,30}}$")).collect();
         let patterns: ArrayRef = Arc::new(StringArray::from(patterns));
-        let found = run(Kind::Regex { folds: false }, &text("7"), &ColumnarValue::Array(patterns), 500);
+        let found = run(PatternKind::Regex { folds: false }, &text("7"), &ColumnarValue::Array(patterns), 500);
         assert!(found.expect("valid").iter().all(|found| *found == Some(true)));
         let large = text("(\\w{500}){100}");
-        let error = run(Kind::Regex { folds: false }, &text("a"), &large, 1).expect_err("too large");
+        let error = run(PatternKind::Regex { folds: false }, &text("a"), &large, 1).expect_err("too large");
         assert!(error.to_string().contains("no regular expression"), "{error}");
     }
 

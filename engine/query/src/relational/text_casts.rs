@@ -14,9 +14,9 @@ use crate::plan_walk::{change_expressions, change_nodes};
 
 /// The rule. It follows type coercion.
 #[derive(Debug)]
-pub(crate) struct Printing;
+pub(crate) struct TextCasts;
 
-impl AnalyzerRule for Printing {
+impl AnalyzerRule for TextCasts {
     fn name(&self) -> &'static str {
         "printing"
     }

@@ -67,7 +67,7 @@ impl Values {
 
 /// The direction of a [`TextViewsExec`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum To {
+pub(crate) enum ViewDirection {
     /// Values become views; nothing is copied.
     Views,
     /// Views become values, in batches of at most [`BATCH_BYTES`].
@@ -80,7 +80,7 @@ pub(crate) struct TextViewsExec {
     input: Arc<dyn ExecutionPlan>,
     /// The columns by place, each with what it holds (or held) as values.
     columns: Vec<(usize, Values)>,
-    to: To,
+    to: ViewDirection,
     properties: Arc<PlanProperties>,
 }
 
@@ -89,13 +89,13 @@ impl TextViewsExec {
     ///
     /// # Errors
     /// Plan: the input has other columns.
-    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, columns: Vec<(usize, Values)>, to: To) -> Result<Self> {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, columns: Vec<(usize, Values)>, to: ViewDirection) -> Result<Self> {
         let properties = Arc::new(carried(&input, turned(&input.schema(), &columns, to)?)?);
         Ok(Self { input, columns, to, properties })
     }
 
     /// The columns by place, and what they become.
-    pub(crate) fn parts(&self) -> (&[(usize, Values)], To) {
+    pub(crate) fn parts(&self) -> (&[(usize, Values)], ViewDirection) {
         (&self.columns, self.to)
     }
 
@@ -106,12 +106,12 @@ impl TextViewsExec {
 }
 
 /// The columns of the output.
-fn turned(schema: &Schema, columns: &[(usize, Values)], to: To) -> Result<SchemaRef> {
+fn turned(schema: &Schema, columns: &[(usize, Values)], to: ViewDirection) -> Result<SchemaRef> {
     let mut fields: Vec<Arc<Field>> = schema.fields().to_vec();
     for (at, values) in columns {
         let (from, into) = match to {
-            To::Views => (values.data_type(), values.views()),
-            To::Values => (values.views(), values.data_type()),
+            ViewDirection::Views => (values.data_type(), values.views()),
+            ViewDirection::Values => (values.views(), values.data_type()),
         };
         let Some(field) = fields.get_mut(*at).filter(|field| *field.data_type() == from) else {
             return plan_err!("column {at} does not hold values of the type {from}");
@@ -135,8 +135,8 @@ impl DisplayAs for TextViewsExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: Vec<usize> = self.columns.iter().map(|(at, _)| *at).collect();
         let to = match self.to {
-            To::Views => "views",
-            To::Values => "values",
+            ViewDirection::Views => "views",
+            ViewDirection::Values => "values",
         };
         write!(f, "TextViewsExec: to={to}, columns={columns:?}")
     }
@@ -179,8 +179,8 @@ impl ExecutionPlan for TextViewsExec {
         let to = self.to;
         let turned = batches.map_ok(move |batch| {
             let starts = match to {
-                To::Views => vec![0],
-                To::Values => starts(&batch, &turn.columns),
+                ViewDirection::Views => vec![0],
+                ViewDirection::Values => starts(&batch, &turn.columns),
             };
             let turn = turn.clone();
             let pieces = (0..starts.len()).map(move |n| {
@@ -254,14 +254,14 @@ pub(crate) fn as_views(
     if columns.is_empty() {
         return Ok(Arc::clone(input));
     }
-    let below = input.downcast_ref::<TextViewsExec>().filter(|below| below.to == To::Values);
+    let below = input.downcast_ref::<TextViewsExec>().filter(|below| below.to == ViewDirection::Values);
     let Some(below) = below else {
-        return Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, To::Views)?));
+        return Ok(Arc::new(TextViewsExec::new(Arc::clone(input), columns, ViewDirection::Views)?));
     };
     let (both, new): (Vec<_>, Vec<_>) = columns.into_iter().partition(|column| below.columns.contains(column));
     let rest: Vec<_> = below.columns.iter().filter(|column| !both.contains(column)).copied().collect();
     let mut plan = Arc::clone(below.input());
-    for (columns, to) in [(rest, To::Values), (new, To::Views)] {
+    for (columns, to) in [(rest, ViewDirection::Values), (new, ViewDirection::Views)] {
         if !columns.is_empty() {
             plan = Arc::new(TextViewsExec::new(plan, columns, to)?);
         }
@@ -282,7 +282,7 @@ pub(crate) fn as_values(plan: Arc<dyn ExecutionPlan>, before: &Schema) -> Result
     if columns.is_empty() {
         return Ok(plan);
     }
-    Ok(Arc::new(TextViewsExec::new(plan, columns, To::Values)?))
+    Ok(Arc::new(TextViewsExec::new(plan, columns, ViewDirection::Values)?))
 }
 
 #[cfg(test)]

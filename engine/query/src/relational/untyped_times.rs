@@ -12,7 +12,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::durations::worded;
 use crate::plan_walk::{change_expressions, change_nodes};
-use crate::time_literals::{Moment, in_form};
+use crate::time_literals::{TimeLiteralKind, in_form};
 
 /// The rule. It follows type coercion.
 #[derive(Debug)]
@@ -41,10 +41,10 @@ fn completed(expr: Expr, options: &ConfigOptions) -> Transformed<Expr> {
         return Transformed::yes(cast(moment, kind.clone()));
     }
     let whole = match kind {
-        DataType::Timestamp(_, None) => in_form(text, Moment::Reading),
-        DataType::Timestamp(_, Some(_)) => in_form(text, Moment::Zoned),
-        DataType::Date32 | DataType::Date64 => in_form(text, Moment::Date),
-        DataType::Time32(_) | DataType::Time64(_) => in_form(text, Moment::Time),
+        DataType::Timestamp(_, None) => in_form(text, TimeLiteralKind::Reading),
+        DataType::Timestamp(_, Some(_)) => in_form(text, TimeLiteralKind::Zoned),
+        DataType::Date32 | DataType::Date64 => in_form(text, TimeLiteralKind::Date),
+        DataType::Time32(_) | DataType::Time64(_) => in_form(text, TimeLiteralKind::Time),
         DataType::Interval(_) => worded(text),
         _ => None,
     };

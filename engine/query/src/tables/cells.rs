@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, TimeUnit};
-use quiver_types::logs::Stored;
+use quiver_types::logs::StoredField;
 use quiver_types::push_hex;
 use quiver_types::spans::AttributeKind;
 use quiver_types::tables::columns::map;
@@ -159,7 +159,7 @@ impl TextMaps {
 
 /// The kind of values in a column that is found by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum Kind {
+pub(crate) enum CellKind {
     /// Texts; values of any other kind can be shown as text.
     Text,
     /// 64-bit integers.
@@ -168,7 +168,7 @@ pub(crate) enum Kind {
     Float,
 }
 
-impl Kind {
+impl CellKind {
     /// The type of such a column.
     pub(super) fn data_type(self) -> DataType {
         match self {
@@ -222,16 +222,16 @@ impl Kind {
 /// # Errors
 ///
 /// Execution: a value is no number, although all that were probed are.
-pub(super) fn typed(name: &str, values: &StringViewArray, kind: Kind) -> Result<ArrayRef> {
+pub(super) fn typed(name: &str, values: &StringViewArray, kind: CellKind) -> Result<ArrayRef> {
     let filled = |row: usize| (values.is_valid(row) && !values.value(row).is_empty()).then(|| values.value(row));
     let rows = 0..values.len();
     Ok(match kind {
-        Kind::Text => Arc::new(none_empty(values)),
-        Kind::Int => {
+        CellKind::Text => Arc::new(none_empty(values)),
+        CellKind::Int => {
             let read = |text: &str| text.parse::<i64>().map_err(|_| kind.stored().mismatch(name, text));
             Arc::new(rows.map(|row| filled(row).map(read).transpose()).collect::<Result<Int64Array>>()?)
         }
-        Kind::Float => {
+        CellKind::Float => {
             let read = |text: &str| text.parse::<f64>().map_err(|_| kind.stored().mismatch(name, text));
             Arc::new(rows.map(|row| filled(row).map(read).transpose()).collect::<Result<Float64Array>>()?)
         }
@@ -243,17 +243,17 @@ pub(super) fn typed(name: &str, values: &StringViewArray, kind: Kind) -> Result<
 /// # Errors
 ///
 /// Those of [`typed`].
-pub(super) fn typed_stored(name: &str, column: &ArrayRef, kind: Kind) -> Result<ArrayRef> {
-    let stored = Stored::of(column).ok_or_else(|| Error::internal(format!("`{name}` is no stored column")))?;
+pub(super) fn typed_stored(name: &str, column: &ArrayRef, kind: CellKind) -> Result<ArrayRef> {
+    let stored = StoredField::of(column).ok_or_else(|| Error::internal(format!("`{name}` is no stored column")))?;
     let rows = column.len();
     match (stored, kind) {
-        (Stored::Missing, _) => Ok(arrow::array::new_null_array(&kind.data_type(), rows)),
-        (Stored::Int(values), Kind::Int) => Ok(Arc::new(values)),
-        (Stored::Float(values), Kind::Float) => Ok(Arc::new(values)),
-        (Stored::Int(values), Kind::Float) => {
+        (StoredField::Missing, _) => Ok(arrow::array::new_null_array(&kind.data_type(), rows)),
+        (StoredField::Int(values), CellKind::Int) => Ok(Arc::new(values)),
+        (StoredField::Float(values), CellKind::Float) => Ok(Arc::new(values)),
+        (StoredField::Int(values), CellKind::Float) => {
             Ok(Arc::new(values.unary::<_, arrow::datatypes::Float64Type>(|v| v as f64)))
         }
-        (Stored::Text(values), _) => typed(name, &values, kind),
+        (StoredField::Text(values), _) => typed(name, &values, kind),
         (other, _) => {
             let mut buffer = String::new();
             let mut texts = arrow::array::StringViewBuilder::with_capacity(rows);
@@ -264,20 +264,20 @@ pub(super) fn typed_stored(name: &str, column: &ArrayRef, kind: Kind) -> Result<
 }
 
 /// The kind that can hold all values of a stored column; `None` if it has no values.
-pub(super) fn kind_of_stored(column: &ArrayRef) -> Option<Kind> {
-    let both = |a: Option<Kind>, text: &str| match (a, text) {
+pub(super) fn kind_of_stored(column: &ArrayRef) -> Option<CellKind> {
+    let both = |a: Option<CellKind>, text: &str| match (a, text) {
         (a, "") => a,
-        (Some(Kind::Text), _) => a,
-        (None, text) => Some(Kind::of(text)),
-        (Some(a), text) => Some(a.and(Kind::of(text))),
+        (Some(CellKind::Text), _) => a,
+        (None, text) => Some(CellKind::of(text)),
+        (Some(a), text) => Some(a.and(CellKind::of(text))),
     };
-    match Stored::of(column)? {
-        Stored::Missing => None,
-        Stored::Int(values) => (values.null_count() < values.len()).then_some(Kind::Int),
-        Stored::Float(values) => (values.null_count() < values.len()).then_some(Kind::Float),
-        Stored::Id(values) => (values.null_count() < values.len()).then_some(Kind::Text),
-        Stored::Text(values) => values.iter().flatten().fold(None, both),
-        coded @ Stored::Coded(_) => {
+    match StoredField::of(column)? {
+        StoredField::Missing => None,
+        StoredField::Int(values) => (values.null_count() < values.len()).then_some(CellKind::Int),
+        StoredField::Float(values) => (values.null_count() < values.len()).then_some(CellKind::Float),
+        StoredField::Id(values) => (values.null_count() < values.len()).then_some(CellKind::Text),
+        StoredField::Text(values) => values.iter().flatten().fold(None, both),
+        coded @ StoredField::Coded(_) => {
             let mut buffer = String::new();
             let mut kind = None;
             for row in 0..column.len() {
@@ -304,19 +304,19 @@ mod tests {
 
     #[test]
     fn kinds_of_texts() {
-        let check = |text: &str, kind| assert_eq!(Kind::of(text), kind, "{text}");
+        let check = |text: &str, kind| assert_eq!(CellKind::of(text), kind, "{text}");
         for text in ["0", "7", "-1", "9223372036854775807", "-9223372036854775808"] {
-            check(text, Kind::Int);
+            check(text, CellKind::Int);
         }
         for text in ["0.5", "-12.25", "9223372036854775808.5"] {
-            check(text, Kind::Float);
+            check(text, CellKind::Float);
         }
         for text in ["", "-", "-0", "007", "1e3", "+1", "1.", ".5", "0x10", "NaN", "9223372036854775808", "1.2.3", "a"]
         {
-            check(text, Kind::Text);
+            check(text, CellKind::Text);
         }
-        assert_eq!(Kind::Int.and(Kind::Float), Kind::Float);
-        assert_eq!(Kind::Int.and(Kind::Text), Kind::Text);
+        assert_eq!(CellKind::Int.and(CellKind::Float), CellKind::Float);
+        assert_eq!(CellKind::Int.and(CellKind::Text), CellKind::Text);
     }
 
     #[test]
@@ -326,12 +326,12 @@ mod tests {
         let found: Vec<_> = none.iter().collect();
         assert_eq!(found, [Some("a"), None, None, Some("a text longer than twelve bytes")]);
         let numbers = StringViewArray::from(vec![Some("1"), Some(""), None, Some("-2")]);
-        let ints = typed("n", &numbers, Kind::Int).unwrap();
+        let ints = typed("n", &numbers, CellKind::Int).unwrap();
         assert_eq!(
             ints.as_primitive::<arrow::datatypes::Int64Type>().iter().collect::<Vec<_>>(),
             [Some(1), None, None, Some(-2)]
         );
-        let error = typed("n", &texts, Kind::Float).unwrap_err();
+        let error = typed("n", &texts, CellKind::Float).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Execution);
         assert!(error.message.contains("`n`") && error.message.contains("`a`"), "{error}");
     }
@@ -361,20 +361,20 @@ mod tests {
     #[test]
     fn what_holds_two_kinds() {
         for (a, b, expected) in [
-            (Kind::Int, Kind::Int, Kind::Int),
-            (Kind::Float, Kind::Float, Kind::Float),
-            (Kind::Int, Kind::Float, Kind::Float),
-            (Kind::Int, Kind::Text, Kind::Text),
-            (Kind::Float, Kind::Text, Kind::Text),
-            (Kind::Text, Kind::Text, Kind::Text),
+            (CellKind::Int, CellKind::Int, CellKind::Int),
+            (CellKind::Float, CellKind::Float, CellKind::Float),
+            (CellKind::Int, CellKind::Float, CellKind::Float),
+            (CellKind::Int, CellKind::Text, CellKind::Text),
+            (CellKind::Float, CellKind::Text, CellKind::Text),
+            (CellKind::Text, CellKind::Text, CellKind::Text),
         ] {
             assert_eq!((a.and(b), b.and(a)), (expected, expected), "{a:?} {b:?}");
         }
         for number in [i64::MIN, -1_000, -1, 0, 1, 9_007_199_254_740_993, i64::MAX] {
-            assert_eq!(Kind::of(&number.to_string()), Kind::Int, "{number}");
+            assert_eq!(CellKind::of(&number.to_string()), CellKind::Int, "{number}");
         }
         for text in ["1.5.", "--1", "1-", "1 ", " 1", "1_000", "-", "٣", "0.", "-.5", "00.5", "-007", "1,5", "∞"] {
-            assert_eq!(Kind::of(text), Kind::Text, "{text}");
+            assert_eq!(CellKind::of(text), CellKind::Text, "{text}");
         }
     }
 
@@ -420,26 +420,26 @@ mod tests {
             FixedSizeBinaryArray::try_from_sparse_iter_with_size([Some([0xab_u8; 16]), None].into_iter(), 16).unwrap();
         let by_code = |texts: Vec<&str>| {
             let codes = UInt32Array::from_iter_values(0..texts.len() as u32);
-            Stored::Coded(DictionaryArray::<UInt32Type>::new(codes, Arc::new(StringArray::from(texts))))
+            StoredField::Coded(DictionaryArray::<UInt32Type>::new(codes, Arc::new(StringArray::from(texts))))
         };
-        let texts = |texts: Vec<Option<&str>>| Stored::Text(StringViewArray::from(texts));
-        let ints = || Stored::Int(Int64Array::from(vec![Some(-7), None]));
-        let floats = || Stored::Float(Float64Array::from(vec![Some(0.5), None]));
+        let texts = |texts: Vec<Option<&str>>| StoredField::Text(StringViewArray::from(texts));
+        let ints = || StoredField::Int(Int64Array::from(vec![Some(-7), None]));
+        let floats = || StoredField::Float(Float64Array::from(vec![Some(0.5), None]));
         let hex = "ab".repeat(16);
         for (stored, kind, found, expected) in [
-            (Stored::Missing, Kind::Int, None, [None, None]),
-            (ints(), Kind::Int, Some(Kind::Int), [Some("-7"), None]),
-            (ints(), Kind::Float, Some(Kind::Int), [Some("-7.0"), None]),
-            (ints(), Kind::Text, Some(Kind::Int), [Some("-7"), None]),
-            (floats(), Kind::Float, Some(Kind::Float), [Some("0.5"), None]),
-            (floats(), Kind::Text, Some(Kind::Float), [Some("0.5"), None]),
-            (texts(vec![Some("7"), Some("")]), Kind::Int, Some(Kind::Int), [Some("7"), None]),
-            (texts(vec![Some("7"), Some("0.5")]), Kind::Float, Some(Kind::Float), [Some("7.0"), Some("0.5")]),
-            (texts(vec![Some("7"), Some("x")]), Kind::Text, Some(Kind::Text), [Some("7"), Some("x")]),
-            (texts(vec![Some(""), None]), Kind::Text, None, [None, None]),
-            (by_code(vec!["3", "4"]), Kind::Int, Some(Kind::Int), [Some("3"), Some("4")]),
-            (by_code(vec!["3", "b"]), Kind::Text, Some(Kind::Text), [Some("3"), Some("b")]),
-            (Stored::Id(id), Kind::Text, Some(Kind::Text), [Some(hex.as_str()), None]),
+            (StoredField::Missing, CellKind::Int, None, [None, None]),
+            (ints(), CellKind::Int, Some(CellKind::Int), [Some("-7"), None]),
+            (ints(), CellKind::Float, Some(CellKind::Int), [Some("-7.0"), None]),
+            (ints(), CellKind::Text, Some(CellKind::Int), [Some("-7"), None]),
+            (floats(), CellKind::Float, Some(CellKind::Float), [Some("0.5"), None]),
+            (floats(), CellKind::Text, Some(CellKind::Float), [Some("0.5"), None]),
+            (texts(vec![Some("7"), Some("")]), CellKind::Int, Some(CellKind::Int), [Some("7"), None]),
+            (texts(vec![Some("7"), Some("0.5")]), CellKind::Float, Some(CellKind::Float), [Some("7.0"), Some("0.5")]),
+            (texts(vec![Some("7"), Some("x")]), CellKind::Text, Some(CellKind::Text), [Some("7"), Some("x")]),
+            (texts(vec![Some(""), None]), CellKind::Text, None, [None, None]),
+            (by_code(vec!["3", "4"]), CellKind::Int, Some(CellKind::Int), [Some("3"), Some("4")]),
+            (by_code(vec!["3", "b"]), CellKind::Text, Some(CellKind::Text), [Some("3"), Some("b")]),
+            (StoredField::Id(id), CellKind::Text, Some(CellKind::Text), [Some(hex.as_str()), None]),
         ] {
             let case = format!("{stored:?} as {kind:?}");
             let column = stored.into_array(2);
@@ -452,14 +452,14 @@ mod tests {
 
     #[test]
     fn what_is_of_another_kind_is_an_error() {
-        let fraction = Stored::Float(Float64Array::from(vec![1.5])).into_array(1);
-        let error = typed_stored("load", &fraction, Kind::Int).unwrap_err();
+        let fraction = StoredField::Float(Float64Array::from(vec![1.5])).into_array(1);
+        let error = typed_stored("load", &fraction, CellKind::Int).unwrap_err();
         assert_eq!(error.kind, ErrorKind::Execution);
         assert!(error.message.contains("`load`") && error.message.contains("`1.5`"), "{error}");
-        let long = Stored::Text(StringViewArray::from(vec!["9223372036854775808"])).into_array(1);
-        assert!(typed_stored("n", &long, Kind::Int).is_err());
+        let long = StoredField::Text(StringViewArray::from(vec!["9223372036854775808"])).into_array(1);
+        assert!(typed_stored("n", &long, CellKind::Int).is_err());
         let plain: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-        assert_eq!(typed_stored("n", &plain, Kind::Int).unwrap_err().kind, ErrorKind::Internal);
+        assert_eq!(typed_stored("n", &plain, CellKind::Int).unwrap_err().kind, ErrorKind::Internal);
         assert_eq!(kind_of_stored(&plain), None);
     }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use quiver_types::condition::Condition;
 use quiver_types::detection::DetectionRule;
-use quiver_types::query_configuration::Configured;
+use quiver_types::query_configuration::QueryConfiguration;
 use quiver_types::{Error, Result};
 use serde_json::Value;
 
-use super::cells::Kind;
+use super::cells::CellKind;
 
 const PREFIX: &str = "config@";
 /// The longest name of such a column, in bytes.
@@ -20,11 +20,11 @@ const NAME_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Clone)]
 pub(super) enum Says {
     /// The Apdex threshold in milliseconds.
-    ApdexT(Arc<Configured>),
+    ApdexT(Arc<QueryConfiguration>),
     /// 1 if errors count as frustrated however fast they are, else 0.
-    ErrorsFrustrate(Arc<Configured>),
+    ErrorsFrustrate(Arc<QueryConfiguration>),
     /// The id of the key transaction that the span starts.
-    Key(Arc<Configured>),
+    Key(Arc<QueryConfiguration>),
     /// 1 if a condition holds, else 0.
     When(Arc<Condition>),
     /// The name that a detection rule gives.
@@ -35,7 +35,7 @@ pub(super) enum Says {
 
 impl Says {
     /// The configuration that the value depends on; `None` if the column's name says all.
-    pub(super) fn configured(&self) -> Option<&Arc<Configured>> {
+    pub(super) fn configured(&self) -> Option<&Arc<QueryConfiguration>> {
         match self {
             Self::ApdexT(configured) | Self::ErrorsFrustrate(configured) | Self::Key(configured) => Some(configured),
             Self::When(_) | Self::Name(_) | Self::First(_) => None,
@@ -77,11 +77,11 @@ pub(super) fn is_configured(name: &str) -> bool {
 }
 
 /// The kind of values in such a column; `None` if the name is none of such a column.
-pub(super) fn kind_of(name: &str) -> Option<Kind> {
+pub(super) fn kind_of(name: &str) -> Option<CellKind> {
     is_configured(name).then(|| match &name[PREFIX.len()..] {
-        "apdex_t" => Kind::Float,
-        rest if rest == "errors_frustrate" || rest.starts_with("when") => Kind::Int,
-        _ => Kind::Text,
+        "apdex_t" => CellKind::Float,
+        rest if rest == "errors_frustrate" || rest.starts_with("when") => CellKind::Int,
+        _ => CellKind::Text,
     })
 }
 
@@ -90,7 +90,7 @@ pub(super) fn kind_of(name: &str) -> Option<Kind> {
 /// # Errors
 ///
 /// Invalid: the name contains no valid condition or rule.
-pub(super) fn read(name: &str, configured: &Arc<Configured>) -> Result<Says> {
+pub(super) fn read(name: &str, configured: &Arc<QueryConfiguration>) -> Result<Says> {
     let wrong = || Error::invalid("what stands in the name of a column is no condition or rule");
     let rest = name.strip_prefix(PREFIX).ok_or_else(wrong)?;
     let (word, text) = rest.split_once(':').unwrap_or((rest, ""));
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn names_hold_what_they_say() {
-        let configured = Arc::<Configured>::default();
+        let configured = Arc::<QueryConfiguration>::default();
         let condition = json!({"field": "a.\"b", "op": "eq", "value": "ü"});
         assert!(matches!(read(&when(&condition), &configured), Ok(Says::When(_))));
         let rule = json!({"id": "r", "name": "n", "service": "*", "condition": condition});
@@ -135,8 +135,8 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(read(&name_by(&rule, "application"), &configured), Ok(Says::Name(_))));
-        assert_eq!(kind_of("config@apdex_t"), Some(Kind::Float));
-        assert_eq!(kind_of(&when(&condition)), Some(Kind::Int));
+        assert_eq!(kind_of("config@apdex_t"), Some(CellKind::Float));
+        assert_eq!(kind_of(&when(&condition)), Some(CellKind::Int));
         assert_eq!((kind_of("config@other"), kind_of("@http.route")), (None, None));
         for wrong in
             ["config@when:zz", "config@when:", "config@name.service:7b7d", "config@when:7b7d", "config@first:7b"]

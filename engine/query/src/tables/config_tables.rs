@@ -8,7 +8,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{MemTable, TableProvider};
 use futures::future::BoxFuture;
-use quiver_types::query_configuration::Listed;
+use quiver_types::query_configuration::ConfigurationList;
 use quiver_types::{Domain, Error, Result};
 
 use super::cells::{text, text_column, time, time_column};
@@ -87,23 +87,23 @@ pub struct ListedAudit<'a> {
 
 /// One of the tables.
 #[derive(Debug)]
-pub(super) struct ListedTable(pub(super) Listed);
+pub(super) struct ListedTable(pub(super) ConfigurationList);
 
-fn columns_of(listed: Listed) -> SchemaRef {
+fn columns_of(listed: ConfigurationList) -> SchemaRef {
     let at = |name: &str| time(name, TimeUnit::Millisecond);
     let columns = match listed {
-        Listed::Receivers => {
+        ConfigurationList::Receivers => {
             let mut columns = ["id", "name", "types"].map(text).to_vec();
             columns.push(Field::new("routes", DataType::Int64, true));
             columns.extend([text("managed_by"), at("updated_at")]);
             columns
         }
-        Listed::Silences => {
+        ConfigurationList::Silences => {
             let mut columns = ["id", "state", "created_by", "comment", SERVICE, "named_service"].map(text).to_vec();
             columns.extend(["starts_at", "ends_at", "updated_at"].map(at));
             columns
         }
-        Listed::Audit => {
+        ConfigurationList::Audit => {
             let mut columns = vec![text("id"), at("time")];
             columns.extend(
                 ["actor", "actor_type", "ip", "action", "family", "entity_id", "entity_name", "outcome", "code"]
@@ -115,7 +115,7 @@ fn columns_of(listed: Listed) -> SchemaRef {
     Arc::new(Schema::new(columns))
 }
 
-fn batch(listed: Listed, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
+fn batch(listed: ConfigurationList, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
     let made = RecordBatch::try_new(columns_of(listed), arrays);
     made.map_err(|e| Error::internal("cannot list what is configured").with_source(e))
 }
@@ -134,7 +134,7 @@ pub fn receiver_rows(rows: &[ListedReceiver<'_>]) -> Result<RecordBatch> {
         text_column(rows, |row| row.managed_by),
         time_column(rows, |row| Some(row.updated_ms)),
     ];
-    batch(Listed::Receivers, arrays)
+    batch(ConfigurationList::Receivers, arrays)
 }
 
 /// Rows of `silences`.
@@ -154,7 +154,7 @@ pub fn silence_rows(rows: &[ListedSilence<'_>]) -> Result<RecordBatch> {
         time_column(rows, |row| Some(row.ends_ms)),
         time_column(rows, |row| Some(row.updated_ms)),
     ];
-    batch(Listed::Silences, arrays)
+    batch(ConfigurationList::Silences, arrays)
 }
 
 /// Rows of `audit_log`.
@@ -176,22 +176,22 @@ pub fn audit_rows(rows: &[ListedAudit<'_>]) -> Result<RecordBatch> {
         text_column(rows, |row| row.outcome),
         text_column(rows, |row| row.code),
     ];
-    batch(Listed::Audit, arrays)
+    batch(ConfigurationList::Audit, arrays)
 }
 
 impl NamedTable for ListedTable {
     fn name(&self) -> &'static str {
         match self.0 {
-            Listed::Receivers => "receivers",
-            Listed::Silences => "silences",
-            Listed::Audit => "audit_log",
+            ConfigurationList::Receivers => "receivers",
+            ConfigurationList::Silences => "silences",
+            ConfigurationList::Audit => "audit_log",
         }
     }
 
     fn domain(&self) -> Domain {
         match self.0 {
-            Listed::Receivers | Listed::Silences => Domain::Alerts,
-            Listed::Audit => Domain::Audit,
+            ConfigurationList::Receivers | ConfigurationList::Silences => Domain::Alerts,
+            ConfigurationList::Audit => Domain::Audit,
         }
     }
 
@@ -210,7 +210,7 @@ impl NamedTable for ListedTable {
             // Rows without a service are visible to callers who see all; callers also see their own entries of the
             // audit log.
             let has_service = schema.column_with_name(SERVICE).is_some();
-            let is_own = self.0 == Listed::Audit && !access.is_full();
+            let is_own = self.0 == ConfigurationList::Audit && !access.is_full();
             let own = is_own.then_some(ask.ctx.query().asked.caller.as_str());
             let mut batches = Vec::new();
             if access.is_full() || has_service || own.is_some_and(|caller| !caller.is_empty()) {
@@ -245,12 +245,12 @@ mod tests {
     fn rows_have_the_columns_of_their_tables() {
         let columns = |listed| ListedTable(listed).columns();
         let receivers = receiver_rows(&[ListedReceiver { name: "ops", ..ListedReceiver::default() }]).unwrap();
-        assert_eq!((receivers.num_rows(), receivers.schema()), (1, columns(Listed::Receivers)));
+        assert_eq!((receivers.num_rows(), receivers.schema()), (1, columns(ConfigurationList::Receivers)));
         let silences = silence_rows(&[ListedSilence { id: "s", ..ListedSilence::default() }]).unwrap();
-        assert_eq!((silences.num_rows(), silences.schema()), (1, columns(Listed::Silences)));
+        assert_eq!((silences.num_rows(), silences.schema()), (1, columns(ConfigurationList::Silences)));
         assert!(silences.column_by_name(SERVICE).unwrap().is_null(0), "empty texts are NULL");
         let audit = audit_rows(&[ListedAudit { id: "a", at_ms: Some(5), ..ListedAudit::default() }]).unwrap();
-        assert_eq!((audit.num_rows(), audit.schema()), (1, columns(Listed::Audit)));
+        assert_eq!((audit.num_rows(), audit.schema()), (1, columns(ConfigurationList::Audit)));
     }
 
     #[test]

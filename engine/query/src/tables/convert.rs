@@ -36,7 +36,7 @@ const ROW_BITS: u32 = 40;
 pub(super) const BATCH_ROWS: usize = 8192;
 
 /// The batches that one stored batch is converted to.
-pub(crate) type Converted = Box<dyn Iterator<Item = quiver_types::Result<RecordBatch>> + Send>;
+pub(crate) type ConvertedBatches = Box<dyn Iterator<Item = quiver_types::Result<RecordBatch>> + Send>;
 
 /// Converts stored rows to rows of a table.
 pub(crate) trait Convert: Debug + Send + Sync {
@@ -44,7 +44,7 @@ pub(crate) trait Convert: Debug + Send + Sync {
     fn schema(&self) -> SchemaRef;
 
     /// Converts a batch lazily, so that the result of a row that becomes many is never in memory as a whole.
-    fn convert(self: Arc<Self>, batch: RecordBatch) -> Converted;
+    fn convert(self: Arc<Self>, batch: RecordBatch) -> ConvertedBatches;
 
     /// What `explain` shows after the name.
     fn detail(&self) -> String;
@@ -255,7 +255,7 @@ mod tests {
             Arc::clone(&self.schema)
         }
 
-        fn convert(self: Arc<Self>, stored: RecordBatch) -> Converted {
+        fn convert(self: Arc<Self>, stored: RecordBatch) -> ConvertedBatches {
             let numbers = stored.column(0).as_primitive::<Int64Type>().values().to_vec();
             Box::new(numbers.into_iter().map(move |number| {
                 if number < 0 {

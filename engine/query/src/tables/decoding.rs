@@ -8,7 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::convert::{Convert, ConvertExec};
 use super::encoding::{WrittenConvert, WrittenRows};
-use super::history::Reading;
+use super::history::HistoryScan;
 use super::logs::convert::LogRows;
 use super::materialized::ReadAtOnce;
 use super::metrics::lists::Listing;
@@ -47,7 +47,7 @@ fn convert(rows: WrittenConvert, at: &At<'_>) -> Result<(&'static str, Arc<dyn C
 /// Builds a source of rows that are read at once, where the plan is read.
 pub(crate) fn rows(rows: WrittenRows, at: &At<'_>) -> Result<Arc<dyn ReadAtOnce>> {
     Ok(match rows {
-        WrittenRows::History(rows) => Arc::new(Reading::read_from(rows, at)?),
+        WrittenRows::History(rows) => Arc::new(HistoryScan::read_from(rows, at)?),
         WrittenRows::Metrics(rows) => Arc::new(Listing::read_from(rows, at)?),
     })
 }

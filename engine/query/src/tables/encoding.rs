@@ -5,9 +5,9 @@ use std::sync::Arc;
 use quiver_types::{Access, MillisRange, SeriesTable};
 use serde::{Deserialize, Serialize};
 
-use super::cells::Kind;
+use super::cells::CellKind;
 use super::metrics::filter::MetricFilter;
-use super::spans::columns::Each;
+use super::spans::columns::SpanRowKind;
 
 /// A conversion of stored rows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -20,11 +20,11 @@ pub(crate) enum WrittenConvert {
 /// A conversion of spans.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenSpans {
-    pub(super) each: Each,
+    pub(super) each: SpanRowKind,
     /// The columns before the form of any is changed, as an Arrow schema in IPC form.
     pub(super) schema: Vec<u8>,
     /// The kinds of columns that were found by name.
-    pub(super) kinds: Vec<(String, Kind)>,
+    pub(super) kinds: Vec<(String, CellKind)>,
     /// The version of the configuration, if a column depends on it.
     pub(super) configured: Option<u64>,
     /// Columns of ids that are returned as bytes.
@@ -36,7 +36,7 @@ pub(crate) struct WrittenSpans {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenLogs {
     pub(super) schema: Vec<u8>,
-    pub(super) kinds: Vec<(String, Kind)>,
+    pub(super) kinds: Vec<(String, CellKind)>,
 }
 
 /// A conversion of samples.

@@ -15,14 +15,14 @@ pub(super) const MANY: usize = 16;
 
 /// A filter in the store's form, and whether it is equivalent to the expression.
 #[derive(Debug, Clone)]
-pub(super) struct Lowered<F> {
+pub(super) struct LoweredFilter<F> {
     /// Accepts at least the rows that the expression accepts.
     pub(super) filter: F,
     /// Whether it accepts no other rows.
     pub(super) exact: bool,
 }
 
-impl<F> Lowered<F> {
+impl<F> LoweredFilter<F> {
     /// A filter that is equivalent to the expression.
     pub(super) fn exact(filter: F) -> Self {
         Self { filter, exact: true }
@@ -59,7 +59,7 @@ pub(super) trait Lower {
     type Filter;
 
     /// Translates a condition on a column; `None` if the store has no such filter.
-    fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<Lowered<Self::Filter>>;
+    fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<LoweredFilter<Self::Filter>>;
 
     /// Combines filters by AND.
     fn all_of(filters: Vec<Self::Filter>) -> Self::Filter;
@@ -69,28 +69,28 @@ pub(super) trait Lower {
 }
 
 /// Translates an expression; `None` if no part of it can be translated.
-pub(super) fn lower<L: Lower>(table: &L, expr: &Expr) -> Option<Lowered<L::Filter>> {
+pub(super) fn lower<L: Lower>(table: &L, expr: &Expr) -> Option<LoweredFilter<L::Filter>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
             match (lower(table, left), lower(table, right)) {
                 (Some(a), Some(b)) => {
                     let exact = a.exact && b.exact;
-                    Some(Lowered { filter: L::all_of(vec![a.filter, b.filter]), exact })
+                    Some(LoweredFilter { filter: L::all_of(vec![a.filter, b.filter]), exact })
                 }
-                (Some(one), None) | (None, Some(one)) => Some(Lowered::wider(one.filter)),
+                (Some(one), None) | (None, Some(one)) => Some(LoweredFilter::wider(one.filter)),
                 (None, None) => None,
             }
         }
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
             let (a, b) = (lower(table, left)?, lower(table, right)?);
-            Some(Lowered { filter: L::any_of([a.filter, b.filter])?, exact: a.exact && b.exact })
+            Some(LoweredFilter { filter: L::any_of([a.filter, b.filter])?, exact: a.exact && b.exact })
         }
         Expr::Between(Between { expr, negated: false, low, high }) => {
             let column = column(expr)?;
             let (low, high) = (literal(low)?, literal(high)?);
             let a = table.condition(column, &Condition::Compare(Operator::GtEq, low))?;
             let b = table.condition(column, &Condition::Compare(Operator::LtEq, high))?;
-            Some(Lowered { filter: L::all_of(vec![a.filter, b.filter]), exact: a.exact && b.exact })
+            Some(LoweredFilter { filter: L::all_of(vec![a.filter, b.filter]), exact: a.exact && b.exact })
         }
         other => {
             let (column, condition) = condition(other)?;
@@ -107,7 +107,7 @@ pub(super) fn lower_all<L: Lower>(table: &L, filters: &[Expr]) -> Vec<L::Filter>
 /// Says for each filter whether the store applies it exactly, approximately or not at all.
 pub(super) fn supported<L: Lower>(table: &L, filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
     let one = |filter: &&Expr| match lower(table, filter) {
-        Some(Lowered { exact: true, .. }) => TableProviderFilterPushDown::Exact,
+        Some(LoweredFilter { exact: true, .. }) => TableProviderFilterPushDown::Exact,
         Some(_) => TableProviderFilterPushDown::Inexact,
         None => TableProviderFilterPushDown::Unsupported,
     };
@@ -238,10 +238,10 @@ mod tests {
     impl Lower for Letters {
         type Filter = String;
 
-        fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<Lowered<String>> {
+        fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<LoweredFilter<String>> {
             match (column, condition) {
-                ("a", condition) => Some(Lowered::exact(format!("{condition:?}"))),
-                ("b", _) => Some(Lowered::wider("b".to_owned())),
+                ("a", condition) => Some(LoweredFilter::exact(format!("{condition:?}"))),
+                ("b", _) => Some(LoweredFilter::wider("b".to_owned())),
                 _ => None,
             }
         }
@@ -428,7 +428,7 @@ mod tests {
     impl Lower for Rows {
         type Filter = Vec<bool>;
 
-        fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<Lowered<Vec<bool>>> {
+        fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<LoweredFilter<Vec<bool>>> {
             if column == "c" {
                 return None;
             }
@@ -445,10 +445,10 @@ mod tests {
             };
             let mut taken: Vec<bool> = self.0.iter().map(holds).collect();
             if column == "a" {
-                return Some(Lowered::exact(taken));
+                return Some(LoweredFilter::exact(taken));
             }
             taken.iter_mut().step_by(5).for_each(|takes| *takes = true);
-            Some(Lowered::wider(taken))
+            Some(LoweredFilter::wider(taken))
         }
 
         fn all_of(filters: Vec<Vec<bool>>) -> Vec<bool> {

@@ -31,7 +31,7 @@ use quiver_types::{Access, Domain, Error, MillisRange, Pins, ReadStats, Result};
 use super::cells::{text, text_map, texts, time};
 use super::convert::batch;
 use super::encoding::{WrittenHistory, WrittenRows};
-use super::filter_lowering::{Condition, Lower, Lowered, lower_all, nanos_of, range_of, supported};
+use super::filter_lowering::{Condition, Lower, LoweredFilter, lower_all, nanos_of, range_of, supported};
 use super::materialized::{ReadAtOnce, at_once};
 use super::named_table::{Ask, NamedTable};
 use crate::encoding::context::{At, damaged, pinned};
@@ -134,7 +134,7 @@ struct HistoryProvider {
 
 /// What a scan reads.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct HistoryScan {
     table: &'static TableDef,
     schema: SchemaRef,
     snapshot: Arc<dyn RowSnapshot>,
@@ -143,7 +143,7 @@ pub(super) struct Reading {
     range: MillisRange,
 }
 
-impl ReadAtOnce for Reading {
+impl ReadAtOnce for HistoryScan {
     fn table(&self) -> &'static str {
         self.table.name
     }
@@ -190,7 +190,7 @@ impl ReadAtOnce for Reading {
     }
 }
 
-impl Reading {
+impl HistoryScan {
     /// Reads the form that [`ReadAtOnce::written`] returns.
     pub(super) fn read_from(rows: WrittenHistory, at: &At<'_>) -> DataFusionResult<Self> {
         Ok(Self {
@@ -210,11 +210,11 @@ struct ByTime;
 impl Lower for ByTime {
     type Filter = MillisRange;
 
-    fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<Lowered<MillisRange>> {
+    fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<LoweredFilter<MillisRange>> {
         let Condition::Compare(op, value) = condition else { return None };
         let (nanos, _) = nanos_of(value).filter(|_| column == "time")?;
         let (min, max) = range_of(*op, nanos)?;
-        Some(Lowered::wider(MillisRange::new(min.div_euclid(1_000_000), max.div_euclid(1_000_000))))
+        Some(LoweredFilter::wider(MillisRange::new(min.div_euclid(1_000_000), max.div_euclid(1_000_000))))
     }
 
     fn all_of(filters: Vec<MillisRange>) -> MillisRange {
@@ -256,7 +256,7 @@ impl HistoryProvider {
             let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
             let range = ByTime::all_of(lower_all(&ByTime, filters));
             let (snapshot, access, own) = (Arc::clone(&self.snapshot), self.access.clone(), self.own.clone());
-            Ok(at_once(Reading { table: self.table, schema, snapshot, access, own, range }, limit))
+            Ok(at_once(HistoryScan { table: self.table, schema, snapshot, access, own, range }, limit))
         })
     }
 }

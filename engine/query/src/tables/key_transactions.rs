@@ -7,7 +7,7 @@ use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringView
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{MemTable, TableProvider};
 use futures::future::BoxFuture;
-use quiver_types::query_configuration::{Judging, KeyTransaction};
+use quiver_types::query_configuration::{KeyTransaction, PerformanceTargets};
 use quiver_types::{Domain, Error, Result};
 
 use super::cells::{text, time};
@@ -55,7 +55,7 @@ impl NamedTable for KeyTable {
         Box::pin(async move {
             let access = ask.access(Domain::Transactions);
             let configured = &ask.sources.configured;
-            let of = |judging: &'_ Judging| -> Vec<(KeyTransaction, f64, bool)> {
+            let of = |judging: &'_ PerformanceTargets| -> Vec<(KeyTransaction, f64, bool)> {
                 let seen = judging.keys.iter().filter(|key| access.allows(&key.service));
                 let row = |key: &KeyTransaction| {
                     let threshold = judging.threshold(&key.service, None, Some(key.transaction.text())).threshold_ms;

@@ -21,7 +21,7 @@ use quiver_types::{Access, Domain, ReadStats, Result};
 
 use self::convert::LogRows;
 use self::filter::{LogLower, present};
-use super::cells::{Kind, kind_of_stored, text, text_map, time};
+use super::cells::{CellKind, kind_of_stored, text, text_map, time};
 use super::config_columns;
 use super::convert::{ConvertExec, ROW_ID};
 use super::filter_lowering::{Lower as _, lower_all, supported};
@@ -93,7 +93,7 @@ impl NamedTable for LogTable {
 }
 
 /// Finds the kind of a field's values from rows that have it: numbers if all are numbers, else text.
-async fn kind(ask: &Ask<'_>, field: &str) -> Result<Kind> {
+async fn kind(ask: &Ask<'_>, field: &str) -> Result<CellKind> {
     let request = LogRequest {
         filter: LogFilter::Value { field: FieldPattern::Name(field.to_owned()), matcher: present() },
         columns: vec![LogColumn::stored(field)],
@@ -104,18 +104,18 @@ async fn kind(ask: &Ask<'_>, field: &str) -> Result<Kind> {
     let access = ask.access(Domain::Logs);
     let table = ask.sources.log_tables.logs(&ask.sources.logs, &access, request, &ask.ctx.stats)?;
     let mut rows = ask.probe(table).await?;
-    let mut found: Option<Kind> = None;
+    let mut found: Option<CellKind> = None;
     while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
         found = match (found, kind_of_stored(batch.column(0))) {
             (Some(a), Some(b)) => Some(a.and(b)),
             (a, b) => a.or(b),
         };
-        if found == Some(Kind::Text) {
+        if found == Some(CellKind::Text) {
             break;
         }
         ask.ctx.check("query planning")?;
     }
-    Ok(found.unwrap_or(Kind::Text))
+    Ok(found.unwrap_or(CellKind::Text))
 }
 
 /// The table for one statement.

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::logs::LogSnapshot;
-use quiver_types::query_configuration::{Configured, ConfiguredSource};
+use quiver_types::query_configuration::{ConfiguredSource, QueryConfiguration};
 use quiver_types::source::RowSnapshot;
 use quiver_types::spans::SpanSnapshot;
 use quiver_types::{Access, Domain, Result, SeriesSnapshot};
@@ -59,7 +59,7 @@ pub(super) struct Sources {
     pub(super) span_tables: Arc<dyn SpanTables>,
     pub(super) rows: Arc<dyn RowSnapshot>,
     pub(super) service_labels: Arc<[String]>,
-    pub(super) configured: Arc<Configured>,
+    pub(super) configured: Arc<QueryConfiguration>,
     /// The configuration, read only if a statement names it.
     pub(super) configuration: Arc<dyn ConfiguredSource>,
     pub(super) now_ms: i64,
@@ -81,7 +81,7 @@ impl Ask<'_> {
     }
 
     /// Reads rows while a statement is planned, at most [`PROBE_ROWS`].
-    pub(super) async fn probe(&self, table: Arc<dyn TableProvider>) -> Result<Probed> {
+    pub(super) async fn probe(&self, table: Arc<dyn TableProvider>) -> Result<ProbeStream> {
         // The limit is not part of the plan, since a session without rules does not merge partitions below it.
         let plan = LogicalPlanBuilder::scan("probe", provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
@@ -98,4 +98,4 @@ impl Ask<'_> {
 }
 
 /// The rows of a probe.
-pub(super) type Probed = BoxStream<'static, datafusion::error::Result<RecordBatch>>;
+pub(super) type ProbeStream = BoxStream<'static, datafusion::error::Result<RecordBatch>>;

@@ -20,14 +20,14 @@ use super::config_columns::when;
 use super::logs::LogTable;
 use super::named_table::{Ask, NamedTable};
 use super::spans::SpanTable;
-use super::spans::columns::Each;
+use super::spans::columns::SpanRowKind;
 use crate::error::from_datafusion;
 use crate::name_resolution::Names;
 use crate::quoting;
 
 /// What is asked about processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum About {
+pub enum ProcessRowKind {
     /// One row per instance.
     Instances,
     /// One row per step that an instance reached.
@@ -38,7 +38,7 @@ pub enum About {
 
 /// A table over all enabled processes.
 #[derive(Debug)]
-pub(super) struct ProcessTable(pub(super) About);
+pub(super) struct ProcessTable(pub(super) ProcessRowKind);
 
 /// A statement, and the columns that it finds by name.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -161,7 +161,7 @@ impl Statement {
     }
 
     /// Adds a process; statements over several processes are combined by `UNION ALL`.
-    fn add(&mut self, about: About, process: &Process, now_ns: i64, window: Option<(i64, i64)>) {
+    fn add(&mut self, about: ProcessRowKind, process: &Process, now_ns: i64, window: Option<(i64, i64)>) {
         let runs = self.runs(process, now_ns, window);
         let by_place = |place: &str, of: &dyn Fn(&ProcessStep) -> &str| {
             let cases =
@@ -170,7 +170,7 @@ impl Statement {
         };
         let stamp = |ns: &str| format!("arrow_cast({ns}, 'Timestamp(Nanosecond, Some(\"UTC\"))')");
         let text = match about {
-            About::Instances => format!(
+            ProcessRowKind::Instances => format!(
                 "SELECT process_id, process_name, process_version, sla_ms, instance_id, correlation_value, \
                 run['state'] AS state, {last} AS last_step, run['last_position'] AS last_position, \
                 run['service'] AS service_name, run['user_id'] AS user_id, {start} AS start_time, {end} AS end_time, \
@@ -180,7 +180,7 @@ impl Statement {
                 start = stamp("run['start']"),
                 end = stamp("run['end']"),
             ),
-            About::Steps => format!(
+            ProcessRowKind::Steps => format!(
                 "SELECT process_id, process_name, instance_id, {step_id} AS step_id, {name} AS step_name, \
                 step['position'] AS step_position, {outcome} AS step_outcome, step['service'] AS service_name, \
                 step['trace_id'] AS trace_id, step['is_error'] AS is_error, step['gap'] / 1e6 AS gap_ms, \
@@ -193,14 +193,14 @@ impl Statement {
                 time = stamp("step['time']"),
                 start = stamp("run['start']"),
             ),
-            About::Funnel => funnel(process, &runs, &stamp),
+            ProcessRowKind::Funnel => funnel(process, &runs, &stamp),
         };
         let before = std::mem::take(&mut self.text);
         self.text = if before.is_empty() { text } else { format!("{before} UNION ALL {text}") };
     }
 
     /// The statement about one process. With a window (Unix nanoseconds, end excluded), only rows within it count.
-    pub fn of(about: About, process: &Process, now_ns: i64, window: Option<(i64, i64)>) -> Self {
+    pub fn of(about: ProcessRowKind, process: &Process, now_ns: i64, window: Option<(i64, i64)>) -> Self {
         let mut statement = Self::default();
         statement.add(about, process, now_ns, window);
         statement
@@ -253,9 +253,9 @@ fn stamp(name: &str) -> Field {
 impl NamedTable for ProcessTable {
     fn name(&self) -> &'static str {
         match self.0 {
-            About::Instances => "process_instances",
-            About::Steps => "process_instance_steps",
-            About::Funnel => "funnel_steps",
+            ProcessRowKind::Instances => "process_instances",
+            ProcessRowKind::Steps => "process_instance_steps",
+            ProcessRowKind::Funnel => "funnel_steps",
         }
     }
 
@@ -265,7 +265,7 @@ impl NamedTable for ProcessTable {
 
     fn columns(&self) -> SchemaRef {
         Arc::new(Schema::new(match self.0 {
-            About::Instances => vec![
+            ProcessRowKind::Instances => vec![
                 text("process_id"),
                 text("process_name"),
                 whole("process_version"),
@@ -283,7 +283,7 @@ impl NamedTable for ProcessTable {
                 number("extracted_value"),
                 text("session_id"),
             ],
-            About::Steps => vec![
+            ProcessRowKind::Steps => vec![
                 text("process_id"),
                 text("process_name"),
                 text("instance_id"),
@@ -298,7 +298,7 @@ impl NamedTable for ProcessTable {
                 stamp("time"),
                 stamp("start_time"),
             ],
-            About::Funnel => vec![
+            ProcessRowKind::Funnel => vec![
                 text("funnel_id"),
                 text("funnel_name"),
                 text("scope"),
@@ -341,7 +341,7 @@ impl NamedTable for ProcessTable {
             let below = |found: &BTreeSet<String>, fixed: &SchemaRef| -> Vec<String> {
                 found.iter().filter(|name| fixed.column_with_name(name).is_none()).cloned().collect()
             };
-            let (spans, logs) = (SpanTable(Each::Span), LogTable);
+            let (spans, logs) = (SpanTable(SpanRowKind::Span), LogTable);
             let (of_spans, of_logs) =
                 (below(&statement.spans, &spans.columns()), below(&statement.logs, &logs.columns()));
             let ask_for = |found| Ask { sources, found, by_domain: ask.by_domain, ctx: ask.ctx };
@@ -388,7 +388,7 @@ mod tests {
             services: Vec::new(),
             steps: vec![step.clone(), ProcessStep { kind: StepKind::Rum, correlation: None, ..step }],
         };
-        let statement = Statement::of(About::Instances, &process, 5, Some((1, 9)));
+        let statement = Statement::of(ProcessRowKind::Instances, &process, 5, Some((1, 9)));
         for part in ["'o''neil'", "\"order\"\"id\"", "'it''s'", "quiver.logs", "'webjs'", "trace_id IS NOT NULL"] {
             assert!(statement.text.contains(part), "{part} {}", statement.text);
         }
@@ -456,7 +456,7 @@ mod tests {
         use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
         let kinds = [StepKind::Span, StepKind::Log, StepKind::Event, StepKind::Transaction, StepKind::Rum];
         for text in ["plain", "it's", "a\"b", "'); DROP TABLE x; --", "$1 @ {} /*", "\\'", "ü\n", "%s"] {
-            for about in [About::Instances, About::Steps, About::Funnel] {
+            for about in [ProcessRowKind::Instances, ProcessRowKind::Steps, ProcessRowKind::Funnel] {
                 let statement = Statement::of(about, &process(&kinds, text), 5, Some((1, 9)));
                 let parsed = DFParser::parse_sql_with_dialect(&statement.text, &PostgreSqlDialect {});
                 let parsed = parsed.unwrap_or_else(|e| panic!("{text} {about:?}: {e}\n{}", statement.text));
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn a_window_bounds_each_step() {
         let of = process(&[StepKind::Span, StepKind::Log], "a");
-        let bounded = Statement::of(About::Steps, &of, 5, Some((-1, 9))).text;
+        let bounded = Statement::of(ProcessRowKind::Steps, &of, 5, Some((-1, 9))).text;
         for (part, times) in [
             ("start_time >= arrow_cast(CAST(-1 AS BIGINT), 'Timestamp(Nanosecond, Some(\"UTC\"))')", 1),
             ("start_time < arrow_cast(CAST(9 AS BIGINT), 'Timestamp(Nanosecond, Some(\"UTC\"))')", 1),
@@ -477,10 +477,10 @@ mod tests {
         ] {
             assert_eq!(bounded.matches(part).count(), times, "{part}: {bounded}");
         }
-        let free = Statement::of(About::Steps, &of, 5, None).text;
+        let free = Statement::of(ProcessRowKind::Steps, &of, 5, None).text;
         assert!(!free.contains(" >= arrow_cast(") && free.contains("quiver.logs") && free.contains("quiver.spans"));
-        let mut both = Statement::of(About::Steps, &of, 5, None);
-        both.add(About::Steps, &of, 5, None);
+        let mut both = Statement::of(ProcessRowKind::Steps, &of, 5, None);
+        both.add(ProcessRowKind::Steps, &of, 5, None);
         assert_eq!(both.text, format!("{free} UNION ALL {free}"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use datafusion::catalog::TableProvider;
 use futures::future::BoxFuture;
 use quiver_types::logs::LogSource;
-use quiver_types::query_configuration::{ConfiguredSource, Listed};
+use quiver_types::query_configuration::{ConfigurationList, ConfiguredSource};
 use quiver_types::source::RowSource;
 use quiver_types::spans::SpanSource;
 use quiver_types::tables::history::{ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS};
@@ -20,14 +20,14 @@ use super::logs::LogTable;
 use super::metrics::SampleTable;
 use super::metrics::lists::{ExemplarTable, MetadataTable, SeriesListTable};
 use super::named_table::{Ask, NamedTable, Sources};
-use super::processes::{About, ProcessTable};
+use super::processes::{ProcessRowKind, ProcessTable};
 use super::resources::ResourceTable;
 use super::rules::RuleTable;
 use super::snapshot::{
-    DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables,
+    DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, SnapshotVersion, TableEntry, TableRequest, TableSnapshot, Tables,
 };
 use super::spans::SpanTable;
-use super::spans::columns::Each;
+use super::spans::columns::SpanRowKind;
 use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
@@ -37,9 +37,9 @@ use crate::spans::SpanTables;
 
 /// All tables of schema `quiver`.
 const TABLES: &[&dyn NamedTable] = &[
-    &SpanTable(Each::Span),
-    &SpanTable(Each::Event),
-    &SpanTable(Each::Link),
+    &SpanTable(SpanRowKind::Span),
+    &SpanTable(SpanRowKind::Event),
+    &SpanTable(SpanRowKind::Link),
     &TRACES,
     &LogTable,
     &SampleTable,
@@ -58,15 +58,15 @@ const TABLES: &[&dyn NamedTable] = &[
     &HistoryTable(&RESOURCE_HEALTH),
     &HistoryTable(&INGEST_USAGE),
     &KeyTable,
-    &ProcessTable(About::Instances),
-    &ProcessTable(About::Steps),
-    &ProcessTable(About::Funnel),
+    &ProcessTable(ProcessRowKind::Instances),
+    &ProcessTable(ProcessRowKind::Steps),
+    &ProcessTable(ProcessRowKind::Funnel),
     &ResourceTable::Resources,
     &ResourceTable::Relationships,
     &RuleTable,
-    &ListedTable(Listed::Receivers),
-    &ListedTable(Listed::Silences),
-    &ListedTable(Listed::Audit),
+    &ListedTable(ConfigurationList::Receivers),
+    &ListedTable(ConfigurationList::Silences),
+    &ListedTable(ConfigurationList::Audit),
 ];
 
 /// The sources of the named tables: engine, indexes, and traits that make scans. Filled in by the binary.
@@ -155,13 +155,13 @@ impl TableSnapshot for NamedTables {
         })
     }
 
-    fn moment(&self) -> Option<Moment> {
+    fn moment(&self) -> Option<SnapshotVersion> {
         let sources = &self.0;
         let (logs, spans) = (sources.logs.version()?, sources.spans.version()?);
-        Some(Moment::new(sources.series.version(), logs, spans, Arc::clone(&sources.configured)))
+        Some(SnapshotVersion::new(sources.series.version(), logs, spans, Arc::clone(&sources.configured)))
     }
 
-    fn is_unchanged(&self, request: &TableRequest<'_>, since: &Moment, range: MillisRange) -> Option<bool> {
+    fn is_unchanged(&self, request: &TableRequest<'_>, since: &SnapshotVersion, range: MillisRange) -> Option<bool> {
         if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
             return None;
         }

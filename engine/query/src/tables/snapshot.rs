@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use futures::future::BoxFuture;
-use quiver_types::query_configuration::Configured;
+use quiver_types::query_configuration::QueryConfiguration;
 use quiver_types::{Access, Domain, MillisRange, Result, Version};
 
 use crate::context::QueryContext;
@@ -84,16 +84,16 @@ pub trait Tables: Send + Sync + Debug {
 
 /// The version of the product's tables at one moment, without their content.
 #[derive(Debug, Clone)]
-pub struct Moment {
+pub struct SnapshotVersion {
     pub(crate) samples: Version,
     pub(crate) logs: Version,
     pub(crate) spans: Version,
-    pub(crate) configured: Arc<Configured>,
+    pub(crate) configured: Arc<QueryConfiguration>,
 }
 
-impl Moment {
+impl SnapshotVersion {
     /// Makes it of the versions of the sources, and the configuration.
-    pub fn new(samples: Version, logs: Version, spans: Version, configured: Arc<Configured>) -> Self {
+    pub fn new(samples: Version, logs: Version, spans: Version, configured: Arc<QueryConfiguration>) -> Self {
         Self { samples, logs, spans, configured }
     }
 
@@ -125,13 +125,13 @@ pub trait TableSnapshot: Send + Sync + Debug {
     }
 
     /// The version at this moment; `None` if unknown.
-    fn moment(&self) -> Option<Moment> {
+    fn moment(&self) -> Option<SnapshotVersion> {
         None
     }
 
     /// Whether a table has the same rows in a time range as at an earlier moment; `None` if unknown for this table.
     /// The request's columns matter, too, since some are computed from more than the rows.
-    fn is_unchanged(&self, _request: &TableRequest<'_>, _since: &Moment, _range: MillisRange) -> Option<bool> {
+    fn is_unchanged(&self, _request: &TableRequest<'_>, _since: &SnapshotVersion, _range: MillisRange) -> Option<bool> {
         None
     }
 }

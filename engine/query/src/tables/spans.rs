@@ -16,11 +16,11 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
-use quiver_types::query_configuration::Configured;
+use quiver_types::query_configuration::QueryConfiguration;
 use quiver_types::spans::{SpanFilter, SpanRequest, SpanSnapshot};
 use quiver_types::{Access, Domain, ReadStats, Result};
 
-use self::columns::{Each, attribute_of, span_columns, span_prefix};
+use self::columns::{SpanRowKind, attribute_of, span_columns, span_prefix};
 use self::convert::SpanRows;
 use self::filter::SpanLower;
 use super::cells::{text, text_map, time};
@@ -34,14 +34,14 @@ use crate::table_provider::scan_by_plan;
 
 /// One of the three tables over spans.
 #[derive(Debug)]
-pub(super) struct SpanTable(pub(super) Each);
+pub(super) struct SpanTable(pub(super) SpanRowKind);
 
 impl NamedTable for SpanTable {
     fn name(&self) -> &'static str {
         match self.0 {
-            Each::Span => "spans",
-            Each::Event => "span_events",
-            Each::Link => "span_links",
+            SpanRowKind::Span => "spans",
+            SpanRowKind::Event => "span_events",
+            SpanRowKind::Link => "span_links",
         }
     }
 
@@ -51,12 +51,12 @@ impl NamedTable for SpanTable {
 
     fn columns(&self) -> SchemaRef {
         let columns = match self.0 {
-            Each::Span => span_columns(),
-            Each::Event => {
+            SpanRowKind::Span => span_columns(),
+            SpanRowKind::Event => {
                 let own = [time("time", TimeUnit::Nanosecond), text("name"), text_map("attributes")];
                 span_prefix().into_iter().chain(own).collect()
             }
-            Each::Link => {
+            SpanRowKind::Link => {
                 let own = [text("linked_trace_id"), text("linked_span_id"), text_map("attributes")];
                 span_prefix().into_iter().chain(own).collect()
             }
@@ -66,8 +66,10 @@ impl NamedTable for SpanTable {
 
     fn finds(&self, column: &str) -> bool {
         // Events and links have attributes of their own; of their span's, only those of the resource can be named.
-        let is_known = conventions::kind_of(column).is_some() && (self.0 == Each::Span || column.starts_with("res@"));
-        is_known || self.0 == Each::Span && (attribute_of(column).is_some() || config_columns::is_configured(column))
+        let is_known =
+            conventions::kind_of(column).is_some() && (self.0 == SpanRowKind::Span || column.starts_with("res@"));
+        is_known
+            || self.0 == SpanRowKind::Span && (attribute_of(column).is_some() || config_columns::is_configured(column))
     }
 
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
@@ -93,9 +95,9 @@ impl NamedTable for SpanTable {
 /// The table for one statement.
 #[derive(Debug)]
 struct SpanProvider {
-    configured: Arc<Configured>,
+    configured: Arc<QueryConfiguration>,
     name: &'static str,
-    each: Each,
+    each: SpanRowKind,
     schema: SchemaRef,
     lower: SpanLower,
     snapshot: Arc<dyn SpanSnapshot>,
@@ -144,7 +146,7 @@ impl SpanProvider {
             let request = SpanRequest { filter, columns: rows.stored().to_vec() };
             let scan = self.tables.spans(&self.snapshot, &self.access, &request, &self.stats).map_err(to_datafusion)?;
             // A span may have no events or links, so the limit does not apply to spans.
-            let stored_limit = limit.filter(|_| self.each == Each::Span);
+            let stored_limit = limit.filter(|_| self.each == SpanRowKind::Span);
             let input = scan.scan(state, None, &[], stored_limit).await?;
             Ok(Arc::new(ConvertExec::new(self.name, input, Arc::new(rows), limit)) as Arc<dyn ExecutionPlan>)
         })

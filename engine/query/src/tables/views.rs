@@ -12,7 +12,7 @@ use quiver_types::{Domain, Result};
 use super::cells::{text, time};
 use super::named_table::{Ask, NamedTable};
 use super::spans::SpanTable;
-use super::spans::columns::Each;
+use super::spans::columns::SpanRowKind;
 use crate::name_resolution::Names;
 
 /// A table that is a statement over `spans`.
@@ -117,7 +117,7 @@ impl NamedTable for View {
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
         Box::pin(async move {
             let below = Ask { sources: ask.sources, found: &[], by_domain: ask.by_domain, ctx: ask.ctx };
-            let spans = SpanTable(Each::Span).open(&below).await?;
+            let spans = SpanTable(SpanRowKind::Span).open(&below).await?;
             let mut names = Names::new(ask.sources.engine.relational());
             names.add(None, "spans", spans);
             let plan = names.plan(self.statement)?;

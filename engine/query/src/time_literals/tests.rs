@@ -1,6 +1,6 @@
 use super::*;
 
-fn check(kind: Moment, cases: &[(&str, Option<&str>)]) {
+fn check(kind: TimeLiteralKind, cases: &[(&str, Option<&str>)]) {
     for (text, expected) in cases {
         assert_eq!(in_form(text, kind).as_deref(), *expected, "{text}");
     }
@@ -9,7 +9,7 @@ fn check(kind: Moment, cases: &[(&str, Option<&str>)]) {
 #[test]
 fn dates_are_read_as_people_write_them() {
     check(
-        Moment::Date,
+        TimeLiteralKind::Date,
         &[
             ("2024/01/05", Some("2024-01-05")),
             ("1/8/1999", Some("1999-01-08")),
@@ -42,7 +42,7 @@ fn dates_are_read_as_people_write_them() {
 #[test]
 fn times_are_read_with_zones() {
     check(
-        Moment::Zoned,
+        TimeLiteralKind::Zoned,
         &[
             ("2024-01-05Z", Some("2024-01-05 00:00:00+00:00")),
             ("2024-01-05 05:00", Some("2024-01-05 05:00:00")),
@@ -68,7 +68,7 @@ fn times_are_read_with_zones() {
         ],
     );
     check(
-        Moment::Reading,
+        TimeLiteralKind::Reading,
         &[
             ("2024-01-05T10:00:00+02:00", Some("2024-01-05 10:00:00")),
             ("2024-01-05 10:11:12.123456789Z", Some("2024-01-05 10:11:12.123456789")),
@@ -76,7 +76,7 @@ fn times_are_read_with_zones() {
         ],
     );
     check(
-        Moment::Time,
+        TimeLiteralKind::Time,
         &[
             ("040506.789", None),
             ("04:05 PM", None),
@@ -91,7 +91,7 @@ fn times_are_read_with_zones() {
 #[test]
 fn days_are_those_of_the_calendar() {
     check(
-        Moment::Date,
+        TimeLiteralKind::Date,
         &[
             ("29 Feb 2024", Some("2024-02-29")),
             ("29 Feb 2023", None),
@@ -125,7 +125,7 @@ fn each_form_of_a_day_is_the_same_day() {
             ["%-m/%-d/%Y", "%m-%d-%y", "%Y.%-m.%-d", "%d-%b-%Y", "%Y-%b-%d", "%B %-d, %Y", "%-d %b %Y", "%a %b %-d %y"]
         {
             let text = day.format(form).to_string();
-            assert_eq!(in_form(&text, Moment::Date).as_ref(), Some(&expected), "{text}");
+            assert_eq!(in_form(&text, TimeLiteralKind::Date).as_ref(), Some(&expected), "{text}");
             assert!(has_date(&text), "{text}");
         }
     }
@@ -137,7 +137,7 @@ fn each_form_of_a_day_is_the_same_day() {
 #[test]
 fn clocks_and_zones_have_bounds() {
     check(
-        Moment::Zoned,
+        TimeLiteralKind::Zoned,
         &[
             ("2024-01-05 10:00 +0530", Some("2024-01-05 10:00:00+05:30")),
             ("2024-01-05 10:00 -15:59", Some("2024-01-05 10:00:00-15:59")),
@@ -159,9 +159,12 @@ fn clocks_and_zones_have_bounds() {
             ("Jan 5 2024 10:11.5", None),
         ],
     );
-    check(Moment::Reading, &[("2024-01-05 10:00 PST", Some("2024-01-05 10:00:00")), ("2024-01-05T10:11:12", None)]);
     check(
-        Moment::Time,
+        TimeLiteralKind::Reading,
+        &[("2024-01-05 10:00 PST", Some("2024-01-05 10:00:00")), ("2024-01-05T10:11:12", None)],
+    );
+    check(
+        TimeLiteralKind::Time,
         &[("1:2", Some("01:02:00")), ("23:59:59.5 UTC", Some("23:59:59.5")), ("24:00", None), ("10", None)],
     );
 }

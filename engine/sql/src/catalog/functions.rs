@@ -6,7 +6,7 @@ use super::schemas::number;
 use crate::table_functions::CALLS;
 
 /// A function of the catalog.
-pub(crate) struct Known {
+pub(crate) struct CatalogFunction {
     pub(crate) oid: i64,
     pub(crate) name: &'static str,
     /// Its arguments, without the parentheses.
@@ -16,7 +16,7 @@ pub(crate) struct Known {
     pub(crate) is_table: bool,
 }
 
-impl Known {
+impl CatalogFunction {
     fn of(form: &'static str, kind: &'static str, is_table: bool) -> Self {
         let (name, rest) = form.split_once('(').unwrap_or((form, ""));
         let form = rest.strip_suffix(')').unwrap_or(rest);
@@ -30,7 +30,7 @@ impl Known {
 }
 
 /// All functions of the product.
-pub(crate) fn known() -> Vec<Known> {
-    let plain = FUNCTIONS.iter().map(|(form, _)| Known::of(form, "f", false));
-    plain.chain(CALLS.iter().map(|(_, form)| Known::of(form, "f", true))).collect()
+pub(crate) fn known() -> Vec<CatalogFunction> {
+    let plain = FUNCTIONS.iter().map(|(form, _)| CatalogFunction::of(form, "f", false));
+    plain.chain(CALLS.iter().map(|(_, form)| CatalogFunction::of(form, "f", true))).collect()
 }

@@ -472,7 +472,7 @@ impl Catalog {
     }
 
     fn procedures() -> Vec<Row> {
-        let row = |function: &super::functions::Known| -> Row {
+        let row = |function: &super::functions::CatalogFunction| -> Row {
             vec![
                 ("oid", function.oid.into()),
                 ("proname", function.name.into()),

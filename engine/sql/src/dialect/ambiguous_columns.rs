@@ -10,7 +10,7 @@ use super::columns::factors;
 use super::name_scope::{self, Scope};
 use super::naming::AGAIN;
 use super::sort_keys::ORDERED;
-use crate::names::{Fixed, alias_of, normal};
+use crate::names::{FixedColumnLookup, alias_of, normal};
 use crate::statement_walk::{look_outside_subqueries, refused, walk};
 
 /// Refuses references to ambiguous columns.
@@ -18,7 +18,7 @@ use crate::statement_walk::{look_outside_subqueries, refused, walk};
 /// # Errors
 ///
 /// Invalid.
-pub(super) fn none(query: &Query, fixed: Fixed<'_>) -> Result<()> {
+pub(super) fn none(query: &Query, fixed: FixedColumnLookup<'_>) -> Result<()> {
     match walk(query, &mut Names { scope: Scope::new(fixed) }) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
@@ -137,13 +137,15 @@ impl Visitor for Names<'_> {
 mod tests {
     use super::*;
     use crate::dialect::name_outputs;
-    use crate::names::Named;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::names::TableName;
+    use crate::parse::{Params, ReadStatement, parse};
 
     fn looked_at(text: &str) -> Result<()> {
-        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else { panic!("{text}") };
+        let ReadStatement::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("{text}")
+        };
         name_outputs(&mut query).expect(text);
-        none(&query, &|table: &Named| (table.1 == "h").then(|| vec!["a".to_owned(), "b".to_owned()]))
+        none(&query, &|table: &TableName| (table.1 == "h").then(|| vec!["a".to_owned(), "b".to_owned()]))
     }
 
     #[test]

@@ -7,21 +7,21 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::expressions::bare;
 use super::{empty_queries, naming, set_returning_functions};
-use crate::names::{Fixed, Named, left_out, normal, parts};
+use crate::names::{FixedColumnLookup, TableName, left_out, normal, parts};
 
 /// The name of a common table and its columns; `None` if they are not known.
 pub(crate) type Common = (String, Option<Vec<String>>);
 
 /// The sources for looking up columns.
 #[derive(Clone, Copy)]
-pub(crate) struct Known<'k> {
+pub(crate) struct ColumnSources<'k> {
     /// The columns of catalog tables.
-    pub(crate) fixed: Fixed<'k>,
+    pub(crate) fixed: FixedColumnLookup<'k>,
     /// Common tables, innermost last.
     pub(crate) common: &'k [Common],
 }
 
-impl Known<'_> {
+impl ColumnSources<'_> {
     /// Columns of a table; `None` if they cannot be told from the statement.
     pub(crate) fn of_factor(&self, factor: &TableFactor) -> Option<Vec<String>> {
         match factor {
@@ -52,7 +52,7 @@ impl Known<'_> {
     }
 
     /// Finds a common table by name.
-    pub(crate) fn common_table(&self, named: &Named) -> Option<&Common> {
+    pub(crate) fn common_table(&self, named: &TableName) -> Option<&Common> {
         let is_it = |(known, _): &&Common| named.0.is_none() && *known == named.1;
         self.common.iter().rev().find(is_it)
     }

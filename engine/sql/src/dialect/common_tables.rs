@@ -34,7 +34,7 @@ impl VisitorMut for Renamer {
     /// Inner queries are visited first, so their tables already differ when the outer ones are looked at.
     fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         let Some(mut with) = query.with.take_if(|with| !with.recursive) else { return ControlFlow::Continue(()) };
-        let mut mentioned = Mentioned::default();
+        let mut mentioned = RelationNames::default();
         let mut names = Names::default();
         for table in &mut with.cte_tables {
             let _ = walk(&table.query, &mut mentioned);
@@ -60,9 +60,9 @@ fn rename(table: &mut Cte, name: &str) {
 
 /// Relations that are named without a schema.
 #[derive(Default)]
-struct Mentioned(HashSet<String>);
+struct RelationNames(HashSet<String>);
 
-impl Visitor for Mentioned {
+impl Visitor for RelationNames {
     type Break = ();
 
     fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
@@ -124,12 +124,12 @@ impl VisitorMut for Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     #[test]
     fn a_name_means_one_thing() {
         let check = |text: &str, expected: &str| {
-            let Parsed::Query(mut query) = parse(text, &Params::default()).unwrap().statement else {
+            let ReadStatement::Query(mut query) = parse(text, &Params::default()).unwrap().statement else {
                 panic!("no query: {text}");
             };
             tell_apart(&mut query);

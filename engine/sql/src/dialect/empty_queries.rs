@@ -11,14 +11,14 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::naming;
 use crate::catalog::Catalog;
-use crate::names::{Named, normal, parts};
+use crate::names::{TableName, normal, parts};
 use crate::statement_walk::walk;
 
 /// Columns of the catalog that list options and rights. They are always NULL.
 const NO_LISTS: [&str; 5] = ["reloptions", "relacl", "attoptions", "attfdwoptions", "spcoptions"];
 
 /// A relation as a statement names it.
-pub(super) fn named(name: &ObjectName) -> Named {
+pub(super) fn named(name: &ObjectName) -> TableName {
     match parts(name).as_slice() {
         [.., schema, table] => (Some(schema.clone()), table.clone()),
         [table] => (None, table.clone()),
@@ -195,14 +195,14 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     fn is_aggregate(name: &str) -> bool {
         ["count", "max"].contains(&name)
     }
 
     fn query(text: &str) -> Query {
-        let Parsed::Query(query) = parse(text, &Params::default()).expect(text).statement else {
+        let ReadStatement::Query(query) = parse(text, &Params::default()).expect(text).statement else {
             panic!("no query: {text}")
         };
         *query

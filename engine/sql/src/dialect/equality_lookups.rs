@@ -208,19 +208,19 @@ fn has_window(select: &Select) -> bool {
 
 /// Whether a query is correlated: it refers to a table that is not in its `FROM`.
 pub(super) fn reads_row(query: &Query) -> bool {
-    let mut spoken = Spoken::default();
+    let mut spoken = QualifierCollector::default();
     let _ = walk(query, &mut spoken);
     spoken.of.iter().any(|table| !spoken.known.contains(table))
 }
 
 /// Tables by the names that qualify their columns.
 #[derive(Default)]
-struct Spoken {
+struct QualifierCollector {
     known: HashSet<String>,
     of: HashSet<String>,
 }
 
-impl Visitor for Spoken {
+impl Visitor for QualifierCollector {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {

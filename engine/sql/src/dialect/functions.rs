@@ -15,7 +15,7 @@ use super::{
     arrays, collecting_aggregates, empty_queries, function_rewrites, json_functions, percentiles,
     set_returning_functions, times, types, windows,
 };
-use crate::catalog::functions::{Known, known};
+use crate::catalog::functions::{CatalogFunction, known};
 use crate::session::{DATABASE, SERVER_VERSION};
 
 /// Functions that return definitions, comments or sizes, of which Quiver has none.
@@ -294,14 +294,15 @@ impl Translator<'_> {
             (name, [_]) if name.starts_with("pg_") && name.ends_with("_is_visible") => boolean(true),
             ("pg_tablespace_location", [_]) => text(""),
             ("pg_get_functiondef", [oid]) => {
-                let text =
-                    |f: &Known| format!("CREATE FUNCTION {QUIVER_SCHEMA}.{}({}) LANGUAGE internal\n", f.name, f.form);
+                let text = |f: &CatalogFunction| {
+                    format!("CREATE FUNCTION {QUIVER_SCHEMA}.{}({}) LANGUAGE internal\n", f.name, f.form)
+                };
                 let names: Vec<_> = known().iter().map(|f| (f.oid, text(f))).collect();
                 self.names(oid, &names)?
             }
             ("pg_is_other_temp_schema" | "pg_relation_is_publishable", [_]) => boolean(false),
             ("pg_get_function_result", [oid]) => {
-                let of = |f: &Known| (f.oid, if f.is_table { "SETOF record" } else { "" });
+                let of = |f: &CatalogFunction| (f.oid, if f.is_table { "SETOF record" } else { "" });
                 let names: Vec<_> = known().iter().map(of).map(|(oid, name)| (oid, name.to_owned())).collect();
                 self.names(oid, &names)?
             }

@@ -17,13 +17,13 @@ const KEYS_BYTES_MAX: usize = 64 << 10;
 const KEY_BYTES: usize = 16;
 
 /// Keys that belong together in a set.
-type Part = Vec<Expr>;
+type GroupingKeys = Vec<Expr>;
 
 /// Bytes of keys written so far: each part of a `CUBE` appears in half of its sets.
 #[derive(Default)]
-struct Written(usize);
+struct KeyBytes(usize);
 
-impl Written {
+impl KeyBytes {
     fn add(&mut self, keys: &[Expr], times: usize) -> Result<()> {
         let bytes = keys.iter().map(|key| key.to_string().len() + KEY_BYTES).sum::<usize>();
         self.0 = self.0.saturating_add(bytes.saturating_mul(times));
@@ -53,9 +53,9 @@ pub(super) fn translate(select: &mut Select) -> Result<()> {
     }
     let GroupByExpr::Expressions(keys, _) = group_by else { return Ok(()) };
     apart(keys);
-    let mut written = Written::default();
+    let mut written = KeyBytes::default();
     for key in keys {
-        let single = |parts: &[Part]| parts.iter().all(|part| part.len() == 1);
+        let single = |parts: &[GroupingKeys]| parts.iter().all(|part| part.len() == 1);
         let sets = match &*key {
             Expr::Rollup(parts) if !single(parts) => Some(rolled(parts, &mut written)?),
             Expr::Cube(parts) if !single(parts) => Some(cubed(parts, &mut written)?),
@@ -98,7 +98,7 @@ fn item_at<'s>(place: &Expr, projection: &'s [SelectItem]) -> Option<&'s SelectI
 }
 
 /// The sets of a `ROLLUP`: all parts, all but the last, and so on down to none.
-fn rolled(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
+fn rolled(parts: &[GroupingKeys], written: &mut KeyBytes) -> Result<Vec<GroupingKeys>> {
     for (at, part) in parts.iter().enumerate() {
         written.add(part, parts.len() - at)?;
     }
@@ -106,7 +106,7 @@ fn rolled(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
 }
 
 /// The sets of a `CUBE`: all subsets of the parts.
-fn cubed(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
+fn cubed(parts: &[GroupingKeys], written: &mut KeyBytes) -> Result<Vec<GroupingKeys>> {
     if parts.len() > CUBE_MAX {
         let text = format!("a `CUBE` of {} parts is too large, at most {CUBE_MAX} are allowed", parts.len());
         return Err(Error::new(ErrorKind::LimitExceeded, text));
@@ -114,7 +114,7 @@ fn cubed(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
     for part in parts {
         written.add(part, 1 << (parts.len() - 1))?;
     }
-    let chosen = |choice: usize| -> Part {
+    let chosen = |choice: usize| -> GroupingKeys {
         let parts = parts.iter().enumerate().filter(|(at, _)| choice & (1 << at) == 0);
         parts.flat_map(|(_, part)| part).cloned().collect()
     };
@@ -122,7 +122,7 @@ fn cubed(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
 }
 
 /// Expands `ROLLUP` and `CUBE` within grouping sets, where the parser takes them for function calls.
-fn flattened(sets: &[Part], written: &mut Written) -> Result<Vec<Part>> {
+fn flattened(sets: &[GroupingKeys], written: &mut KeyBytes) -> Result<Vec<GroupingKeys>> {
     let mut out = Vec::with_capacity(sets.len());
     for set in sets {
         match nested(set) {
@@ -135,7 +135,7 @@ fn flattened(sets: &[Part], written: &mut Written) -> Result<Vec<Part>> {
 }
 
 /// The name and the parts of a set that is a `ROLLUP` or `CUBE`.
-fn nested(set: &Part) -> Option<(String, Vec<Part>)> {
+fn nested(set: &GroupingKeys) -> Option<(String, Vec<GroupingKeys>)> {
     let [Expr::Function(call)] = set.as_slice() else { return None };
     let name = bare(&call.name).filter(|name| name == "rollup" || name == "cube")?;
     let FunctionArguments::List(list) = &call.args else { return None };

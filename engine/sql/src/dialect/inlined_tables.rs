@@ -56,7 +56,7 @@ fn written_out(query: &Query) -> Option<Query> {
     for at in 0..tables.len() {
         let (before, later) = tables.split_at_mut(at + 1);
         let (table, weight) = (before.last()?, weights[at]);
-        let mut put = Put { table, others: 0, copies: 0 };
+        let mut put = TableInliner { table, others: 0, copies: 0 };
         // A later table of that name would be another one.
         if later.iter().any(|later| put.is_called(&normal(&later.alias.name))) {
             return None;
@@ -78,14 +78,14 @@ fn written_out(query: &Query) -> Option<Query> {
 }
 
 /// Puts a common table where it is read.
-struct Put<'p> {
+struct TableInliner<'p> {
     table: &'p Cte,
     /// How many enclosing queries have another common table of that name.
     others: usize,
     copies: usize,
 }
 
-impl Put<'_> {
+impl TableInliner<'_> {
     fn is_called(&self, name: &str) -> bool {
         normal(&self.table.alias.name) == name
     }
@@ -105,7 +105,7 @@ impl Put<'_> {
     }
 }
 
-impl VisitorMut for Put<'_> {
+impl VisitorMut for TableInliner<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
@@ -136,10 +136,10 @@ impl VisitorMut for Put<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     fn written(text: &str) -> String {
-        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
+        let ReadStatement::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
             panic!("no query: {text}")
         };
         translate(&mut query);

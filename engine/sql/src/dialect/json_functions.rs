@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::collecting_aggregates::sorted;
-use super::columns::{Known, called, factors};
+use super::columns::{ColumnSources, called, factors};
 use super::data_types::is_text;
 use super::empty_queries;
 use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, take, text};
@@ -127,7 +127,7 @@ fn is_row(value: &Expr) -> bool {
 }
 
 /// Replaces tables that are used as rows by their columns, and marks texts that are cast to JSON as such.
-pub(super) fn rows_in(select: &mut Select, known: &Known<'_>) {
+pub(super) fn rows_in(select: &mut Select, known: &ColumnSources<'_>) {
     let mut rows = Rows::of(select, known);
     let _ = walk_mut(select, &mut rows);
     for item in &mut select.projection {
@@ -150,7 +150,7 @@ pub(super) fn rows_in(select: &mut Select, known: &Known<'_>) {
 }
 
 /// Replaces a table that rows are sorted by by its columns: as a document it would be sorted by its text.
-pub(super) fn rows_in_order(query: &mut Query, known: &Known<'_>) {
+pub(super) fn rows_in_order(query: &mut Query, known: &ColumnSources<'_>) {
     let Query { body, order_by: Some(OrderBy { kind: OrderByKind::Expressions(keys), .. }), .. } = query else {
         return;
     };
@@ -217,7 +217,7 @@ struct Rows {
 
 impl Rows {
     /// The tables of a select.
-    fn of(select: &Select, known: &Known<'_>) -> Self {
+    fn of(select: &Select, known: &ColumnSources<'_>) -> Self {
         let table = |factor: &TableFactor| Some(Table { name: called(factor)?, columns: known.of_factor(factor) });
         let tables = select.from.iter().flat_map(factors).filter_map(table).collect();
         let mut joins = select.from.iter().flat_map(|from| &from.joins);

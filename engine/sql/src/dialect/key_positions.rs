@@ -125,12 +125,14 @@ fn plain(mut expr: &Expr) -> &Expr {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Param, Params, Parsed, parse};
+    use crate::parse::{Param, Params, ReadStatement, parse};
 
     fn looked_up(text: &str) -> Result<String> {
         let values = [Param::Text("a".to_owned()), Param::Number("1.5".to_owned())];
         let params = Params::positional(if text.contains('$') { values.to_vec() } else { Vec::new() });
-        let Parsed::Query(mut query) = parse(text, &params).expect(text).statement else { panic!("no query: {text}") };
+        let ReadStatement::Query(mut query) = parse(text, &params).expect(text).statement else {
+            panic!("no query: {text}")
+        };
         look_up(&mut query)?;
         Ok(query.to_string())
     }

@@ -26,7 +26,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::columns::{Known, called, constraint, factors};
+use super::columns::{ColumnSources, called, constraint, factors};
 use super::expressions::{bare, expr};
 use super::star_fields::factors_mut;
 use super::{equality_lookups, groupings, queries, windows, with_ties};
@@ -41,13 +41,13 @@ const KEYS: &str = "of rows";
 
 /// What is needed to build the join that replaces a subquery.
 #[derive(Clone, Copy)]
-pub(super) struct Making<'m> {
-    pub(super) known: Known<'m>,
+pub(super) struct LateralContext<'m> {
+    pub(super) known: ColumnSources<'m>,
     pub(super) is_aggregate: &'m dyn Fn(&str) -> bool,
 }
 
 /// Replaces such subqueries of a `FROM`, and such look-ups, by joins.
-pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
+pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Result<()> {
     beside(select);
     values_lists::translate(select);
     conditions::translate(select, making.known)?;
@@ -109,13 +109,13 @@ struct Lateral<'m> {
     /// The outer values that it reads.
     keys: Vec<Expr>,
     operator: JoinOperator,
-    making: Making<'m>,
+    making: LateralContext<'m>,
 }
 
 impl<'m> Lateral<'m> {
     /// Examines a join, which the statement contains or which replaces a subquery; `None` if it is no such subquery,
     /// or the planner takes it as it is.
-    fn of(join: &Join, before: &TableWithJoins, making: Making<'m>, is_own: bool) -> Result<Option<Self>> {
+    fn of(join: &Join, before: &TableWithJoins, making: LateralContext<'m>, is_own: bool) -> Result<Option<Self>> {
         let TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None } = &join.relation else {
             return Ok(None);
         };
@@ -230,7 +230,7 @@ impl<'m> Lateral<'m> {
 }
 
 /// Whether the planner takes a subquery as it is.
-fn is_planned(query: &Query, making: Making<'_>) -> bool {
+fn is_planned(query: &Query, making: LateralContext<'_>) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     let is_half_known = select.having.is_some() && empty_groups::is_one_group(select, making.is_aggregate);
     query.limit_clause.is_none()
@@ -290,11 +290,11 @@ fn quoted(name: &str) -> String {
 
 /// Whether a condition reads columns of these tables alone, all of them qualified.
 fn is_about(condition: &Expr, tables: &HashSet<String>) -> bool {
-    struct About<'a> {
+    struct ConditionCheck<'a> {
         tables: &'a HashSet<String>,
         reads: bool,
     }
-    impl Visitor for About<'_> {
+    impl Visitor for ConditionCheck<'_> {
         type Break = ();
 
         fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
@@ -314,15 +314,15 @@ fn is_about(condition: &Expr, tables: &HashSet<String>) -> bool {
             if is_fine { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }
     }
-    let mut about = About { tables, reads: false };
+    let mut about = ConditionCheck { tables, reads: false };
     walk(condition, &mut about).is_continue() && about.reads
 }
 
 /// The outer values that a query reads, which are replaced by columns of [`KEYS`]; `None` if it also reads other
 /// tables.
 fn keys_of(query: &mut Query, outer: &HashSet<String>) -> Option<Vec<Expr>> {
-    struct Own(HashSet<String>);
-    impl Visitor for Own {
+    struct TableNameCollector(HashSet<String>);
+    impl Visitor for TableNameCollector {
         type Break = ();
 
         fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
@@ -359,7 +359,7 @@ fn keys_of(query: &mut Query, outer: &HashSet<String>) -> Option<Vec<Expr>> {
             ControlFlow::Continue(())
         }
     }
-    let mut own = Own(HashSet::new());
+    let mut own = TableNameCollector(HashSet::new());
     let _ = walk(&*query, &mut own);
     let mut reader = Reader { own: &own.0, outer, found: Vec::new() };
     if walk_mut(query, &mut reader).is_break() {

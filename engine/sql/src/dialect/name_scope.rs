@@ -2,8 +2,8 @@
 
 use datafusion::sql::sqlparser::ast::{Cte, TableFactor};
 
-use super::columns::{Common, Known, called};
-use crate::names::{Fixed, normal};
+use super::columns::{ColumnSources, Common, called};
+use crate::names::{FixedColumnLookup, normal};
 
 /// A table in a `FROM`.
 pub(super) struct Table<B> {
@@ -32,7 +32,7 @@ impl<B> Table<B> {
 }
 
 /// A select that encloses the visited place.
-struct Around<B> {
+struct EnclosingSelect<B> {
     tables: Vec<Table<B>>,
     /// How many derived tables of its `FROM` enclose the place; without `LATERAL` these do not see its other tables.
     hidden: usize,
@@ -40,20 +40,20 @@ struct Around<B> {
 
 /// The names that are visible from the visited place.
 pub(super) struct Scope<'s, B> {
-    fixed: Fixed<'s>,
+    fixed: FixedColumnLookup<'s>,
     /// Common tables, innermost last.
     common: Vec<Common>,
-    around: Vec<Around<B>>,
+    around: Vec<EnclosingSelect<B>>,
 }
 
 impl<'s, B> Scope<'s, B> {
     /// The scope of a whole statement.
-    pub(super) fn new(fixed: Fixed<'s>) -> Self {
+    pub(super) fn new(fixed: FixedColumnLookup<'s>) -> Self {
         Self { fixed, common: Vec::new(), around: Vec::new() }
     }
 
-    pub(super) fn known(&self) -> Known<'_> {
-        Known { fixed: self.fixed, common: &self.common }
+    pub(super) fn known(&self) -> ColumnSources<'_> {
+        ColumnSources { fixed: self.fixed, common: &self.common }
     }
 
     /// Adds a common table, which later common tables and the query can read.
@@ -74,7 +74,7 @@ impl<'s, B> Scope<'s, B> {
 
     /// Enters a select that reads these tables.
     pub(super) fn enter(&mut self, tables: Vec<Table<B>>) {
-        self.around.push(Around { tables, hidden: 0 });
+        self.around.push(EnclosingSelect { tables, hidden: 0 });
     }
 
     /// Leaves a select.

@@ -4,7 +4,7 @@
 use datafusion::sql::sqlparser::ast::{Ident, JoinConstraint, ObjectName, Query, SetExpr, TableFactor, TableWithJoins};
 use quiver_types::Result;
 
-use super::columns::{Known, constraint, constraint_mut};
+use super::columns::{ColumnSources, constraint, constraint_mut};
 use super::empty_queries;
 use crate::catalog::Catalog;
 use crate::error::unsupported;
@@ -15,7 +15,7 @@ use crate::error::unsupported;
 ///
 /// Unsupported: a table of telemetry has no fixed column of the other side. It may have such fields, and a product of
 /// the two would hide that.
-pub(super) fn translate(query: &mut Query, known: &Known<'_>) -> Result<()> {
+pub(super) fn translate(query: &mut Query, known: &ColumnSources<'_>) -> Result<()> {
     let mut open = vec![&mut *query.body];
     while let Some(body) = open.pop() {
         match body {
@@ -28,13 +28,13 @@ pub(super) fn translate(query: &mut Query, known: &Known<'_>) -> Result<()> {
 }
 
 /// Whether the data may give a table more columns than are known.
-fn has_fields(factor: &TableFactor, known: &Known<'_>) -> bool {
+fn has_fields(factor: &TableFactor, known: &ColumnSources<'_>) -> bool {
     let TableFactor::Table { name, args: None, .. } = factor else { return false };
     let named = empty_queries::named(name);
     known.common_table(&named).is_none() && !Catalog::has(&named) && (known.fixed)(&named).is_some()
 }
 
-fn of_joins(from: &mut TableWithJoins, known: &Known<'_>) -> Result<()> {
+fn of_joins(from: &mut TableWithJoins, known: &ColumnSources<'_>) -> Result<()> {
     if !from.joins.iter().any(|join| matches!(constraint(&join.join_operator), Some(JoinConstraint::Natural))) {
         return Ok(());
     }

@@ -13,11 +13,11 @@ use super::columns::factors;
 use super::empty_queries;
 use super::expressions::is_bare_function;
 use super::name_scope::{self, Scope};
-use crate::names::{Fixed, alias_of, normal};
+use crate::names::{FixedColumnLookup, alias_of, normal};
 use crate::statement_walk::{change_outside_subqueries, walk_mut};
 
 /// Qualifies bare names in subqueries with the outer table that has such a column, if no table of their own has one.
-pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
+pub(super) fn translate(query: &mut Query, fixed: FixedColumnLookup<'_>) {
     let mut fields = HashSet::new();
     for is_noting in [true, false] {
         let mut outer = Outer { scope: Scope::new(fixed), fields, is_noting };
@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::Catalog;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
     use crate::session::Session;
 
     fn check(text: &str, expected: &str) {
@@ -222,7 +222,7 @@ mod tests {
         };
         let entries = vec![entry("logs", &["time", "message"]), entry("spans", &["start_time", "duration"])];
         let catalog = Catalog::new(entries, &Session::default());
-        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
+        let ReadStatement::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
             panic!("no query: {text}")
         };
         translate(&mut query, &|named| catalog.fixed(named));

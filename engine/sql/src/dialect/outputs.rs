@@ -198,12 +198,12 @@ pub(super) fn no_texts(select: &Select) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Param, Params, Parsed, parse, parse_open};
+    use crate::parse::{Param, Params, ReadStatement, parse, parse_open};
 
     #[test]
     fn outputs_are_named_as_in_postgresql() {
         let check = |text: &str, expected: &str| {
-            let Parsed::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
+            let ReadStatement::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
             translate(&mut query).expect(text);
             assert_eq!(query.to_string(), expected, "{text}");
         };
@@ -238,7 +238,7 @@ mod tests {
         check("select distinct a, 1 as c from t order by 1", "SELECT DISTINCT a, 1 AS c FROM t ORDER BY 1");
         let params = Params::positional(vec![Param::Number("1".to_owned())]);
         let text = "select distinct a, $1 as c from t order by $1";
-        let Parsed::Query(mut query) = parse(text, &params).expect(text).statement else { panic!("{text}") };
+        let ReadStatement::Query(mut query) = parse(text, &params).expect(text).statement else { panic!("{text}") };
         translate(&mut query).expect(text);
         assert_eq!(query.to_string(), "SELECT DISTINCT a, 1 AS c FROM t ORDER BY c", "a parameter is no place");
         check(
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn outputs_of_further_parts_of_a_set_are_told_apart() {
         let check = |text: &str, expected: &str| {
-            let Parsed::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
+            let ReadStatement::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
             translate(&mut query).expect(text);
             assert_eq!(query.to_string().replace(AGAIN, "~"), expected, "{text}");
         };

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::columns::{Known, called, factors};
+use super::columns::{ColumnSources, called, factors};
 use super::data_types::is_text;
 use super::expressions::{arguments, bare, call, expr, is_bare_function, take, text, value_of};
 use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
@@ -263,7 +263,7 @@ fn column(at: usize) -> String {
 }
 
 /// Qualifies columns of an expression with their tables. Returns whether all could be qualified.
-pub(super) fn with_tables(value: &mut Expr, from: &[TableWithJoins], known: Known<'_>) -> Result<bool> {
+pub(super) fn with_tables(value: &mut Expr, from: &[TableWithJoins], known: ColumnSources<'_>) -> Result<bool> {
     let owners = Tables { from, known }.owners();
     let mut is_whole = true;
     change_outside_subqueries(value, |place| {
@@ -300,7 +300,7 @@ fn as_wide(width: usize, query: &Query) -> Result<()> {
 #[derive(Clone, Copy)]
 struct Tables<'t> {
     from: &'t [TableWithJoins],
-    known: Known<'t>,
+    known: ColumnSources<'t>,
 }
 
 /// A table that a bare name may belong to.
@@ -357,7 +357,11 @@ fn owner<'o>(owners: &'o [Owner], column: &str) -> Option<&'o str> {
 /// Rewrites rows that are searched in a subquery as `EXISTS` within conditions: those of a `WHERE`, or of a `CASE`
 /// among the outputs. There an unknown result counts as false, or below a `NOT` as true. Other outputs of a select
 /// without groups become values. Long lists are left to the planner where NULL makes no difference.
-pub(super) fn in_conditions(select: &mut Select, known: Known<'_>, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+pub(super) fn in_conditions(
+    select: &mut Select,
+    known: ColumnSources<'_>,
+    is_aggregate: &dyn Fn(&str) -> bool,
+) -> Result<()> {
     let is_grouped = !empty_queries::is_ungrouped(select)
         || select.having.is_some()
         || empty_queries::aggregates(select, is_aggregate);

@@ -122,10 +122,12 @@ fn is_column(expr: &Expr, column: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use crate::dialect::name_outputs;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     fn check(text: &str, expected: &str) {
-        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else { panic!("{text}") };
+        let ReadStatement::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("{text}")
+        };
         name_outputs(&mut query).expect(text);
         assert_eq!(query.to_string().replace('\u{2063}', "~"), expected, "{text}");
     }

@@ -15,17 +15,17 @@ use super::common_tables::has_common;
 use super::empty_queries;
 use super::name_scope::{self, Scope};
 use crate::catalog::Catalog;
-use crate::names::{Fixed, Names, alias_of, left_out, normal, parts};
+use crate::names::{FixedColumnLookup, Names, alias_of, left_out, normal, parts};
 use crate::statement_walk::{selects, walk_mut};
 
 /// The most common tables that a field is followed through.
 const TABLES_MAX: usize = 64;
 
 /// Adds the fields that are read through `*` to the subqueries and common tables that they come from.
-pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
-    let mut asked = Asked::new();
+pub(super) fn translate(query: &mut Query, fixed: FixedColumnLookup<'_>) {
+    let mut asked = FieldReferences::new();
     for _ in 0..TABLES_MAX {
-        let mut stars = Stars { scope: Scope::new(fixed), open: Vec::new(), asked, wanted: Asked::new() };
+        let mut stars = Stars { scope: Scope::new(fixed), open: Vec::new(), asked, wanted: FieldReferences::new() };
         let _ = walk_mut(query, &mut stars);
         asked = stars.wanted;
         if asked.is_empty() {
@@ -35,7 +35,7 @@ pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
 }
 
 /// Names of common tables, each with the fields that are read of it.
-type Asked = BTreeMap<String, BTreeSet<String>>;
+type FieldReferences = BTreeMap<String, BTreeSet<String>>;
 
 /// A table in a `FROM`.
 type Table = name_scope::Table<Leads>;
@@ -56,9 +56,9 @@ struct Stars<'s> {
     /// Names of common tables with a `*` of open tables.
     open: Vec<String>,
     /// Fields of common tables that were found in the last pass, and are added in this one.
-    asked: Asked,
+    asked: FieldReferences,
     /// Fields of common tables that are found in this pass.
-    wanted: Asked,
+    wanted: FieldReferences,
 }
 
 impl Stars<'_> {
@@ -242,20 +242,20 @@ fn hide(select: &mut Select, at: usize, field: &str) {
 }
 
 /// Excludes a field of a common table wherever `*` of the table is shown.
-struct Hiding<'h> {
+struct StarFieldExcluder<'h> {
     table: &'h str,
     field: &'h str,
     /// How many enclosing queries have another common table of that name.
     others: usize,
 }
 
-impl Hiding<'_> {
+impl StarFieldExcluder<'_> {
     fn has_other(&self, query: &Query) -> bool {
         has_common(query, |name| name == self.table)
     }
 }
 
-impl VisitorMut for Hiding<'_> {
+impl VisitorMut for StarFieldExcluder<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
@@ -322,7 +322,7 @@ impl VisitorMut for Stars<'_> {
             let name = normal(&table.alias.name);
             for field in self.asked.get(&name).cloned().unwrap_or_default() {
                 if self.give(&mut table.query, &field) {
-                    let mut hiding = Hiding { table: &name, field: &field, others: 0 };
+                    let mut hiding = StarFieldExcluder { table: &name, field: &field, others: 0 };
                     for other in &mut *later {
                         let _ = walk_mut(&mut other.query, &mut hiding);
                     }
@@ -367,17 +367,17 @@ impl VisitorMut for Stars<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::Named;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::names::TableName;
+    use crate::parse::{Params, ReadStatement, parse};
 
     fn check(text: &str, expected: &str) {
-        let fixed = |table: &Named| match table.1.as_str() {
+        let fixed = |table: &TableName| match table.1.as_str() {
             "logs" => Some(vec!["time".to_owned(), "message".to_owned()]),
             "spans" => Some(vec!["trace_id".to_owned()]),
             "pg_database" => Some(vec!["oid".to_owned()]),
             _ => None,
         };
-        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
+        let ReadStatement::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
             panic!("no query: {text}")
         };
         translate(&mut query, &fixed);

@@ -40,9 +40,9 @@ impl Visitor for Names {
 }
 
 /// Rewrites `pg_catalog.unnest(…)` as `unnest(…)`, before anything looks for lists.
-pub(super) struct Unqualified;
+pub(super) struct UnnestRewriter;
 
-impl VisitorMut for Unqualified {
+impl VisitorMut for UnnestRewriter {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {

@@ -4,7 +4,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use quiver_query::tables::TableEntry;
 
 use super::*;
-use crate::parse::{Params, Parsed, parse};
+use crate::parse::{Params, ReadStatement, parse};
 
 mod rewrites;
 mod rows;
@@ -18,7 +18,9 @@ fn catalog() -> Catalog {
 }
 
 fn translated(text: &str) -> Result<String> {
-    let Parsed::Query(mut query) = parse(text, &Params::default())?.statement else { panic!("no query: {text}") };
+    let ReadStatement::Query(mut query) = parse(text, &Params::default())?.statement else {
+        panic!("no query: {text}")
+    };
     let aggregates = |name: &str| ["count", "max", "array_agg", "string_agg", "bool_or", "bool_and"].contains(&name);
     translate(&mut query, &catalog(), &Session::of("ann"), &aggregates)?;
     Ok(query.to_string())

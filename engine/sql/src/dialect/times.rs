@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_query::durations::worded;
 use quiver_query::quoting::text as quoted;
-use quiver_query::time_literals::{Moment, era, in_form};
+use quiver_query::time_literals::{TimeLiteralKind, era, in_form};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{bare, call, expr, literal, take, text};
@@ -30,10 +30,10 @@ const PARTS: [(&str, &str); 7] = [
 pub(super) fn complete(data_type: &DataType, value: &mut Value) {
     let Value::SingleQuotedString(text) = value else { return };
     let whole = match data_type {
-        DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => in_form(text, Moment::Zoned),
-        DataType::Timestamp(..) | DataType::Datetime(_) => in_form(text, Moment::Reading),
-        DataType::Date => in_form(text, Moment::Date),
-        DataType::Time(..) => in_form(text, Moment::Time),
+        DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => in_form(text, TimeLiteralKind::Zoned),
+        DataType::Timestamp(..) | DataType::Datetime(_) => in_form(text, TimeLiteralKind::Reading),
+        DataType::Date => in_form(text, TimeLiteralKind::Date),
+        DataType::Time(..) => in_form(text, TimeLiteralKind::Time),
         DataType::Interval { .. } => worded(text),
         _ => None,
     };

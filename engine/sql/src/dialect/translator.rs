@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use datafusion::sql::sqlparser::ast::Query;
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::columns::{Common, Known};
+use super::columns::{ColumnSources, Common};
 use crate::catalog::Catalog;
-use crate::names::{Fixed, normal};
+use crate::names::{FixedColumnLookup, normal};
 use crate::session::Session;
 
 /// The most places of a statement that become expressions of the catalog: each may list all relations.
@@ -17,7 +17,7 @@ const PLACES_MAX: usize = 200;
 pub(super) struct Translator<'t> {
     pub(super) catalog: &'t Catalog,
     /// Fixed columns of the catalog's tables.
-    pub(super) fixed: Fixed<'t>,
+    pub(super) fixed: FixedColumnLookup<'t>,
     pub(super) session: &'t Session,
     pub(super) aggregates: &'t dyn Fn(&str) -> bool,
     /// Bare names of columns that the statement uses.
@@ -35,8 +35,8 @@ pub(super) struct Translator<'t> {
 
 impl Translator<'_> {
     /// The sources to look up columns in.
-    pub(super) fn columns(&self) -> Known<'_> {
-        Known { fixed: self.fixed, common: &self.common }
+    pub(super) fn columns(&self) -> ColumnSources<'_> {
+        ColumnSources { fixed: self.fixed, common: &self.common }
     }
 
     /// Adds the common tables of a query.

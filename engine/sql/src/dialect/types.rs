@@ -17,7 +17,7 @@ use crate::catalog::schemas::{INFORMATION_SCHEMA, SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, type_named};
 
 /// The meaning of a cast to a type of the catalog.
-enum Kind {
+enum CatalogCast {
     Class,
     Type,
     Namespace,
@@ -26,14 +26,14 @@ enum Kind {
     Number,
 }
 
-fn kind(name: &str) -> Option<Kind> {
+fn kind(name: &str) -> Option<CatalogCast> {
     Some(match name {
-        "regclass" => Kind::Class,
-        "regtype" => Kind::Type,
-        "regnamespace" => Kind::Namespace,
-        "regproc" | "regprocedure" => Kind::Function,
-        "regoper" | "regrole" | "regconfig" => Kind::Name,
-        "oid" | "xid" | "cid" | "int8" | "bigint" => Kind::Number,
+        "regclass" => CatalogCast::Class,
+        "regtype" => CatalogCast::Type,
+        "regnamespace" => CatalogCast::Namespace,
+        "regproc" | "regprocedure" => CatalogCast::Function,
+        "regoper" | "regrole" | "regconfig" => CatalogCast::Name,
+        "oid" | "xid" | "cid" | "int8" | "bigint" => CatalogCast::Number,
         _ => return None,
     })
 }
@@ -149,30 +149,32 @@ impl Translator<'_> {
         if let Some(name) = literal(inner) {
             let is_oid = name_of(data_type).as_deref() == Some("oid");
             *place = match kind {
-                Kind::Class => number(self.class_of(name)?),
-                Kind::Type => number(type_of(name)?),
-                Kind::Number if is_oid && name.parse::<i64>().is_err() => number(function_of(name)?),
-                Kind::Namespace => number(namespace_of(name)?),
-                Kind::Function => text(&split(name).pop().unwrap_or_default()),
-                Kind::Name => text(name),
-                Kind::Number => expr(&format!("CAST({} AS BIGINT)", quoted(name)))?,
+                CatalogCast::Class => number(self.class_of(name)?),
+                CatalogCast::Type => number(type_of(name)?),
+                CatalogCast::Number if is_oid && name.parse::<i64>().is_err() => number(function_of(name)?),
+                CatalogCast::Namespace => number(namespace_of(name)?),
+                CatalogCast::Function => text(&split(name).pop().unwrap_or_default()),
+                CatalogCast::Name => text(name),
+                CatalogCast::Number => expr(&format!("CAST({} AS BIGINT)", quoted(name)))?,
             };
             return Ok(());
         }
         let inner = take(inner);
-        if matches!(kind, Kind::Class | Kind::Type | Kind::Namespace) && matches!(folded(&inner), Some(None)) {
+        if matches!(kind, CatalogCast::Class | CatalogCast::Type | CatalogCast::Namespace)
+            && matches!(folded(&inner), Some(None))
+        {
             *place = expr("CAST(NULL AS BIGINT)")?;
             return Ok(());
         }
         *place = match kind {
-            Kind::Class => self.class_name(&inner)?,
-            Kind::Type => self.type_name(&inner)?,
-            Kind::Namespace => {
+            CatalogCast::Class => self.class_name(&inner)?,
+            CatalogCast::Type => self.type_name(&inner)?,
+            CatalogCast::Namespace => {
                 let names = SCHEMAS.map(|schema| (schema_oid(schema), schema.to_owned()));
                 self.names(&inner, &names)?
             }
-            Kind::Function | Kind::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
-            Kind::Number => expr(&format!("CAST({inner} AS BIGINT)"))?,
+            CatalogCast::Function | CatalogCast::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
+            CatalogCast::Number => expr(&format!("CAST({inner} AS BIGINT)"))?,
         };
         Ok(())
     }

@@ -190,10 +190,12 @@ fn may_be_other(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     fn check(text: &str, expected: &str) {
-        let Parsed::Query(mut query) = parse(text, &Params::default()).unwrap().statement else { panic!("no query") };
+        let ReadStatement::Query(mut query) = parse(text, &Params::default()).unwrap().statement else {
+            panic!("no query")
+        };
         leave_open(&mut query);
         assert_eq!(query.to_string(), expected, "{text}");
     }

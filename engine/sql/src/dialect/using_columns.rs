@@ -25,7 +25,7 @@ struct Value {
 }
 
 /// Merged columns that the planner would misread or not know, and their values.
-type Merged = BTreeMap<String, Value>;
+type MergedColumnValues = BTreeMap<String, Value>;
 
 /// Replaces each merged column by its value.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
@@ -33,7 +33,7 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
 }
 
 fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
-    let mut merged = Merged::new();
+    let mut merged = MergedColumnValues::new();
     let mut behind = Vec::new();
     for (nth, from) in select.from.iter().enumerate() {
         let joins = merge(from, &mut merged)?;
@@ -68,7 +68,7 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
             _ => {}
         }
     }
-    let put_all = |place: &mut Expr, merged: &Merged| {
+    let put_all = |place: &mut Expr, merged: &MergedColumnValues| {
         put(place, merged);
         Ok(())
     };
@@ -80,7 +80,7 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
 
 /// Lists the merged columns first in `*`. Where tables are joined by different columns, one may have an unmerged
 /// column of the same name; then the planner's order stays.
-fn put_in_order(select: &mut Select, merged: &Merged) {
+fn put_in_order(select: &mut Select, merged: &MergedColumnValues) {
     let is_all = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
     let [from] = select.from.as_slice() else { return };
     if !select.projection.iter().any(is_all) {
@@ -169,7 +169,7 @@ fn kept(operator: &JoinOperator) -> (&JoinConstraint, Keeps) {
 
 /// Adds the columns that the joins of a `FROM` item merge. Returns conditions for the joins behind a right or full join
 /// by the same columns, which compare the merged values.
-fn merge(from: &TableWithJoins, merged: &mut Merged) -> Result<Vec<(usize, Expr)>> {
+fn merge(from: &TableWithJoins, merged: &mut MergedColumnValues) -> Result<Vec<(usize, Expr)>> {
     nested(&from.relation)?;
     let mut left = vec![name(&from.relation)];
     // The values of all merged columns; `None` if it is not known which table has the column.
@@ -239,7 +239,7 @@ fn unknown(column: &str) -> Error {
 /// Refuses such joins in parentheses, which have no name to qualify their columns by.
 fn nested(factor: &TableFactor) -> Result<()> {
     let TableFactor::NestedJoin { table_with_joins, .. } = factor else { return Ok(()) };
-    let mut merged = Merged::new();
+    let mut merged = MergedColumnValues::new();
     merge(table_with_joins, &mut merged)?;
     if !merged.values().any(|value| value.is_outer) {
         return Ok(());
@@ -264,7 +264,7 @@ fn name(factor: &TableFactor) -> Option<Ident> {
 
 /// A `REPLACE` clause for `*` that gives the values of right and full joins. PostgreSQL has no such clause, so `*` has
 /// none yet.
-fn values(merged: &Merged) -> ReplaceSelectItem {
+fn values(merged: &MergedColumnValues) -> ReplaceSelectItem {
     let item = |(name, value): (&String, &Value)| {
         let column_name = Ident::with_quote('"', name.clone());
         Box::new(ReplaceSelectElement { expr: value.expr.clone(), column_name, as_keyword: true })
@@ -273,7 +273,7 @@ fn values(merged: &Merged) -> ReplaceSelectItem {
 }
 
 /// Replaces the bare name of a merged column by its value.
-fn put(place: &mut Expr, merged: &Merged) {
+fn put(place: &mut Expr, merged: &MergedColumnValues) {
     if let Expr::Identifier(name) = place
         && let Some(value) = merged.get(&normal(name))
     {

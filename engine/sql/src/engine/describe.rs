@@ -19,11 +19,11 @@ use quiver_query::tables::DomainAccess;
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{Request, Seen, SqlEngine, in_zone, shown_names, translated, zone_of};
+use super::{Request, SqlEngine, VisibleTables, in_zone, shown_names, translated, zone_of};
 use crate::catalog::Catalog;
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
 use crate::names::parts;
-use crate::parse::{Explained, Param, Params, Parsed, params_of, parse_open, put_params};
+use crate::parse::{ExplainOptions, Param, Params, ReadStatement, params_of, parse_open, put_params};
 use crate::statement_walk::{walk, walk_mut};
 use crate::table_functions;
 
@@ -40,7 +40,7 @@ const OID: u32 = 26;
 
 /// The description of a statement.
 #[derive(Debug, Clone)]
-pub struct Described {
+pub struct StatementDescription {
     /// OIDs of the types of `$1`, `$2`, …: as declared, else as inferred from their use, else `text`.
     pub params: Vec<u32>,
     /// Names and types of the columns.
@@ -59,12 +59,12 @@ impl SqlEngine {
         declared: &[u32],
         access: &DomainAccess,
         ctx: &QueryContext,
-    ) -> Result<Described> {
+    ) -> Result<StatementDescription> {
         let zone = request.time_zone.as_deref().map(zone_of).transpose()?;
         let snapshot = self.tables.snapshot();
         let (own, access, inner, declared) = (self.clone(), access.clone(), ctx.clone(), declared.to_vec());
         let work = async move {
-            let seen = Seen { snapshot: &snapshot, access: &access };
+            let seen = VisibleTables { snapshot: &snapshot, access: &access };
             Box::pin(own.described(request, &declared, seen, &inner)).await
         };
         let mut described = self.engine.run(ctx, work).await?;
@@ -76,12 +76,12 @@ impl SqlEngine {
         &self,
         request: Request,
         declared: &[u32],
-        seen: Seen<'_>,
+        seen: VisibleTables<'_>,
         ctx: &QueryContext,
-    ) -> Result<Described> {
+    ) -> Result<StatementDescription> {
         let read = parse_open(&request.text)?;
         let count = match &read.statement {
-            Parsed::Query(query) => params_of(query),
+            ReadStatement::Query(query) => params_of(query),
             _ => 0,
         };
         if count > PARAMS_MAX {
@@ -96,7 +96,7 @@ impl SqlEngine {
             let params = Params::positional(open.collect());
             let mut scalar = read.statement.clone();
             let lists = match &mut scalar {
-                Parsed::Query(query) => compared_to_one(query),
+                ReadStatement::Query(query) => compared_to_one(query),
                 _ => BTreeSet::new(),
             };
             let found = self.planned(&scalar, &params, &request, seen, ctx).await;
@@ -105,7 +105,7 @@ impl SqlEngine {
             let found = plan.as_ref().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
             let places = plan.map(typed).as_ref().map(said_by_place).unwrap_or_default();
             let casts = match &read.statement {
-                Parsed::Query(query) => cast_to(query),
+                ReadStatement::Query(query) => cast_to(query),
                 _ => BTreeMap::new(),
             };
             for (at, known) in types.iter_mut().enumerate().filter(|(_, known)| known.is_none()) {
@@ -125,19 +125,19 @@ impl SqlEngine {
             Some(explained) => columns_of(explained),
             None => Arc::new(plan.schema().as_arrow().clone()),
         };
-        Ok(Described { params: types, columns })
+        Ok(StatementDescription { params: types, columns })
     }
 
     async fn planned(
         &self,
-        statement: &Parsed,
+        statement: &ReadStatement,
         params: &Params,
         request: &Request,
-        seen: Seen<'_>,
+        seen: VisibleTables<'_>,
         ctx: &QueryContext,
     ) -> Result<LogicalPlan> {
         let mut read = crate::parse::Read { statement: statement.clone(), explain: None };
-        if let Parsed::Query(query) = &mut read.statement {
+        if let ReadStatement::Query(query) = &mut read.statement {
             put_params(query, params)?;
         }
         let catalog = Catalog::new(self.listed(&**seen.snapshot, seen.access), &request.session);
@@ -274,7 +274,7 @@ fn null_of(oid: u32) -> Option<Param> {
 }
 
 /// The columns of an `EXPLAIN` result.
-fn columns_of(explained: Explained) -> SchemaRef {
+fn columns_of(explained: ExplainOptions) -> SchemaRef {
     let name = "QUERY PLAN";
     let lines = || FieldRef::new(Field::new(name, DataType::Utf8, true));
     let field = if explained.as_json { json_field(name, DataType::Utf8) } else { lines() };
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn casts_say_what_drivers_send() {
-        let Parsed::Query(query) =
+        let ReadStatement::Query(query) =
             parse_open("select $1::oid[], $2::uuid, $3::jsonb, $4::int, $5::text[], $6::uuid[]").unwrap().statement
         else {
             panic!("no query")
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn lists_are_compared_as_their_items() {
         let text = "select a = any($1), b <> all(($2)), c = any(array[$3]), $4 from t where $name = any($5)";
-        let Parsed::Query(mut query) = parse_open(text).unwrap().statement else { panic!("no query") };
+        let ReadStatement::Query(mut query) = parse_open(text).unwrap().statement else { panic!("no query") };
         let lists = compared_to_one(&mut query);
         assert_eq!(lists.iter().collect::<Vec<_>>(), ["$1", "$2", "$5"]);
         let expected = "SELECT a = $1, b <> $2, c = ANY(ARRAY[$3]), $4 FROM t WHERE $name = $5";

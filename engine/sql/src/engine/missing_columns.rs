@@ -15,9 +15,9 @@ use crate::statement_walk::walk;
 
 /// Names of the tables of a query and its subqueries, and their aliases.
 #[derive(Default)]
-pub(super) struct Called(HashSet<String>);
+pub(super) struct TableNames(HashSet<String>);
 
-impl Called {
+impl TableNames {
     /// Those of a query.
     pub(super) fn of(query: &Query) -> Self {
         let mut called = Self::default();
@@ -26,8 +26,8 @@ impl Called {
     }
 
     /// Says of a column that is not there that its table is not, where that is so; `said` is made of the planner's error.
-    pub(super) fn told(&self, missing: Option<Missing>, mut said: Error) -> Error {
-        let Some(Missing { table, column }) = missing.filter(|missing| !self.0.contains(&missing.table)) else {
+    pub(super) fn told(&self, missing: Option<MissingColumn>, mut said: Error) -> Error {
+        let Some(MissingColumn { table, column }) = missing.filter(|missing| !self.0.contains(&missing.table)) else {
             return said;
         };
         let (from, to) =
@@ -37,7 +37,7 @@ impl Called {
     }
 }
 
-impl Visitor for Called {
+impl Visitor for TableNames {
     type Break = ();
 
     fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
@@ -62,12 +62,12 @@ fn alias_of(factor: &TableFactor) -> Option<&TableAlias> {
 }
 
 /// A column with the table that it is written with.
-pub(super) struct Missing {
+pub(super) struct MissingColumn {
     table: String,
     column: String,
 }
 
-impl Missing {
+impl MissingColumn {
     /// The one that an error of the planner is about; none: it is about something else.
     pub(super) fn of(error: &DataFusionError) -> Option<Self> {
         let DataFusionError::SchemaError(inner, _) = error.find_root() else { return None };

@@ -8,7 +8,7 @@ use quiver_query::tables::models::ModelPlan;
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
-use super::{Request, Seen, SqlEngine, TEXT_FACTOR, translated};
+use super::{Request, SqlEngine, TEXT_FACTOR, VisibleTables, translated};
 use crate::catalog::Catalog;
 use crate::parse::parse;
 
@@ -35,7 +35,7 @@ impl SqlEngine {
             if read.explain.is_some() {
                 return Err(Error::invalid("a statement that is printed is no `EXPLAIN`"));
             }
-            let seen = Seen { snapshot: &snapshot, access: &access };
+            let seen = VisibleTables { snapshot: &snapshot, access: &access };
             let catalog = Catalog::new(own.listed(&*snapshot, &access), &request.session);
             let query = translated(&own.engine, read, &catalog, &request.session)?;
             let mut texts = BTreeMap::new();

@@ -134,7 +134,7 @@ fn refuses(cases: &[(&str, &str)]) {
 
 #[test]
 fn tables_have_places() {
-    let Parsed::Query(query) = parse("select 1\nfrom a.b, c", &Params::default()).unwrap().statement else {
+    let ReadStatement::Query(query) = parse("select 1\nfrom a.b, c", &Params::default()).unwrap().statement else {
         panic!("no query")
     };
     let error = with_place(Error::invalid("there is no table `c`; did you mean `d`?"), "c", &places_of(&query));

@@ -39,7 +39,7 @@ pub(super) fn is_all_of(item: &SelectItem, alias: &str) -> bool {
 
 /// What a name refers to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum MemberReference {
     Dimension(ModelMember),
     Measure(ModelMember),
 }
@@ -52,12 +52,12 @@ pub(super) struct Columns<'c> {
 
 impl Columns<'_> {
     /// What a name refers to in one of the models.
-    pub(super) fn of(&self, relation: &Relation<'_>, name: &str) -> Option<Meaning> {
+    pub(super) fn of(&self, relation: &Relation<'_>, name: &str) -> Option<MemberReference> {
         let member = ModelMember { model: relation.entry.name.clone(), member: name.to_owned() };
         match relation.entry.columns.column_with_name(name) {
-            Some((_, field)) if is_measure(field) => Some(Meaning::Measure(member)),
-            Some(_) => Some(Meaning::Dimension(member)),
-            None => self.models.finds(&relation.entry.name, name).then_some(Meaning::Dimension(member)),
+            Some((_, field)) if is_measure(field) => Some(MemberReference::Measure(member)),
+            Some(_) => Some(MemberReference::Dimension(member)),
+            None => self.models.finds(&relation.entry.name, name).then_some(MemberReference::Dimension(member)),
         }
     }
 
@@ -66,7 +66,7 @@ impl Columns<'_> {
     /// # Errors
     ///
     /// Invalid: it is ambiguous, or names a member that its model does not have.
-    pub(super) fn find(&self, expr: &Ast) -> Result<Option<Meaning>> {
+    pub(super) fn find(&self, expr: &Ast) -> Result<Option<MemberReference>> {
         match expr {
             Ast::Identifier(ident) => {
                 let name = normal(ident);
@@ -127,8 +127,8 @@ impl<'m> Marker<'m> {
         {
             let name = measure_name(call)?;
             match self.columns.find(name)? {
-                Some(Meaning::Measure(member)) => *expr = marked(MEASURE_MARK, &member),
-                Some(Meaning::Dimension(member)) => {
+                Some(MemberReference::Measure(member)) => *expr = marked(MEASURE_MARK, &member),
+                Some(MemberReference::Dimension(member)) => {
                     let text = format!("`{}` is a dimension of `{}`, no measure", member.member, member.model);
                     return Err(Error::invalid(text));
                 }
@@ -138,8 +138,8 @@ impl<'m> Marker<'m> {
             return Ok(());
         }
         match self.columns.find(expr)? {
-            Some(Meaning::Dimension(member)) => *expr = marked(DIMENSION_MARK, &member),
-            Some(Meaning::Measure(member)) => return Err(bare_measure(&member)),
+            Some(MemberReference::Dimension(member)) => *expr = marked(DIMENSION_MARK, &member),
+            Some(MemberReference::Measure(member)) => return Err(bare_measure(&member)),
             None => self.unknown.extend(name_of(expr)),
         }
         Ok(())

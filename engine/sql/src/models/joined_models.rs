@@ -9,9 +9,9 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
 use quiver_types::{Error, Result};
 
-use super::columns::{Columns, Meaning, Relation, is_all_of, listed};
+use super::columns::{Columns, MemberReference, Relation, is_all_of, listed};
 use super::members::{DIMENSION_MARK, bare_measure, is_measure_call, marked, quoted};
-use super::{Asked, Walk};
+use super::{ModelTableSpec, Walk};
 use crate::names::normal;
 use crate::statement_walk::walk_mut;
 
@@ -66,7 +66,7 @@ impl Walk<'_> {
         if alias.is_none() {
             *alias = Some(named(quoted(&shown)));
         }
-        self.found.push(Asked { table, models: vec![model], columns, ..Asked::default() });
+        self.found.push(ModelTableSpec { table, models: vec![model], columns, ..ModelTableSpec::default() });
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl VisitorMut for Check<'_> {
         };
         match found {
             Err(error) => refused(error),
-            Ok(Some(Meaning::Measure(member))) => refused(bare_measure(&member)),
+            Ok(Some(MemberReference::Measure(member))) => refused(bare_measure(&member)),
             Ok(_) => ControlFlow::Continue(()),
         }
     }

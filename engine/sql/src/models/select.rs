@@ -18,7 +18,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use super::columns::{Columns, Marker, Relation, is_all_of, listed};
 use super::joined_models::{alias, factors};
 use super::members::{DIMENSION_MARK, dimension_of, marked, measure_of, quoted};
-use super::{Asked, Walk};
+use super::{ModelTableSpec, Walk};
 use crate::dialect::{make_unique, output_name};
 use crate::error::NO_TABLE;
 use crate::names::{alias_of, normal, parts};
@@ -97,7 +97,7 @@ impl<'w> Walk<'w> {
         if is_grouped && has_wildcard {
             return Err(Error::invalid("`*` stands beside `MEASURE`: write the dimensions that rows are grouped by"));
         }
-        let mut reads = Reads { asked: Asked { table: self.next(), models, ..Asked::default() } };
+        let mut reads = Reads { asked: ModelTableSpec { table: self.next(), models, ..ModelTableSpec::default() } };
         let mut kept = Vec::new();
         for condition in selection.into_iter().flat_map(conjuncts) {
             let (condition, goes) = self.condition(condition, &columns, is_grouped)?;
@@ -371,15 +371,15 @@ fn orders_by_outputs(select: &Select, order: Option<&mut OrderBy>) {
 }
 
 fn has_measure(expr: &mut Ast) -> bool {
-    struct Any;
-    impl VisitorMut for Any {
+    struct MeasureFinder;
+    impl VisitorMut for MeasureFinder {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<()> {
             if measure_of(expr).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
-    walk_mut(expr, &mut Any).is_break()
+    walk_mut(expr, &mut MeasureFinder).is_break()
 }
 
 /// Refuses aggregates and window functions where a value of a single row is needed.
@@ -418,7 +418,7 @@ fn is_aggregate(call: &datafusion::sql::sqlparser::ast::Function, aggregates: &d
 
 /// The columns that a SELECT reads of its table.
 struct Reads {
-    asked: Asked,
+    asked: ModelTableSpec,
 }
 
 impl Reads {

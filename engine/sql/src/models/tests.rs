@@ -6,7 +6,7 @@ use quiver_query::tables::models::as_measure;
 
 use super::*;
 use crate::dialect;
-use crate::parse::{Params, Parsed, parse};
+use crate::parse::{Params, ReadStatement, parse};
 use crate::session::Session;
 use crate::testing::{EMPTY, Product};
 
@@ -30,7 +30,7 @@ fn cut(text: &str) -> Result<(String, Vec<String>)> {
     let session = Session::default();
     let catalog = Catalog::new(Models::list(&LISTED, &DomainAccess::full()), &session);
     let aggregates = |name: &str| matches!(name, "count" | "sum" | "max");
-    let Parsed::Query(mut query) = parse(text, &Params::default())?.statement else { panic!("{text}") };
+    let ReadStatement::Query(mut query) = parse(text, &Params::default())?.statement else { panic!("{text}") };
     dialect::name_outputs(&mut query)?;
     let finder = Finder { catalog: &catalog, models: &LISTED, aggregates: &aggregates };
     let asked = found(&mut query, &finder)?;

@@ -161,7 +161,7 @@ impl Visitor for Counter {
 
 #[cfg(test)]
 mod tests {
-    use crate::parse::{Parsed, parse_open};
+    use crate::parse::{ReadStatement, parse_open};
 
     #[test]
     fn sets_of_groups_are_few() {
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn names_that_use_names_count_as_often() {
         let check = |statement: &str, is_read: bool| match parse_open(statement) {
-            Ok(read) => assert!(is_read && matches!(read.statement, Parsed::Query(_)), "{statement}"),
+            Ok(read) => assert!(is_read && matches!(read.statement, ReadStatement::Query(_)), "{statement}"),
             Err(error) => assert!(!is_read && error.message.contains("comes to more"), "{statement}: {error:?}"),
         };
         for query in [

@@ -10,7 +10,7 @@ use crate::error::{of_parser, unreadable};
 
 /// How a statement is to be explained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Explained {
+pub(crate) struct ExplainOptions {
     /// Whether the statement is run (`ANALYZE`).
     pub(crate) analyze: bool,
     /// Whether clients that read lines get one JSON document.
@@ -25,7 +25,7 @@ const DETAILS: [&str; 7] = ["verbose", "costs", "settings", "buffers", "wal", "t
 /// # Errors
 ///
 /// Invalid: an unknown option, or a value that it does not take.
-pub(super) fn options(parser: &mut Parser<'_>) -> Result<Option<Explained>> {
+pub(super) fn options(parser: &mut Parser<'_>) -> Result<Option<ExplainOptions>> {
     let begins_query = |token: &Token| match token {
         Token::Word(word) => {
             matches!(word.keyword, Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::TABLE)
@@ -40,7 +40,7 @@ pub(super) fn options(parser: &mut Parser<'_>) -> Result<Option<Explained>> {
     }
     parser.next_token();
     let options = parser.parse_utility_options().map_err(|e| of_parser(&e.into(), None))?;
-    let mut explained = Explained::default();
+    let mut explained = ExplainOptions::default();
     for option in &options {
         match option.name.value.to_lowercase().as_str() {
             "analyze" => explained.analyze = flag(option)?,

@@ -66,12 +66,12 @@ fn operator(token: &Token) -> Option<(Token, Vec<Token>)> {
 
 /// Puts what begins with a minus in brackets where a minus stands before it.
 pub(super) fn keep(part: &mut impl VisitMut) {
-    let _ = walk_mut(part, &mut Kept);
+    let _ = walk_mut(part, &mut SignRewriter);
 }
 
-struct Kept;
+struct SignRewriter;
 
-impl VisitorMut for Kept {
+impl VisitorMut for SignRewriter {
     type Break = ();
 
     fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
@@ -108,7 +108,7 @@ mod tests {
     use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
     use crate::error::place_of;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     /// The tokens of a text, with a blank between each two.
     fn split(text: &str) -> String {
@@ -146,14 +146,16 @@ mod tests {
     #[test]
     fn statements_are_read_so() {
         let printed = |text: &str| match parse(text, &Params::default()).expect(text).statement {
-            Parsed::Query(query) => query.to_string(),
+            ReadStatement::Query(query) => query.to_string(),
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(printed("select a>-1, b>=+1 from t where c<>-d"), "SELECT a > -1, b >= +1 FROM t WHERE c <> -d");
         assert_eq!(printed("select j->-1"), "SELECT j -> -1");
         assert_eq!(printed("select - -a, - - -1, -(-2), - -2 ^ 2"), "SELECT -(-a), -(-(-1)), -(-2), --2 ^ 2");
         let params = Params::of_json(&serde_json::json!([-5])).unwrap();
-        let Parsed::Query(query) = parse("select -$1, 1 -$1", &params).unwrap().statement else { panic!("no query") };
+        let ReadStatement::Query(query) = parse("select -$1, 1 -$1", &params).unwrap().statement else {
+            panic!("no query")
+        };
         assert_eq!(query.to_string(), "SELECT -(-5), 1 - -5");
         let error = parse("select a>-1,\n b>-+) from t", &Params::default()).expect_err("an operand is missing");
         assert_eq!(place_of(&error), Some((2, 6)), "{error}");

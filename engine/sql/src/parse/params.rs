@@ -210,16 +210,18 @@ pub(crate) fn put_params(query: &mut Query, params: &Params) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Parsed, parse};
+    use crate::parse::{ReadStatement, parse};
 
     #[test]
     fn parameters_are_values() {
         let params = Params::of_json(&serde_json::json!(["a' or 1=1 --", 5, null, true])).unwrap();
         let read = parse("select $1, $2, $3, $4", &params).unwrap();
-        let Parsed::Query(query) = read.statement else { panic!("no query") };
+        let ReadStatement::Query(query) = read.statement else { panic!("no query") };
         assert_eq!(query.to_string(), "SELECT 'a'' or 1=1 --', 5, NULL, true");
         let named = Params::of_json(&serde_json::json!({"service": "cart"})).unwrap();
-        let Parsed::Query(query) = parse("select $service", &named).unwrap().statement else { panic!("no query") };
+        let ReadStatement::Query(query) = parse("select $service", &named).unwrap().statement else {
+            panic!("no query")
+        };
         assert_eq!(query.to_string(), "SELECT 'cart'");
         assert!(parse("select $4", &params).is_ok());
         for statement in ["select $3", "show tables"] {

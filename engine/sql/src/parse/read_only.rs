@@ -16,7 +16,7 @@ use crate::statement_walk::walk;
 
 /// A statement that reads.
 #[derive(Debug, Clone)]
-pub(crate) enum Parsed {
+pub(crate) enum ReadStatement {
     /// A query, to be planned.
     Query(Box<Query>),
     /// `SHOW TABLES`.
@@ -42,18 +42,18 @@ fn name_of(text: &str) -> String {
 /// # Errors
 ///
 /// Invalid: it is another statement.
-pub(super) fn reading(statement: DfStatement) -> Result<Parsed> {
+pub(super) fn reading(statement: DfStatement) -> Result<ReadStatement> {
     let statement = match statement {
         DfStatement::Statement(statement) => *statement,
         other => return Err(not_reading(&name_of(&other.to_string()))),
     };
     match statement {
-        SqlStatement::Query(query) => Ok(Parsed::Query(query)),
-        SqlStatement::ShowTables { .. } => Ok(Parsed::ShowTables),
-        SqlStatement::ExplainTable { table_name, .. } => Ok(Parsed::Describe(parts(&table_name))),
+        SqlStatement::Query(query) => Ok(ReadStatement::Query(query)),
+        SqlStatement::ShowTables { .. } => Ok(ReadStatement::ShowTables),
+        SqlStatement::ExplainTable { table_name, .. } => Ok(ReadStatement::Describe(parts(&table_name))),
         SqlStatement::ShowColumns { show_options, .. } => {
             let name = show_options.show_in.and_then(|show| show.parent_name).map(|name| parts(&name));
-            name.map(Parsed::Describe).ok_or_else(|| Error::invalid("`SHOW COLUMNS` needs `FROM` and a table"))
+            name.map(ReadStatement::Describe).ok_or_else(|| Error::invalid("`SHOW COLUMNS` needs `FROM` and a table"))
         }
         other => Err(not_reading(&name_of(&other.to_string()))),
     }

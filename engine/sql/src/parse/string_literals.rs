@@ -17,7 +17,7 @@ pub(crate) fn literal(text: String) -> Value {
 
 /// Converts all text literals of a part of a statement, however they are quoted.
 pub(crate) fn keep(part: &mut impl VisitMut) {
-    let _ = walk_mut(part, &mut Kept);
+    let _ = walk_mut(part, &mut LiteralRewriter);
 }
 
 /// Refuses quoted names that would not be read back unchanged, since they cannot be written otherwise.
@@ -47,9 +47,9 @@ fn is_taken_for_escaped(text: &str, quote: char) -> bool {
     })
 }
 
-struct Kept;
+struct LiteralRewriter;
 
-impl VisitorMut for Kept {
+impl VisitorMut for LiteralRewriter {
     type Break = ();
 
     fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<()> {
@@ -69,10 +69,12 @@ impl VisitorMut for Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, Parsed, parse, parse_open};
+    use crate::parse::{Params, ReadStatement, parse, parse_open};
 
     fn printed(statement: &str, params: &Params) -> String {
-        let Parsed::Query(query) = parse(statement, params).expect(statement).statement else { panic!("no query") };
+        let ReadStatement::Query(query) = parse(statement, params).expect(statement).statement else {
+            panic!("no query")
+        };
         query.to_string()
     }
 
@@ -98,7 +100,7 @@ mod tests {
             let once = printed("select $1", &params);
             let again = printed(&once, &Params::default());
             assert_eq!(once, again, "{text}");
-            let Parsed::Query(mut query) = parse_open(&once).expect(&once).statement else {
+            let ReadStatement::Query(mut query) = parse_open(&once).expect(&once).statement else {
                 panic!("no query: {once}")
             };
             let mut found = Texts(Vec::new());

@@ -34,7 +34,7 @@ pub(super) fn bare(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 
 #[cfg(test)]
 mod tests {
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     #[test]
     fn brackets_around_tables_are_left_out() {
@@ -45,7 +45,7 @@ mod tests {
             ("select (t).a, (2) * 3 from t", "SELECT (t).a, (2) * 3 FROM t"),
         ] {
             let read = parse(text, &Params::default()).unwrap_or_else(|e| panic!("{text}: {e}"));
-            let Parsed::Query(query) = read.statement else { panic!("{text} is no query") };
+            let ReadStatement::Query(query) = read.statement else { panic!("{text} is no query") };
             assert_eq!(query.to_string(), expected);
         }
     }

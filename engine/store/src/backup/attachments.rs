@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::copy::{checksum, fetch};
 use super::keys;
-use super::manifest::{Attached, Manifest};
+use super::manifest::{AttachedFile, Manifest};
 use super::report::BackupReport;
 use crate::error::{Context, Error, ErrorKind, Result, io_error};
 use crate::failpoint;
@@ -67,7 +67,7 @@ pub(super) async fn attach(
     let _ = tokio::fs::remove_file(&path).await;
     failpoint::hit("backup.after-attached");
     report.attached.insert(name.to_owned(), bytes);
-    manifest.attached.insert(name.to_owned(), Attached { key, bytes, crc });
+    manifest.attached.insert(name.to_owned(), AttachedFile { key, bytes, crc });
     Ok(())
 }
 

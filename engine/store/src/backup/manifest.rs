@@ -32,12 +32,12 @@ pub struct Manifest {
     pub files: BTreeMap<String, u32>,
     /// Attached files, by the name of their owner. Builds that do not know an owner ignore its files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub attached: BTreeMap<String, Attached>,
+    pub attached: BTreeMap<String, AttachedFile>,
 }
 
 /// An attached file of a backup.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Attached {
+pub struct AttachedFile {
     /// Its key in the backup's store.
     pub key: String,
     /// Its size in bytes.
@@ -120,7 +120,7 @@ impl Manifest {
 mod tests {
     use super::*;
     use crate::layout::STORE_FORMAT;
-    use crate::part::{FileMeta, NameFilter, Origin, PartId, Place, part_key};
+    use crate::part::{FileMeta, NameFilter, PartId, PartOrigin, Place, part_key};
     use crate::settings::StoreSettings;
 
     const NAME: &str = "000000000007-20260102T030405Z";
@@ -146,10 +146,10 @@ mod tests {
             names: NameFilter::default(),
             has_histograms: false,
             window: 0,
-            origin: Origin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
+            origin: PartOrigin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
             files: vec![file(part_key("metrics", 0, id, "series")), file(key.to_owned())],
         };
-        let attached = Attached { key: attached.to_owned(), bytes: 1, crc: 0 };
+        let attached = AttachedFile { key: attached.to_owned(), bytes: 1, crc: 0 };
         Manifest {
             format: STORE_FORMAT,
             installation: Uuid::from_u128(1),

@@ -7,12 +7,12 @@ use std::time::Instant;
 use sqlx::Row;
 use uuid::Uuid;
 
-use super::{Catalog, Db, FULL_LIST_EVERY, WriterFloor, Writing};
+use super::{Catalog, Db, FULL_LIST_EVERY, WriteTransaction, WriterFloor};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::failpoint;
 use crate::idempotency::AnsweredRequest;
 use crate::metrics::METRICS;
-use crate::part::{Origin, PartId, PartMeta, Place};
+use crate::part::{PartId, PartMeta, PartOrigin, Place};
 
 /// The changes of a commit.
 #[derive(Debug, Default, Clone)]
@@ -109,7 +109,7 @@ impl Catalog {
     }
 
     /// Takes the next commit number, with an outbox row that has no content yet.
-    pub(super) async fn number_commit(&self, tx: &mut Writing, job: Option<Uuid>) -> Result<u64> {
+    pub(super) async fn number_commit(&self, tx: &mut WriteTransaction, job: Option<Uuid>) -> Result<u64> {
         let sql = "INSERT INTO \"commit\" (number, job, committed_ms) \
             VALUES ((SELECT coalesce(max(number) + 1, 0) FROM \"commit\"), ?, ?) RETURNING number";
         let row = sqlx::query(sql)
@@ -127,7 +127,7 @@ impl Catalog {
         Ok(number as u64)
     }
 
-    async fn insert_parts(&self, tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
+    async fn insert_parts(&self, tx: &mut WriteTransaction, number: u64, change: &Change) -> Result<()> {
         if let Some(job) = change.job {
             let job = job.to_string();
             for file in change.added.iter().flat_map(|p| &p.files) {
@@ -148,7 +148,7 @@ impl Catalog {
         Ok(())
     }
 
-    async fn move_floor(&self, tx: &mut Writing, floor: Floor) -> Result<()> {
+    async fn move_floor(&self, tx: &mut WriteTransaction, floor: Floor) -> Result<()> {
         let sql = "INSERT INTO writer (id, floor, heartbeat_ms) VALUES (?1, ?2, ?3) \
             ON CONFLICT (id) DO UPDATE SET floor = ?2, heartbeat_ms = ?3 WHERE floor < ?2";
         let moved = sqlx::query(sql)
@@ -165,7 +165,7 @@ impl Catalog {
         Err(Error::new(ErrorKind::Conflict, text))
     }
 
-    pub(super) async fn fill_outbox(&self, tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
+    pub(super) async fn fill_outbox(&self, tx: &mut WriteTransaction, number: u64, change: &Change) -> Result<()> {
         let told: Vec<WriterFloor> = if number.is_multiple_of(FULL_LIST_EVERY) {
             let rows =
                 sqlx::query("SELECT id, floor FROM writer ORDER BY id").fetch_all(&mut **tx).await.db("commit")?;
@@ -209,15 +209,15 @@ impl Catalog {
     }
 }
 
-pub(super) async fn insert_part(tx: &mut Writing, number: u64, part: &PartMeta) -> Result<()> {
+pub(super) async fn insert_part(tx: &mut WriteTransaction, number: u64, part: &PartMeta) -> Result<()> {
     let json = serde_json::to_string(part).internal("cannot write a part as JSON")?;
     let (place, spooled) = match part.place {
         Place::Spool => ("spool", 1),
         Place::Store => ("store", 0),
     };
     let writer = match &part.origin {
-        Origin::Flushed { writer, .. } => Some(writer.to_string()),
-        Origin::Compacted { .. } => None,
+        PartOrigin::Flushed { writer, .. } => Some(writer.to_string()),
+        PartOrigin::Compacted { .. } => None,
     };
     let sql = "INSERT INTO part (id, tbl, day, level, place, spooled, min_ts, max_ts, rows, bytes, writer, added, meta) \
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
@@ -241,7 +241,7 @@ pub(super) async fn insert_part(tx: &mut Writing, number: u64, part: &PartMeta) 
     Ok(())
 }
 
-async fn remove_parts(tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
+async fn remove_parts(tx: &mut WriteTransaction, number: u64, change: &Change) -> Result<()> {
     let dropped = change.added.is_empty();
     for id in &change.removed {
         // A part in the spool must not be removed: the commit object that adds it would wait for its upload forever.

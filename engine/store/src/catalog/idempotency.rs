@@ -7,13 +7,17 @@ use quiver_types::Millis;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use super::{Catalog, Db, Writing};
+use super::{Catalog, Db, WriteTransaction};
 use crate::error::{Context, Result};
 use crate::idempotency::{Answer, AnsweredRequest, KEPT_MS, RequestId};
 
 impl Catalog {
     /// Inserts requests, and deletes those that are too old.
-    pub(super) async fn insert_answered(&self, tx: &mut Writing, answered: &[Arc<AnsweredRequest>]) -> Result<()> {
+    pub(super) async fn insert_answered(
+        &self,
+        tx: &mut WriteTransaction,
+        answered: &[Arc<AnsweredRequest>],
+    ) -> Result<()> {
         let oldest = self.clock.now_ms().saturating_sub(KEPT_MS);
         let expired = sqlx::query("DELETE FROM answered_request WHERE at_ms < ?").bind(oldest);
         expired.execute(&mut **tx).await.db("commit")?;

@@ -71,7 +71,7 @@ impl Catalog {
                 .await
                 .db("be rebuilt")?;
         }
-        let spooled = async |tx: &mut super::Writing, part: &PartMeta| -> Result<()> {
+        let spooled = async |tx: &mut super::WriteTransaction, part: &PartMeta| -> Result<()> {
             let sql = "UPDATE part SET spooled = 1 WHERE id = ?";
             sqlx::query(sql).bind(part.id.to_string()).execute(&mut **tx).await.db("be rebuilt")?;
             Ok(())

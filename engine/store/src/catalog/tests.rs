@@ -6,7 +6,7 @@ use quiver_types::SystemClock;
 
 use super::*;
 use crate::idempotency::{Answer, AnsweredRequest, KEPT_MS, RequestId};
-use crate::part::{FileMeta, NameFilter, Origin, Place};
+use crate::part::{FileMeta, NameFilter, PartOrigin, Place};
 
 async fn catalog(dir: &tempfile::TempDir) -> Catalog {
     let catalog = Catalog::open(&dir.path().join("quiver.db"), Arc::new(SystemClock)).await.unwrap();
@@ -42,7 +42,7 @@ fn part(place: Place) -> PartMeta {
         names: NameFilter::of(&["m"]),
         has_histograms: false,
         window: 0,
-        origin: Origin::Compacted { compaction_id: id, replaced: Vec::new() },
+        origin: PartOrigin::Compacted { compaction_id: id, replaced: Vec::new() },
         files: vec![file],
     }
 }

@@ -9,7 +9,7 @@ const LONGEST: Duration = Duration::from_hours(1);
 
 /// The paused days, by table.
 #[derive(Debug, Default)]
-pub(super) struct Resting(HashMap<(String, i32), Rest>);
+pub(super) struct PausedDays(HashMap<(String, i32), Rest>);
 
 #[derive(Debug)]
 struct Rest {
@@ -17,7 +17,7 @@ struct Rest {
     pause: Duration,
 }
 
-impl Resting {
+impl PausedDays {
     /// Tells whether a day is paused now.
     pub(super) fn rests(&self, table: &str, day: i32) -> bool {
         self.0.get(&(table.to_owned(), day)).is_some_and(|rest| Instant::now() < rest.until)
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn pauses_grow_and_end() {
-        let mut resting = Resting::default();
+        let mut resting = PausedDays::default();
         assert!(!resting.rests("logs", 7));
         let pauses: Vec<u64> = (0..9).map(|_| resting.failed("logs", 7, true).as_secs()).collect();
         assert_eq!(pauses, [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]);

@@ -18,7 +18,7 @@ use crate::core::{Core, Job};
 use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::metric_metadata_rows::{metadata_batch, metadata_rows, newest_rows};
-use crate::part::{Origin, Part, PartId, PartMeta, PartWriter, RowPieces, RunReader, write_rows_part};
+use crate::part::{Part, PartId, PartMeta, PartOrigin, PartWriter, RowPieces, RunReader, write_rows_part};
 use crate::series_run::SeriesRun;
 
 /// Merges the inputs of a plan. Returns the new parts, with files synced and keys pending.
@@ -151,7 +151,7 @@ async fn sources(inputs: &[Arc<Part>]) -> Result<Vec<Source>> {
     let mut chains: HashMap<PartId, Vec<Arc<Part>>> = HashMap::new();
     for part in inputs {
         let chain = match &part.meta.origin {
-            Origin::Compacted { compaction_id, .. } if part.meta.level >= 2 => *compaction_id,
+            PartOrigin::Compacted { compaction_id, .. } if part.meta.level >= 2 => *compaction_id,
             _ => part.meta.id,
         };
         chains.entry(chain).or_default().push(Arc::clone(part));

@@ -10,7 +10,7 @@ use crate::core::{Core, Job};
 use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::flush::keys;
-use crate::part::{Origin, Part, PartCompression, PartId, PartSpec};
+use crate::part::{Part, PartCompression, PartId, PartOrigin, PartSpec};
 use crate::threads;
 
 /// Registers the keys of another output as pending.
@@ -32,7 +32,7 @@ pub(super) async fn begin_output(
         day: plan.day,
         level: plan.level,
         id,
-        origin: Origin::Compacted { compaction_id: job.id, replaced },
+        origin: PartOrigin::Compacted { compaction_id: job.id, replaced },
         place: core.output.place,
         window,
         compression: PartCompression::Compacted,

@@ -12,7 +12,7 @@ use quiver_types::Millis;
 use quiver_types::tables;
 use quiver_types::time::DAY_MS;
 
-use crate::part::{Origin, PartId, PartMeta, Place};
+use crate::part::{PartId, PartMeta, PartOrigin, Place};
 use crate::settings::CompactionSettings;
 
 /// Level 0 parts that span more windows than this are not split by window; they wait until their day is closed.
@@ -128,14 +128,14 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
 /// Tells whether a part was flushed in compacted form (see `logs::flush`): it is so large that rewriting would save few
 /// of its bytes and cost as much as the flush.
 fn is_packed(part: &PartMeta) -> bool {
-    part.level == 1 && matches!(part.origin, Origin::Flushed { .. })
+    part.level == 1 && matches!(part.origin, PartOrigin::Flushed { .. })
 }
 
 /// Number of readers that level 2 parts need: outputs of one compaction do not overlap and share a reader.
 fn sources(done: &[&PartMeta]) -> usize {
     let id = |p: &&PartMeta| match &p.origin {
-        Origin::Compacted { compaction_id, .. } => *compaction_id,
-        Origin::Flushed { flush_id, .. } => *flush_id,
+        PartOrigin::Compacted { compaction_id, .. } => *compaction_id,
+        PartOrigin::Flushed { flush_id, .. } => *flush_id,
     };
     done.iter().map(id).collect::<HashSet<_>>().len()
 }
@@ -278,9 +278,15 @@ mod tests {
             has_histograms: false,
             window: 0,
             origin: if c.packed {
-                Origin::Flushed { writer: PartId::nil(), generation: 0, flush_id: PartId::nil(), output: 0, outputs: 1 }
+                PartOrigin::Flushed {
+                    writer: PartId::nil(),
+                    generation: 0,
+                    flush_id: PartId::nil(),
+                    output: 0,
+                    outputs: 1,
+                }
             } else {
-                Origin::Compacted { compaction_id: PartId::nil(), replaced: Vec::new() }
+                PartOrigin::Compacted { compaction_id: PartId::nil(), replaced: Vec::new() }
             },
             files: Vec::new(),
         }

@@ -36,19 +36,19 @@ pub trait SpanRewriter: Send + Sync + Debug {
     fn concerns(&self, services: &[String]) -> bool;
 
     /// Changes attributes and nothing else. Returns how many spans were examined and changed.
-    fn rewrite(&self, batch: &mut SpansBatch) -> Rewritten;
+    fn rewrite(&self, batch: &mut SpansBatch) -> RewriteCounts;
 }
 
 /// How many spans were looked at and changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Rewritten {
+pub struct RewriteCounts {
     /// Spans that were examined.
     pub scanned: u64,
     /// Spans that were changed.
     pub changed: u64,
 }
 
-impl Rewritten {
+impl RewriteCounts {
     /// Adds the counts of another part.
     pub fn add(&mut self, other: Self) {
         self.scanned += other.scanned;
@@ -62,7 +62,7 @@ pub(crate) enum Outcome {
     /// The part no longer exists: other parts have replaced it.
     Gone,
     /// The parts that replaced it; empty if nothing changed.
-    Done(Vec<PartId>, Rewritten),
+    Done(Vec<PartId>, RewriteCounts),
 }
 
 /// Rewrites a part.
@@ -72,9 +72,9 @@ pub(super) async fn rewrite(core: &Arc<Core>, id: PartId, rewriter: &dyn SpanRew
     let Some(part) = found else { return Ok(Outcome::Gone) };
     let listed = !part.meta.services_all && !part.meta.services.is_empty();
     if listed && !rewriter.concerns(&part.meta.services) {
-        return Ok(Outcome::Done(Vec::new(), Rewritten::default()));
+        return Ok(Outcome::Done(Vec::new(), RewriteCounts::default()));
     }
-    let mut seen = Rewritten::default();
+    let mut seen = RewriteCounts::default();
     if !changes(core, &part, rewriter, &mut seen).await? {
         return Ok(Outcome::Done(Vec::new(), seen));
     }
@@ -110,7 +110,7 @@ async fn slices(part: &Part, stats: &ReadStats) -> Result<Vec<std::ops::Range<u6
 }
 
 /// Tells whether any span changes. Stops after the first slice with a change.
-async fn changes(core: &Core, part: &Part, rewriter: &dyn SpanRewriter, seen: &mut Rewritten) -> Result<bool> {
+async fn changes(core: &Core, part: &Part, rewriter: &dyn SpanRewriter, seen: &mut RewriteCounts) -> Result<bool> {
     let stats = ReadStats::default();
     for range in slices(part, &stats).await? {
         for mut batch in part.span_batches(std::slice::from_ref(&range), &stats).await? {
@@ -130,7 +130,7 @@ async fn write(
     plan: &Plan,
     part: &Arc<Part>,
     rewriter: &dyn SpanRewriter,
-) -> Result<(PartMeta, Rewritten)> {
+) -> Result<(PartMeta, RewriteCounts)> {
     let stats = ReadStats::default();
     let inputs = std::slice::from_ref(part);
     let mut own = own_columns(inputs, &stats).await?;
@@ -143,7 +143,7 @@ async fn write(
     own.sort();
     let spec = begin_output(core, job, plan, inputs, 0).await?;
     let mut writer = SpanPartWriter::create(&core.output.root, spec, own, true)?;
-    let (mut rewritten, mut rows) = (Rewritten::default(), 0u64);
+    let (mut rewritten, mut rows) = (RewriteCounts::default(), 0u64);
     for range in slices(part, &stats).await? {
         let mut batches = part.span_batches(std::slice::from_ref(&range), &stats).await?;
         for batch in &mut batches {

@@ -24,7 +24,7 @@ const PIECE_ROWS_MIN: u64 = 512;
 pub(super) async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<PartMeta> {
     let unknown = || Error::internal(format!("unknown table `{}`", plan.table));
     let table = tables::table(&plan.table).ok_or_else(unknown)?;
-    let mut merging = Merging::open(table, inputs).await?;
+    let mut merging = RowMerger::open(table, inputs).await?;
     let mut out = RowsPartWriter::create(&core.output.root, begin_output(core, job, plan, inputs, 0).await?)?;
     while let Some(rows) = merging.next().await? {
         out.push(&rows)?;
@@ -46,13 +46,13 @@ struct Head<'a> {
 }
 
 /// Merges the rows of all inputs by time. Rows with equal times keep the order of their input.
-struct Merging<'a> {
+struct RowMerger<'a> {
     table: &'static TableDef,
     heads: Vec<Head<'a>>,
     piece_rows: u64,
 }
 
-impl<'a> Merging<'a> {
+impl<'a> RowMerger<'a> {
     async fn open(table: &'static TableDef, inputs: &'a [Arc<Part>]) -> Result<Self> {
         let mut heads = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::cache::Caches;
     use crate::io::LocalIo;
-    use crate::part::{Origin, PartCompression, PartSpec, Place, write_rows_part};
+    use crate::part::{PartCompression, PartOrigin, PartSpec, Place, write_rows_part};
 
     const DAY: i32 = 20_000;
     const START: i64 = 20_000 * DAY_MS;
@@ -133,7 +133,7 @@ mod tests {
             day: DAY,
             level: 0,
             id: Uuid::now_v7(),
-            origin: Origin::Flushed {
+            origin: PartOrigin::Flushed {
                 writer: Uuid::nil(),
                 generation: 1,
                 flush_id: Uuid::max(),
@@ -181,7 +181,7 @@ mod tests {
         let all: Vec<Vec<(i64, i64)>> = (0..4).map(rows).collect();
         let write = |rows: &Vec<(i64, i64)>| write_rows_part(dir.path(), spec(), &batch(rows)).unwrap();
         let parts: Vec<Arc<Part>> = all.iter().map(|rows| open(dir.path(), write(rows))).collect();
-        let mut merging = Merging::open(&RULE_EVALUATIONS, &parts).await.unwrap();
+        let mut merging = RowMerger::open(&RULE_EVALUATIONS, &parts).await.unwrap();
         let mut writer = RowsPartWriter::create(dir.path(), spec()).unwrap();
         let (mut found, mut batches) = (Vec::new(), 0);
         while let Some(batch) = merging.next().await.unwrap() {

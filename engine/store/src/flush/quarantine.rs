@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::{Failure, Flushing, Retire, failed, flush};
+use super::{Failure, FlushState, Retire, failed, flush};
 use crate::core::Core;
 use crate::memtable::{Generation, GenerationId};
 use crate::metrics::METRICS;
@@ -32,7 +32,7 @@ pub(crate) fn held_id(id: GenerationId) -> GenerationId {
 /// The generations that were set aside.
 pub(super) struct Aside {
     all: Vec<Held>,
-    flushing: Arc<Flushing>,
+    flushing: Arc<FlushState>,
 }
 
 struct Held {
@@ -42,7 +42,7 @@ struct Held {
 }
 
 impl Aside {
-    pub(super) fn new(found: Vec<Arc<Generation>>, flushing: Arc<Flushing>) -> Self {
+    pub(super) fn new(found: Vec<Arc<Generation>>, flushing: Arc<FlushState>) -> Self {
         let mut aside = Self { all: Vec::new(), flushing };
         for generation in found {
             aside.add(generation, "so it was found at the start".into());

@@ -14,7 +14,7 @@ use quiver_types::{Access, ReadStats, Result};
 
 use super::block::Block;
 use super::live_blocks::{LiveBlock, LiveStreams};
-use super::part_selection::{PartScan, Pruned};
+use super::part_selection::{PartScan, PruneCounts};
 use super::row_group::Group;
 use crate::error::leave_out;
 use crate::memtable::logs::LogsView;
@@ -59,7 +59,7 @@ impl Handle {
 pub(super) struct Sources {
     live: Vec<LogsView>,
     parts: Vec<Arc<Part>>,
-    pub(super) pruned: Pruned,
+    pub(super) pruned: PruneCounts,
 }
 
 impl Sources {

@@ -7,7 +7,7 @@ use arrow::array::{Array, BooleanBufferBuilder, Int64Array, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use futures::future::BoxFuture;
 use quiver_types::logs::{
-    ChosenRows, FieldPattern, Holding, IfPresent, LogFilter, RowMatcher, TextMatch, TypedValues, ValueMatcher,
+    ChosenRows, FieldPattern, IfPresent, LogFilter, RowMatcher, SubstringSearch, TextMatch, TypedValues, ValueMatcher,
     match_coded, match_typed,
 };
 
@@ -146,7 +146,7 @@ async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: Bool
     }
     // If most rows are of interest, a required substring is searched for in many texts at once.
     let required = hints.substring.as_deref().filter(|_| rows.count_set_bits() * 2 >= array.len());
-    let mut holding = required.filter(|_| !matcher.matches("")).and_then(|text| Holding::new(array, text));
+    let mut holding = required.filter(|_| !matcher.matches("")).and_then(|text| SubstringSearch::new(array, text));
     let mut found = BooleanBufferBuilder::new(rows.len());
     found.append_n(rows.len(), false);
     let (mut start, mut len) = (0, SLICE_ROWS / 16);
@@ -186,7 +186,7 @@ fn matching(column: &Column, matcher: &dyn ValueMatcher, rows: &BooleanBuffer) -
     if matcher.hints().present {
         return column.present(rows);
     }
-    let asked = Asked { column, rows };
+    let asked = UndecidedRows { column, rows };
     match &column.values {
         Values::Missing => whole(rows, matcher.matches("")),
         Values::Constant(value) => whole(rows, matcher.matches(value)),
@@ -211,12 +211,12 @@ fn whole(rows: &BooleanBuffer, matches: bool) -> BooleanBuffer {
 }
 
 /// The undecided rows of a block, as values of a column.
-struct Asked<'a> {
+struct UndecidedRows<'a> {
     column: &'a Column,
     rows: &'a BooleanBuffer,
 }
 
-impl ChosenRows for Asked<'_> {
+impl ChosenRows for UndecidedRows<'_> {
     fn select(&self, passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
         self.column.select(self.rows, passes)
     }

@@ -14,7 +14,7 @@ use quiver_types::{Access, ReadStats};
 use super::block::{Block, STEP_ROWS};
 use super::column::{Column, Values};
 use super::output::MapWriter;
-use super::stream_selection::{Chosen, Holders, Postings, StreamTest, VisitText, VisitValue};
+use super::stream_selection::{Holders, Postings, StreamTest, StreamTestCache, VisitText, VisitValue};
 use super::stream_values::{OfStreams, StreamValue};
 use crate::error::Result;
 use crate::memtable::log_streams::{LiveStream, StreamIndex, StreamList, runs_of};
@@ -31,7 +31,7 @@ pub(crate) struct LiveStreams {
     index: Arc<StreamIndex>,
     /// The streams whose rows the caller may see; `None` means all.
     allowed: Option<StreamSet>,
-    chosen: Chosen,
+    chosen: StreamTestCache,
     stats: Arc<ReadStats>,
 }
 
@@ -47,7 +47,7 @@ impl LiveStreams {
             });
             set.finish()
         });
-        Self { streams, index, allowed, chosen: Chosen::default(), stats: Arc::clone(stats) }
+        Self { streams, index, allowed, chosen: StreamTestCache::default(), stats: Arc::clone(stats) }
     }
 
     /// The streams that pass a condition.

@@ -15,7 +15,7 @@ use crate::part::logs::{ColumnIndex, PartLogs, PartStream, StreamSet};
 
 /// An opened part.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedLogPart {
     pub(super) part: Arc<Part>,
     pub(super) logs: Arc<PartLogs>,
     /// The streams whose rows the caller may see; `None` means all.
@@ -26,7 +26,7 @@ pub(super) struct Opened {
     pub(super) words: HashMap<String, Arc<ColumnIndex>>,
 }
 
-impl Opened {
+impl OpenedLogPart {
     /// How a field depends on a row's stream; `None` if it does not, or if that is unknown.
     pub(super) fn of_stream(&self, name: &str) -> Option<StreamValue> {
         let Self { logs, part, .. } = self;

@@ -35,7 +35,7 @@ const BATCH_ROWS: usize = 8192;
 type Address = (i64, u32, u32);
 
 /// The stream's state.
-pub(super) struct Ordered {
+pub(super) struct OrderedScan {
     scan: Arc<Scan>,
     run: Arc<ScanRun>,
     newest: bool,
@@ -56,7 +56,7 @@ pub(super) struct Ordered {
     counters: Arc<dyn ScanCounters>,
 }
 
-impl Ordered {
+impl OrderedScan {
     pub(super) fn new(scan: Arc<Scan>, run: Arc<ScanRun>, newest: bool, limit: Option<usize>, task: ScanTask) -> Self {
         let ScanTask { memory, counters, .. } = task;
         let (handles, parts) = run.blocks.by_time();
@@ -267,7 +267,7 @@ impl Ordered {
 }
 
 #[async_trait]
-impl ScanBatches for Ordered {
+impl ScanBatches for OrderedScan {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         tokio::task::yield_now().await;
         while self.rows_left > 0 {

@@ -9,7 +9,7 @@ use quiver_types::tables::logs as table;
 use quiver_types::{Access, LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
-use super::open_part::{Opened, streams_of};
+use super::open_part::{OpenedLogPart, streams_of};
 use super::part_streams::PartSlots;
 use super::pruning;
 use super::row_group::Group;
@@ -21,7 +21,7 @@ use crate::snapshot::Snapshot;
 
 /// Number of parts that were pruned, by reason.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Pruned {
+pub(super) struct PruneCounts {
     pub(super) total: usize,
     pub(super) time: usize,
     pub(super) service: usize,
@@ -34,7 +34,7 @@ pub(super) struct PartScan {
     pub(super) part: Arc<Part>,
     access: Access,
     request: Arc<LogRequest>,
-    opened: OnceCell<Arc<Opened>>,
+    opened: OnceCell<Arc<OpenedLogPart>>,
 }
 
 /// Time range of a part, in nanoseconds.
@@ -43,10 +43,10 @@ fn range_of(meta: &PartMeta) -> (i64, i64) {
 }
 
 /// Selects the parts that may contain matching rows.
-pub(super) fn choose(snapshot: &Snapshot, access: &Access, request: &LogRequest) -> (Vec<Arc<Part>>, Pruned) {
+pub(super) fn choose(snapshot: &Snapshot, access: &Access, request: &LogRequest) -> (Vec<Arc<Part>>, PruneCounts) {
     let (min, max) = request.filter.time_bounds();
     let parts = snapshot.visible.table(table::TABLE.name);
-    let mut pruned = Pruned { total: parts.len(), ..Pruned::default() };
+    let mut pruned = PruneCounts { total: parts.len(), ..PruneCounts::default() };
     let mut chosen = Vec::new();
     for part in parts {
         let meta = &part.meta;
@@ -113,7 +113,7 @@ impl PartScan {
         Ok(groups)
     }
 
-    async fn open(&self, stats: &Arc<ReadStats>) -> Result<Arc<Opened>> {
+    async fn open(&self, stats: &Arc<ReadStats>) -> Result<Arc<OpenedLogPart>> {
         let logs = self.part.logs(stats).await?;
         add(&stats.parts_read, 1);
         add(&stats.pages_total, logs.footer.pages());
@@ -138,7 +138,7 @@ impl PartScan {
                 words.insert(name, index);
             }
         }
-        Ok(Arc::new(Opened { part: Arc::clone(&self.part), logs, allowed, slots, words }))
+        Ok(Arc::new(OpenedLogPart { part: Arc::clone(&self.part), logs, allowed, slots, words }))
     }
 }
 

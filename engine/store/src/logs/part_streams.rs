@@ -13,7 +13,7 @@ use quiver_types::logs::{LogFilter, StreamId, stream_text};
 use quiver_types::{LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
-use super::stream_selection::{Chosen, Holders, Postings, StreamTest, VisitText, VisitValue};
+use super::stream_selection::{Holders, Postings, StreamTest, StreamTestCache, VisitText, VisitValue};
 use super::stream_values::{OfStreams, StreamValue};
 use crate::error::Error;
 use crate::part::Part;
@@ -30,7 +30,7 @@ pub(crate) struct PartSlots {
     part: Arc<Part>,
     stats: Arc<ReadStats>,
     blocks: OnceCell<Arc<StreamBlocks>>,
-    chosen: Chosen,
+    chosen: StreamTestCache,
 }
 
 /// A stream and a number of its rows.
@@ -75,7 +75,7 @@ type LabelsOf<'l> = &'l dyn Fn() -> Result<LabelSet>;
 
 impl PartSlots {
     pub(crate) fn new(part: Arc<Part>, stats: Arc<ReadStats>) -> Self {
-        Self { part, stats, blocks: OnceCell::new(), chosen: Chosen::default() }
+        Self { part, stats, blocks: OnceCell::new(), chosen: StreamTestCache::default() }
     }
 
     async fn blocks(&self) -> Result<&Arc<StreamBlocks>> {

@@ -11,7 +11,7 @@ use quiver_types::{Access, Error, Result};
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{Blocks, Sources};
-use super::ordered_scan::Ordered;
+use super::ordered_scan::OrderedScan;
 use super::scan::{Scan, ScanRun};
 use super::stream::AnyOrder;
 use super::value_counts::LeftOut;
@@ -170,7 +170,7 @@ impl PlannedScan for LogsScan {
         let (scan, run) = (Arc::clone(&self.scan), self.run(&task)?);
         let batches: Box<dyn ScanBatches> = match self.scan.request.order {
             LogOrder::Any => Box::new(AnyOrder::new(scan, run, self.shape.limit, task)),
-            order => Box::new(Ordered::new(scan, run, order == LogOrder::NewestFirst, self.shape.limit, task)),
+            order => Box::new(OrderedScan::new(scan, run, order == LogOrder::NewestFirst, self.shape.limit, task)),
         };
         Ok(batches)
     }

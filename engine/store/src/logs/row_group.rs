@@ -17,7 +17,7 @@ use quiver_types::{ReadStats, Result};
 
 use super::block::{Block, COMPUTED, STEP_ROWS, column, given_by_stream, values};
 use super::column::{Column, Runs, Values};
-use super::open_part::Opened;
+use super::open_part::OpenedLogPart;
 use super::output::MapWriter;
 use super::pruning;
 use super::stream_selection::StreamTest;
@@ -33,12 +33,12 @@ const NARROW_BYTES: usize = 128 * 1024;
 /// A row group that a scan may read.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
-    opened: Arc<Opened>,
+    opened: Arc<OpenedLogPart>,
     group: usize,
 }
 
 impl Group {
-    pub(super) fn new(opened: Arc<Opened>, group: usize) -> Self {
+    pub(super) fn new(opened: Arc<OpenedLogPart>, group: usize) -> Self {
         Self { opened, group }
     }
 
@@ -73,7 +73,7 @@ impl Group {
 /// A row group that is being read.
 #[derive(Debug)]
 pub(super) struct GroupBlock {
-    opened: Arc<Opened>,
+    opened: Arc<OpenedLogPart>,
     group: usize,
     rows: Range<u64>,
     loaded: HashMap<String, Column>,
@@ -91,7 +91,7 @@ pub(super) struct GroupBlock {
 impl GroupBlock {
     /// Opens a row group for a background job.
     pub(super) fn for_job(part: Arc<Part>, logs: Arc<PartLogs>, group: usize) -> Self {
-        let opened = Opened { part, logs, allowed: None, slots: None, words: HashMap::new() };
+        let opened = OpenedLogPart { part, logs, allowed: None, slots: None, words: HashMap::new() };
         Self { purpose: Purpose::Job, ..Group { opened: Arc::new(opened), group }.open() }
     }
 
@@ -128,7 +128,7 @@ impl Block for GroupBlock {
     }
 
     async fn candidates(&mut self, filter: &LogFilter, rows: BooleanBuffer) -> Result<BooleanBuffer> {
-        let Opened { logs, words, .. } = &*self.opened;
+        let OpenedLogPart { logs, words, .. } = &*self.opened;
         let group = pruning::Group { logs, words, number: self.group, rows: self.rows.clone() };
         let streams = match &self.opened.slots {
             None => self.rows_of(|_, s| pruning::stream_may_match(filter, &s.stream, s.range)),

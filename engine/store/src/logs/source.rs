@@ -11,17 +11,17 @@ use quiver_types::{Access, LabelSet, MillisRange, ReadStats, Result, Version};
 use super::live_blocks::LiveStreams;
 use super::part_selection::StreamSearch;
 use super::stream_selection::StreamTest;
-use crate::snapshot::{Shared, Snapshot};
+use crate::snapshot::{Snapshot, SnapshotPublisher};
 
 /// Provides snapshots of a store's logs.
 #[derive(Debug)]
 pub struct StoreLogs {
-    shared: Arc<Shared>,
+    shared: Arc<SnapshotPublisher>,
 }
 
 impl StoreLogs {
     /// Reads what `shared` publishes.
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(shared: Arc<SnapshotPublisher>) -> Self {
         Self { shared }
     }
 }
@@ -36,7 +36,7 @@ impl LogSource for StoreLogs {
 #[derive(Debug)]
 pub struct StoreLogSnapshot {
     pub(super) snapshot: Snapshot,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SnapshotPublisher>,
 }
 
 #[async_trait]

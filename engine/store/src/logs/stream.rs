@@ -147,11 +147,11 @@ impl ScanBatches for AnyOrder {
             let taken = take(&mut *block, &self.scan, &self.run).await;
             count(&block.take_stats(), &*self.counters, &self.run.blocks.stats);
             match taken {
-                Ok(Taken::Counted(batch, bytes)) => {
+                Ok(BlockResult::Counted(batch, bytes)) => {
                     self.memory.try_resize(bytes)?;
                     return Ok(Some(batch));
                 }
-                Ok(Taken::Rows(matching)) => self.open(block, matching).await?,
+                Ok(BlockResult::Rows(matching)) => self.open(block, matching).await?,
                 Err(e) => leave_out(&self.run.blocks.stats, e)?,
             }
         }
@@ -207,16 +207,16 @@ impl AnyOrder {
 }
 
 /// What a block yields.
-enum Taken {
+enum BlockResult {
     /// Its complete result, and the memory used to compute it.
     Counted(RecordBatch, usize),
     /// Rows; with those that match, if known.
     Rows(Option<BooleanBuffer>),
 }
 
-async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> Result<Taken> {
+async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> Result<BlockResult> {
     if scan.request.form == LogForm::Rows {
-        return Ok(Taken::Rows(None));
+        return Ok(BlockResult::Rows(None));
     }
     let rows = matching(block, scan).await?;
     let Scan { request, projection, schema, .. } = scan;
@@ -224,14 +224,14 @@ async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> Result<Taken
         LogForm::ValueCounts(limits) => {
             let counts = value_counts(block, limits, &run.left_out, &rows).await?;
             let bytes = block.bytes() + counts.memory_bytes();
-            Taken::Counted(to_batch(counts, projection)?, bytes)
+            BlockResult::Counted(to_batch(counts, projection)?, bytes)
         }
-        LogForm::FieldCounts => Taken::Counted(field_counts(block, projection, schema, &rows).await?, 0),
+        LogForm::FieldCounts => BlockResult::Counted(field_counts(block, projection, schema, &rows).await?, 0),
         LogForm::Counted => match by_stream(block, request, projection, schema, &rows).await? {
-            Some(batch) => Taken::Counted(batch, 0),
-            None => Taken::Rows(Some(rows)),
+            Some(batch) => BlockResult::Counted(batch, 0),
+            None => BlockResult::Rows(Some(rows)),
         },
-        LogForm::Rows => Taken::Rows(Some(rows)),
+        LogForm::Rows => BlockResult::Rows(Some(rows)),
     })
 }
 

@@ -103,9 +103,9 @@ pub(crate) trait Postings: Send + Sync {
 
 /// Results of conditions, shared by all blocks of a scan.
 #[derive(Debug, Default)]
-pub(crate) struct Chosen(Mutex<HashMap<TestKey, Arc<StreamSet>>>);
+pub(crate) struct StreamTestCache(Mutex<HashMap<TestKey, Arc<StreamSet>>>);
 
-impl Chosen {
+impl StreamTestCache {
     /// The streams that pass a condition.
     pub(crate) async fn of(
         &self,

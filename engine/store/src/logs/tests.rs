@@ -16,8 +16,8 @@ use arrow::datatypes::TimestampNanosecondType;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_query::scan_table;
 use quiver_types::logs::{
-    FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, MSG, REST, STREAM, STREAM_ID, Stored, StreamSelector, TIME,
-    TimePredicate,
+    FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, MSG, REST, STREAM, STREAM_ID, StoredField, StreamSelector,
+    TIME, TimePredicate,
 };
 use quiver_types::{Clock, LogsBatch, Matcher, Millis, MillisRange, RunShared};
 
@@ -103,7 +103,7 @@ pub(super) fn texts(batches: &[RecordBatch]) -> Vec<Row> {
                         last = Some(names.value(i));
                         assert!(fields.insert(names.value(i).into(), values.value(i).into()).is_none());
                     }
-                } else if let Some(stored) = Stored::of(column) {
+                } else if let Some(stored) = StoredField::of(column) {
                     if let Some(value) = stored.text(row, &mut String::new()) {
                         fields.insert(name.into(), value.into());
                     }

@@ -144,7 +144,7 @@ mod tests {
             let registry = Registry::default();
             let mut numbers = Vec::new();
             registry.attach(1, 0, sets.iter().map(|l| (l.id(), l.canonical())), usize::MAX, |a| match a {
-                crate::registry::Attached::New(n) => numbers.push(n),
+                crate::registry::AttachOutcome::New(n) => numbers.push(n),
                 other => panic!("{other:?}"),
             });
             let order = Order::build(&registry, &numbers, |_, day| { day(3); day(3) });

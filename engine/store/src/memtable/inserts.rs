@@ -9,7 +9,7 @@ use quiver_types::{Millis, SpansBatch};
 use super::{Generation, HistogramRow, MetadataRow, Repeats, SampleRows, place};
 use crate::memtable::log_streams::LiveStream;
 use crate::memtable::logs::LogRows;
-use crate::memtable::series::Pushed;
+use crate::memtable::series::PushOutcome;
 use crate::series_run::RunExemplar;
 
 impl Generation {
@@ -35,9 +35,9 @@ impl Generation {
             let data = &mut shard.as_mut().expect("just taken")[item];
             let start_ts = if rows.start_ts.is_empty() { 0 } else { rows.start_ts[i] };
             match data.push(rows.ts[i], rows.values[i], start_ts, seq, &mut grown) {
-                Pushed::Stored => {}
-                Pushed::Repeated => repeats.duplicates += 1,
-                Pushed::Conflicting => repeats.conflicts += 1,
+                PushOutcome::Stored => {}
+                PushOutcome::Repeated => repeats.duplicates += 1,
+                PushOutcome::Conflicting => repeats.conflicts += 1,
             }
         }
         drop(shard);

@@ -77,7 +77,7 @@ impl Index<usize> for StreamList {
 /// Slots by label value, service and identifier.
 #[derive(Debug, Default)]
 pub(crate) struct StreamIndex {
-    inner: RwLock<Indexed>,
+    inner: RwLock<StreamLabelIndex>,
     /// Bytes by which the index has grown since the last [`Self::take_grown`].
     grown: AtomicUsize,
 }
@@ -85,7 +85,7 @@ pub(crate) struct StreamIndex {
 type Values = HashMap<Box<str>, Vec<u32>, FixedState>;
 
 #[derive(Debug, Default)]
-struct Indexed {
+struct StreamLabelIndex {
     /// Number of streams indexed so far.
     streams: usize,
     labels: HashMap<Box<str>, Values, FixedState>,
@@ -110,7 +110,7 @@ impl StreamIndex {
             return;
         }
         let mut inner = self.inner.write();
-        let Indexed { streams: known, labels, services, ids } = &mut *inner;
+        let StreamLabelIndex { streams: known, labels, services, ids } = &mut *inner;
         let mut grown = 0;
         for stream in streams.from(*known) {
             let slot = *known as u32;

@@ -48,7 +48,7 @@ struct Extra {
 
 /// What happened to a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pushed {
+pub(crate) enum PushOutcome {
     /// It is stored.
     Stored,
     /// Ignored, because it equals the last sample.
@@ -88,17 +88,17 @@ fn grow<T>(list: &mut Vec<T>, least: usize) -> usize {
 
 /// The samples of a series in order of arrival, chunk by chunk.
 #[derive(Debug, Clone, Copy)]
-struct Arrived<'a> {
+struct ArrivalSamples<'a> {
     full: &'a [Box<[Sample]>],
     newest: &'a [Sample],
 }
 
-impl<'a> Arrived<'a> {
+impl<'a> ArrivalSamples<'a> {
     fn len(self) -> usize {
         self.full.iter().map(|chunk| chunk.len()).sum::<usize>() + self.newest.len()
     }
 
-    /// The first sample; `None` only if there are no samples, as for [`Arrived::last`].
+    /// The first sample; `None` only if there are no samples, as for [`ArrivalSamples::last`].
     fn first(self) -> Option<&'a Sample> {
         self.full.first().map_or(self.newest, |chunk| &**chunk).first()
     }
@@ -126,17 +126,24 @@ impl<'a> Arrived<'a> {
 
 impl SeriesData {
     /// Adds a float sample; adds the bytes of newly allocated memory to `grown`.
-    pub(crate) fn push(&mut self, ts: Millis, value: f64, start_ts: Millis, seq: u32, grown: &mut usize) -> Pushed {
-        let mut pushed = Pushed::Stored;
+    pub(crate) fn push(
+        &mut self,
+        ts: Millis,
+        value: f64,
+        start_ts: Millis,
+        seq: u32,
+        grown: &mut usize,
+    ) -> PushOutcome {
+        let mut pushed = PushOutcome::Stored;
         if let Some(last) = self.samples.last() {
             let (last_ts, last_value) = (last.ts, last.value);
             if ts <= last_ts {
                 if ts == last_ts {
                     if value.to_bits() == last_value.to_bits() && self.last_start() == start_ts {
-                        return Pushed::Repeated;
+                        return PushOutcome::Repeated;
                     }
                     if value.to_bits() != last_value.to_bits() {
-                        pushed = Pushed::Conflicting;
+                        pushed = PushOutcome::Conflicting;
                     }
                 }
                 self.ordered = false;
@@ -179,8 +186,8 @@ impl SeriesData {
         grown
     }
 
-    fn arrived(&self) -> Arrived<'_> {
-        Arrived { full: self.extra.as_ref().map_or(&[][..], |e| &e.full), newest: &self.samples }
+    fn arrived(&self) -> ArrivalSamples<'_> {
+        ArrivalSamples { full: self.extra.as_ref().map_or(&[][..], |e| &e.full), newest: &self.samples }
     }
 
     fn last_start(&self) -> Millis {
@@ -426,11 +433,11 @@ mod tests {
     fn repeats_and_conflicts() {
         let mut d = data(&[(1, 1.0, 0)]);
         let mut push = |ts, value: f64, start| d.push(ts, value, start, 1, &mut 0);
-        assert_eq!(push(1, 1.0, 0), Pushed::Repeated);
-        assert_eq!(push(1, -0.0, 0), Pushed::Conflicting);
-        assert_eq!(push(1, -0.0, 5), Pushed::Stored);
-        assert_eq!(push(2, f64::NAN, 0), Pushed::Stored);
-        assert_eq!(push(2, quiver_types::stale_nan(), 0), Pushed::Conflicting);
+        assert_eq!(push(1, 1.0, 0), PushOutcome::Repeated);
+        assert_eq!(push(1, -0.0, 0), PushOutcome::Conflicting);
+        assert_eq!(push(1, -0.0, 5), PushOutcome::Stored);
+        assert_eq!(push(2, f64::NAN, 0), PushOutcome::Stored);
+        assert_eq!(push(2, quiver_types::stale_nan(), 0), PushOutcome::Conflicting);
         assert_eq!(d.samples.len(), 5);
     }
 

@@ -85,15 +85,15 @@ fn keys(batch: &SpansBatch) -> impl Iterator<Item = SpanKey> {
 #[derive(Debug, Default)]
 pub(crate) struct LiveSpans {
     chunks: RwLock<Vec<Arc<SpanChunk>>>,
-    known: RwLock<Known>,
+    known: RwLock<SpanKeyMap>,
 }
 
 /// Maps the hash of a row's key to its write and row. Further rows with the same key are stored under the following
 /// hashes.
 #[derive(Debug, Default)]
-struct Known(HashMap<u64, (u32, u32), FixedState>);
+struct SpanKeyMap(HashMap<u64, (u32, u32), FixedState>);
 
-impl Known {
+impl SpanKeyMap {
     /// Finds an equal row, or else the place for the row.
     fn find(&self, hash: u64, equal: impl Fn(u32, u32) -> bool) -> Place {
         for at in (0..SAME_KEY_MAX).map(|n| hash.wrapping_add(n)) {

@@ -12,10 +12,10 @@ use crate::wal::replay::note_days;
 use crate::writer::staging::{Batch, StageContext, Stager};
 
 /// A series: labels, and samples as time and value.
-pub(crate) type Written<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, f64)]);
+pub(crate) type TestSeries<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, f64)]);
 
 /// Makes a batch of float samples.
-pub(crate) fn batch(series: &[Written<'_>]) -> MetricsBatch {
+pub(crate) fn batch(series: &[TestSeries<'_>]) -> MetricsBatch {
     let mut batch = MetricsBatch::default();
     for (labels, samples) in series {
         let labels = LabelSet::from_pairs(labels.iter().copied());

@@ -28,8 +28,8 @@ impl Retries {
     }
 
     /// Starts an operation.
-    pub(super) fn begin(&self, limit: Duration) -> Run<'_> {
-        Run { retries: self, started: self.timer.now(), limit, next: FIRST_PAUSE }
+    pub(super) fn begin(&self, limit: Duration) -> RetryState<'_> {
+        RetryState { retries: self, started: self.timer.now(), limit, next: FIRST_PAUSE }
     }
 
     /// Adds to the budget after a success.
@@ -54,14 +54,14 @@ impl Retries {
 
 /// One operation with its retries.
 #[derive(Debug)]
-pub(super) struct Run<'a> {
+pub(super) struct RetryState<'a> {
     retries: &'a Retries,
     started: Duration,
     limit: Duration,
     next: Duration,
 }
 
-impl Run<'_> {
+impl RetryState<'_> {
     /// Waits before the next retry; `false` if the time or the budget is used up.
     pub(super) async fn wait(&mut self) -> bool {
         let Some(pause) = self.pause() else { return false };

@@ -49,7 +49,7 @@ pub(super) async fn put_multipart(
     file: &Path,
     length: u64,
 ) -> object_store::Result<Option<String>> {
-    let mut upload = Unfinished(Some(store.put_multipart(path).await?));
+    let mut upload = PendingUpload(Some(store.put_multipart(path).await?));
     let mut at = 0;
     while at < length {
         let chunk = read_chunk(file, at, MULTIPART_BYTES.min(length - at)).await?;
@@ -63,15 +63,15 @@ pub(super) async fn put_multipart(
 
 /// A multipart upload that is aborted when dropped, because of an error or an outer timeout. Otherwise the store would
 /// keep its parts, which cost money and appear in no listing.
-struct Unfinished(Option<Box<dyn MultipartUpload>>);
+struct PendingUpload(Option<Box<dyn MultipartUpload>>);
 
-impl Unfinished {
+impl PendingUpload {
     fn get(&mut self) -> &mut dyn MultipartUpload {
         &mut **self.0.as_mut().expect("taken at the end only")
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for PendingUpload {
     fn drop(&mut self) {
         let (Some(mut upload), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else { return };
         runtime.spawn(async move {

@@ -59,9 +59,9 @@ impl<'a> Selection<'a> {
 
 /// Fetched pieces of a file, with the offset of each, ascending.
 #[derive(Debug, Clone)]
-pub(super) struct Fetched(Arc<Vec<(u64, Bytes)>>);
+pub(super) struct FetchedRanges(Arc<Vec<(u64, Bytes)>>);
 
-impl Fetched {
+impl FetchedRanges {
     fn slice(&self, start: u64, len: usize) -> Result<Bytes, ParquetError> {
         let missing = || ParquetError::General(format!("{len} bytes at {start} were not fetched"));
         let mut at = self.0.partition_point(|(s, _)| *s <= start).checked_sub(1).ok_or_else(missing)?;
@@ -86,13 +86,13 @@ impl Fetched {
     }
 }
 
-impl Length for Fetched {
+impl Length for FetchedRanges {
     fn len(&self) -> u64 {
         self.0.last().map_or(0, |(start, bytes)| start + bytes.len() as u64)
     }
 }
 
-impl ChunkReader for Fetched {
+impl ChunkReader for FetchedRanges {
     type T = bytes::buf::Reader<Bytes>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
@@ -139,7 +139,7 @@ impl Part {
         mut wanted: Vec<Range<u64>>,
         purpose: Purpose,
         stats: &ReadStats,
-    ) -> Result<Fetched> {
+    ) -> Result<FetchedRanges> {
         wanted.sort_unstable_by_key(|r| r.start);
         let remote = self.io().remote(self.meta.place);
         let end = footer.data_end();
@@ -184,7 +184,7 @@ impl Part {
             }
             pieces.sort_unstable_by_key(|(start, _)| *start);
         }
-        Ok(Fetched(Arc::new(pieces)))
+        Ok(FetchedRanges(Arc::new(pieces)))
     }
 
     /// Verifies all blocks that lie completely within the bytes, unless they were verified before. With `keep`, caches
@@ -225,7 +225,7 @@ impl Part {
             footer.check_block(file, block as u64, content)?;
         }
         let failed = |e: ParquetError| damaged(&file.key, "its rows cannot be decoded").with_source(e);
-        let fetched = Fetched(Arc::new(vec![(0, bytes)]));
+        let fetched = FetchedRanges(Arc::new(vec![(0, bytes)]));
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(fetched, footer.arrow(file)?.clone())
             .with_batch_size(64 * 1024)
             .build()
@@ -332,8 +332,8 @@ mod tests {
     use super::super::tests::{block_on, open, series, small, write};
     use super::*;
 
-    fn fetched(pieces: &[(u64, &[u8])]) -> Fetched {
-        Fetched(Arc::new(pieces.iter().map(|(start, bytes)| (*start, Bytes::copy_from_slice(bytes))).collect()))
+    fn fetched(pieces: &[(u64, &[u8])]) -> FetchedRanges {
+        FetchedRanges(Arc::new(pieces.iter().map(|(start, bytes)| (*start, Bytes::copy_from_slice(bytes))).collect()))
     }
 
     #[test]

@@ -15,7 +15,7 @@ use parquet::schema::types::ColumnPath;
 
 use super::checksum::SummedFile;
 use super::row_groups::{ColumnCopy, GroupWriter};
-use super::{FileMeta, Origin, PART_FORMAT, PartCompression, PartMeta, PartSpec, part_key};
+use super::{FileMeta, PART_FORMAT, PartCompression, PartMeta, PartOrigin, PartSpec, part_key};
 use crate::error::{Context, Result, io_error};
 use crate::layout::{create_dir_synced, sync_dir};
 
@@ -206,7 +206,7 @@ fn write_error(key: &str, error: parquet::errors::ParquetError) -> crate::Error 
     crate::Error::internal(what).with_source(error)
 }
 
-fn origin_text(origin: &Origin) -> Result<String> {
+fn origin_text(origin: &PartOrigin) -> Result<String> {
     serde_json::to_string(origin).internal("cannot write a part's origin")
 }
 
@@ -339,7 +339,7 @@ mod tests {
             assert_eq!(key_value(metadata, key), Some(value), "{key}");
         }
         let origin = key_value(metadata, keys::ORIGIN).unwrap();
-        assert_eq!(serde_json::from_str::<Origin>(origin).unwrap(), spec.origin);
+        assert_eq!(serde_json::from_str::<PartOrigin>(origin).unwrap(), spec.origin);
         assert_eq!(key_value(metadata, keys::META), None);
     }
 

@@ -15,7 +15,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 use quiver_types::{MillisRange, ReadStats, read_stats};
 
-use super::byte_ranges::{Fetched, Purpose};
+use super::byte_ranges::{FetchedRanges, Purpose};
 use super::decimal;
 use super::footer::{Footer, damaged};
 use super::reader::Part;
@@ -111,7 +111,7 @@ pub(super) struct FloatChunks {
     /// Entries of `wanted` before this one have been decoded.
     next: usize,
     /// Fetched bytes, which suffice for the entries before this one.
-    fetched: Option<(usize, Arc<Fetched>)>,
+    fetched: Option<(usize, Arc<FetchedRanges>)>,
     ready: VecDeque<(usize, FloatRun)>,
 }
 
@@ -340,7 +340,7 @@ impl<'a> Samples<'a> {
     fn decode(
         &self,
         segments: &[Segment],
-        fetched: &Arc<Fetched>,
+        fetched: &Arc<FetchedRanges>,
         range: MillisRange,
         out: &mut [FloatRun],
     ) -> Result<()> {
@@ -353,7 +353,7 @@ impl<'a> Samples<'a> {
     fn decode_group(
         &self,
         segments: &[Segment],
-        fetched: &Arc<Fetched>,
+        fetched: &Arc<FetchedRanges>,
         range: MillisRange,
         out: &mut [FloatRun],
     ) -> Result<(), ParquetError> {
@@ -412,7 +412,7 @@ impl<'a> Samples<'a> {
 
     fn column_reader<T: DataType>(
         &self,
-        fetched: &Arc<Fetched>,
+        fetched: &Arc<FetchedRanges>,
         group: usize,
         column: usize,
     ) -> Result<ColumnReaderImpl<T>, ParquetError> {
@@ -427,7 +427,7 @@ impl<'a> Samples<'a> {
     /// Decodes a non-null integer column at some row ranges, concatenated.
     fn integers(
         &self,
-        fetched: &Arc<Fetched>,
+        fetched: &Arc<FetchedRanges>,
         group: usize,
         column: usize,
         spans: &[Range<usize>],
@@ -445,7 +445,12 @@ impl<'a> Samples<'a> {
     }
 
     /// The exponent of each segment, read from its first row.
-    fn exponents(&self, fetched: &Arc<Fetched>, group: usize, segments: &[Segment]) -> Result<Vec<i32>, ParquetError> {
+    fn exponents(
+        &self,
+        fetched: &Arc<FetchedRanges>,
+        group: usize,
+        segments: &[Segment],
+    ) -> Result<Vec<i32>, ParquetError> {
         let mut out = Vec::with_capacity(segments.len());
         let mut reader = None;
         let mut at = 0;
@@ -470,7 +475,7 @@ impl<'a> Samples<'a> {
     /// are not touched.
     fn optional<T: DataType>(
         &self,
-        fetched: &Arc<Fetched>,
+        fetched: &Arc<FetchedRanges>,
         group: usize,
         column: usize,
         spans: &[Range<usize>],

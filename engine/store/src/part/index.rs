@@ -58,9 +58,9 @@ pub(crate) struct FileIndex<'a> {
 }
 
 /// Memory reserved for a lookup, given back on drop.
-struct Taken<'a>(&'a ReadStats, usize);
+struct LookupMemory<'a>(&'a ReadStats, usize);
 
-impl<'a> Taken<'a> {
+impl<'a> LookupMemory<'a> {
     fn new(stats: &'a ReadStats, bytes: usize) -> Result<Self> {
         stats.take(bytes)?;
         stats.check()?;
@@ -68,7 +68,7 @@ impl<'a> Taken<'a> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for LookupMemory<'_> {
     fn drop(&mut self) {
         self.0.give_back(self.1);
     }
@@ -388,7 +388,7 @@ impl FileIndex<'_> {
         pages: &[Range<u64>],
         keep: bool,
         stats: &'s ReadStats,
-    ) -> Result<(Taken<'s>, Vec<StringArray>)> {
+    ) -> Result<(LookupMemory<'s>, Vec<StringArray>)> {
         let cache = &self.part.cache().series;
         let id = self.part.meta.id;
         let held = |page: &Range<u64>| match cache.get(&(id, Piece::Values(page.start))) {
@@ -401,7 +401,7 @@ impl FileIndex<'_> {
         read_stats::add(&stats.cache_hits, (pages.len() - missing.len()) as u64);
         read_stats::add(&stats.cache_misses, missing.len() as u64);
         let cached: usize = out.iter().flatten().map(Array::get_array_memory_size).sum();
-        let taken = Taken::new(stats, cached + 2 * self.footer.decoded_bytes(&[VALUE], &missing))?;
+        let taken = LookupMemory::new(stats, cached + 2 * self.footer.decoded_bytes(&[VALUE], &missing))?;
         if !missing.is_empty() {
             read_stats::add(&stats.index_pages_read, missing.len() as u64);
             let batches = self.read(&missing, "value", stats).await?;
@@ -431,7 +431,7 @@ impl FileIndex<'_> {
     }
 
     /// Reads the serialized bitmaps of some rows.
-    async fn bitmaps<'s>(&self, rows: &[u64], stats: &'s ReadStats) -> Result<(Taken<'s>, Vec<RecordBatch>)> {
+    async fn bitmaps<'s>(&self, rows: &[u64], stats: &'s ReadStats) -> Result<(LookupMemory<'s>, Vec<RecordBatch>)> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for &row in rows {
             match ranges.last_mut() {
@@ -439,7 +439,7 @@ impl FileIndex<'_> {
                 _ => ranges.push(row..row + 1),
             }
         }
-        let taken = Taken::new(stats, self.footer.decoded_bytes(&[SERIES], &ranges))?;
+        let taken = LookupMemory::new(stats, self.footer.decoded_bytes(&[SERIES], &ranges))?;
         read_stats::add(
             &stats.index_pages_read,
             (rows.len() as u64).div_ceil(super::series_file::INDEX_PAGE_ROWS as u64),

@@ -55,7 +55,7 @@ impl ChunkReader for At<'_> {
 }
 
 /// The row group that is being encoded.
-struct Open {
+struct OpenRowGroup {
     columns: Vec<ArrowColumnWriter>,
     rows: usize,
 }
@@ -66,7 +66,7 @@ pub(super) struct GroupWriter {
     factory: ArrowRowGroupWriterFactory,
     schema: SchemaRef,
     rows_max: usize,
-    open: Option<Open>,
+    open: Option<OpenRowGroup>,
 }
 
 impl GroupWriter {
@@ -97,7 +97,7 @@ impl GroupWriter {
                 Some(open) => open,
                 none => {
                     let columns = self.factory.create_column_writers(self.file.flushed_row_groups().len())?;
-                    none.insert(Open { columns, rows: 0 })
+                    none.insert(OpenRowGroup { columns, rows: 0 })
                 }
             };
             let rows = (batch.num_rows() - from).min(self.rows_max - open.rows);

@@ -23,7 +23,7 @@ const AHEAD_ROWS: u64 = 4096;
 pub struct RunReader {
     part: Arc<Part>,
     stats: Arc<ReadStats>,
-    open: Option<Open>,
+    open: Option<SeriesBuffer>,
     /// First series that has not been loaded yet.
     next: u32,
 }
@@ -33,7 +33,7 @@ const SERIES_AT_ONCE: u32 = 2 * PAGE_SERIES;
 
 /// The series that are loaded.
 #[derive(Debug)]
-struct Open {
+struct SeriesBuffer {
     /// Loaded series that have not been returned yet.
     numbers: Range<u32>,
     pages: Vec<Arc<SeriesPage>>,
@@ -56,7 +56,7 @@ impl RunReader {
     }
 
     /// Loads row ranges and labels of the next series; `None` at the end.
-    async fn step(&mut self) -> Result<Option<Open>> {
+    async fn step(&mut self) -> Result<Option<SeriesBuffer>> {
         let numbers = self.next..(self.next + SERIES_AT_ONCE).min(self.part.series_count());
         if numbers.is_empty() {
             return Ok(None);
@@ -69,7 +69,7 @@ impl RunReader {
         let (part, stats) = (Arc::clone(&self.part), Arc::clone(&self.stats));
         let floats = FloatChunks::new(part, all, stats);
         let (hists, exemplars) = (VecDeque::new(), VecDeque::new());
-        Ok(Some(Open { numbers, pages, labels: labels.into(), floats, hists, exemplars }))
+        Ok(Some(SeriesBuffer { numbers, pages, labels: labels.into(), floats, hists, exemplars }))
     }
 
     /// The next series with all its samples, histograms and exemplars; `None` at the end.

@@ -198,7 +198,7 @@ struct Few {
 }
 
 #[derive(Debug)]
-enum Kept {
+enum PageSelection {
     Page(Arc<SeriesPage>),
     Few(Vec<Few>),
 }
@@ -207,7 +207,7 @@ enum Kept {
 #[derive(Debug, Default)]
 pub struct ChosenSeries {
     /// Pages by number, ascending.
-    pages: Vec<(u32, Kept)>,
+    pages: Vec<(u32, PageSelection)>,
 }
 
 impl ChosenSeries {
@@ -228,7 +228,7 @@ impl ChosenSeries {
             let number = page.first / PAGE_SERIES;
             if here.len() * FEW >= page.numbers().len() {
                 stats.take(page.memory_bytes())?;
-                out.push((number, Kept::Page(Arc::clone(page))));
+                out.push((number, PageSelection::Page(Arc::clone(page))));
                 continue;
             }
             stats.take(size_of_val(here) / size_of::<u32>() * size_of::<Few>())?;
@@ -238,12 +238,12 @@ impl ChosenSeries {
                 let (block, block_samples) = ((block.start, block.end), page.block_samples(series));
                 Few { series, rows, range: page.range(series), block, block_samples }
             });
-            out.push((number, Kept::Few(few.collect())));
+            out.push((number, PageSelection::Few(few.collect())));
         }
         Ok(Self { pages: out })
     }
 
-    fn kept(&self, series: u32) -> &Kept {
+    fn kept(&self, series: u32) -> &PageSelection {
         let page = series / PAGE_SERIES;
         let first = self.pages.first().map_or(0, |(number, _)| *number);
         // Pages are usually consecutive.
@@ -259,8 +259,8 @@ impl ChosenSeries {
 
     fn rows(&self, sibling: usize, series: u32) -> SeriesRows {
         match self.kept(series) {
-            Kept::Page(page) => page.rows(sibling, series),
-            Kept::Few(list) => {
+            PageSelection::Page(page) => page.rows(sibling, series),
+            PageSelection::Few(list) => {
                 let (first, rows) = Self::few(list, series).rows[sibling];
                 SeriesRows { series, first, rows: u64::from(rows) }
             }
@@ -285,16 +285,16 @@ impl ChosenSeries {
     /// Times of the first and last sample of a series.
     pub fn range(&self, series: u32) -> MillisRange {
         match self.kept(series) {
-            Kept::Page(page) => page.range(series),
-            Kept::Few(list) => Self::few(list, series).range,
+            PageSelection::Page(page) => page.range(series),
+            PageSelection::Few(list) => Self::few(list, series).range,
         }
     }
 
     /// The series in the same block of decoded samples as a series.
     pub(crate) fn block(&self, series: u32) -> Range<u32> {
         match self.kept(series) {
-            Kept::Page(page) => page.block(series),
-            Kept::Few(list) => {
+            PageSelection::Page(page) => page.block(series),
+            PageSelection::Few(list) => {
                 let (start, end) = Self::few(list, series).block;
                 start..end
             }
@@ -304,8 +304,8 @@ impl ChosenSeries {
     /// Number of samples in that block.
     pub(crate) fn block_samples(&self, series: u32) -> u64 {
         match self.kept(series) {
-            Kept::Page(page) => page.block_samples(series),
-            Kept::Few(list) => Self::few(list, series).block_samples,
+            PageSelection::Page(page) => page.block_samples(series),
+            PageSelection::Few(list) => Self::few(list, series).block_samples,
         }
     }
 

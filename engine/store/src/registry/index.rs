@@ -14,7 +14,7 @@ use quiver_types::{LabelSet, SeriesId};
 use roaring::RoaringBitmap;
 use std::hash::BuildHasher;
 
-use super::paged_table::Paged;
+use super::paged_table::PagedTable;
 use super::postings::Postings;
 
 /// A label pair.
@@ -50,7 +50,7 @@ pub(crate) struct Index {
     names: Vec<Option<Name>>,
     free_names: Vec<u32>,
     by_name: HashMap<Arc<str>, u32, FixedState>,
-    series: Paged<Series>,
+    series: PagedTable<Series>,
     all: RoaringBitmap,
     /// Heap memory of entries: pairs, lists of pairs, posting lists.
     heap_bytes: usize,

@@ -23,7 +23,7 @@ use super::{Index, Registry};
 const PER_LOCK: usize = 1024;
 
 /// A pair that was copied out.
-struct Handed {
+struct CopiedPair {
     pair: u32,
     bytes: Arc<[u8]>,
 }
@@ -95,18 +95,18 @@ impl Registry {
         let pairs = self.with_index(|index| index.pairs_of_name(name).to_vec());
         let mut union = Union::default();
         for pairs in pairs.chunks(PER_LOCK) {
-            let mut handed: Vec<Handed> = self.with_index(|index| {
+            let mut handed: Vec<CopiedPair> = self.with_index(|index| {
                 let of_name =
                     |&pair: &u32| index.pair_of(pair).filter(|(of, _)| *of == name).map(|(_, bytes)| (pair, bytes));
                 pairs
                     .iter()
                     .filter_map(of_name)
-                    .map(|(pair, bytes)| Handed { pair, bytes: Arc::clone(bytes) })
+                    .map(|(pair, bytes)| CopiedPair { pair, bytes: Arc::clone(bytes) })
                     .collect()
             });
             handed.retain(|handed| matcher.matches(value(&handed.bytes)) == wanted);
             self.with_index(|index| {
-                for Handed { pair, bytes } in &handed {
+                for CopiedPair { pair, bytes } in &handed {
                     let same = index.pair_of(*pair).is_some_and(|(_, now)| Arc::ptr_eq(now, bytes));
                     if let Some(postings) = index.postings(*pair).filter(|_| same) {
                         union.add(postings);
@@ -207,7 +207,7 @@ mod tests {
             let labels = LabelSet::from_pairs([("__name__", "many"), ("i", value.as_str())]);
             let series = std::iter::once((labels.id(), labels.canonical()));
             registry.attach(1, n, series, usize::MAX, |attached| {
-                assert_eq!(attached, crate::registry::Attached::New(n));
+                assert_eq!(attached, crate::registry::AttachOutcome::New(n));
             });
         }
         let check = |op, pattern: &str, expected: &[u32]| {
@@ -282,7 +282,7 @@ mod tests {
             let series = sets.iter().map(|labels| (labels.id(), labels.canonical()));
             registry.attach(ordinal, 0, series, usize::MAX, |attached| taken.push(attached));
             for (labels, attached) in sets.iter().zip(taken) {
-                if let crate::registry::Attached::New(number) = attached {
+                if let crate::registry::AttachOutcome::New(number) = attached {
                     // One that an earlier round holds has its number already; a reference is enough here.
                     if live.insert(number, labels.clone()).is_some() {
                         registry.release(&[number]);

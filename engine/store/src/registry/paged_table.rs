@@ -7,7 +7,7 @@ const PAGE: usize = 1024;
 
 /// A sparse array.
 #[derive(Debug)]
-pub(crate) struct Paged<T> {
+pub(crate) struct PagedTable<T> {
     pages: Vec<Option<Box<Page<T>>>>,
     len: usize,
     live_pages: usize,
@@ -19,13 +19,13 @@ struct Page<T> {
     items: Vec<Option<T>>,
 }
 
-impl<T> Default for Paged<T> {
+impl<T> Default for PagedTable<T> {
     fn default() -> Self {
         Self { pages: Vec::new(), len: 0, live_pages: 0 }
     }
 }
 
-impl<T> Paged<T> {
+impl<T> PagedTable<T> {
     /// Finds an entry.
     pub(crate) fn get(&self, number: u32) -> Option<&T> {
         let page = self.pages.get(number as usize / PAGE)?.as_ref()?;
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn pages_come_and_go() {
-        let mut t = Paged::default();
+        let mut t = PagedTable::default();
         for n in 0..3000 {
             t.insert(n, n * 2);
         }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn far_apart_entries_cost_their_pages_alone() {
-        let mut t = Paged::default();
+        let mut t = PagedTable::default();
         assert_eq!((t.get(0), t.len(), t.bytes()), (None::<&u64>, 0, 0));
         assert_eq!((t.remove(0), t.remove(u32::MAX)), (None, None));
         let (first, far) = (PAGE as u32 - 1, 500 * PAGE as u32);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn whatever_is_done_it_holds_what_a_map_would() {
-        let (mut table, mut map, mut seed) = (Paged::default(), std::collections::BTreeMap::new(), 11u64);
+        let (mut table, mut map, mut seed) = (PagedTable::default(), std::collections::BTreeMap::new(), 11u64);
         for step in 0..4000u64 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // Half of the numbers are few, the others lie in many pages.

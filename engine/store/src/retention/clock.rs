@@ -28,7 +28,7 @@ const SAY_EVERY: Duration = Duration::from_hours(1);
 
 /// The clocks at one moment.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reading {
+pub(super) struct ClockReading {
     /// The wall clock.
     pub(super) wall: Millis,
     /// The monotonic clock.
@@ -101,7 +101,7 @@ impl TrustedClock {
     }
 
     /// The time that retention may use now. Sets `note` to a message if that is not the wall clock's time.
-    pub(super) async fn read(&mut self, now: Reading, note: &Mutex<Option<String>>) -> Millis {
+    pub(super) async fn read(&mut self, now: ClockReading, note: &Mutex<Option<String>>) -> Millis {
         let time = self.judge(now);
         METRICS.retention_clock_lead.set_time(Duration::from_millis(now.wall.abs_diff(self.expected(now.elapsed))));
         *note.lock() = self.told(now);
@@ -121,7 +121,7 @@ impl TrustedClock {
         self.anchor.0.saturating_add(millis(elapsed.saturating_sub(self.anchor.1)))
     }
 
-    fn judge(&mut self, now: Reading) -> Millis {
+    fn judge(&mut self, now: ClockReading) -> Millis {
         let expected = self.expected(now.elapsed);
         let off = |wall: Millis, expected: Millis| wall.saturating_sub(expected).saturating_abs() > LEAP_MAX;
         if !off(now.wall, expected) {
@@ -150,7 +150,7 @@ impl TrustedClock {
     }
 
     /// A message if the wall clock is not trusted; also logs it from time to time.
-    fn told(&mut self, now: Reading) -> Option<String> {
+    fn told(&mut self, now: ClockReading) -> Option<String> {
         let expected = self.expected(now.elapsed);
         self.leap.as_mut().map(|leap| {
             let text = words(now.wall, expected);
@@ -191,7 +191,7 @@ mod tests {
     /// Reads it `hours` after the start of the process; `wall` and `newest` are hours after the believed time.
     fn at(clock: &mut TrustedClock, hours: Millis, wall: Millis, newest: Option<Millis>) -> Millis {
         let elapsed = Duration::from_millis((hours * HOUR) as u64);
-        let reading = Reading { wall: START + wall * HOUR, elapsed, newest: newest.map(|h| START + h * HOUR) };
+        let reading = ClockReading { wall: START + wall * HOUR, elapsed, newest: newest.map(|h| START + h * HOUR) };
         (clock.judge(reading) - START) / HOUR
     }
 
@@ -262,7 +262,7 @@ mod tests {
         assert!(words(-2, i64::MAX).contains(" is 106751991167.3 days behind the time"), "{}", words(-2, i64::MAX));
         for (time, expected) in [(i64::MIN, i64::MIN), (i64::MAX, START)] {
             let mut clock = TrustedClock { anchor: (time, Duration::ZERO), ..clock() };
-            let reading = |hours: Millis| Reading {
+            let reading = |hours: Millis| ClockReading {
                 wall: START + hours * HOUR,
                 elapsed: Duration::from_hours(hours as u64),
                 newest: Some(START + hours * HOUR),

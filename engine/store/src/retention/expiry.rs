@@ -74,7 +74,7 @@ mod tests {
     use super::*;
     use crate::cache::Caches;
     use crate::io::LocalIo;
-    use crate::part::{NameFilter, Origin, PartId};
+    use crate::part::{NameFilter, PartId, PartOrigin};
 
     const DAY: Duration = Duration::from_hours(24);
 
@@ -100,7 +100,7 @@ mod tests {
                 names: NameFilter::default(),
                 has_histograms: false,
                 window: 0,
-                origin: Origin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
+                origin: PartOrigin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
                 files: Vec::new(),
             };
             Arc::new(Part::new(meta, Arc::clone(&io) as _, Arc::clone(&caches)))

@@ -23,7 +23,7 @@ const SERIES_AT_ONCE: usize = 4096;
 
 /// What is requested of label sets.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Wanted<'a> {
+pub(crate) enum LabelRequest<'a> {
     /// The label names.
     Names,
     /// The value of this label.
@@ -33,7 +33,7 @@ pub(crate) enum Wanted<'a> {
 /// The sorted names or values of all series that a question selects.
 pub(crate) async fn labels(
     question: &Question<'_>,
-    wanted: Wanted<'_>,
+    wanted: LabelRequest<'_>,
     snapshot: &Snapshot,
     stats: &ReadStats,
 ) -> Result<Vec<String>> {
@@ -52,9 +52,9 @@ pub(crate) async fn labels(
     }
     for live in live::resolve(question, snapshot, stats)? {
         live.for_pairs(stats, |name, value| match wanted {
-            Wanted::Names => insert(&mut found, name, stats),
-            Wanted::Values(wanted) if wanted == name => insert(&mut found, value, stats),
-            Wanted::Values(_) => Ok(()),
+            LabelRequest::Names => insert(&mut found, name, stats),
+            LabelRequest::Values(wanted) if wanted == name => insert(&mut found, value, stats),
+            LabelRequest::Values(_) => Ok(()),
         })?;
     }
     stats.take(found.iter().map(|text| text.len() + TEXT_BYTES).sum())?;
@@ -72,16 +72,21 @@ fn insert(found: &mut Texts, text: &str, stats: &ReadStats) -> Result<()> {
 }
 
 /// The names or values that the series of a part have.
-async fn of_part(part: &Part, question: &Question<'_>, wanted: Wanted<'_>, stats: &ReadStats) -> Result<Vec<Arc<str>>> {
+async fn of_part(
+    part: &Part,
+    question: &Question<'_>,
+    wanted: LabelRequest<'_>,
+    stats: &ReadStats,
+) -> Result<Vec<Arc<str>>> {
     let range = part.meta.range();
     let whole_range = question.range.min <= range.min && range.max <= question.range.max;
     // All series of the part are selected: the answer is in its dictionaries.
     let whole = question.selectors.is_empty() && question.access.is_full() && whole_range;
-    if whole && let Wanted::Names = wanted {
+    if whole && let LabelRequest::Names = wanted {
         let names = part.label_names(stats).await?;
         return Ok(names.into_iter().map(Arc::from).collect());
     }
-    if whole && let Wanted::Values(name) = wanted {
+    if whole && let LabelRequest::Values(name) = wanted {
         let index = part.label_index(stats).await?;
         let Some(rows) = index.rows(name) else { return Ok(Vec::new()) };
         stats.take((rows.end - rows.start) as usize * TEXT_BYTES)?;
@@ -102,14 +107,14 @@ async fn of_part(part: &Part, question: &Question<'_>, wanted: Wanted<'_>, stats
         });
     }
     match wanted {
-        Wanted::Values(name) => {
+        LabelRequest::Values(name) => {
             let labels = part.labels(&numbers, Some(&[name.to_owned()]), stats).await?;
             Ok(labels
                 .into_iter()
                 .flat_map(|label| label.values.into_iter().filter(|value| !value.is_empty()))
                 .collect())
         }
-        Wanted::Names => {
+        LabelRequest::Names => {
             let all = part.label_names(stats).await?.len();
             let mut names = Texts::default();
             for numbers in numbers.chunks(SERIES_AT_ONCE) {

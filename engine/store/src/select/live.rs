@@ -112,7 +112,7 @@ impl LiveMatches {
 }
 
 /// A column being built; values in order of appearance.
-struct Growing {
+struct LabelColumnBuilder {
     name: Arc<str>,
     values: Vec<Arc<str>>,
     codes: Vec<u32>,
@@ -124,7 +124,7 @@ struct Coder<'a> {
     /// Labels that are wanted; `None` means all.
     names: Option<&'a [String]>,
     stats: &'a ReadStats,
-    columns: Vec<Growing>,
+    columns: Vec<LabelColumnBuilder>,
     by_name: HashMap<Arc<str>, u32, foldhash::fast::RandomState>,
     /// Column and code of each pair; `None` if the label is not wanted.
     places: ByPair<Option<(u32, u32)>>,
@@ -155,7 +155,7 @@ impl<'a> Coder<'a> {
             self.stats.check()?;
             let name: Arc<str> = Arc::from(name);
             let codes = vec![0; self.rows];
-            self.columns.push(Growing { name: Arc::clone(&name), values: vec![Arc::from("")], codes });
+            self.columns.push(LabelColumnBuilder { name: Arc::clone(&name), values: vec![Arc::from("")], codes });
             self.by_name.insert(name, self.columns.len() as u32 - 1);
             self.columns.len() as u32 - 1
         };

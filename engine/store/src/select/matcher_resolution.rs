@@ -11,7 +11,7 @@ use quiver_types::{Access, Matcher, MillisRange, ReadStats, Result};
 use roaring::RoaringBitmap;
 
 use super::matching::matching;
-use super::pruning::{Pruned, literal_names, prune};
+use super::pruning::{PruningResult, literal_names, prune};
 use crate::part::{Part, SeriesPage};
 use crate::snapshot::Snapshot;
 
@@ -37,10 +37,10 @@ impl Question<'_> {
     }
 
     /// The parts that may contain matching series.
-    pub(crate) fn parts(&self, snapshot: &Snapshot, stats: &ReadStats) -> (Vec<Arc<Part>>, Pruned) {
+    pub(crate) fn parts(&self, snapshot: &Snapshot, stats: &ReadStats) -> (Vec<Arc<Part>>, PruningResult) {
         let parts = snapshot.visible.table(metrics::TABLE.name);
         let (kept, pruned) = if self.is_void() {
-            (Vec::new(), Pruned { total: parts.len(), name: parts.len(), ..Pruned::default() })
+            (Vec::new(), PruningResult { total: parts.len(), name: parts.len(), ..PruningResult::default() })
         } else {
             prune(parts, self.selectors, self.access, self.range)
         };
@@ -96,7 +96,7 @@ mod tests {
 
     use super::super::testing::{Item, World, labels, wait};
     use super::*;
-    use crate::snapshot::Shared;
+    use crate::snapshot::SnapshotPublisher;
 
     fn matcher(name: &str, op: MatchOp, value: &str) -> Matcher {
         Matcher::new(name, op, value).unwrap()
@@ -135,7 +135,7 @@ mod tests {
         let mut world = World::new();
         let items: Vec<_> = sets.iter().map(|set| (set.clone(), 5, Item::Float(1.0, 0))).collect();
         world.add_part(&items);
-        let snapshot = Shared::new(world.visible.clone(), world.seq).snapshot();
+        let snapshot = SnapshotPublisher::new(world.visible.clone(), world.seq).snapshot();
         let access = Access::full();
         let find = |selectors: &[Vec<Matcher>]| {
             let stats = ReadStats::default();

@@ -18,7 +18,7 @@ const LITERAL_BYTES_MAX: usize = 4096;
 
 /// The result of pruning: how many parts were excluded for which reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Pruned {
+pub(crate) struct PruningResult {
     /// Number of parts of the table.
     pub(crate) total: usize,
     /// Excluded by time.
@@ -36,9 +36,9 @@ pub(crate) fn prune(
     selectors: &[Vec<Matcher>],
     access: &Access,
     range: MillisRange,
-) -> (Vec<Arc<Part>>, Pruned) {
+) -> (Vec<Arc<Part>>, PruningResult) {
     let names: Vec<_> = selectors.iter().map(|matchers| literal_names(matchers)).collect();
-    let mut pruned = Pruned { total: parts.len(), ..Pruned::default() };
+    let mut pruned = PruningResult { total: parts.len(), ..PruningResult::default() };
     let mut kept = Vec::new();
     for part in parts {
         let meta = &part.meta;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quiver_types::Matcher;
 
-use super::pruning::Pruned;
+use super::pruning::PruningResult;
 use crate::memtable::Generation;
 use crate::part::{ChosenSeries, Part};
 
@@ -24,7 +24,7 @@ pub(crate) struct Selection {
     /// Live data of writes after this number is not read.
     pub(crate) seq: u64,
     /// What pruning by the catalog excluded.
-    pub(crate) pruned: Pruned,
+    pub(crate) pruned: PruningResult,
     /// The selector, for `explain`.
     pub(crate) selector: String,
     /// Number of rows that are not wanted after all; no source has them.

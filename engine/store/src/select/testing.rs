@@ -18,11 +18,11 @@ use super::StoreSource;
 use crate::cache::Caches;
 use crate::io::{LocalIo, PartIo};
 use crate::memtable::{Generation, GenerationId, HistogramRow, SampleRows};
-use crate::part::{Origin, Part, PartCompression, PartSpec, PartWriter, Place};
-use crate::registry::{Attached, Registry};
+use crate::part::{Part, PartCompression, PartOrigin, PartSpec, PartWriter, Place};
+use crate::registry::{AttachOutcome, Registry};
 use crate::scan::samples_table;
 use crate::series_run::{RunExemplar, SeriesRun};
-use crate::snapshot::{Shared, Visible};
+use crate::snapshot::{SnapshotPublisher, Visible};
 
 /// A data point of a series at one time.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl World {
             day: 0,
             level: 0,
             id: Uuid::now_v7(),
-            origin: Origin::Flushed {
+            origin: PartOrigin::Flushed {
                 writer: Uuid::nil(),
                 generation: 0,
                 flush_id: Uuid::now_v7(),
@@ -169,7 +169,7 @@ impl World {
         let slot = live.series() as u32;
         let series = std::iter::once((labels.id(), labels.canonical()));
         self.registry.attach(live.ordinal(), slot, series, usize::MAX, |attached| {
-            let Attached::New(number) = attached else { panic!("not known to this generation") };
+            let AttachOutcome::New(number) = attached else { panic!("not known to this generation") };
             assert_eq!(live.define(number, labels.service(&service_labels())), slot);
         });
         self.slots[generation].insert(labels.canonical().to_vec(), slot);
@@ -177,7 +177,7 @@ impl World {
     }
 
     pub(crate) fn source(&self, seq: u64) -> StoreSource {
-        StoreSource::new(Arc::new(Shared::new(self.visible.clone(), seq)), 1 << 20)
+        StoreSource::new(Arc::new(SnapshotPublisher::new(self.visible.clone(), seq)), 1 << 20)
     }
 
     pub(crate) fn snapshot(&self) -> Arc<dyn SeriesSnapshot> {

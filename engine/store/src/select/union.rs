@@ -61,7 +61,7 @@ pub(crate) fn is_one_list(sources: &[&dyn SeriesList]) -> bool {
     let entries = Entries::collect(sources);
     match entries.runs[..] {
         [] => true,
-        [Run { source, places: None }] => sources[source].is_sorted(),
+        [SourceRun { source, places: None }] => sources[source].is_sorted(),
         _ => false,
     }
 }
@@ -78,7 +78,7 @@ pub(crate) async fn unite(sources: &[&dyn SeriesList], names: Option<&[String]>,
     stats.check()?;
     let entries = Entries::collect(sources);
     let mut sorted = false;
-    if let [Run { source, places: None }] = entries.runs[..] {
+    if let [SourceRun { source, places: None }] = entries.runs[..] {
         if let Some((ids, table)) = sources[source].table() {
             return Ok(Union { ids, table, rows: entries.places });
         }
@@ -138,7 +138,7 @@ fn table(rows: usize, columns: Vec<CodedColumn>) -> SeriesTable {
 }
 
 /// The series of one source that no earlier source has.
-struct Run {
+struct SourceRun {
     source: usize,
     /// Their positions in the source; `None` means all.
     places: Option<Vec<u32>>,
@@ -148,7 +148,7 @@ struct Run {
 #[derive(Default)]
 struct Entries {
     ids: Vec<SeriesId>,
-    runs: Vec<Run>,
+    runs: Vec<SourceRun>,
     /// For each source and each of its series, the entry.
     places: Vec<Vec<u32>>,
 }
@@ -165,7 +165,7 @@ impl Entries {
             if out.ids.is_empty() {
                 out.ids.extend((0..source.len()).map(|i| source.id(i)));
                 out.places[s] = (0..source.len() as u32).collect();
-                out.runs.push(Run { source: s, places: None });
+                out.runs.push(SourceRun { source: s, places: None });
                 continue;
             }
             let (mut places, mut new, mut next) = (Vec::with_capacity(source.len()), Vec::new(), 0);
@@ -188,7 +188,7 @@ impl Entries {
             }
             out.places[s] = places;
             if !new.is_empty() {
-                out.runs.push(Run { source: s, places: Some(new) });
+                out.runs.push(SourceRun { source: s, places: Some(new) });
             }
         }
         out

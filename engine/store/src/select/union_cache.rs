@@ -80,7 +80,7 @@ impl Base {
         16 * self.ids.len() + columns.sum::<usize>() + self.parts.iter().map(|p| 8 * p.0.len() + 64).sum::<usize>()
     }
 
-    async fn of(opened: &[Opened], names: Option<&[String]>, stats: &ReadStats) -> Result<Self> {
+    async fn of(opened: &[SelectedPart], names: Option<&[String]>, stats: &ReadStats) -> Result<Self> {
         let lists: Vec<PartList<'_>> =
             opened.iter().map(|o| PartList { part: &o.part, numbers: &o.numbers, ids: &o.ids }).collect();
         let lists: Vec<_> = lists.iter().map(|list| list as &dyn SeriesList).collect();
@@ -92,7 +92,7 @@ impl Base {
 }
 
 /// A part with its selected series.
-struct Opened {
+struct SelectedPart {
     part: Arc<Part>,
     numbers: Arc<Vec<u32>>,
     /// Identities of these series; empty if a [`Base`] has them.
@@ -100,7 +100,7 @@ struct Opened {
     series: Arc<ChosenSeries>,
 }
 
-impl Opened {
+impl SelectedPart {
     /// Looks up the matching series in the index of a part, for all of time.
     async fn find(part: Arc<Part>, question: &Question<'_>, stats: &ReadStats) -> Result<Self> {
         let mut numbers = question.of_part(&part, stats).await?;
@@ -127,14 +127,14 @@ impl Opened {
 }
 
 /// The series of a [`Base`] that may have samples in a range, and where they are.
-pub(crate) struct Narrowed {
+pub(crate) struct NarrowedSeries {
     pub(crate) ids: Arc<Vec<SeriesId>>,
     pub(crate) table: Arc<SeriesTable>,
     pub(crate) parts: Vec<PartRows>,
 }
 
 #[async_trait]
-impl SeriesList for Narrowed {
+impl SeriesList for NarrowedSeries {
     fn len(&self) -> usize {
         self.ids.len()
     }
@@ -182,10 +182,15 @@ fn compact(table: &SeriesTable, rows: &[u32]) -> SeriesTable {
 }
 
 /// Keeps the series that may have samples in the range. Parts that are `None` in `opened` could not be read.
-fn narrow(base: &Base, opened: Vec<Option<Opened>>, range: MillisRange, stats: &ReadStats) -> Result<Narrowed> {
+fn narrow(
+    base: &Base,
+    opened: Vec<Option<SelectedPart>>,
+    range: MillisRange,
+    stats: &ReadStats,
+) -> Result<NarrowedSeries> {
     let mut out = Vec::with_capacity(opened.len());
     for (opened, (rows, numbers)) in opened.into_iter().zip(&base.parts) {
-        let Some(Opened { part, series, .. }) = opened else { continue };
+        let Some(SelectedPart { part, series, .. }) = opened else { continue };
         let (mut rows, mut numbers) = (Arc::clone(rows), Arc::clone(numbers));
         let own = part.meta.range();
         if own.min < range.min || range.max < own.max {
@@ -200,7 +205,7 @@ fn narrow(base: &Base, opened: Vec<Option<Opened>>, range: MillisRange, stats: &
     let mut has_samples = vec![false; base.ids.len()];
     out.iter().flat_map(|part| &*part.rows).for_each(|&row| has_samples[row as usize] = true);
     if has_samples.iter().all(|&kept| kept) {
-        return Ok(Narrowed { ids: Arc::clone(&base.ids), table: Arc::clone(&base.table), parts: out });
+        return Ok(NarrowedSeries { ids: Arc::clone(&base.ids), table: Arc::clone(&base.table), parts: out });
     }
     let rows = has_samples.iter().filter(|kept| **kept).count();
     stats.take(rows * (base.table.names().len() * size_of::<u32>() + size_of::<SeriesId>()))?;
@@ -212,7 +217,7 @@ fn narrow(base: &Base, opened: Vec<Option<Opened>>, range: MillisRange, stats: &
         part.rows = Arc::new(part.rows.iter().map(|&row| row_of[row as usize]).collect());
     }
     let ids = Arc::new(kept.iter().map(|&row| base.ids[row as usize]).collect());
-    Ok(Narrowed { ids, table: Arc::new(compact(&base.table, &kept)), parts: out })
+    Ok(NarrowedSeries { ids, table: Arc::new(compact(&base.table, &kept)), parts: out })
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -278,7 +283,7 @@ impl BaseCache {
         question: &Question<'_>,
         parts: Vec<Arc<Part>>,
         stats: &ReadStats,
-    ) -> Result<Narrowed> {
+    ) -> Result<NarrowedSeries> {
         let mut key = Key {
             selectors: question.selectors.to_vec(),
             access: question.access.clone(),
@@ -291,16 +296,16 @@ impl BaseCache {
                 if numbers.is_empty() {
                     return Ok(None);
                 }
-                or_left_out(Opened::again(part, numbers, stats).await, stats)
+                or_left_out(SelectedPart::again(part, numbers, stats).await, stats)
             };
             let numbers: Vec<Arc<Vec<u32>>> = base.parts.iter().map(|part| Arc::clone(&part.1)).collect();
             let chosen = parts.into_iter().zip(numbers);
             let opened = futures::stream::iter(chosen).map(again).buffered(PARTS_OPENED_AT_ONCE);
             return narrow(&base, opened.try_collect().await?, question.range, stats);
         }
-        let find = |part: Arc<Part>| async move { or_left_out(Opened::find(part, question, stats).await, stats) };
+        let find = |part: Arc<Part>| async move { or_left_out(SelectedPart::find(part, question, stats).await, stats) };
         let found = futures::stream::iter(parts).map(find).buffered(PARTS_OPENED_AT_ONCE);
-        let mut opened: Vec<Opened> =
+        let mut opened: Vec<SelectedPart> =
             found.try_filter_map(|opened| std::future::ready(Ok(opened))).try_collect().await?;
         // The key must not include parts that could not be read.
         key.parts = opened.iter().map(|opened| opened.part.meta.id).collect();
@@ -314,7 +319,7 @@ impl BaseCache {
 }
 
 /// Turns an error into `None` if the query may continue without the part.
-fn or_left_out(opened: Result<Opened>, stats: &ReadStats) -> Result<Option<Opened>> {
+fn or_left_out(opened: Result<SelectedPart>, stats: &ReadStats) -> Result<Option<SelectedPart>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
         Err(e) => leave_out(stats, e).map(|()| None),

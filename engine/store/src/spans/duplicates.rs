@@ -55,7 +55,7 @@ pub(crate) struct PartRepeats {
 }
 
 impl PartRepeats {
-    fn of(marked: Marked<u64>) -> Self {
+    fn of(marked: DuplicateRows<u64>) -> Self {
         let (rows, reported) = marked.lists();
         Self { rows: ranges(rows.into_iter()), reported: ranges(reported.into_iter()) }
     }
@@ -131,31 +131,31 @@ fn signature<'p>(ids: impl Iterator<Item = &'p [u8]>) -> u64 {
 impl Repeats {
     /// The rows of a part that repeat rows of other parts in the snapshot, or that are not the first reports of their
     /// spans.
-    pub(crate) async fn of_part(&self, snapshot: &Snapshot, part: &Part, stats: &ReadStats) -> Result<Found> {
+    pub(crate) async fn of_part(&self, snapshot: &Snapshot, part: &Part, stats: &ReadStats) -> Result<PartDuplicates> {
         let others = parts_near(snapshot, bounds(part));
         let others = others.filter(|p| p.meta.id != part.meta.id && may_share(&p.meta, &part.meta));
         let others: Vec<&Arc<Part>> = others.collect();
         let beside = (part.meta.id, signature(others.iter().map(|p| &p.meta.id.as_bytes()[..])));
         if others.is_empty() {
-            return Ok(Found::new(part, Arc::default()));
+            return Ok(PartDuplicates::new(part, Arc::default()));
         }
         if let Some(repeats) = self.rows.get(&beside) {
-            return Ok(Found::new(part, repeats));
+            return Ok(PartDuplicates::new(part, repeats));
         }
-        let mut marked = Marked::default();
+        let mut marked = DuplicateRows::default();
         for other in others {
             match self.of_pair(part, other, stats).await {
                 Ok(found) => marked.add(&found),
                 Err(error) => {
                     // Queries that read that part report the error; others must not fail because of it.
                     tracing::warn!(part = %other.meta.id, %error, "cannot compare a part of spans with another");
-                    return Ok(Found::new(part, Arc::default()));
+                    return Ok(PartDuplicates::new(part, Arc::default()));
                 }
             }
         }
         let repeats = Arc::new(PartRepeats::of(marked));
         self.rows.insert(beside, Arc::clone(&repeats), repeats.bytes());
-        Ok(Found::new(part, repeats))
+        Ok(PartDuplicates::new(part, repeats))
     }
 
     /// Like `of_part`, compared with only one other part.
@@ -164,7 +164,7 @@ impl Repeats {
         if let Some(known) = self.pairs.get(&pair) {
             return Ok(known);
         }
-        let mut marked = Marked::default();
+        let mut marked = DuplicateRows::default();
         repeated(part, other, &mut marked, stats).await?;
         let found = Arc::new(PartRepeats::of(marked));
         self.pairs.insert(pair, Arc::clone(&found), found.bytes());
@@ -172,7 +172,12 @@ impl Repeats {
     }
 
     /// The correction of the roll-up of a part with repeats.
-    pub(crate) async fn correction(&self, part: &Part, found: &Found, stats: &ReadStats) -> Result<Arc<Correction>> {
+    pub(crate) async fn correction(
+        &self,
+        part: &Part,
+        found: &PartDuplicates,
+        stats: &ReadStats,
+    ) -> Result<Arc<Correction>> {
         if let Some(known) = self.corrections.get(&found.beside) {
             return Ok(known);
         }
@@ -223,7 +228,8 @@ impl Repeats {
         if let Some(known) = chunk.repeats(signature) {
             return Ok(known);
         }
-        let mut marked = Marked { repeated: chunk.repeated.iter().copied().collect(), reported: BTreeSet::new() };
+        let mut marked =
+            DuplicateRows { repeated: chunk.repeated.iter().copied().collect(), reported: BTreeSet::new() };
         for g in &before {
             g.span_repeats(chunk, &mut marked.repeated);
         }
@@ -245,14 +251,14 @@ impl Repeats {
 
 /// Repeats of a part in the context of others.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct PartDuplicates {
     /// The part and a hash of what was found: what is derived from it stays valid if other parts are added without
     /// changing it.
     beside: Beside,
     pub(crate) repeats: Arc<PartRepeats>,
 }
 
-impl Found {
+impl PartDuplicates {
     fn new(part: &Part, repeats: Arc<PartRepeats>) -> Self {
         Self { beside: (part.meta.id, repeats.signature()), repeats }
     }
@@ -299,12 +305,12 @@ fn report((batch, row): At<'_>) -> FirstReport {
 
 /// Rows found so far.
 #[derive(Debug, Default)]
-struct Marked<N> {
+struct DuplicateRows<N> {
     repeated: BTreeSet<N>,
     reported: BTreeSet<N>,
 }
 
-impl<N: Ord + Copy> Marked<N> {
+impl<N: Ord + Copy> DuplicateRows<N> {
     /// Records how a row relates to rows of another part. `is_first` is given a report from there and the one of this
     /// row, and tells whether the former comes first.
     fn note(
@@ -336,7 +342,7 @@ impl<N: Ord + Copy> Marked<N> {
     }
 }
 
-impl Marked<u64> {
+impl DuplicateRows<u64> {
     fn add(&mut self, found: &PartRepeats) {
         self.repeated.extend(found.rows.iter().cloned().flatten());
         self.reported.extend(found.reported.iter().cloned().flatten());
@@ -400,7 +406,7 @@ fn ids_of(trace: &[u8], span: &[u8]) -> Ids {
 }
 
 /// For each span of a part, start times and row numbers of its reports, ascending.
-type Keyed = HashMap<Ids, Vec<(i64, u64)>, FixedState>;
+type SpanReports = HashMap<Ids, Vec<(i64, u64)>, FixedState>;
 
 /// The reports of a span that a row is compared with: those with the same start, and any others; a few of each.
 type Candidates<'r> = [&'r [(i64, u64)]; 2];
@@ -418,12 +424,12 @@ fn rows_of<'r>(lists: impl Iterator<Item = Candidates<'r>>) -> BTreeSet<u64> {
 
 /// Reads the keys of a part's rows whose start lies in a range. `rows` may be in any order; they are sorted and
 /// deduplicated.
-async fn keys(part: &Part, rows: &mut Vec<Range<u64>>, range: (i64, i64), stats: &ReadStats) -> Result<Keyed> {
+async fn keys(part: &Part, rows: &mut Vec<Range<u64>>, range: (i64, i64), stats: &ReadStats) -> Result<SpanReports> {
     rows.sort_unstable_by_key(|r| r.start);
     rows.dedup();
     let read = part.span_rows(rows, &["trace_id", "span_id", "start_time"], stats).await?;
     let mut numbers = rows.iter().cloned().flatten();
-    let mut out = Keyed::default();
+    let mut out = SpanReports::default();
     for batch in &read {
         let (Some(traces), Some(ids)) = (batch.ids("trace_id"), batch.ids("span_id")) else {
             return Err(Error::internal("a part of spans lacks its ids"));
@@ -440,7 +446,7 @@ async fn keys(part: &Part, rows: &mut Vec<Range<u64>>, range: (i64, i64), stats:
 }
 
 /// Finds the rows of a part that repeat rows of another part, or report the same.
-async fn repeated(part: &Part, other: &Part, out: &mut Marked<u64>, stats: &ReadStats) -> Result<()> {
+async fn repeated(part: &Part, other: &Part, out: &mut DuplicateRows<u64>, stats: &ReadStats) -> Result<()> {
     let (mine, theirs) = (bounds(part), bounds(other));
     let Some(range) = both(reports_near(mine), reports_near(theirs)) else { return Ok(()) };
     let lower = other.meta.id < part.meta.id;
@@ -480,7 +486,7 @@ async fn repeated(part: &Part, other: &Part, out: &mut Marked<u64>, stats: &Read
 }
 
 /// Finds the rows of a live batch that repeat rows of a part, or report the same.
-async fn live_repeated(chunk: &SpanChunk, part: &Part, out: &mut Marked<u32>, stats: &ReadStats) -> Result<()> {
+async fn live_repeated(chunk: &SpanChunk, part: &Part, out: &mut DuplicateRows<u32>, stats: &ReadStats) -> Result<()> {
     let range = reports_near(bounds(part));
     let index = part.span_index(stats).await?;
     let traces = chunk.batch.spans["trace_id"].as_fixed_size_binary();

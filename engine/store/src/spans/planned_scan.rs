@@ -152,12 +152,12 @@ impl ScanBatches for SpanBatches {
 
 /// Trims complete batches to the columns and rows that the plan wants.
 #[derive(Debug)]
-pub(super) struct Cut {
+pub(super) struct BatchTrimmer {
     projection: Option<Vec<usize>>,
     rows_left: usize,
 }
 
-impl Cut {
+impl BatchTrimmer {
     pub(super) fn new(shape: &ScanShape) -> Self {
         Self { projection: shape.projection.clone(), rows_left: shape.limit.unwrap_or(usize::MAX) }
     }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn batches_are_cut_to_what_a_plan_wants() {
         let shape = ScanShape { projection: Some(vec![1]), limit: Some(5), partitions: 1 };
-        let mut cut = Cut::new(&shape);
+        let mut cut = BatchTrimmer::new(&shape);
         let mut found = Vec::new();
         for rows in [0..3, 3..3, 3..9, 9..12] {
             let done = cut.is_done();
@@ -203,11 +203,11 @@ mod tests {
             found.extend_from_slice(batch.column(0).as_primitive::<Int64Type>().values());
         }
         assert_eq!(found, [0, 1, 2, 3, 4]);
-        let mut all = Cut::new(&ScanShape::default());
+        let mut all = BatchTrimmer::new(&ScanShape::default());
         assert_eq!(all.take(&batch(0..9)).unwrap(), batch(0..9));
         assert!(!all.is_done());
-        assert!(Cut::new(&ScanShape { limit: Some(0), ..shape.clone() }).is_done());
-        let mut wrong = Cut::new(&ScanShape { projection: Some(vec![2]), ..shape });
+        assert!(BatchTrimmer::new(&ScanShape { limit: Some(0), ..shape.clone() }).is_done());
+        let mut wrong = BatchTrimmer::new(&ScanShape { projection: Some(vec![2]), ..shape });
         assert!(wrong.take(&batch(0..1)).is_err());
     }
 

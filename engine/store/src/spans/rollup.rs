@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::duplicates::{Correction, Repeats, push, without};
-use super::planned_scan::{Cut, projected, write_end};
+use super::planned_scan::{BatchTrimmer, projected, write_end};
 use crate::error::{Context, Result, leave_out};
 use crate::memtable::GenerationId;
 use crate::part::Part;
@@ -39,10 +39,10 @@ const LIVE_ROW_BYTES: usize = 384;
 
 /// The roll-up of the live spans, with the generations and the number of batches of each that it covers.
 #[derive(Debug, Default)]
-pub(crate) struct LiveRollup(Mutex<Kept>);
+pub(crate) struct LiveRollup(Mutex<LiveRollupState>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct LiveRollupState {
     pushed: Vec<(GenerationId, usize)>,
     builder: RollupBuilder,
     spans: usize,
@@ -71,7 +71,10 @@ impl LiveRollup {
         let goes_on = kept.pushed.len() == views.len()
             && kept.pushed.iter().zip(&views).all(|((id, n), (_, now, chunks))| id == now && *n <= chunks.len());
         if !goes_on {
-            *kept = Kept { pushed: views.iter().map(|(_, id, _)| (*id, 0)).collect(), ..Kept::default() };
+            *kept = LiveRollupState {
+                pushed: views.iter().map(|(_, id, _)| (*id, 0)).collect(),
+                ..LiveRollupState::default()
+            };
         }
         for (n, (generation, _, chunks)) in views.iter().enumerate() {
             let done = kept.pushed[n].1;
@@ -93,13 +96,13 @@ impl LiveRollup {
         let room = memory.try_resize(kept.builder.rows_max(&wanted) * LIVE_ROW_BYTES);
         let rows = room.map(|()| kept.builder.rows(wanted));
         if kept.spans > KEPT_SPANS_MAX {
-            *kept = Kept::default();
+            *kept = LiveRollupState::default();
         }
         rows
     }
 }
 
-impl Kept {
+impl LiveRollupState {
     fn push(&mut self, batch: &SpansBatch, calls: bool) -> Result<()> {
         push(&mut self.builder, batch, calls)?;
         self.spans += batch.len();
@@ -317,7 +320,7 @@ struct Rows {
     scan: Arc<Scan>,
     stats: Arc<ReadStats>,
     memory: Arc<dyn ScanMemory>,
-    cut: Cut,
+    cut: BatchTrimmer,
     /// The result of [`Scan::is_alone`].
     alone: bool,
     /// Whether live spans are still to be read.
@@ -334,7 +337,7 @@ impl Rows {
         let parts = scan.parts();
         add(&stats.parts_total, scan.snapshot.visible.table(spans::TABLE.name).len() as u64);
         add(&stats.parts_read, parts.len() as u64);
-        let (alone, cut, scan) = (scan.is_alone(), Cut::new(shape), Arc::clone(scan));
+        let (alone, cut, scan) = (scan.is_alone(), BatchTrimmer::new(shape), Arc::clone(scan));
         let (parts, read) = (parts.into_iter(), Vec::new().into_iter());
         Self { scan, stats, memory, cut, alone, live_left: true, parts, read }
     }

@@ -244,13 +244,13 @@ pub(super) struct OpenPart {
     schema: SchemaRef,
     /// The filter with and without its condition on start times; the latter is for rows of minutes completely within
     /// the time window.
-    filters: [Arc<Wanted>; 2],
+    filters: [Arc<FilterColumns>; 2],
     window: (i64, i64),
 }
 
 /// A filter, the columns it examines, and those that the result needs in addition.
 #[derive(Debug)]
-struct Wanted {
+struct FilterColumns {
     filter: SpanFilter,
     first: Vec<String>,
     rest: Vec<String>,
@@ -285,7 +285,7 @@ impl OpenPart {
     }
 
     /// The filter for some rows: the one without start times if all of them are within the time window.
-    fn wanted(&self, step: &[Range<u64>]) -> &Wanted {
+    fn wanted(&self, step: &[Range<u64>]) -> &FilterColumns {
         let (min, max) = self.index.minutes_of(step.first().map_or(0, |r| r.start)..step.last().map_or(0, |r| r.end));
         let inside = self.window.0 <= min.saturating_mul(MINUTE_NS)
             && max.saturating_add(1).saturating_mul(MINUTE_NS).saturating_sub(1) <= self.window.1;
@@ -497,7 +497,7 @@ pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
     };
     let columns = |filter: SpanFilter, schema: &SchemaRef| {
         let (first, rest) = needed(&filter, &scan.request.columns, !scan.access.is_full(), schema, &index.keys);
-        Arc::new(Wanted { filter, first, rest })
+        Arc::new(FilterColumns { filter, first, rest })
     };
     let schema = if ranges.is_empty() {
         Arc::new(Schema::empty())

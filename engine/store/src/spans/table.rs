@@ -14,19 +14,19 @@ use super::planned_scan::SpansScan;
 use super::rollup::{self, LiveRollup};
 use super::stream::ScanShared;
 use super::tags;
-use crate::snapshot::{Shared, Snapshot};
+use crate::snapshot::{Snapshot, SnapshotPublisher};
 
 /// Provides snapshots of the store for reading spans.
 #[derive(Debug)]
 pub struct SpanSnapshots {
-    shared: Arc<Shared>,
+    shared: Arc<SnapshotPublisher>,
     live: Arc<LiveRollup>,
     repeats: Arc<Repeats>,
 }
 
 impl SpanSnapshots {
     /// Reads what a store publishes.
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<SnapshotPublisher>) -> Self {
         Self { shared, live: Arc::default(), repeats: Arc::default() }
     }
 }
@@ -34,19 +34,19 @@ impl SpanSnapshots {
 impl SpanSource for SpanSnapshots {
     fn snapshot(&self) -> Arc<dyn SpanSnapshot> {
         let (shared, live, repeats) = (Arc::clone(&self.shared), Arc::clone(&self.live), Arc::clone(&self.repeats));
-        Arc::new(Pinned { snapshot: shared.snapshot(), shared, live, repeats })
+        Arc::new(StoreSpanSnapshot { snapshot: shared.snapshot(), shared, live, repeats })
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Pinned {
+pub(super) struct StoreSpanSnapshot {
     pub(super) snapshot: Snapshot,
-    shared: Arc<Shared>,
+    shared: Arc<SnapshotPublisher>,
     live: Arc<LiveRollup>,
     repeats: Arc<Repeats>,
 }
 
-impl SpanSnapshot for Pinned {
+impl SpanSnapshot for StoreSpanSnapshot {
     fn version(&self) -> Option<Version> {
         Some(self.snapshot.version())
     }
@@ -77,8 +77,8 @@ pub fn spans_table(
     Ok(Arc::new(SpansTable { schema, scan: Arc::new(scan), hidden }))
 }
 
-pub(super) fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&Pinned> {
-    let pinned = snapshot.as_any().downcast_ref::<Pinned>();
+pub(super) fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&StoreSpanSnapshot> {
+    let pinned = snapshot.as_any().downcast_ref::<StoreSpanSnapshot>();
     pinned.ok_or_else(|| Error::internal("this snapshot was taken by another source"))
 }
 

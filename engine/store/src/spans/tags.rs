@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::duplicates::Repeats;
-use super::planned_scan::{Cut, projected, run_of, write_end};
+use super::planned_scan::{BatchTrimmer, projected, run_of, write_end};
 use super::stream::{ScanRun, ScanShared, open};
 use crate::error::{Context, Result, leave_out};
 use crate::part::spans::{AttributeColumn, SpanRows};
@@ -286,16 +286,16 @@ impl Tally {
 }
 
 /// One partition of the scan.
-struct Counting {
+struct TagCountPartition {
     scan: Arc<ScanRun>,
     /// The remaining units of its share.
     units: VecDeque<usize>,
     tally: Tally,
     memory: Arc<dyn ScanMemory>,
-    cut: Cut,
+    cut: BatchTrimmer,
 }
 
-impl Counting {
+impl TagCountPartition {
     /// Counts the next unit; live batches come first. `None` at the end.
     async fn count(&mut self) -> Result<Option<RecordBatch>> {
         let Self { scan, units, tally, memory, .. } = self;
@@ -341,7 +341,7 @@ impl Counting {
 }
 
 #[async_trait]
-impl ScanBatches for Counting {
+impl ScanBatches for TagCountPartition {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         if self.cut.is_done() {
             return Ok(None);
@@ -436,12 +436,12 @@ impl PlannedScan for TagScan {
     }
 
     fn open(&self, partition: usize, task: ScanTask) -> Result<Box<dyn ScanBatches>> {
-        Ok(Box::new(Counting {
+        Ok(Box::new(TagCountPartition {
             scan: run_of(&self.scan, &task),
             units: self.shares[partition].clone(),
             tally: Tally::new(self.request.clone()),
             memory: task.memory,
-            cut: Cut::new(&self.shape),
+            cut: BatchTrimmer::new(&self.shape),
         }))
     }
 }

@@ -18,7 +18,7 @@ use crate::compact::Compactor;
 use crate::core::{Core, Parts};
 use crate::decoded_cache::DecodedCache;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
-use crate::flush::{Flushing, Found, Retire, held_id};
+use crate::flush::{FlushState, Retire, StartupGenerations, held_id};
 use crate::idempotency::KEPT_MS;
 use crate::layout::DataDir;
 use crate::memtable::{Generation, GenerationId};
@@ -26,7 +26,7 @@ use crate::object::Storage;
 use crate::offline::part_io;
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
-use crate::snapshot::{Shared, Visible};
+use crate::snapshot::{SnapshotPublisher, Visible};
 use crate::wal::disk::{LocalDisk, WalDisk};
 use crate::writer::{WritePath, WritePathParts};
 use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
@@ -97,7 +97,7 @@ impl Store {
         }
         let caches = Arc::new(caches);
         let (io, local_io) = part_io(&dir, &storage);
-        let shared = Arc::new(Shared::new(Visible::default(), 0));
+        let shared = Arc::new(SnapshotPublisher::new(Visible::default(), 0));
         let disk = overrides.wal_disk.unwrap_or_else(|| Arc::new(LocalDisk));
         let parts = Parts {
             settings,
@@ -127,7 +127,7 @@ impl Store {
         let write_path = Arc::new(write_path);
         let held = found.aside.iter().map(|g| held_id(g.id()).writer);
         let writers = found.replayed.iter().map(|g| g.writer).chain(held).chain([writer]).collect();
-        let flushing = Arc::new(Flushing::default());
+        let flushing = Arc::new(FlushState::default());
         let retire: Arc<dyn Retire> = Arc::clone(&write_path) as Arc<dyn Retire>;
         let mut tasks = Vec::new();
         if !look_only {
@@ -159,7 +159,7 @@ async fn replayed(
     disk: Arc<dyn WalDisk>,
     on_sealed: mpsc::UnboundedSender<Arc<Generation>>,
     writer: Uuid,
-) -> Result<(WritePath, Found)> {
+) -> Result<(WritePath, StartupGenerations)> {
     let floors = core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
     let settings = core.settings.write();
     let (clock, shared) = (Arc::clone(&core.clock), Arc::clone(&core.shared));
@@ -176,9 +176,9 @@ async fn replayed(
 fn background(
     core: &Arc<Core>,
     retire: Arc<dyn Retire>,
-    found: Found,
+    found: StartupGenerations,
     sealed: mpsc::UnboundedReceiver<Arc<Generation>>,
-    flushing: &Arc<Flushing>,
+    flushing: &Arc<FlushState>,
 ) -> Vec<(&'static str, JoinHandle<()>)> {
     let mut tasks = vec![
         ("flush", tokio::spawn(flush::run(Arc::clone(core), retire, found, sealed, Arc::clone(flushing)))),

@@ -8,7 +8,7 @@ use quiver_types::time::DAY_MS;
 
 use super::Store;
 use super::maintenance::STALL;
-use crate::compact::rewrite::{Outcome, Rewritten, SpanRewriter};
+use crate::compact::rewrite::{Outcome, RewriteCounts, SpanRewriter};
 use crate::error::Result;
 use crate::part::{Part, Place};
 
@@ -34,8 +34,8 @@ impl Store {
     ///
     /// # Errors
     /// Unavailable: no disk space, or the object store is down. Cancelled: the store is closing.
-    pub async fn rewrite_spans(&self, day: i32, rewriter: &Arc<dyn SpanRewriter>) -> Result<Rewritten> {
-        let (mut done, mut sum) = (HashSet::new(), Rewritten::default());
+    pub async fn rewrite_spans(&self, day: i32, rewriter: &Arc<dyn SpanRewriter>) -> Result<RewriteCounts> {
+        let (mut done, mut sum) = (HashSet::new(), RewriteCounts::default());
         loop {
             let damaged = self.core.damaged_ids();
             let next = {

@@ -32,7 +32,7 @@ use crate::wal::record::{OPTIONAL, OPTIONAL_2};
 
 /// What the body of a record contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum RecordKind {
     /// Series that are new to the generation: slot, id, label set, service.
     Definitions,
     /// Float samples: slot, time, value, start time if known.
@@ -59,7 +59,7 @@ pub(crate) enum Kind {
     Rows(u16),
 }
 
-impl Kind {
+impl RecordKind {
     /// The table that the record belongs to.
     pub(crate) fn table(self) -> &'static TableDef {
         match self {
@@ -238,7 +238,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    fn write(&mut self, kind: Kind, flags: u16, columns: Vec<ArrayRef>, out: &mut Vec<u8>) {
+    fn write(&mut self, kind: RecordKind, flags: u16, columns: Vec<ArrayRef>, out: &mut Vec<u8>) {
         let schema = kind.schema(kind.table().version, flags);
         let batch = RecordBatch::try_new(schema, columns).expect("columns of the kind's own schema");
         (self.encode)(&batch, out).expect("a vector takes any message without dictionaries");
@@ -246,7 +246,7 @@ impl Encoder {
     }
 
     /// `kind` is that of series or of log streams.
-    pub(crate) fn definitions(&mut self, kind: Kind, rows: &[Definition], out: &mut Vec<u8>) {
+    pub(crate) fn definitions(&mut self, kind: RecordKind, rows: &[Definition], out: &mut Vec<u8>) {
         let mut ids = FixedSizeBinaryBuilder::with_capacity(rows.len(), 16);
         let bytes = rows.iter().map(|r| r.labels.len()).sum();
         let mut labels = BinaryBuilder::with_capacity(rows.len(), bytes);
@@ -266,7 +266,7 @@ impl Encoder {
         let mut columns: Vec<ArrayRef> =
             vec![Arc::new(rows.slots.clone()), Arc::new(rows.ts.clone()), Arc::new(rows.values.clone())];
         columns.extend(rows.start_ts.iter().map(|s| Arc::new(s.clone()) as ArrayRef));
-        self.write(Kind::Samples, if rows.start_ts.is_some() { OPTIONAL } else { 0 }, columns, out);
+        self.write(RecordKind::Samples, if rows.start_ts.is_some() { OPTIONAL } else { 0 }, columns, out);
     }
 
     pub(crate) fn histograms(&mut self, rows: &[HistogramRow], out: &mut Vec<u8>) {
@@ -280,7 +280,7 @@ impl Encoder {
             Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.start_ts))),
             Arc::new(histograms.finish()),
         ];
-        self.write(Kind::Histograms, 0, columns, out);
+        self.write(RecordKind::Histograms, 0, columns, out);
     }
 
     pub(crate) fn exemplars(&mut self, rows: &[ExemplarRow], out: &mut Vec<u8>) {
@@ -290,27 +290,27 @@ impl Encoder {
             Arc::new(Float64Array::from_iter_values(rows.iter().map(|r| r.1.value))),
             Arc::new(BinaryArray::from_iter_values(rows.iter().map(|r| r.1.labels.canonical()))),
         ];
-        self.write(Kind::Exemplars, 0, columns, out);
+        self.write(RecordKind::Exemplars, 0, columns, out);
     }
 
     pub(crate) fn span_contexts(&mut self, batch: &SpansBatch, out: &mut Vec<u8>) {
-        self.write(Kind::SpanContexts, 0, batch.contexts.columns().to_vec(), out);
+        self.write(RecordKind::SpanContexts, 0, batch.contexts.columns().to_vec(), out);
     }
 
     pub(crate) fn span_rows(&mut self, spans: &RecordBatch, out: &mut Vec<u8>) {
-        self.write(Kind::SpanRows, 0, spans.columns().to_vec(), out);
+        self.write(RecordKind::SpanRows, 0, spans.columns().to_vec(), out);
     }
 
     pub(crate) fn rows(&mut self, rows: &TableRows, out: &mut Vec<u8>) {
-        self.write(Kind::Rows(rows.table.number), 0, rows.rows.columns().to_vec(), out);
+        self.write(RecordKind::Rows(rows.table.number), 0, rows.rows.columns().to_vec(), out);
     }
 
     pub(crate) fn log_names(&mut self, rows: &LogRows, out: &mut Vec<u8>) {
-        self.write(Kind::LogNames, 0, vec![Arc::new(rows.names.clone())], out);
+        self.write(RecordKind::LogNames, 0, vec![Arc::new(rows.names.clone())], out);
     }
 
     pub(crate) fn log_rows(&mut self, rows: &LogRows, out: &mut Vec<u8>) {
-        self.write(Kind::LogRows, rows.flags(), rows.columns(log_entries()), out);
+        self.write(RecordKind::LogRows, rows.flags(), rows.columns(log_entries()), out);
     }
 
     pub(crate) fn log_request(&mut self, request: &AnsweredRequest, out: &mut Vec<u8>) {
@@ -328,7 +328,7 @@ impl Encoder {
             text(&answer.content_type),
             Arc::new(BinaryArray::from_iter_values([&answer.body])),
         ];
-        self.write(Kind::LogRequest, 0, columns, out);
+        self.write(RecordKind::LogRequest, 0, columns, out);
     }
 
     pub(crate) fn metadata(&mut self, rows: &[MetadataRow], out: &mut Vec<u8>) {
@@ -343,7 +343,7 @@ impl Encoder {
             text(|r| &r.1.unit),
             text(|r| &r.2),
         ];
-        self.write(Kind::Metadata, 0, columns, out);
+        self.write(RecordKind::Metadata, 0, columns, out);
     }
 }
 
@@ -357,7 +357,7 @@ pub(crate) fn bad(what: impl Into<String>) -> BadBody {
 }
 
 /// Decodes a body written with a version of the table, without copying numbers.
-pub(crate) fn decode(kind: Kind, version: u16, flags: u16, body: &Buffer) -> Result<RecordBatch, BadBody> {
+pub(crate) fn decode(kind: RecordKind, version: u16, flags: u16, body: &Buffer) -> Result<RecordBatch, BadBody> {
     let head = body.get(..8).ok_or_else(|| bad("no room for a message"))?;
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
     if head[..4] != [0xff; 4] {
@@ -383,7 +383,7 @@ pub(crate) fn decode(kind: Kind, version: u16, flags: u16, body: &Buffer) -> Res
     let read = arrow::ipc::reader::read_record_batch(&data, batch, schema, &HashMap::new(), None, &message.version());
     let read = read.map_err(|e| bad(e.to_string()))?;
     match kind {
-        Kind::Rows(_) => kind.table().completed(&read).map_err(|e| bad(e.message)),
+        RecordKind::Rows(_) => kind.table().completed(&read).map_err(|e| bad(e.message)),
         _ => Ok(read),
     }
 }
@@ -396,7 +396,7 @@ fn column<'a, T: 'a>(
     batch.columns().get(at).and_then(cast).ok_or_else(|| bad(format!("column {at} is of another type")))
 }
 
-/// Reads a body of [`Kind::Definitions`].
+/// Reads a body of [`RecordKind::Definitions`].
 pub(crate) fn read_definitions(batch: &RecordBatch) -> Result<Vec<Definition>, BadBody> {
     let slots = column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?;
     let ids = column(batch, 1, |c| c.as_fixed_size_binary_opt())?;
@@ -414,7 +414,7 @@ pub(crate) fn read_definitions(batch: &RecordBatch) -> Result<Vec<Definition>, B
     rows.collect()
 }
 
-/// Reads a body of [`Kind::Samples`].
+/// Reads a body of [`RecordKind::Samples`].
 pub(crate) fn read_samples(batch: &RecordBatch) -> Result<SampleColumns, BadBody> {
     let start_ts = match batch.num_columns() {
         4 => Some(column(batch, 3, |c| c.as_primitive_opt::<Int64Type>())?.clone()),
@@ -428,7 +428,7 @@ pub(crate) fn read_samples(batch: &RecordBatch) -> Result<SampleColumns, BadBody
     })
 }
 
-/// Reads a body of [`Kind::Histograms`].
+/// Reads a body of [`RecordKind::Histograms`].
 pub(crate) fn read_histograms(batch: &RecordBatch) -> Result<Vec<HistogramRow>, BadBody> {
     let slots = column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?;
     let ts = column(batch, 1, |c| c.as_primitive_opt::<Int64Type>())?;
@@ -441,7 +441,7 @@ pub(crate) fn read_histograms(batch: &RecordBatch) -> Result<Vec<HistogramRow>, 
     rows.collect()
 }
 
-/// Reads a body of [`Kind::Exemplars`].
+/// Reads a body of [`RecordKind::Exemplars`].
 pub(crate) fn read_exemplars(batch: &RecordBatch) -> Result<Vec<ExemplarRow>, BadBody> {
     let slots = column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?;
     let ts = column(batch, 1, |c| c.as_primitive_opt::<Int64Type>())?;

@@ -62,7 +62,7 @@ fn head_check(head: &[u8]) -> u16 {
 
 /// What is at a position of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum SegmentEntry {
     /// A valid record; its body ends at `end`.
     Record(Header, usize),
     /// A record that runs past the end of the file, or zeros: the result of an incomplete write.
@@ -80,17 +80,17 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 }
 
 /// Examines position `at`, which must be less than the segment's length.
-pub(crate) fn read(segment: &[u8], at: usize) -> Found {
-    let Some(head) = segment.get(at..at + HEADER_BYTES) else { return Found::Torn };
+pub(crate) fn read(segment: &[u8], at: usize) -> SegmentEntry {
+    let Some(head) = segment.get(at..at + HEADER_BYTES) else { return SegmentEntry::Torn };
     if head[..4] != MAGIC || u16::from_le_bytes(number(head, 26)) != head_check(head) {
-        return if head.iter().all(|&b| b == 0) { Found::Torn } else { Found::Unknown };
+        return if head.iter().all(|&b| b == 0) { SegmentEntry::Torn } else { SegmentEntry::Unknown };
     }
     let length = u32::from_le_bytes(number(head, 4)) as usize;
     let end = at + HEADER_BYTES + length;
-    let Some(body) = segment.get(at + HEADER_BYTES..end) else { return Found::Torn };
+    let Some(body) = segment.get(at + HEADER_BYTES..end) else { return SegmentEntry::Torn };
     let crc = crc32c::crc32c_append(crc32c::crc32c(&head[..28]), body);
     if crc != u32::from_le_bytes(number(head, 28)) || !length.is_multiple_of(8) {
-        return Found::Damaged(end);
+        return SegmentEntry::Damaged(end);
     }
     let short = |at| u16::from_le_bytes(number(head, at));
     let header = Header {
@@ -101,7 +101,7 @@ pub(crate) fn read(segment: &[u8], at: usize) -> Found {
         flags: short(22),
         index: short(24),
     };
-    Found::Record(header, end)
+    SegmentEntry::Record(header, end)
 }
 
 /// Number of records in a damaged stretch, as far as headers tell; at least one.
@@ -110,7 +110,7 @@ pub(crate) fn count_damaged(segment: &[u8], from: usize, to: usize) -> u64 {
     while at < to {
         count += 1;
         match read(segment, at) {
-            Found::Damaged(end) if end <= to => at = end,
+            SegmentEntry::Damaged(end) if end <= to => at = end,
             _ => break,
         }
     }
@@ -123,7 +123,7 @@ pub(crate) fn next_good(segment: &[u8], from: usize) -> Option<usize> {
     (first..segment.len())
         .step_by(8)
         .filter(|&at| segment[at..].starts_with(&MAGIC))
-        .find(|&at| matches!(read(segment, at), Found::Record(..)))
+        .find(|&at| matches!(read(segment, at), SegmentEntry::Record(..)))
 }
 
 #[cfg(test)]
@@ -142,18 +142,18 @@ mod tests {
     fn round_trip() {
         let bytes = record(7, b"12345678");
         let header = Header { seq: 7, table: 1, version: 2, kind: 3, flags: LAST, index: 4 };
-        assert_eq!(read(&bytes, 0), Found::Record(header, bytes.len()));
+        assert_eq!(read(&bytes, 0), SegmentEntry::Record(header, bytes.len()));
     }
 
     #[test]
     fn every_flip_and_cut_is_seen() {
         let bytes = record(7, b"12345678abcdefgh");
         for at in 0..bytes.len() {
-            assert_eq!(read(&bytes[..at], 0), Found::Torn);
+            assert_eq!(read(&bytes[..at], 0), SegmentEntry::Torn);
             for bit in 0..8 {
                 let mut bad = bytes.clone();
                 bad[at] ^= 1 << bit;
-                let expected = if at < 28 { Found::Unknown } else { Found::Damaged(bytes.len()) };
+                let expected = if at < 28 { SegmentEntry::Unknown } else { SegmentEntry::Damaged(bytes.len()) };
                 assert_eq!(read(&bad, 0), expected, "byte {at} bit {bit}");
             }
         }
@@ -167,7 +167,7 @@ mod tests {
         let third = bytes.len();
         bytes.extend(record(3, &[3; 64]));
         bytes[second + 40] ^= 1;
-        assert_eq!(read(&bytes, second), Found::Damaged(third));
+        assert_eq!(read(&bytes, second), SegmentEntry::Damaged(third));
         assert_eq!(next_good(&bytes, 0), Some(third));
         assert_eq!(next_good(&bytes, third), None);
         bytes[4 + 32] ^= 1;
@@ -181,22 +181,22 @@ mod tests {
         let at = begin(&mut out);
         finish(&mut out, at, header);
         assert_eq!((at, out.len()), (64, 64 + HEADER_BYTES), "without a body");
-        assert_eq!(read(&out, at), Found::Record(header, out.len()));
+        assert_eq!(read(&out, at), SegmentEntry::Record(header, out.len()));
     }
 
     #[test]
     fn zeros_and_rests_are_torn() {
         let zeros = vec![0; 200];
         for at in [0, 8, 160, 168, 192, 199] {
-            assert_eq!(read(&zeros, at), Found::Torn, "at {at}");
+            assert_eq!(read(&zeros, at), SegmentEntry::Torn, "at {at}");
         }
         let mut noise = zeros.clone();
         noise[31] = 1;
-        assert_eq!((read(&noise, 0), read(&noise, 32)), (Found::Unknown, Found::Torn));
+        assert_eq!((read(&noise, 0), read(&noise, 32)), (SegmentEntry::Unknown, SegmentEntry::Torn));
         // A good header whose body is not all there.
         let whole = record(7, &[5; 64]);
         for end in [HEADER_BYTES, HEADER_BYTES + 1, whole.len() - 1] {
-            assert_eq!(read(&whole[..end], 0), Found::Torn, "{end} bytes");
+            assert_eq!(read(&whole[..end], 0), SegmentEntry::Torn, "{end} bytes");
         }
     }
 
@@ -208,7 +208,7 @@ mod tests {
         let second = bytes.len();
         bytes.extend(record(2, &body));
         bytes[HEADER_BYTES + 3] ^= 1;
-        assert_eq!(read(&bytes, 0), Found::Damaged(second));
+        assert_eq!(read(&bytes, 0), SegmentEntry::Damaged(second));
         assert_eq!(next_good(&bytes, 0), Some(second));
         assert_eq!(next_good(&bytes, second), None);
         assert_eq!(next_good(&bytes, bytes.len()), None);

@@ -26,15 +26,15 @@ use crate::memtable::logs::LogRows;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;
-use crate::registry::{Attached, Registry};
-use crate::wal::codec::{self, BadBody, Definition, Kind};
+use crate::registry::{AttachOutcome, Registry};
+use crate::wal::codec::{self, BadBody, Definition, RecordKind};
 use crate::wal::disk::WalDisk;
-use crate::wal::record::{self, Found, Header};
+use crate::wal::record::{self, Header, SegmentEntry};
 use crate::wal::segment::{self, SegmentHeader};
 
 /// A generation restored from the WAL.
 #[derive(Debug)]
-pub(crate) struct Replayed {
+pub(crate) struct ReplayedGeneration {
     pub(crate) generation: Arc<Generation>,
     /// Its segments, in order.
     pub(crate) files: Vec<PathBuf>,
@@ -59,7 +59,7 @@ pub(crate) fn replay(
     dir: &Path,
     registry: &Arc<Registry>,
     flushed: &dyn Fn(GenerationId) -> bool,
-) -> Result<Vec<Replayed>> {
+) -> Result<Vec<ReplayedGeneration>> {
     let generations = find(disk, dir)?;
     // Only a metric, so errors are ignored.
     let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
@@ -95,7 +95,7 @@ pub(crate) fn replay(
                 }
             }
         } else {
-            out.push(Replayed { generation: Arc::new(generation), files, damaged, corrupt });
+            out.push(ReplayedGeneration { generation: Arc::new(generation), files, damaged, corrupt });
         }
     }
     Ok(out)
@@ -168,9 +168,9 @@ pub(crate) fn quarantine(disk: &dyn WalDisk, path: &Path) {
 
 /// Data records of one write, until its last one is read.
 #[derive(Debug)]
-struct Pending {
+struct PendingWrite {
     seq: u64,
-    records: Vec<(Kind, RecordBatch)>,
+    records: Vec<(RecordKind, RecordBatch)>,
     broken: bool,
 }
 
@@ -185,7 +185,7 @@ struct GenerationReplay {
     /// Whether all numbers equal their slots, so that columns can be used unchanged.
     same: bool,
     applied: RoaringBitmap,
-    pending: Option<Pending>,
+    pending: Option<PendingWrite>,
     damaged: bool,
     corrupt: u64,
     torn: u64,
@@ -210,7 +210,7 @@ impl GenerationReplay {
                 let bytes = disk.read(path).map_err(|e| unreadable(path, e))?;
                 let first = record::next_good(&bytes, segment::HEADER_BYTES - 8);
                 base = first.and_then(|at| match record::read(&bytes, at) {
-                    Found::Record(header, _) => Some(header.seq),
+                    SegmentEntry::Record(header, _) => Some(header.seq),
                     _ => None,
                 });
                 if base.is_some() {
@@ -290,7 +290,7 @@ impl GenerationReplay {
         let mut at = segment::HEADER_BYTES;
         while at < end {
             match record::read(bytes, at) {
-                Found::Record(header, next) => {
+                SegmentEntry::Record(header, next) => {
                     self.record(
                         header,
                         &buffer.slice_with_length(at + record::HEADER_BYTES, next - at - record::HEADER_BYTES),
@@ -300,7 +300,7 @@ impl GenerationReplay {
                 }
                 found => {
                     let next = record::next_good(bytes, at);
-                    if next.is_none() && found == Found::Torn && promised.is_none() {
+                    if next.is_none() && found == SegmentEntry::Torn && promised.is_none() {
                         self.torn += 1;
                         return Ok(Some(at));
                     }
@@ -315,7 +315,7 @@ impl GenerationReplay {
     }
 
     fn record(&mut self, header: Header, body: &Buffer, path: &Path) -> Result<()> {
-        let kind = Kind::of(header.table, header.kind).filter(|k| header.version <= k.table().version).ok_or_else(|| {
+        let kind = RecordKind::of(header.table, header.kind).filter(|k| header.version <= k.table().version).ok_or_else(|| {
             let text = format!(
                 "WAL segment `{}` holds records of table {} version {} kind {}, which this build does not know; start a \
                  newer build",
@@ -329,8 +329,8 @@ impl GenerationReplay {
         let decoded = codec::decode(kind, header.version, header.flags, body);
         if kind.defines() {
             let read = decoded.and_then(|batch| codec::read_definitions(&batch));
-            let defined =
-                read.and_then(|d| if kind == Kind::LogStreams { self.define_streams(&d) } else { self.define(&d) });
+            let defined = read
+                .and_then(|d| if kind == RecordKind::LogStreams { self.define_streams(&d) } else { self.define(&d) });
             if let Err(error) = defined {
                 warn!(path = %path.display(), %error, "definitions that cannot be read");
                 self.found_damage(1);
@@ -342,7 +342,7 @@ impl GenerationReplay {
             return Ok(());
         }
         if header.index == 0 {
-            self.pending = Some(Pending { seq: header.seq, records: Vec::new(), broken: relative.is_none() });
+            self.pending = Some(PendingWrite { seq: header.seq, records: Vec::new(), broken: relative.is_none() });
         }
         let Some(pending) = self.pending.as_mut().filter(|p| p.seq == header.seq) else {
             // An earlier record of the write is damaged; a write is applied completely or not at all.
@@ -394,9 +394,9 @@ impl GenerationReplay {
         registry.attach(self.generation.ordinal(), first_slot, series, usize::MAX, |a| attached.push(a));
         for (definition, attached) in new.iter().zip(attached) {
             let slot = match attached {
-                Attached::New(number) => self.generation.define(number, &definition.service),
-                Attached::Known(slot) => slot,
-                Attached::Refused | Attached::Barred => continue,
+                AttachOutcome::New(number) => self.generation.define(number, &definition.service),
+                AttachOutcome::Known(slot) => slot,
+                AttachOutcome::Refused | AttachOutcome::Barred => continue,
             };
             let at = definition.slot as usize;
             if self.slots.len() <= at {
@@ -447,7 +447,7 @@ impl GenerationReplay {
     }
 
     /// Decodes all records of a write before the first is inserted.
-    fn apply(&mut self, write: &Pending) -> Result<(), BadBody> {
+    fn apply(&mut self, write: &PendingWrite) -> Result<(), BadBody> {
         let (mut samples, mut histograms, mut exemplars, mut metadata) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut names, mut logs) = (None, Vec::new());
@@ -455,18 +455,18 @@ impl GenerationReplay {
         let (mut request, mut rows) = (None, Vec::new());
         for (kind, batch) in &write.records {
             match kind {
-                Kind::Samples => samples.push(codec::read_samples(batch)?),
-                Kind::Histograms => histograms.extend(codec::read_histograms(batch)?),
-                Kind::Exemplars => exemplars.extend(codec::read_exemplars(batch)?),
-                Kind::Metadata => metadata.extend(codec::read_metadata(batch)?),
-                Kind::LogNames => names = Some(codec::read_log_names(batch)?),
-                Kind::LogRows => {
+                RecordKind::Samples => samples.push(codec::read_samples(batch)?),
+                RecordKind::Histograms => histograms.extend(codec::read_histograms(batch)?),
+                RecordKind::Exemplars => exemplars.extend(codec::read_exemplars(batch)?),
+                RecordKind::Metadata => metadata.extend(codec::read_metadata(batch)?),
+                RecordKind::LogNames => names = Some(codec::read_log_names(batch)?),
+                RecordKind::LogRows => {
                     let names = names.as_ref().ok_or_else(|| codec::bad("log rows without names"))?;
                     logs.push(self.read_logs(batch, names)?);
                 }
-                Kind::LogRequest => request = Some(codec::read_log_request(batch)?),
-                Kind::SpanContexts => contexts = Some(batch.clone()),
-                Kind::SpanRows => {
+                RecordKind::LogRequest => request = Some(codec::read_log_request(batch)?),
+                RecordKind::SpanContexts => contexts = Some(batch.clone()),
+                RecordKind::SpanRows => {
                     let contexts = contexts.clone().ok_or_else(|| codec::bad("spans without contexts"))?;
                     let batch = SpansBatch { spans: batch.clone(), contexts };
                     if !batch.is_sound() {
@@ -474,8 +474,8 @@ impl GenerationReplay {
                     }
                     spans.push(batch);
                 }
-                Kind::Rows(_) => rows.push(TableRows { table: kind.table(), rows: batch.clone() }),
-                Kind::Definitions | Kind::LogStreams => {}
+                RecordKind::Rows(_) => rows.push(TableRows { table: kind.table(), rows: batch.clone() }),
+                RecordKind::Definitions | RecordKind::LogStreams => {}
             }
         }
         let seq = write.seq;

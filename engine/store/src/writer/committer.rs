@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 use quiver_types::{Clock, Result};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 
-use super::staging::{StageContext, Staged, Stager};
+use super::staging::{StageContext, StagedRows, Stager};
 use crate::failpoint;
 use crate::health::Heartbeat;
 use crate::memtable::{Generation, SampleRows};
 use crate::metrics::METRICS;
 use crate::registry::Registry;
 use crate::settings::WriteSettings;
-use crate::snapshot::Shared;
+use crate::snapshot::SnapshotPublisher;
 use crate::wal::disk::WalDisk;
 
-pub(crate) use self::job::{Job, Queued, WriteJob, Written};
+pub(crate) use self::job::{Job, QueuedBytes, WriteCounts, WriteJob};
 pub(crate) use self::log::Log;
 pub(crate) use self::seal::{Files, SegmentFiles};
 
@@ -59,7 +59,7 @@ pub(crate) struct Committer {
     pub(crate) settings: WriteSettings,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SnapshotPublisher>,
     pub(crate) on_sealed: UnboundedSender<Arc<Generation>>,
     pub(crate) files: Arc<SegmentFiles>,
     pub(crate) generation: Arc<Generation>,
@@ -77,10 +77,10 @@ type Group = Vec<StagedWrite>;
 /// A staged write, with the channel for its response.
 #[derive(Debug)]
 struct StagedWrite {
-    staged: Staged,
+    staged: StagedRows,
     days: Vec<i32>,
-    reply: oneshot::Sender<Result<Written>>,
-    _queued: Queued,
+    reply: oneshot::Sender<Result<WriteCounts>>,
+    _queued: QueuedBytes,
 }
 
 impl Committer {
@@ -212,9 +212,9 @@ impl Committer {
         }
     }
 
-    fn insert(&mut self, staged: Staged, days: &[i32]) -> Written {
+    fn insert(&mut self, staged: StagedRows, days: &[i32]) -> WriteCounts {
         let generation = &self.generation;
-        let mut written = Written { refused: staged.refused, barred: staged.barred, ..Written::default() };
+        let mut written = WriteCounts { refused: staged.refused, barred: staged.barred, ..WriteCounts::default() };
         if staged.is_empty() {
             return written;
         }

@@ -18,7 +18,7 @@ const TIME_MAX: Millis = i64::MAX / 1_000_000;
 
 /// The result of the checks.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Admitted {
+pub(crate) struct AdmissionResult {
     /// UTC days of the rows, ascending.
     pub(crate) days: Vec<i32>,
     /// What was dropped, and how much of it.
@@ -29,7 +29,7 @@ pub(crate) struct Admitted {
 ///
 /// # Errors
 /// Invalid: the remaining rows touch too many days.
-pub(crate) fn admit(batch: &mut MetricsBatch, now: Millis, settings: &WriteSettings) -> Result<Admitted> {
+pub(crate) fn admit(batch: &mut MetricsBatch, now: Millis, settings: &WriteSettings) -> Result<AdmissionResult> {
     let min = settings.accept_past_ms.map_or(TIME_MIN, |past| now.saturating_sub(past).max(TIME_MIN));
     let max = settings.accept_future_ms.map_or(TIME_MAX, |future| now.saturating_add(future).min(TIME_MAX));
     let refused = drop_outside(batch, min, max);
@@ -46,9 +46,9 @@ pub(crate) fn admit(batch: &mut MetricsBatch, now: Millis, settings: &WriteSetti
     within(days, refused, settings)
 }
 
-fn within(days: Vec<i32>, refused: Vec<(Refusal, u64)>, settings: &WriteSettings) -> Result<Admitted> {
+fn within(days: Vec<i32>, refused: Vec<(Refusal, u64)>, settings: &WriteSettings) -> Result<AdmissionResult> {
     check_days(&days, settings)?;
-    Ok(Admitted { days, refused })
+    Ok(AdmissionResult { days, refused })
 }
 
 /// Checks the number of days of a write.
@@ -74,7 +74,7 @@ pub(crate) fn logs_window(now: Millis, settings: &WriteSettings) -> RangeInclusi
 ///
 /// # Errors
 /// Invalid: the remaining rows touch too many days.
-pub(crate) fn admit_logs(batch: &mut LogsBatch, now: Millis, settings: &WriteSettings) -> Result<Admitted> {
+pub(crate) fn admit_logs(batch: &mut LogsBatch, now: Millis, settings: &WriteSettings) -> Result<AdmissionResult> {
     let window = logs_window(now, settings);
     let old = batch.time.iter().filter(|t| *t < window.start()).count() as u64;
     let future = batch.time.iter().filter(|t| *t > window.end()).count() as u64;
@@ -94,7 +94,7 @@ pub(crate) fn admit_logs(batch: &mut LogsBatch, now: Millis, settings: &WriteSet
 ///
 /// # Errors
 /// Invalid: too many days. Internal: the batch is inconsistent.
-pub(crate) fn admit_spans(batch: &SpansBatch, settings: &WriteSettings) -> Result<Admitted> {
+pub(crate) fn admit_spans(batch: &SpansBatch, settings: &WriteSettings) -> Result<AdmissionResult> {
     if !batch.is_sound() {
         return Err(Error::internal("a batch of spans contradicts itself"));
     }

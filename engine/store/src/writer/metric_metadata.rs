@@ -20,7 +20,7 @@ const ENTRY_BYTES: usize = 160;
 
 /// The last metadata of a metric of a service.
 #[derive(Debug)]
-struct Said {
+struct LastMetadata {
     /// Hash of type, help and unit; `None` if it is uncertain whether it was written.
     hash: Option<u64>,
     ts: Millis,
@@ -29,15 +29,15 @@ struct Said {
 
 /// Remembers metadata by metric and service.
 #[derive(Debug, Default)]
-pub(crate) struct Described {
-    said: HashMap<(String, String), Said, FixedState>,
+pub(crate) struct MetadataTracker {
+    said: HashMap<(String, String), LastMetadata, FixedState>,
     bytes: usize,
     today: i32,
     /// Whether it was logged today that some is dropped.
     told: bool,
 }
 
-impl Described {
+impl MetadataTracker {
     /// The time for the row to write; `None` if the same was written today, or if there is no space.
     pub(crate) fn admit(
         &mut self,
@@ -67,7 +67,7 @@ impl Described {
         // The newest row wins, so later metadata within the same millisecond gets a later time.
         let ts = last.map_or(now, |said| now.max(said.ts + 1));
         self.bytes = of_others + bytes;
-        self.said.insert(key, Said { hash, ts, bytes });
+        self.said.insert(key, LastMetadata { hash, ts, bytes });
         Some(ts)
     }
 
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn changes_and_days_are_written() {
-        let (mut described, now) = (Described::default(), 10 * DAY_MS);
+        let (mut described, now) = (MetadataTracker::default(), 10 * DAY_MS);
         let mut admit = |help: &str, service: &str, ts| described.admit(&metadata("m", help), service, ts, 1 << 20);
         assert_eq!(admit("a", "", now), Some(now));
         assert_eq!(admit("a", "", now + 5), None, "it was said today");
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn more_than_there_is_room_for_is_left_out() {
         const ROOM: usize = 100 * (ENTRY_BYTES + 20);
-        let (mut described, now) = (Described::default(), 10 * DAY_MS);
+        let (mut described, now) = (MetadataTracker::default(), 10 * DAY_MS);
         let mut written = 0;
         for n in 0..1000 {
             written += usize::from(described.admit(&metadata(&format!("m{n}"), ""), "", now, ROOM).is_some());

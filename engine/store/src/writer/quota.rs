@@ -23,13 +23,13 @@ const REMEMBERED_SHARE: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct SeriesQuota {
     hour: i64,
-    brought: HashMap<String, Brought>,
+    brought: HashMap<String, ServiceSeries>,
     /// Number of series in all sets.
     remembered: usize,
 }
 
 #[derive(Debug, Default)]
-struct Brought {
+struct ServiceSeries {
     series: u64,
     /// Upper halves of the ids of its series, which are practically unique.
     ids: HashSet<u64, RandomState>,

@@ -15,7 +15,7 @@ use quiver_types::tables::history::TableRows;
 use quiver_types::{MetricsBatch, Millis, SpansBatch};
 
 use super::limits::retain;
-use super::metric_metadata::Described;
+use super::metric_metadata::MetadataTracker;
 use super::quota::SeriesQuota;
 use super::reset_hints::HintTracker;
 use crate::idempotency::{AnsweredRequest, Claim};
@@ -23,8 +23,8 @@ use crate::memtable::logs::{LogRows, PreparedLogs};
 use crate::memtable::series::exemplar;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, HistogramRow};
-use crate::registry::Attached;
-use crate::wal::codec::{Definition, Encoder, ExemplarRow, Kind, MetadataRow, SampleColumns};
+use crate::registry::AttachOutcome;
+use crate::wal::codec::{Definition, Encoder, ExemplarRow, MetadataRow, RecordKind, SampleColumns};
 use crate::wal::record;
 
 /// Nanoseconds of a millisecond.
@@ -36,7 +36,7 @@ const DEFINITIONS_MAX: usize = 16 << 10;
 
 /// The rows of one write, ready to be inserted.
 #[derive(Debug)]
-pub(crate) struct Staged {
+pub(crate) struct StagedRows {
     pub(crate) seq: u64,
     pub(crate) samples: Option<SampleColumns>,
     pub(crate) histograms: Vec<HistogramRow>,
@@ -46,7 +46,7 @@ pub(crate) struct Staged {
     pub(crate) spans: Option<SpansBatch>,
     pub(crate) rows: Vec<TableRows>,
     /// The request, if it has an idempotency key.
-    pub(crate) request: Option<Box<Named>>,
+    pub(crate) request: Option<Box<KeyedRequest>>,
     /// Samples and histograms of series for which the registry has no space.
     pub(crate) refused: u64,
     /// Samples and histograms of series whose service has too many.
@@ -68,7 +68,7 @@ pub(crate) struct Stager {
     unlogged: Vec<Definition>,
     /// How many of them are in the records of the current group.
     encoded: usize,
-    described: Described,
+    described: MetadataTracker,
     hints: HintTracker,
     logs: logs::LogStager,
     quota: SeriesQuota,
@@ -76,7 +76,7 @@ pub(crate) struct Stager {
 
 /// A request with an idempotency key, and the right to respond to it.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct KeyedRequest {
     pub(crate) request: Arc<AnsweredRequest>,
     pub(crate) claim: Claim,
 }
@@ -87,7 +87,7 @@ pub(crate) enum Batch {
     /// Series with their samples, native histograms, exemplars and metadata.
     Metrics(MetricsBatch),
     /// Log rows, and the request if it has an idempotency key.
-    Logs(Box<PreparedLogs>, Option<Box<Named>>),
+    Logs(Box<PreparedLogs>, Option<Box<KeyedRequest>>),
     /// Spans with their contexts.
     Spans(SpansBatch),
     /// Rows of tables without series.
@@ -149,17 +149,17 @@ impl Stager {
     }
 
     /// Stages a batch under a sequence number; appends its records to `out`.
-    pub(crate) fn stage(&mut self, ctx: StageContext<'_>, seq: u64, batch: Batch, out: &mut Vec<u8>) -> Staged {
+    pub(crate) fn stage(&mut self, ctx: StageContext<'_>, seq: u64, batch: Batch, out: &mut Vec<u8>) -> StagedRows {
         match batch {
             Batch::Metrics(batch) => self.stage_metrics(ctx, seq, batch, out),
             Batch::Logs(prepared, request) => {
                 let answered = request.as_ref().map(|r| &*r.request);
                 let rows = self.logs.stage(ctx.generation, seq, *prepared, answered, &mut self.encoder, out);
-                Staged { logs: rows, request, ..Staged::empty(seq) }
+                StagedRows { logs: rows, request, ..StagedRows::empty(seq) }
             }
             Batch::Spans(batch) => {
                 self.encode_spans(&batch, seq, out);
-                Staged { spans: Some(batch), ..Staged::empty(seq) }
+                StagedRows { spans: Some(batch), ..StagedRows::empty(seq) }
             }
             Batch::Rows(rows) => {
                 let last = rows.len().saturating_sub(1);
@@ -167,9 +167,9 @@ impl Stager {
                     let at = record::begin(out);
                     self.encoder.rows(rows, out);
                     let flags = if i == last { record::LAST } else { 0 };
-                    record::finish(out, at, header(Kind::Rows(rows.table.number), seq, i as u16, flags));
+                    record::finish(out, at, header(RecordKind::Rows(rows.table.number), seq, i as u16, flags));
                 }
-                Staged { rows, ..Staged::empty(seq) }
+                StagedRows { rows, ..StagedRows::empty(seq) }
             }
         }
     }
@@ -177,7 +177,7 @@ impl Stager {
     fn encode_spans(&mut self, batch: &SpansBatch, seq: u64, out: &mut Vec<u8>) {
         let at = record::begin(out);
         self.encoder.span_contexts(batch, out);
-        record::finish(out, at, header(Kind::SpanContexts, seq, 0, 0));
+        record::finish(out, at, header(RecordKind::SpanContexts, seq, 0, 0));
         let (rows, bytes) = (batch.len(), batch.memory_bytes());
         if bytes > RECORD_BYTES {
             // While it grows by doubling, a buffer stands in memory twice.
@@ -188,11 +188,17 @@ impl Stager {
             let flags = if start + step >= rows { record::LAST } else { 0 };
             let at = record::begin(out);
             self.encoder.span_rows(&batch.spans.slice(start, step.min(rows - start)), out);
-            record::finish(out, at, header(Kind::SpanRows, seq, i as u16 + 1, flags));
+            record::finish(out, at, header(RecordKind::SpanRows, seq, i as u16 + 1, flags));
         }
     }
 
-    fn stage_metrics(&mut self, ctx: StageContext<'_>, seq: u64, mut batch: MetricsBatch, out: &mut Vec<u8>) -> Staged {
+    fn stage_metrics(
+        &mut self,
+        ctx: StageContext<'_>,
+        seq: u64,
+        mut batch: MetricsBatch,
+        out: &mut Vec<u8>,
+    ) -> StagedRows {
         self.resolve(ctx, &batch);
         let (refused, barred) = self.drop_refused(&mut batch);
         self.hints.apply(&mut batch);
@@ -217,7 +223,7 @@ impl Stager {
         let exemplars: Vec<ExemplarRow> =
             batch.exemplars.iter().map(|e| (slots[e.series as usize], exemplar(e.ts, e.value, &e.labels))).collect();
         let metadata = self.new_metadata(ctx, &mut batch);
-        let staged = Staged { samples, histograms, exemplars, metadata, refused, barred, ..Staged::empty(seq) };
+        let staged = StagedRows { samples, histograms, exemplars, metadata, refused, barred, ..StagedRows::empty(seq) };
         self.encode(&staged, out);
         staged
     }
@@ -257,16 +263,16 @@ impl Stager {
         );
         for (&i, attached) in self.unknown.iter().zip(attached) {
             self.slots[i as usize] = match attached {
-                Attached::Known(slot) => slot,
-                Attached::Refused => {
+                AttachOutcome::Known(slot) => slot,
+                AttachOutcome::Refused => {
                     crate::metrics::METRICS.refused_series.inc();
                     REFUSED
                 }
-                Attached::Barred => {
+                AttachOutcome::Barred => {
                     crate::metrics::METRICS.barred_series.inc();
                     BARRED
                 }
-                Attached::New(number) => {
+                AttachOutcome::New(number) => {
                     let series = &batch.series[i as usize];
                     let labels = canonical(batch, series);
                     let service = service(labels, ctx.service_labels);
@@ -321,17 +327,17 @@ impl Stager {
         rows
     }
 
-    fn encode(&mut self, staged: &Staged, out: &mut Vec<u8>) {
+    fn encode(&mut self, staged: &StagedRows, out: &mut Vec<u8>) {
         let mut kinds = Vec::with_capacity(4);
-        kinds.extend(staged.samples.is_some().then_some(Kind::Samples));
-        kinds.extend((!staged.histograms.is_empty()).then_some(Kind::Histograms));
-        kinds.extend((!staged.exemplars.is_empty()).then_some(Kind::Exemplars));
-        kinds.extend((!staged.metadata.is_empty()).then_some(Kind::Metadata));
+        kinds.extend(staged.samples.is_some().then_some(RecordKind::Samples));
+        kinds.extend((!staged.histograms.is_empty()).then_some(RecordKind::Histograms));
+        kinds.extend((!staged.exemplars.is_empty()).then_some(RecordKind::Exemplars));
+        kinds.extend((!staged.metadata.is_empty()).then_some(RecordKind::Metadata));
         if self.encoded < self.unlogged.len() && !kinds.is_empty() {
             for definitions in self.unlogged[self.encoded..].chunks(DEFINITIONS_MAX) {
                 let at = record::begin(out);
-                self.encoder.definitions(Kind::Definitions, definitions, out);
-                record::finish(out, at, header(Kind::Definitions, staged.seq, 0, 0));
+                self.encoder.definitions(RecordKind::Definitions, definitions, out);
+                record::finish(out, at, header(RecordKind::Definitions, staged.seq, 0, 0));
             }
             self.encoded = self.unlogged.len();
         }
@@ -340,12 +346,12 @@ impl Stager {
             let at = record::begin(out);
             let mut flags = if index == last { record::LAST } else { 0 };
             match (kind, &staged.samples) {
-                (Kind::Samples, Some(samples)) => {
+                (RecordKind::Samples, Some(samples)) => {
                     flags |= if samples.start_ts.is_some() { record::OPTIONAL } else { 0 };
                     self.encoder.samples(samples, out);
                 }
-                (Kind::Histograms, _) => self.encoder.histograms(&staged.histograms, out),
-                (Kind::Exemplars, _) => self.encoder.exemplars(&staged.exemplars, out),
+                (RecordKind::Histograms, _) => self.encoder.histograms(&staged.histograms, out),
+                (RecordKind::Exemplars, _) => self.encoder.exemplars(&staged.exemplars, out),
                 _ => self.encoder.metadata(&staged.metadata, out),
             }
             record::finish(out, at, header(kind, staged.seq, index as u16, flags));
@@ -353,7 +359,7 @@ impl Stager {
     }
 }
 
-fn header(kind: Kind, seq: u64, index: u16, flags: u16) -> record::Header {
+fn header(kind: RecordKind, seq: u64, index: u16, flags: u16) -> record::Header {
     let table = kind.table();
     record::Header { seq, table: table.number, version: table.version, kind: kind.number(), flags, index }
 }
@@ -373,7 +379,7 @@ fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) ->
     services
 }
 
-impl Staged {
+impl StagedRows {
     fn empty(seq: u64) -> Self {
         let (histograms, exemplars, metadata) = (Vec::new(), Vec::new(), Vec::new());
         Self {

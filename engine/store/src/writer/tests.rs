@@ -37,7 +37,7 @@ impl Clock for FixedClock {
 /// A write path over a folder, with what stands around it.
 struct Rig {
     path: WritePath,
-    shared: Arc<Shared>,
+    shared: Arc<SnapshotPublisher>,
     registry: Arc<Registry>,
     sealed: UnboundedReceiver<Arc<Generation>>,
     replayed: Vec<Arc<Generation>>,
@@ -55,7 +55,7 @@ fn settings() -> WriteSettings {
 
 fn try_open(dir: &Path, disk: Arc<dyn WalDisk>, settings: WriteSettings) -> Result<Rig> {
     let (on_sealed, sealed) = unbounded_channel();
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(SnapshotPublisher::default());
     let parts = WritePathParts {
         dir: dir.to_owned(),
         disk,
@@ -66,7 +66,7 @@ fn try_open(dir: &Path, disk: Arc<dyn WalDisk>, settings: WriteSettings) -> Resu
         writer: Uuid::now_v7(),
         floors: HashMap::new(),
     };
-    let (path, Found { replayed, aside }) = WritePath::open(parts)?;
+    let (path, StartupGenerations { replayed, aside }) = WritePath::open(parts)?;
     let registry = Arc::clone(&path.registry);
     Ok(Rig { path, shared, registry, sealed, replayed, aside })
 }

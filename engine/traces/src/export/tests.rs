@@ -284,7 +284,7 @@ fn no_span_is_written_for_a_reader_that_went_away() {
     let trace = assemble([1; 16], (1..=5).map(large).collect());
     // What waits to be handed on after all; the reader leaves with the first piece, which holds two spans.
     let held = |write: &dyn Fn(&mut JsonWriter<'_>)| {
-        let mut w = JsonWriter::pieces(|_| Err(crate::json_writer::Closed));
+        let mut w = JsonWriter::pieces(|_| Err(crate::json_writer::ReaderClosed));
         write(&mut w);
         assert!(w.is_closed());
         let digits: String = format!("{w:?}").chars().filter(char::is_ascii_digit).collect();

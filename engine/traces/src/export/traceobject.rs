@@ -21,13 +21,13 @@ pub const FORMAT: ExportFormat = ExportFormat { name: "traceobject", write };
 
 /// Writes a trace in its wrapper.
 pub fn write(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
-    let lacking = Lacking { left_out: &trace.left_out, missing: &[] };
+    let lacking = ExportGaps { left_out: &trace.left_out, missing: &[] };
     write_wrapped(std::slice::from_ref(trace), 0, lacking, options, w);
 }
 
 /// What traces in the wrapper lack: each is one of its errors.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Lacking<'a> {
+pub struct ExportGaps<'a> {
     /// Files that could not be read.
     pub left_out: &'a [String],
     /// Traces that were asked for by their ids and are not there.
@@ -38,7 +38,7 @@ pub struct Lacking<'a> {
 pub fn write_wrapped(
     traces: &[Trace],
     total: usize,
-    lacking: Lacking<'_>,
+    lacking: ExportGaps<'_>,
     options: ExportOptions,
     w: &mut JsonWriter<'_>,
 ) {

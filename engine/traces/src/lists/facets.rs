@@ -31,23 +31,23 @@ type Counts = HashMap<String, HashMap<String, (u64, u64), FixedState>, FixedStat
 
 /// Counts of all keys, and the bytes by which they have grown.
 #[derive(Default)]
-struct Counted {
+struct FacetCounts {
     all: Counts,
     grown: usize,
 }
 
-impl Counted {
+impl FacetCounts {
     /// Reserves memory for what was added since the last call.
     fn reserve(&mut self, reader: &Reader) -> Result<(), TraceError> {
         reader.collect(std::mem::take(&mut self.grown))
     }
 }
 
-fn count(counted: &mut Counted, key: &str, value: &str, second: bool, only: &[String]) {
+fn count(counted: &mut FacetCounts, key: &str, value: &str, second: bool, only: &[String]) {
     if !only.is_empty() && !only.iter().any(|k| k == key) {
         return;
     }
-    let Counted { all, grown } = counted;
+    let FacetCounts { all, grown } = counted;
     if !all.contains_key(key) {
         if all.len() >= KEYS_MAX {
             return;
@@ -68,7 +68,13 @@ fn count(counted: &mut Counted, key: &str, value: &str, second: bool, only: &[St
 }
 
 /// Counts the values of a row. Attribute keys are prefixed with their place, unless that is the span.
-fn count_row(all: &mut Counted, c: &Columns<'_>, row: usize, second: bool, only: &[String]) -> Result<(), TraceError> {
+fn count_row(
+    all: &mut FacetCounts,
+    c: &Columns<'_>,
+    row: usize,
+    second: bool,
+    only: &[String],
+) -> Result<(), TraceError> {
     count(all, "service", shown(c.view("service")?.value(row)), second, only);
     count(all, "operation", c.text("name")?.value(row), second, only);
     let kind = kind_name(c.small("kind")?.value(row));
@@ -96,7 +102,7 @@ impl TracesEngine {
         limit: usize,
     ) -> Result<Value, TraceError> {
         self.read(ctx, move |reader| async move {
-            let mut all = Counted::default();
+            let mut all = FacetCounts::default();
             let mut wanted = columns(&["name", "kind", "status"], &[]);
             wanted.extend(place_columns(None));
             reader
@@ -141,7 +147,7 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let mut wanted = columns(&["name", "kind"], &[]);
             wanted.extend(place_columns(None));
-            let mut all = Counted::default();
+            let mut all = FacetCounts::default();
             let mut totals = [0u64; 2];
             let outside = filter.clone().and(SpanFilter::Not(Box::new(selected.clone())));
             for (inside, filter) in [(true, filter.and(selected)), (false, outside)] {
@@ -185,7 +191,7 @@ mod tests {
 
     #[test]
     fn keys_and_values_are_bounded() {
-        let mut counted = Counted::default();
+        let mut counted = FacetCounts::default();
         for n in 0..=VALUES_MAX {
             count(&mut counted, "a", &n.to_string(), n % 2 == 0, &[]);
         }
@@ -205,7 +211,7 @@ mod tests {
 
     #[test]
     fn memory_is_taken_for_what_is_new() {
-        let mut counted = Counted::default();
+        let mut counted = FacetCounts::default();
         let only = ["key".to_owned()];
         count(&mut counted, "other", "value", true, &only);
         assert_eq!((counted.grown, counted.all.len()), (0, 0), "nobody asks for it");

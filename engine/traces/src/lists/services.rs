@@ -24,7 +24,7 @@ use super::sketch::{Sketch, aggregate};
 use super::{InstanceRow, OperationRow, ServiceRow};
 use crate::columns::columns;
 use crate::engine::{Reader, TraceError, TracesEngine};
-use crate::plan::{Listing, ascending, built, failed, functions, int, named, rows, shown_service, union};
+use crate::plan::{ListOptions, ascending, built, failed, functions, int, named, rows, shown_service, union};
 use crate::resource::shown;
 
 /// The unbounded window: spans are not filtered by their start.
@@ -201,7 +201,7 @@ impl Reader {
         &self,
         operations: &Sources,
         instances: &Sources,
-        listing: &Listing,
+        listing: &ListOptions,
     ) -> Result<LogicalPlan, TraceError> {
         let operations = self.operations_plan(operations, Durations::Skip)?;
         let instances = self.instances_plan(instances)?;
@@ -253,7 +253,7 @@ impl Reader {
         built(plan())
     }
 
-    fn operations_list(&self, sources: &Sources, listing: &Listing) -> Result<LogicalPlan, TraceError> {
+    fn operations_list(&self, sources: &Sources, listing: &ListOptions) -> Result<LogicalPlan, TraceError> {
         let operations = self.operations_plan(sources, Durations::Sketch)?;
         let text = |name: &str| cast(ident(name), DataType::Utf8).alias(name);
         let plan = operations.project(vec![
@@ -268,7 +268,7 @@ impl Reader {
         built(plan.and_then(|plan| sorted(plan, "name", ["service", "name", "kind"], listing)))
     }
 
-    fn instances_list(&self, sources: &Sources, listing: &Listing) -> Result<LogicalPlan, TraceError> {
+    fn instances_list(&self, sources: &Sources, listing: &ListOptions) -> Result<LogicalPlan, TraceError> {
         let instances = self.instances_plan(sources)?;
         let service = cast(ident("service"), DataType::Utf8).alias("service");
         let columns = ["name", "spans", "errors", "first", "last", "unlisted"].map(ident);
@@ -314,7 +314,7 @@ impl Reader {
 }
 
 /// Filters and sorts the rows of a list, and applies the limit.
-fn sorted<const N: usize>(plan: LogicalPlanBuilder, name: &str, by: [&str; N], listing: &Listing) -> Plan {
+fn sorted<const N: usize>(plan: LogicalPlanBuilder, name: &str, by: [&str; N], listing: &ListOptions) -> Plan {
     named(plan, name, listing.like.as_ref())?.sort_with_limit(ascending(by), listing.limit)
 }
 
@@ -360,7 +360,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
-        listing: Listing,
+        listing: ListOptions,
     ) -> Result<Vec<ServiceRow>, TraceError> {
         self.read(ctx, move |reader| async move {
             let sources = [
@@ -437,7 +437,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
-        listing: Listing,
+        listing: ListOptions,
     ) -> Result<Vec<OperationRow>, TraceError> {
         self.read(ctx, move |reader| async move {
             let sources = || Sources::split(range, &conditions, RollupRequest::Operations);
@@ -501,7 +501,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
-        listing: Listing,
+        listing: ListOptions,
     ) -> Result<Vec<InstanceRow>, TraceError> {
         self.read(ctx, move |reader| async move {
             let sources = || Sources::split(range, &conditions, RollupRequest::Instances);

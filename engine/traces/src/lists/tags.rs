@@ -14,7 +14,7 @@ use quiver_types::spans::{Place, SpanColumn, SpanFilter, SpanRequest, TAG_VALUES
 use super::TagRow;
 use crate::columns::{Columns, columns};
 use crate::engine::{TraceError, TracesEngine};
-use crate::plan::{Listing, ascending, built, functions, int, named, rows, shown_service, status_word};
+use crate::plan::{ListOptions, ascending, built, functions, int, named, rows, shown_service, status_word};
 use crate::traceql::fields::scope_name;
 
 /// Names of properties that every span has.
@@ -43,7 +43,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         filter: SpanFilter,
         place: Option<Place>,
-        listing: Listing,
+        listing: ListOptions,
     ) -> Result<Vec<TagRow>, TraceError> {
         let request = TagRequest { filter, place, key: None };
         self.read(ctx, move |reader| async move {
@@ -151,7 +151,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         filter: SpanFilter,
         key: KeyOf,
-        listing: Listing,
+        listing: ListOptions,
     ) -> Result<Vec<(String, u64)>, TraceError> {
         let rows = self.value_rows(ctx, filter, key, listing, false).await?;
         Ok(rows.into_iter().map(|(value, spans, _)| (value, spans)).collect())
@@ -167,7 +167,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         filter: SpanFilter,
         key: KeyOf,
-        listing: Listing,
+        listing: ListOptions,
     ) -> Result<Vec<(String, u8)>, TraceError> {
         let rows = self.value_rows(ctx, filter, key, listing, true).await?;
         Ok(rows.into_iter().map(|(value, _, kinds)| (value, kinds)).collect())
@@ -178,7 +178,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         filter: SpanFilter,
         key: KeyOf,
-        listing: Listing,
+        listing: ListOptions,
         typed: bool,
     ) -> Result<Vec<(String, u64, u8)>, TraceError> {
         self.read(ctx, move |reader| async move {

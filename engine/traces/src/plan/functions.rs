@@ -21,7 +21,7 @@ use crate::resource::instance_of;
 
 /// What a function computes; plain data, like everything in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) enum What {
+pub(crate) enum SpanFunctionKind {
     /// The step that contains a time, counted from an origin.
     Step { origin: i64, step: i64 },
     /// The duration on a logarithmic scale with 16 steps per power of two.
@@ -42,17 +42,17 @@ pub(crate) enum What {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SpanFunction {
-    what: What,
+    what: SpanFunctionKind,
     signature: Signature,
 }
 
 /// The function with this number of arguments.
-pub(crate) fn function(what: What, arguments: usize) -> ScalarUDF {
+pub(crate) fn function(what: SpanFunctionKind, arguments: usize) -> ScalarUDF {
     ScalarUDF::from(SpanFunction { what, signature: Signature::any(arguments, Volatility::Immutable) })
 }
 
 /// What a function computes and its number of arguments, if it is one of these.
-pub(crate) fn parts(function: &ScalarUDF) -> Option<(&What, usize)> {
+pub(crate) fn parts(function: &ScalarUDF) -> Option<(&SpanFunctionKind, usize)> {
     let of: &SpanFunction = function.inner().downcast_ref()?;
     match of.signature.type_signature {
         TypeSignature::Any(arguments) => Some((&of.what, arguments)),
@@ -60,43 +60,43 @@ pub(crate) fn parts(function: &ScalarUDF) -> Option<(&What, usize)> {
     }
 }
 
-fn call(what: What, arguments: Vec<Expr>) -> Expr {
+fn call(what: SpanFunctionKind, arguments: Vec<Expr>) -> Expr {
     function(what, arguments.len()).call(arguments)
 }
 
 /// The step that contains a time (`Int64`), counted from an origin.
 pub(crate) fn step(of: Expr, origin: i64, step: i64) -> Expr {
-    call(What::Step { origin, step: step.max(1) }, vec![of])
+    call(SpanFunctionKind::Step { origin, step: step.max(1) }, vec![of])
 }
 
 /// The position of a duration on the scale of heat maps (`Int32`).
 pub(crate) fn scale(of: Expr) -> Expr {
-    call(What::Scale, vec![of])
+    call(SpanFunctionKind::Scale, vec![of])
 }
 
 /// The instance name from resource attributes.
 pub(crate) fn instance(of: Expr) -> Expr {
-    call(What::Instance, vec![of])
+    call(SpanFunctionKind::Instance, vec![of])
 }
 
 /// The instance part of such a name.
 pub(crate) fn instance_part(of: Expr) -> Expr {
-    call(What::InstancePart, vec![of])
+    call(SpanFunctionKind::InstancePart, vec![of])
 }
 
 /// The other side of a call.
 pub(crate) fn remote(of: Expr) -> Expr {
-    call(What::Remote, vec![of])
+    call(SpanFunctionKind::Remote, vec![of])
 }
 
 /// The name of a kind.
 pub(crate) fn kind_word(of: Expr) -> Expr {
-    call(What::Kind, vec![of])
+    call(SpanFunctionKind::Kind, vec![of])
 }
 
 /// The distinct names of a span's events (a list of `Utf8`).
 pub(crate) fn event_names(of: Expr) -> Expr {
-    call(What::EventNames, vec![of])
+    call(SpanFunctionKind::EventNames, vec![of])
 }
 
 /// The first value of an attribute at a place, or at any; with the columns needed.
@@ -104,28 +104,28 @@ pub(crate) fn attribute(place: Option<Place>, key: &str) -> (Expr, Vec<SpanColum
     let wanted = place_columns(place);
     let columns: Vec<String> = wanted.iter().map(SpanColumn::name).collect();
     let arguments = columns.iter().map(ident).collect();
-    (call(What::Attribute { key: key.to_owned(), columns }, arguments), wanted)
+    (call(SpanFunctionKind::Attribute { key: key.to_owned(), columns }, arguments), wanted)
 }
 
 impl ScalarUDFImpl for SpanFunction {
     fn name(&self) -> &'static str {
         match &self.what {
-            What::Step { .. } => "time_step",
-            What::Scale => "duration_scale",
-            What::Instance => "span_instance",
-            What::InstancePart => "instance_part",
-            What::Remote => "remote_name",
-            What::Kind => "kind_word",
-            What::EventNames => "event_names",
-            What::Attribute { .. } => "first_attribute",
+            SpanFunctionKind::Step { .. } => "time_step",
+            SpanFunctionKind::Scale => "duration_scale",
+            SpanFunctionKind::Instance => "span_instance",
+            SpanFunctionKind::InstancePart => "instance_part",
+            SpanFunctionKind::Remote => "remote_name",
+            SpanFunctionKind::Kind => "kind_word",
+            SpanFunctionKind::EventNames => "event_names",
+            SpanFunctionKind::Attribute { .. } => "first_attribute",
         }
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let mut shown: Vec<String> = args.iter().map(ToString::to_string).collect();
         match &self.what {
-            What::Step { origin, step } => shown.extend([origin.to_string(), step.to_string()]),
-            What::Attribute { key, .. } => shown.push(format!("{key:?}")),
+            SpanFunctionKind::Step { origin, step } => shown.extend([origin.to_string(), step.to_string()]),
+            SpanFunctionKind::Attribute { key, .. } => shown.push(format!("{key:?}")),
             _ => {}
         }
         Ok(format!("{}({})", self.name(), shown.join(", ")))
@@ -137,9 +137,9 @@ impl ScalarUDFImpl for SpanFunction {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match &self.what {
-            What::Step { .. } => DataType::Int64,
-            What::Scale => DataType::Int32,
-            What::EventNames => DataType::new_list(DataType::Utf8, true),
+            SpanFunctionKind::Step { .. } => DataType::Int64,
+            SpanFunctionKind::Scale => DataType::Int32,
+            SpanFunctionKind::EventNames => DataType::new_list(DataType::Utf8, true),
             _ => DataType::Utf8,
         })
     }
@@ -150,7 +150,7 @@ impl ScalarUDFImpl for SpanFunction {
     }
 }
 
-impl What {
+impl SpanFunctionKind {
     fn evaluate(&self, arrays: &[ArrayRef]) -> Result<ArrayRef> {
         let Some(first) = arrays.first() else { return exec_err!("a function of spans has an argument") };
         let ints = || first.as_primitive_opt::<Int64Type>().map(|of| of.values().iter().copied());
@@ -247,37 +247,42 @@ mod tests {
 
     use super::*;
 
-    fn ints(what: &What, values: &[i64]) -> ArrayRef {
+    fn ints(what: &SpanFunctionKind, values: &[i64]) -> ArrayRef {
         what.evaluate(&[Arc::new(Int64Array::from(values.to_vec())) as ArrayRef]).unwrap()
     }
 
     #[test]
     fn steps_count_from_their_origin() {
-        let steps = ints(&What::Step { origin: 10, step: 5 }, &[10, 14, 15, 9, i64::MAX]);
+        let steps = ints(&SpanFunctionKind::Step { origin: 10, step: 5 }, &[10, 14, 15, 9, i64::MAX]);
         assert_eq!(steps.as_primitive::<Int64Type>().values()[..4], [0, 0, 1, -1]);
     }
 
     #[test]
     fn a_scale_has_sixteen_steps_for_twice_as_long() {
-        let scale = ints(&What::Scale, &[0, 1, 2, 1024, 2048]);
+        let scale = ints(&SpanFunctionKind::Scale, &[0, 1, 2, 1024, 2048]);
         assert_eq!(scale.as_primitive::<arrow::datatypes::Int32Type>().values()[..], [0, 0, 16, 160, 176]);
     }
 
     #[test]
     fn only_the_instance_of_a_name() {
         let names = Arc::new(StringArray::from(vec![instance_name(["a", "1", "h", "p"]), String::new()])) as ArrayRef;
-        let parts = What::InstancePart.evaluate(&[names]).unwrap();
+        let parts = SpanFunctionKind::InstancePart.evaluate(&[names]).unwrap();
         assert_eq!(parts.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("a"), Some("")]);
     }
 
     #[test]
     fn arguments_of_other_types_are_refused() {
         let texts = Arc::new(StringArray::from(vec!["x"])) as ArrayRef;
-        let others = [What::Remote, What::Kind, What::EventNames, What::Step { origin: 0, step: 1 }];
-        for what in [What::Scale, What::Instance].into_iter().chain(others) {
+        let others = [
+            SpanFunctionKind::Remote,
+            SpanFunctionKind::Kind,
+            SpanFunctionKind::EventNames,
+            SpanFunctionKind::Step { origin: 0, step: 1 },
+        ];
+        for what in [SpanFunctionKind::Scale, SpanFunctionKind::Instance].into_iter().chain(others) {
             assert!(what.evaluate(&[Arc::clone(&texts)]).is_err(), "{what:?}");
         }
-        assert!(What::Kind.evaluate(&[]).is_err());
+        assert!(SpanFunctionKind::Kind.evaluate(&[]).is_err());
     }
 
     fn attributes(list: &[(&str, Value<'_>)]) -> Vec<u8> {
@@ -300,7 +305,7 @@ mod tests {
     #[test]
     fn steps_of_times_at_the_ends() {
         let of = |origin: i64, step: i64, time: i64| {
-            ints(&What::Step { origin, step }, &[time]).as_primitive::<Int64Type>().value(0)
+            ints(&SpanFunctionKind::Step { origin, step }, &[time]).as_primitive::<Int64Type>().value(0)
         };
         assert_eq!([of(0, 10, -1), of(0, 10, -10), of(0, 10, -11)], [-1, -1, -2]);
         assert_eq!(of(i64::MAX, 1, i64::MIN), i64::MIN);
@@ -310,14 +315,14 @@ mod tests {
         for length in [0, -5, i64::MIN] {
             let call = step(ident("start"), 0, length);
             let Expr::ScalarFunction(of) = &call else { panic!("{call}") };
-            assert_eq!(parts(&of.func), Some((&What::Step { origin: 0, step: 1 }, 1)), "{length}");
+            assert_eq!(parts(&of.func), Some((&SpanFunctionKind::Step { origin: 0, step: 1 }, 1)), "{length}");
         }
     }
 
     /// Negative durations are those of no time; the greatest has a place, too.
     #[test]
     fn a_scale_has_a_place_for_each_duration() {
-        let scale = ints(&What::Scale, &[i64::MIN, -1, i64::MAX, (1 << 62) - 1, 3]);
+        let scale = ints(&SpanFunctionKind::Scale, &[i64::MIN, -1, i64::MAX, (1 << 62) - 1, 3]);
         let scale = scale.as_primitive::<arrow::datatypes::Int32Type>().values();
         // As a double, what lies right below a power of two that great is the power.
         assert_eq!(scale[..], [0, 0, 1008, 992, 25]);
@@ -347,7 +352,7 @@ mod tests {
         let pod = attributes(&[("host.name", Value::Text("h")), ("k8s.pod.name", Value::Text("p"))]);
         let empty = attributes(&[("host.name", Value::Text("h")), ("service.instance.id", Value::Text(""))]);
         let rows: [&[u8]; 6] = [&full, &full, &pod, &empty, &[], &full];
-        let found = What::Instance.evaluate(&[views(&rows)]).unwrap();
+        let found = SpanFunctionKind::Instance.evaluate(&[views(&rows)]).unwrap();
         let expected = [
             instance_name(["i", "1.5", "h", "p"]),
             instance_name(["i", "1.5", "h", "p"]),
@@ -363,11 +368,11 @@ mod tests {
     #[test]
     fn words_of_kinds_and_names_of_the_other_side() {
         let kinds = Arc::new(UInt8Array::from(vec![0, 1, 5, 6, 255])) as ArrayRef;
-        let words = What::Kind.evaluate(&[kinds]).unwrap();
+        let words = SpanFunctionKind::Kind.evaluate(&[kinds]).unwrap();
         assert_eq!(texts(&words), [Some(""), Some("internal"), Some("consumer"), Some(""), Some("")]);
         let said = attributes(&[("db.name", Value::Text("orders")), ("server.address", Value::Text("h"))]);
         let number = attributes(&[("peer.service", Value::Int(7)), ("net.peer.name", Value::Text(""))]);
-        let names = What::Remote.evaluate(&[bytes(&[&said, &number, &[]])]).unwrap();
+        let names = SpanFunctionKind::Remote.evaluate(&[bytes(&[&said, &number, &[]])]).unwrap();
         assert_eq!(texts(&names), [Some("h"), None, None]);
     }
 
@@ -378,7 +383,7 @@ mod tests {
         for name in ["b", "a", "", "b", "ü"] {
             push_event(&mut events, &EventRef { time: 1, name, dropped: 0, attributes: &[] });
         }
-        let names = What::EventNames.evaluate(&[bytes(&[&events, &[], &events[..8]])]).unwrap();
+        let names = SpanFunctionKind::EventNames.evaluate(&[bytes(&[&events, &[], &events[..8]])]).unwrap();
         let names = names.as_list::<i32>();
         assert_eq!(names.len(), 3);
         assert_eq!(texts(&names.value(0)), [Some(""), Some("a"), Some("b"), Some("ü")]);
@@ -393,7 +398,7 @@ mod tests {
         let blank = attributes(&[("k", Value::Text(""))]);
         let resource = attributes(&[("k", Value::Text("of the resource"))]);
         let of = |key: &str| {
-            let what = What::Attribute {
+            let what = SpanFunctionKind::Attribute {
                 key: key.to_owned(),
                 columns: ["attributes", "resource", "service"].map(str::to_owned).to_vec(),
             };

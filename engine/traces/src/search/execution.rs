@@ -16,7 +16,7 @@ use datafusion::logical_expr::{JoinType, LogicalPlan, LogicalPlanBuilder, ident}
 use foldhash::fast::FixedState;
 use futures::StreamExt;
 use hashbrown::{HashMap, HashSet};
-use quiver_query::{Collected, from_datafusion};
+use quiver_query::{QueryReservation, from_datafusion};
 use quiver_types::spans::{STATUS_ERROR, Span, SpanColumn, SpanFilter, SpanId, SpanRequest, TraceId, all_columns};
 use quiver_types::{Error, ErrorKind};
 
@@ -26,7 +26,7 @@ use crate::columns::{Columns, columns};
 use crate::engine::{Reader, TraceError, summary_columns};
 use crate::plan::built;
 use crate::resource::shown;
-use crate::summary::{Matched, Summary, summarize};
+use crate::summary::{MatchedSpan, Summary, summarize};
 
 /// Maximum number of traces whose spans are read at once.
 const CHUNK: usize = 500;
@@ -55,7 +55,7 @@ const SLICE_SPANS_MAX: usize = 256 * 1024;
 const FEW_SPANS: usize = SLICE_SPANS_MAX;
 
 /// Complete traces that were read for a page, by id, with the memory that each of them holds.
-pub(super) type Whole = HashMap<TraceId, (Trace, Collected), FixedState>;
+pub(super) type Whole = HashMap<TraceId, (Trace, QueryReservation), FixedState>;
 
 /// What a trace takes in memory, about.
 fn trace_bytes(trace: &Trace) -> usize {
@@ -75,7 +75,7 @@ struct Candidates {
     rows: Option<SendableRecordBatchStream>,
     ready: VecDeque<Candidate>,
     /// Memory of candidates that were collected at once.
-    _memory: Option<Collected>,
+    _memory: Option<QueryReservation>,
 }
 
 impl Candidates {
@@ -390,7 +390,7 @@ impl Reader {
         let mut places: HashMap<TraceId, usize, FixedState> = HashMap::default();
         places.extend(rows.iter().enumerate().map(|(at, row)| (row.id, at)));
         let mut seen: HashSet<(usize, SpanId), FixedState> = HashSet::default();
-        let mut first: Vec<Vec<(i64, Matched)>> = vec![Vec::new(); rows.len()];
+        let mut first: Vec<Vec<(i64, MatchedSpan)>> = vec![Vec::new(); rows.len()];
         self.scan(filter, columns(&own, &["service"]), |batch| {
             // Each span may be one that was not seen yet.
             self.collect(batch.num_rows() * SEEN_BYTES)?;
@@ -410,7 +410,7 @@ impl Reader {
                 let first = &mut first[at];
                 first.push((
                     starts.value(i),
-                    Matched {
+                    MatchedSpan {
                         span_id,
                         service: shown(services.value(i)).to_owned(),
                         name: names.value(i).to_owned(),

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use quiver_query::Collected;
+use quiver_query::QueryReservation;
 use quiver_types::spans::Value;
 use serde_json::json;
 
 use super::ast::Comparison;
-use super::evaluation::Looked;
+use super::evaluation::TraceView;
 use super::fields::{Field, Intrinsic};
 use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
@@ -35,15 +35,15 @@ const INTRINSICS: [Intrinsic; 8] = [
 
 /// How many values of attributes were seen, by side.
 #[derive(Debug, Default)]
-pub(super) struct Compared(BTreeMap<(&'static str, String), usize>);
+pub(super) struct AttributeCounts(BTreeMap<(&'static str, String), usize>);
 
-impl Compared {
+impl AttributeCounts {
     /// Counts a span of a trace in the cells of a step.
     pub(super) fn add(
         &mut self,
         reader: &Reader,
         comparison: &Comparison,
-        (looked, i): (&Looked<'_>, usize),
+        (looked, i): (&TraceView<'_>, usize),
         (groups, at): (&mut Groups, i64),
     ) -> Result<(), TraceError> {
         let span = looked.span(i);
@@ -70,7 +70,7 @@ impl Compared {
 }
 
 /// Gives names and values, in OTLP/JSON, of all that a span is compared by; each once.
-fn values(looked: &Looked<'_>, i: usize) -> Vec<(String, String)> {
+fn values(looked: &TraceView<'_>, i: usize) -> Vec<(String, String)> {
     let (span, mut out) = (looked.span(i), Vec::new());
     let mut add = |key: String, value: Value<'_>| out.push((key, any_json(value).to_string()));
     add("resource.service.name".to_owned(), Value::Text(span.service_shown()));
@@ -96,7 +96,7 @@ type CellsByValue<'c> = Vec<(&'c str, &'c BTreeMap<i64, Cell>)>;
 pub(super) fn series(
     comparison: &Comparison,
     groups: &Groups,
-    memory: &Collected,
+    memory: &QueryReservation,
 ) -> Result<Vec<MetricSeries>, TraceError> {
     let mut attributes: BTreeMap<(&str, &str), CellsByValue<'_>> = BTreeMap::new();
     for (labels, cells) in groups {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     /// Series as texts: labels but for their types, then times and counts.
-    fn shown(counts: &[(&str, &str, &str, i64, u8)], values: usize, memory: &Collected) -> Vec<String> {
+    fn shown(counts: &[(&str, &str, &str, i64, u8)], values: usize, memory: &QueryReservation) -> Vec<String> {
         let comparison = Comparison { selection: Expr::True, window: None, values };
         let one = |one: &MetricSeries| {
             let labels = one
@@ -261,7 +261,7 @@ mod tests {
         one.events = vec![event("A"), event("B"), event("A")];
         let trace = assemble([1; 16], vec![one]);
         let found: Vec<String> =
-            values(&Looked::at(&trace), 0).into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+            values(&TraceView::at(&trace), 0).into_iter().map(|(key, value)| format!("{key} {value}")).collect();
         assert_eq!(
             found,
             [

@@ -18,7 +18,7 @@ impl Query {
         match Self::parse(text) {
             Ok(query) if is_one(&query.spans) => query.filter(),
             Ok(_) => SpanFilter::All,
-            Err(_) => Unfinished { text, mask: mask(text) }.filter(),
+            Err(_) => IncompleteQuery { text, mask: mask(text) }.filter(),
         }
     }
 }
@@ -55,13 +55,13 @@ fn mask(text: &str) -> Vec<u8> {
 }
 
 /// A text that is no query.
-struct Unfinished<'t> {
+struct IncompleteQuery<'t> {
     text: &'t str,
     /// Its bytes, without those in quotes.
     mask: Vec<u8>,
 }
 
-impl Unfinished<'_> {
+impl IncompleteQuery<'_> {
     fn filter(&self) -> SpanFilter {
         let begin = self.mask.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(0);
         if self.mask.get(begin) != Some(&b'{') {

@@ -7,29 +7,29 @@ use quiver_types::spans::{Place, Span, Value, any_item, hex, is_list, kind_name}
 use quiver_types::time::duration::format_go;
 
 use super::ast::{Aggregate, Check, Expr, Query, Relation, Spanset, Stage, Structure};
-use super::expressions::{Compare, Fixed, Term};
+use super::expressions::{Compare, ExprValue, Term};
 use super::fields::{Field, Intrinsic};
 use super::json::{any_json, double, number};
-use super::result::{Found, FoundSet};
+use super::result::{FoundSet, TraceMatch};
 use crate::assemble::Trace;
 use crate::export::internal::STATUS;
 use crate::span_tree::Tree;
 
 /// A trace that is being looked at.
-pub(super) struct Looked<'t> {
+pub(super) struct TraceView<'t> {
     trace: &'t Trace,
     tree: Tree,
     root: Option<usize>,
-    nested: OnceCell<Nested>,
+    nested: OnceCell<NestedSetIndex>,
 }
 
 /// Numbers by which a span's descendants lie between its left and its right one; 0 where no root leads to it.
-struct Nested {
+struct NestedSetIndex {
     left: Vec<i64>,
     right: Vec<i64>,
 }
 
-impl Nested {
+impl NestedSetIndex {
     fn of(trace: &Trace, tree: &Tree) -> Self {
         let mut out = Self { left: vec![0; trace.spans.len()], right: vec![0; trace.spans.len()] };
         let mut next = 1;
@@ -51,12 +51,12 @@ impl Nested {
 
 impl Query {
     /// Gives what it wants of a trace; none when it wants nothing of it.
-    pub fn find(&self, trace: &Trace) -> Option<Found> {
-        self.find_in(&Looked::at(trace))
+    pub fn find(&self, trace: &Trace) -> Option<TraceMatch> {
+        self.find_in(&TraceView::at(trace))
     }
 
     /// Gives what it wants of a trace that is looked at already.
-    pub(super) fn find_in(&self, looked: &Looked<'_>) -> Option<Found> {
+    pub(super) fn find_in(&self, looked: &TraceView<'_>) -> Option<TraceMatch> {
         let trace = looked.trace;
         let chosen = looked.chosen(&self.spans, None);
         let spans: Vec<usize> = (0..trace.spans.len()).filter(|&i| chosen[i]).collect();
@@ -69,11 +69,11 @@ impl Query {
         }
         let mut spans: Vec<usize> = sets.iter().flat_map(|set| set.spans.iter().copied()).collect();
         spans.sort_unstable();
-        (!spans.is_empty()).then_some(Found { spans, sets })
+        (!spans.is_empty()).then_some(TraceMatch { spans, sets })
     }
 }
 
-impl<'t> Looked<'t> {
+impl<'t> TraceView<'t> {
     pub(super) fn at(trace: &'t Trace) -> Self {
         let tree = Tree::of(trace);
         let root = tree.main_root(trace);
@@ -101,7 +101,7 @@ impl<'t> Looked<'t> {
         match term {
             Term::Field(field) => self.json(field, i),
             term => match self.worked_out(term, i)? {
-                Fixed::Number(value) => Some(double(value)),
+                ExprValue::Number(value) => Some(double(value)),
                 other => other.number().map(number),
             },
         }
@@ -109,7 +109,7 @@ impl<'t> Looked<'t> {
 
     /// An intrinsic that is a number.
     fn number(&self, intrinsic: Intrinsic, i: usize) -> Option<i64> {
-        let nested = || self.nested.get_or_init(|| Nested::of(self.trace, &self.tree));
+        let nested = || self.nested.get_or_init(|| NestedSetIndex::of(self.trace, &self.tree));
         Some(match intrinsic {
             Intrinsic::TraceDuration => self.trace.end().saturating_sub(self.trace.start()),
             Intrinsic::ChildCount => self.tree.children[i].len() as i64,
@@ -250,8 +250,8 @@ impl<'t> Looked<'t> {
         let (own, other) = (self.worked_out(left, i), self.worked_out(right, i));
         let (Some(own), Some(other)) = (own, other) else { return false };
         let to_all = compare == Compare::NotEqual;
-        let of_items = |list: &str, holds: &dyn Fn(&Fixed) -> bool| {
-            any_item(list, |item| holds(&Fixed::of(item)) != to_all).is_some_and(|found| found != to_all)
+        let of_items = |list: &str, holds: &dyn Fn(&ExprValue) -> bool| {
+            any_item(list, |item| holds(&ExprValue::of(item)) != to_all).is_some_and(|found| found != to_all)
         };
         match (self.list(left, i), self.list(right, i)) {
             (Some(list), None) => of_items(list, &|item| item.compares(compare, &other)),
@@ -270,15 +270,17 @@ impl<'t> Looked<'t> {
     }
 
     /// Works a term out; none where a field has no value, or arithmetic no number.
-    fn worked_out(&self, term: &Term, i: usize) -> Option<Fixed> {
+    fn worked_out(&self, term: &Term, i: usize) -> Option<ExprValue> {
         match term {
             Term::Fixed(fixed) => Some(fixed.clone()),
             Term::Worked(left, sign, right) => self.worked_out(left, i)?.worked(*sign, &self.worked_out(right, i)?),
-            Term::Field(Field::Attribute(place, key)) => attribute(&self.trace.spans[i], *place, key).map(Fixed::of),
+            Term::Field(Field::Attribute(place, key)) => {
+                attribute(&self.trace.spans[i], *place, key).map(ExprValue::of)
+            }
             Term::Field(Field::Intrinsic(intrinsic)) => match self.number(*intrinsic, i) {
-                Some(nanos) if intrinsic.is_duration() => Some(Fixed::Number(nanos as f64)),
-                Some(number) => Some(Fixed::Whole(number)),
-                None => self.text(*intrinsic, i).map(|text| Fixed::Text(text.into_owned())),
+                Some(nanos) if intrinsic.is_duration() => Some(ExprValue::Number(nanos as f64)),
+                Some(number) => Some(ExprValue::Whole(number)),
+                None => self.text(*intrinsic, i).map(|text| ExprValue::Text(text.into_owned())),
             },
         }
     }
@@ -329,7 +331,7 @@ impl<'t> Looked<'t> {
     /// Says whether what is worked out of the first span that has a number is a whole one.
     pub(super) fn is_whole(&self, term: &Term, spans: &[usize]) -> bool {
         let first = spans.iter().filter_map(|&i| self.worked_out(term, i)).find(|value| value.number().is_some());
-        matches!(first, Some(Fixed::Whole(_)))
+        matches!(first, Some(ExprValue::Whole(_)))
     }
 
     /// Gives an aggregate of some spans; none when none of them has a number.

@@ -13,14 +13,14 @@ use super::fields::Field;
 pub(crate) enum Term {
     /// The value of a field.
     Field(Field),
-    Fixed(Fixed),
+    Fixed(ExprValue),
     /// Arithmetic between two values of the same span.
     Worked(Box<Term>, Sign, Box<Term>),
 }
 
 /// A constant, or the value that a span has.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fixed {
+pub(crate) enum ExprValue {
     Number(f64),
     /// A whole number, with which arithmetic stays whole.
     Whole(i64),
@@ -103,11 +103,11 @@ impl fmt::Display for Term {
         match self {
             Self::Field(field) => write!(f, "{field}"),
             // With a point, as what is no whole number is written.
-            Self::Fixed(Fixed::Number(value)) => write!(f, "{value:?}"),
-            Self::Fixed(Fixed::Whole(value)) => write!(f, "{value}"),
-            Self::Fixed(Fixed::Nanos(value)) => f.write_str(&format_go(*value)),
-            Self::Fixed(Fixed::Text(text)) => write!(f, "`{text}`"),
-            Self::Fixed(Fixed::Bool(value)) => write!(f, "{value}"),
+            Self::Fixed(ExprValue::Number(value)) => write!(f, "{value:?}"),
+            Self::Fixed(ExprValue::Whole(value)) => write!(f, "{value}"),
+            Self::Fixed(ExprValue::Nanos(value)) => f.write_str(&format_go(*value)),
+            Self::Fixed(ExprValue::Text(text)) => write!(f, "`{text}`"),
+            Self::Fixed(ExprValue::Bool(value)) => write!(f, "{value}"),
             Self::Worked(left, sign, right) => {
                 let side = |term: &Term| match term {
                     Term::Worked(..) => format!("({term})"),
@@ -156,7 +156,7 @@ impl Sign {
     }
 }
 
-impl Fixed {
+impl ExprValue {
     /// Takes the value of an attribute.
     pub(super) fn of(value: Value<'_>) -> Self {
         match value {
@@ -216,37 +216,37 @@ mod tests {
 
     #[test]
     fn arithmetic_stays_whole_as_long_as_it_can() {
-        let whole = |sign: Sign, left: i64, right: i64| Fixed::Whole(left).worked(sign, &Fixed::Whole(right));
-        assert_eq!(whole(Sign::Plus, 1, 2), Some(Fixed::Whole(3)));
-        assert_eq!(whole(Sign::By, 7, 2), Some(Fixed::Whole(3)));
-        assert_eq!(whole(Sign::Remainder, -7, 3), Some(Fixed::Whole(-1)));
-        assert_eq!(whole(Sign::Power, 2, 3), Some(Fixed::Whole(8)));
-        assert_eq!(whole(Sign::Power, 2, -1), Some(Fixed::Number(0.5)));
-        assert_eq!(whole(Sign::Power, 10, 19), Some(Fixed::Number(1e19)));
-        assert_eq!(Fixed::Nanos(7).worked(Sign::By, &Fixed::Whole(2)), Some(Fixed::Number(3.5)));
-        assert_eq!(whole(Sign::Times, i64::MAX, 2), Some(Fixed::Number(i64::MAX as f64 * 2.0)));
+        let whole = |sign: Sign, left: i64, right: i64| ExprValue::Whole(left).worked(sign, &ExprValue::Whole(right));
+        assert_eq!(whole(Sign::Plus, 1, 2), Some(ExprValue::Whole(3)));
+        assert_eq!(whole(Sign::By, 7, 2), Some(ExprValue::Whole(3)));
+        assert_eq!(whole(Sign::Remainder, -7, 3), Some(ExprValue::Whole(-1)));
+        assert_eq!(whole(Sign::Power, 2, 3), Some(ExprValue::Whole(8)));
+        assert_eq!(whole(Sign::Power, 2, -1), Some(ExprValue::Number(0.5)));
+        assert_eq!(whole(Sign::Power, 10, 19), Some(ExprValue::Number(1e19)));
+        assert_eq!(ExprValue::Nanos(7).worked(Sign::By, &ExprValue::Whole(2)), Some(ExprValue::Number(3.5)));
+        assert_eq!(whole(Sign::Times, i64::MAX, 2), Some(ExprValue::Number(i64::MAX as f64 * 2.0)));
         assert_eq!((whole(Sign::By, 1, 0), whole(Sign::Remainder, 1, 0)), (None, None));
-        let half = Fixed::Number(0.5);
-        assert_eq!(half.worked(Sign::Minus, &Fixed::Text("2".into())), Some(Fixed::Number(-1.5)));
-        assert_eq!(half.worked(Sign::Plus, &Fixed::Text("x".into())), None);
-        assert_eq!(half.worked(Sign::Plus, &Fixed::Bool(true)), None);
-        assert_eq!(Fixed::Number(f64::MAX).worked(Sign::Times, &Fixed::Number(2.0)), None);
+        let half = ExprValue::Number(0.5);
+        assert_eq!(half.worked(Sign::Minus, &ExprValue::Text("2".into())), Some(ExprValue::Number(-1.5)));
+        assert_eq!(half.worked(Sign::Plus, &ExprValue::Text("x".into())), None);
+        assert_eq!(half.worked(Sign::Plus, &ExprValue::Bool(true)), None);
+        assert_eq!(ExprValue::Number(f64::MAX).worked(Sign::Times, &ExprValue::Number(2.0)), None);
     }
 
     #[test]
     fn values_of_one_type_compare_and_numbers_of_all() {
-        let text = |text: &str| Fixed::Text(text.to_owned());
-        let check = |left: &Fixed, compare: Compare, right: &Fixed, expected: bool| {
+        let text = |text: &str| ExprValue::Text(text.to_owned());
+        let check = |left: &ExprValue, compare: Compare, right: &ExprValue, expected: bool| {
             assert_eq!(left.compares(compare, right), expected, "{left:?} {compare:?} {right:?}");
         };
         // As doubles these two are one.
-        check(&Fixed::Whole(i64::MAX - 1), Compare::Less, &Fixed::Whole(i64::MAX), true);
-        check(&Fixed::Whole(2), Compare::Equal, &Fixed::Number(2.0), true);
+        check(&ExprValue::Whole(i64::MAX - 1), Compare::Less, &ExprValue::Whole(i64::MAX), true);
+        check(&ExprValue::Whole(2), Compare::Equal, &ExprValue::Number(2.0), true);
         check(&text("10"), Compare::Less, &text("9"), true);
-        check(&text("10"), Compare::Greater, &Fixed::Whole(9), true);
-        check(&text("x"), Compare::NotEqual, &Fixed::Whole(9), false);
-        check(&Fixed::Bool(false), Compare::Less, &Fixed::Bool(true), true);
-        check(&Fixed::Bool(true), Compare::Equal, &Fixed::Whole(1), false);
-        check(&Fixed::Bool(true), Compare::NotEqual, &text("true"), false);
+        check(&text("10"), Compare::Greater, &ExprValue::Whole(9), true);
+        check(&text("x"), Compare::NotEqual, &ExprValue::Whole(9), false);
+        check(&ExprValue::Bool(false), Compare::Less, &ExprValue::Bool(true), true);
+        check(&ExprValue::Bool(true), Compare::Equal, &ExprValue::Whole(1), false);
+        check(&ExprValue::Bool(true), Compare::NotEqual, &text("true"), false);
     }
 }

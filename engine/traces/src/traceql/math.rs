@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use quiver_query::{Collected, QueryContext};
+use quiver_query::{QueryContext, QueryReservation};
 use serde_json::{Value as Json, json};
 
 use super::ast::Query;
@@ -73,7 +73,7 @@ impl Node {
     fn worked_out(
         &self,
         found: &mut VecDeque<Vec<MetricSeries>>,
-        memory: &Collected,
+        memory: &QueryReservation,
     ) -> Result<Vec<MetricSeries>, TraceError> {
         match self {
             Self::Query(_) => Ok(found.pop_front().unwrap_or_default()),
@@ -124,7 +124,7 @@ fn joined(
     left: &[MetricSeries],
     sign: Sign,
     right: &[MetricSeries],
-    memory: &Collected,
+    memory: &QueryReservation,
 ) -> Result<Vec<MetricSeries>, TraceError> {
     let keyed = |series: &[MetricSeries]| -> HashMap<String, usize> {
         series.iter().enumerate().map(|(n, one)| (key(one), n)).collect()
@@ -176,7 +176,7 @@ fn settled(
     query: &Query,
     mut series: Vec<MetricSeries>,
     MetricWindow { range, step, .. }: MetricWindow,
-    memory: &Collected,
+    memory: &QueryReservation,
 ) -> Result<Vec<MetricSeries>, TraceError> {
     let length = step.unwrap_or_else(|| range.1.saturating_sub(range.0).max(SECOND_NS as i64));
     let by = if query.is_rate() { length as f64 / SECOND_NS } else { 1.0 };
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(named[0].labels, [(NAME.to_owned(), json!({"stringValue": "(rate * rate)"}))]);
     }
     /// What arithmetic makes of the numbers of its queries, which come one for each.
-    fn worked_out(text: &str, found: &[&[(i64, f64)]], memory: &Collected) -> Vec<Vec<(i64, f64)>> {
+    fn worked_out(text: &str, found: &[&[(i64, f64)]], memory: &QueryReservation) -> Vec<Vec<(i64, f64)>> {
         let figures = Figures::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         let one = |points: &&[(i64, f64)]| vec![MetricSeries { points: points.to_vec(), ..MetricSeries::default() }];
         let mut found: VecDeque<Vec<MetricSeries>> = found.iter().map(one).collect();

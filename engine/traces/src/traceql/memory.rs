@@ -1,7 +1,7 @@
 //! What answers of TraceQL take in memory, about: more than their texts and numbers, since each map has a node of eleven
 //! entries as soon as it has one.
 
-use quiver_query::Collected;
+use quiver_query::QueryReservation;
 use serde_json::Value as Json;
 
 use super::series::{MetricExemplar, MetricSeries};
@@ -17,7 +17,12 @@ pub(super) const LABEL_BYTES: usize = TEXT_BYTES + NODE * (size_of::<String>() +
 const POINT_COPIES: usize = 3;
 
 /// Makes room for a series before it is made: for so many bytes of labels, points and exemplars.
-pub(super) fn reserve(memory: &Collected, labels: usize, points: usize, exemplars: usize) -> Result<(), TraceError> {
+pub(super) fn reserve(
+    memory: &QueryReservation,
+    labels: usize,
+    points: usize,
+    exemplars: usize,
+) -> Result<(), TraceError> {
     let points = points * POINT_COPIES * size_of::<(i64, f64)>();
     Ok(memory.add(size_of::<MetricSeries>() + labels + points + exemplars * size_of::<MetricExemplar>())?)
 }

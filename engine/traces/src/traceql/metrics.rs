@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use quiver_query::{Collected, QueryContext};
+use quiver_query::{QueryContext, QueryReservation};
 use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, Value, all_columns, read_spans};
 use quiver_types::time::duration::format_go;
 use serde_json::{Value as Json, json};
 
 use super::ast::{Aggregate, Choice, Metric, MetricFunction, Query};
-use super::compare::{self, Compared};
-use super::evaluation::{Looked, attribute, figure_of, intrinsic_number, intrinsic_text};
+use super::compare::{self, AttributeCounts};
+use super::evaluation::{TraceView, attribute, figure_of, intrinsic_number, intrinsic_text};
 use super::fields::{Field, Intrinsic};
 use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
@@ -111,7 +111,7 @@ fn label(span: &Span, field: &Field) -> String {
     value.unwrap_or_else(|| any_json(Value::Text("nil"))).to_string()
 }
 
-fn series_of(metric: &Metric, groups: &Groups, memory: &Collected) -> Result<Vec<MetricSeries>, TraceError> {
+fn series_of(metric: &Metric, groups: &Groups, memory: &QueryReservation) -> Result<Vec<MetricSeries>, TraceError> {
     if let MetricFunction::Compare(comparison) = &metric.function {
         return compare::series(comparison, groups, memory);
     }
@@ -286,11 +286,11 @@ impl Reader {
         step: Option<i64>,
     ) -> Result<Groups, TraceError> {
         let mut groups = Groups::new();
-        let mut compared = Compared::default();
+        let mut compared = AttributeCounts::default();
         let by_power = matches!(metric.function, MetricFunction::Quantiles(..) | MetricFunction::Histogram(_));
         let filter = SpanFilter::Starts(range.0, range.1).and(query.wide_filter());
         self.each_trace(filter, |trace| {
-            let looked = Looked::at(trace);
+            let looked = TraceView::at(trace);
             let Some(found) = query.find_in(&looked) else { return Ok(()) };
             for i in found.spans {
                 let span = &trace.spans[i];

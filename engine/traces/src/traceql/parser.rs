@@ -21,7 +21,7 @@ pub(super) use self::math::numbers;
 use self::term::{Node, always_there};
 use super::ast::{Check, Expr, Query, Relation, Spanset, Stage, Structure};
 use super::error::TraceqlError;
-use super::expressions::{Compare, Fixed, Term};
+use super::expressions::{Compare, ExprValue, Term};
 use super::fields::{Field, Intrinsic, scope_name};
 
 /// Deepest nesting of parentheses and negations.
@@ -390,7 +390,7 @@ impl<'a> Parser<'a> {
                 return Ok(ordered(field, compare, *number));
             }
             (_, Literal::Text(text)) if has_texts(&field) => {
-                let text = Term::Fixed(Fixed::Text(text.clone()));
+                let text = Term::Fixed(ExprValue::Text(text.clone()));
                 return Ok(Expr::Compare(Term::Field(field), compare, text));
             }
             (_, Literal::Number(..) | Literal::Nanos(_) | Literal::Text(_)) => return differ(),

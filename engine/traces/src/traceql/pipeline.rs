@@ -7,7 +7,7 @@ use quiver_types::time::duration::format_go;
 use serde_json::{Value as Json, json};
 
 use super::ast::{Aggregate, Scalar, Stage};
-use super::evaluation::Looked;
+use super::evaluation::TraceView;
 use super::expressions::Term;
 use super::fields::Field;
 use super::json::{double, number};
@@ -18,7 +18,7 @@ const ATTRIBUTES_MAX: usize = 16;
 
 impl Stage {
     /// Does it with each set; sets without spans go.
-    pub(super) fn run(&self, looked: &Looked<'_>, sets: Vec<FoundSet>) -> Vec<FoundSet> {
+    pub(super) fn run(&self, looked: &TraceView<'_>, sets: Vec<FoundSet>) -> Vec<FoundSet> {
         match self {
             Self::Select(_) => sets,
             Self::Filter(expr) => {
@@ -66,7 +66,7 @@ impl Stage {
 }
 
 /// Makes a set of the spans of each value; those without one are a set, too.
-fn grouped(looked: &Looked<'_>, (term, name): (&Term, &Arc<str>), set: FoundSet) -> Vec<FoundSet> {
+fn grouped(looked: &TraceView<'_>, (term, name): (&Term, &Arc<str>), set: FoundSet) -> Vec<FoundSet> {
     let mut groups: BTreeMap<String, FoundSet> = BTreeMap::new();
     for i in set.spans {
         let value = looked.value(term, i).unwrap_or_else(|| json!({"stringValue": "nil"}));
@@ -82,7 +82,7 @@ fn grouped(looked: &Looked<'_>, (term, name): (&Term, &Arc<str>), set: FoundSet)
 
 impl Scalar {
     /// Works it out of some spans, and notes the aggregates that it is made of; none where one has no number.
-    fn of(&self, looked: &Looked<'_>, spans: &[usize], seen: &mut Vec<(Arc<str>, Json)>) -> Option<f64> {
+    fn of(&self, looked: &TraceView<'_>, spans: &[usize], seen: &mut Vec<(Arc<str>, Json)>) -> Option<f64> {
         match self {
             Self::Fixed(value) => Some(*value),
             Self::Aggregate(function, term, name) => {

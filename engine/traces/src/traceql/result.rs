@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 /// What a query found in a trace.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct TraceMatch {
     /// Indexes of the wanted spans in [`Trace::spans`](crate::Trace::spans).
     pub spans: Vec<usize>,
     /// The sets that they are in.

@@ -6,14 +6,14 @@ use quiver_types::spans::{Place, Value};
 use serde_json::Value as Json;
 
 use super::ast::{Check, Expr, Query, Relation, Scalar, Spanset, Stage};
-use super::evaluation::Looked;
+use super::evaluation::TraceView;
 use super::expressions::Term;
 use super::fields::{Field, Intrinsic};
 use super::json::any_json;
 
 /// When a field that a query names is given.
 #[derive(Debug, Clone, Copy)]
-enum Given<'q> {
+enum FieldCondition<'q> {
     /// With every span, also when it has no value (`nil`).
     Always,
     /// With the spans that have a value.
@@ -24,8 +24,8 @@ enum Given<'q> {
 
 /// The fields that a query names, those of `select` first.
 #[derive(Debug, Default)]
-struct Asked<'q> {
-    fields: Vec<(&'q Field, Given<'q>)>,
+struct QueryFields<'q> {
+    fields: Vec<(&'q Field, FieldCondition<'q>)>,
     /// The query looks at the places of spans in their trace.
     has_structure: bool,
 }
@@ -33,18 +33,20 @@ struct Asked<'q> {
 impl Query {
     /// Gives the fields that are asked for of a wanted span, with their values in OTLP/JSON. Those of `select` come
     /// even when the span has none.
-    pub(super) fn shown(&self, looked: &Looked<'_>, i: usize) -> Vec<(String, Json)> {
-        let asked = Asked::of(self);
+    pub(super) fn shown(&self, looked: &TraceView<'_>, i: usize) -> Vec<(String, Json)> {
+        let asked = QueryFields::of(self);
         let mut out: Vec<(String, Json)> = Vec::new();
         for (field, given) in &asked.fields {
             if is_told(field) || out.iter().any(|(key, _)| key == field.key()) {
                 continue;
             }
             let value = match given {
-                Given::Always => looked.json(field, i).or_else(|| Some(nil())),
-                Given::There => looked.json(field, i),
-                Given::Where(_) if asked.has_structure && is_place(field) => looked.json(field, i),
-                Given::Where(expr) => looked.holds(expr, i).then(|| of_holding(looked, expr, field, i)).flatten(),
+                FieldCondition::Always => looked.json(field, i).or_else(|| Some(nil())),
+                FieldCondition::There => looked.json(field, i),
+                FieldCondition::Where(_) if asked.has_structure && is_place(field) => looked.json(field, i),
+                FieldCondition::Where(expr) => {
+                    looked.holds(expr, i).then(|| of_holding(looked, expr, field, i)).flatten()
+                }
             };
             if let Some(value) = value {
                 out.push((field.key().to_owned(), value));
@@ -54,21 +56,21 @@ impl Query {
     }
 
     /// Says whether the name of a span is asked for.
-    pub(super) fn shows_name(&self, looked: &Looked<'_>, i: usize) -> bool {
-        let is_asked = |(field, given): &(&Field, Given<'_>)| {
-            let holds = !matches!(given, Given::Where(expr) if !looked.holds(expr, i));
+    pub(super) fn shows_name(&self, looked: &TraceView<'_>, i: usize) -> bool {
+        let is_asked = |(field, given): &(&Field, FieldCondition<'_>)| {
+            let holds = !matches!(given, FieldCondition::Where(expr) if !looked.holds(expr, i));
             holds && matches!(field, Field::Intrinsic(Intrinsic::Name))
         };
-        Asked::of(self).fields.iter().any(is_asked)
+        QueryFields::of(self).fields.iter().any(is_asked)
     }
 }
 
-impl<'q> Asked<'q> {
+impl<'q> QueryFields<'q> {
     fn of(query: &'q Query) -> Self {
         let mut out = Self::default();
         for stage in &query.stages {
             if let Stage::Select(fields) = stage {
-                out.add(fields, Given::Always);
+                out.add(fields, FieldCondition::Always);
             }
         }
         out.spans(&query.spans);
@@ -76,7 +78,7 @@ impl<'q> Asked<'q> {
         out
     }
 
-    fn add(&mut self, fields: impl IntoIterator<Item = &'q Field>, given: Given<'q>) {
+    fn add(&mut self, fields: impl IntoIterator<Item = &'q Field>, given: FieldCondition<'q>) {
         self.fields.extend(fields.into_iter().map(|field| (field, given)));
     }
 
@@ -99,7 +101,7 @@ impl<'q> Asked<'q> {
     fn stages(&mut self, stages: &'q [Stage]) {
         for stage in stages {
             match stage {
-                Stage::Select(fields) => self.add(fields, Given::Always),
+                Stage::Select(fields) => self.add(fields, FieldCondition::Always),
                 Stage::Filter(expr) => self.expr(expr, true),
                 Stage::Within(spans) => self.spans(spans),
                 Stage::Scalar(left, _, right) => {
@@ -126,17 +128,17 @@ impl<'q> Asked<'q> {
     fn term(&mut self, term: &'q Term) {
         let mut fields = Vec::new();
         term.fields(&mut fields);
-        self.add(fields, Given::There);
+        self.add(fields, FieldCondition::There);
     }
 
     /// Adds what a condition names; `holds` of one that is not below a negation.
     fn expr(&mut self, expr: &'q Expr, holds: bool) {
-        let given = if holds { Given::Where(expr) } else { Given::There };
+        let given = if holds { FieldCondition::Where(expr) } else { FieldCondition::There };
         match expr {
             Expr::True | Expr::False => {}
             Expr::And(list) | Expr::Or(list) => list.iter().for_each(|one| self.expr(one, holds)),
             Expr::Not(one) => self.expr(one, false),
-            Expr::Is(field, Check::There) => self.add([field], Given::There),
+            Expr::Is(field, Check::There) => self.add([field], FieldCondition::There),
             Expr::Is(field, _)
             | Expr::Compare(Term::Field(field), _, Term::Fixed(_))
             | Expr::Compare(Term::Fixed(_), _, Term::Field(field)) => self.add([field], given),
@@ -154,7 +156,7 @@ fn nil() -> Json {
 }
 
 /// Gives the value of a field for which a condition holds: of several events or links the first that it holds of.
-fn of_holding(looked: &Looked<'_>, expr: &Expr, field: &Field, i: usize) -> Option<Json> {
+fn of_holding(looked: &TraceView<'_>, expr: &Expr, field: &Field, i: usize) -> Option<Json> {
     let Expr::Is(_, check) = expr else { return looked.json(field, i) };
     if matches!(check, Check::Missing) {
         return Some(nil());

@@ -9,7 +9,7 @@ use super::ast::{Check, Expr, Query, Relation, Spanset, Stage};
 use super::fields::{Field, Intrinsic};
 
 /// A filter, and whether it is exact.
-type Lowered = (SpanFilter, bool);
+type SpanScanFilter = (SpanFilter, bool);
 
 impl Query {
     /// Gives a filter that at least one span of each wanted trace passes.
@@ -45,15 +45,15 @@ impl Query {
     }
 }
 
-fn of_spans(spans: &Spanset) -> Lowered {
+fn of_spans(spans: &Spanset) -> SpanScanFilter {
     match spans {
         Spanset::Filter(expr) => of_expr(expr),
         Spanset::Both(Relation::Or, ..) => {
             let (mut exprs, mut parts) = (Vec::new(), Vec::new());
             alternatives(spans, &mut exprs, &mut parts);
-            let mut any = together(exprs, Joined::Any);
+            let mut any = together(exprs, Connective::Any);
             any.append(&mut parts);
-            join(any, Joined::Any)
+            join(any, Connective::Any)
         }
         Spanset::Both(Relation::And, left, _) => (of_spans(left).0, false),
         Spanset::Both(Relation::Structure { .. }, _, right) => (of_spans(right).0, false),
@@ -62,7 +62,7 @@ fn of_spans(spans: &Spanset) -> Lowered {
 }
 
 /// Takes sets of which each span is wanted apart: conditions, and what other sets are lowered to.
-fn alternatives<'s>(spans: &'s Spanset, exprs: &mut Vec<&'s Expr>, parts: &mut Vec<Lowered>) {
+fn alternatives<'s>(spans: &'s Spanset, exprs: &mut Vec<&'s Expr>, parts: &mut Vec<SpanScanFilter>) {
     match spans {
         Spanset::Both(Relation::Or, left, right) => {
             alternatives(left, exprs, parts);
@@ -74,12 +74,12 @@ fn alternatives<'s>(spans: &'s Spanset, exprs: &mut Vec<&'s Expr>, parts: &mut V
     }
 }
 
-fn of_expr(expr: &Expr) -> Lowered {
+fn of_expr(expr: &Expr) -> SpanScanFilter {
     match expr {
         Expr::True => (SpanFilter::All, true),
         Expr::False => (SpanFilter::None, true),
-        Expr::And(all) => join(together(all, Joined::All), Joined::All),
-        Expr::Or(any) => join(together(any, Joined::Any), Joined::Any),
+        Expr::And(all) => join(together(all, Connective::All), Connective::All),
+        Expr::Or(any) => join(together(any, Connective::Any), Connective::Any),
         Expr::Not(one) => match of_expr(one) {
             (filter, true) => (not(filter), true),
             _ => (SpanFilter::All, false),
@@ -89,7 +89,7 @@ fn of_expr(expr: &Expr) -> Lowered {
     }
 }
 
-fn of_check(field: &Field, check: &Check) -> Lowered {
+fn of_check(field: &Field, check: &Check) -> SpanScanFilter {
     match field {
         Field::Attribute(place, key) => of_attribute(*place, key, check),
         Field::Intrinsic(intrinsic) => of_intrinsic(*intrinsic, check),
@@ -98,7 +98,7 @@ fn of_check(field: &Field, check: &Check) -> Lowered {
 
 /// How conditions are joined.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Joined {
+enum Connective {
     All,
     Any,
 }
@@ -108,13 +108,15 @@ const TESTS_MAX: usize = 16;
 
 /// Lowers conditions that are joined, those on one field together: its values are decoded and looked at once for all of
 /// them. Of alternatives these are values that pass a test, of conditions that must all hold values that fail one.
-fn together<'e>(parts: impl IntoIterator<Item = &'e Expr>, joined: Joined) -> Vec<Lowered> {
+fn together<'e>(parts: impl IntoIterator<Item = &'e Expr>, joined: Connective) -> Vec<SpanScanFilter> {
     let mut out = Vec::new();
     let mut by_field: Vec<(usize, &Field, Vec<&AttributeTest>)> = Vec::new();
     for part in parts {
         let tested = match part {
-            Expr::Is(field, Check::Passes(test)) if joined == Joined::Any => Some((field, test)),
-            Expr::Is(field @ Field::Attribute(..), Check::Fails(test)) if joined == Joined::All => Some((field, test)),
+            Expr::Is(field, Check::Passes(test)) if joined == Connective::Any => Some((field, test)),
+            Expr::Is(field @ Field::Attribute(..), Check::Fails(test)) if joined == Connective::All => {
+                Some((field, test))
+            }
             _ => None,
         };
         let Some((field, test)) = tested.filter(|(field, test)| goes_together(field, test)) else {
@@ -137,7 +139,7 @@ fn together<'e>(parts: impl IntoIterator<Item = &'e Expr>, joined: Joined) -> Ve
         let tests: Vec<AttributeTest> = values.into_iter().chain(others.into_iter().cloned()).collect();
         let groups = tests.chunks(TESTS_MAX).map(|tests| {
             let test = AttributeTest::any_of(tests.iter().cloned());
-            of_check(field, &if joined == Joined::Any { Check::Passes(test) } else { Check::Fails(test) })
+            of_check(field, &if joined == Connective::Any { Check::Passes(test) } else { Check::Fails(test) })
         });
         out[place] = join(groups.collect(), joined);
     }
@@ -145,15 +147,15 @@ fn together<'e>(parts: impl IntoIterator<Item = &'e Expr>, joined: Joined) -> Ve
 }
 
 /// Joins what was lowered.
-fn join(mut parts: Vec<Lowered>, joined: Joined) -> Lowered {
+fn join(mut parts: Vec<SpanScanFilter>, joined: Connective) -> SpanScanFilter {
     if parts.len() == 1 {
         return parts.remove(0);
     }
     let is_exact = parts.iter().all(|part| part.1);
     let filters = parts.into_iter().map(|part| part.0);
     match joined {
-        Joined::All => (filters.fold(SpanFilter::All, SpanFilter::and), is_exact),
-        Joined::Any => (SpanFilter::Or(filters.collect()), is_exact),
+        Connective::All => (filters.fold(SpanFilter::All, SpanFilter::and), is_exact),
+        Connective::Any => (SpanFilter::Or(filters.collect()), is_exact),
     }
 }
 
@@ -192,7 +194,7 @@ fn not(filter: SpanFilter) -> SpanFilter {
     SpanFilter::Not(Box::new(filter))
 }
 
-fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> Lowered {
+fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> SpanScanFilter {
     let at = |place, test| SpanFilter::Attribute { place: Some(place), key: key.to_owned(), test };
     let there = |place| at(place, AttributeTest::Exists);
     // Of a list one item is enough.
@@ -226,7 +228,7 @@ fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> Lowered {
     }
 }
 
-fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> Lowered {
+fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> SpanScanFilter {
     let text = |make: fn(TextTest) -> SpanFilter| match check {
         Check::Passes(AttributeTest::Text(test)) => (make(test.clone()), true),
         _ => (SpanFilter::All, false),

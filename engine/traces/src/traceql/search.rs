@@ -7,7 +7,7 @@ use quiver_types::spans::SpanFilter;
 use serde_json::Value;
 
 use super::ast::Query;
-use super::evaluation::Looked;
+use super::evaluation::TraceView;
 use super::memory::LABEL_BYTES;
 use super::result::FoundSet;
 use crate::assemble::Trace;
@@ -67,7 +67,7 @@ pub struct HitSpan {
 
 impl TraceqlHit {
     fn of(query: &Query, trace: &Trace, spans_max: usize) -> Option<Self> {
-        let looked = Looked::at(trace);
+        let looked = TraceView::at(trace);
         let (summary, found) = (summarize(trace)?, query.find_in(&looked)?);
         let span = |&i: &usize| {
             let span = &trace.spans[i];

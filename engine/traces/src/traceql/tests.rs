@@ -39,7 +39,7 @@ fn shop() -> Trace {
     assemble([1; 16], vec![root, first, second, charge, cart, pay])
 }
 
-fn ids(trace: &Trace, found: Option<Found>) -> Vec<u64> {
+fn ids(trace: &Trace, found: Option<TraceMatch>) -> Vec<u64> {
     let of = |i: usize| u64::from_be_bytes(trace.spans[i].span_id);
     found.map(|f| f.spans.into_iter().map(of).collect()).unwrap_or_default()
 }
@@ -378,7 +378,7 @@ fn pipelines_stand_in_relations() {
     assert!(Query::parse(&many).unwrap_err().reason.contains("or 3 `by` among them"));
     let query = Query::parse("({} | select(span.amount)) && {}").unwrap();
     let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
-    assert_eq!(query.shown(&evaluation::Looked::at(&trace), charge)[0].0, "amount");
+    assert_eq!(query.shown(&evaluation::TraceView::at(&trace), charge)[0].0, "amount");
 }
 
 #[test]
@@ -502,7 +502,7 @@ fn fields_that_are_asked_for_are_shown() {
         Query::parse("{ span.amount > 1 && status = error && duration > 1s } | select(resource.host.name, span.none)")
             .unwrap();
     let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
-    let looked = evaluation::Looked::at(&trace);
+    let looked = evaluation::TraceView::at(&trace);
     let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(
         shown,
@@ -525,7 +525,7 @@ fn fields_that_are_asked_for_are_shown() {
 #[test]
 fn fields_are_shown_where_conditions_hold_or_stages_use_them() {
     let trace = shop();
-    let looked = evaluation::Looked::at(&trace);
+    let looked = evaluation::TraceView::at(&trace);
     let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
     let check = |text: &str, expected: &[&str]| {
         let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));

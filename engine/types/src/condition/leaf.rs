@@ -6,7 +6,7 @@ use memchr::memmem;
 use serde_json::{Map, Value};
 
 use super::prefilter::PART_BYTES_MAX;
-use super::{Captures, Case, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
+use super::{Captures, Case, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, RequiredText};
 use crate::matcher::{WatchedRegex, builder};
 
 /// Maximum length of a pattern in bytes.
@@ -88,9 +88,9 @@ pub(super) struct Leaf {
     finder: Option<memmem::Finder<'static>>,
 }
 
-type Checked<T> = Result<T, (&'static str, String)>;
+type CheckResult<T> = Result<T, (&'static str, String)>;
 
-fn operand(value: &Value) -> Checked<Operand> {
+fn operand(value: &Value) -> CheckResult<Operand> {
     let (text, number) = match value {
         Value::String(text) => (text.clone(), text.parse().ok().filter(|n: &f64| n.is_finite())),
         Value::Number(number) => (number.to_string(), number.as_f64()),
@@ -103,14 +103,14 @@ fn operand(value: &Value) -> Checked<Operand> {
     Ok(Operand { text, number })
 }
 
-fn bound(value: &Value) -> Checked<Operand> {
+fn bound(value: &Value) -> CheckResult<Operand> {
     match value {
         Value::String(_) | Value::Number(_) => operand(value),
         _ => Err(("INVALID_TYPE", "must be a number or a text".to_owned())),
     }
 }
 
-fn text(value: &Value) -> Checked<String> {
+fn text(value: &Value) -> CheckResult<String> {
     match value {
         Value::String(text) if text.chars().count() <= TEXT_CHARS_MAX => Ok(text.clone()),
         Value::String(_) => Err(("TOO_LONG", format!("must have at most {TEXT_CHARS_MAX} characters"))),
@@ -123,7 +123,7 @@ pub(super) fn compiled(text: &str) -> Result<WatchedRegex, regex::Error> {
     builder(text).build().map(WatchedRegex::new)
 }
 
-fn pattern(value: &Value, case: Case) -> Checked<WatchedRegex> {
+fn pattern(value: &Value, case: Case) -> CheckResult<WatchedRegex> {
     let text = text(value)?;
     if text.len() > PATTERN_BYTES_MAX {
         return Err(("INVALID_REGEX", format!("must have at most {PATTERN_BYTES_MAX} bytes")));
@@ -141,7 +141,7 @@ fn pattern(value: &Value, case: Case) -> Checked<WatchedRegex> {
     })
 }
 
-fn list(value: &Value) -> Checked<&[Value]> {
+fn list(value: &Value) -> CheckResult<&[Value]> {
     match value {
         Value::Array(items) if items.len() > VALUES_MAX => {
             Err(("LIMIT_EXCEEDED", format!("must have at most {VALUES_MAX} entries")))
@@ -151,11 +151,11 @@ fn list(value: &Value) -> Checked<&[Value]> {
     }
 }
 
-fn test(op: &str, value: &Value, case: Case) -> Checked<Test> {
+fn test(op: &str, value: &Value, case: Case) -> CheckResult<Test> {
     Ok(match op {
         "eq" => Test::In(vec![operand(value)?], case),
         "ne" => Test::NotIn(vec![operand(value)?], case),
-        "in" => Test::In(list(value)?.iter().map(operand).collect::<Checked<_>>()?, case),
+        "in" => Test::In(list(value)?.iter().map(operand).collect::<CheckResult<_>>()?, case),
         "contains" => Test::Contains(text(value)?, case),
         "startsWith" => Test::Starts(text(value)?, case),
         "endsWith" => Test::Ends(text(value)?, case),
@@ -189,7 +189,7 @@ fn test(op: &str, value: &Value, case: Case) -> Checked<Test> {
 }
 
 /// Refuses a text for a field that is always a number, as it could never match.
-fn fits(field: &FieldName, test: &Test) -> Checked<()> {
+fn fits(field: &FieldName, test: &Test) -> CheckResult<()> {
     if *field != FieldName::Intrinsic("span.durationMs") {
         return Ok(());
     }
@@ -309,17 +309,17 @@ impl Leaf {
     }
 
     /// What a text must contain to pass, if known; a missing field then fails.
-    pub(super) fn sought(&self) -> Option<Sought> {
+    pub(super) fn sought(&self) -> Option<RequiredText> {
         match &self.test {
             Test::Contains(part, Case::Sensitive)
             | Test::Starts(part, Case::Sensitive)
-            | Test::Ends(part, Case::Sensitive) => Sought::part(part),
+            | Test::Ends(part, Case::Sensitive) => RequiredText::part(part),
             // Numbers also match other spellings.
             Test::In(any, Case::Sensitive) if any.iter().all(|one| one.number.is_none()) => {
-                Some(Sought::Wholes(any.iter().map(|one| one.text.clone()).collect()))
+                Some(RequiredText::Wholes(any.iter().map(|one| one.text.clone()).collect()))
             }
-            Test::Glob(glob) => Sought::by_pattern(glob.regex().as_str(), self.case),
-            Test::Regex(regex) => Sought::by_pattern(regex.as_str(), self.case),
+            Test::Glob(glob) => RequiredText::by_pattern(glob.regex().as_str(), self.case),
+            Test::Regex(regex) => RequiredText::by_pattern(regex.as_str(), self.case),
             _ => None,
         }
     }

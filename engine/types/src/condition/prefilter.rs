@@ -22,14 +22,14 @@ const PARTS_MAX: usize = 50;
 
 /// What a text must contain or equal for a test to pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sought {
+pub enum RequiredText {
     /// It contains one of these.
     Parts(Vec<Vec<u8>>),
     /// It equals one of these.
     Wholes(Vec<String>),
 }
 
-impl Sought {
+impl RequiredText {
     /// A substring that it must contain; `None` if it is too short to be selective.
     pub fn part(text: &str) -> Option<Self> {
         Self::parts(vec![text.as_bytes().to_vec()])
@@ -68,7 +68,7 @@ fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
 
 /// The searches in one field.
 #[derive(Debug)]
-struct Screen {
+struct FieldSearch {
     field: FieldName,
     askers: Vec<usize>,
     /// Finds the first substring many bytes at a time, as most texts have none. `None` if there are too many substrings
@@ -81,9 +81,9 @@ struct Screen {
     of_whole: HashMap<String, Vec<usize>>,
 }
 
-impl Screen {
+impl FieldSearch {
     /// `None` if it cannot be built; then every test is evaluated.
-    fn of(field: FieldName, sought: Vec<(usize, Sought)>) -> Option<Self> {
+    fn of(field: FieldName, sought: Vec<(usize, RequiredText)>) -> Option<Self> {
         let (mut parts, mut of_part): (Vec<Vec<u8>>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
         let mut numbers: HashMap<Vec<u8>, usize> = HashMap::new();
         let mut of_whole: HashMap<String, Vec<usize>> = HashMap::new();
@@ -91,12 +91,12 @@ impl Screen {
         for (asker, sought) in sought {
             askers.push(asker);
             match sought {
-                Sought::Wholes(texts) => {
+                RequiredText::Wholes(texts) => {
                     for text in texts {
                         of_whole.entry(text).or_default().push(asker);
                     }
                 }
-                Sought::Parts(own) => {
+                RequiredText::Parts(own) => {
                     for part in own {
                         let number = *numbers.entry(part).or_insert_with_key(|part| {
                             parts.push(part.clone());
@@ -123,15 +123,15 @@ impl Screen {
 /// Screens for several fields; tests are identified by the caller's numbers.
 #[derive(Debug, Default)]
 pub struct Screens {
-    list: Vec<Screen>,
+    list: Vec<FieldSearch>,
     /// The screen of each test, if it has one.
     places: Vec<Option<usize>>,
 }
 
 impl Screens {
     /// Builds a screen for each field with enough tests.
-    pub fn of(asked: impl IntoIterator<Item = (FieldName, usize, Sought)>) -> Self {
-        let mut by_field: Vec<(FieldName, Vec<(usize, Sought)>)> = Vec::new();
+    pub fn of(asked: impl IntoIterator<Item = (FieldName, usize, RequiredText)>) -> Self {
+        let mut by_field: Vec<(FieldName, Vec<(usize, RequiredText)>)> = Vec::new();
         for (field, asker, sought) in asked {
             match by_field.iter_mut().find(|(known, _)| *known == field) {
                 Some((_, all)) => all.push((asker, sought)),
@@ -139,7 +139,7 @@ impl Screens {
             }
         }
         let many = by_field.into_iter().filter(|(_, all)| all.len() >= ASKERS_MIN);
-        let list: Vec<Screen> = many.filter_map(|(field, all)| Screen::of(field, all)).collect();
+        let list: Vec<FieldSearch> = many.filter_map(|(field, all)| FieldSearch::of(field, all)).collect();
         let askers = list.iter().flat_map(|screen| &screen.askers);
         let mut places = vec![None; askers.max().map_or(0, |last| last + 1)];
         for (place, screen) in list.iter().enumerate() {
@@ -206,8 +206,8 @@ mod tests {
     fn what_patterns_require() {
         let check = |pattern: &str, case: Case, parts: &[&str]| {
             let expected = parts.iter().map(|part| part.as_bytes().to_vec()).collect::<Vec<_>>();
-            let expected = (!expected.is_empty()).then_some(Sought::Parts(expected));
-            assert_eq!(Sought::by_pattern(pattern, case), expected, "{pattern}");
+            let expected = (!expected.is_empty()).then_some(RequiredText::Parts(expected));
+            assert_eq!(RequiredText::by_pattern(pattern, case), expected, "{pattern}");
         };
         check(r"took (?P<ms>\d+)ms", Case::Sensitive, &["took "]);
         check("timeout|refused", Case::Sensitive, &["timeout", "refused"]);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Condition, FieldName, Leaf, Node, Sought};
+use super::{Condition, FieldName, Leaf, Node, RequiredText};
 
 /// The distinct tests of several conditions, by number.
 #[derive(Debug, Default)]
@@ -16,13 +16,13 @@ pub struct SharedTests {
 
 /// A condition over shared tests.
 #[derive(Debug, Clone)]
-pub struct SharedCondition(Part);
+pub struct SharedCondition(TestTree);
 
 #[derive(Debug, Clone)]
-enum Part {
-    All(Vec<Part>),
-    Any(Vec<Part>),
-    Not(Box<Part>),
+enum TestTree {
+    All(Vec<TestTree>),
+    Any(Vec<TestTree>),
+    Not(Box<TestTree>),
     Test(usize),
 }
 
@@ -34,13 +34,13 @@ impl SharedTests {
     }
 
     /// Converts a part of a condition; also returns its estimated cost.
-    fn part(&mut self, node: &Node) -> (u32, Part) {
+    fn part(&mut self, node: &Node) -> (u32, TestTree) {
         match node {
-            Node::All(parts) => self.parts(parts, Part::All),
-            Node::Any(parts) => self.parts(parts, Part::Any),
+            Node::All(parts) => self.parts(parts, TestTree::All),
+            Node::Any(parts) => self.parts(parts, TestTree::Any),
             Node::Not(inner) => {
                 let (cost, part) = self.part(inner);
-                (cost, Part::Not(Box::new(part)))
+                (cost, TestTree::Not(Box::new(part)))
             }
             Node::Leaf(leaf) => {
                 let next = self.leaves.len();
@@ -50,13 +50,13 @@ impl SharedTests {
                     self.asked.push(0);
                 }
                 self.asked[number] += 1;
-                (leaf.cost(), Part::Test(number))
+                (leaf.cost(), TestTree::Test(number))
             }
         }
     }
 
-    fn parts(&mut self, nodes: &[Node], made: fn(Vec<Part>) -> Part) -> (u32, Part) {
-        let mut parts: Vec<(u32, Part)> = nodes.iter().map(|node| self.part(node)).collect();
+    fn parts(&mut self, nodes: &[Node], made: fn(Vec<TestTree>) -> TestTree) -> (u32, TestTree) {
+        let mut parts: Vec<(u32, TestTree)> = nodes.iter().map(|node| self.part(node)).collect();
         parts.sort_by_key(|(cost, _)| *cost);
         let cost = parts.iter().map(|(cost, _)| cost).sum();
         (cost, made(parts.into_iter().map(|(_, part)| part).collect()))
@@ -78,7 +78,7 @@ impl SharedTests {
     }
 
     /// What the field's text must contain for a test to pass, if known.
-    pub fn sought(&self, test: usize) -> Option<Sought> {
+    pub fn sought(&self, test: usize) -> Option<RequiredText> {
         self.leaves[test].sought()
     }
 
@@ -112,7 +112,7 @@ impl SharedCondition {
 
     /// Its only test; `None` if it has several.
     pub fn only(&self) -> Option<usize> {
-        if let Part::Test(test) = self.0 { Some(test) } else { None }
+        if let TestTree::Test(test) = self.0 { Some(test) } else { None }
     }
 
     /// The tests it uses.
@@ -123,7 +123,7 @@ impl SharedCondition {
     }
 }
 
-impl Part {
+impl TestTree {
     fn holds(&self, ask: &mut dyn FnMut(usize) -> bool) -> bool {
         match self {
             Self::All(parts) => parts.iter().all(|part| part.holds(ask)),

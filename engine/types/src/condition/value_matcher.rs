@@ -15,9 +15,9 @@ pub(crate) const MATCHERS: MatcherReaders = MatcherReaders { of: OF, value, row:
 
 /// The test of a condition on a field. A missing field passes no test.
 #[derive(Debug)]
-pub struct Asked(pub Test);
+pub struct ConditionMatcher(pub Test);
 
-impl ValueMatcher for Asked {
+impl ValueMatcher for ConditionMatcher {
     fn matches(&self, value: &str) -> bool {
         !value.is_empty() && self.0.holds(value)
     }
@@ -116,7 +116,7 @@ fn value(form: &MatcherForm) -> Result<Option<Arc<dyn ValueMatcher>>> {
         }
         _ => None,
     };
-    Ok(test.map(|test| Arc::new(Asked(test)) as Arc<dyn ValueMatcher>))
+    Ok(test.map(|test| Arc::new(ConditionMatcher(test)) as Arc<dyn ValueMatcher>))
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
             Test::Within(Some((operand("-1e300", Some(-1e300)), false)), Some((operand("x", None), false))),
             Test::Within(None, None),
         ] {
-            let asked = Asked(test);
+            let asked = ConditionMatcher(test);
             let form = asked.written().expect("it has a form");
             let read = form.value_matcher().expect("it is read");
             assert_eq!(read.describe(), asked.describe());

@@ -68,7 +68,7 @@ impl Fields for PageRow<'_> {
         if own.is_some() {
             return own;
         }
-        let of = Happened {
+        let of = BrowserEvent {
             kind: Some(self.kind),
             name: Some(self.row.name),
             application: Some(self.row.service).filter(|name| !name.is_empty()),
@@ -79,7 +79,7 @@ impl Fields for PageRow<'_> {
 
 /// What is known about a browser event.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Happened<'a> {
+pub(super) struct BrowserEvent<'a> {
     pub(super) kind: Option<&'a str>,
     pub(super) name: Option<&'a str>,
     pub(super) application: Option<&'a str>,
@@ -89,7 +89,7 @@ pub(super) struct Happened<'a> {
 /// attribute.
 pub(super) fn told<'a>(
     key: &str,
-    of: &Happened<'a>,
+    of: &BrowserEvent<'a>,
     look: &dyn Fn(&str) -> Option<Cow<'a, str>>,
 ) -> Option<Cow<'a, str>> {
     let first = |keys: &[&str]| keys.iter().find_map(|key| look(key));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_is_told_of_a_page() {
-        let of = Happened { kind: Some("userAction"), name: Some("Buy"), application: None };
+        let of = BrowserEvent { kind: Some("userAction"), name: Some("Buy"), application: None };
         let look = |key: &str| match key {
             "http.url" => Some(Cow::Borrowed("https://h/a?b")),
             "location.href" => Some(Cow::Borrowed("https://h/later")),
@@ -183,7 +183,7 @@ mod tests {
         ] {
             assert_eq!(told(key, &of, &look).as_deref(), expected, "{key}");
         }
-        let loaded = Happened { kind: Some("pageLoad"), ..of };
+        let loaded = BrowserEvent { kind: Some("pageLoad"), ..of };
         assert_eq!(told("action.name", &loaded, &look), None, "nobody acted");
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Candidate, Detected, Detector};
+use super::{Candidate, DetectedTransaction, Detector};
 use crate::cancellation::{RULE_MAX, Until, Watch};
 
 /// When this many spans have taken longer than [`RULE_MAX`], the remaining ones are not examined.
@@ -36,8 +36,8 @@ impl Places {
 
 /// Decides about one span after the other, like [`Detector::decide`].
 #[derive(Debug)]
-pub struct Detecting<'a> {
-    asking: Asking<'a>,
+pub struct BatchDetector<'a> {
+    asking: RuleEvaluation<'a>,
     until: Arc<Until>,
     watch: Watch,
     /// Number of spans that took too long.
@@ -48,7 +48,7 @@ pub struct Detecting<'a> {
 
 /// The rules, and what is known about the current span.
 #[derive(Debug)]
-struct Asking<'a> {
+struct RuleEvaluation<'a> {
     detector: &'a Detector,
     /// The rules for each service seen so far.
     places: Vec<Places>,
@@ -60,15 +60,15 @@ struct Asking<'a> {
     screened: Vec<bool>,
     /// The result by service, rule and generated name. The same names recur, and the same name always gives the same
     /// result.
-    named: HashMap<(usize, usize), HashMap<String, Detected>>,
+    named: HashMap<(usize, usize), HashMap<String, DetectedTransaction>>,
 }
 
-impl<'a> Detecting<'a> {
+impl<'a> BatchDetector<'a> {
     /// Starts a run over many spans, in which results are reused for similar spans.
     pub fn new(detector: &'a Detector) -> Self {
         let (answers, screened) = (vec![UNKNOWN; detector.tests.len()], vec![false; detector.screens.len()]);
         let (places, by_service, last) = (Vec::new(), HashMap::new(), (String::new(), None));
-        let asking = Asking { detector, places, by_service, last, answers, screened, named: HashMap::new() };
+        let asking = RuleEvaluation { detector, places, by_service, last, answers, screened, named: HashMap::new() };
         let until = Until::new(RULE_MAX);
         let watch = Watch::new(Arc::clone(&until) as _);
         Self { asking, until, watch, long: 0, gave_up: false }
@@ -76,7 +76,7 @@ impl<'a> Detecting<'a> {
 
     /// Returns the id of the rule that applies to a span, with what the span belongs to. Returns nothing if its texts
     /// take too long ([`Self::gave_up`]).
-    pub fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
+    pub fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<DetectedTransaction>)> {
         self.gave_up = self.long >= LONG_MAX;
         let asking = &mut self.asking;
         let service = asking.places_of(span.service);
@@ -101,9 +101,9 @@ impl<'a> Detecting<'a> {
     }
 }
 
-impl<'a> Asking<'a> {
+impl<'a> RuleEvaluation<'a> {
     /// Decides about a span; `service` is the number from [`Self::places_of`].
-    fn decide(&mut self, span: &Candidate<'_>, service: usize) -> Option<(&'a str, Option<Detected>)> {
+    fn decide(&mut self, span: &Candidate<'_>, service: usize) -> Option<(&'a str, Option<DetectedTransaction>)> {
         let places = self.places[service].of(span);
         let (detector, answers, screened) = (self.detector, &mut self.answers, &mut self.screened);
         answers.fill(UNKNOWN);
@@ -216,7 +216,7 @@ mod tests {
             "condition": {"field": "path", "op": "exists", "value": true}});
         let rule = DetectionRule::of_json("r", body.as_object().unwrap(), "application").unwrap();
         let detector = Detector::new(vec![rule], HashSet::new());
-        let mut detecting = Detecting::new(&detector);
+        let mut detecting = BatchDetector::new(&detector);
         for kind in ["pageLoad", "xhr", "xhr", "pageLoad"] {
             let span = Candidate { service: "web", kind, is_entry: true, fields: &Span(vec![("path", "/")]) };
             let (_, found) = detecting.decide(&span).expect("a rule");
@@ -234,7 +234,7 @@ mod tests {
             let keys: HashSet<_> =
                 key.then(|| ("shop-1".to_owned(), "GET 1".to_owned())).into_iter().collect();
             let (one, many) = (Detector::new(rules(), keys.clone()), Detector::new(rules(), keys));
-            let mut detecting = Detecting::new(&many);
+            let mut detecting = BatchDetector::new(&many);
             for (service, is_entry, fields) in spans {
                 let value = |n: usize| ["GET", "POST", "/cart/1", "/cart/23", "/pay/card"][n];
                 let fields = fields.iter().map(|(key, n)| (["path", "method", "cart"][*key], value(*n))).collect();

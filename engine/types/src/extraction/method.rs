@@ -6,7 +6,7 @@ use std::iter;
 use serde_json::{Map, Value};
 
 use super::json_path::{JsonPath, nodes};
-use crate::condition::{Captures, Case, ConditionError, FieldName, Fields, NameTemplate, Sought};
+use crate::condition::{Captures, Case, ConditionError, FieldName, Fields, NameTemplate, RequiredText};
 use crate::matcher::{Places, WatchedRegex, builder, held_bytes};
 
 /// Maximum length of an expression in bytes.
@@ -55,7 +55,7 @@ impl From {
 }
 
 /// What a method found in a text.
-pub(super) enum Found<'a> {
+pub(super) enum MethodMatch<'a> {
     Nothing,
     Named(Vec<(Cow<'a, str>, Cow<'a, str>)>),
     /// The text, and the positions of the groups.
@@ -265,12 +265,12 @@ impl Method {
     }
 
     /// What the source must contain for [`Self::run`] to find something, if known.
-    pub(super) fn sought(&self, case: Case) -> Option<Sought> {
+    pub(super) fn sought(&self, case: Case) -> Option<RequiredText> {
         match self {
-            Self::Regex(regex) => Sought::by_pattern(regex.as_str(), case),
+            Self::Regex(regex) => RequiredText::by_pattern(regex.as_str(), case),
             // All texts between placeholders must occur; the longest is the most selective.
             Self::Pattern(pieces) => {
-                Sought::part(pieces.iter().map(|(piece, _)| piece.as_str()).max_by_key(|piece| piece.len())?)
+                RequiredText::part(pieces.iter().map(|(piece, _)| piece.as_str()).max_by_key(|piece| piece.len())?)
             }
             _ => None,
         }
@@ -295,40 +295,40 @@ impl Method {
         wanted: impl Iterator<Item = &'a From> + Clone,
         places: &'a mut Option<Places>,
         row: &dyn Fields,
-    ) -> Found<'a> {
+    ) -> MethodMatch<'a> {
         match self {
             Self::Regex(regex) => {
                 let places = places.get_or_insert_with(|| regex.group_places());
-                if regex.find(source, 0, places) { Found::Groups(source, places) } else { Found::Nothing }
+                if regex.find(source, 0, places) { MethodMatch::Groups(source, places) } else { MethodMatch::Nothing }
             }
             Self::JsonPath if is_tree(source) => {
-                nodes(source, wanted.filter_map(From::path).collect()).map_or(Found::Nothing, Found::Nodes)
+                nodes(source, wanted.filter_map(From::path).collect()).map_or(MethodMatch::Nothing, MethodMatch::Nodes)
             }
-            Self::JsonPath => Found::Nothing,
-            Self::Json(depth) => tree(source).map_or(Found::Nothing, |value| {
+            Self::JsonPath => MethodMatch::Nothing,
+            Self::Json(depth) => tree(source).map_or(MethodMatch::Nothing, |value| {
                 let mut flat = Vec::new();
                 flatten(&value, &mut String::new(), *depth, &mut |name, value| {
                     if wanted.clone().any(|from| from.name() == Some(name)) {
                         flat.push((Cow::Owned(name.to_owned()), Cow::Owned(plain(value).into_owned())));
                     }
                 });
-                Found::Named(flat)
+                MethodMatch::Named(flat)
             }),
-            Self::Logfmt => Found::of(logfmt(source)),
+            Self::Logfmt => MethodMatch::of(logfmt(source)),
             Self::Delimited(delimiter, columns) => {
                 let cells = source.split(delimiter.as_str()).map(|cell| Cow::Borrowed(cell.trim()));
                 let named = columns.iter().zip(cells).filter(|(name, _)| *name != "_");
-                Found::of(named.map(|(name, cell)| (Cow::Borrowed(name.as_str()), cell)).collect())
+                MethodMatch::of(named.map(|(name, cell)| (Cow::Borrowed(name.as_str()), cell)).collect())
             }
             Self::Pattern(pieces) => between(source, pieces),
             Self::UrlPart => parts_of(source),
-            Self::Constant(text) => Found::Whole(Cow::Borrowed(text)),
-            Self::Template(template) => Found::Whole(Cow::Owned(template.render(row, &Captures::new()))),
+            Self::Constant(text) => MethodMatch::Whole(Cow::Borrowed(text)),
+            Self::Template(template) => MethodMatch::Whole(Cow::Owned(template.render(row, &Captures::new()))),
         }
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> MethodMatch<'a> {
     fn of(named: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Self {
         if named.is_empty() { Self::Nothing } else { Self::Named(named) }
     }
@@ -425,24 +425,24 @@ fn logfmt(text: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
 }
 
 /// Finds the texts one after the other; what lies between them belongs to the placeholders.
-fn between<'a>(text: &'a str, pieces: &'a [(String, String)]) -> Found<'a> {
-    let Some((first, _)) = pieces.first() else { return Found::Nothing };
-    let Some(at) = text.find(first.as_str()) else { return Found::Nothing };
+fn between<'a>(text: &'a str, pieces: &'a [(String, String)]) -> MethodMatch<'a> {
+    let Some((first, _)) = pieces.first() else { return MethodMatch::Nothing };
+    let Some(at) = text.find(first.as_str()) else { return MethodMatch::Nothing };
     let (mut rest, mut found) = (&text[at + first.len()..], Vec::new());
     for pair in pieces.windows(2) {
         let (name, next) = (&pair[0].1, &pair[1].0);
         let end = if next.is_empty() { Some(rest.len()) } else { rest.find(next.as_str()) };
-        let Some(end) = end else { return Found::Nothing };
+        let Some(end) = end else { return MethodMatch::Nothing };
         if !name.is_empty() && name != "_" {
             found.push((Cow::Borrowed(name.as_str()), Cow::Borrowed(&rest[..end])));
         }
         rest = &rest[(end + next.len()).min(rest.len())..];
     }
-    Found::of(found)
+    MethodMatch::of(found)
 }
 
 /// Splits a URL; a plain path has neither scheme nor host.
-fn parts_of<'a>(text: &'a str) -> Found<'a> {
+fn parts_of<'a>(text: &'a str) -> MethodMatch<'a> {
     let mut found = Vec::new();
     let mut put = |name: &'static str, value: &'a str| {
         if !value.is_empty() {
@@ -466,12 +466,12 @@ fn parts_of<'a>(text: &'a str) -> Found<'a> {
             path
         }
         None if rest.starts_with('/') => rest,
-        None => return Found::Nothing,
+        None => return MethodMatch::Nothing,
     };
     put("path", path);
     put("query", query);
     put("fragment", fragment);
-    if found.is_empty() { Found::Nothing } else { Found::Address(found, query) }
+    if found.is_empty() { MethodMatch::Nothing } else { MethodMatch::Address(found, query) }
 }
 
 /// Whether a text may be the scheme of a URL: a path may contain a URL.

@@ -27,14 +27,14 @@ enum Type {
 
 /// A converted value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Made<'a> {
+pub enum ConvertedValue<'a> {
     /// A text, written unchanged.
     Text(Cow<'a, str>),
     /// Anything else; null removes the field.
     Other(Cow<'a, Value>),
 }
 
-impl<'a> Made<'a> {
+impl<'a> ConvertedValue<'a> {
     /// Wraps an existing value.
     pub fn of(value: &'a Value) -> Self {
         match value {
@@ -146,12 +146,15 @@ impl Target {
     }
 
     /// Converts an extracted text. On error, also returns the value to write instead, if any.
-    pub(super) fn made<'a>(&'a self, raw: Option<Cow<'a, str>>) -> Result<Made<'a>, (String, Option<Made<'a>>)> {
+    pub(super) fn made<'a>(
+        &'a self,
+        raw: Option<Cow<'a, str>>,
+    ) -> Result<ConvertedValue<'a>, (String, Option<ConvertedValue<'a>>)> {
         let found = raw.ok_or_else(|| "was not found".to_owned());
         found.and_then(|raw| self.typed(self.transformed(raw)?)).map_err(|why| {
             let instead = match self.on_error.as_str() {
-                "null" => Some(Made::Other(Cow::Owned(Value::Null))),
-                "default" => Some(Made::of(&self.default)),
+                "null" => Some(ConvertedValue::Other(Cow::Owned(Value::Null))),
+                "default" => Some(ConvertedValue::of(&self.default)),
                 _ => None,
             };
             (why, instead)
@@ -176,10 +179,10 @@ impl Target {
         })
     }
 
-    fn typed<'a>(&self, text: Cow<'a, str>) -> Result<Made<'a>, String> {
+    fn typed<'a>(&self, text: Cow<'a, str>) -> Result<ConvertedValue<'a>, String> {
         let plain = text.trim();
         let (value, what) = match self.kind {
-            Type::Text => return Ok(Made::Text(text)),
+            Type::Text => return Ok(ConvertedValue::Text(text)),
             Type::Int => (plain.parse::<i64>().ok().map(|n| json!(n)), "whole number"),
             Type::Double => (plain.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| json!(n)), "number"),
             Type::Bool => {
@@ -192,10 +195,12 @@ impl Target {
             }
             Type::DurationMs => (duration_ms(plain).map(|n| json!(n)), "duration"),
             Type::Timestamp => {
-                return timestamp(plain).map(|t| Made::Text(Cow::Owned(t))).ok_or_else(|| "is no time".to_owned());
+                return timestamp(plain)
+                    .map(|t| ConvertedValue::Text(Cow::Owned(t)))
+                    .ok_or_else(|| "is no time".to_owned());
             }
         };
-        value.map(|value| Made::Other(Cow::Owned(value))).ok_or_else(|| format!("is no {what}"))
+        value.map(|value| ConvertedValue::Other(Cow::Owned(value))).ok_or_else(|| format!("is no {what}"))
     }
 }
 

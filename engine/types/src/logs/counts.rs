@@ -41,7 +41,7 @@ pub struct ValueCounts {
     /// How many rows were looked at.
     pub rows: u64,
     texts: Vec<u8>,
-    fields: Vec<Counted>,
+    fields: Vec<FieldTally>,
     by_name: HashTable<u32>,
     values: Vec<Value>,
     by_value: HashTable<u32>,
@@ -56,7 +56,7 @@ const GONE_MIN: u64 = 1024;
 type Place = (u32, u32);
 
 #[derive(Debug)]
-struct Counted {
+struct FieldTally {
     name: Place,
     values: u64,
     out: bool,
@@ -113,7 +113,7 @@ impl ValueCounts {
         }
         by_name.insert_unique(hash, fields.len() as u32, |i| HASHER.hash_one(own(i)));
         let place = push(texts, name);
-        fields.push(Counted { name: place, values: 0, out: false });
+        fields.push(FieldTally { name: place, values: 0, out: false });
         CountedField(fields.len() as u32 - 1)
     }
 
@@ -190,7 +190,7 @@ impl ValueCounts {
     /// Bytes in memory.
     pub fn memory_bytes(&self) -> usize {
         self.texts.capacity()
-            + self.fields.capacity() * size_of::<Counted>()
+            + self.fields.capacity() * size_of::<FieldTally>()
             + self.values.capacity() * size_of::<Value>()
             + (self.by_name.capacity() + self.by_value.capacity()) * (size_of::<u32>() + 1)
     }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::counts::{FIELD_NAME, ROW_COUNT, ValueCounts, ValueLimits};
 use super::filter::{LogFilter, StreamSelector};
-use super::stored_field::Stored;
+use super::stored_field::StoredField;
 use super::stream::StreamId;
 use super::{OBSERVED_TIME, REST, SEVERITY_NUMBER, TIME};
 use crate::tables::columns::{map, nanos};
@@ -63,7 +63,7 @@ pub struct LogColumn {
     /// Name of the field; `_time`, `_stream` and `_stream_id` too, and for the analytical models `__q_service` and
     /// [`crate::logs::SEVERITY_NUMBER`] (`UInt8`) and [`crate::logs::OBSERVED_TIME`] (as `_time`, nullable).
     pub name: String,
-    /// Whether to return it in stored form ([`Stored`]), for grouping and sums; otherwise as `Utf8View`. Not for
+    /// Whether to return it in stored form ([`StoredField`]), for grouping and sums; otherwise as `Utf8View`. Not for
     /// `_time`.
     pub stored: bool,
 }
@@ -131,7 +131,7 @@ impl LogColumn {
             TIME => nanos(TIME),
             SEVERITY_NUMBER => Field::new(SEVERITY_NUMBER, DataType::UInt8, true),
             OBSERVED_TIME => nanos(OBSERVED_TIME).with_nullable(true),
-            name if self.stored => Field::new(name, Stored::data_type(), true),
+            name if self.stored => Field::new(name, StoredField::data_type(), true),
             name => Field::new(name, DataType::Utf8View, true),
         }
     }
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(shown(&rows), ["a?", "a?", "_time", "__q_rest"]);
         let kinds: Vec<DataType> = rows.schema().fields().iter().map(|field| field.data_type().clone()).collect();
         let time = nanos(TIME).data_type().clone();
-        assert_eq!(kinds, [DataType::Utf8View, Stored::data_type(), time, map()]);
+        assert_eq!(kinds, [DataType::Utf8View, StoredField::data_type(), time, map()]);
         let counted = LogRequest { form: LogForm::Counted, rest: false, ..rows.clone() };
         assert_eq!(shown(&counted), ["a?", "a?", "_time", "__q_rows?"]);
         assert_eq!(shown(&LogRequest { columns: Vec::new(), ..counted }), ["__q_rows?"]);

@@ -20,7 +20,7 @@ pub const ID_BYTES: usize = 16;
 
 /// Values of a field; nulls are missing.
 #[derive(Debug, Clone)]
-pub enum Stored {
+pub enum StoredField {
     /// No row has a value.
     Missing,
     /// Text of each row (`Utf8View`).
@@ -60,7 +60,7 @@ fn unused(rows: usize) -> Vec<ArrayRef> {
     FIELDS.iter().map(|field| new_null_array(field.data_type(), rows)).collect()
 }
 
-impl Stored {
+impl StoredField {
     /// The type of such a column.
     pub fn data_type() -> DataType {
         DataType::Struct(FIELDS.clone())
@@ -190,42 +190,42 @@ mod tests {
     fn each_form_comes_back() {
         let ids = FixedSizeBinaryArray::try_from_iter([[7u8; ID_BYTES], [8; ID_BYTES]].into_iter()).expect("16 bytes");
         let forms = [
-            Stored::Missing,
-            Stored::Text(StringViewArray::from(vec![Some("a"), None])),
-            Stored::Coded(vec![Some("a"), None].into_iter().collect()),
-            Stored::Int(vec![Some(1), None].into()),
-            Stored::Float(vec![None, Some(0.5)].into()),
-            Stored::Id(ids),
+            StoredField::Missing,
+            StoredField::Text(StringViewArray::from(vec![Some("a"), None])),
+            StoredField::Coded(vec![Some("a"), None].into_iter().collect()),
+            StoredField::Int(vec![Some(1), None].into()),
+            StoredField::Float(vec![None, Some(0.5)].into()),
+            StoredField::Id(ids),
         ];
         for form in forms {
             let array = form.clone().into_array(2);
-            assert_eq!(array.data_type(), &Stored::data_type());
-            let back = Stored::of(&array).expect("a stored column");
+            assert_eq!(array.data_type(), &StoredField::data_type());
+            let back = StoredField::of(&array).expect("a stored column");
             assert_eq!(format!("{back:?}"), format!("{form:?}"));
         }
         for rows in [0, BATCH_ROWS, BATCH_ROWS + 1, NARROW_BATCH_ROWS, NARROW_BATCH_ROWS + 1] {
             let numbers = Int64Array::from_iter_values(0..rows as i64);
-            let array = Stored::Int(numbers.clone()).into_array(rows);
-            let back = Stored::of(&array).expect("a stored column");
-            assert!(array.len() == rows && (rows == 0 || matches!(back, Stored::Int(own) if own == numbers)));
+            let array = StoredField::Int(numbers.clone()).into_array(rows);
+            let back = StoredField::of(&array).expect("a stored column");
+            assert!(array.len() == rows && (rows == 0 || matches!(back, StoredField::Int(own) if own == numbers)));
         }
         // What is not in use takes no memory of its own, in batches of few columns neither.
         let unused = |rows: i64| {
-            let array = Stored::Int(Int64Array::from_iter_values(0..rows)).into_array(rows as usize);
+            let array = StoredField::Int(Int64Array::from_iter_values(0..rows)).into_array(rows as usize);
             array.as_struct().column(0).to_data().buffers()[0].as_ptr()
         };
         assert_eq!((unused(10), unused(60_000)), (unused(BATCH_ROWS as i64), unused(NARROW_BATCH_ROWS as i64)));
         let pieces = [
-            Stored::Int(vec![Some(1), None].into()).into_array(2),
-            Stored::Text(StringViewArray::from(vec![Some("a")])).into_array(1),
+            StoredField::Int(vec![Some(1), None].into()).into_array(2),
+            StoredField::Text(StringViewArray::from(vec![Some("a")])).into_array(1),
         ];
         let both = arrow::compute::concat(&[&pieces[0], &pieces[1]]).expect("of one type");
-        let both = Stored::of(&both).expect("a stored column");
+        let both = StoredField::of(&both).expect("a stored column");
         let mut buffer = String::new();
         let texts: Vec<_> = (0..3).map(|row| both.text(row, &mut buffer).map(str::to_owned)).collect();
         assert_eq!(texts, [Some("1".to_owned()), None, Some("a".to_owned())]);
         let other: ArrayRef = Arc::new(Int64Array::from(vec![1]));
-        assert!(Stored::of(&other).is_none());
+        assert!(StoredField::of(&other).is_none());
     }
 
     #[test]

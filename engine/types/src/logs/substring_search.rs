@@ -14,14 +14,14 @@ const SAMPLE: usize = 64;
 
 /// Searches for a substring in the texts of a column, preferably in order.
 #[derive(Debug)]
-pub struct Holding<'a> {
+pub struct SubstringSearch<'a> {
     array: &'a StringViewArray,
     finder: Finder<'a>,
     /// For each buffer: from the first position on, there is no match before the second.
     known: Vec<Option<(usize, usize)>>,
 }
 
-impl<'a> Holding<'a> {
+impl<'a> SubstringSearch<'a> {
     /// Prepares the search; `None` if the buffers contain so much other data that testing single texts is faster.
     pub fn new(array: &'a StringViewArray, text: &'a str) -> Option<Self> {
         let buffers = array.data_buffers();
@@ -71,7 +71,7 @@ mod tests {
     /// Checks what is said of some texts, in the order of `order`; gives how often it was yes without need.
     fn check(texts: &[String], order: impl Iterator<Item = usize>, text: &str) -> usize {
         let array: StringViewArray = texts.iter().map(|text| Some(text.as_str())).collect();
-        let mut holding = Holding::new(&array, text).expect("nothing else is held");
+        let mut holding = SubstringSearch::new(&array, text).expect("nothing else is held");
         let mut needless = 0;
         for at in order {
             let (said, is) = (holding.may_hold(at), texts[at].contains(text));
@@ -119,9 +119,9 @@ mod tests {
     fn buffers_that_hold_much_else_are_left_alone() {
         let texts: Vec<String> = (0..1000).map(|i| format!("a text of some length: {i}")).collect();
         let array: StringViewArray = texts.iter().map(|text| Some(text.as_str())).collect();
-        assert!(Holding::new(&array, "7").is_some() && Holding::new(&array, "").is_none());
+        assert!(SubstringSearch::new(&array, "7").is_some() && SubstringSearch::new(&array, "").is_none());
         let few = take(&array, &UInt32Array::from_iter_values((0..1000).step_by(10)), None).expect("taken");
-        assert!(Holding::new(few.as_string_view(), "7").is_none());
-        assert!(Holding::new(&few.as_string_view().gc(), "7").is_some());
+        assert!(SubstringSearch::new(few.as_string_view(), "7").is_none());
+        assert!(SubstringSearch::new(&few.as_string_view().gc(), "7").is_some());
     }
 }

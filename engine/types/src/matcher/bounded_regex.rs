@@ -20,7 +20,7 @@ use regex_automata::nfa::thompson::{self, NFA};
 use regex_automata::util::syntax;
 
 use super::limits::REGEX_BYTES_MAX;
-use super::lookaround::Looking;
+use super::lookaround::LookaroundRegex;
 use crate::{Error, Result, cancellation};
 
 pub use match_positions::Places;
@@ -40,7 +40,7 @@ const TABLE_BYTES: usize = 2 << 20;
 pub struct WatchedRegex {
     /// Of one that looks around: as many empty groups, with their names.
     regex: Regex,
-    looking: Option<Arc<Looking>>,
+    looking: Option<Arc<LookaroundRegex>>,
     machine: Arc<Machine>,
     has_flags: bool,
 }
@@ -63,7 +63,7 @@ struct Machine {
 }
 
 /// What is known of a text before the crate sees it.
-enum Looked {
+enum PrecheckResult {
     /// Whether it matches.
     Said(bool),
     /// Nothing; the crate tells.
@@ -82,7 +82,7 @@ impl WatchedRegex {
     /// # Errors
     /// Invalid: it is none. LimitExceeded: it is too large, or nests too deeply.
     pub fn looking(pattern: &str) -> Result<Self> {
-        let looking = Looking::new(pattern)?;
+        let looking = LookaroundRegex::new(pattern)?;
         let group = |name: Option<&str>| name.map_or_else(|| "()".to_owned(), |name| format!("(?P<{name}>)"));
         let groups = looking.names.iter().map(|name| group(name.as_deref())).collect::<Vec<_>>().concat();
         let wrong = |e| Error::invalid(format!("`{pattern}` is no regular expression")).with_source(e);
@@ -125,28 +125,28 @@ impl WatchedRegex {
             return looking.find(text, 0, &mut []);
         }
         match self.looked(text) {
-            Looked::Said(found) => found,
-            Looked::Goes => self.regex.is_match(text),
+            PrecheckResult::Said(found) => found,
+            PrecheckResult::Goes => self.regex.is_match(text),
         }
     }
 
     /// Says that it does not match, where the pattern itself would take long to find that.
     pub fn may_match(&self, text: &str) -> bool {
         match self.looked(text) {
-            Looked::Said(found) => found,
-            Looked::Goes => true,
+            PrecheckResult::Said(found) => found,
+            PrecheckResult::Goes => true,
         }
     }
 
-    fn looked(&self, text: &str) -> Looked {
-        let Some(dfa) = self.dfa(text.len()) else { return Looked::Goes };
+    fn looked(&self, text: &str) -> PrecheckResult {
+        let Some(dfa) = self.dfa(text.len()) else { return PrecheckResult::Goes };
         let states = dfa.get_nfa().states().len();
         let steps = states.saturating_mul(text.len());
         if steps <= STEPS_AT_ONCE {
-            return if cancellation::goes_on(steps) { Looked::Goes } else { Looked::Said(false) };
+            return if cancellation::goes_on(steps) { PrecheckResult::Goes } else { PrecheckResult::Said(false) };
         }
         let piece = (STEPS_OF_PIECE / states.max(1)).max(1);
-        search(dfa, text, piece).map_or(Looked::Goes, Looked::Said)
+        search(dfa, text, piece).map_or(PrecheckResult::Goes, PrecheckResult::Said)
     }
 
     /// The machine, once there were texts enough.

@@ -16,7 +16,7 @@ pub fn translate(pattern: &str) -> Result<String, String> {
     let mut in_class = false;
     // Whether a character of the class has been read: `]` right at its beginning means itself.
     let mut class_begun = false;
-    let mut repeated = Repeated::No;
+    let mut repeated = RepetitionState::No;
     while let Some(c) = rest.chars().next() {
         let tail = &rest[c.len_utf8()..];
         if !in_class {
@@ -69,13 +69,13 @@ pub fn translate(pattern: &str) -> Result<String, String> {
 
 /// Whether a repetition was just read: a second one is refused, but for the `?` that makes the first lazy.
 #[derive(Clone, Copy)]
-enum Repeated {
+enum RepetitionState {
     No,
     Once,
     Lazily,
 }
 
-impl Repeated {
+impl RepetitionState {
     fn then(self, c: char, tail: &str) -> Result<Self, String> {
         let counted = c == '{' && is_repetition(tail);
         if counted {

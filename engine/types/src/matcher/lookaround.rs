@@ -51,7 +51,7 @@ pub fn looks_around(pattern: &str) -> bool {
 
 /// Such a pattern, compiled.
 #[derive(Debug)]
-pub(super) struct Looking {
+pub(super) struct LookaroundRegex {
     pattern: String,
     program: Program,
     /// Names of its groups, from the second on: the first is all of it.
@@ -70,7 +70,7 @@ enum Stop {
     Ways,
 }
 
-impl Looking {
+impl LookaroundRegex {
     /// Compiles a pattern.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ impl Looking {
 
 /// Where a search goes on when a way leads nowhere.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum BacktrackPoint {
     /// At another step.
     Branch { step: u32, at: u32 },
     /// With a letter less, down to so many of them.
@@ -152,7 +152,7 @@ struct Search<'s> {
     text: &'s str,
     /// Where groups begin and end, and rounds of loops began.
     slots: Vec<u32>,
-    ways: Vec<Way>,
+    ways: Vec<BacktrackPoint>,
     left: usize,
     unasked: usize,
 }
@@ -195,7 +195,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn push(&mut self, way: Way) -> std::result::Result<(), Stop> {
+    fn push(&mut self, way: BacktrackPoint) -> std::result::Result<(), Stop> {
         if self.ways.len() >= WAYS_MAX {
             return Err(Stop::Ways);
         }
@@ -204,7 +204,7 @@ impl Search<'_> {
     }
 
     fn set(&mut self, slot: usize, at: usize) -> std::result::Result<(), Stop> {
-        self.push(Way::Slot { slot: slot as u32, before: self.slots[slot] })?;
+        self.push(BacktrackPoint::Slot { slot: slot as u32, before: self.slots[slot] })?;
         self.slots[slot] = at as u32;
         Ok(())
     }
@@ -254,14 +254,14 @@ impl Search<'_> {
                     } else {
                         if end > least {
                             let (step, least, at) = (step as u32 + 1, least as u32, end as u32);
-                            self.push(Way::Fewer { step, least, at })?;
+                            self.push(BacktrackPoint::Fewer { step, least, at })?;
                         }
                         Some((step + 1, end))
                     }
                 }
                 Step::Look(look) => holds(*look, self.text, at).then_some((step + 1, at)),
                 Step::Split { first, second } => {
-                    self.push(Way::Branch { step: *second as u32, at: at as u32 })?;
+                    self.push(BacktrackPoint::Branch { step: *second as u32, at: at as u32 })?;
                     Some((*first, at))
                 }
                 Step::Jump(to) => Some((*to, at)),
@@ -291,13 +291,13 @@ impl Search<'_> {
     fn other_way(&mut self, base: usize) -> Option<(usize, usize)> {
         while self.ways.len() > base {
             match self.ways.pop()? {
-                Way::Slot { slot, before } => self.slots[slot as usize] = before,
-                Way::Branch { step, at } => return Some((step as usize, at as usize)),
-                Way::Fewer { step, least, at } => {
+                BacktrackPoint::Slot { slot, before } => self.slots[slot as usize] = before,
+                BacktrackPoint::Branch { step, at } => return Some((step as usize, at as usize)),
+                BacktrackPoint::Fewer { step, least, at } => {
                     let letter = self.text[..at as usize].chars().next_back()?;
                     let at = at - letter.len_utf8() as u32;
                     if at > least {
-                        self.ways.push(Way::Fewer { step, least, at });
+                        self.ways.push(BacktrackPoint::Fewer { step, least, at });
                     }
                     return Some((step as usize, at as usize));
                 }
@@ -309,7 +309,7 @@ impl Search<'_> {
     /// Puts slots as they were before a run, whose ways are given up.
     fn undo(&mut self, base: usize) {
         for way in self.ways.drain(base..).rev() {
-            if let Way::Slot { slot, before } = way {
+            if let BacktrackPoint::Slot { slot, before } = way {
                 self.slots[slot as usize] = before;
             }
         }

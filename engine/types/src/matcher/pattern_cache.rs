@@ -19,12 +19,12 @@ const TEXT_BYTES_MAX: usize = 64;
 const LARGE: [&str; 3] = ["\\", "{", "(?"];
 
 /// The patterns of all queries.
-pub(super) static KEPT: Kept = Kept(Mutex::new(Held { regexes: BTreeMap::new(), bytes: 0 }));
+pub(super) static KEPT: PatternCache = PatternCache(Mutex::new(Held { regexes: BTreeMap::new(), bytes: 0 }));
 
 /// Compiled patterns by their texts. They are never matched themselves: a copy has tables of its own for the states that it
 /// meets, so what is held is what a pattern compiles to.
 #[derive(Debug)]
-pub(super) struct Kept(Mutex<Held>);
+pub(super) struct PatternCache(Mutex<Held>);
 
 #[derive(Debug, Default)]
 struct Held {
@@ -33,7 +33,7 @@ struct Held {
     bytes: usize,
 }
 
-impl Kept {
+impl PatternCache {
     /// Gives a pattern, which is compiled unless it is kept.
     ///
     /// # Errors
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::Error;
 
-    fn anew(kept: &Kept, pattern: &str) -> bool {
+    fn anew(kept: &PatternCache, pattern: &str) -> bool {
         let mut is_new = false;
         let compile = || {
             is_new = true;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn short_patterns_are_compiled_once_and_few_are_kept() {
-        let kept = Kept(Mutex::default());
+        let kept = PatternCache(Mutex::default());
         assert!(anew(&kept, "host_[0-7]") && !anew(&kept, "host_[0-7]"));
         let long = format!("host_1|{}", "a".repeat(TEXT_BYTES_MAX));
         for large in [r"host_\d", "host_1{1}", "(?i)HOST_1", "host_1|ä", long.as_str()] {
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_not_kept() {
-        let kept = Kept(Mutex::default());
+        let kept = PatternCache(Mutex::default());
         for _ in 0..2 {
             assert!(kept.regex("(", || Err(Error::invalid("no pattern"))).is_err());
         }

@@ -44,7 +44,7 @@ const NAME_BYTES_MAX: usize = 4 << 10;
 
 /// What was cut, and how often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Cut {
+pub enum TruncationKind {
     /// Attributes beyond the first 1024.
     Attributes,
     /// Keys longer than 256 bytes.
@@ -59,7 +59,7 @@ pub enum Cut {
     Names,
 }
 
-impl Cut {
+impl TruncationKind {
     /// All of them.
     pub const ALL: [Self; 6] = [Self::Attributes, Self::Keys, Self::Values, Self::Events, Self::Links, Self::Names];
 
@@ -275,8 +275,8 @@ impl SpansBuilder {
     }
 
     /// Counts what was cut so far.
-    pub fn cuts(&self) -> impl Iterator<Item = (Cut, u64)> {
-        Cut::ALL.into_iter().zip(self.cuts).filter(|(_, n)| *n > 0)
+    pub fn cuts(&self) -> impl Iterator<Item = (TruncationKind, u64)> {
+        TruncationKind::ALL.into_iter().zip(self.cuts).filter(|(_, n)| *n > 0)
     }
 
     /// Gives the number of a context; equal ones have one.

@@ -129,14 +129,14 @@ impl Equivalent<SpanContext> for ContextRef<'_> {
 }
 
 /// Contexts that were read before, so that equal ones are one.
-pub(super) type Known = HashMap<SpanContext, Arc<SpanContext>>;
+pub(super) type ContextCache = HashMap<SpanContext, Arc<SpanContext>>;
 
 /// The views of a context in the columns of a batch: rows with the same ones have the same context, whatever it says.
 type Views = [u128; CONTEXT_COLUMNS.len()];
 
 /// Contexts of the spans of a batch, each made once.
 struct Contexts {
-    known: Known,
+    known: ContextCache,
     /// Most rows are told by their views, without a look at what these show, which may be long.
     by_views: HashMap<Views, Arc<SpanContext>>,
     last: Option<(Views, Arc<SpanContext>)>,
@@ -274,7 +274,7 @@ mod tests {
             scope_version: "1",
             scope_attributes: scope.bytes(),
         };
-        let mut known = Known::new();
+        let mut known = ContextCache::new();
         known.insert(here.to_context(), Arc::default());
         assert!(known.contains_key(&here) && known.contains_key(&here.to_context()));
         for other in [

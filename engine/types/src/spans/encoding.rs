@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::matcher::{WatchedRegex, builder};
     use crate::spans::{AttributeTest, RollupRequest, SpanFilter, SpanRequest, TagRequest, TextTest, all_columns};
-    use crate::{Access, Matcher, Narrowed, Within};
+    use crate::{Access, AccessSegment, Matcher, SegmentRows};
 
     fn back<T: Serialize + DeserializeOwned>(value: &T) -> T {
         postcard::from_bytes(&postcard::to_allocvec(value).expect("written")).expect("read")
@@ -178,13 +178,13 @@ mod tests {
 
     #[test]
     fn rights_come_back() {
-        let within = |rows| Within { identity: "s 1".to_owned(), rows };
+        let within = |rows| AccessSegment { identity: "s 1".to_owned(), rows };
         for access in [
             Access::full(),
             Access::services(["a", "", "ä"]),
-            Access::services(["a"]).narrowed(within(Narrowed::Spans(filter()))),
-            Access::full().narrowed(within(Narrowed::Series(vec![vec![Matcher::equal("a", "b")], Vec::new()]))),
-            Access::full().narrowed(within(Narrowed::Logs(crate::logs::LogFilter::None))),
+            Access::services(["a"]).narrowed(within(SegmentRows::Spans(filter()))),
+            Access::full().narrowed(within(SegmentRows::Series(vec![vec![Matcher::equal("a", "b")], Vec::new()]))),
+            Access::full().narrowed(within(SegmentRows::Logs(crate::logs::LogFilter::None))),
         ] {
             comes_back(&access);
             assert_eq!(back(&access), access);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quiver_alerting::dispatch::Said;
+use quiver_alerting::dispatch::ReceiverData;
 use quiver_alerting::options::{OptionValue, Options};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Method, Proxy, RequestBuilder, Response, redirect};
@@ -37,7 +37,7 @@ type Key = (Option<Options>, Vec<String>, Option<String>);
 
 /// A client, and the proxies that it goes through.
 #[derive(Debug, Clone)]
-struct Way {
+struct ProxiedClient {
     client: Client,
     proxies: Arc<Proxies>,
 }
@@ -47,7 +47,7 @@ struct Way {
 pub(super) struct Clients {
     egress: Arc<Egress>,
     environment: ProxyEnvironment,
-    kept: Mutex<Vec<(Key, Way)>>,
+    kept: Mutex<Vec<(Key, ProxiedClient)>>,
 }
 
 fn lasting(e: impl std::fmt::Display) -> Failure {
@@ -64,7 +64,7 @@ impl Clients {
     }
 
     /// Gives the client for some options; the youngest stands last.
-    fn way(&self, options: Option<&Options>, files: &Files, host: Option<String>) -> Result<Way, Failure> {
+    fn way(&self, options: Option<&Options>, files: &Files, host: Option<String>) -> Result<ProxiedClient, Failure> {
         let tls = options.and_then(|o| o.object("tls_config"));
         let named = ["ca", "cert", "key"].map(|field| tls.map_or(Ok(String::new()), |o| files.secret(o, field)));
         let texts: Vec<String> = named.into_iter().collect::<Result<_, _>>().map_err(lasting)?;
@@ -74,7 +74,7 @@ impl Clients {
         }
         let proxies = options.map_or_else(|| Ok(Proxies::default()), |o| Proxies::of(o, &self.environment));
         let proxies = Arc::new(proxies.map_err(lasting)?);
-        let way = Way { client: build(&key, &self.egress, &proxies)?, proxies };
+        let way = ProxiedClient { client: build(&key, &self.egress, &proxies)?, proxies };
         let mut kept = self.kept.lock();
         if kept.len() >= CLIENTS_MAX {
             kept.remove(0);
@@ -113,7 +113,7 @@ impl Clients {
         call: &Call,
         options: Option<&Options>,
         files: &Files,
-    ) -> Result<(u16, Said), Failure> {
+    ) -> Result<(u16, ReceiverData), Failure> {
         let headers = headers(options, files)?;
         let authorization = match options.and_then(|o| o.object("oauth2")) {
             Some(oauth2) => Some(self.token(oauth2, files).await?),
@@ -354,7 +354,7 @@ async fn read(mut answer: Response) -> Result<Vec<u8>, Failure> {
     Ok(body)
 }
 
-async fn judged(call: &Call, answer: Response) -> Result<(u16, Said), Failure> {
+async fn judged(call: &Call, answer: Response) -> Result<(u16, ReceiverData), Failure> {
     let status = answer.status().as_u16();
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
     judge_status(status, seconds.map(Duration::from_secs), call.again)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quiver_alerting::dispatch::Said;
+use quiver_alerting::dispatch::ReceiverData;
 use serde_json::Value as Json;
 
 use super::message::Failure;
@@ -19,7 +19,7 @@ pub struct Answer<'a> {
 }
 
 /// What such an answer means, where a kind looks at its body, and what it says of the message.
-pub type Judged = fn(&Answer<'_>) -> Result<Said, Failure>;
+pub type ResponseCheck = fn(&Answer<'_>) -> Result<ReceiverData, Failure>;
 
 /// An HTTP request to a receiver, not yet sent.
 #[derive(Debug, Clone)]
@@ -35,7 +35,7 @@ pub struct Call {
     /// Value of its `Content-Type`.
     pub content_type: &'static str,
     /// Judges an answer with status 2xx.
-    pub judge: Judged,
+    pub judge: ResponseCheck,
     /// Statuses besides 5xx and 429 after which it is tried again.
     pub again: &'static [u16],
 }
@@ -56,7 +56,7 @@ impl Call {
             headers: Vec::new(),
             body,
             content_type,
-            judge: |_| Ok(Said::new()),
+            judge: |_| Ok(ReceiverData::new()),
             again: &[],
         }
     }

@@ -20,21 +20,21 @@ use super::message::{Failure, Message};
 pub(super) use email::{Mail, mail};
 
 /// A kind: its name, and what makes its calls, which are made one after the other.
-struct Kind {
+struct DeliveryKind {
     name: &'static str,
     calls: fn(&Message, &Integration, &Files) -> Result<Vec<Call>, Failure>,
 }
 
 /// All kinds that are told over HTTP.
-const KINDS: &[Kind] = &[
-    Kind { name: "webhook", calls: webhook::calls },
-    Kind { name: "slack", calls: slack::calls },
-    Kind { name: "pagerduty", calls: pagerduty::calls },
-    Kind { name: "opsgenie", calls: opsgenie::calls },
-    Kind { name: "telegram", calls: telegram::calls },
-    Kind { name: "discord", calls: discord::calls },
-    Kind { name: "msteamsv2", calls: msteamsv2::calls },
-    Kind { name: "mattermost", calls: mattermost::calls },
+const KINDS: &[DeliveryKind] = &[
+    DeliveryKind { name: "webhook", calls: webhook::calls },
+    DeliveryKind { name: "slack", calls: slack::calls },
+    DeliveryKind { name: "pagerduty", calls: pagerduty::calls },
+    DeliveryKind { name: "opsgenie", calls: opsgenie::calls },
+    DeliveryKind { name: "telegram", calls: telegram::calls },
+    DeliveryKind { name: "discord", calls: discord::calls },
+    DeliveryKind { name: "msteamsv2", calls: msteamsv2::calls },
+    DeliveryKind { name: "mattermost", calls: mattermost::calls },
 ];
 
 /// The kind that is told by mail.

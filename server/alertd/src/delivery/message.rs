@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use quiver_alerting::dispatch::{Alert, Said};
+use quiver_alerting::dispatch::{Alert, ReceiverData};
 use quiver_alerting::receivers::Integration;
 use quiver_alerting::template::Templates;
 use quiver_types::LabelSet;
@@ -35,16 +35,16 @@ pub struct Message {
     /// Templates that texts may name.
     pub templates: Templates,
     /// What the receiver said of the message before it.
-    pub said: Said,
+    pub said: ReceiverData,
 }
 
 /// What came of a message that was taken.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct DeliveryReceipt {
     /// Status of the last answer, if there was one.
     pub status: Option<u16>,
     /// What the receiver said of the message.
-    pub said: Said,
+    pub said: ReceiverData,
 }
 
 impl Message {

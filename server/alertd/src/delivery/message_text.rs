@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quiver_alerting::config::json_of;
 use quiver_alerting::dispatch::MessageData;
-use quiver_alerting::template::{Budget, Host, Options, Value};
+use quiver_alerting::template::{Budget, Options, TemplateEnvironment, Value};
 use serde_json::{Map, Value as Json};
 
 use super::message::{Failure, Message};
@@ -64,7 +64,7 @@ impl<'a> Texts<'a> {
         let failed = |e: String| Failure::lasting(format!("a template failed: {e}"));
         let mut templates = self.message.templates.clone();
         templates.add("", template).map_err(|e| failed(e.to_string()))?;
-        let host = Host {
+        let host = TemplateEnvironment {
             query: None,
             now_ns: i128::from(self.message.now),
             external_url: &self.message.external_url,

@@ -9,7 +9,7 @@ const WORD_MAX: usize = 75 - 12;
 
 /// A body under way.
 #[derive(Default)]
-struct Quoted {
+struct QuotedPrintableBody {
     out: Vec<u8>,
     /// Bytes of the line that is not ended yet.
     line: Vec<u8>,
@@ -17,7 +17,7 @@ struct Quoted {
     after_return: bool,
 }
 
-impl Quoted {
+impl QuotedPrintableBody {
     /// Goes on in a new line, which readers join with this one.
     fn break_line(&mut self) {
         self.line.push(b'=');
@@ -68,7 +68,7 @@ impl Quoted {
 
 /// Writes a body so that any server lets it pass (RFC 2045 section 6.7).
 pub(super) fn quoted_printable(text: &str) -> Vec<u8> {
-    let mut quoted = Quoted::default();
+    let mut quoted = QuotedPrintableBody::default();
     text.bytes().for_each(|byte| quoted.push(byte));
     quoted.guard_end();
     quoted.out.append(&mut quoted.line);

@@ -34,12 +34,12 @@ pub(super) struct Proxies {
     http: Option<Url>,
     https: Option<Url>,
     /// What is called without one; absent: nothing, not even this machine.
-    except: Option<Vec<Except>>,
+    except: Option<Vec<NoProxyEntry>>,
 }
 
 /// An entry of `no_proxy`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Except {
+enum NoProxyEntry {
     All,
     Network(Network),
     /// An address, at a port or at any.
@@ -89,7 +89,7 @@ impl Proxies {
     }
 }
 
-fn is_direct(url: &Url, except: &[Except]) -> bool {
+fn is_direct(url: &Url, except: &[NoProxyEntry]) -> bool {
     let (name, address) = match url.host() {
         Some(Host::Domain(name)) => (name, None),
         Some(Host::Ipv4(v4)) => ("", Some(IpAddr::V4(v4))),
@@ -102,28 +102,28 @@ fn is_direct(url: &Url, except: &[Except]) -> bool {
     let port = url.port_or_known_default().map(|port| port.to_string()).unwrap_or_default();
     let is_at = |wanted: &str| wanted.is_empty() || wanted == port;
     except.iter().any(|entry| match entry {
-        Except::All => true,
-        Except::Network(network) => address.is_some_and(|a| network.contains(a)),
-        Except::Address(own, at) => address == Some(*own) && is_at(at),
-        Except::Domain { end, itself, port } => {
+        NoProxyEntry::All => true,
+        NoProxyEntry::Network(network) => address.is_some_and(|a| network.contains(a)),
+        NoProxyEntry::Address(own, at) => address == Some(*own) && is_at(at),
+        NoProxyEntry::Domain { end, itself, port } => {
             (name.ends_with(end) || (*itself && name == &end[1..])) && !name.is_empty() && is_at(port)
         }
     })
 }
 
 /// Reads a list of hosts, parted by commas.
-fn excepted(text: &str) -> Vec<Except> {
+fn excepted(text: &str) -> Vec<NoProxyEntry> {
     text.split(',').filter_map(|entry| except(&entry.trim().to_lowercase())).collect()
 }
 
-fn except(text: &str) -> Option<Except> {
+fn except(text: &str) -> Option<NoProxyEntry> {
     if text == "*" {
-        return Some(Except::All);
+        return Some(NoProxyEntry::All);
     }
     if text.contains('/')
         && let Ok(network) = Network::parse(text)
     {
-        return Some(Except::Network(network));
+        return Some(NoProxyEntry::Network(network));
     }
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port),
@@ -131,13 +131,13 @@ fn except(text: &str) -> Option<Except> {
     };
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = host.parse() {
-        return Some(Except::Address(address, port.to_owned()));
+        return Some(NoProxyEntry::Address(address, port.to_owned()));
     }
     let host = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host);
     let (itself, bare) = host.strip_prefix('.').map_or((true, host), |bare| (false, bare));
     // As names stand in URLs.
     let bare = Host::parse(bare).map_or_else(|_| bare.to_owned(), |host| host.to_string());
-    (!bare.is_empty()).then(|| Except::Domain { end: format!(".{bare}"), itself, port: port.to_owned() })
+    (!bare.is_empty()).then(|| NoProxyEntry::Domain { end: format!(".{bare}"), itself, port: port.to_owned() })
 }
 
 #[cfg(test)]
@@ -242,18 +242,19 @@ mod tests {
 
     #[test]
     fn entries_of_hosts() {
-        let domain =
-            |end: &str, itself, port: &str| Some(Except::Domain { end: end.to_owned(), itself, port: port.to_owned() });
-        let address = |text: &str, port: &str| Some(Except::Address(text.parse().unwrap(), port.to_owned()));
+        let domain = |end: &str, itself, port: &str| {
+            Some(NoProxyEntry::Domain { end: end.to_owned(), itself, port: port.to_owned() })
+        };
+        let address = |text: &str, port: &str| Some(NoProxyEntry::Address(text.parse().unwrap(), port.to_owned()));
         for (text, expected) in [
             ("", None),
             (".", None),
-            ("*", Some(Except::All)),
+            ("*", Some(NoProxyEntry::All)),
             ("a.b", domain(".a.b", true, "")),
             (".a.b", domain(".a.b", false, "")),
             ("*.a.b", domain(".a.b", false, "")),
             ("a.b:8080", domain(".a.b", true, "8080")),
-            ("10.0.0.0/8", Network::parse("10.0.0.0/8").ok().map(Except::Network)),
+            ("10.0.0.0/8", Network::parse("10.0.0.0/8").ok().map(NoProxyEntry::Network)),
             ("10.0.0.1", address("10.0.0.1", "")),
             ("10.0.0.1:80", address("10.0.0.1", "80")),
             ("::1", address("::1", "")),

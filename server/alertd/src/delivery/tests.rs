@@ -2,7 +2,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use quiver_alerting::config::Config;
-use quiver_alerting::dispatch::{Alert, Said};
+use quiver_alerting::dispatch::{Alert, ReceiverData};
 use quiver_alerting::template::default_templates;
 use quiver_types::{LabelSet, Network};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -34,7 +34,7 @@ pub(crate) fn told(instances: &[(&str, bool)]) -> Message {
         external_url: "http://quiver.example".to_owned(),
         instance: "me".to_owned(),
         templates: default_templates(),
-        said: Said::new(),
+        said: ReceiverData::new(),
     }
 }
 
@@ -89,7 +89,7 @@ async fn tell(sender: &Sender, yaml: &str, budget_ms: u64) -> Result<Option<u16>
     sender.tell(&message, &integration("webhook", yaml), &Files::default(), budget).await.map(|taken| taken.status)
 }
 
-async fn attempt(sender: &Sender, yaml: &str) -> Result<Taken, Failure> {
+async fn attempt(sender: &Sender, yaml: &str) -> Result<DeliveryReceipt, Failure> {
     sender.attempt(&told(&[("a", true)]), &integration("webhook", yaml), &Files::default()).await
 }
 
@@ -239,7 +239,7 @@ async fn redirects_and_time() {
     let opsgenie = integration("opsgenie", &opsgenie);
     let budget = Duration::from_secs(5);
     let taken = open.tell(&told(&[("a", true)]), &opsgenie, &Files::default(), budget).await;
-    assert_eq!(taken, Ok(Taken { status: Some(200), said: Said::new() }));
+    assert_eq!(taken, Ok(DeliveryReceipt { status: Some(200), said: ReceiverData::new() }));
     let last = seen.lock().unwrap()[2].to_lowercase();
     assert!(last.contains("high") && !last.contains("k3y"), "no key of a kind across hosts: {last}");
     // A receiver that hangs costs its budget, and `timeout` bounds each attempt.

@@ -34,7 +34,7 @@ pub(super) enum Reporter {
 
 /// Most alerts, and most bytes of those that others post.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Most {
+pub(super) struct QuotaLimits {
     pub(super) count: usize,
     pub(super) bytes: usize,
 }
@@ -56,7 +56,7 @@ struct Sum {
 
 /// An alert that is known.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct AlertUsage {
     bytes: usize,
     routes: usize,
     reporter: Reporter,
@@ -65,7 +65,7 @@ struct Known {
 /// What the alerts that are known take.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
-    known: HashMap<LabelSet, Known>,
+    known: HashMap<LabelSet, AlertUsage>,
     names: HashMap<String, Sum>,
     posted_bytes: usize,
     our_bytes: usize,
@@ -88,7 +88,13 @@ impl Shares {
     ///
     /// # Errors
     /// What there is too much of.
-    pub(super) fn has_room(&self, alert: &Alert, routes: usize, reporter: Reporter, most: Most) -> Result<(), Full> {
+    pub(super) fn has_room(
+        &self,
+        alert: &Alert,
+        routes: usize,
+        reporter: Reporter,
+        most: QuotaLimits,
+    ) -> Result<(), Full> {
         let known = self.known.get(&alert.labels);
         let more = weight(alert, routes).saturating_sub(known.map_or(0, |known| known.bytes));
         let (bytes, bytes_max) = match known.map_or(reporter, |known| known.reporter) {
@@ -110,7 +116,7 @@ impl Shares {
     pub(super) fn note(&mut self, alert: &Alert, routes: usize, reporter: Reporter) {
         let former = self.remove(&alert.labels);
         let reporter = former.map_or(reporter, |former| former.reporter);
-        let known = Known { bytes: weight(alert, routes), routes, reporter };
+        let known = AlertUsage { bytes: weight(alert, routes), routes, reporter };
         let of_name = self.names.entry(alert.labels.get(NAME).to_owned()).or_default();
         (of_name.count, of_name.bytes) = (of_name.count + 1, of_name.bytes + known.bytes);
         *self.bytes_of(known.reporter) += known.bytes;
@@ -122,7 +128,7 @@ impl Shares {
         self.remove(labels);
     }
 
-    fn remove(&mut self, labels: &LabelSet) -> Option<Known> {
+    fn remove(&mut self, labels: &LabelSet) -> Option<AlertUsage> {
         let gone = self.known.remove(labels)?;
         *self.bytes_of(gone.reporter) -= gone.bytes;
         let name = labels.get(NAME);
@@ -155,7 +161,7 @@ mod tests {
     }
 
     /// Takes alerts of a name until there is no room; gives how many.
-    fn fill(shares: &mut Shares, name: &str, reporter: Reporter, most: Most) -> (usize, Full) {
+    fn fill(shares: &mut Shares, name: &str, reporter: Reporter, most: QuotaLimits) -> (usize, Full) {
         for i in 0.. {
             let alert = alert(name, i);
             match shares.has_room(&alert, 1, reporter, most) {
@@ -168,7 +174,7 @@ mod tests {
 
     #[test]
     fn one_name_leaves_room_for_others() {
-        let most = Most { count: 100, bytes: usize::MAX / 4 };
+        let most = QuotaLimits { count: 100, bytes: usize::MAX / 4 };
         let mut shares = Shares::default();
         assert_eq!(fill(&mut shares, "A", Reporter::OurRules, most), (80, Full::Count));
         // Another one gets as many as are few, whoever reports it.
@@ -185,7 +191,7 @@ mod tests {
     #[test]
     fn rules_take_nothing_of_what_is_for_others() {
         let one = alert("A", 10).bytes();
-        let most = Most { count: 1000, bytes: 50 * one };
+        let most = QuotaLimits { count: 1000, bytes: 50 * one };
         let mut shares = Shares::default();
         let (count, full) = fill(&mut shares, "A", Reporter::OurRules, most);
         assert!(full == Full::Bytes && (70..90).contains(&count), "{count}");
@@ -210,7 +216,7 @@ mod tests {
     #[test]
     fn groups_of_further_routes_count() {
         let one = alert("A", 0);
-        let most = Most { count: 10, bytes: one.bytes() + GROUP_BYTES };
+        let most = QuotaLimits { count: 10, bytes: one.bytes() + GROUP_BYTES };
         let mut shares = Shares::default();
         assert_eq!(shares.has_room(&one, 1, Reporter::Others, most), Ok(()));
         assert_eq!(shares.has_room(&one, 3, Reporter::Others, most), Err(Full::Bytes));

@@ -9,10 +9,10 @@ use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey};
 use quiver_alerting::receivers::Integration;
 use tokio::sync::Semaphore;
 
-use super::listings::Seen;
+use super::listings::AlertSnapshot;
 use super::{Router, records};
 use crate::delivery::Message;
-use crate::durable_state::{Change, Kind};
+use crate::durable_state::{Change, RowKind};
 use crate::failpoint;
 use crate::policy::Policy;
 
@@ -32,7 +32,7 @@ impl Router {
             if flushes.is_empty() {
                 return;
             }
-            (Seen::of_flush(&state, policy, now), flushes)
+            (AlertSnapshot::of_flush(&state, policy, now), flushes)
         };
         seen.muting(|muting| {
             for flush in flushes {
@@ -76,7 +76,7 @@ impl Router {
         let mut state = self.state.lock();
         let gone = state.dispatcher.done(&flush, well);
         if !gone.is_empty() {
-            let changes = gone.iter().map(|labels| Change::remove(Kind::Alert, labels.canonical())).collect();
+            let changes = gone.iter().map(|labels| Change::remove(RowKind::Alert, labels.canonical())).collect();
             drop(self.kept.put(changes));
             state.drop_notes(&gone);
         }
@@ -133,7 +133,7 @@ impl Router {
             }
             failpoint::hit("alerts.after-message");
         }
-        let change = Change::set(Kind::Told, records::told_key(&key), &records::told(&entry));
+        let change = Change::set(RowKind::Told, records::told_key(&key), &records::told(&entry));
         let writing = {
             let mut state = self.state.lock();
             state.log.set(key, entry);

@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quiver_alerting::dispatch::{Alert, Flush, Muted, Passed, Silenced};
+use quiver_alerting::dispatch::{Alert, FilteredAlerts, Flush, MuteReason, SilenceIndex};
 use quiver_alerting::silences::Silence;
 use quiver_types::{LabelSet, MatchOp};
 
 use serde_json::Value;
 
 use super::{MS, Router, State, records};
-use crate::durable_state::{Change, Kind};
+use crate::durable_state::{Change, RowKind};
 use crate::history::{Action, Event, History, Record, RuleRef};
 
 /// Records that are handed on together: the history takes so many only, and those beyond that need not be made at once.
@@ -85,9 +85,9 @@ impl State {
 
     /// Notes which alerts of a group that was judged begin or cease to be held back by others; gives what is to be kept of
     /// that. What is held back when it ends stays so in the history.
-    pub(super) fn note_inhibited(&mut self, flush: &Flush, passed: &Passed, history: &History) -> Vec<Change> {
+    pub(super) fn note_inhibited(&mut self, flush: &Flush, passed: &FilteredAlerts, history: &History) -> Vec<Change> {
         let (mut records, mut changes) = (Vec::new(), Vec::new());
-        let by_others = passed.muted.iter().filter(|(_, why)| matches!(why, Muted::Inhibited(_)));
+        let by_others = passed.muted.iter().filter(|(_, why)| matches!(why, MuteReason::Inhibited(_)));
         let held: BTreeSet<&[u8]> = by_others.map(|(alert, _)| alert.labels.canonical()).collect();
         for alert in flush.alerts.iter().filter(|alert| !alert.is_resolved(flush.at)) {
             let (key, since) = (alert.labels.canonical(), self.since(alert));
@@ -102,7 +102,7 @@ impl State {
             } else {
                 self.inhibited.remove(key);
             }
-            changes.push(Change::set(Kind::Alert, key, &self.row(&known)));
+            changes.push(Change::set(RowKind::Alert, key, &self.row(&known)));
             records.push(Record::Action(Action {
                 at: flush.at / MS,
                 labels: alert.labels.clone(),
@@ -166,7 +166,7 @@ impl Router {
             live.map(|alert| (alert.labels.clone(), state.since(alert))).collect()
         };
         let all: Vec<Arc<Silence>> = changed.iter().map(|(silence, ..)| Arc::new((*silence).clone())).collect();
-        let silenced = Silenced::new(&all);
+        let silenced = SilenceIndex::new(&all);
         let comments: Vec<Arc<str>> = all.iter().map(|silence| Arc::from(silence.comment.as_str())).collect();
         let record = |place: usize, labels: LabelSet, since: i64| {
             let (silence, action, actor) = &changed[place];

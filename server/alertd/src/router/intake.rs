@@ -20,7 +20,7 @@ pub enum AlertForm {
 
 /// What was posted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Posted {
+pub struct PostedAlerts {
     /// Alerts that are taken.
     pub alerts: Vec<Alert>,
     /// Why others are not taken, a text for each.
@@ -46,7 +46,7 @@ const ENVELOPE_NS: i64 = 24 * 3600 * 1_000_000_000;
 ///
 /// # Errors
 /// It is no JSON, or has another shape.
-pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -> Result<Posted, String> {
+pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -> Result<PostedAlerts, String> {
     let value: Value = serde_json::from_slice(body).map_err(|e| format!("parsing alerts body failed: {e}"))?;
     let none = Vec::new();
     let items = match form {
@@ -63,7 +63,7 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
     }
     let status = text(&value, "status")?.unwrap_or("firing");
     let external_url = text(&value, "externalURL")?.unwrap_or_default().to_owned();
-    let mut out = Posted { external_url, ..Posted::default() };
+    let mut out = PostedAlerts { external_url, ..PostedAlerts::default() };
     for (i, item) in items.iter().enumerate() {
         if form == AlertForm::Flat && out.misfit.is_none() {
             out.misfit = misfit(item).map(|what| format!("{i}.{what}"));

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use quiver_alerting::dispatch::{Alert, GroupView, Muting, Silenced};
+use quiver_alerting::dispatch::{Alert, AlertMuter, GroupView, SilenceIndex};
 use quiver_alerting::inhibition::Inhibitor;
 use quiver_alerting::labels::{compare, compare_alerts, fingerprint};
 use quiver_alerting::routes::{Route, RouteOptions};
@@ -72,7 +72,7 @@ pub enum GroupPiece {
 /// Which alerts are asked for by what mutes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "the filters of Alertmanager's API")]
-pub struct Shown {
+pub struct AlertStateFilter {
     /// Those that nothing mutes.
     pub active: bool,
     /// Those that a silence covers.
@@ -83,7 +83,7 @@ pub struct Shown {
     pub muted: bool,
 }
 
-impl Shown {
+impl AlertStateFilter {
     /// Says whether an alert is asked for. That its route is muted makes it none that something else mutes.
     fn wants(self, silenced: impl FnOnce() -> bool, inhibited: impl FnOnce() -> bool) -> bool {
         if self.active && self.silenced && self.inhibited {
@@ -95,9 +95,9 @@ impl Shown {
 }
 
 /// Which alerts are asked for.
-pub struct Asked<'a> {
+pub struct AlertFilter<'a> {
     /// Whether those that are muted in one way or another are asked for.
-    pub shown: Shown,
+    pub shown: AlertStateFilter,
     /// Says of the labels of an alert whether it is asked for.
     pub labels: &'a dyn Fn(&LabelSet) -> bool,
     /// Says of the name of a receiver whether its alerts are asked for.
@@ -106,22 +106,22 @@ pub struct Asked<'a> {
     pub go_on: &'a dyn Fn() -> Result<()>,
 }
 
-impl std::fmt::Debug for Asked<'_> {
+impl std::fmt::Debug for AlertFilter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Asked").field("shown", &self.shown).finish_non_exhaustive()
+        f.debug_struct("AlertFilter").field("shown", &self.shown).finish_non_exhaustive()
     }
 }
 
 /// What is looked at while alerts and silences change.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct AlertSnapshot {
     pub(super) policy: Arc<Policy>,
     at: i64,
     live: Vec<LabelSet>,
     silences: Vec<Arc<quiver_alerting::silences::Silence>>,
 }
 
-impl Seen {
+impl AlertSnapshot {
     /// Takes it from the state under whose lock the policy was read.
     pub(super) fn of(state: &State, policy: Arc<Policy>, at: i64) -> Self {
         Self { policy, at, live: state.dispatcher.live(at), silences: state.silences.active(at) }
@@ -135,14 +135,15 @@ impl Seen {
     }
 
     /// Calls with all that mutes.
-    pub(super) fn muting<T>(&self, call: impl FnOnce(&Muting<'_>) -> T) -> T {
+    pub(super) fn muting<T>(&self, call: impl FnOnce(&AlertMuter<'_>) -> T) -> T {
         let config = &self.policy.config;
-        let (inhibitor, silences) = (Inhibitor::new(&config.inhibit_rules, &self.live), Silenced::new(&self.silences));
-        call(&Muting { inhibitor: &inhibitor, silences: &silences, intervals: &config.time_intervals })
+        let (inhibitor, silences) =
+            (Inhibitor::new(&config.inhibit_rules, &self.live), SilenceIndex::new(&self.silences));
+        call(&AlertMuter { inhibitor: &inhibitor, silences: &silences, intervals: &config.time_intervals })
     }
 }
 
-fn row(muting: &Muting<'_>, alert: Alert, receivers: Vec<String>, muted_by: &[String]) -> AlertRow {
+fn row(muting: &AlertMuter<'_>, alert: Alert, receivers: Vec<String>, muted_by: &[String]) -> AlertRow {
     let silenced_by = muting.silences.by(&alert.labels);
     let inhibited_by: Vec<u64> = muting.inhibitor.inhibited_by(&alert.labels).into_iter().collect();
     let is_muted = !silenced_by.is_empty() || !inhibited_by.is_empty() || !muted_by.is_empty();
@@ -150,9 +151,9 @@ fn row(muting: &Muting<'_>, alert: Alert, receivers: Vec<String>, muted_by: &[St
     AlertRow { alert, receivers, state, silenced_by, inhibited_by, muted_by: muted_by.to_vec() }
 }
 
-impl Asked<'_> {
+impl AlertFilter<'_> {
     /// Says whether an alert is asked for by its labels and what mutes it.
-    fn wants(&self, muting: &Muting<'_>, labels: &LabelSet) -> bool {
+    fn wants(&self, muting: &AlertMuter<'_>, labels: &LabelSet) -> bool {
         let (silenced, inhibited) =
             (|| muting.silences.covers(labels), || muting.inhibitor.inhibited_by(labels).is_some());
         (self.labels)(labels) && self.shown.wants(silenced, inhibited)
@@ -177,10 +178,10 @@ struct Group<'a> {
 
 impl Router {
     /// Takes what mutes now, and something else of the same moment.
-    fn seen<T>(&self, also: impl FnOnce(&State, i64) -> T) -> (Seen, T) {
+    fn seen<T>(&self, also: impl FnOnce(&State, i64) -> T) -> (AlertSnapshot, T) {
         let state = self.state.lock();
         let (policy, now) = (self.policy(), self.now());
-        (Seen::of(&state, policy, now), also(&state, now))
+        (AlertSnapshot::of(&state, policy, now), also(&state, now))
     }
 
     /// Gives what is known of some alerts that have not ended.
@@ -201,7 +202,7 @@ impl Router {
     ///
     /// # Errors
     /// Those of whom it calls.
-    pub fn each_alert(&self, asked: &Asked<'_>, each: &mut dyn FnMut(AlertRow) -> Result<()>) -> Result<()> {
+    pub fn each_alert(&self, asked: &AlertFilter<'_>, each: &mut dyn FnMut(AlertRow) -> Result<()>) -> Result<()> {
         let (seen, ()) = self.seen(|_, _| ());
         let routes = seen.policy.config.routes();
         seen.muting(|muting| {
@@ -231,7 +232,7 @@ impl Router {
     ///
     /// # Errors
     /// Those of whom it calls.
-    pub fn each_group(&self, asked: &Asked<'_>, each: &mut dyn FnMut(GroupPiece) -> Result<()>) -> Result<()> {
+    pub fn each_group(&self, asked: &AlertFilter<'_>, each: &mut dyn FnMut(GroupPiece) -> Result<()>) -> Result<()> {
         let (seen, groups) = self.seen(|state, now| {
             let live = |g: GroupView<'_>| {
                 let live = g.alerts().filter(|a| !a.is_resolved(now)).map(|a| a.labels.clone());
@@ -278,9 +279,9 @@ impl Router {
     fn tell_group(
         &self,
         group: &Group<'_>,
-        (muting, at): (&Muting<'_>, i64),
+        (muting, at): (&AlertMuter<'_>, i64),
         held: &HashMap<LabelSet, Vec<&str>>,
-        asked: &Asked<'_>,
+        asked: &AlertFilter<'_>,
         each: &mut dyn FnMut(GroupPiece) -> Result<()>,
     ) -> Result<()> {
         let (route_labels, receiver) = (group.options.labels.clone(), group.options.receiver.clone());

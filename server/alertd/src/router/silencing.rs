@@ -8,7 +8,7 @@ use quiver_types::{ChangeMode, Error};
 use tokio::task::spawn_blocking;
 
 use super::{Router, records};
-use crate::durable_state::{Change, Kind, Writing};
+use crate::durable_state::{Change, PendingWrite, RowKind};
 
 /// Why a silence was not set.
 #[derive(Debug)]
@@ -73,10 +73,10 @@ const SILENCES_BYTES_MAX: usize = 64 << 20;
 const AT_ONCE: usize = 100;
 
 /// A change, and what its silence takes: patterns are compiled to be measured, which the lock must not wait for.
-type Measured = (SilenceOp, usize);
+type SizedSilenceOp = (SilenceOp, usize);
 
 /// Measures changes on a thread that may be busy.
-async fn measured(ops: Vec<SilenceOp>) -> Result<Vec<Measured>, SilenceError> {
+async fn measured(ops: Vec<SilenceOp>) -> Result<Vec<SizedSilenceOp>, SilenceError> {
     let bytes = |op: &SilenceOp| match op {
         SilenceOp::Set { silence, .. } => silence.bytes(),
         SilenceOp::Expire { .. } => 0,
@@ -85,7 +85,7 @@ async fn measured(ops: Vec<SilenceOp>) -> Result<Vec<Measured>, SilenceError> {
         let bytes = bytes(&op);
         (op, bytes)
     };
-    let work = spawn_blocking(move || ops.into_iter().map(one).collect::<Vec<Measured>>());
+    let work = spawn_blocking(move || ops.into_iter().map(one).collect::<Vec<SizedSilenceOp>>());
     work.await.map_err(|e| SilenceError::Failed(Error::internal("silences were not measured").with_source(e)))
 }
 
@@ -107,7 +107,7 @@ impl Trial<'_> {
         }
     }
 
-    fn make(&mut self, (op, bytes): Measured) -> Result<SilenceDone, SilenceError> {
+    fn make(&mut self, (op, bytes): SizedSilenceOp) -> Result<SilenceDone, SilenceError> {
         match op {
             SilenceOp::Expire { id, expected } => {
                 let before = self.present(&id, expected.as_ref())?;
@@ -215,7 +215,7 @@ impl Router {
         let ops = measured(ops).await?;
         let (mut all, mut ops) = (Vec::with_capacity(ops.len()), ops.into_iter());
         loop {
-            let some: Vec<Measured> = ops.by_ref().take(AT_ONCE).collect();
+            let some: Vec<SizedSilenceOp> = ops.by_ref().take(AT_ONCE).collect();
             if some.is_empty() {
                 return Ok(all);
             }
@@ -244,10 +244,10 @@ impl Router {
     }
 
     /// Hands on what was changed, to be kept.
-    fn keep(&self, trial: &Trial<'_>) -> Writing {
+    fn keep(&self, trial: &Trial<'_>) -> PendingWrite {
         let ids: BTreeSet<&String> = trial.former.iter().map(|(id, _)| id).collect();
         let kept = ids.into_iter().filter_map(|id| trial.silences.get(id));
-        self.kept.put(kept.map(|s| Change::set(Kind::Silence, s.id.as_bytes(), &records::silence(s))).collect())
+        self.kept.put(kept.map(|s| Change::set(RowKind::Silence, s.id.as_bytes(), &records::silence(s))).collect())
     }
 
     /// Notes changes in the history.

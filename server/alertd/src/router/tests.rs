@@ -26,7 +26,7 @@ impl Clock for TestClock {
 }
 
 async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Arc<Router> {
-    let kept = Kept::open(&dir.join("alerts.db")).await.unwrap();
+    let kept = StateDatabase::open(&dir.join("alerts.db")).await.unwrap();
     let allow = vec![Network::parse("127.0.0.0/8").unwrap()];
     let egress = Egress { allow, ..Egress::default() };
     let sender =
@@ -40,7 +40,7 @@ async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Ar
     };
     let policy = Policy::load(policy, &|_| Ok(Vec::new())).unwrap();
     let clock: Arc<dyn Clock> = Arc::<TestClock>::clone(clock);
-    Router::open(settings, Given { file: Some(policy), stored: None }, kept, sender, clock, Arc::default())
+    Router::open(settings, PolicySources { file: Some(policy), stored: None }, kept, sender, clock, Arc::default())
         .await
         .unwrap()
 }
@@ -57,13 +57,13 @@ fn alert(name: &str, starts_s: i64, ends_s: i64) -> Alert {
     }
 }
 
-fn everything() -> Shown {
-    Shown { active: true, silenced: true, inhibited: true, muted: true }
+fn everything() -> AlertStateFilter {
+    AlertStateFilter { active: true, silenced: true, inhibited: true, muted: true }
 }
 
 impl Router {
     /// All alerts at once.
-    pub(crate) fn alerts(&self, asked: &Asked<'_>) -> Vec<AlertRow> {
+    pub(crate) fn alerts(&self, asked: &AlertFilter<'_>) -> Vec<AlertRow> {
         let mut out = Vec::new();
         self.each_alert(asked, &mut |row| {
             out.push(row);
@@ -73,7 +73,7 @@ impl Router {
         out
     }
 
-    fn groups(&self, asked: &Asked<'_>) -> Vec<(GroupRow, Vec<AlertRow>)> {
+    fn groups(&self, asked: &AlertFilter<'_>) -> Vec<(GroupRow, Vec<AlertRow>)> {
         let mut out: Vec<(GroupRow, Vec<AlertRow>)> = Vec::new();
         self.each_group(asked, &mut |piece| {
             match piece {
@@ -88,11 +88,11 @@ impl Router {
 }
 
 /// What is asked for where nothing is left out.
-pub(crate) fn asked(shown: Shown) -> Asked<'static> {
-    Asked { shown, labels: &|_| true, receiver: &|_| true, go_on: &|| Ok(()) }
+pub(crate) fn asked(shown: AlertStateFilter) -> AlertFilter<'static> {
+    AlertFilter { shown, labels: &|_| true, receiver: &|_| true, go_on: &|| Ok(()) }
 }
 
-fn names(router: &Router, shown: Shown) -> Vec<String> {
+fn names(router: &Router, shown: AlertStateFilter) -> Vec<String> {
     let asked = asked(shown);
     let mut out: Vec<String> = router
         .alerts(&asked)
@@ -126,8 +126,8 @@ async fn what_is_taken_outlives_a_kill() {
     let id = router.change_silences(vec![set], "me", ChangeMode::Apply).await.unwrap().remove(0).after.id;
     let expected = ["A active", "B suppressed", "C suppressed"];
     assert_eq!(names(&router, everything()), expected);
-    assert_eq!(names(&router, Shown { silenced: false, ..everything() }), expected[..2]);
-    assert_eq!(names(&router, Shown { inhibited: false, active: false, ..everything() }), expected[2..]);
+    assert_eq!(names(&router, AlertStateFilter { silenced: false, ..everything() }), expected[..2]);
+    assert_eq!(names(&router, AlertStateFilter { inhibited: false, active: false, ..everything() }), expected[2..]);
     router.keep_timers();
     let name = router.instance().to_owned();
     // Nothing is closed: as after a kill.
@@ -180,17 +180,17 @@ async fn ended_alerts_leave() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     router.kept.put(Vec::new()).durable().await.unwrap();
-    assert!(router.kept.load(Kind::Alert).await.unwrap().is_empty());
+    assert!(router.kept.load(RowKind::Alert).await.unwrap().is_empty());
     // A new policy groups anew.
     router.insert(vec![alert("A", 1011, 2000)]).await.unwrap();
     let other = Policy::load("route: {receiver: b}\nreceivers: [{name: b}]", &|_| Ok(Vec::new())).unwrap();
-    router.set_policy(Origin::Stored, Some(other.clone()));
+    router.set_policy(ConfigOrigin::Stored, Some(other.clone()));
     assert!(router.is_policy_of_file() && router.policy().config.receiver("a").is_some(), "the file goes before it");
-    router.set_policy(Origin::Files, Some(other));
-    let asked = Asked { receiver: &|name| name == "b", ..asked(everything()) };
+    router.set_policy(ConfigOrigin::Files, Some(other));
+    let asked = AlertFilter { receiver: &|name| name == "b", ..asked(everything()) };
     let groups = router.groups(&asked);
     assert_eq!((groups.len(), groups[0].0.receiver.as_str(), groups[0].1.len()), (1, "b", 1));
-    assert_eq!(router.alerts(&Asked { receiver: &|name| name == "a", ..asked }).len(), 0);
+    assert_eq!(router.alerts(&AlertFilter { receiver: &|name| name == "a", ..asked }).len(), 0);
 }
 
 /// What was noted, in order.
@@ -269,15 +269,15 @@ async fn receivers_are_those_of_the_groups_asked_for() {
     router.insert(vec![alert("A", 1000, 2000)]).await.unwrap();
     let all = asked(everything());
     assert_eq!(router.alerts(&all)[0].receivers, ["a", "b", "a"]);
-    let groups = |asked: &Asked<'_>| -> Vec<Vec<String>> {
+    let groups = |asked: &AlertFilter<'_>| -> Vec<Vec<String>> {
         router.groups(asked).into_iter().flat_map(|group| group.1).map(|row| row.receivers).collect()
     };
     assert_eq!(groups(&all), [["a", "a", "b"], ["a", "a", "b"], ["a", "a", "b"]]);
-    assert_eq!(groups(&Asked { receiver: &|name| name == "b", ..all }), [["b"]]);
-    let all = asked(Shown { muted: false, ..everything() });
+    assert_eq!(groups(&AlertFilter { receiver: &|name| name == "b", ..all }), [["b"]]);
+    let all = asked(AlertStateFilter { muted: false, ..everything() });
     assert_eq!(groups(&all).len(), 2);
     // A muted route is nothing that silences or inhibits.
-    assert!(groups(&Asked { shown: Shown { active: false, ..everything() }, ..all }).is_empty());
+    assert!(groups(&AlertFilter { shown: AlertStateFilter { active: false, ..everything() }, ..all }).is_empty());
 }
 
 /// A receiver that does not answer keeps its own groups waiting, and those of no other.
@@ -323,7 +323,7 @@ async fn lists_give_way() {
     router.each_alert(&all, &mut |_| is_free(&mut told)).unwrap();
     router.each_group(&all, &mut |_| is_free(&mut told)).unwrap();
     assert_eq!(told, 6, "two alerts, and two groups of one each");
-    let gone = Asked { go_on: &|| Err(Error::new(ErrorKind::Cancelled, "gone")), ..all };
+    let gone = AlertFilter { go_on: &|| Err(Error::new(ErrorKind::Cancelled, "gone")), ..all };
     assert_eq!(router.each_alert(&gone, &mut |_| Ok(())).unwrap_err().kind(), ErrorKind::Cancelled);
     assert_eq!(router.each_group(&gone, &mut |_| Ok(())).unwrap_err().kind(), ErrorKind::Cancelled);
 }
@@ -402,7 +402,7 @@ async fn new_alerts_do_not_leap() {
         }
         router.forget();
         assert!(router.state.lock().log.get(&key("A")).is_some(), "its end is still to be told");
-        let kept = router.kept.load(Kind::Told).await.unwrap();
+        let kept = router.kept.load(RowKind::Told).await.unwrap();
         assert_eq!(kept.len(), 1, "it is kept as it is now");
         assert_eq!(kept[0].1["at"].as_i64(), Some(leapt_s * 1000 * MS));
     }

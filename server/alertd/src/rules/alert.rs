@@ -3,12 +3,18 @@
 use std::sync::Arc;
 
 use quiver_alerting::dispatch::Alert;
-use quiver_alerting::rules::{ActiveAlert, AlertState, Setting};
+use quiver_alerting::rules::{ActiveAlert, AlertState, EvaluationSettings};
 use quiver_alerting::template::query_escape;
 use quiver_types::{LabelSet, Millis};
 
 /// Makes what the router takes of an alert of a rule.
-pub(super) fn to_router(alert: &ActiveAlert, expr: &str, setting: &Setting, external_url: &str, now: i64) -> Alert {
+pub(super) fn to_router(
+    alert: &ActiveAlert,
+    expr: &str,
+    setting: &EvaluationSettings,
+    external_url: &str,
+    now: i64,
+) -> Alert {
     let ns = |ms: Millis| ms.saturating_mul(1_000_000);
     let external = setting.external_labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
     let lacking = external.filter(|(name, _)| alert.labels.get(name).is_empty());

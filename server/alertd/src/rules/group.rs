@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_alerting::rules::{Engine, Group, RuleGroup, Setting};
+use quiver_alerting::rules::{Engine, EvaluationSettings, Group, RuleGroup};
 use quiver_types::{Millis, Rights};
 
 /// How rules run.
@@ -18,7 +18,7 @@ pub struct RuleSettings {
     /// Groups that are evaluated at once; rules of one group that run beside each other count as groups.
     pub concurrent_max: usize,
     /// What templates of rules know of this service.
-    pub setting: Setting,
+    pub setting: EvaluationSettings,
 }
 
 /// Who asks: what the engine of a group goes by.

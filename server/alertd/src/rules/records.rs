@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quiver_alerting::rules::{
-    ActiveAlert, AlertState, ElementValue, Group, Health, Remembered, Rule, RuleStatus, Setting,
+    ActiveAlert, AlertState, ElementValue, EvaluationSettings, Group, Health, Rule, RuleStatus, StoredAlert,
 };
 use quiver_types::Millis;
 
@@ -15,7 +15,7 @@ use crate::history::{Evaluation, Event, Record, RuleRef};
 pub(super) struct Names<'a> {
     pub(super) file: &'a str,
     pub(super) ids: &'a [String],
-    pub(super) setting: &'a Setting,
+    pub(super) setting: &'a EvaluationSettings,
     pub(super) external_url: &'a str,
 }
 
@@ -78,7 +78,7 @@ impl Names<'_> {
     /// Ends the alerts of a rule that was there before the start; `id` is that of the rule in its place, if one is.
     pub(super) fn gone_before(&self, gone: Gone, id: String, at: Millis) -> Vec<Record> {
         let of = RuleRef { id, name: gone.name, namespace: gone.file, group: gone.group };
-        let end = |alert: Remembered| {
+        let end = |alert: StoredAlert| {
             let mut alert = alert.into_alert();
             // Nobody has judged it since.
             alert.resolved_at = Some(gone.last.max(alert.active_at).min(at));

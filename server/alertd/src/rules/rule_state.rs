@@ -5,11 +5,11 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quiver_alerting::rules::{Group, OUTAGE_MAX_MS, Remembered, RuleKind};
+use quiver_alerting::rules::{Group, OUTAGE_MAX_MS, RuleKind, StoredAlert};
 use quiver_types::{Millis, Result};
 use serde_json::{Value, json};
 
-use crate::durable_state::{Change, Kept, Kind};
+use crate::durable_state::{Change, RowKind, StateDatabase};
 use crate::router::{label_set, labels, texts};
 
 /// The row that says when the service was up last.
@@ -18,7 +18,7 @@ pub(super) const HEARTBEAT_KEY: &str = "heartbeat";
 /// What is kept of rules.
 #[derive(Debug)]
 pub(super) struct Memory {
-    kept: Arc<Kept>,
+    kept: Arc<StateDatabase>,
     /// What was there at the start, until its rule shows up.
     found: Mutex<HashMap<Vec<u8>, Value>>,
     /// When the service was up last before this start.
@@ -32,7 +32,7 @@ pub(super) struct Gone {
     pub(super) group: String,
     pub(super) name: String,
     pub(super) expr: String,
-    pub(super) alerts: Vec<Remembered>,
+    pub(super) alerts: Vec<StoredAlert>,
     /// When the service was up last.
     pub(super) last: Millis,
 }
@@ -53,7 +53,7 @@ fn keys(file: &str, group: &Group) -> Vec<Vec<u8>> {
     group.rules.iter().map(key).collect()
 }
 
-fn shown(alert: &Remembered) -> Value {
+fn shown(alert: &StoredAlert) -> Value {
     json!({
         "labels": labels(&alert.labels), "annotations": *alert.annotations, "firing": alert.firing,
         "activeAt": alert.active_at, "firedAt": alert.fired_at, "period": alert.period,
@@ -62,7 +62,7 @@ fn shown(alert: &Remembered) -> Value {
 }
 
 /// Values change with each evaluation, and annotations with them: the first one after a restart makes them anew.
-fn digest(alerts: &[Remembered]) -> u64 {
+fn digest(alerts: &[StoredAlert]) -> u64 {
     let mut out = DefaultHasher::new();
     for alert in alerts {
         let times = (alert.active_at, alert.fired_at, alert.period, alert.keep_firing_since);
@@ -72,7 +72,7 @@ fn digest(alerts: &[Remembered]) -> u64 {
 }
 
 /// The row of a rule. There may be so many alerts that a tree of all would take hundreds of megabytes.
-fn row(alerts: &[Remembered], at: Millis) -> String {
+fn row(alerts: &[StoredAlert], at: Millis) -> String {
     let mut out = format!("{{\"at\":{at},\"alerts\":[");
     for (i, alert) in alerts.iter().enumerate() {
         if i > 0 {
@@ -83,9 +83,9 @@ fn row(alerts: &[Remembered], at: Millis) -> String {
     out + "]}"
 }
 
-fn read(value: &Value) -> Option<Remembered> {
+fn read(value: &Value) -> Option<StoredAlert> {
     let time = |name: &str| value[name].as_i64();
-    Some(Remembered {
+    Some(StoredAlert {
         labels: label_set(&value["labels"])?,
         annotations: texts(&value["annotations"])?.into(),
         value: value["value"].as_f64().unwrap_or(f64::NAN),
@@ -99,15 +99,15 @@ fn read(value: &Value) -> Option<Remembered> {
     })
 }
 
-fn alerts_of(value: &Value) -> Vec<Remembered> {
+fn alerts_of(value: &Value) -> Vec<StoredAlert> {
     value["alerts"].as_array().into_iter().flatten().filter_map(read).collect()
 }
 
 impl Memory {
     /// Reads what there is.
-    pub(super) async fn load(kept: Arc<Kept>) -> Result<Self> {
-        let found = kept.load(Kind::Rule).await?.into_iter().collect();
-        let service = kept.load(Kind::Service).await?;
+    pub(super) async fn load(kept: Arc<StateDatabase>) -> Result<Self> {
+        let found = kept.load(RowKind::Rule).await?.into_iter().collect();
+        let service = kept.load(RowKind::Service).await?;
         let beat = service.into_iter().find(|(key, _)| key == HEARTBEAT_KEY.as_bytes());
         let last_ms = beat.and_then(|(_, value)| value.as_i64()).unwrap_or(Millis::MIN / 2);
         Ok(Self { kept, found: Mutex::new(found), last_ms })
@@ -143,7 +143,7 @@ impl Memory {
         if found.is_empty() {
             return Vec::new();
         }
-        drop(self.kept.put(found.keys().map(|key| Change::remove(Kind::Rule, key.clone())).collect()));
+        drop(self.kept.put(found.keys().map(|key| Change::remove(RowKind::Rule, key.clone())).collect()));
         let gone = |(key, value): (Vec<u8>, Value)| {
             let identity: Value = serde_json::from_slice(key.splitn(2, |&b| b == b':').nth(1)?).ok()?;
             let text = |i: usize| identity[i].as_str().map(str::to_owned);
@@ -164,12 +164,12 @@ impl Memory {
             }
             let digest = digest(&alerts);
             if former.get(&key) != Some(&digest) {
-                changes.push(Change { kind: Kind::Rule, key: key.clone(), value: Some(row(&alerts, at)) });
+                changes.push(Change { kind: RowKind::Rule, key: key.clone(), value: Some(row(&alerts, at)) });
             }
             now.insert(key, digest);
         }
         let gone = former.keys().filter(|key| !now.contains_key(*key));
-        changes.extend(gone.map(|key| Change::remove(Kind::Rule, key.clone())));
+        changes.extend(gone.map(|key| Change::remove(RowKind::Rule, key.clone())));
         if !changes.is_empty() {
             drop(self.kept.put(changes));
         }
@@ -183,8 +183,8 @@ mod tests {
 
     use super::*;
 
-    fn alert(i: &str) -> Remembered {
-        Remembered {
+    fn alert(i: &str) -> StoredAlert {
+        StoredAlert {
             labels: LabelSet::from_pairs([("alertname", "A"), ("i", i)]),
             annotations: Arc::new([("summary".to_owned(), "\"x\"".to_owned())].into()),
             value: 1.5,
@@ -199,28 +199,28 @@ mod tests {
 
     #[test]
     fn rows_are_read_as_they_were_written() {
-        let all = vec![alert("1"), Remembered { fired_at: None, firing: false, ..alert("\"") }];
+        let all = vec![alert("1"), StoredAlert { fired_at: None, firing: false, ..alert("\"") }];
         let row: Value = serde_json::from_str(&row(&all, 7)).unwrap();
         assert_eq!((alerts_of(&row), row["at"].as_i64()), (all, Some(7)));
-        let nan = super::row(&[Remembered { value: f64::NAN, ..alert("1") }], 7);
+        let nan = super::row(&[StoredAlert { value: f64::NAN, ..alert("1") }], 7);
         assert!(alerts_of(&serde_json::from_str(&nan).unwrap())[0].value.is_nan());
     }
 
     /// A template that shows the value would have all alerts of a rule written at each evaluation.
     #[test]
     fn what_is_worth_a_write() {
-        let check = |other: Remembered, expected: bool| {
+        let check = |other: StoredAlert, expected: bool| {
             assert_eq!(digest(&[alert("1")]) != digest(std::slice::from_ref(&other)), expected, "{other:?}");
         };
         check(alert("1"), false);
-        check(Remembered { value: 2.5, ..alert("1") }, false);
-        check(Remembered { annotations: Arc::default(), ..alert("1") }, false);
-        check(Remembered { last_sent_at: Some(5), ..alert("1") }, false);
+        check(StoredAlert { value: 2.5, ..alert("1") }, false);
+        check(StoredAlert { annotations: Arc::default(), ..alert("1") }, false);
+        check(StoredAlert { last_sent_at: Some(5), ..alert("1") }, false);
         check(alert("2"), true);
-        check(Remembered { firing: false, ..alert("1") }, true);
-        check(Remembered { active_at: 11, ..alert("1") }, true);
-        check(Remembered { fired_at: None, ..alert("1") }, true);
-        check(Remembered { keep_firing_since: Some(20), ..alert("1") }, true);
+        check(StoredAlert { firing: false, ..alert("1") }, true);
+        check(StoredAlert { active_at: 11, ..alert("1") }, true);
+        check(StoredAlert { fired_at: None, ..alert("1") }, true);
+        check(StoredAlert { keep_firing_since: Some(20), ..alert("1") }, true);
         assert_ne!(digest(&[alert("1")]), digest(&[alert("1"), alert("2")]));
     }
 }

@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 
 use quiver_alerting::rules::{
-    AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Reads, Written, read,
+    AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Reads, RuleSample, read,
 };
 use quiver_types::{LabelSet, Millis, SystemClock};
 use quiver_yaml::problem::Place;
@@ -10,7 +10,7 @@ use super::*;
 use crate::delivery::{ProxyEnvironment, Sender};
 use crate::egress::Egress;
 use crate::history::{Event, HistoryStore, Record};
-use crate::router::{Asked, Given, RouterSettings, Shown};
+use crate::router::{AlertFilter, AlertStateFilter, PolicySources, RouterSettings};
 
 #[derive(Debug)]
 struct AnyText;
@@ -51,7 +51,7 @@ impl Engine for Answering {
         }
     }
 
-    fn write(&self, _: &[Written]) -> std::result::Result<(), String> {
+    fn write(&self, _: &[RuleSample]) -> std::result::Result<(), String> {
         Ok(())
     }
 
@@ -85,7 +85,7 @@ async fn open(dir: &std::path::Path, engines: &Arc<Answers>) -> Arc<Rules> {
 }
 
 async fn open_over(dir: &std::path::Path, engines: &Arc<Answers>, clock: Arc<dyn Clock>) -> Arc<Rules> {
-    let kept = Kept::open(&dir.join("alerts.db")).await.unwrap();
+    let kept = StateDatabase::open(&dir.join("alerts.db")).await.unwrap();
     let metrics = Arc::<AlertMetrics>::default();
     let router = RouterSettings {
         external_url: "http://q".to_owned(),
@@ -101,14 +101,23 @@ async fn open_over(dir: &std::path::Path, engines: &Arc<Answers>, clock: Arc<dyn
         Arc::new(SystemClock),
         Arc::clone(&metrics),
     );
-    let opened =
-        Router::open(router, Given::default(), Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics));
+    let opened = Router::open(
+        router,
+        PolicySources::default(),
+        Arc::clone(&kept),
+        sender,
+        Arc::clone(&clock),
+        Arc::clone(&metrics),
+    );
     let settings = RuleSettings {
         interval_ms: 100,
         resend_delay_ms: 60_000,
         error_hold_ms: 3_600_000,
         concurrent_max: 4,
-        setting: Setting { external_labels: [("dc".to_owned(), "x".to_owned())].into(), ..Setting::default() },
+        setting: EvaluationSettings {
+            external_labels: [("dc".to_owned(), "x".to_owned())].into(),
+            ..EvaluationSettings::default()
+        },
     };
     let engines: Arc<dyn Engines> = Arc::<Answers>::clone(engines);
     Rules::open(settings, engines, opened.await.unwrap(), kept, clock, metrics).await.unwrap()
@@ -133,8 +142,8 @@ fn state(rules: &Rules, group: &str) -> Option<AlertState> {
 }
 
 fn sent(rules: &Rules) -> Vec<String> {
-    let shown = Shown { active: true, silenced: true, inhibited: true, muted: true };
-    let asked = Asked { shown, labels: &|_| true, receiver: &|_| true, go_on: &|| Ok(()) };
+    let shown = AlertStateFilter { active: true, silenced: true, inhibited: true, muted: true };
+    let asked = AlertFilter { shown, labels: &|_| true, receiver: &|_| true, go_on: &|| Ok(()) };
     rules.router.alerts(&asked).iter().map(|r| quiver_alerting::labels::show(&r.alert.labels)).collect()
 }
 
@@ -146,7 +155,7 @@ async fn alerts_reach_the_router_and_outlive_a_restart() {
     let text = "groups: [{name: g, rules: [{alert: A, expr: x}]}, {name: p, rules: [{alert: P, expr: x, for: 1h}]}]";
     let rules = open(dir.path(), &engines).await;
     let stop = CancellationToken::new();
-    rules.set(Origin::Files, sources(text));
+    rules.set(ConfigOrigin::Files, sources(text));
     rules.start(&stop);
     until("sent", || sent(&rules).len() == 1).await;
     assert_eq!(sent(&rules), ["{alertname=\"A\", dc=\"x\", i=\"1\"}"]);
@@ -160,7 +169,7 @@ async fn alerts_reach_the_router_and_outlive_a_restart() {
     rules.kept.put(Vec::new()).durable().await.unwrap();
     // Down and up again: alerts are there before anything is evaluated.
     let again = open(dir.path(), &engines).await;
-    again.set(Origin::Files, sources(text));
+    again.set(ConfigOrigin::Files, sources(text));
     assert_eq!(state(&again, "g"), Some(AlertState::Firing));
     let after = since(&again);
     assert_eq!(before[0], after[0], "what fires goes on");
@@ -183,7 +192,7 @@ async fn a_clock_that_leaps_neither_fires_nor_forgets() {
     let rules = open_over(dir.path(), &engines, Arc::<Leaping>::clone(&clock)).await;
     let stop = CancellationToken::new();
     let text = "groups: [{name: g, rules: [{alert: A, expr: x}]}, {name: p, rules: [{alert: P, expr: x, for: 1h}]}]";
-    rules.set(Origin::Files, sources(text));
+    rules.set(ConfigOrigin::Files, sources(text));
     rules.router.start(&stop);
     rules.start(&stop);
     until("firing", || sent(&rules).len() == 1).await;
@@ -217,7 +226,7 @@ async fn what_fails_harms_only_itself() {
     rules.start(&CancellationToken::new());
     let bad = "groups: [{name: h, rules: [{alert: H, expr: hang}]}, {name: c, rules: [{alert: C, expr: panic}]}, \
         {name: e, rules: [{alert: E, expr: err}, {alert: F, expr: x}]}, {name: g, rules: [{alert: A, expr: x}]}]";
-    rules.set(Origin::Files, sources(bad));
+    rules.set(ConfigOrigin::Files, sources(bad));
     let view = |name: &str| rules.views().into_iter().find(|v| v.group.model.name == name).unwrap();
     until("the hanging one has missed", || view("h").missed >= 8).await;
     until("others go on", || state(&rules, "g") == Some(AlertState::Firing)).await;
@@ -238,12 +247,12 @@ async fn what_fails_harms_only_itself() {
     // A group that goes ends its alerts; one that changes keeps those of equal rules.
     let since = view("g").group.rules[0].alerts().next().unwrap().active_at;
     rules.set(
-        Origin::Files,
+        ConfigOrigin::Files,
         sources("groups: [{name: g, rules: [{alert: B, expr: y}, {alert: A, expr: x, annotations: {s: t}}]}]"),
     );
     until("changed", || view("g").group.rules.len() == 2 && view("g").group.rules[0].health == Health::Ok).await;
     assert_eq!(view("g").group.rules[1].alerts().next().unwrap().active_at, since);
-    rules.set(Origin::Files, Vec::new());
+    rules.set(ConfigOrigin::Files, Vec::new());
     until("resolved", || sent(&rules).is_empty()).await;
     let mut out = String::new();
     rules.metrics.write(&mut out);
@@ -260,7 +269,7 @@ async fn rules_of_a_group_run_at_once() {
     let three = "{alert: A, expr: hang}, {alert: B, expr: hang}, {record: c, expr: hang}";
     let set = |concurrency: usize| {
         let text = format!("groups: [{{name: g{concurrency}, concurrency: {concurrency}, rules: [{three}]}}]");
-        rules.set(Origin::Files, sources(&text));
+        rules.set(ConfigOrigin::Files, sources(&text));
     };
     let view = |name: &str| rules.views().into_iter().find(|v| v.group.model.name == name).unwrap();
     set(3);
@@ -320,7 +329,7 @@ async fn what_fired_has_an_end() {
     rules.metrics.history.start(Arc::<Told>::clone(&told), &stop);
     rules.start(&stop);
     let set = |rules: &Rules, list: &str| {
-        rules.set(Origin::Files, sources(&format!("groups: [{{name: g, rules: [{list}]}}]")));
+        rules.set(ConfigOrigin::Files, sources(&format!("groups: [{{name: g, rules: [{list}]}}]")));
     };
     let fires = |rules: &Rules| state(rules, "g") == Some(AlertState::Firing);
     set(&rules, "{alert: A, expr: x}, {alert: B, expr: x}");
@@ -344,7 +353,7 @@ async fn what_fired_has_an_end() {
     // A disabled rule does not wait for its cycle.
     let mut disabled = sources("groups: [{name: g, rules: [{alert: A, expr: y}]}]");
     disabled[0].group.rules[0].enabled = false;
-    rules.set(Origin::Files, disabled);
+    rules.set(ConfigOrigin::Files, disabled);
     told.until_ended("A", 3).await;
     // Edited while down.
     set(&rules, "{alert: A, expr: y}");

@@ -1,7 +1,7 @@
 //! Shows a configuration with its secrets hidden, and everything else as it was written.
 
 use quiver_yaml::problem::Problem;
-use quiver_yaml::{self as yaml, Kind, Node, pointer};
+use quiver_yaml::{self as yaml, Node, NodeKind, pointer};
 use serde_json::Value;
 
 use crate::options::{SECRET, Schema, Shape, texts};
@@ -150,7 +150,7 @@ pub fn config_json(text: &str) -> Option<Value> {
 pub fn integrations_json(field: &str, node: &Node) -> Option<Value> {
     let kind = KINDS.iter().find(|kind| kind.field == field)?;
     Some(match &node.kind {
-        Kind::List(items) => items.iter().map(|item| kind.schema.json(item)).collect(),
+        NodeKind::List(items) => items.iter().map(|item| kind.schema.json(item)).collect(),
         _ => node.to_json(),
     })
 }
@@ -159,7 +159,7 @@ fn whole(node: &Node) -> Value {
     members(node, |name, value| match (name, &value.kind) {
         ("global", _) => GLOBAL.json(value),
         ("route", _) => route(value),
-        ("receivers", Kind::List(items)) => items.iter().map(receiver).collect(),
+        ("receivers", NodeKind::List(items)) => items.iter().map(receiver).collect(),
         ("tracing" | "event_recorder", _) => value.to_json(),
         _ => texts(value),
     })
@@ -168,7 +168,7 @@ fn whole(node: &Node) -> Value {
 fn route(node: &Node) -> Value {
     members(node, |name, value| match (name, &value.kind) {
         ("continue", _) => value.to_json(),
-        ("routes", Kind::List(items)) => items.iter().map(route).collect(),
+        ("routes", NodeKind::List(items)) => items.iter().map(route).collect(),
         _ => texts(value),
     })
 }
@@ -179,7 +179,7 @@ fn receiver(node: &Node) -> Value {
 
 /// Converts a mapping, each value depending on its name.
 fn members(node: &Node, of: impl Fn(&str, &Node) -> Value) -> Value {
-    let Kind::Map(pairs) = &node.kind else { return node.to_json() };
+    let NodeKind::Map(pairs) = &node.kind else { return node.to_json() };
     Value::Object(pairs.iter().map(|(key, value)| (key.text.clone(), of(&key.text, value))).collect())
 }
 
@@ -197,9 +197,9 @@ pub fn json_of(text: &str) -> Option<Value> {
 /// Converts a node to JSON, leaving out keys that are not strings; of duplicate keys the last one counts.
 fn decoded(node: &Node) -> Value {
     match &node.kind {
-        Kind::Null | Kind::Scalar { .. } => node.to_json(),
-        Kind::List(items) => items.iter().map(decoded).collect(),
-        Kind::Map(pairs) => {
+        NodeKind::Null | NodeKind::Scalar { .. } => node.to_json(),
+        NodeKind::List(items) => items.iter().map(decoded).collect(),
+        NodeKind::Map(pairs) => {
             let texts = pairs.iter().filter(|(key, _)| key.is_text());
             texts.map(|(key, value)| (key.text.clone(), decoded(value))).collect()
         }

@@ -50,7 +50,7 @@ pub struct LogKey {
 }
 
 /// Values that a receiver returned for a message, by name, with which a later message can update it.
-pub type Said = BTreeMap<String, String>;
+pub type ReceiverData = BTreeMap<String, String>;
 
 /// The last notification.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -64,7 +64,7 @@ pub struct Entry {
     /// Fingerprints of the alerts that the receiver believes to be firing.
     pub held: BTreeSet<u64>,
     /// What the receiver returned for the current message.
-    pub said: Said,
+    pub said: ReceiverData,
 }
 
 /// A notification to send.

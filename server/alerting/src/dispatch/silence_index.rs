@@ -11,7 +11,7 @@ use crate::silences::Silence;
 
 /// Silences that mute at one time.
 #[derive(Debug, Default)]
-pub struct Silenced {
+pub struct SilenceIndex {
     all: Vec<(Arc<str>, Arc<Silence>)>,
     /// Places of those that want a label to have one of some values, by name and value: of several labels by what fewest want.
     wanted: HashMap<String, HashMap<String, Vec<usize>>>,
@@ -47,7 +47,7 @@ fn listed(silence: &Silence) -> Option<(&str, BTreeSet<&str>)> {
     Some((list.name.as_str(), list.value.split('|').collect()))
 }
 
-impl Silenced {
+impl SilenceIndex {
     /// Takes silences that are active, in the order in which they are told.
     pub fn new(active: &[Arc<Silence>]) -> Self {
         let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
@@ -165,7 +165,7 @@ mod tests {
             "d=~\".+\"",
         ];
         let all = silences((0..68).map(|n| (format!("s{n:02}"), texts[n % texts.len()])));
-        let silenced = Silenced::new(&all.active(50));
+        let silenced = SilenceIndex::new(&all.active(50));
         let mut found = 0;
         for text in ["", "a=1", "a=2", "b=2", "a=1 b=2", "a=1 b=2 c=3", "c=3", "a=1 c=4", "z=2", "z=1 a=2"] {
             let pairs = text.split(' ').filter_map(|pair| pair.split_once('='));
@@ -176,7 +176,10 @@ mod tests {
             found += by.len();
         }
         assert!(found > 100, "{found}");
-        assert!(Silenced::new(&all.active(100)).by(&LabelSet::from_pairs([("a", "1")])).is_empty(), "they are over");
+        assert!(
+            SilenceIndex::new(&all.active(100)).by(&LabelSet::from_pairs([("a", "1")])).is_empty(),
+            "they are over"
+        );
     }
 
     /// Held each against each, these would take minutes.
@@ -185,7 +188,7 @@ mod tests {
         const MANY: usize = 20_000;
         let texts: Vec<String> = (0..MANY).map(|n| format!("alertname=A,i=\"{n}\",j!=1")).collect();
         let all = silences(texts.iter().enumerate().map(|(n, text)| (format!("s{n:05}"), text.as_str())));
-        let silenced = Silenced::new(&all.active(50));
+        let silenced = SilenceIndex::new(&all.active(50));
         for n in 0..MANY {
             let i = n.to_string();
             let labels = LabelSet::from_pairs([("alertname", "A"), ("i", &i)]);
@@ -211,7 +214,7 @@ mod tests {
                 .iter()
                 .map(|(id, text)| (id.clone(), text.as_str())),
         );
-        let silenced = Silenced::new(&all.active(50));
+        let silenced = SilenceIndex::new(&all.active(50));
         assert_eq!(silenced.others.iter().map(|others| others.name.as_str()).collect::<Vec<_>>(), ["i", "job"]);
         let mut found = 0;
         for n in 0..MANY {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Alert, Flush, Silenced};
+use super::{Alert, Flush, SilenceIndex};
 use crate::inhibition::Inhibitor;
 use crate::intervals::TimeInterval;
 use crate::routes::RouteOptions;
 
 /// Why an alert is muted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Muted {
+pub enum MuteReason {
     /// By an alert with this fingerprint.
     Inhibited(u64),
     /// By a silence.
@@ -18,27 +18,27 @@ pub enum Muted {
 
 /// The alerts of a group after filtering.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Passed {
+pub struct FilteredAlerts {
     /// Alerts that are not muted.
     pub alerts: Vec<Alert>,
     /// Muted alerts with the reason.
-    pub muted: Vec<(Alert, Muted)>,
+    pub muted: Vec<(Alert, MuteReason)>,
     /// Time intervals that currently mute the whole route.
     pub muted_by: Vec<String>,
 }
 
 /// Everything that can mute alerts.
 #[derive(Debug)]
-pub struct Muting<'a> {
+pub struct AlertMuter<'a> {
     /// Inhibition by firing alerts.
     pub inhibitor: &'a Inhibitor<'a>,
     /// Silences that are active.
-    pub silences: &'a Silenced,
+    pub silences: &'a SilenceIndex,
     /// Intervals by name.
     pub intervals: &'a BTreeMap<String, Vec<TimeInterval>>,
 }
 
-impl Muting<'_> {
+impl AlertMuter<'_> {
     fn holding(&self, names: &[String], now: i64) -> Vec<String> {
         let holds = |name: &&String| self.intervals.get(*name).is_some_and(|list| list.iter().any(|i| i.contains(now)));
         names.iter().filter(holds).cloned().collect()
@@ -55,12 +55,12 @@ impl Muting<'_> {
     }
 
     /// Filters the alerts of a flush.
-    pub fn pass(&self, flush: &Flush) -> Passed {
+    pub fn pass(&self, flush: &Flush) -> FilteredAlerts {
         let now = flush.at;
-        let mut out = Passed { muted_by: self.muted_by(&flush.options, now), ..Passed::default() };
+        let mut out = FilteredAlerts { muted_by: self.muted_by(&flush.options, now), ..FilteredAlerts::default() };
         for alert in &flush.alerts {
-            let inhibited = self.inhibitor.inhibited_by(&alert.labels).map(Muted::Inhibited);
-            let muted = inhibited.or_else(|| self.silences.covers(&alert.labels).then_some(Muted::Silenced));
+            let inhibited = self.inhibitor.inhibited_by(&alert.labels).map(MuteReason::Inhibited);
+            let muted = inhibited.or_else(|| self.silences.covers(&alert.labels).then_some(MuteReason::Silenced));
             match muted {
                 Some(muted) => out.muted.push((alert.clone(), muted)),
                 None if out.muted_by.is_empty() => out.alerts.push(alert.clone()),
@@ -100,11 +100,11 @@ mod tests {
             updated_at: 0,
             ..Silence::default()
         });
-        let silences = Silenced::new(&silences.active(50));
+        let silences = SilenceIndex::new(&silences.active(50));
         let always = vec![TimeInterval::default()];
         let never = vec![TimeInterval { years: Some(Vec::new()), ..TimeInterval::default() }];
         let intervals = BTreeMap::from([("always".to_owned(), always), ("never".to_owned(), never)]);
-        let muting = Muting { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
+        let muting = AlertMuter { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
         let alert = |pairs: &[(&str, &str)]| Alert {
             labels: LabelSet::from_pairs(pairs.iter().copied()),
             annotations: Arc::default(),
@@ -125,7 +125,7 @@ mod tests {
         };
         let passed = muting.pass(&flush);
         assert_eq!((passed.alerts.len(), passed.muted.len()), (1, 2));
-        assert_eq!(passed.muted[1].1, Muted::Silenced);
+        assert_eq!(passed.muted[1].1, MuteReason::Silenced);
         let mut muted_by = |mute: &[&str], active: &[&str]| {
             flush.options.mute_time_intervals = mute.iter().map(|s| (*s).to_owned()).collect();
             flush.options.active_time_intervals = active.iter().map(|s| (*s).to_owned()).collect();
@@ -174,9 +174,9 @@ mod tests {
                 ..Silence::default()
             });
         }
-        let silences = Silenced::new(&silences.active(50));
+        let silences = SilenceIndex::new(&silences.active(50));
         let intervals = BTreeMap::from([("always".to_owned(), vec![TimeInterval::default()])]);
-        let muting = Muting { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
+        let muting = AlertMuter { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
         let mut flush = Flush {
             group: 1,
             route: 0,
@@ -186,8 +186,8 @@ mod tests {
             alerts: vec![alert(&[("t", "1"), ("q", "1")]), alert(&[("q", "1")]), alert(&[("z", "1")])],
             at: 50,
         };
-        let inhibited = Muted::Inhibited(crate::labels::fingerprint(&source));
-        let reasons = vec![inhibited, Muted::Silenced];
+        let inhibited = MuteReason::Inhibited(crate::labels::fingerprint(&source));
+        let reasons = vec![inhibited, MuteReason::Silenced];
         let mut check = |mute: &[&str], active: &[&str], expected: &[&str]| {
             flush.options.mute_time_intervals = mute.iter().map(|s| (*s).to_owned()).collect();
             flush.options.active_time_intervals = active.iter().map(|s| (*s).to_owned()).collect();

@@ -7,7 +7,7 @@ use super::syntax::{MatcherError, is_reserved, matcher_among};
 use crate::text::unquote;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum TokenKind {
     Open,
     Close,
     Comma,
@@ -18,7 +18,7 @@ enum Kind {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Token {
-    kind: Kind,
+    kind: TokenKind,
     text: String,
     /// Columns in characters: of the start, and after the end.
     start: usize,
@@ -44,25 +44,25 @@ impl Lexer {
         let Some(&c) = self.chars.get(start) else { return Ok(None) };
         self.at += 1;
         let kind = match c {
-            '{' => Kind::Open,
-            '}' => Kind::Close,
-            ',' => Kind::Comma,
+            '{' => TokenKind::Open,
+            '}' => TokenKind::Close,
+            ',' => TokenKind::Comma,
             '=' => {
                 if self.chars.get(self.at) == Some(&'~') {
                     self.at += 1;
-                    Kind::Op(MatchOp::Regex)
+                    TokenKind::Op(MatchOp::Regex)
                 } else {
-                    Kind::Op(MatchOp::Equal)
+                    TokenKind::Op(MatchOp::Equal)
                 }
             }
             '!' => match self.chars.get(self.at) {
                 Some('=') => {
                     self.at += 1;
-                    Kind::Op(MatchOp::NotEqual)
+                    TokenKind::Op(MatchOp::NotEqual)
                 }
                 Some('~') => {
                     self.at += 1;
-                    Kind::Op(MatchOp::NotRegex)
+                    TokenKind::Op(MatchOp::NotRegex)
                 }
                 Some(_) => {
                     let message = format!("{}: expected one of '=~'", self.shown(start));
@@ -75,7 +75,7 @@ impl Lexer {
             },
             '"' => {
                 self.quoted(start)?;
-                Kind::Quoted
+                TokenKind::Quoted
             }
             c if is_reserved(c) => {
                 return Err(MatcherError::new(start + 1, format!("{}: invalid input", self.shown(start))));
@@ -84,7 +84,7 @@ impl Lexer {
                 while self.chars.get(self.at).is_some_and(|c| !is_reserved(*c)) {
                     self.at += 1;
                 }
-                Kind::Unquoted
+                TokenKind::Unquoted
             }
         };
         let text = self.chars[start..self.at].iter().collect();
@@ -119,28 +119,28 @@ pub(super) fn among(text: &str, patterns: &mut Patterns) -> Result<Vec<Matcher>,
     let mut lexer = Lexer { chars: text.chars().collect(), at: 0 };
     let mut matchers = Vec::new();
     let mut token = lexer.next()?;
-    let open = token.as_ref().is_some_and(|t| t.kind == Kind::Open);
+    let open = token.as_ref().is_some_and(|t| t.kind == TokenKind::Open);
     if token.is_none() {
         return Ok(matchers);
     }
     if open {
         token = lexer.next()?;
     }
-    if !matches!(&token, Some(t) if t.kind == Kind::Close) && token.is_some() {
+    if !matches!(&token, Some(t) if t.kind == TokenKind::Close) && token.is_some() {
         loop {
             matchers.push(one(&mut lexer, token, patterns)?);
             token = lexer.next().map_err(|e| expected(e, "a comma or close brace"))?;
             match &token {
-                Some(t) if t.kind == Kind::Comma => {
+                Some(t) if t.kind == TokenKind::Comma => {
                     token = lexer.next().map_err(|e| expected(e, "a matcher or close brace after comma"))?;
                     match &token {
                         None => break,
-                        Some(t) if t.kind == Kind::Close => break,
-                        Some(t) if matches!(t.kind, Kind::Quoted | Kind::Unquoted) => {}
+                        Some(t) if t.kind == TokenKind::Close => break,
+                        Some(t) if matches!(t.kind, TokenKind::Quoted | TokenKind::Unquoted) => {}
                         Some(t) => return Err(unexpected(t, "a matcher or close brace after comma")),
                     }
                 }
-                Some(t) if t.kind != Kind::Close => return Err(unexpected(t, "a comma or close brace")),
+                Some(t) if t.kind != TokenKind::Close => return Err(unexpected(t, "a comma or close brace")),
                 _ => break,
             }
         }
@@ -178,7 +178,7 @@ fn end(lexer: &Lexer, what: &str) -> MatcherError {
 }
 
 fn word(token: &Token) -> Result<String, MatcherError> {
-    if token.kind != Kind::Quoted {
+    if token.kind != TokenKind::Quoted {
         return Ok(token.text.clone());
     }
     unquote(&token.text).ok_or_else(|| {
@@ -190,18 +190,18 @@ fn word(token: &Token) -> Result<String, MatcherError> {
 fn one(lexer: &mut Lexer, name: Option<Token>, patterns: &mut Patterns) -> Result<Matcher, MatcherError> {
     const OPERATOR: &str = "an operator such as '=', '!=', '=~' or '!~'";
     let name = match name {
-        Some(t) if matches!(t.kind, Kind::Quoted | Kind::Unquoted) => t,
+        Some(t) if matches!(t.kind, TokenKind::Quoted | TokenKind::Unquoted) => t,
         Some(t) => return Err(unexpected(&t, "label name")),
         None => return Err(end(lexer, "label name")),
     };
     let name = word(&name)?;
     let op = match lexer.next().map_err(|e| expected(e, OPERATOR))? {
-        Some(Token { kind: Kind::Op(op), .. }) => op,
+        Some(Token { kind: TokenKind::Op(op), .. }) => op,
         Some(t) => return Err(unexpected(&t, OPERATOR)),
         None => return Err(end(lexer, OPERATOR)),
     };
     let value = match lexer.next().map_err(|e| expected(e, "label value"))? {
-        Some(t) if matches!(t.kind, Kind::Quoted | Kind::Unquoted) => t,
+        Some(t) if matches!(t.kind, TokenKind::Quoted | TokenKind::Unquoted) => t,
         Some(t) => return Err(unexpected(&t, "label value")),
         None => return Err(end(lexer, "label value")),
     };

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::TLS;
 use crate::options::{Options, Schema, Shape, field, sound, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "email",
     field: "email_configs",
     sends_resolved: false,

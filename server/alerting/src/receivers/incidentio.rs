@@ -1,10 +1,10 @@
 //! incident.io.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{Options, Schema, Shape, field};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "incidentio",
     field: "incidentio_configs",
     sends_resolved: true,

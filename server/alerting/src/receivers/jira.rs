@@ -1,10 +1,10 @@
 //! Jira.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{FieldDef, Options, Schema, Shape, field, sound, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "jira",
     field: "jira_configs",
     sends_resolved: true,

@@ -8,7 +8,7 @@ use crate::options::{OptionValue, Options, Schema};
 
 /// A kind of integration.
 #[derive(Debug)]
-pub struct Kind {
+pub struct IntegrationKind {
     /// The name in group keys, metrics and history, such as `webhook`.
     pub name: &'static str,
     /// The field of a receiver that lists its integrations.
@@ -29,7 +29,7 @@ pub struct Kind {
 #[derive(Debug, Clone)]
 pub struct Integration {
     /// What it calls: a webhook, a mailbox, a chat.
-    pub kind: &'static Kind,
+    pub kind: &'static IntegrationKind,
     /// Its index among the integrations of its kind.
     pub idx: usize,
     /// Its options, including inherited ones.
@@ -45,7 +45,7 @@ impl PartialEq for Integration {
 impl Integration {
     /// Parses an entry and applies the global options.
     pub fn read(
-        kind: &'static Kind,
+        kind: &'static IntegrationKind,
         idx: usize,
         node: &Node,
         path: &str,

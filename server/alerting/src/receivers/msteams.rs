@@ -1,10 +1,10 @@
 //! Microsoft Teams, by its older connector.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{Options, Schema, Shape, field, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "msteams",
     field: "msteams_configs",
     sends_resolved: true,

@@ -1,10 +1,10 @@
 //! Microsoft Teams, by workflows.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{OptionValue, Options, Schema, Shape, field, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "msteamsv2",
     field: "msteamsv2_configs",
     sends_resolved: true,

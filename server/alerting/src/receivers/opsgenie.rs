@@ -1,10 +1,10 @@
 //! Opsgenie.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{Options, Schema, Shape, field, is_template, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "opsgenie",
     field: "opsgenie_configs",
     sends_resolved: true,

@@ -1,10 +1,10 @@
 //! PagerDuty.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{Options, Schema, Shape, field, sound, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "pagerduty",
     field: "pagerduty_configs",
     sends_resolved: true,

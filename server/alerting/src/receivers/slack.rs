@@ -1,10 +1,10 @@
 //! Slack, by webhook or by bot token.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{OptionValue, Options, Schema, Shape, field, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "slack",
     field: "slack_configs",
     sends_resolved: false,

@@ -1,10 +1,10 @@
 //! Amazon SNS.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{Options, Schema, Shape, field, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "sns",
     field: "sns_configs",
     sends_resolved: true,

@@ -1,10 +1,10 @@
 //! Telegram.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{FieldDef, Options, Schema, Shape, field, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "telegram",
     field: "telegram_configs",
     sends_resolved: true,

@@ -1,10 +1,10 @@
 //! Webex.
 
-use super::kind::Kind;
+use super::kind::IntegrationKind;
 use crate::options::http::HTTP;
 use crate::options::{Options, Schema, Shape, field, text};
 
-pub(super) static KIND: Kind = Kind {
+pub(super) static KIND: IntegrationKind = IntegrationKind {
     name: "webex",
     field: "webex_configs",
     sends_resolved: true,

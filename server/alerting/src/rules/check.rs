@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quiver_yaml::problem::{Code, Place, Problem, Problems};
-use quiver_yaml::{Fields, Kind, Layout, pointer};
+use quiver_yaml::{Fields, NodeKind, ScalarLayout, pointer};
 
 use super::model::{Language, Rule, RuleFile, RuleKind};
 use super::variables::defined;
@@ -108,15 +108,15 @@ fn check_recording(fields: &Fields<'_>, prefix: &str, rule: &Rule, problems: &mu
 /// literally.
 fn place_within(fields: &Fields<'_>, name: &str, within: Place) -> Option<Place> {
     let node = fields.node().get(name)?;
-    let Kind::Scalar { text, layout, .. } = &node.kind else { return Some(node.place) };
+    let NodeKind::Scalar { text, layout, .. } = &node.kind else { return Some(node.place) };
     let Place { line, column } = node.place;
     if within.line == 0 {
         return Some(node.place);
     }
     Some(match layout {
-        Layout::Bare => Place { line, column: (column + within.column).saturating_sub(1) },
-        Layout::Quoted => Place { line, column: column + within.column },
-        Layout::Block => {
+        ScalarLayout::Bare => Place { line, column: (column + within.column).saturating_sub(1) },
+        ScalarLayout::Quoted => Place { line, column: column + within.column },
+        ScalarLayout::Block => {
             let text = text.trim_end_matches('\n');
             let empty = text.chars().take_while(|c| *c == '\n').count() as u32;
             let last = text.matches('\n').count() as u32 + 1;
@@ -127,7 +127,7 @@ fn place_within(fields: &Fields<'_>, name: &str, within: Place) -> Option<Place>
             };
             Place { line: (line + at).saturating_sub(1 + empty), column: column + offset }
         }
-        Layout::Other => node.place,
+        ScalarLayout::Other => node.place,
     })
 }
 

@@ -3,7 +3,7 @@
 
 use quiver_types::time::duration;
 use quiver_yaml::problem::Problem;
-use quiver_yaml::{self as yaml, Kind, Node};
+use quiver_yaml::{self as yaml, Node, NodeKind};
 
 /// Group fields that only vmalert has.
 const GROUP_FIELDS: [&str; 9] = [
@@ -53,24 +53,24 @@ fn is_of_vmalert(document: &Node) -> bool {
 
 fn items<'n>(node: &'n Node, key: &str) -> &'n [Node] {
     match node.get(key).map(|list| &list.kind) {
-        Some(Kind::List(items)) => items,
+        Some(NodeKind::List(items)) => items,
         _ => &[],
     }
 }
 
 fn items_mut<'n>(node: &'n mut Node, key: &str) -> &'n mut [Node] {
-    let Kind::Map(pairs) = &mut node.kind else { return &mut [] };
+    let NodeKind::Map(pairs) = &mut node.kind else { return &mut [] };
     match pairs.iter_mut().find(|(own, _)| own.text == key).map(|(_, list)| &mut list.kind) {
-        Some(Kind::List(items)) => items,
+        Some(NodeKind::List(items)) => items,
         _ => &mut [],
     }
 }
 
 fn rewrite(node: &mut Node, fields: &[&str]) {
-    let Kind::Map(pairs) = &mut node.kind else { return };
+    let NodeKind::Map(pairs) = &mut node.kind else { return };
     for (key, value) in pairs {
         if fields.contains(&key.text.as_str())
-            && let Kind::Scalar { text, .. } = &mut value.kind
+            && let NodeKind::Scalar { text, .. } = &mut value.kind
             && duration::parse_signed(text).is_err()
             && let Some(ms) = duration::parse_vmalert(text)
         {

@@ -26,7 +26,7 @@ pub enum ElementValue {
 
 /// A sample that a rule writes.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Written {
+pub struct RuleSample {
     /// Labels, the name included.
     pub labels: LabelSet,
     /// Time of the sample in Unix milliseconds: that of the evaluation minus the query offset.
@@ -59,7 +59,7 @@ pub trait Engine {
     ///
     /// # Errors
     /// The text of the error.
-    fn write(&self, samples: &[Written]) -> Result<(), String>;
+    fn write(&self, samples: &[RuleSample]) -> Result<(), String>;
 
     /// Gives the newest sample between two times of each series that matches and has not ended, for the rule with this
     /// index in its group. Without a store there are none.

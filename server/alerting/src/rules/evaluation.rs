@@ -10,12 +10,12 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::engine::{Element, ElementValue, Engine, Written};
+use super::engine::{Element, ElementValue, Engine, RuleSample};
 use super::memory::{self, Room, Share};
 use super::model::{Language, Rule};
 use super::resumption::Before;
 use super::variables::{defined, names_own, own_fields};
-use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};
+use crate::template::{MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, TemplateEnvironment, Templates, Value};
 
 /// How long a resolved alert is kept, so that its end can be reported.
 const RESOLVED_RETENTION_MS: Millis = 15 * 60_000;
@@ -33,7 +33,7 @@ const DATA_TYPE: &str =
 
 /// Settings for the evaluation of rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Setting {
+pub struct EvaluationSettings {
     /// Labels available to templates, and added to alerts when they are sent.
     pub external_labels: BTreeMap<String, String>,
     /// The external URL of the server.
@@ -55,7 +55,7 @@ pub(super) struct Evaluation<'a> {
     pub(super) rule: &'a Rule,
     /// Its index in the group.
     pub(super) number: usize,
-    pub(super) setting: &'a Setting,
+    pub(super) setting: &'a EvaluationSettings,
     pub(super) engine: &'a dyn Engine,
     /// Time of the evaluation.
     pub(super) at: Millis,
@@ -124,7 +124,7 @@ struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    fn of(rule: &'a Rule, setting: &Setting) -> Self {
+    fn of(rule: &'a Rule, setting: &EvaluationSettings) -> Self {
         let template = format!("__alert_{}", rule.name);
         let all = |texts: &'a BTreeMap<String, String>| {
             texts.iter().map(|(name, text)| (name.as_str(), Text::of(&template, text))).collect::<Vec<_>>()
@@ -165,7 +165,7 @@ impl Evaluation<'_> {
             let sample = |e: Element| QueriedSample { value: value_of(&e.value), labels: e.labels };
             Ok(elements.into_iter().map(sample).collect())
         };
-        let host = Host {
+        let host = TemplateEnvironment {
             query: Some(&query),
             now_ns: i128::from(self.at) * 1_000_000,
             external_url: &self.setting.external_url,
@@ -270,7 +270,7 @@ impl Evaluation<'_> {
         before: &Before,
         active: &mut BTreeMap<Vec<u8>, ActiveAlert>,
         (share, warnings): (&mut Share, &RefCell<Vec<String>>),
-    ) -> Result<Vec<Written>, String> {
+    ) -> Result<Vec<RuleSample>, String> {
         let mut hits = BTreeMap::new();
         let made = OnceCell::new();
         let texts = || made.get_or_init(|| Texts::of(self.rule, self.setting));
@@ -368,18 +368,22 @@ impl Evaluation<'_> {
         true
     }
 
-    fn sample(&self, alert: &ActiveAlert, name: &str, state: Option<&str>, value: f64) -> Written {
+    fn sample(&self, alert: &ActiveAlert, name: &str, state: Option<&str>, value: f64) -> RuleSample {
         let mut pairs: BTreeMap<&str, &str> = alert.labels.iter().collect();
         pairs.insert(METRIC_NAME, name);
         pairs.extend(state.map(|state| ("alertstate", state)));
-        Written { labels: LabelSet::from_pairs(pairs), ts: self.at - self.offset_ms, value: ElementValue::Float(value) }
+        RuleSample {
+            labels: LabelSet::from_pairs(pairs),
+            ts: self.at - self.offset_ms,
+            value: ElementValue::Float(value),
+        }
     }
 
-    fn state_sample(&self, alert: &ActiveAlert) -> Written {
+    fn state_sample(&self, alert: &ActiveAlert) -> RuleSample {
         self.sample(alert, "ALERTS", Some(alert.state.as_str()), 1.0)
     }
 
-    fn since_sample(&self, alert: &ActiveAlert) -> Written {
+    fn since_sample(&self, alert: &ActiveAlert) -> RuleSample {
         self.sample(alert, "ALERTS_FOR_STATE", None, alert.active_at.div_euclid(1000) as f64)
     }
 
@@ -387,7 +391,7 @@ impl Evaluation<'_> {
     ///
     /// # Errors
     /// Two series with equal labels, one of a service that the editor may not write, or more than the limit.
-    pub(super) fn series(&self, elements: Vec<Element>, share: &mut Share) -> Result<Vec<Written>, String> {
+    pub(super) fn series(&self, elements: Vec<Element>, share: &mut Share) -> Result<Vec<RuleSample>, String> {
         let mut seen = std::collections::HashSet::new();
         let mut written = Vec::with_capacity(elements.len());
         for element in elements {
@@ -401,7 +405,7 @@ impl Evaluation<'_> {
             if !seen.insert(labels.clone()) {
                 return Err("vector contains metrics with the same labelset after applying rule labels".to_owned());
             }
-            written.push(Written { labels, ts: self.at - self.offset_ms, value: element.value });
+            written.push(RuleSample { labels, ts: self.at - self.offset_ms, value: element.value });
         }
         if self.limit > 0 && written.len() > self.limit {
             return Err(format!("exceeded limit of {} with {} series", self.limit, written.len()));

@@ -10,8 +10,8 @@ use std::time::Duration;
 use quiver_types::{LabelSet, Millis, stale_nan};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::engine::{ElementValue, Engine, Written};
-use super::evaluation::{Evaluation, Setting, until};
+use super::engine::{ElementValue, Engine, RuleSample};
+use super::evaluation::{Evaluation, EvaluationSettings, until};
 use super::memory::Held;
 use super::model::{Rule, RuleGroup, RuleKind};
 use super::resumption::Before;
@@ -58,7 +58,7 @@ pub struct RuleStatus {
 
 /// An alert for the router.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sending {
+pub struct OutgoingAlert {
     /// Index of the rule in its group.
     pub rule: usize,
     /// The alert after the evaluation.
@@ -177,7 +177,7 @@ impl Group {
     }
 
     /// Evaluates all rules in order; each sees what earlier ones wrote.
-    pub fn evaluate(&mut self, at: Millis, setting: &Setting, engine: &dyn Engine) {
+    pub fn evaluate(&mut self, at: Millis, setting: &EvaluationSettings, engine: &dyn Engine) {
         let turn = self.turn(at);
         for (number, status) in self.rules.iter_mut().enumerate() {
             status.take_turn(number, &turn, setting, engine);
@@ -197,7 +197,7 @@ impl Group {
         // A series that another rule writes now continues: a stale marker at the same time would hide its sample.
         let goes_on = |labels: &LabelSet| self.rules.iter().any(|r| r.written.contains_key(labels.canonical()));
         let orphans = self.orphans.iter().filter(|labels| !goes_on(labels));
-        let ended: Vec<Written> = orphans.map(|labels| ended(labels.clone(), turn.at - turn.offset_ms)).collect();
+        let ended: Vec<RuleSample> = orphans.map(|labels| ended(labels.clone(), turn.at - turn.offset_ms)).collect();
         if ended.is_empty() || engine.write(&ended).is_ok() {
             self.orphans.clear();
         }
@@ -217,7 +217,7 @@ impl Group {
 
     /// Returns the alerts to send now, and marks them as sent. Alerts of a failing rule are sent for `error_hold_ms`,
     /// then no longer.
-    pub fn send(&mut self, now: Millis, resend_delay_ms: Millis, error_hold_ms: Millis) -> Vec<Sending> {
+    pub fn send(&mut self, now: Millis, resend_delay_ms: Millis, error_hold_ms: Millis) -> Vec<OutgoingAlert> {
         let validity = 4 * self.interval_ms.max(resend_delay_ms);
         let mut out = Vec::new();
         for (i, status) in self.rules.iter_mut().enumerate() {
@@ -228,7 +228,7 @@ impl Group {
             for alert in status.active.values_mut().filter(|a| a.needs_sending(now, resend_delay_ms)) {
                 alert.last_sent_at = Some(now);
                 alert.valid_until = Some(now.saturating_add(validity));
-                out.push(Sending { rule: i, alert: alert.clone() });
+                out.push(OutgoingAlert { rule: i, alert: alert.clone() });
             }
         }
         out
@@ -245,8 +245,8 @@ impl Group {
     }
 }
 
-fn ended(labels: LabelSet, ts: Millis) -> Written {
-    Written { labels, ts, value: ElementValue::Float(stale_nan()) }
+fn ended(labels: LabelSet, ts: Millis) -> RuleSample {
+    RuleSample { labels, ts, value: ElementValue::Float(stale_nan()) }
 }
 
 impl RuleStatus {
@@ -256,14 +256,14 @@ impl RuleStatus {
         for alert in self.active.values_mut().filter(|a| a.state == AlertState::Firing) {
             (alert.state, alert.resolved_at) = (AlertState::Inactive, Some(at));
         }
-        let gone: Vec<Written> = self.written.values().map(|labels| ended(labels.clone(), at - offset_ms)).collect();
+        let gone: Vec<RuleSample> = self.written.values().map(|labels| ended(labels.clone(), at - offset_ms)).collect();
         if !gone.is_empty() && engine.write(&gone).is_ok() {
             self.written.clear();
         }
     }
 
     /// Evaluates the rule; or, if it is no longer evaluated, ends its alerts and series.
-    fn take_turn(&mut self, number: usize, turn: &Turn, setting: &Setting, engine: &dyn Engine) {
+    fn take_turn(&mut self, number: usize, turn: &Turn, setting: &EvaluationSettings, engine: &dyn Engine) {
         if !self.rule.enabled {
             self.end(turn.at, turn.offset_ms, engine);
             return;
@@ -290,7 +290,7 @@ impl RuleStatus {
         &mut self,
         number: usize,
         turn: &Turn,
-        setting: &Setting,
+        setting: &EvaluationSettings,
         engine: &dyn Engine,
     ) -> Result<usize, String> {
         let &Turn { at, offset_ms, limit, interval_ms, group_id, is_first, adopts } = turn;

@@ -32,14 +32,14 @@ pub(super) fn of_series(labels: &LabelSet) -> usize {
 }
 
 #[derive(Debug)]
-struct Bound {
+struct MemoryBound {
     used: AtomicUsize,
     bytes_max: usize,
 }
 
 /// What all rules may hold together; by default without a bound.
 #[derive(Debug, Clone, Default)]
-pub struct Room(Option<Arc<Bound>>);
+pub struct Room(Option<Arc<MemoryBound>>);
 
 /// It is no part of what a rule is, only of where it runs.
 impl PartialEq for Room {
@@ -53,7 +53,7 @@ impl Eq for Room {}
 impl Room {
     /// Room for so many bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self(Some(Arc::new(Bound { used: AtomicUsize::new(0), bytes_max })))
+        Self(Some(Arc::new(MemoryBound { used: AtomicUsize::new(0), bytes_max })))
     }
 
     /// Begins to hold something in place of what a rule holds now.

@@ -12,7 +12,7 @@ use super::resumption::{OUTAGE_MAX_MS, resumed};
 
 /// The stored state of an alert.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Remembered {
+pub struct StoredAlert {
     /// Its labels including `alertname`, which identify it.
     pub labels: LabelSet,
     /// Its expanded annotations.
@@ -35,9 +35,9 @@ pub struct Remembered {
 
 impl RuleStatus {
     /// The state to store: of pending and firing alerts.
-    pub fn remembered(&self) -> Vec<Remembered> {
+    pub fn remembered(&self) -> Vec<StoredAlert> {
         let live = self.alerts().filter(|a| a.state != AlertState::Inactive);
-        live.map(|alert| Remembered {
+        live.map(|alert| StoredAlert {
             labels: alert.labels.clone(),
             annotations: Arc::clone(&alert.annotations),
             value: match alert.value {
@@ -55,7 +55,7 @@ impl RuleStatus {
     }
 }
 
-impl Remembered {
+impl StoredAlert {
     /// Converts it back to an alert.
     pub fn into_alert(self) -> ActiveAlert {
         ActiveAlert {
@@ -81,7 +81,7 @@ impl Group {
     /// Firing alerts continue as they were. Pending ones keep their time if `for` is less than ten minutes. Otherwise
     /// the downtime does not count, and at least ten minutes must still pass, as in Prometheus. If the clock was set back,
     /// their times move with it: in the future they would lie for as long as nobody is told.
-    pub fn restore(&mut self, rule: usize, remembered: Vec<Remembered>, last_cycle: Millis, now: Millis) {
+    pub fn restore(&mut self, rule: usize, remembered: Vec<StoredAlert>, last_cycle: Millis, now: Millis) {
         let Some(status) = self.rules.get_mut(rule) else { return };
         if now - last_cycle > OUTAGE_MAX_MS {
             return;
@@ -108,8 +108,8 @@ impl Group {
 mod tests {
     use super::*;
 
-    fn remembered(firing: bool, active_at: Millis) -> Remembered {
-        Remembered {
+    fn remembered(firing: bool, active_at: Millis) -> StoredAlert {
+        StoredAlert {
             labels: LabelSet::from_pairs([("a", "1")]),
             annotations: Arc::default(),
             value: 1.0,
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_names_a_period() {
         assert_eq!(remembered(true, 7).into_alert().period, Some(7), "of a state of old, when it fired");
-        let own = Remembered { period: Some(3), ..remembered(true, 7) }.into_alert();
+        let own = StoredAlert { period: Some(3), ..remembered(true, 7) }.into_alert();
         assert_eq!((own.state, own.period, own.restored), (AlertState::Firing, Some(3), true));
         assert_eq!(remembered(false, 7).into_alert().period, None);
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use quiver_yaml::problem::{Code, Problems, UnknownFields};
-use quiver_yaml::{Fields, Kind, Node, pointer};
+use quiver_yaml::{Fields, Node, NodeKind, pointer};
 
 use super::check::{Expressions, check_rule};
 use super::documents::documents;
@@ -22,7 +22,7 @@ pub fn read(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Probl
 /// # Errors
 /// As [`read`].
 pub fn read_with(text: &str, expressions: &dyn Expressions, unknown: UnknownFields) -> Result<RuleFile, Problems> {
-    read_all(text, &Reading { expressions, own: false, unknown })
+    read_all(text, &RuleFileOptions { expressions, own: false, unknown })
 }
 
 /// Parses a file that may have fields unknown to Prometheus and vmalert: [`OWN_FIELDS`] of rules, and `description`
@@ -31,21 +31,21 @@ pub fn read_with(text: &str, expressions: &dyn Expressions, unknown: UnknownFiel
 /// # Errors
 /// As [`read`].
 pub fn read_own(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Problems> {
-    read_all(text, &Reading { expressions, own: true, unknown: UnknownFields::Refused })
+    read_all(text, &RuleFileOptions { expressions, own: true, unknown: UnknownFields::Refused })
 }
 
 /// Rule fields that only this server has.
 pub const OWN_FIELDS: [&str; 6] = ["language", "severity", "service", "runbook_url", "enabled", "description"];
 
 /// How a file is parsed.
-struct Reading<'e> {
+struct RuleFileOptions<'e> {
     expressions: &'e dyn Expressions,
     /// Whether this server's own fields are known.
     own: bool,
     unknown: UnknownFields,
 }
 
-fn read_all(text: &str, reading: &Reading<'_>) -> Result<RuleFile, Problems> {
+fn read_all(text: &str, reading: &RuleFileOptions<'_>) -> Result<RuleFile, Problems> {
     let documents = documents(text)?;
     let mut problems = Problems::with(reading.unknown);
     let mut file = RuleFile::default();
@@ -76,7 +76,7 @@ fn read_all(text: &str, reading: &Reading<'_>) -> Result<RuleFile, Problems> {
 fn group(
     node: &Node,
     path: &str,
-    reading: &Reading<'_>,
+    reading: &RuleFileOptions<'_>,
     warnings: &mut Vec<String>,
     problems: &mut Problems,
 ) -> Option<RuleGroup> {
@@ -168,12 +168,12 @@ fn group(
 fn params(fields: &mut Fields<'_>, problems: &mut Problems) -> BTreeMap<String, Vec<String>> {
     let Some(node) = fields.some("params") else { return BTreeMap::new() };
     let path = fields.path_of("params");
-    let Kind::Map(pairs) = &node.kind else {
+    let NodeKind::Map(pairs) = &node.kind else {
         problems.push(node.problem(&path, Code::InvalidType, format!("wanted a mapping, got {}", node.kind_name())));
         return BTreeMap::new();
     };
     let values = |node: &Node| match &node.kind {
-        Kind::List(items) => items.iter().filter_map(|i| i.text().map(str::to_owned)).collect(),
+        NodeKind::List(items) => items.iter().filter_map(|i| i.text().map(str::to_owned)).collect(),
         _ => node.text().map(str::to_owned).into_iter().collect(),
     };
     let all: BTreeMap<String, Vec<String>> =
@@ -202,7 +202,7 @@ fn rule(
     node: &Node,
     path: &str,
     group: &RuleGroup,
-    reading: &Reading<'_>,
+    reading: &RuleFileOptions<'_>,
     (warnings, problems): (&mut Vec<String>, &mut Problems),
 ) -> Option<Rule> {
     let mut fields = Fields::new(node, path, problems)?;

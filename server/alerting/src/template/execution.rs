@@ -14,7 +14,7 @@ use render_state::Kept;
 
 use super::html::Page;
 use super::value::Value;
-use super::{ExecError, Host, Options, Templates};
+use super::{ExecError, Options, TemplateEnvironment, Templates};
 use crate::text::quote;
 
 /// Resource limits of a template.
@@ -51,7 +51,7 @@ impl fmt::Debug for Call<'_, '_> {
 }
 
 impl Call<'_, '_> {
-    pub(super) fn host(&self) -> &Host<'_> {
+    pub(super) fn host(&self) -> &TemplateEnvironment<'_> {
         &self.exec.options.host
     }
 
@@ -87,8 +87,8 @@ impl From<Box<ExecError>> for Stop {
     }
 }
 
-type Walked<T = ()> = Result<T, Stop>;
-type Evaluated = Result<Value, Box<ExecError>>;
+type WalkResult<T = ()> = Result<T, Stop>;
+type EvalResult = Result<Value, Box<ExecError>>;
 
 /// Runs a template. With a page, what it prints is escaped by where it stands in it.
 pub(super) fn run(

@@ -2,7 +2,7 @@
 
 /// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// An error at this position, with its message.
     Error,
     Eof,
@@ -48,19 +48,19 @@ pub(super) enum Keyword {
 /// A token: its text, and where it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) pos: usize,
     pub(super) text: String,
 }
 
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Splits a text into tokens; the last one is [`Kind::Eof`] or [`Kind::Error`].
+/// Splits a text into tokens; the last one is [`TokenKind::Eof`] or [`TokenKind::Error`].
 pub(super) fn lex(input: &str) -> Vec<Token> {
     let mut lexer = Lexer { input, pos: 0, start: 0, tokens: Vec::new() };
     if let Err(message) = lexer.text() {
         let pos = lexer.start;
-        lexer.tokens.push(Token { kind: Kind::Error, pos, text: message });
+        lexer.tokens.push(Token { kind: TokenKind::Error, pos, text: message });
     }
     lexer.tokens
 }
@@ -101,7 +101,7 @@ impl Lexer<'_> {
         Some(c)
     }
 
-    fn emit(&mut self, kind: Kind) {
+    fn emit(&mut self, kind: TokenKind) {
         let text = self.input[self.start..self.pos].to_owned();
         self.tokens.push(Token { kind, pos: self.start, text });
         self.start = self.pos;
@@ -116,9 +116,9 @@ impl Lexer<'_> {
             let Some(found) = self.rest().find("{{") else {
                 self.pos = self.input.len();
                 if self.pos > self.start {
-                    self.emit(Kind::Text);
+                    self.emit(TokenKind::Text);
                 }
-                self.emit(Kind::Eof);
+                self.emit(TokenKind::Eof);
                 return Ok(());
             };
             let open = self.pos + found;
@@ -128,7 +128,7 @@ impl Lexer<'_> {
                 self.pos = self.start + self.input[self.start..open].trim_end_matches(SPACES).len();
             }
             if self.pos > self.start {
-                self.emit(Kind::Text);
+                self.emit(TokenKind::Text);
             }
             self.pos = open;
             self.ignore();
@@ -139,7 +139,7 @@ impl Lexer<'_> {
                 self.comment()?;
                 continue;
             }
-            self.emit(Kind::LeftDelim);
+            self.emit(TokenKind::LeftDelim);
             self.pos += after;
             self.ignore();
             self.action()?;
@@ -192,7 +192,7 @@ impl Lexer<'_> {
                     self.ignore();
                 }
                 self.pos += 2;
-                self.emit(Kind::RightDelim);
+                self.emit(TokenKind::RightDelim);
                 if trims {
                     let rest = self.rest();
                     self.pos += rest.len() - rest.trim_start_matches(SPACES).len();
@@ -203,23 +203,25 @@ impl Lexer<'_> {
             let Some(c) = self.next() else { return Err("unclosed action".to_owned()) };
             match c {
                 c if SPACES.contains(&c) => self.space(),
-                '=' => self.emit(Kind::Assign),
+                '=' => self.emit(TokenKind::Assign),
                 ':' => {
                     if self.next() != Some('=') {
                         return Err("expected :=".to_owned());
                     }
-                    self.emit(Kind::Declare);
+                    self.emit(TokenKind::Declare);
                 }
-                '|' => self.emit(Kind::Pipe),
-                '"' => self.quoted('"', "unterminated quoted string", Kind::Quoted)?,
-                '\'' => self.quoted('\'', "unterminated character constant", Kind::CharConstant)?,
+                '|' => self.emit(TokenKind::Pipe),
+                '"' => self.quoted('"', "unterminated quoted string", TokenKind::Quoted)?,
+                '\'' => self.quoted('\'', "unterminated character constant", TokenKind::CharConstant)?,
                 '`' => {
                     let end = self.rest().find('`').ok_or("unterminated raw quoted string")?;
                     self.pos += end + 1;
-                    self.emit(Kind::RawText);
+                    self.emit(TokenKind::RawText);
                 }
-                '$' => self.name(Kind::Variable, Kind::Variable)?,
-                '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => self.name(Kind::Field, Kind::Dot)?,
+                '$' => self.name(TokenKind::Variable, TokenKind::Variable)?,
+                '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => {
+                    self.name(TokenKind::Field, TokenKind::Dot)?;
+                }
                 '.' | '+' | '-' | '0'..='9' => {
                     self.pos -= 1;
                     self.number()?;
@@ -230,14 +232,14 @@ impl Lexer<'_> {
                 }
                 '(' => {
                     parens += 1;
-                    self.emit(Kind::LeftParen);
+                    self.emit(TokenKind::LeftParen);
                 }
                 ')' => {
                     parens = parens.checked_sub(1).ok_or("unexpected right paren")?;
-                    self.emit(Kind::RightParen);
+                    self.emit(TokenKind::RightParen);
                 }
-                ',' => self.emit(Kind::Comma),
-                c if c.is_ascii_graphic() => self.emit(Kind::OtherChar),
+                ',' => self.emit(TokenKind::Comma),
+                c if c.is_ascii_graphic() => self.emit(TokenKind::OtherChar),
                 c => return Err(format!("unrecognized character in action: {}", named(c))),
             }
         }
@@ -258,10 +260,10 @@ impl Lexer<'_> {
                 return;
             }
         }
-        self.emit(Kind::Space);
+        self.emit(TokenKind::Space);
     }
 
-    fn quoted(&mut self, quote: char, unterminated: &str, kind: Kind) -> Result<(), String> {
+    fn quoted(&mut self, quote: char, unterminated: &str, kind: TokenKind) -> Result<(), String> {
         loop {
             match self.next() {
                 Some('\\') if !matches!(self.peek(), None | Some('\n')) => drop(self.next()),
@@ -288,7 +290,7 @@ impl Lexer<'_> {
     }
 
     /// Lexes what follows a dot or a dollar sign.
-    fn name(&mut self, kind: Kind, alone: Kind) -> Result<(), String> {
+    fn name(&mut self, kind: TokenKind, alone: TokenKind) -> Result<(), String> {
         if self.at_terminator() {
             self.emit(alone);
             return Ok(());
@@ -311,19 +313,19 @@ impl Lexer<'_> {
             return Err(self.bad_character());
         }
         let kind = match &self.input[self.start..self.pos] {
-            "block" => Kind::Keyword(Keyword::Block),
-            "break" => Kind::Keyword(Keyword::Break),
-            "continue" => Kind::Keyword(Keyword::Continue),
-            "define" => Kind::Keyword(Keyword::Define),
-            "else" => Kind::Keyword(Keyword::Else),
-            "end" => Kind::Keyword(Keyword::End),
-            "if" => Kind::Keyword(Keyword::If),
-            "range" => Kind::Keyword(Keyword::Range),
-            "template" => Kind::Keyword(Keyword::Template),
-            "with" => Kind::Keyword(Keyword::With),
-            "nil" => Kind::Nil,
-            "true" | "false" => Kind::Bool,
-            _ => Kind::Identifier,
+            "block" => TokenKind::Keyword(Keyword::Block),
+            "break" => TokenKind::Keyword(Keyword::Break),
+            "continue" => TokenKind::Keyword(Keyword::Continue),
+            "define" => TokenKind::Keyword(Keyword::Define),
+            "else" => TokenKind::Keyword(Keyword::Else),
+            "end" => TokenKind::Keyword(Keyword::End),
+            "if" => TokenKind::Keyword(Keyword::If),
+            "range" => TokenKind::Keyword(Keyword::Range),
+            "template" => TokenKind::Keyword(Keyword::Template),
+            "with" => TokenKind::Keyword(Keyword::With),
+            "nil" => TokenKind::Nil,
+            "true" | "false" => TokenKind::Bool,
+            _ => TokenKind::Identifier,
         };
         self.emit(kind);
         Ok(())
@@ -338,7 +340,7 @@ impl Lexer<'_> {
         if !fine {
             return Err(format!("bad number syntax: {}", crate::text::quote(&self.input[self.start..self.pos])));
         }
-        self.emit(Kind::Number);
+        self.emit(TokenKind::Number);
         Ok(())
     }
 
@@ -394,7 +396,7 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &[&str]) {
-        let got: Vec<String> = lex(text).into_iter().filter(|t| t.kind != Kind::Space).map(|t| t.text).collect();
+        let got: Vec<String> = lex(text).into_iter().filter(|t| t.kind != TokenKind::Space).map(|t| t.text).collect();
         assert_eq!(got, expected, "{text}");
     }
 
@@ -433,7 +435,7 @@ mod tests {
     fn what_ends_it() {
         let check = |text: &str, expected: &str| {
             let last = lex(text).pop().expect("there is one");
-            assert_eq!((last.kind, last.text.as_str()), (Kind::Error, expected), "{text}");
+            assert_eq!((last.kind, last.text.as_str()), (TokenKind::Error, expected), "{text}");
         };
         check("{{/* a", "unclosed comment");
         check("{{/* a */ b}}", "comment ends before closing delimiter");
@@ -459,31 +461,31 @@ mod tests {
     #[test]
     fn kinds_and_places() {
         let tokens = lex("{{if nil true $x .y . 1 'a' \"s\" `r` f | , = :=}}{{end}}");
-        let kinds: Vec<Kind> = tokens.iter().map(|t| t.kind).filter(|kind| *kind != Kind::Space).collect();
+        let kinds: Vec<TokenKind> = tokens.iter().map(|t| t.kind).filter(|kind| *kind != TokenKind::Space).collect();
         assert_eq!(
             kinds,
             [
-                Kind::LeftDelim,
-                Kind::Keyword(Keyword::If),
-                Kind::Nil,
-                Kind::Bool,
-                Kind::Variable,
-                Kind::Field,
-                Kind::Dot,
-                Kind::Number,
-                Kind::CharConstant,
-                Kind::Quoted,
-                Kind::RawText,
-                Kind::Identifier,
-                Kind::Pipe,
-                Kind::Comma,
-                Kind::Assign,
-                Kind::Declare,
-                Kind::RightDelim,
-                Kind::LeftDelim,
-                Kind::Keyword(Keyword::End),
-                Kind::RightDelim,
-                Kind::Eof,
+                TokenKind::LeftDelim,
+                TokenKind::Keyword(Keyword::If),
+                TokenKind::Nil,
+                TokenKind::Bool,
+                TokenKind::Variable,
+                TokenKind::Field,
+                TokenKind::Dot,
+                TokenKind::Number,
+                TokenKind::CharConstant,
+                TokenKind::Quoted,
+                TokenKind::RawText,
+                TokenKind::Identifier,
+                TokenKind::Pipe,
+                TokenKind::Comma,
+                TokenKind::Assign,
+                TokenKind::Declare,
+                TokenKind::RightDelim,
+                TokenKind::LeftDelim,
+                TokenKind::Keyword(Keyword::End),
+                TokenKind::RightDelim,
+                TokenKind::Eof,
             ]
         );
         let places: Vec<(usize, String)> = lex("ä {{- .x }}").into_iter().map(|t| (t.pos, t.text)).collect();

@@ -7,7 +7,7 @@ mod pipeline;
 use std::collections::BTreeMap;
 
 use super::ast::{Branch, List, Statement, is_empty};
-use super::lexer::{Keyword, Kind, Token, lex};
+use super::lexer::{Keyword, Token, TokenKind, lex};
 use super::{ParseError, Source};
 use crate::text::{quote, unquote};
 
@@ -56,7 +56,7 @@ struct Parser<'a> {
 
 /// How a list of statements ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ending {
+enum ListTerminator {
     End,
     /// `else`; a following `if` or `with` was not consumed yet.
     Else,
@@ -64,10 +64,10 @@ enum Ending {
 
 enum Piece {
     Statement(Statement),
-    Ending(Ending),
+    Ending(ListTerminator),
 }
 
-type Parsed<T> = Result<T, ParseError>;
+type ParseResult<T> = Result<T, ParseError>;
 
 impl Parser<'_> {
     fn peek(&self) -> &Token {
@@ -82,7 +82,7 @@ impl Parser<'_> {
     }
 
     fn skip_space(&mut self) {
-        while self.peek().kind == Kind::Space {
+        while self.peek().kind == TokenKind::Space {
             self.at += 1;
         }
     }
@@ -97,15 +97,15 @@ impl Parser<'_> {
         self.peek()
     }
 
-    fn fail<T>(&self, pos: usize, message: impl Into<String>) -> Parsed<T> {
+    fn fail<T>(&self, pos: usize, message: impl Into<String>) -> ParseResult<T> {
         Err(ParseError::new(&self.source, pos, message))
     }
 
-    fn unexpected<T>(&self, token: &Token, context: &str) -> Parsed<T> {
+    fn unexpected<T>(&self, token: &Token, context: &str) -> ParseResult<T> {
         let shown = match token.kind {
-            Kind::Error => return self.fail(token.pos, token.text.clone()),
-            Kind::Eof => "EOF".to_owned(),
-            Kind::Keyword(_) | Kind::Nil => format!("<{}>", token.text),
+            TokenKind::Error => return self.fail(token.pos, token.text.clone()),
+            TokenKind::Eof => "EOF".to_owned(),
+            TokenKind::Keyword(_) | TokenKind::Nil => format!("<{}>", token.text),
             _ if token.text.chars().count() > 10 => {
                 let head: String = token.text.chars().take(10).collect();
                 format!("{}...", quote(&head))
@@ -115,12 +115,12 @@ impl Parser<'_> {
         self.fail(token.pos, format!("unexpected {shown} in {context}"))
     }
 
-    fn expect(&mut self, kind: Kind, context: &str) -> Parsed<Token> {
+    fn expect(&mut self, kind: TokenKind, context: &str) -> ParseResult<Token> {
         let token = self.next_word();
         if token.kind == kind { Ok(token) } else { self.unexpected(&token, context) }
     }
 
-    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= DEPTH_MAX {
             let pos = self.peek().pos;
             return self.fail(pos, "max expression depth exceeded");
@@ -131,7 +131,7 @@ impl Parser<'_> {
         out
     }
 
-    fn define(&mut self, name: &str, list: List) -> Parsed<()> {
+    fn define(&mut self, name: &str, list: List) -> ParseResult<()> {
         match self.definitions.get(name) {
             Some(there) if !is_empty(&there.list) => {
                 if is_empty(&list) {
@@ -147,15 +147,15 @@ impl Parser<'_> {
     }
 
     /// Parses everything up to the end; definitions are only allowed here.
-    fn top(&mut self) -> Parsed<List> {
+    fn top(&mut self) -> ParseResult<List> {
         let mut list = List::new();
         loop {
             match self.peek().kind {
-                Kind::Eof => return Ok(list),
-                Kind::LeftDelim => {
+                TokenKind::Eof => return Ok(list),
+                TokenKind::LeftDelim => {
                     let before = self.at;
                     self.at += 1;
-                    if self.next_word().kind == Kind::Keyword(Keyword::Define) {
+                    if self.next_word().kind == TokenKind::Keyword(Keyword::Define) {
                         self.definition()?;
                         continue;
                     }
@@ -166,15 +166,15 @@ impl Parser<'_> {
             let pos = self.peek().pos;
             match self.piece()? {
                 Piece::Statement(statement) => list.push(statement),
-                Piece::Ending(Ending::End) => return self.fail(pos, "unexpected {{end}}"),
-                Piece::Ending(Ending::Else) => return self.fail(pos, "unexpected {{else}}"),
+                Piece::Ending(ListTerminator::End) => return self.fail(pos, "unexpected {{end}}"),
+                Piece::Ending(ListTerminator::Else) => return self.fail(pos, "unexpected {{else}}"),
             }
         }
     }
 
-    fn template_name(&mut self, context: &str) -> Parsed<(usize, String)> {
+    fn template_name(&mut self, context: &str) -> ParseResult<(usize, String)> {
         let token = self.next_word();
-        if !matches!(token.kind, Kind::Quoted | Kind::RawText) {
+        if !matches!(token.kind, TokenKind::Quoted | TokenKind::RawText) {
             return self.unexpected(&token, context);
         }
         match unquote(&token.text) {
@@ -183,29 +183,29 @@ impl Parser<'_> {
         }
     }
 
-    fn definition(&mut self) -> Parsed<()> {
+    fn definition(&mut self) -> ParseResult<()> {
         let (_, name) = self.template_name("define clause")?;
-        self.expect(Kind::RightDelim, "define clause")?;
+        self.expect(TokenKind::RightDelim, "define clause")?;
         let list = self.own_scope("define clause")?;
         self.define(&name, list)
     }
 
     /// Parses the body of a definition, which cannot see variables from outside.
-    fn own_scope(&mut self, context: &str) -> Parsed<List> {
+    fn own_scope(&mut self, context: &str) -> ParseResult<List> {
         let variables = std::mem::replace(&mut self.variables, vec!["$".to_owned()]);
         let range_depth = std::mem::take(&mut self.range_depth);
         let pos = self.peek().pos;
         let (list, ending) = self.deeper(Self::list)?;
-        if ending != Ending::End {
+        if ending != ListTerminator::End {
             return self.fail(pos, format!("unexpected {{{{else}}}} in {context}"));
         }
         (self.variables, self.range_depth) = (variables, range_depth);
         Ok(list)
     }
 
-    fn list(&mut self) -> Parsed<(List, Ending)> {
+    fn list(&mut self) -> ParseResult<(List, ListTerminator)> {
         let mut list = List::new();
-        while self.peek_word().kind != Kind::Eof {
+        while self.peek_word().kind != TokenKind::Eof {
             match self.piece()? {
                 Piece::Statement(statement) => list.push(statement),
                 Piece::Ending(ending) => return Ok((list, ending)),
@@ -215,19 +215,19 @@ impl Parser<'_> {
         self.fail(pos, "unexpected EOF")
     }
 
-    fn piece(&mut self) -> Parsed<Piece> {
+    fn piece(&mut self) -> ParseResult<Piece> {
         let token = self.next_word();
         match token.kind {
-            Kind::Text => Ok(Piece::Statement(Statement::Text(token.text))),
-            Kind::LeftDelim => self.action(),
+            TokenKind::Text => Ok(Piece::Statement(Statement::Text(token.text))),
+            TokenKind::LeftDelim => self.action(),
             _ => self.unexpected(&token, "input"),
         }
     }
 
-    fn action(&mut self) -> Parsed<Piece> {
+    fn action(&mut self) -> ParseResult<Piece> {
         let token = self.peek_word().clone();
-        let Kind::Keyword(word) = token.kind else {
-            let pipe = self.pipeline("command", Kind::RightDelim)?;
+        let TokenKind::Keyword(word) = token.kind else {
+            let pipe = self.pipeline("command", TokenKind::RightDelim)?;
             return Ok(Piece::Statement(Statement::Action(pipe)));
         };
         self.next();
@@ -238,25 +238,25 @@ impl Parser<'_> {
             Keyword::Define => return self.unexpected(&token, "command"),
             Keyword::Else => {
                 let next = self.peek_word().kind;
-                if !matches!(next, Kind::Keyword(Keyword::If | Keyword::With)) {
-                    self.expect(Kind::RightDelim, "else")?;
+                if !matches!(next, TokenKind::Keyword(Keyword::If | Keyword::With)) {
+                    self.expect(TokenKind::RightDelim, "else")?;
                 }
-                return Ok(Piece::Ending(Ending::Else));
+                return Ok(Piece::Ending(ListTerminator::Else));
             }
             Keyword::End => {
-                self.expect(Kind::RightDelim, "end")?;
-                return Ok(Piece::Ending(Ending::End));
+                self.expect(TokenKind::RightDelim, "end")?;
+                return Ok(Piece::Ending(ListTerminator::End));
             }
             Keyword::If => Statement::If(self.deeper(|p| p.control("if"))?),
             Keyword::With => Statement::With(self.deeper(|p| p.control("with"))?),
             Keyword::Range => Statement::Range(self.deeper(|p| p.control("range"))?),
             Keyword::Template => {
                 let (pos, name) = self.template_name("template clause")?;
-                let pipe = if self.peek_word().kind == Kind::RightDelim {
+                let pipe = if self.peek_word().kind == TokenKind::RightDelim {
                     self.next();
                     None
                 } else {
-                    Some(self.pipeline("template clause", Kind::RightDelim)?)
+                    Some(self.pipeline("template clause", TokenKind::RightDelim)?)
                 };
                 Statement::Template { pos, name, pipe }
             }
@@ -264,9 +264,9 @@ impl Parser<'_> {
         Ok(Piece::Statement(statement))
     }
 
-    fn leave(&mut self, token: &Token, shown: &str, statement: Statement) -> Parsed<Statement> {
+    fn leave(&mut self, token: &Token, shown: &str, statement: Statement) -> ParseResult<Statement> {
         let next = self.next_word();
-        if next.kind != Kind::RightDelim {
+        if next.kind != TokenKind::RightDelim {
             return self.unexpected(&next, shown);
         }
         if self.range_depth == 0 {
@@ -275,38 +275,38 @@ impl Parser<'_> {
         Ok(statement)
     }
 
-    fn block(&mut self) -> Parsed<Statement> {
+    fn block(&mut self) -> ParseResult<Statement> {
         let (pos, name) = self.template_name("block clause")?;
-        let pipe = self.pipeline("block clause", Kind::RightDelim)?;
+        let pipe = self.pipeline("block clause", TokenKind::RightDelim)?;
         let list = self.own_scope("block clause")?;
         self.define(&name, list)?;
         Ok(Statement::Template { pos, name, pipe: Some(pipe) })
     }
 
-    fn control(&mut self, context: &'static str) -> Parsed<Branch> {
+    fn control(&mut self, context: &'static str) -> ParseResult<Branch> {
         let variables = self.variables.len();
-        let pipe = self.pipeline(context, Kind::RightDelim)?;
+        let pipe = self.pipeline(context, TokenKind::RightDelim)?;
         let is_range = usize::from(context == "range");
         self.range_depth += is_range;
         let (then, ending) = self.list()?;
         self.range_depth -= is_range;
         let mut otherwise = None;
-        if ending == Ending::Else {
+        if ending == ListTerminator::Else {
             let next = self.peek().kind;
             otherwise = Some(match (context, next) {
                 // `else if` is an `if` within `else`, with one `end` for both.
-                ("if", Kind::Keyword(Keyword::If)) => {
+                ("if", TokenKind::Keyword(Keyword::If)) => {
                     self.next();
                     vec![Statement::If(self.deeper(|p| p.control("if"))?)]
                 }
-                ("with", Kind::Keyword(Keyword::With)) => {
+                ("with", TokenKind::Keyword(Keyword::With)) => {
                     self.next();
                     vec![Statement::With(self.deeper(|p| p.control("with"))?)]
                 }
                 _ => {
                     let pos = self.peek().pos;
                     let (list, ending) = self.list()?;
-                    if ending != Ending::End {
+                    if ending != ListTerminator::End {
                         return self.fail(pos, "expected end; found {{else}}");
                     }
                     list

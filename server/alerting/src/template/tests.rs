@@ -8,7 +8,12 @@ fn run(text: &str, data: &Value) -> Result<String, String> {
         _ => Ok(vec![sample("b", 21.0), sample("a", 11.0)]),
     };
     let external_url = "http://testhost:9090/path/prefix";
-    let host = Host { query: Some(&query), now_ns: 1_353_755_652_000_000_000, external_url, route_labels: None };
+    let host = TemplateEnvironment {
+        query: Some(&query),
+        now_ns: 1_353_755_652_000_000_000,
+        external_url,
+        route_labels: None,
+    };
     expand("test", text, data, RULE_FUNCTIONS, &Options { host, ..Options::default() })
 }
 
@@ -255,7 +260,7 @@ fn labels_of_routes_are_templates() {
     let run = |text: &str| {
         let mut templates = default_templates();
         templates.add("m", text).expect(text);
-        let host = Host { route_labels: Some(&labels), ..Host::default() };
+        let host = TemplateEnvironment { route_labels: Some(&labels), ..TemplateEnvironment::default() };
         templates.run("m", &message(), &Options { host, ..Options::default() })
     };
     assert_eq!(run("{{ routeLabels \"a\" }}{{ routeLabels \"z\" }}").as_deref(), Ok("firing-x"));

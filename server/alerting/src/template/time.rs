@@ -183,7 +183,7 @@ enum OffsetForm {
 
 /// Elements of a layout. Longer ones precede their prefixes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum LayoutElement {
     LongMonth,
     Month,
     LongWeekDay,
@@ -216,53 +216,53 @@ enum Part {
     Fraction(char, usize, bool),
 }
 
-const PARTS: [(&str, Part); 30] = [
-    ("January", Part::LongMonth),
-    ("Jan", Part::Month),
-    ("Monday", Part::LongWeekDay),
-    ("Mon", Part::WeekDay),
-    ("MST", Part::Zone),
-    ("002", Part::ZeroYearDay),
-    ("01", Part::ZeroMonth),
-    ("02", Part::ZeroDay),
-    ("03", Part::ZeroHour12),
-    ("04", Part::ZeroMinute),
-    ("05", Part::ZeroSecond),
-    ("06", Part::ShortYear),
-    ("2006", Part::Year),
-    ("15", Part::Hour24),
-    ("__2", Part::UnderYearDay),
-    ("_2006", Part::Year),
-    ("_2", Part::UnderDay),
-    ("1", Part::NumMonth),
-    ("2", Part::Day),
-    ("3", Part::Hour12),
-    ("4", Part::Minute),
-    ("5", Part::Second),
-    ("PM", Part::UpperPm),
-    ("pm", Part::LowerPm),
-    ("-07:00", Part::Offset { z: false, form: OffsetForm::Colon }),
-    ("-0700", Part::Offset { z: false, form: OffsetForm::Digits }),
-    ("-07", Part::Offset { z: false, form: OffsetForm::Hours }),
-    ("Z07:00", Part::Offset { z: true, form: OffsetForm::Colon }),
-    ("Z0700", Part::Offset { z: true, form: OffsetForm::Digits }),
-    ("Z07", Part::Offset { z: true, form: OffsetForm::Hours }),
+const PARTS: [(&str, LayoutElement); 30] = [
+    ("January", LayoutElement::LongMonth),
+    ("Jan", LayoutElement::Month),
+    ("Monday", LayoutElement::LongWeekDay),
+    ("Mon", LayoutElement::WeekDay),
+    ("MST", LayoutElement::Zone),
+    ("002", LayoutElement::ZeroYearDay),
+    ("01", LayoutElement::ZeroMonth),
+    ("02", LayoutElement::ZeroDay),
+    ("03", LayoutElement::ZeroHour12),
+    ("04", LayoutElement::ZeroMinute),
+    ("05", LayoutElement::ZeroSecond),
+    ("06", LayoutElement::ShortYear),
+    ("2006", LayoutElement::Year),
+    ("15", LayoutElement::Hour24),
+    ("__2", LayoutElement::UnderYearDay),
+    ("_2006", LayoutElement::Year),
+    ("_2", LayoutElement::UnderDay),
+    ("1", LayoutElement::NumMonth),
+    ("2", LayoutElement::Day),
+    ("3", LayoutElement::Hour12),
+    ("4", LayoutElement::Minute),
+    ("5", LayoutElement::Second),
+    ("PM", LayoutElement::UpperPm),
+    ("pm", LayoutElement::LowerPm),
+    ("-07:00", LayoutElement::Offset { z: false, form: OffsetForm::Colon }),
+    ("-0700", LayoutElement::Offset { z: false, form: OffsetForm::Digits }),
+    ("-07", LayoutElement::Offset { z: false, form: OffsetForm::Hours }),
+    ("Z07:00", LayoutElement::Offset { z: true, form: OffsetForm::Colon }),
+    ("Z0700", LayoutElement::Offset { z: true, form: OffsetForm::Digits }),
+    ("Z07", LayoutElement::Offset { z: true, form: OffsetForm::Hours }),
 ];
 
 /// Splits a layout at its next element: what precedes it, the element, the rest.
-fn next_part(layout: &str) -> (&str, Option<Part>, &str) {
+fn next_part(layout: &str) -> (&str, Option<LayoutElement>, &str) {
     for (i, c) in layout.char_indices() {
         let rest = &layout[i..];
         for (text, part) in PARTS.iter().filter(|(text, _)| rest.starts_with(text)) {
             let after = &rest[text.len()..];
             // `Jan` in `January` was tried before; `Month` does not contain `Mon`.
-            let in_word =
-                matches!(part, Part::Month | Part::WeekDay) && after.starts_with(|c: char| c.is_ascii_lowercase());
+            let in_word = matches!(part, LayoutElement::Month | LayoutElement::WeekDay)
+                && after.starts_with(|c: char| c.is_ascii_lowercase());
             if in_word {
                 continue;
             }
             if *text == "_2006" {
-                return (&layout[..=i], Some(Part::Year), after);
+                return (&layout[..=i], Some(LayoutElement::Year), after);
             }
             return (&layout[..i], Some(*part), after);
         }
@@ -272,7 +272,7 @@ fn next_part(layout: &str) -> (&str, Option<Part>, &str) {
             let count = digits.chars().take_while(|d| Some(*d) == digit).count();
             let after = &digits[count..];
             if count > 0 && !after.starts_with(|c: char| c.is_ascii_digit()) {
-                return (&layout[..i], Some(Part::Fraction(c, count, digit == Some('9'))), after);
+                return (&layout[..i], Some(LayoutElement::Fraction(c, count, digit == Some('9'))), after);
             }
         }
     }
@@ -290,37 +290,37 @@ fn offset_text(seconds: i32, form: OffsetForm) -> String {
     }
 }
 
-fn part_text(part: Part, t: &NaiveDateTime, offset: i32, zone: &str) -> String {
+fn part_text(part: LayoutElement, t: &NaiveDateTime, offset: i32, zone: &str) -> String {
     let (_, hour12) = t.hour12();
     let month = MONTHS[t.month0() as usize];
     let day = DAYS[t.weekday().num_days_from_sunday() as usize];
     match part {
-        Part::LongMonth => month.to_owned(),
-        Part::Month => month[..3].to_owned(),
-        Part::LongWeekDay => day.to_owned(),
-        Part::WeekDay => day[..3].to_owned(),
-        Part::Zone => zone.to_owned(),
-        Part::ZeroMonth => format!("{:02}", t.month()),
-        Part::ZeroDay => format!("{:02}", t.day()),
-        Part::ZeroHour12 => format!("{hour12:02}"),
-        Part::ZeroMinute => format!("{:02}", t.minute()),
-        Part::ZeroSecond => format!("{:02}", t.second()),
-        Part::ZeroYearDay => format!("{:03}", t.ordinal()),
-        Part::UnderYearDay => format!("{:3}", t.ordinal()),
-        Part::Year => format!("{:04}", t.year()),
-        Part::ShortYear => format!("{:02}", t.year().rem_euclid(100)),
-        Part::NumMonth => t.month().to_string(),
-        Part::Day => t.day().to_string(),
-        Part::UnderDay => format!("{:2}", t.day()),
-        Part::Hour24 => format!("{:02}", t.hour()),
-        Part::Hour12 => hour12.to_string(),
-        Part::Minute => t.minute().to_string(),
-        Part::Second => t.second().to_string(),
-        Part::UpperPm => if t.hour() >= 12 { "PM" } else { "AM" }.to_owned(),
-        Part::LowerPm => if t.hour() >= 12 { "pm" } else { "am" }.to_owned(),
-        Part::Offset { z: true, .. } if offset == 0 => "Z".to_owned(),
-        Part::Offset { form, .. } => offset_text(offset, form),
-        Part::Fraction(separator, digits, trims) => {
+        LayoutElement::LongMonth => month.to_owned(),
+        LayoutElement::Month => month[..3].to_owned(),
+        LayoutElement::LongWeekDay => day.to_owned(),
+        LayoutElement::WeekDay => day[..3].to_owned(),
+        LayoutElement::Zone => zone.to_owned(),
+        LayoutElement::ZeroMonth => format!("{:02}", t.month()),
+        LayoutElement::ZeroDay => format!("{:02}", t.day()),
+        LayoutElement::ZeroHour12 => format!("{hour12:02}"),
+        LayoutElement::ZeroMinute => format!("{:02}", t.minute()),
+        LayoutElement::ZeroSecond => format!("{:02}", t.second()),
+        LayoutElement::ZeroYearDay => format!("{:03}", t.ordinal()),
+        LayoutElement::UnderYearDay => format!("{:3}", t.ordinal()),
+        LayoutElement::Year => format!("{:04}", t.year()),
+        LayoutElement::ShortYear => format!("{:02}", t.year().rem_euclid(100)),
+        LayoutElement::NumMonth => t.month().to_string(),
+        LayoutElement::Day => t.day().to_string(),
+        LayoutElement::UnderDay => format!("{:2}", t.day()),
+        LayoutElement::Hour24 => format!("{:02}", t.hour()),
+        LayoutElement::Hour12 => hour12.to_string(),
+        LayoutElement::Minute => t.minute().to_string(),
+        LayoutElement::Second => t.second().to_string(),
+        LayoutElement::UpperPm => if t.hour() >= 12 { "PM" } else { "AM" }.to_owned(),
+        LayoutElement::LowerPm => if t.hour() >= 12 { "pm" } else { "am" }.to_owned(),
+        LayoutElement::Offset { z: true, .. } if offset == 0 => "Z".to_owned(),
+        LayoutElement::Offset { form, .. } => offset_text(offset, form),
+        LayoutElement::Fraction(separator, digits, trims) => {
             // More than nine digits count as nine, as in Go.
             let all = format!("{:09}", t.nanosecond() % 1_000_000_000);
             let cut = &all[..digits.min(9)];
@@ -382,17 +382,17 @@ fn word<'a>(text: &'a str, words: &[&str], length: usize) -> Option<(u32, &'a st
 }
 
 impl Read {
-    fn part<'a>(&mut self, part: Part, text: &'a str, form: &str) -> Option<&'a str> {
+    fn part<'a>(&mut self, part: LayoutElement, text: &'a str, form: &str) -> Option<&'a str> {
         let take = |min, max| digits(text, min, max);
         let rest = match part {
-            Part::LongMonth | Part::Month => {
-                let (month, rest) = word(text, &MONTHS, if part == Part::Month { 3 } else { 9 })?;
+            LayoutElement::LongMonth | LayoutElement::Month => {
+                let (month, rest) = word(text, &MONTHS, if part == LayoutElement::Month { 3 } else { 9 })?;
                 self.month = Some(month + 1);
                 rest
             }
-            Part::LongWeekDay => word(text, &DAYS, 9)?.1,
-            Part::WeekDay => word(text, &DAYS, 3)?.1,
-            Part::Zone => {
+            LayoutElement::LongWeekDay => word(text, &DAYS, 9)?.1,
+            LayoutElement::WeekDay => word(text, &DAYS, 3)?.1,
+            LayoutElement::Zone => {
                 let end = text.find(|c: char| !c.is_ascii_uppercase()).unwrap_or(text.len());
                 let name = &text[..end];
                 if name == "UTC" || name == "GMT" {
@@ -402,50 +402,50 @@ impl Read {
                 }
                 &text[end..]
             }
-            Part::ZeroMonth => self.month.get_or_insert(0).set(take(2, 2)?),
-            Part::ZeroDay => self.day.get_or_insert(0).set(take(2, 2)?),
-            Part::NumMonth => {
+            LayoutElement::ZeroMonth => self.month.get_or_insert(0).set(take(2, 2)?),
+            LayoutElement::ZeroDay => self.day.get_or_insert(0).set(take(2, 2)?),
+            LayoutElement::NumMonth => {
                 let (value, rest) = take(1, 2)?;
                 self.month = Some(value);
                 rest
             }
-            Part::Day | Part::UnderDay => {
-                let text = if part == Part::UnderDay { text.trim_start_matches(' ') } else { text };
+            LayoutElement::Day | LayoutElement::UnderDay => {
+                let text = if part == LayoutElement::UnderDay { text.trim_start_matches(' ') } else { text };
                 let (value, rest) = digits(text, 1, 2)?;
                 self.day = Some(value);
                 rest
             }
-            Part::ZeroYearDay | Part::UnderYearDay => {
+            LayoutElement::ZeroYearDay | LayoutElement::UnderYearDay => {
                 let (value, rest) = digits(text.trim_start_matches(' '), 1, 3)?;
                 self.year_day = Some(value);
                 rest
             }
-            Part::Year => {
+            LayoutElement::Year => {
                 let (value, rest) = take(4, 4)?;
                 self.year = Some(value as i32);
                 rest
             }
-            Part::ShortYear => {
+            LayoutElement::ShortYear => {
                 let (value, rest) = take(2, 2)?;
                 self.year = Some(value as i32 + if value >= 69 { 1900 } else { 2000 });
                 rest
             }
-            Part::Hour24 | Part::ZeroHour12 => self.hour.set(take(2, 2)?),
-            Part::Hour12 => self.hour.set(take(1, 2)?),
-            Part::ZeroMinute => self.minute.set(take(2, 2)?),
-            Part::Minute => self.minute.set(take(1, 2)?),
-            Part::ZeroSecond | Part::Second => {
-                let rest = self.second.set(take(if part == Part::Second { 1 } else { 2 }, 2)?);
+            LayoutElement::Hour24 | LayoutElement::ZeroHour12 => self.hour.set(take(2, 2)?),
+            LayoutElement::Hour12 => self.hour.set(take(1, 2)?),
+            LayoutElement::ZeroMinute => self.minute.set(take(2, 2)?),
+            LayoutElement::Minute => self.minute.set(take(1, 2)?),
+            LayoutElement::ZeroSecond | LayoutElement::Second => {
+                let rest = self.second.set(take(if part == LayoutElement::Second { 1 } else { 2 }, 2)?);
                 // A fraction may follow the seconds, though the layout has none.
                 let fraction = rest.strip_prefix(['.', ',']).filter(|r| r.starts_with(|c: char| c.is_ascii_digit()));
                 match fraction {
-                    Some(fraction) if !matches!(next_part(form), ("", Some(Part::Fraction(..)), _)) => {
+                    Some(fraction) if !matches!(next_part(form), ("", Some(LayoutElement::Fraction(..)), _)) => {
                         self.fraction(fraction)?
                     }
                     _ => rest,
                 }
             }
-            Part::UpperPm | Part::LowerPm => {
+            LayoutElement::UpperPm | LayoutElement::LowerPm => {
                 let (is_pm, rest) = match text.get(..2)? {
                     "PM" | "pm" => (true, &text[2..]),
                     "AM" | "am" => (false, &text[2..]),
@@ -454,14 +454,14 @@ impl Read {
                 self.pm = Some(is_pm);
                 rest
             }
-            Part::Offset { z, form } => match text.strip_prefix('Z').filter(|_| z) {
+            LayoutElement::Offset { z, form } => match text.strip_prefix('Z').filter(|_| z) {
                 Some(rest) => {
                     self.offset = Some(0);
                     rest
                 }
                 None => self.offset(text, form)?,
             },
-            Part::Fraction(_, _, trims) => match text.strip_prefix(['.', ',']) {
+            LayoutElement::Fraction(_, _, trims) => match text.strip_prefix(['.', ',']) {
                 Some(fraction) => self.fraction(fraction)?,
                 None if trims => text,
                 None => return None,

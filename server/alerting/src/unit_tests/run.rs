@@ -13,8 +13,8 @@ use super::test_engine::Bench;
 use super::write_order::InOrder;
 use super::{AlertTest, TestGroup, refused_samples};
 use crate::rules::{
-    ActiveAlert, AlertState, ElementValue, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting, Written,
-    show_pairs,
+    ActiveAlert, AlertState, ElementValue, EvaluationSettings, Group, Health, Language, RuleGroup, RuleKind,
+    RuleSample, RuleStatus, show_pairs,
 };
 
 /// An expectation and what came of it.
@@ -72,14 +72,14 @@ pub struct Outcome {
 const NUMBERS_MAX: usize = 4_000_000;
 
 /// The samples of a series that are still to come.
-type Coming = std::iter::Peekable<std::vec::IntoIter<(Millis, Value)>>;
+type PendingSamples = std::iter::Peekable<std::vec::IntoIter<(Millis, Value)>>;
 
 /// Series that are still to come.
-struct Feed {
-    series: Vec<(LabelSet, Coming)>,
+struct SeriesFeed {
+    series: Vec<(LabelSet, PendingSamples)>,
 }
 
-impl Feed {
+impl SeriesFeed {
     /// Reads the samples up to a time since the start.
     fn new(group: &TestGroup, end_ms: Millis) -> Result<Self, String> {
         let mut out = Vec::new();
@@ -104,7 +104,7 @@ impl Feed {
     }
 
     /// Gives the samples up to a time that were not given yet.
-    fn until(&mut self, until: Millis) -> Vec<Written> {
+    fn until(&mut self, until: Millis) -> Vec<RuleSample> {
         let mut out = Vec::new();
         for (labels, samples) in &mut self.series {
             while let Some((ts, value)) = samples.next_if(|(ts, _)| *ts <= until) {
@@ -115,7 +115,7 @@ impl Feed {
                         ElementValue::Histogram(h, text)
                     }
                 };
-                out.push(Written { labels: labels.clone(), ts, value });
+                out.push(RuleSample { labels: labels.clone(), ts, value });
             }
         }
         out
@@ -133,7 +133,7 @@ pub fn run(
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let end = test.end_ms();
-    let feed = bench.ready().and_then(|()| Feed::new(test, end));
+    let feed = bench.ready().and_then(|()| SeriesFeed::new(test, end));
     let mut feed = match feed {
         Ok(feed) => feed,
         Err(e) => {
@@ -143,10 +143,10 @@ pub fn run(
     };
     let mut groups: Vec<Group> = rules.iter().map(|g| Group::new(g.clone(), test.interval_ms)).collect();
     groups.sort_by_key(|g| order.iter().position(|name| *name == g.model.name).unwrap_or(0));
-    let setting = Setting {
+    let setting = EvaluationSettings {
         external_labels: test.external_labels.clone(),
         external_url: test.external_url.clone(),
-        ..Setting::default()
+        ..EvaluationSettings::default()
     };
     let engine = InOrder::new(bench);
     let mut elapsed = 0;
@@ -190,9 +190,9 @@ fn failures(groups: &[Group], at: Millis) -> Vec<String> {
 }
 
 /// Labels and annotations of an alert.
-type Shown = (BTreeMap<String, String>, BTreeMap<String, String>);
+type LabelsAndAnnotations = (BTreeMap<String, String>, BTreeMap<String, String>);
 
-fn sorted(mut alerts: Vec<Shown>) -> Vec<Shown> {
+fn sorted(mut alerts: Vec<LabelsAndAnnotations>) -> Vec<LabelsAndAnnotations> {
     alerts.sort();
     alerts
 }
@@ -225,13 +225,13 @@ fn indent(text: &str, by: &str) -> String {
     text.replace('\n', &format!("\n{by}"))
 }
 
-fn show_alerts(alerts: &[Shown]) -> String {
+fn show_alerts(alerts: &[LabelsAndAnnotations]) -> String {
     if alerts.is_empty() {
         return "[]".to_owned();
     }
     // An annotation without a text is there, too, and is compared.
     let braces = |pairs: &BTreeMap<String, String>| show_pairs(pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())));
-    let one = |(i, (labels, annotations)): (usize, &Shown)| {
+    let one = |(i, (labels, annotations)): (usize, &LabelsAndAnnotations)| {
         format!("\n{i}:\n  Labels:{}\n  Annotations:{}", braces(labels), braces(annotations))
     };
     format!("[{}\n]", alerts.iter().enumerate().map(one).collect::<Vec<_>>().join(","))
@@ -287,8 +287,8 @@ mod tests {
         let feed = |series: &str, minutes: Millis| {
             let text = format!("tests: [{{input_series: [{{series: '{series}', values: '1 2x1'}}]}}]");
             let file = super::super::read(&text).expect("valid");
-            let mut feed = Feed::new(&file.tests[0], minutes * 60_000)?;
-            let value = |written: Written| match written.value {
+            let mut feed = SeriesFeed::new(&file.tests[0], minutes * 60_000)?;
+            let value = |written: RuleSample| match written.value {
                 ElementValue::Float(value) => (written.ts / 60_000, value),
                 ElementValue::Histogram(..) => (written.ts / 60_000, f64::NAN),
             };

@@ -8,7 +8,7 @@ use quiver_types::{Histogram, LabelSet, Matcher, Millis, ResetHint, is_stale};
 
 use super::histogram_text;
 use super::test_engine::Bench;
-use crate::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, Written};
+use crate::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, RuleSample};
 use crate::text::float_text;
 
 /// A bench on which each series is written in the order of time.
@@ -24,7 +24,7 @@ impl<'a> InOrder<'a> {
     }
 
     /// Writes samples of the test itself: of two at one time the later one counts.
-    pub(super) fn feed(&self, samples: &[Written]) -> Result<(), String> {
+    pub(super) fn feed(&self, samples: &[RuleSample]) -> Result<(), String> {
         let mut newest = self.newest.borrow_mut();
         for sample in samples {
             newest.insert(sample.labels.canonical().to_vec(), (sample.ts, sample.value.clone()));
@@ -39,7 +39,7 @@ impl Engine for InOrder<'_> {
     }
 
     /// Writes what a rule made, but for what is refused; tells the last of that.
-    fn write(&self, samples: &[Written]) -> Result<(), String> {
+    fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
         let mut newest = self.newest.borrow_mut();
         let (mut taken, mut refused) = (Vec::with_capacity(samples.len()), Ok(()));
         for sample in samples {
@@ -84,7 +84,7 @@ impl Engine for InOrder<'_> {
 
 /// Says why a sample does not come behind the newest one of its series, in Prometheus' words (`tsdb` `memSeries.appendable`,
 /// `storage` `errDuplicateSampleForTimestamp`).
-fn refusal(at: Millis, newest: &ElementValue, sample: &Written) -> Option<String> {
+fn refusal(at: Millis, newest: &ElementValue, sample: &RuleSample) -> Option<String> {
     const TWICE: &str = "duplicate sample for timestamp";
     if sample.ts != at {
         return (sample.ts < at).then(|| "out of order sample".to_owned());
@@ -119,14 +119,14 @@ mod tests {
 
     /// Keeps what is written.
     #[derive(Default)]
-    struct Kept(RefCell<Vec<Written>>);
+    struct Kept(RefCell<Vec<RuleSample>>);
 
     impl Engine for Kept {
         fn query(&self, _: usize, _: Language, _: &str, _: Millis) -> Result<Vec<Element>, String> {
             Ok(Vec::new())
         }
 
-        fn write(&self, samples: &[Written]) -> Result<(), String> {
+        fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
             self.0.borrow_mut().extend_from_slice(samples);
             Ok(())
         }
@@ -134,8 +134,8 @@ mod tests {
 
     impl Bench for Kept {}
 
-    fn sample(ts: Millis, value: ElementValue) -> Written {
-        Written { labels: LabelSet::from_pairs([("__name__", "a")]), ts, value }
+    fn sample(ts: Millis, value: ElementValue) -> RuleSample {
+        RuleSample { labels: LabelSet::from_pairs([("__name__", "a")]), ts, value }
     }
 
     fn histogram(text: &str) -> ElementValue {
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn as_prometheus_takes_and_refuses() {
         use ElementValue::Float;
-        let check = |first: Written, second: Written, expected: &str| {
+        let check = |first: RuleSample, second: RuleSample, expected: &str| {
             let kept = Kept::default();
             let bench = InOrder::new(&kept);
             bench.write(&[first]).expect("nothing is before it");

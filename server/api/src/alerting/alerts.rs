@@ -23,7 +23,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use chrono::DateTime;
 use http::{HeaderMap, StatusCode, header};
-use quiver_alertd::router::{AlertForm, Posted, Shown, posted};
+use quiver_alertd::router::{AlertForm, AlertStateFilter, PostedAlerts, posted};
 use quiver_alerting::config::Config;
 use quiver_alerting::matchers::{self, Matchers};
 use quiver_types::matcher::{Patterns, compile};
@@ -119,7 +119,7 @@ fn with_service(names: &[String], access: &Access, labels: LabelSet) -> LabelSet
 
 /// Parameters of a list of alerts.
 struct Filter {
-    shown: Shown,
+    shown: AlertStateFilter,
     matchers: Matchers,
     receiver: Option<Regex>,
     receiver_matchers: Option<Matchers>,
@@ -165,7 +165,7 @@ impl Filter {
         let by_labels: Vec<&str> = params.all("receiver_matchers").collect();
         let mut patterns = Patterns::default();
         Ok(Self {
-            shown: Shown {
+            shown: AlertStateFilter {
                 active: truth(params, "active"),
                 silenced: truth(params, "silenced"),
                 inhibited: truth(params, "inhibited"),
@@ -276,7 +276,7 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     let policy = router.policy();
     let resolve = policy.config.global.duration_ns("resolve_timeout").unwrap_or(300_000_000_000);
     let tree = parsed_bodies::hold(&state.capacity.bodies, &body)?;
-    let Posted { alerts, refused, external_url, misfit } =
+    let PostedAlerts { alerts, refused, external_url, misfit } =
         posted(&body, form, resolve, router.now()).map_err(Error::invalid)?;
     drop(tree);
     if let Some(text) = misfit {

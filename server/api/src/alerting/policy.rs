@@ -15,7 +15,7 @@ use quiver_alertd::policy::{Policy, undelivered};
 use quiver_alerting::config::Config;
 use quiver_alerting::dispatch::{Alert, MessageData};
 use quiver_alerting::labels::fingerprint_text;
-use quiver_alerting::template::{Budget, Host, Options};
+use quiver_alerting::template::{Budget, Options, TemplateEnvironment};
 use quiver_config::families::RECEIVERS;
 use quiver_config::{ChangeMode, FieldError, Problem, ProblemKind};
 use quiver_types::LabelSet;
@@ -224,7 +224,8 @@ async fn templates_test(State(state): State<Arc<AppState>>, request: Request) ->
         // Many alerts take a while, so this runs on a blocking thread.
         let work = tokio::task::spawn_blocking(move || {
             let now_ns = i128::from(now);
-            let host = Host { query: None, now_ns, external_url: &url, route_labels: Some(&route_labels) };
+            let host =
+                TemplateEnvironment { query: None, now_ns, external_url: &url, route_labels: Some(&route_labels) };
             let options = Options { host, budget, ..Options::default() };
             if html { templates.run_html("test", &data, &options) } else { templates.run("test", &data, &options) }
         });

@@ -11,7 +11,8 @@ use axum::routing::post;
 use parking_lot::Mutex;
 use quiver_alertd::rules::Asker;
 use quiver_alerting::rules::{
-    AlertState, Element, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, Setting, Written,
+    AlertState, Element, ElementValue, Engine, EvaluationSettings, Group, Health, Language, RuleGroup, RuleKind,
+    RuleSample,
 };
 use quiver_config::{Problem, ProblemKind};
 use quiver_types::time::duration;
@@ -40,7 +41,7 @@ const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Asks the engine, and keeps to itself what would be written.
 struct Trial {
     engine: Arc<dyn Engine + Send + Sync>,
-    written: Mutex<Vec<Written>>,
+    written: Mutex<Vec<RuleSample>>,
     /// The client has gone.
     stop: CancellationToken,
 }
@@ -50,7 +51,7 @@ impl Engine for Trial {
         self.engine.query(rule, language, expr, at)
     }
 
-    fn write(&self, samples: &[Written]) -> Result<(), String> {
+    fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
         *self.written.lock() = samples.to_vec();
         Ok(())
     }
@@ -86,9 +87,9 @@ fn rows_at(group: &Group, trial: &Trial, at: Millis) -> Vec<(LabelSet, Value, Va
             })
             .collect();
     }
-    let ends = |w: &Written| matches!(w.value, ElementValue::Float(v) if is_stale(v));
+    let ends = |w: &RuleSample| matches!(w.value, ElementValue::Float(v) if is_stale(v));
     let written = trial.written.lock();
-    let row = |w: &Written| {
+    let row = |w: &RuleSample| {
         let value = number(&w.value);
         (w.labels.clone(), json!({"value": value, "state": Value::Null}), json!([seconds, value, Value::Null]))
     };
@@ -99,7 +100,7 @@ fn rows_at(group: &Group, trial: &Trial, at: Millis) -> Vec<(LabelSet, Value, Va
 fn evaluate(
     model: RuleGroup,
     times: &[Millis],
-    setting: &Setting,
+    setting: &EvaluationSettings,
     trial: &Trial,
     ranged: bool,
 ) -> Result<Value, Problem> {
@@ -270,7 +271,7 @@ mod tests {
             Ok((0..self.0).map(|i| Element { labels: labels(i), value: ElementValue::Float(1.0) }).collect())
         }
 
-        fn write(&self, _: &[Written]) -> Result<(), String> {
+        fn write(&self, _: &[RuleSample]) -> Result<(), String> {
             Ok(())
         }
     }
@@ -282,7 +283,7 @@ mod tests {
         let run = |series: usize, steps: i64| {
             let trial = Trial { engine: Arc::new(Many(series)), written: Mutex::default(), stop: stop.clone() };
             let times: Vec<Millis> = (1..=steps).map(|n| n * 60_000).collect();
-            evaluate(group.clone(), &times, &Setting::default(), &trial, true)
+            evaluate(group.clone(), &times, &EvaluationSettings::default(), &trial, true)
         };
         let answer = run(10, 3).expect("few points");
         assert_eq!((answer["series"].as_array().map(Vec::len), &answer["stats"]["evaluations"]), (Some(10), &json!(3)));
@@ -360,7 +361,7 @@ mod tests {
             Ok(if at < self.0 { vec![element] } else { Vec::new() })
         }
 
-        fn write(&self, _: &[Written]) -> Result<(), String> {
+        fn write(&self, _: &[RuleSample]) -> Result<(), String> {
             Err("nothing is written".to_owned())
         }
     }
@@ -368,7 +369,7 @@ mod tests {
     fn tried(rule: Value, engine: Until, times: &[Millis], ranged: bool) -> Result<Value, Problem> {
         let (group, _) = group_of(&object(rule)).expect("valid");
         let trial = Trial { engine: Arc::new(engine), written: Mutex::default(), stop: CancellationToken::new() };
-        evaluate(group, times, &Setting::default(), &trial, ranged)
+        evaluate(group, times, &EvaluationSettings::default(), &trial, ranged)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::json::text;
-use quiver_config::{Checks, Family, FieldError, Part};
+use quiver_config::{Checks, ComponentEntity, Family, FieldError};
 use quiver_types::Millis;
 use quiver_types::time::duration;
 use serde_json::{Map, Value};
@@ -43,7 +43,7 @@ impl Checks for AlertingChecks {
         duration::format(self.interval_ms)
     }
 
-    fn whole(&self, parts: &[Part], changed: &[String]) -> quiver_config::Result<()> {
+    fn whole(&self, parts: &[ComponentEntity], changed: &[String]) -> quiver_config::Result<()> {
         stored_policy::check(parts, changed)
     }
 }

@@ -11,7 +11,7 @@ use quiver_config::families::{
     EMPTY_RECEIVER, FAMILIES, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TEMPLATES, TIME_INTERVALS,
 };
 use quiver_config::json::text;
-use quiver_config::{Config, Entity, Family, FieldError, Part, Problem};
+use quiver_config::{ComponentEntity, Config, Entity, Family, FieldError, Problem};
 use quiver_types::Millis;
 use quiver_yaml as yaml;
 use quiver_yaml::problem::Problems;
@@ -38,7 +38,7 @@ pub(crate) const OPTIONS: &str = "options";
 
 /// A policy combined from its entities.
 #[derive(Debug, Default)]
-pub(crate) struct Composed {
+pub(crate) struct ComposedPolicy {
     /// The policy in the form of Alertmanager's configuration file, as JSON.
     pub(crate) value: Value,
     /// The place of each entity in it: pointer, family, id.
@@ -89,11 +89,11 @@ fn with_matchers(mut body: Map<String, Value>, names: &[&str]) -> Map<String, Va
 }
 
 /// Routes by parent, siblings in order.
-type Children<'p> = BTreeMap<&'p str, Vec<&'p Part>>;
+type RoutesByParent<'p> = BTreeMap<&'p str, Vec<&'p ComponentEntity>>;
 
 /// Groups routes by their parents.
-pub(crate) fn children(parts: &[Part]) -> Children<'_> {
-    let mut all = Children::new();
+pub(crate) fn children(parts: &[ComponentEntity]) -> RoutesByParent<'_> {
+    let mut all = RoutesByParent::new();
     for part in parts.iter().filter(|p| p.family == ROUTES.name && p.id != ROOT_ROUTE_ID) {
         all.entry(text(&part.body, "parentId")).or_default().push(part);
     }
@@ -103,9 +103,9 @@ pub(crate) fn children(parts: &[Part]) -> Children<'_> {
     all
 }
 
-impl Composed {
+impl ComposedPolicy {
     /// Combines entities.
-    pub(crate) fn of(parts: &[Part]) -> Self {
+    pub(crate) fn of(parts: &[ComponentEntity]) -> Self {
         let mut out = Self::default();
         let of = |family: &'static Family| parts.iter().filter(move |p| p.family == family.name);
         let mut whole = Map::new();
@@ -121,18 +121,19 @@ impl Composed {
             let route = out.route(root, "/route", &children(parts));
             whole.insert("route".to_owned(), route);
         }
-        let mut list = |out: &mut Self, key: &str, family: &'static Family, make: &dyn Fn(&Part) -> Value| {
-            let items: Vec<Value> = of(family)
-                .enumerate()
-                .map(|(n, part)| {
-                    out.places.push((format!("/{key}/{n}"), family.name, part.id.clone()));
-                    make(part)
-                })
-                .collect();
-            if !items.is_empty() {
-                whole.insert(key.to_owned(), Value::Array(items));
-            }
-        };
+        let mut list =
+            |out: &mut Self, key: &str, family: &'static Family, make: &dyn Fn(&ComponentEntity) -> Value| {
+                let items: Vec<Value> = of(family)
+                    .enumerate()
+                    .map(|(n, part)| {
+                        out.places.push((format!("/{key}/{n}"), family.name, part.id.clone()));
+                        make(part)
+                    })
+                    .collect();
+                if !items.is_empty() {
+                    whole.insert(key.to_owned(), Value::Array(items));
+                }
+            };
         list(&mut out, "receivers", &RECEIVERS, &|part| {
             let kinds = RECEIVERS.fields.iter().map(|f| f.name);
             Value::Object(said(&part.body, ["name", "labels"].into_iter().chain(kinds)))
@@ -152,7 +153,7 @@ impl Composed {
         out
     }
 
-    fn route(&mut self, part: &Part, at: &str, below: &Children<'_>) -> Value {
+    fn route(&mut self, part: &ComponentEntity, at: &str, below: &RoutesByParent<'_>) -> Value {
         self.places.push((at.to_owned(), ROUTES.name, part.id.clone()));
         let mut own = with_matchers(said(&part.body, ROUTE_FIELDS), &["matchers"]);
         // An explicit empty list overrides what is inherited.
@@ -199,8 +200,8 @@ impl Composed {
 }
 
 /// Checks the entities of a policy together.
-pub(crate) fn check(parts: &[Part], changed: &[String]) -> Result<(), Problem> {
-    let composed = Composed::of(parts);
+pub(crate) fn check(parts: &[ComponentEntity], changed: &[String]) -> Result<(), Problem> {
+    let composed = ComposedPolicy::of(parts);
     let mut errors = match Read::load(&composed.yaml()) {
         Ok(_) => Vec::new(),
         Err(problems) => composed.errors(&problems, changed),
@@ -248,7 +249,7 @@ async fn entities(config: &Config, family: &Family, which: Which) -> quiver_conf
 ///
 /// # Errors
 /// When the database is unreachable.
-pub(crate) async fn parts(config: &Config, which: Which) -> quiver_config::Result<Vec<Part>> {
+pub(crate) async fn parts(config: &Config, which: Which) -> quiver_config::Result<Vec<ComponentEntity>> {
     let mut parts = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.composes) {
         parts.extend(entities(config, family, which).await?.iter().map(|entity| config.part(family, entity)));
@@ -257,8 +258,8 @@ pub(crate) async fn parts(config: &Config, which: Which) -> quiver_config::Resul
 }
 
 /// The configuration that entities combine to, as YAML.
-pub(crate) fn composed(parts: &[Part]) -> String {
-    Composed::of(parts).yaml()
+pub(crate) fn composed(parts: &[ComponentEntity]) -> String {
+    ComposedPolicy::of(parts).yaml()
 }
 
 /// The context in which revisions are encrypted.
@@ -269,7 +270,7 @@ pub(crate) const REVISION_SEAL: &str = "policy-revision";
 /// # Errors
 /// When a database is unreachable.
 pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis) -> quiver_config::Result<()> {
-    let composed = Composed::of(&parts(config, Which::Running).await?);
+    let composed = ComposedPolicy::of(&parts(config, Which::Running).await?);
     let templates: Map<String, Value> = composed.templates.iter().map(|(n, text)| (n.clone(), json!(text))).collect();
     let whole = json!({"config": composed.yaml(), "templates": templates}).to_string();
     let shown = export(config, Which::Running, Secrets::Masked).await?;
@@ -282,7 +283,7 @@ pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis)
 /// # Errors
 /// When the database is unreachable; when the policy is invalid, although it was valid when it was saved.
 pub async fn policy(config: &Config, files: &TemplateFiles) -> quiver_config::Result<Policy> {
-    let composed = Composed::of(&parts(config, Which::Running).await?);
+    let composed = ComposedPolicy::of(&parts(config, Which::Running).await?);
     let written = composed.yaml();
     let wrong = |errors: Vec<String>| Problem::internal(format!("the stored policy: {}", errors.join("; ")));
     let read = Read::load(&written).map_err(|p| wrong(p.iter().map(ToString::to_string).collect()))?;
@@ -317,26 +318,26 @@ pub(crate) async fn export(config: &Config, which: Which, secrets: Secrets) -> q
     let mut all = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.composes) {
         let show = |e: &Entity| match secrets {
-            Secrets::Masked => Part { family: family.name, id: e.id.clone(), body: e.body.clone() },
+            Secrets::Masked => ComponentEntity { family: family.name, id: e.id.clone(), body: e.body.clone() },
             Secrets::Shown => config.part(family, e),
         };
         all.extend(entities(config, family, which).await?.iter().map(show));
     }
     let is_named = all.iter().any(|p| p.family == ROUTES.name && text(&p.body, "receiver") == EMPTY_RECEIVER);
     all.retain(|p| is_named || p.family != RECEIVERS.name || text(&p.body, "name") != EMPTY_RECEIVER);
-    Ok(Composed::of(&all).yaml())
+    Ok(ComposedPolicy::of(&all).yaml())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn part(family: &'static Family, id: &str, body: Value) -> Part {
+    fn part(family: &'static Family, id: &str, body: Value) -> ComponentEntity {
         let Value::Object(body) = body else { panic!("an object") };
-        Part { family: family.name, id: id.to_owned(), body }
+        ComponentEntity { family: family.name, id: id.to_owned(), body }
     }
 
-    fn policy_parts(webhook: Value) -> Vec<Part> {
+    fn policy_parts(webhook: Value) -> Vec<ComponentEntity> {
         vec![
             part(&RECEIVERS, "e", json!({"name": "empty"})),
             part(&RECEIVERS, "r", json!({"name": "ops", "webhook_configs": [webhook]})),
@@ -357,7 +358,7 @@ mod tests {
     fn parts_make_a_policy() {
         let parts = policy_parts(json!({"url": "http://h/x"}));
         check(&parts, &[]).unwrap();
-        let composed = Composed::of(&parts);
+        let composed = ComposedPolicy::of(&parts);
         assert_eq!(composed.route_ids, ["a", "b", ROOT_ROUTE_ID]);
         let route = &composed.value["route"];
         assert_eq!(route["routes"][0]["matchers"], json!(["\"x y\"=~\"1\"", "z!=2"]));
@@ -440,12 +441,12 @@ mod tests {
         assert_eq!((below(ROOT_ROUTE_ID), below("b")), (vec!["b", "a", "c"], vec!["d"]));
         assert!(below("").is_empty() && below("a").is_empty());
         // Routes without a path to the root are left out.
-        assert_eq!(Composed::of(&parts).route_ids, ["d", "b", "a", "c", ROOT_ROUTE_ID]);
+        assert_eq!(ComposedPolicy::of(&parts).route_ids, ["d", "b", "a", "c", ROOT_ROUTE_ID]);
     }
 
     #[test]
     fn a_policy_has_what_is_said_of_it() {
-        let empty = Composed::of(&[]);
+        let empty = ComposedPolicy::of(&[]);
         assert_eq!(empty.value, json!({}));
         let global = json!({"options": {"resolve_timeout": "5m"}, "template_files": ["*.tmpl"], "other": 1});
         let parts = [
@@ -463,7 +464,7 @@ mod tests {
             ),
             part(&TIME_INTERVALS, "t", json!({"name": "night", "time_intervals": [{"months": ["1"]}], "note": "x"})),
         ];
-        let composed = Composed::of(&parts);
+        let composed = ComposedPolicy::of(&parts);
         let expected = json!({
             "global": {"resolve_timeout": "5m"}, "templates": ["*.tmpl"],
             "route": {"receiver": "r", "group_wait": "5s"}, "receivers": [{"name": "r"}],

@@ -184,15 +184,15 @@ pub(crate) type GroupKey = (String, String);
 
 /// A stored group: its settings entity, if it has one, and its rules in order.
 #[derive(Debug, Default)]
-pub(crate) struct Stored {
+pub(crate) struct StoredGroup {
     pub(crate) settings: Option<Entity>,
     pub(crate) rules: Vec<Entity>,
 }
 
 /// Assigns rules to groups.
-pub(crate) fn by_group(groups: Vec<Entity>, rules: Vec<Entity>) -> BTreeMap<GroupKey, Stored> {
+pub(crate) fn by_group(groups: Vec<Entity>, rules: Vec<Entity>) -> BTreeMap<GroupKey, StoredGroup> {
     let key = |e: &Entity, name: &str| (text(&e.body, "namespace").to_owned(), text(&e.body, name).to_owned());
-    let mut all: BTreeMap<GroupKey, Stored> = BTreeMap::new();
+    let mut all: BTreeMap<GroupKey, StoredGroup> = BTreeMap::new();
     for group in groups {
         let key = key(&group, "name");
         all.entry(key).or_default().settings = Some(group);

@@ -11,14 +11,14 @@ use crate::identity::Identities;
 
 /// Values generated for a new entity, and which of them the response shows this one time.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(super) struct GeneratedValues {
     pub(super) system: System,
     pub(super) shown: Vec<(&'static str, String)>,
 }
 
 /// Generates the secrets of a new entity.
-pub(super) fn made(ask: &Ask) -> Made {
-    let mut made = Made::default();
+pub(super) fn made(ask: &Ask) -> GeneratedValues {
+    let mut made = GeneratedValues::default();
     match ask.place.family.name {
         "rbac/keys" => {
             let key = api_key::make(&OsRandom);

@@ -2,7 +2,7 @@
 
 use http::header;
 use quiver_config::families::RESOURCES;
-use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
+use quiver_config::{FailedItem, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
@@ -41,8 +41,8 @@ fn id_of(text: &str) -> String {
     uuid_of(text).unwrap_or_else(|_| text.to_owned())
 }
 
-pub(super) fn failed(failed: &[Failed]) -> Value {
-    let one = |f: &Failed| json!({"id": f.id, "code": f.problem.code, "detail": f.problem.detail});
+pub(super) fn failed(failed: &[FailedItem]) -> Value {
+    let one = |f: &FailedItem| json!({"id": f.id, "code": f.problem.code, "detail": f.problem.detail});
     failed.iter().map(one).collect()
 }
 
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn what_failed_is_told_one_by_one() {
         let failures =
-            [Failed { id: "a".to_owned(), problem: Problem::new(ProblemKind::Conflict, "IN_USE", "is used") }];
+            [FailedItem { id: "a".to_owned(), problem: Problem::new(ProblemKind::Conflict, "IN_USE", "is used") }];
         assert_eq!(failed(&failures), json!([{"id": "a", "code": "IN_USE", "detail": "is used"}]));
         assert_eq!(failed(&[]), json!([]));
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use csv::StringRecord;
 use quiver_config::families::{RESOURCES, ResourceKind};
-use quiver_config::{Kind, Problem, ProblemKind, Result};
+use quiver_config::{FieldKind, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 /// Most columns: all fields, attributes and labels that a resource may have.
@@ -196,10 +196,10 @@ fn truth(text: &str) -> Option<Value> {
     }
 }
 
-fn value(cell: &str, kind: Option<Kind>) -> Value {
+fn value(cell: &str, kind: Option<FieldKind>) -> Value {
     match kind {
-        Some(Kind::Texts { .. }) => cell.split(BETWEEN).map(str::trim).filter(|t| !t.is_empty()).collect(),
-        Some(Kind::Bool) => truth(cell.trim()).unwrap_or_else(|| json!(cell)),
+        Some(FieldKind::Texts { .. }) => cell.split(BETWEEN).map(str::trim).filter(|t| !t.is_empty()).collect(),
+        Some(FieldKind::Bool) => truth(cell.trim()).unwrap_or_else(|| json!(cell)),
         _ => json!(cell),
     }
 }
@@ -357,10 +357,10 @@ mod tests {
         assert_eq!(attribute("0", "bool"), json!("0"));
         assert_eq!(attribute(" a ", "string"), json!(" a "));
         assert_eq!(attribute("7", "of no kind"), json!("7"));
-        assert_eq!(value("a;;b ; c", Some(Kind::Texts { max: 9 })), json!(["a", "b", "c"]));
-        assert_eq!(value(";", Some(Kind::Texts { max: 9 })), json!([]));
-        assert_eq!(value("True", Some(Kind::Bool)), json!(true));
-        assert_eq!(value("1", Some(Kind::Bool)), json!("1"));
+        assert_eq!(value("a;;b ; c", Some(FieldKind::Texts { max: 9 })), json!(["a", "b", "c"]));
+        assert_eq!(value(";", Some(FieldKind::Texts { max: 9 })), json!([]));
+        assert_eq!(value("True", Some(FieldKind::Bool)), json!(true));
+        assert_eq!(value("1", Some(FieldKind::Bool)), json!("1"));
         assert_eq!(value("a;b", None), json!("a;b"));
     }
 

@@ -16,7 +16,7 @@ use quiver_config::{
     Result,
 };
 use quiver_yaml::problem::{Code, Problems};
-use quiver_yaml::{self as yaml, Kind as Shape, Node};
+use quiver_yaml::{self as yaml, Node, NodeKind as Shape};
 use serde_json::{Map, Value, json};
 
 use super::operation::{IMPORT_BYTES_MAX, special_of};
@@ -24,7 +24,7 @@ use super::request::Ask;
 use super::response::Answer;
 use super::rule_export;
 use super::rule_groups::{SettingsEntity, plan, seen};
-use crate::alerting::stored_rules::{GroupKey, Stored, file_rule};
+use crate::alerting::stored_rules::{GroupKey, StoredGroup, file_rule};
 use crate::expression_checks::Languages;
 use crate::state::AppState;
 
@@ -147,10 +147,10 @@ fn item_at<'n>(node: &'n Node, list: &str, at: Option<&&str>) -> Option<&'n Node
 }
 
 /// Groups of files, converted for storing: settings and rules.
-type Wanted = BTreeMap<GroupKey, (Map<String, Value>, Vec<Map<String, Value>>)>;
+type DesiredGroups = BTreeMap<GroupKey, (Map<String, Value>, Vec<Map<String, Value>>)>;
 
-fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<Wanted> {
-    let mut all = Wanted::new();
+fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<DesiredGroups> {
+    let mut all = DesiredGroups::new();
     for given in texts {
         let documents = documents(&given.content).map_err(|problem| {
             let mut problems = Problems::default();
@@ -297,9 +297,9 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     let mut warnings = Vec::new();
     let texts = texts(ask)?;
     let wanted = wanted(&texts, &mut warnings)?;
-    let present: BTreeMap<GroupKey, Stored> = seen(ask).await?.into_iter().collect();
+    let present: BTreeMap<GroupKey, StoredGroup> = seen(ask).await?.into_iter().collect();
     let namespaces = if prune { namespaces_of(&texts) } else { BTreeSet::new() };
-    let (mut ops, mut origins): (Vec<(Place, Op)>, Vec<Origin>) = (Vec::new(), Vec::new());
+    let (mut ops, mut origins): (Vec<(Place, Op)>, Vec<ChangeOrigin>) = (Vec::new(), Vec::new());
     let mut named: BTreeSet<GroupKey> = wanted.keys().cloned().collect();
     for (key, stored) in present.iter().filter(|(key, _)| prune && !wanted.contains_key(key)) {
         let all = stored.settings.iter().chain(&stored.rules);
@@ -343,7 +343,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
 }
 
 /// Where a change comes from: its group, and the index of its rule among the non-empty ones.
-type Origin = (GroupKey, Option<usize>);
+type ChangeOrigin = (GroupKey, Option<usize>);
 
 /// The namespace of a text, and its documents.
 type Documents = (String, Vec<Node>);
@@ -367,7 +367,7 @@ fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(String, &'n Nod
 }
 
 /// Moves errors of changes, whose fields begin with `/<n>`, to the place in the texts that is wrong.
-fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem {
+fn located(mut problem: Problem, origins: &[ChangeOrigin], texts: &[Text]) -> Problem {
     if problem.errors.is_empty() {
         return problem;
     }
@@ -434,7 +434,7 @@ pub(super) fn with_lines(mut problem: Problem, given: &str) -> Problem {
 
 /// Fields of a stored rule may appear as labels and annotations in a file, which has only those. If a rule means the
 /// same as the stored one, the stored form is kept.
-fn keep_own_fields(stored: Option<&Stored>, rule: &mut Map<String, Value>) {
+fn keep_own_fields(stored: Option<&StoredGroup>, rule: &mut Map<String, Value>) {
     if ["severity", "service", "runbook_url"].iter().any(|field| rule.contains_key(*field)) {
         return;
     }
@@ -449,14 +449,14 @@ fn keep_own_fields(stored: Option<&Stored>, rule: &mut Map<String, Value>) {
 }
 
 /// The outcome for one entity.
-pub(super) struct Told<'d> {
+pub(super) struct EntityOutcome<'d> {
     pub(super) op: &'static str,
     pub(super) entity: &'d Entity,
     /// `path`, `from` and `to` of each changed field; empty unless the entity was updated.
     pub(super) diff: Value,
 }
 
-impl<'d> Told<'d> {
+impl<'d> EntityOutcome<'d> {
     pub(super) fn of(done: &'d Done) -> Option<Self> {
         let entity = done.after.as_ref().or(done.before.as_ref())?;
         let op = match (done.changed, &done.before, &done.after) {
@@ -478,18 +478,18 @@ impl<'d> Told<'d> {
 }
 
 /// Which outcomes are counted, and how a change is shown.
-pub(super) type Telling = (fn(&Told<'_>) -> bool, fn(&Told<'_>) -> Value);
+pub(super) type ChangeReporter = (fn(&EntityOutcome<'_>) -> bool, fn(&EntityOutcome<'_>) -> Value);
 
 /// The response of a deploy. `revision` is null if the caller must not know it; `counts` and `shows` are explained at
-/// [`Telling`].
+/// [`ChangeReporter`].
 pub(super) fn outcome(
     revision: Option<u64>,
     mode: ChangeMode,
     all: &[Done],
     warnings: &[String],
-    (counts, shows): Telling,
+    (counts, shows): ChangeReporter,
 ) -> Value {
-    let all: Vec<Told<'_>> = all.iter().filter_map(Told::of).collect();
+    let all: Vec<EntityOutcome<'_>> = all.iter().filter_map(EntityOutcome::of).collect();
     let count = |op: &str| all.iter().filter(|told| told.op == op && counts(told)).count();
     let changes: Vec<Value> = all.iter().filter(|told| told.op != "unchanged").map(shows).collect();
     json!({
@@ -503,11 +503,11 @@ pub(super) fn outcome(
 }
 
 /// Whether it is about a rule and not a group.
-fn is_rule(told: &Told<'_>) -> bool {
+fn is_rule(told: &EntityOutcome<'_>) -> bool {
     !text(&told.entity.body, "group").is_empty()
 }
 
-fn shown_change(told: &Told<'_>) -> Value {
+fn shown_change(told: &EntityOutcome<'_>) -> Value {
     let (body, rule) = (&told.entity.body, is_rule(told));
     json!({
         "op": told.op, "namespace": text(body, "namespace"), "group": text(body, if rule { "group" } else { "name" }),

@@ -6,7 +6,7 @@ use quiver_config::{Done, ListQuery, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-use super::family_operation::What;
+use super::family_operation::OperationKind;
 use super::request::{Ask, NOT_OF_EXPORTS, NOT_OF_IMPORTS};
 use super::response::Answer;
 use super::{account_effects, path_ids, policy, warnings};
@@ -16,45 +16,47 @@ static LISTED: Semaphore = Semaphore::const_new(4);
 
 impl Ask {
     /// Runs an operation of a family.
-    pub(super) async fn run(&self, what: What, id: &str) -> Result<Answer> {
+    pub(super) async fn run(&self, what: OperationKind, id: &str) -> Result<Answer> {
         self.no_unknown_parameters(what)?;
         if self.method.is_safe() {
             self.config.owner_exists(&self.place).await?;
         }
         match (what, self.method.as_str()) {
-            (What::Collection, "GET" | "HEAD") => self.list().await,
-            (What::Collection, "POST") => self.create().await,
-            (What::Collection, "DELETE") => self.delete_by_ids().await,
-            (What::Collection, _) => self.put_collection().await,
-            (What::Entity, "GET" | "HEAD") => self.entity(id).await,
-            (What::Entity, "DELETE") if self.place.family.name == ROUTES.name => policy::delete_route(self, id).await,
-            (What::Entity, "DELETE") => self.delete(id).await,
-            (What::Entity, "PATCH") => self.patch(id, self.object()?).await,
-            (What::Entity, _) => self.replace(id, self.object()?).await,
-            (What::History, _) => {
+            (OperationKind::Collection, "GET" | "HEAD") => self.list().await,
+            (OperationKind::Collection, "POST") => self.create().await,
+            (OperationKind::Collection, "DELETE") => self.delete_by_ids().await,
+            (OperationKind::Collection, _) => self.put_collection().await,
+            (OperationKind::Entity, "GET" | "HEAD") => self.entity(id).await,
+            (OperationKind::Entity, "DELETE") if self.place.family.name == ROUTES.name => {
+                policy::delete_route(self, id).await
+            }
+            (OperationKind::Entity, "DELETE") => self.delete(id).await,
+            (OperationKind::Entity, "PATCH") => self.patch(id, self.object()?).await,
+            (OperationKind::Entity, _) => self.replace(id, self.object()?).await,
+            (OperationKind::History, _) => {
                 let history = self.config.history(&self.place, id, &self.caller).await?;
                 Ok(Answer::ok(history))
             }
-            (What::Restore, _) => self.restore(id).await,
-            (What::BulkDelete, _) => self.bulk_delete().await,
-            (What::BulkUpdate, _) => self.bulk_update().await,
-            (What::Export, _) => self.export().await,
-            (What::Import, _) => self.import().await,
-            (What::Order, _) => self.order().await,
+            (OperationKind::Restore, _) => self.restore(id).await,
+            (OperationKind::BulkDelete, _) => self.bulk_delete().await,
+            (OperationKind::BulkUpdate, _) => self.bulk_update().await,
+            (OperationKind::Export, _) => self.export().await,
+            (OperationKind::Import, _) => self.import().await,
+            (OperationKind::Order, _) => self.order().await,
         }
     }
 
     /// A change with an unknown parameter is refused: with a misspelt `dryRun` it would take effect.
-    fn no_unknown_parameters(&self, what: What) -> Result<()> {
+    fn no_unknown_parameters(&self, what: OperationKind) -> Result<()> {
         match what {
-            What::Collection if self.method.is_safe() => Ok(()),
-            What::Entity if self.method.is_safe() => self.only_parameters(&["fields"]),
-            What::Collection if self.method == Method::DELETE => self.only_parameters(&["ids"]),
-            What::Entity if self.method == Method::DELETE && self.place.family.name == ROUTES.name => {
+            OperationKind::Collection if self.method.is_safe() => Ok(()),
+            OperationKind::Entity if self.method.is_safe() => self.only_parameters(&["fields"]),
+            OperationKind::Collection if self.method == Method::DELETE => self.only_parameters(&["ids"]),
+            OperationKind::Entity if self.method == Method::DELETE && self.place.family.name == ROUTES.name => {
                 self.only_parameters(&["children"])
             }
-            What::Export => self.no_parameters(&NOT_OF_EXPORTS),
-            What::Import => self.no_parameters(&NOT_OF_IMPORTS),
+            OperationKind::Export => self.no_parameters(&NOT_OF_EXPORTS),
+            OperationKind::Import => self.no_parameters(&NOT_OF_IMPORTS),
             _ => self.only_parameters(&[]),
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use futures::stream;
-use quiver_config::{Exported, Exporting, Problem, ProblemKind, Result};
+use quiver_config::{CompressedExport, ExportWriter, Problem, ProblemKind, Result};
 use quiver_ingest::DecodeRoom;
 use serde_json::{Map, Value, json};
 
@@ -39,7 +39,7 @@ impl Writer {
     }
 
     /// Adds what stands around the entities.
-    pub(super) fn end(self, family: &str, exported: Exported) -> Sent {
+    pub(super) fn end(self, family: &str, exported: CompressedExport) -> ExportBody {
         let (head, tail) = match self.form {
             Form::Json => (format!("{{\"family\":{},\"format\":{},\"items\":[", json!(family), json!(FORMAT)), "]}"),
             Form::Yaml => {
@@ -47,11 +47,11 @@ impl Writer {
                 (yaml::write(&json!({"family": family, "format": FORMAT})) + items, "")
             }
         };
-        Sent { form: self.form, head, tail, exported: Arc::new(exported), room: self.room }
+        ExportBody { form: self.form, head, tail, exported: Arc::new(exported), room: self.room }
     }
 }
 
-impl Exporting for Writer {
+impl ExportWriter for Writer {
     fn write(&mut self, entity: Map<String, Value>, out: &mut String) {
         let entity = Value::Object(entity);
         match self.form {
@@ -80,21 +80,21 @@ impl Exporting for Writer {
 
 /// An export as it is sent.
 #[derive(Clone)]
-pub(crate) struct Sent {
+pub(crate) struct ExportBody {
     form: Form,
     head: String,
     tail: &'static str,
-    exported: Arc<Exported>,
+    exported: Arc<CompressedExport>,
     room: Arc<dyn DecodeRoom>,
 }
 
-impl fmt::Debug for Sent {
+impl fmt::Debug for ExportBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sent").field("form", &self.form).field("exported", &self.exported).finish_non_exhaustive()
+        f.debug_struct("ExportBody").field("form", &self.form).field("exported", &self.exported).finish_non_exhaustive()
     }
 }
 
-impl Sent {
+impl ExportBody {
     pub(super) fn content_type(&self) -> &'static str {
         match self.form {
             Form::Json => "application/json",
@@ -143,7 +143,7 @@ mod tests {
                 writer.write(item.as_object().cloned().expect("an object"), &mut text);
                 texts.push(text);
             }
-            let sent = writer.end("groups", Exported::for_tests(texts));
+            let sent = writer.end("groups", CompressedExport::for_tests(texts));
             let body = sent.body().collect().await.expect("a body").to_bytes();
             let whole = json!({"format": FORMAT, "family": "groups", "items": items});
             let expected = if form == Form::Json { whole.to_string() } else { yaml::write(&whole) };

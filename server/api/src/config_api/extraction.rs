@@ -13,7 +13,7 @@ use quiver_config::{Problem, Result};
 use quiver_logsql::QueryScope;
 use quiver_query::tables::config_columns::when;
 use quiver_types::condition::{Condition, FieldName, Fields};
-use quiver_types::extraction::{Applied, ExtractionRule, Record};
+use quiver_types::extraction::{ExtractionOutcome, ExtractionRule, Record};
 use quiver_types::{Domain, Right, Services, Triple};
 use serde_json::{Map, Value, json};
 
@@ -155,7 +155,7 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 fn tried(rule: &ExtractionRule, signal: &str, sample: &Map<String, Value>, state: &AppState) -> (Value, Duration) {
     let (mut record, service) = sample_of(signal, sample, state);
     let began = Instant::now();
-    let applied = if rule.is_for(&service) { rule.apply(&mut *record) } else { Applied::default() };
+    let applied = if rule.is_for(&service) { rule.apply(&mut *record) } else { ExtractionOutcome::default() };
     let elapsed = began.elapsed();
     let fields: Map<String, Value> = applied.fields.into_iter().collect();
     let errors: Vec<Value> =

@@ -2,7 +2,7 @@
 
 /// An operation of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum OperationKind {
     Collection,
     Entity,
     History,

@@ -20,15 +20,20 @@ pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
 pub(super) const IMPORT_BYTES_MAX: usize = 16 << 20;
 
 /// An operation beyond the contract. It gets the ids of the path, in order.
-pub(crate) type Run = for<'a> fn(&'a Ask, &'a [String]) -> BoxFuture<'a, Result<Answer>>;
+pub(crate) type OperationHandler = for<'a> fn(&'a Ask, &'a [String]) -> BoxFuture<'a, Result<Answer>>;
 
 /// The route of a special operation with these methods.
-pub(super) fn special_at(family: &'static Family, methods: MethodFilter, run: Run) -> Routes {
+pub(super) fn special_at(family: &'static Family, methods: MethodFilter, run: OperationHandler) -> Routes {
     special_of(family, methods, BODY_BYTES_MAX, run)
 }
 
 /// As [`special_at`], with this limit on the body in bytes.
-pub(crate) fn special_of(family: &'static Family, methods: MethodFilter, largest: usize, run: Run) -> Routes {
+pub(crate) fn special_of(
+    family: &'static Family,
+    methods: MethodFilter,
+    largest: usize,
+    run: OperationHandler,
+) -> Routes {
     let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
         serve_special(state, family, ids, run, largest, request)
     };
@@ -39,7 +44,7 @@ async fn serve_special(
     state: Arc<AppState>,
     family: &'static Family,
     ids: Vec<(String, String)>,
-    run: Run,
+    run: OperationHandler,
     largest: usize,
     request: Request,
 ) -> Response {

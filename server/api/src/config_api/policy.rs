@@ -18,8 +18,8 @@ use quiver_config::families::{
 };
 use quiver_config::json::text;
 use quiver_config::{
-    Area, AuditEvent, Caller, ChangeMode, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem,
-    ProblemKind, Release, Result, System,
+    Area, AuditEvent, Caller, ChangeMode, ComponentEntity, Condition, Config, Entity, Family, FieldError, Op, Place,
+    Problem, ProblemKind, Release, Result, System,
 };
 use quiver_types::time::duration;
 use quiver_types::{Domain, Right, Triple};
@@ -27,7 +27,7 @@ use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
 use super::bulk::all_ids_in;
-use super::deploy::{Telling, Told, flag, manager, outcome, refused, with_lines};
+use super::deploy::{ChangeReporter, EntityOutcome, flag, manager, outcome, refused, with_lines};
 use super::joint_changes::{entities_after, moved_to_places};
 use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::request::Ask;
@@ -100,9 +100,9 @@ fn global<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 const INHERITED: [&str; 5] = ["receiver", "group_by", "group_wait", "group_interval", "repeat_interval"];
 
 fn branch(
-    part: &Part,
+    part: &ComponentEntity,
     above: &Map<String, Value>,
-    below: &BTreeMap<&str, Vec<&Part>>,
+    below: &BTreeMap<&str, Vec<&ComponentEntity>>,
     shown: &BTreeMap<String, Map<String, Value>>,
 ) -> Value {
     let mut effective = above.clone();
@@ -124,7 +124,7 @@ fn branch(
 
 fn tree_of(config: &Config, all: &[Entity]) -> Result<Value> {
     let shown: BTreeMap<String, Map<String, Value>> = all.iter().map(|e| (e.id.clone(), e.shown())).collect();
-    let parts: Vec<Part> = all.iter().map(|entity| config.part(&ROUTES, entity)).collect();
+    let parts: Vec<ComponentEntity> = all.iter().map(|entity| config.part(&ROUTES, entity)).collect();
     let root = parts.iter().find(|p| p.id == ROOT_ROUTE_ID).ok_or_else(|| Problem::internal("the root is gone"))?;
     let defaults = json!({"group_by": [], "group_wait": "30s", "group_interval": "5m", "repeat_interval": "4h"});
     let Value::Object(defaults) = defaults else { return Ok(Value::Null) };
@@ -148,7 +148,8 @@ fn placed(parent: &str, ids: &[String]) -> Vec<(Place, Op)> {
 }
 
 async fn siblings(config: &Config, parent: &str) -> Result<Vec<String>> {
-    let parts: Vec<Part> = config.all(&ROUTES).await?.iter().map(|entity| config.part(&ROUTES, entity)).collect();
+    let parts: Vec<ComponentEntity> =
+        config.all(&ROUTES).await?.iter().map(|entity| config.part(&ROUTES, entity)).collect();
     if !parts.iter().any(|p| p.id == parent) {
         return Err(Problem::field("/parentId", "UNKNOWN_REFERENCE", format!("there is no route `{parent}`")));
     }
@@ -302,7 +303,7 @@ async fn apply(ask: &Ask, mode: ChangeMode) -> Result<Answer> {
     let (manager, allows) = (manager(ask)?, flag(ask, "allowUnsupported")?);
     let given = std::str::from_utf8(&ask.body)
         .map_err(|_| Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", "the body is not UTF-8"))?;
-    let how: Telling = (|_| true, shown_change);
+    let how: ChangeReporter = (|_| true, shown_change);
     let is_saved = given.trim().is_empty();
     // An empty body deploys what is saved.
     let saved = if is_saved { composed(&parts(&ask.config, Which::Saved).await?) } else { String::new() };
@@ -366,7 +367,7 @@ fn route_places(route: &RouteConfig, at: String, out: &mut Vec<String>) {
     route.routes.iter().zip(below).for_each(|(child, at)| route_places(child, at, out));
 }
 
-pub(super) fn shown_change(told: &Told<'_>) -> Value {
+pub(super) fn shown_change(told: &EntityOutcome<'_>) -> Value {
     let body = &told.entity.body;
     let name = ["name", "receiver"].iter().map(|k| text(body, k)).find(|n| !n.is_empty());
     json!({"op": told.op, "id": told.entity.id, "name": name, "diff": told.diff})
@@ -378,17 +379,17 @@ type PlacedOps = Vec<(Place, Op)>;
 /// The present entities of a family, and the changes of them.
 pub(super) struct Row<'p> {
     family: &'static Family,
-    left: Vec<&'p Part>,
+    left: Vec<&'p ComponentEntity>,
     ops: Vec<(Place, Op)>,
 }
 
 impl<'p> Row<'p> {
-    pub(super) fn new(family: &'static Family, present: &'p [Part]) -> Self {
+    pub(super) fn new(family: &'static Family, present: &'p [ComponentEntity]) -> Self {
         Self { family, left: present.iter().filter(|p| p.family == family.name).collect(), ops: Vec::new() }
     }
 
     /// Replaces the present entity that `same` finds, or else creates a new one.
-    pub(super) fn put(&mut self, mut body: Map<String, Value>, same: impl Fn(&Part) -> bool) {
+    pub(super) fn put(&mut self, mut body: Map<String, Value>, same: impl Fn(&ComponentEntity) -> bool) {
         let place = Place::of(self.family);
         let op = match self.left.iter().position(|p| same(p)) {
             Some(at) => {
@@ -423,7 +424,7 @@ fn matchers(found: &Matchers) -> Value {
 pub(super) fn plan(
     read: &Read,
     value: &Value,
-    present: &[Part],
+    present: &[ComponentEntity],
     new_id: &dyn Fn() -> String,
 ) -> Result<Vec<(Place, Op)>> {
     let mut ops = Vec::new();
@@ -478,7 +479,7 @@ pub(super) fn plan(
 }
 
 /// A patch that also removes the globals missing in the configuration.
-fn replaced(mut patch: Map<String, Value>, present: &[Part]) -> Map<String, Value> {
+fn replaced(mut patch: Map<String, Value>, present: &[ComponentEntity]) -> Map<String, Value> {
     let known = present.iter().find(|p| p.family == POLICY_GLOBAL.name).and_then(|p| p.body.get(OPTIONS));
     if let (Some(Value::Object(known)), Some(Value::Object(own))) = (known, patch.get_mut(OPTIONS)) {
         for key in known.keys() {
@@ -513,7 +514,7 @@ fn route_body(route: &RouteConfig, parent: Option<&str>, position: usize) -> Map
 fn route_ops(
     route: &RouteConfig,
     (id, parent, position, known): (String, Option<&str>, usize, bool),
-    (below, new_id): (&BTreeMap<&str, Vec<&Part>>, &dyn Fn() -> String),
+    (below, new_id): (&BTreeMap<&str, Vec<&ComponentEntity>>, &dyn Fn() -> String),
     ops: &mut Vec<(Place, Op)>,
 ) {
     let body = route_body(route, parent, position);

@@ -8,7 +8,7 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::PROCESSES;
 use quiver_config::{Entity, Problem, Result, must_have};
-use quiver_query::tables::processes::{About, Statement};
+use quiver_query::tables::processes::{ProcessRowKind, Statement};
 use quiver_types::query_configuration::{Process, StepKind};
 use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ struct Over<'a> {
 
 impl Over<'_> {
     /// The SQL statement of the process. It reads telemetry beyond the window, as long as instances may go on.
-    fn statement(&self, about: About) -> String {
+    fn statement(&self, about: ProcessRowKind) -> String {
         let longest = self.process.timeout_ms.saturating_mul(1_000_000);
         let longest = longest.saturating_mul(self.process.steps.len() as i64);
         let seen = (self.window.start, self.window.end.saturating_add(longest));
@@ -65,7 +65,7 @@ impl Over<'_> {
     }
 
     /// The FROM clause over those rows whose instance begins in the window.
-    fn from(&self, about: About) -> String {
+    fn from(&self, about: ProcessRowKind) -> String {
         format!("FROM ({}) AS runs WHERE {}", self.statement(about), self.begins())
     }
 
@@ -84,14 +84,14 @@ impl Over<'_> {
                 quantile(duration_ms, 0.95) {done} AS p95, \
                 count(*) FILTER (WHERE state = 'completed' AND duration_ms > sla_ms) AS late {}",
                 STATES.map(of).join(", "),
-                self.from(About::Instances)
+                self.from(ProcessRowKind::Instances)
             ))
             .await?;
         let stopped = self
             .ask
             .rows(format!(
                 "SELECT last_position, count(*) AS stopped {} AND state <> 'completed' GROUP BY last_position",
-                self.from(About::Instances)
+                self.from(ProcessRowKind::Instances)
             ))
             .await?;
         let reached = self
@@ -99,7 +99,7 @@ impl Over<'_> {
             .rows(format!(
                 "SELECT step_position, count(*) AS entered, quantile(gap_ms, 0.5) AS p50, \
                 quantile(gap_ms, 0.95) AS p95 {} GROUP BY step_position",
-                self.from(About::Steps)
+                self.from(ProcessRowKind::Steps)
             ))
             .await?;
         let at = |rows: &[Row], key: &str, place: usize| -> Row {
@@ -141,7 +141,7 @@ impl Over<'_> {
                 last_step AS \"lastStep\", service_name AS service, start_time AS \"startTime\", \
                 end_time AS \"endTime\", duration_ms AS \"durationMs\", user_id AS \"userId\", \
                 duration_ms <= sla_ms AS \"slaMet\" {}{state} ORDER BY runs.start_time DESC, instance_id LIMIT {limit}",
-                self.from(About::Instances)
+                self.from(ProcessRowKind::Instances)
             ))
             .await?;
         Ok(json!(rows))

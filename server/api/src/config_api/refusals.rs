@@ -3,13 +3,13 @@
 
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method};
-use quiver_config::{Begun, Caller, ChangeMode, Config, Family, Named, Problem, Result};
+use quiver_config::{Caller, ChangeMode, Config, Family, IdempotentRequest, Problem, ReplayStatus, Result};
 use tracing::Instrument;
 
-use super::family_operation::What;
+use super::family_operation::OperationKind;
 use super::request::Ask;
 use super::response::Answer;
-use crate::identity::{Origin, caller};
+use crate::identity::{RequestOrigin, caller};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
@@ -47,16 +47,16 @@ impl Write {
             return None;
         }
         let id = Some(id.to_owned()).filter(|id| !id.is_empty());
-        Some(Self { family, caller: caller(&state.identity(), Origin::current()), action, id })
+        Some(Self { family, caller: caller(&state.identity(), RequestOrigin::current()), action, id })
     }
 }
 
 /// The audit log's name for the action.
-pub(super) fn action(what: What, method: &Method) -> &'static str {
+pub(super) fn action(what: OperationKind, method: &Method) -> &'static str {
     match (what, method) {
-        (What::Restore, _) => "RESTORE",
-        (What::BulkDelete, _) | (_, &Method::DELETE) => "DELETE",
-        (What::Collection, &Method::POST) => "CREATE",
+        (OperationKind::Restore, _) => "RESTORE",
+        (OperationKind::BulkDelete, _) | (_, &Method::DELETE) => "DELETE",
+        (OperationKind::Collection, &Method::POST) => "CREATE",
         _ => "UPDATE",
     }
 }
@@ -128,7 +128,7 @@ impl Ask {
         // What a token was answered, a key of the same account may not see: it may hold less, and the answer a secret.
         let identity = self.state.identity();
         let path = identity.key().map_or_else(|| self.path.clone(), |key| format!("{} by {key}", self.path));
-        let named = match Named::new(&self.caller.subject, &path, name.as_bytes(), &self.body) {
+        let named = match IdempotentRequest::new(&self.caller.subject, &path, name.as_bytes(), &self.body) {
             Ok(named) => named,
             Err(problem) => return told(&config, write, problem).await,
         };
@@ -136,8 +136,8 @@ impl Ask {
             return self.done(write, run).await;
         }
         match config.begin_named(&named).await {
-            Ok(Begun::Fresh) => {}
-            Ok(Begun::Answered(bytes)) => return Answer::replayed(&bytes),
+            Ok(ReplayStatus::Fresh) => {}
+            Ok(ReplayStatus::Answered(bytes)) => return Answer::replayed(&bytes),
             Err(problem) => return told(&config, write, problem).await,
         }
         let answer = self.done(write, run).await;
@@ -201,12 +201,12 @@ mod tests {
 
     #[test]
     fn what_the_audit_log_calls_a_write() {
-        assert_eq!(action(What::Collection, &Method::POST), "CREATE");
-        assert_eq!(action(What::Collection, &Method::DELETE), "DELETE");
-        assert_eq!(action(What::BulkDelete, &Method::POST), "DELETE");
-        assert_eq!(action(What::Restore, &Method::POST), "RESTORE");
-        assert_eq!(action(What::Entity, &Method::PATCH), "UPDATE");
-        assert_eq!(action(What::Import, &Method::POST), "UPDATE");
+        assert_eq!(action(OperationKind::Collection, &Method::POST), "CREATE");
+        assert_eq!(action(OperationKind::Collection, &Method::DELETE), "DELETE");
+        assert_eq!(action(OperationKind::BulkDelete, &Method::POST), "DELETE");
+        assert_eq!(action(OperationKind::Restore, &Method::POST), "RESTORE");
+        assert_eq!(action(OperationKind::Entity, &Method::PATCH), "UPDATE");
+        assert_eq!(action(OperationKind::Import, &Method::POST), "UPDATE");
     }
 
     #[test]

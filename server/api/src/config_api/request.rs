@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::body_members::only_members;
 use crate::body_memory::read_unpacked;
-use crate::identity::{Identities, Origin, caller};
+use crate::identity::{Identities, RequestOrigin, caller};
 use crate::parsed_bodies;
 use crate::state::AppState;
 
@@ -48,7 +48,7 @@ impl Ask {
             return Err(no_accounts());
         }
         let (head, body) = request.into_parts();
-        let mut caller = caller(&state.identity(), Origin::current());
+        let mut caller = caller(&state.identity(), RequestOrigin::current());
         caller.override_managed = head.headers.get("x-override-managed").is_some_and(|v| v.as_bytes() == b"true");
         may_come(&place, &caller, &head.method)?;
         let reads = matches!(head.method, Method::GET | Method::HEAD) || head.uri.path().ends_with("/test");

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::{CI_CLASSES, CI_SUBCLASSES, RELATIONSHIP_TYPES, RESOURCE_TYPES, RESOURCES};
-use quiver_config::graph::{Direction, Found, Graph, Walk};
+use quiver_config::graph::{Direction, Graph, Subgraph, Walk};
 use quiver_config::{Entity, Family, Problem, Result};
 use serde_json::{Map, Value, json};
 
@@ -89,7 +89,7 @@ impl Ask {
 
 /// Parameters of a graph, as strings.
 #[derive(Debug, Default)]
-struct Asked {
+struct GraphParams {
     direction: String,
     depth: u64,
     limit: u64,
@@ -119,7 +119,7 @@ fn names(text: Option<&str>) -> Vec<String> {
     parts.map(str::to_owned).collect()
 }
 
-impl Asked {
+impl GraphParams {
     fn read(get: &dyn Fn(&str) -> Result<Option<String>>, most: (u64, u64), depth: (u64, u64)) -> Result<Self> {
         Ok(Self {
             direction: get("direction")?.unwrap_or_default(),
@@ -150,7 +150,7 @@ fn member(body: &Map<String, Value>, key: &str) -> Result<Option<String>> {
 }
 
 impl Ask {
-    async fn walked(&self, roots: &[String], direction: Direction, asked: &Asked) -> Result<Found> {
+    async fn walked(&self, roots: &[String], direction: Direction, asked: &GraphParams) -> Result<Subgraph> {
         let graph = self.graph().await?;
         let sees = |e: &Entity| RESOURCES.is_visible(&self.caller, e);
         for root in roots {
@@ -198,7 +198,7 @@ fn neighbours<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answe
     Box::pin(async move {
         ask.only_parameters(&["depth", "direction", "relationshipTypes", "resourceTypes", "limit", "through"])?;
         let get = |key: &str| ask.parameter(key).map(|found| found.map(str::to_owned));
-        let asked = Asked::read(&get, NEIGHBOURS, (5, 1))?;
+        let asked = GraphParams::read(&get, NEIGHBOURS, (5, 1))?;
         let direction = match asked.direction.as_str() {
             "" | "both" => Direction::Both,
             "in" => Direction::Up,
@@ -225,7 +225,7 @@ fn stream(text: &str) -> Result<Direction> {
 const GRAPH_PARAMETERS: [&str; 8] =
     ["direction", "depth", "relationshipTypes", "resourceTypes", "ciClasses", "at", "limit", "through"];
 
-fn graph_answer(roots: (&str, Value), found: Found) -> Answer {
+fn graph_answer(roots: (&str, Value), found: Subgraph) -> Answer {
     let mut body = json!({
         "nodes": null, "edges": found.edges, "truncated": found.truncated, "cycles": found.cycles,
         "frontier": found.frontier,
@@ -239,7 +239,7 @@ fn graph_of_one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Ans
     Box::pin(async move {
         ask.only_parameters(&GRAPH_PARAMETERS)?;
         let get = |key: &str| ask.parameter(key).map(|found| found.map(str::to_owned));
-        let asked = Asked::read(&get, GRAPH, (10, 3))?;
+        let asked = GraphParams::read(&get, GRAPH, (10, 3))?;
         let found = ask.walked(&ids[..1], stream(&asked.direction)?, &asked).await?;
         Ok(graph_answer(("root", json!(ids[0])), found))
     })
@@ -254,7 +254,7 @@ fn graph_of_many<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answ
         if !(1..=ROOTS_MAX).contains(&roots.len()) {
             return Err(Problem::field("/roots", "OUT_OF_RANGE", format!("must hold 1 to {ROOTS_MAX} ids")));
         }
-        let asked = Asked::read(&|key| member(&body, key), GRAPH, (10, 3))?;
+        let asked = GraphParams::read(&|key| member(&body, key), GRAPH, (10, 3))?;
         let found = ask.walked(&roots, stream(&asked.direction)?, &asked).await?;
         Ok(graph_answer(("roots", json!(roots)), found))
     })
@@ -322,9 +322,9 @@ fn merge<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 mod tests {
     use super::*;
 
-    fn asked(parameters: &[(&str, &str)]) -> Result<Asked> {
+    fn asked(parameters: &[(&str, &str)]) -> Result<GraphParams> {
         let get = |name: &str| Ok(parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned()));
-        Asked::read(&get, (50, 20), (4, 1))
+        GraphParams::read(&get, (50, 20), (4, 1))
     }
 
     #[test]

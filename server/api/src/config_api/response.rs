@@ -7,7 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use quiver_config::{ChangeMode, Problem, ProblemKind};
 use serde_json::{Value, json};
 
-use super::export::Sent;
+use super::export::ExportBody;
 use crate::error::with_retry_after;
 use crate::forbidden_records::Forever;
 use crate::request_context::RequestInfo;
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
     /// Sent unchanged, instead of the body.
     pub(crate) yaml: Option<String>,
     /// Sent instead of both. It is not stored: no request that exports takes a key.
-    pub(crate) sent: Option<Sent>,
+    pub(crate) sent: Option<ExportBody>,
     /// A list, as JSON; not stored either.
     pub(crate) listed: Option<String>,
     /// For people: what is incomplete or doubtful (`Warning` header).

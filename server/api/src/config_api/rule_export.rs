@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::request::Ask;
 use super::response::Answer;
 use super::rule_groups::seen;
-use crate::alerting::stored_rules::{GroupKey, Stored, file_group, file_rule, is_default, own_rule};
+use crate::alerting::stored_rules::{GroupKey, StoredGroup, file_group, file_rule, is_default, own_rule};
 
 /// A format of rule files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Format {
     }
 
     /// Whether the format can express a group without loss.
-    fn holds(self, stored: &Stored) -> bool {
+    fn holds(self, stored: &StoredGroup) -> bool {
         let none = Map::new();
         let settings = stored.settings.as_ref().map_or(&none, |e| &e.body);
         let languages: Vec<Language> = stored.rules.iter().map(|e| language_of(&e.body)).collect();
@@ -69,7 +69,7 @@ impl Format {
 
     /// Makes the groups of a file from a stored group; adds the number of rules that the format cannot express to
     /// `left_out`.
-    fn groups(self, name: &str, stored: &Stored, left_out: &mut usize) -> Result<Vec<Value>> {
+    fn groups(self, name: &str, stored: &StoredGroup, left_out: &mut usize) -> Result<Vec<Value>> {
         let none = Map::new();
         let settings = stored.settings.as_ref().map_or(&none, |e| &e.body);
         let kind = Language::parse(text(settings, "type")).unwrap_or_default();
@@ -135,7 +135,7 @@ pub(super) async fn export(ask: &Ask) -> Result<Answer> {
     let named: Vec<&str> = ask.parameters.iter().filter(|(k, _)| k == "namespace").map(|(_, v)| v.as_str()).collect();
     // The groups are trees until they are written, and nothing counts them.
     let _place = ask.state.capacity.places.exports.acquire().await.map_err(Problem::internal)?;
-    let mut groups: Vec<(GroupKey, Stored)> = seen(ask).await?;
+    let mut groups: Vec<(GroupKey, StoredGroup)> = seen(ask).await?;
     groups.retain(|(key, _)| named.is_empty() || named.contains(&key.0.as_str()));
     let (yaml, left_out) = written(&groups, format)?;
     let warning = (left_out > 0).then(|| format!("{left_out} rules are left out: disabled, or of another language"));
@@ -144,7 +144,7 @@ pub(super) async fn export(ask: &Ask) -> Result<Answer> {
 
 /// Writes groups in this format, or else in the first one that loses nothing. Returns the text and the number of
 /// rules left out.
-fn written(groups: &[(GroupKey, Stored)], format: Option<Format>) -> Result<(String, usize)> {
+fn written(groups: &[(GroupKey, StoredGroup)], format: Option<Format>) -> Result<(String, usize)> {
     let all = [Format::Prometheus, Format::Vmalert, Format::Quiver];
     let whole = all.into_iter().find(|format| groups.iter().all(|(_, stored)| format.holds(stored)));
     let format = format.or(whole).unwrap_or(Format::Quiver);
@@ -169,11 +169,11 @@ mod tests {
 
     use super::*;
 
-    fn group(settings: Option<Value>, rules: &[Value]) -> Vec<(GroupKey, Stored)> {
+    fn group(settings: Option<Value>, rules: &[Value]) -> Vec<(GroupKey, StoredGroup)> {
         let rules =
             rules.iter().enumerate().map(|(n, rule)| Entity::for_tests(&format!("r{n}"), rule.clone())).collect();
         let settings = settings.map(|body| Entity::for_tests("g", body));
-        vec![(("default".to_owned(), "g".to_owned()), Stored { settings, rules })]
+        vec![(("default".to_owned(), "g".to_owned()), StoredGroup { settings, rules })]
     }
 
     #[test]

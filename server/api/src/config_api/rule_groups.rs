@@ -21,7 +21,7 @@ use super::operation::special_at;
 use super::request::Ask;
 use super::response::Answer;
 use crate::alerting::rules::group_times;
-use crate::alerting::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default};
+use crate::alerting::stored_rules::{GROUP_FIELDS, GroupKey, StoredGroup, by_group, is_default};
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -33,7 +33,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// All groups of which the caller may see something, with the rules that it may see.
-pub(super) async fn seen(ask: &Ask) -> Result<Vec<(GroupKey, Stored)>> {
+pub(super) async fn seen(ask: &Ask) -> Result<Vec<(GroupKey, StoredGroup)>> {
     let all = by_group(ask.config.all(&RULE_GROUPS).await?, ask.config.all(&RULES).await?);
     let narrowed = all.into_iter().filter_map(|(key, mut stored)| {
         let had_rules = !stored.rules.is_empty();
@@ -44,7 +44,7 @@ pub(super) async fn seen(ask: &Ask) -> Result<Vec<(GroupKey, Stored)>> {
 }
 
 /// The ETag of a group: from its settings and each visible rule.
-fn etag(stored: &Stored) -> String {
+fn etag(stored: &StoredGroup) -> String {
     let parts =
         stored.settings.iter().chain(&stored.rules).map(|e| format!("{}.{}", &e.id[e.id.len().min(24)..], e.version));
     format!("\"{:016x}\"", xxhash_rust::xxh3::xxh3_64(parts.collect::<Vec<_>>().join(",").as_bytes()))
@@ -60,9 +60,9 @@ fn group_id(key: &GroupKey) -> String {
 }
 
 /// The running groups, if edits wait for a deploy.
-type Running = Option<BTreeMap<GroupKey, Stored>>;
+type RunningGroups = Option<BTreeMap<GroupKey, StoredGroup>>;
 
-async fn running(ask: &Ask) -> Result<Running> {
+async fn running(ask: &Ask) -> Result<RunningGroups> {
     if !ask.config.is_staged(Area::Rules).await? {
         return Ok(None);
     }
@@ -72,8 +72,8 @@ async fn running(ask: &Ask) -> Result<Running> {
 }
 
 /// What is waiting for a deploy in a group: the ids of rules, and whether anything is, including deletions.
-fn waiting(running: &BTreeMap<GroupKey, Stored>, key: &GroupKey, stored: &Stored) -> (HashSet<String>, bool) {
-    let versions = |stored: Option<&Stored>| -> HashMap<String, i64> {
+fn waiting(running: &BTreeMap<GroupKey, StoredGroup>, key: &GroupKey, stored: &StoredGroup) -> (HashSet<String>, bool) {
+    let versions = |stored: Option<&StoredGroup>| -> HashMap<String, i64> {
         let all = stored.into_iter().flat_map(|s| s.settings.iter().chain(&s.rules));
         all.map(|e| (e.id.clone(), e.version)).collect()
     };
@@ -85,7 +85,7 @@ fn waiting(running: &BTreeMap<GroupKey, Stored>, key: &GroupKey, stored: &Stored
     (waits, any)
 }
 
-fn shown(ask: &Ask, key: &GroupKey, stored: &Stored, running: &Running) -> Map<String, Value> {
+fn shown(ask: &Ask, key: &GroupKey, stored: &StoredGroup, running: &RunningGroups) -> Map<String, Value> {
     let mut out = Map::new();
     for field in RULE_GROUPS.all_fields() {
         let default = serde_json::from_str(field.default).unwrap_or(Value::Null);
@@ -121,8 +121,9 @@ fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         let query = ListQuery::parse(&RULE_GROUPS, &ask.parameters, &[])?;
         let (rows, running) = (seen(ask).await?, running(ask).await?);
-        let row =
-            |(key, stored): &(GroupKey, Stored)| (format!("{}/{}", key.0, key.1), shown(ask, key, stored, &running));
+        let row = |(key, stored): &(GroupKey, StoredGroup)| {
+            (format!("{}/{}", key.0, key.1), shown(ask, key, stored, &running))
+        };
         let rows = rows.iter().map(row);
         let page = query.page(&RULE_GROUPS, rows.collect());
         let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
@@ -145,7 +146,7 @@ pub(super) enum SettingsEntity {
 /// The changes that turn a group into the wanted one. Unchanged rules keep their ids, whatever their order.
 pub(super) fn plan(
     key: &GroupKey,
-    stored: Option<&Stored>,
+    stored: Option<&StoredGroup>,
     entity: SettingsEntity,
     mut settings: Map<String, Value>,
     rules: Vec<Map<String, Value>>,
@@ -174,7 +175,7 @@ fn language_of(settings: &Map<String, Value>) -> Option<&'static str> {
 /// The changes that turn the rules of a group into the wanted ones.
 fn rule_ops(
     key: &GroupKey,
-    stored: Option<&Stored>,
+    stored: Option<&StoredGroup>,
     language: Option<&str>,
     rules: Vec<Map<String, Value>>,
 ) -> Vec<(Place, Op)> {
@@ -235,7 +236,7 @@ fn key_of(ids: &[String]) -> GroupKey {
 }
 
 /// Checks the conditions of the request (`If-Match`, `If-None-Match`) on the state of the group.
-fn holds(ask: &Ask, stored: Option<&Stored>) -> Result<()> {
+fn holds(ask: &Ask, stored: Option<&StoredGroup>) -> Result<()> {
     let present = stored.map(etag);
     // Foreign and unreadable tags match nothing.
     let fits = match &present {
@@ -257,7 +258,7 @@ fn holds(ask: &Ask, stored: Option<&Stored>) -> Result<()> {
 }
 
 /// Makes changes conditional on the versions that `If-Match` was compared with.
-fn tied(ask: &Ask, stored: Option<&Stored>, ops: Vec<(Place, Op)>) -> Vec<(Place, Op)> {
+fn tied(ask: &Ask, stored: Option<&StoredGroup>, ops: Vec<(Place, Op)>) -> Vec<(Place, Op)> {
     if !ask.headers.contains_key(header::IF_MATCH) {
         return ops;
     }
@@ -273,8 +274,8 @@ fn tied(ask: &Ask, stored: Option<&Stored>, ops: Vec<(Place, Op)>) -> Vec<(Place
 }
 
 /// Refuses to replace or delete a group with rules that the caller cannot see, as they would be lost.
-fn nothing_hidden(all: Option<&Stored>, seen: Option<&Stored>) -> Result<()> {
-    let count = |s: Option<&Stored>| s.map_or(0, |s| s.rules.len());
+fn nothing_hidden(all: Option<&StoredGroup>, seen: Option<&StoredGroup>) -> Result<()> {
+    let count = |s: Option<&StoredGroup>| s.map_or(0, |s| s.rules.len());
     if count(all) == count(seen) {
         return Ok(());
     }
@@ -365,7 +366,7 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 }
 
 /// A group as changes leave it, each with its family: a dry run stores nothing that could be read again.
-fn left_by(done: impl Iterator<Item = (&'static str, Done)>, stored: Stored, key: &GroupKey) -> Stored {
+fn left_by(done: impl Iterator<Item = (&'static str, Done)>, stored: StoredGroup, key: &GroupKey) -> StoredGroup {
     let (rules, settings): (Vec<_>, Vec<_>) = done.partition(|(family, _)| *family == RULES.name);
     let of = |done: Vec<(&'static str, Done)>| done.into_iter().map(|(_, done)| done).collect::<Vec<_>>();
     let settings = entities_after(stored.settings.into_iter().collect(), of(settings));
@@ -375,7 +376,7 @@ fn left_by(done: impl Iterator<Item = (&'static str, Done)>, stored: Stored, key
 /// The changes of a patch of a group; without `rules` these stay.
 fn patched(
     key: &GroupKey,
-    stored: &Stored,
+    stored: &StoredGroup,
     mut patch: Map<String, Value>,
     rules: Option<Vec<Map<String, Value>>>,
 ) -> Vec<(Place, Op)> {

@@ -15,7 +15,7 @@ use super::silence_entity::{entity, note};
 use crate::alerting::alerts::silences::is_within;
 
 /// What was changed; or the index of the first silence that could not be changed, and why.
-pub(super) type Changed = std::result::Result<Vec<SilenceDone>, (usize, Problem)>;
+pub(super) type SilenceChangeResult = std::result::Result<Vec<SilenceDone>, (usize, Problem)>;
 
 impl Ask {
     /// The current time of the alert router, in Unix nanoseconds.
@@ -50,7 +50,7 @@ impl Ask {
     }
 
     /// Makes changes, all or none, and notes them.
-    pub(super) async fn change_silences(&self, ops: Vec<SilenceOp>) -> Changed {
+    pub(super) async fn change_silences(&self, ops: Vec<SilenceOp>) -> SilenceChangeResult {
         let router = &self.state.alertd.router;
         let made = router.change_silences(ops, &self.caller.name, self.mode).await;
         let made = made.map_err(|(n, error)| (n, told(error, router.now())))?;

@@ -3,7 +3,7 @@
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
-use quiver_config::{FieldError, Problem, Reading, Result};
+use quiver_config::{FieldError, Problem, ReadOnlyPolicy, Result};
 use quiver_types::matcher::Patterns;
 use serde_json::{Map, Value, json};
 
@@ -76,7 +76,7 @@ pub(super) fn silence(
     ask: &Ask,
     present: Option<&Silence>,
     mut body: Map<String, Value>,
-    reading: Reading,
+    reading: ReadOnlyPolicy,
 ) -> Result<Silence> {
     let now = ask.alerts_now();
     let created_by = name_of(&mut body, present.map_or(ask.caller.name.as_str(), |s| &s.created_by))?;

@@ -11,7 +11,7 @@ use http::{Method, header};
 use quiver_alertd::router::{SilenceError, SilenceOp};
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
-use quiver_config::{Condition, ListQuery, Problem, Reading, Result};
+use quiver_config::{Condition, ListQuery, Problem, ReadOnlyPolicy, Result};
 use quiver_types::Right;
 use serde_json::{Map, Value, json};
 
@@ -79,7 +79,7 @@ impl Ask {
         if expected.as_ref().is_some_and(|versions| !versions.contains(&present.version)) {
             return Err(told(SilenceError::Stale(Box::new(present)), self.alerts_now()));
         }
-        let wanted = silence(self, Some(&present), body, Reading::Strict)?;
+        let wanted = silence(self, Some(&present), body, ReadOnlyPolicy::Strict)?;
         self.may_silence(&wanted)?;
         Ok((wanted != present).then(|| SilenceOp::Set { silence: Box::new(wanted), id: None, expected }))
     }
@@ -98,7 +98,7 @@ impl Ask {
     }
 
     async fn new_silence(&self, id: Option<String>, body: Map<String, Value>) -> Result<Answer> {
-        let op = silence(self, None, body, Reading::Strict).and_then(|wanted| {
+        let op = silence(self, None, body, ReadOnlyPolicy::Strict).and_then(|wanted| {
             self.may_silence(&wanted)?;
             Ok(SilenceOp::Set { silence: Box::new(wanted), id: id.clone(), expected: None })
         });

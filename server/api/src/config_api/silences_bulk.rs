@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 use quiver_alertd::router::{SilenceDone, SilenceOp};
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
-use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Reading, Result};
+use quiver_config::{FailedItem, ImportMode, ListQuery, Problem, ProblemKind, ReadOnlyPolicy, Result};
 use serde_json::{Map, Value, json};
 
 use super::body_members::only_members;
@@ -53,20 +53,20 @@ fn named(ask: &Ask, body: &Map<String, Value>) -> Result<Vec<String>> {
 }
 
 /// Makes the change for one id; `None` if there is nothing to change.
-type Making<'m> = &'m (dyn Fn(&str) -> Result<Option<SilenceOp>> + Sync);
+type SilenceOpBuilder<'m> = &'m (dyn Fn(&str) -> Result<Option<SilenceOp>> + Sync);
 
 /// Changes each silence by itself: those that cannot be changed are reported, the others are changed.
 async fn each(
     ask: &Ask,
     ids: Vec<String>,
-    (action, make): (&'static str, Making<'_>),
-) -> Result<(Vec<String>, Vec<Failed>)> {
+    (action, make): (&'static str, SilenceOpBuilder<'_>),
+) -> Result<(Vec<String>, Vec<FailedItem>)> {
     let (mut done, mut not, mut ops) = (Vec::new(), Vec::new(), Vec::new());
     for id in ids {
         match make(&id) {
             Ok(Some(op)) => ops.push((id, op)),
             Ok(None) => done.push(id),
-            Err(problem) => not.push(Failed { id, problem }),
+            Err(problem) => not.push(FailedItem { id, problem }),
         }
     }
     // Together, since each change waits for the disk; one that meets another's change meanwhile is told.
@@ -74,7 +74,7 @@ async fn each(
     for (id, made) in ids.into_iter().zip(ask.change_each_silence(ops).await?) {
         match made {
             Ok(_) => done.push(id),
-            Err(problem) => not.push(Failed { id, problem }),
+            Err(problem) => not.push(FailedItem { id, problem }),
         }
     }
     for one in &not {
@@ -120,7 +120,7 @@ pub(super) fn bulk_update<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Re
         let make = |id: &str| {
             let present = ask.silence(id)?;
             ask.may_silence(&present)?;
-            let wanted = silence(ask, Some(&present), patched(ask, &present, patch.clone()), Reading::Strict)?;
+            let wanted = silence(ask, Some(&present), patched(ask, &present, patch.clone()), ReadOnlyPolicy::Strict)?;
             ask.may_silence(&wanted)?;
             let op = SilenceOp::Set { silence: Box::new(wanted.clone()), id: None, expected: None };
             Ok((wanted != present).then_some(op))
@@ -153,7 +153,7 @@ struct Item {
 }
 
 /// Reads items and matches each with a silence by its id.
-fn items(ask: &Ask, list: &[Value], mode: ImportMode, reading: Reading) -> Result<Vec<Item>> {
+fn items(ask: &Ask, list: &[Value], mode: ImportMode, reading: ReadOnlyPolicy) -> Result<Vec<Item>> {
     bounded(list.len(), "items")?;
     let mut all = Vec::with_capacity(list.len());
     for (n, item) in list.iter().enumerate() {
@@ -228,7 +228,7 @@ pub(super) async fn put_many(ask: &Ask, mut body: Map<String, Value>) -> Result<
     if let Some(other) = body.keys().next() {
         return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
     }
-    let outcome = match items(ask, &list, ImportMode::Upsert, Reading::Strict) {
+    let outcome = match items(ask, &list, ImportMode::Upsert, ReadOnlyPolicy::Strict) {
         Ok(items) => put(ask, &items, Vec::new()).await.map(|outcome| (items, outcome)),
         Err(problem) => Err(problem),
     };
@@ -256,7 +256,7 @@ pub(super) fn import<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<
         let mode = ask.import_mode()?;
         let list = ask.items()?;
         let within = ListQuery::parse(&SILENCES, &ask.parameters, &["mode"])?.everything();
-        let outcome = match items(ask, &list, mode, Reading::Lenient) {
+        let outcome = match items(ask, &list, mode, ReadOnlyPolicy::Lenient) {
             Ok(items) => put(ask, &items, lacking(ask, &items, mode, &within)).await,
             Err(problem) => Err(problem),
         };

@@ -2,8 +2,8 @@
 
 use quiver_alerting::config::integrations_json;
 use quiver_config::families::RECEIVERS;
-use quiver_config::{Family, Kind, Problem, ProblemKind, Result};
-use quiver_yaml::{Kind as Shape, Node, read as read_nodes};
+use quiver_config::{Family, FieldKind, Problem, ProblemKind, Result};
+use quiver_yaml::{Node, NodeKind as Shape, read as read_nodes};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -45,36 +45,41 @@ fn entity(node: &Node, family: &Family) -> Value {
     Value::Object(pairs.iter().map(|(key, value)| (key.text.clone(), of(&key.text, value))).collect())
 }
 
-fn typed(node: &Node, kind: Option<Kind>) -> Value {
+fn typed(node: &Node, kind: Option<FieldKind>) -> Value {
     match (kind, &node.kind) {
         (
             Some(
-                Kind::Text { .. }
-                | Kind::Login { .. }
-                | Kind::Prose { .. }
-                | Kind::Time
-                | Kind::Id
-                | Kind::Word(_)
-                | Kind::Slug
-                | Kind::Duration
-                | Kind::Offset,
+                FieldKind::Text { .. }
+                | FieldKind::Login { .. }
+                | FieldKind::Prose { .. }
+                | FieldKind::Time
+                | FieldKind::Id
+                | FieldKind::Word(_)
+                | FieldKind::Slug
+                | FieldKind::Duration
+                | FieldKind::Offset,
             ),
             Shape::Scalar { text, .. },
         ) => Value::String(text.clone()),
-        (Some(Kind::Labels), Shape::Map(pairs)) => {
-            let each = pairs.iter().map(|(key, v)| (key.text.clone(), typed(v, Some(Kind::Prose { max: 0 }))));
+        (Some(FieldKind::Labels), Shape::Map(pairs)) => {
+            let each = pairs.iter().map(|(key, v)| (key.text.clone(), typed(v, Some(FieldKind::Prose { max: 0 }))));
             Value::Object(each.collect())
         }
         (
-            Some(Kind::Texts { .. } | Kind::Ids { .. } | Kind::Services { .. } | Kind::Networks { .. }),
+            Some(
+                FieldKind::Texts { .. }
+                | FieldKind::Ids { .. }
+                | FieldKind::Services { .. }
+                | FieldKind::Networks { .. },
+            ),
             Shape::List(items),
-        ) => items.iter().map(|item| typed(item, Some(Kind::Prose { max: 0 }))).collect(),
-        (Some(Kind::Object(fields)), Shape::Map(pairs)) => {
+        ) => items.iter().map(|item| typed(item, Some(FieldKind::Prose { max: 0 }))).collect(),
+        (Some(FieldKind::Object(fields)), Shape::Map(pairs)) => {
             let kind = |name: &str| fields.iter().find(|f| f.name == name).map(|f| f.kind);
             Value::Object(pairs.iter().map(|(key, v)| (key.text.clone(), typed(v, kind(&key.text)))).collect())
         }
-        (Some(Kind::List { of, .. }), Shape::List(items)) => {
-            items.iter().map(|item| typed(item, Some(Kind::Object(of)))).collect()
+        (Some(FieldKind::List { of, .. }), Shape::List(items)) => {
+            items.iter().map(|item| typed(item, Some(FieldKind::Object(of)))).collect()
         }
         _ => plain(node),
     }

@@ -53,20 +53,20 @@ pub(super) struct Link {
 
 /// The result of a run.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct DerivedResources {
     pub(super) resources: BTreeMap<Key, Resource>,
     pub(super) links: BTreeSet<Link>,
 }
 
 /// A row of a query's result.
-pub(super) struct Told<'a> {
+pub(super) struct ResultRow<'a> {
     pub(super) fields: &'a [FieldName],
     pub(super) values: Vec<Option<String>>,
     pub(super) first_ms: i64,
     pub(super) last_ms: i64,
 }
 
-impl Fields for Told<'_> {
+impl Fields for ResultRow<'_> {
     fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
         let at = self.fields.iter().position(|field| field == name)?;
         self.values[at].as_deref().filter(|value| (1..=VALUE_BYTES_MAX).contains(&value.len())).map(Cow::Borrowed)
@@ -92,7 +92,7 @@ const CALLED: [(&str, &str); 3] = [("database", "calls"), ("external_service", "
 
 impl Rule {
     /// The resource that a row describes, if the rule matches.
-    fn take(&self, told: &Told<'_>) -> Option<(Key, Map<String, Value>, String)> {
+    fn take(&self, told: &ResultRow<'_>) -> Option<(Key, Map<String, Value>, String)> {
         if self.condition.as_ref().is_some_and(|condition| !condition.matches(told)) {
             return None;
         }
@@ -116,9 +116,9 @@ impl Rule {
     }
 }
 
-impl Found {
+impl DerivedResources {
     /// Applies the rules of a query to a row of its result.
-    pub(super) fn add(&mut self, probe: &Probe, told: &Told<'_>) {
+    pub(super) fn add(&mut self, probe: &Probe, told: &ResultRow<'_>) {
         let service = told.get(&FieldName::parse("service.name")).map(Cow::into_owned);
         let mut here: HashMap<&str, Key> = HashMap::new();
         for rule in &probe.rules {
@@ -193,11 +193,11 @@ mod tests {
         of_types(&types)
     }
 
-    fn told<'a>(probe: &'a Probe, values: &[(&str, &str)]) -> Told<'a> {
+    fn told<'a>(probe: &'a Probe, values: &[(&str, &str)]) -> ResultRow<'a> {
         let value = |field: &FieldName| {
             values.iter().find(|(name, _)| FieldName::parse(name) == *field).map(|(_, v)| (*v).to_owned())
         };
-        Told { fields: &probe.fields, values: probe.fields.iter().map(value).collect(), first_ms: 5, last_ms: 9 }
+        ResultRow { fields: &probe.fields, values: probe.fields.iter().map(value).collect(), first_ms: 5, last_ms: 9 }
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn resources_and_what_they_stand_on() {
         let probes = probes();
-        let mut found = Found::default();
+        let mut found = DerivedResources::default();
         let sender = probes.iter().find(|p| p.is_sender).unwrap();
         let pod = [
             ("service.name", "cart"),
@@ -256,7 +256,7 @@ mod tests {
         let rule = json!({"signal": "spans", "identity": identity, "name": "a host"});
         let host = json!({"key": "host", "identityKeys": ["id"], "discovery": [rule]});
         let probes = of_types(&[quiver_config::Entity::for_tests("t", host)]);
-        let (probe, mut found) = (&probes[0], Found::default());
+        let (probe, mut found) = (&probes[0], DerivedResources::default());
         let long = "x".repeat(VALUE_BYTES_MAX + 1);
         for service in ["a", "b", "c", long.as_str()] {
             let row = [("service.name", service), ("resource.host.id", "h1"), ("resource.host.name", long.as_str())];
@@ -284,7 +284,7 @@ mod tests {
         let identity = json!({"a": "resource.a", "b": "resource.b", "c": "resource.c"});
         let probes = hosts(&identity, &json!(["b", "a"]), &json!({}));
         let found = |values: &[(&str, &str)]| -> Vec<(String, Value)> {
-            let mut found = Found::default();
+            let mut found = DerivedResources::default();
             found.add(&probes[0], &told(&probes[0], values));
             found.resources.into_iter().map(|(key, one)| (key.key, Value::Object(one.attributes))).collect()
         };
@@ -310,7 +310,7 @@ mod tests {
         let condition = json!({"condition": {"field": "resource.os", "op": "eq", "value": "linux"}});
         let probes = hosts(&json!({"id": "resource.id"}), &json!(["id"]), &condition);
         let count = |values: &[(&str, &str)]| {
-            let mut found = Found::default();
+            let mut found = DerivedResources::default();
             found.add(&probes[0], &told(&probes[0], values));
             found.resources.len()
         };
@@ -322,9 +322,9 @@ mod tests {
     #[test]
     fn what_is_told_again_is_one_resource() {
         let probes = hosts(&json!({"id": "resource.id", "os": "resource.os"}), &json!(["id"]), &json!({}));
-        let mut found = Found::default();
+        let mut found = DerivedResources::default();
         let mut tell = |values: &[(&str, &str)], first_ms: i64, last_ms: i64| {
-            found.add(&probes[0], &Told { first_ms, last_ms, ..told(&probes[0], values) });
+            found.add(&probes[0], &ResultRow { first_ms, last_ms, ..told(&probes[0], values) });
         };
         tell(&[("resource.id", "1"), ("service.name", "cart")], 10, 20);
         tell(&[("resource.id", "1"), ("resource.os", "linux"), ("service.name", "cart")], 5, 15);
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn links_have_two_ends() {
-        let mut found = Found::default();
+        let mut found = DerivedResources::default();
         let key = |key: &str| Key { kind: SERVICE_TYPE_ID.to_owned(), key: key.to_owned() };
         for name in ["a", "b"] {
             let (attributes, services) = (Map::new(), BTreeSet::new());

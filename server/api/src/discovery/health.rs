@@ -8,7 +8,7 @@ use quiver_types::Result;
 use quiver_types::tables::history::{TableRows, services_text};
 use quiver_types::tables::usage::RESOURCE_HEALTH;
 
-use super::inventory::{Known, Noted};
+use super::inventory::{HealthRow, InventorySnapshot};
 use crate::state::AppState;
 use crate::usage::rows::{made, texts, times};
 
@@ -24,27 +24,27 @@ fn cause(health: &str) -> &'static str {
 }
 
 /// The differences between current health and the newest rows.
-fn changes(known: &Known, healths: &Healths) -> Vec<(String, Noted)> {
+fn changes(known: &InventorySnapshot, healths: &Healths) -> Vec<(String, HealthRow)> {
     let kinds: HashMap<&str, &str> = known.types.iter().map(|t| (t.id.as_str(), text(&t.body, "key"))).collect();
     let mut changes = Vec::new();
     for (key, kept) in &known.by_key {
         let Some(&health) = healths.get(&kept.id) else { continue };
-        let is_so = |noted: &Noted| noted.health == health && noted.service == kept.service;
+        let is_so = |noted: &HealthRow| noted.health == health && noted.service == kept.service;
         if known.noted.get(&kept.id).is_some_and(is_so) {
             continue;
         }
         let kind = kinds.get(key.kind.as_str()).copied().unwrap_or_default();
-        let noted = Noted { kind: kind.to_owned(), service: kept.service.clone(), health };
+        let noted = HealthRow { kind: kind.to_owned(), service: kept.service.clone(), health };
         changes.push((kept.id.clone(), noted));
     }
     for (id, noted) in known.noted.iter().filter(|(id, _)| !healths.contains_key(*id)) {
-        let gone = Noted { kind: noted.kind.clone(), service: noted.service.clone(), health: "" };
+        let gone = HealthRow { kind: noted.kind.clone(), service: noted.service.clone(), health: "" };
         changes.push((id.clone(), gone));
     }
     changes
 }
 
-fn rows(changes: &[(String, Noted)], now_ms: i64) -> Result<TableRows> {
+fn rows(changes: &[(String, HealthRow)], now_ms: i64) -> Result<TableRows> {
     let each = || changes.iter().map(|(_, noted)| noted);
     let columns = vec![
         times(each().map(|_| now_ms)),
@@ -58,7 +58,7 @@ fn rows(changes: &[(String, Noted)], now_ms: i64) -> Result<TableRows> {
 }
 
 /// Writes the changes since the last run. A failed write is repeated in the next run.
-pub(super) async fn note(state: &AppState, known: &mut Known, healths: &Healths, now_ms: i64) {
+pub(super) async fn note(state: &AppState, known: &mut InventorySnapshot, healths: &Healths, now_ms: i64) {
     let changes = changes(known, healths);
     if changes.is_empty() || !state.metrics.usage.is_on() {
         return;
@@ -86,17 +86,17 @@ mod tests {
     use serde_json::json;
 
     use super::super::derivation::Key;
-    use super::super::inventory::Kept;
+    use super::super::inventory::KnownResource;
     use super::*;
 
     #[test]
     fn rows_are_made_of_what_changed() {
         let types = vec![Entity::for_tests("t1", json!({"key": "host"}))];
-        let mut known = Known { types, ..Known::default() };
+        let mut known = InventorySnapshot { types, ..InventorySnapshot::default() };
         for (id, service) in [("a", "cart"), ("b", "")] {
             let key = Key { kind: "t1".to_owned(), key: id.to_owned() };
             let body = json!({"typeId": "t1", "service": service});
-            known.by_key.insert(key, Kept::of(&Entity::for_tests(id, body)));
+            known.by_key.insert(key, KnownResource::of(&Entity::for_tests(id, body)));
         }
         let mut look = |healths: &[(&str, &'static str)]| {
             let healths: Healths = healths.iter().map(|(id, health)| ((*id).to_owned(), *health)).collect();

@@ -5,26 +5,26 @@ use std::collections::{HashMap, HashSet};
 
 use quiver_config::families::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES, key_by_type};
 use quiver_config::json::text;
-use quiver_config::{Entity, Result, Seen};
+use quiver_config::{Entity, ResourceSighting, Result};
 
 use super::derivation::Key;
 use crate::state::AppState;
 
 /// What is known as of one revision.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct InventorySnapshot {
     pub(super) revision: Option<u64>,
     pub(super) types: Vec<Entity>,
-    pub(super) by_key: HashMap<Key, Kept>,
+    pub(super) by_key: HashMap<Key, KnownResource>,
     pub(super) relationship_types: HashMap<String, String>,
     pub(super) relationships: HashSet<(String, String, String)>,
     /// The newest health rows, by ids of resources.
-    pub(super) noted: HashMap<String, Noted>,
+    pub(super) noted: HashMap<String, HealthRow>,
 }
 
 /// What is remembered of a resource besides its key.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KnownResource {
     pub(super) id: String,
     /// Name of the service that it belongs to; empty: none.
     pub(super) service: String,
@@ -38,7 +38,7 @@ pub(super) struct Kept {
 
 /// The newest health row of a resource.
 #[derive(Debug)]
-pub(super) struct Noted {
+pub(super) struct HealthRow {
     pub(super) kind: String,
     pub(super) service: String,
     /// Empty: the resource is gone.
@@ -50,7 +50,7 @@ fn word(of: &str, words: &[&'static str]) -> &'static str {
     words.iter().find(|word| **word == of).copied().unwrap_or_default()
 }
 
-impl Kept {
+impl KnownResource {
     pub(super) fn of(entity: &Entity) -> Self {
         let part = |key: &str| text(&entity.body, key);
         Self {
@@ -65,7 +65,7 @@ impl Kept {
     }
 
     /// Records what was written about a resource.
-    pub(super) fn note(&mut self, seen: &Seen) {
+    pub(super) fn note(&mut self, seen: &ResourceSighting) {
         self.seen_ms = seen.last_ms.or(self.seen_ms);
         self.health = seen.health;
     }
@@ -81,15 +81,15 @@ pub(super) fn by_id(types: &[Entity]) -> HashMap<&str, &Entity> {
 }
 
 /// What is remembered of a resource, under the key that its attributes yield, which is the one that telemetry yields.
-pub(super) fn kept_of(types: &HashMap<&str, &Entity>, entity: &Entity) -> (Key, Kept) {
+pub(super) fn kept_of(types: &HashMap<&str, &Entity>, entity: &Entity) -> (Key, KnownResource) {
     let own = key_of(entity);
     let follows = types.get(own.kind.as_str()).and_then(|of| key_by_type(of, entity));
     let has_old_key = follows.as_ref().is_some_and(|key| *key != own.key);
-    let kept = Kept { has_old_key, ..Kept::of(entity) };
+    let kept = KnownResource { has_old_key, ..KnownResource::of(entity) };
     (Key { kind: own.kind, key: follows.unwrap_or(own.key) }, kept)
 }
 
-impl Known {
+impl InventorySnapshot {
     /// Reads what changed since the last run.
     pub(super) async fn refresh(&mut self, state: &AppState) -> Result<()> {
         let revision = state.config.revision();
@@ -97,7 +97,7 @@ impl Known {
             return Ok(());
         }
         self.types = state.config.all(&RESOURCE_TYPES).await?;
-        let mut by_key: HashMap<Key, Kept> = HashMap::new();
+        let mut by_key: HashMap<Key, KnownResource> = HashMap::new();
         let types = by_id(&self.types);
         let keep = |entity: Entity| by_key.extend([kept_of(&types, &entity)]);
         state.config.each(&RESOURCES, keep).await?;
@@ -125,16 +125,16 @@ mod tests {
     #[test]
     fn what_is_kept_follows_what_is_written() {
         let entity = |body| Entity::for_tests("one", body);
-        let mut kept = Kept::of(&entity(json!({"service": "cart", "state": "inactive", "health": "warning",
+        let mut kept = KnownResource::of(&entity(json!({"service": "cart", "state": "inactive", "health": "warning",
             "source": "discovered", "lastSeen": "1970-01-01T00:00:05.000Z", "attributes": {"a": "b"}})));
         assert_eq!((&*kept.id, &*kept.service, kept.state, kept.health), ("one", "cart", "inactive", "warning"));
         assert!(kept.is_discovered);
         assert_eq!(kept.seen_ms, Some(5000));
-        kept.note(&Seen { id: "one".to_owned(), last_ms: None, health: "ok" });
+        kept.note(&ResourceSighting { id: "one".to_owned(), last_ms: None, health: "ok" });
         assert_eq!((kept.seen_ms, kept.health), (Some(5000), "ok"));
-        kept.note(&Seen { id: "one".to_owned(), last_ms: Some(7000), health: "unknown" });
+        kept.note(&ResourceSighting { id: "one".to_owned(), last_ms: Some(7000), health: "unknown" });
         assert_eq!((kept.seen_ms, kept.health), (Some(7000), "unknown"));
-        let bare = Kept::of(&entity(json!({"source": "api", "service": null})));
+        let bare = KnownResource::of(&entity(json!({"source": "api", "service": null})));
         assert_eq!((&*bare.service, bare.state, bare.health, bare.seen_ms), ("", "", "", None));
         assert!(!bare.is_discovered);
     }
@@ -164,6 +164,6 @@ mod tests {
     /// The largest allowed number of resources takes only some dozens of megabytes.
     #[test]
     fn little_is_kept_of_each() {
-        assert!(size_of::<(Key, Kept)>() <= 192, "{} bytes", size_of::<(Key, Kept)>());
+        assert!(size_of::<(Key, KnownResource)>() <= 192, "{} bytes", size_of::<(Key, KnownResource)>());
     }
 }

@@ -8,7 +8,7 @@ use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer, Params, Request, Rows};
 use quiver_types::{Error, ErrorKind};
 
-use super::derivation::{Found, Told};
+use super::derivation::{DerivedResources, ResultRow};
 use super::probes::{Probe, Signal, column_of};
 use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
@@ -48,7 +48,12 @@ fn at(ms: i64) -> String {
 }
 
 /// Runs a query over telemetry that arrived within a time range.
-pub(super) async fn run(state: &AppState, probe: &Probe, (since, now): (i64, i64), found: &mut Found) -> Result<()> {
+pub(super) async fn run(
+    state: &AppState,
+    probe: &Probe,
+    (since, now): (i64, i64),
+    found: &mut DerivedResources,
+) -> Result<()> {
     let columns: Vec<String> = probe
         .fields
         .iter()
@@ -77,14 +82,14 @@ pub(super) async fn run(state: &AppState, probe: &Probe, (since, now): (i64, i64
             let values = (0..columns.len()).map(|n| cell(&batch, n, row)).collect::<Result<Vec<_>>>()?;
             let first_ms = number(&batch, columns.len(), row);
             let last_ms = number(&batch, columns.len() + 1, row);
-            found.add(probe, &Told { fields: &probe.fields, values, first_ms, last_ms });
+            found.add(probe, &ResultRow { fields: &probe.fields, values, first_ms, last_ms });
         }
     }
     Ok(())
 }
 
 /// Finds calls between services within a time range.
-pub(super) async fn edges(state: &AppState, (since, now): (i64, i64), found: &mut Found) -> Result<()> {
+pub(super) async fn edges(state: &AppState, (since, now): (i64, i64), found: &mut DerivedResources) -> Result<()> {
     let text = format!(
         "SELECT DISTINCT caller.service_name, callee.service_name FROM quiver.spans AS callee JOIN quiver.spans AS caller \
          ON callee.trace_id = caller.trace_id AND callee.parent_span_id = caller.span_id \

@@ -4,7 +4,8 @@ use quiver_config::families::{APDEX_THRESHOLDS, PROCESSES, RUM_TRANSACTIONS, TRA
 use quiver_config::json::text;
 use quiver_config::{Config, Entity, Result, duration_ms};
 use quiver_types::query_configuration::{
-    ApdexThreshold, Configured, Judging, KeyTransaction, NamePattern, Process, ProcessStep, StepKind, Vitals,
+    ApdexThreshold, KeyTransaction, NamePattern, PerformanceTargets, Process, ProcessStep, QueryConfiguration,
+    StepKind, Vitals,
 };
 use serde_json::{Map, Value, json};
 
@@ -14,20 +15,20 @@ use super::is_enabled;
 ///
 /// # Errors
 /// When the database is unreachable.
-pub(crate) async fn read(config: &Config) -> Result<Configured> {
+pub(crate) async fn read(config: &Config) -> Result<QueryConfiguration> {
     let (services, pages) = (judging(config, false).await?, judging(config, true).await?);
     let transactions = Transactions::read(config).await?;
     let processes = config.all(&PROCESSES).await?;
     let enabled = processes.iter().filter(|e| is_enabled(&e.body));
     let processes = enabled.map(|e| transactions.process(&e.id, e.version, &e.body)).collect();
-    Ok(Configured { services, pages, processes })
+    Ok(QueryConfiguration { services, pages, processes })
 }
 
 /// Key transactions and thresholds of services, or of browser applications if `is_rum`.
 ///
 /// # Errors
 /// When the database is unreachable.
-pub(crate) async fn judging(config: &Config, is_rum: bool) -> Result<Judging> {
+pub(crate) async fn judging(config: &Config, is_rum: bool) -> Result<PerformanceTargets> {
     let (family, owner) = if is_rum { (&RUM_TRANSACTIONS, "application") } else { (&TRANSACTIONS, "service") };
     let signal = if is_rum { "rum" } else { "service" };
     let keys = config.all(family).await?;
@@ -41,7 +42,7 @@ pub(crate) async fn judging(config: &Config, is_rum: bool) -> Result<Judging> {
         threshold_ms: e.body.get("thresholdMs").and_then(Value::as_f64).unwrap_or_default(),
         errors_frustrate: e.body.get("errorsFrustrate") != Some(&Value::Bool(false)),
     };
-    Ok(Judging { keys, thresholds: thresholds.map(threshold).collect(), is_rum })
+    Ok(PerformanceTargets { keys, thresholds: thresholds.map(threshold).collect(), is_rum })
 }
 
 /// Converts a key transaction; `owner` is the member that names its service or application.

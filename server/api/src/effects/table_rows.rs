@@ -12,7 +12,7 @@ use quiver_config::{AuditQuery, Config, Entity};
 use quiver_query::tables::config_tables::{
     ListedAudit, ListedReceiver, ListedSilence, audit_rows, receiver_rows, silence_rows,
 };
-use quiver_types::query_configuration::Hold;
+use quiver_types::query_configuration::ReserveFn;
 use quiver_types::{MatchOp, Result};
 use serde_json::{Map, Value};
 
@@ -24,7 +24,7 @@ const MS: i64 = 1_000_000;
 const PAGE: &str = "1000";
 
 /// Makes a single batch, after its memory was counted.
-fn held(rows: RecordBatch, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+fn held(rows: RecordBatch, hold: &ReserveFn<'_>) -> Result<Vec<RecordBatch>> {
     hold(rows.get_array_memory_size())?;
     Ok(vec![rows])
 }
@@ -54,7 +54,7 @@ fn receiver<'a>(entity: &'a Entity, uses: &HashMap<&str, i64>) -> ListedReceiver
 ///
 /// # Errors
 /// Unavailable: the database is unreachable; those of `hold`.
-pub(super) async fn receivers(config: &Config, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+pub(super) async fn receivers(config: &Config, hold: &ReserveFn<'_>) -> Result<Vec<RecordBatch>> {
     let receivers = config.all(&RECEIVERS).await.map_err(gone)?;
     let routes = config.all(&ROUTES).await.map_err(gone)?;
     let mut uses: HashMap<&str, i64> = HashMap::new();
@@ -94,7 +94,7 @@ fn named<'m>(names: &[String], matchers: &'m Matchers) -> &'m str {
 ///
 /// # Errors
 /// Those of `hold`.
-pub(super) fn silences(alertd: &Alertd, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+pub(super) fn silences(alertd: &Alertd, hold: &ReserveFn<'_>) -> Result<Vec<RecordBatch>> {
     let now = alertd.router.now();
     let all = alertd.router.silences();
     let rows: Vec<_> = all
@@ -134,7 +134,7 @@ fn audited(row: &Map<String, Value>) -> ListedAudit<'_> {
 ///
 /// # Errors
 /// Unavailable: the database is unreachable; those of `hold`.
-pub(super) async fn audit(config: &Config, own: Option<&str>, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+pub(super) async fn audit(config: &Config, own: Option<&str>, hold: &ReserveFn<'_>) -> Result<Vec<RecordBatch>> {
     let mut batches = Vec::new();
     let mut cursor: Option<String> = None;
     loop {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream;
 use quiver_query::{QueryContext, QueryEngine, from_datafusion};
-use quiver_traces::{Closed, JsonWriter};
+use quiver_traces::{JsonWriter, ReaderClosed};
 use quiver_types::Result;
 
 /// Approximate size of a piece in bytes.
@@ -55,7 +55,7 @@ impl Text {
 
     /// Appends the JSON that a function writes.
     pub(crate) fn write(mut self, write: impl FnOnce(&mut JsonWriter<'_>)) -> Self {
-        let mut writer = JsonWriter::pieces(|piece| self.push(piece).map_err(|_| Closed));
+        let mut writer = JsonWriter::pieces(|piece| self.push(piece).map_err(|_| ReaderClosed));
         write(&mut writer);
         // Errors are reported by the body.
         let _ = writer.finish();

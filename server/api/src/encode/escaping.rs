@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 /// How characters are escaped that plain names cannot have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Escaping {
+pub(crate) enum EscapingScheme {
     /// Names are written as they are.
     AllowUtf8,
     /// Each becomes `_`.
@@ -27,7 +27,7 @@ pub(crate) enum NameOf {
     Label,
 }
 
-impl Escaping {
+impl EscapingScheme {
     /// Parses the value in a content type.
     pub(crate) fn of(word: &str) -> Option<Self> {
         [Self::AllowUtf8, Self::Underscores, Self::Dots, Self::Values].into_iter().find(|e| e.as_str() == word)
@@ -84,15 +84,16 @@ mod tests {
     #[test]
     fn names() {
         let check = |name: &str, of: NameOf, expected: [&str; 4]| {
-            let escapings = [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values];
+            let escapings =
+                [EscapingScheme::AllowUtf8, EscapingScheme::Underscores, EscapingScheme::Dots, EscapingScheme::Values];
             assert_eq!(escapings.map(|e| e.name(name, of)), expected, "{name}");
         };
         check("a_b:c1", NameOf::Metric, ["a_b:c1"; 4]);
         check("my.na_me", NameOf::Metric, ["my.na_me", "my_na_me", "my_dot_na__me", "U__my_2e_na__me"]);
         check("1st é", NameOf::Label, ["1st é", "_st__", "__st____", "U___31_st_20__e9_"]);
         check("a:b", NameOf::Label, ["a:b", "a_b", "a__b", "U__a_3a_b"]);
-        assert_eq!(Escaping::of("dots"), Some(Escaping::Dots));
-        assert_eq!(Escaping::of("none"), None);
+        assert_eq!(EscapingScheme::of("dots"), Some(EscapingScheme::Dots));
+        assert_eq!(EscapingScheme::of("none"), None);
     }
 
     /// Every escaped name is plain, and plain names are not changed.
@@ -107,14 +108,14 @@ mod tests {
         for _ in 0..500 {
             let name: String = (0..=next(6)).map(|_| letters[next(letters.len())]).collect();
             for of in [NameOf::Label, NameOf::Metric] {
-                for escaping in [Escaping::Underscores, Escaping::Dots, Escaping::Values] {
+                for escaping in [EscapingScheme::Underscores, EscapingScheme::Dots, EscapingScheme::Values] {
                     let escaped = escaping.name(&name, of);
                     // A leading digit is escaped as well, so each result is plain.
                     assert!(is_plain(&escaped, of), "{name:?} {escaping:?} {escaped}");
                     assert!(!is_plain(&name, of) || escaped == name.as_str(), "{name:?} {escaping:?} {escaped}");
                     assert_eq!(escaping.name(&escaped, of), escaped, "what is plain is not escaped again");
                 }
-                assert_eq!(Escaping::AllowUtf8.name(&name, of), name);
+                assert_eq!(EscapingScheme::AllowUtf8.name(&name, of), name);
             }
         }
     }
@@ -142,10 +143,12 @@ mod tests {
                 "{name}"
             );
         }
-        for escaping in [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values] {
-            assert_eq!(Escaping::of(escaping.as_str()), Some(escaping));
-            assert_eq!(Escaping::of(&escaping.as_str().to_uppercase()), None);
+        for escaping in
+            [EscapingScheme::AllowUtf8, EscapingScheme::Underscores, EscapingScheme::Dots, EscapingScheme::Values]
+        {
+            assert_eq!(EscapingScheme::of(escaping.as_str()), Some(escaping));
+            assert_eq!(EscapingScheme::of(&escaping.as_str().to_uppercase()), None);
         }
-        assert_eq!(Escaping::of(""), None);
+        assert_eq!(EscapingScheme::of(""), None);
     }
 }

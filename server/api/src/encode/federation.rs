@@ -6,7 +6,7 @@ use quiver_promql::histogram;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Histogram, LabelSet, Millis, ResetHint};
 
-use super::escaping::{Escaping, NameOf, is_plain};
+use super::escaping::{EscapingScheme, NameOf, is_plain};
 use super::prometheus::{Notation, write_value};
 
 pub(crate) use quiver_promql::NewestValue as Value;
@@ -24,7 +24,7 @@ pub(crate) struct Newest {
 
 /// The type of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricFamilyType {
     /// Floats, whose original type is unknown.
     Untyped,
     /// Histograms whose counts never decrease.
@@ -35,11 +35,11 @@ pub(crate) enum Kind {
 
 impl Newest {
     /// The type of the family of the sample.
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> MetricFamilyType {
         match &self.value {
-            Value::Float(_) => Kind::Untyped,
-            Value::Histogram(h) if h.reset_hint == ResetHint::Gauge => Kind::GaugeHistogram,
-            Value::Histogram(_) => Kind::Histogram,
+            Value::Float(_) => MetricFamilyType::Untyped,
+            Value::Histogram(h) if h.reset_hint == ResetHint::Gauge => MetricFamilyType::GaugeHistogram,
+            Value::Histogram(_) => MetricFamilyType::Histogram,
         }
     }
 
@@ -80,14 +80,18 @@ pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
 /// Writes samples that are sorted by name as text, from an index on until a piece is full; returns the next index.
 /// Names that are still not plain after escaping are quoted.
-pub(crate) fn text(samples: &[Newest], from: usize, escaping: Escaping, out: &mut Vec<u8>) -> usize {
+pub(crate) fn text(samples: &[Newest], from: usize, escaping: EscapingScheme, out: &mut Vec<u8>) -> usize {
     let mut at = from;
     while at < samples.len() && out.len() < PIECE_BYTES {
         let sample = &samples[at];
         if at == 0 || !sample.is_of_family(&samples[at - 1]) {
             out.extend_from_slice(b"# TYPE ");
             write_name(out, &escaping.name(sample.labels.metric(), NameOf::Metric), NameOf::Metric);
-            out.extend_from_slice(if sample.kind() == Kind::Untyped { b" untyped\n" } else { b" histogram\n" });
+            out.extend_from_slice(if sample.kind() == MetricFamilyType::Untyped {
+                b" untyped\n"
+            } else {
+                b" histogram\n"
+            });
         }
         match &sample.value {
             Value::Float(v) => line(out, sample, "", None, *v, escaping),
@@ -105,7 +109,7 @@ pub(crate) fn text(samples: &[Newest], from: usize, escaping: Escaping, out: &mu
     at
 }
 
-fn line(out: &mut Vec<u8>, sample: &Newest, suffix: &str, bound: Option<f64>, value: f64, escaping: Escaping) {
+fn line(out: &mut Vec<u8>, sample: &Newest, suffix: &str, bound: Option<f64>, value: f64, escaping: EscapingScheme) {
     let name = format!("{}{suffix}", escaping.name(sample.labels.metric(), NameOf::Metric));
     let inside = !is_plain(&name, NameOf::Metric);
     if inside {
@@ -195,33 +199,33 @@ mod tests {
             h_bucket{instance=\"i\",le=\"+Inf\"} 7 -5\n\
             h_sum{instance=\"i\"} 18.5 -5\n\
             h_count{instance=\"i\"} 7 -5\n";
-        let check = |escaping: Escaping, last: &str| {
+        let check = |escaping: EscapingScheme, last: &str| {
             let mut out = Vec::new();
             assert_eq!(text(&samples, 0, escaping, &mut out), samples.len());
             assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}{last}"));
         };
         let plain = "# TYPE my_name untyped\nmy_name{l_l=\"v\",instance=\"\"} 1e-05 1500\n";
-        check(Escaping::Underscores, plain);
+        check(EscapingScheme::Underscores, plain);
         let quoted = "# TYPE \"my.name\" untyped\n{\"my.name\",\"l.l\"=\"v\",instance=\"\"} 1e-05 1500\n";
-        check(Escaping::AllowUtf8, quoted);
-        check(Escaping::Dots, &plain.replace("my_name", "my_dot_name").replace("l_l", "l_dot_l"));
-        check(Escaping::Values, &plain.replace("my_name", "U__my_2e_name").replace("l_l", "U__l_2e_l"));
+        check(EscapingScheme::AllowUtf8, quoted);
+        check(EscapingScheme::Dots, &plain.replace("my_name", "my_dot_name").replace("l_l", "l_dot_l"));
+        check(EscapingScheme::Values, &plain.replace("my_name", "U__my_2e_name").replace("l_l", "U__l_2e_l"));
     }
 
     /// The suffix of a histogram's name is not escaped.
     #[test]
     fn suffixes_follow_escaped_names() {
         let labels = LabelSet::from_pairs([("__name__", "h.h"), ("instance", "i")]);
-        let check = |escaping: Escaping, count: &str| {
+        let check = |escaping: EscapingScheme, count: &str| {
             let mut out = Vec::new();
             text(&[Newest { labels: labels.clone(), ..custom() }], 0, escaping, &mut out);
             let text = String::from_utf8(out).unwrap();
             assert_eq!(text.lines().last(), Some(format!("{count}instance=\"i\"}} 7 -5").as_str()), "{escaping:?}");
         };
-        check(Escaping::AllowUtf8, "{\"h.h_count\",");
-        check(Escaping::Underscores, "h_h_count{");
-        check(Escaping::Dots, "h_dot_h_count{");
-        check(Escaping::Values, "U__h_2e_h_count{");
+        check(EscapingScheme::AllowUtf8, "{\"h.h_count\",");
+        check(EscapingScheme::Underscores, "h_h_count{");
+        check(EscapingScheme::Dots, "h_dot_h_count{");
+        check(EscapingScheme::Values, "U__h_2e_h_count{");
     }
 
     #[test]
@@ -230,7 +234,7 @@ mod tests {
         let (mut at, mut whole, mut pieces) = (0, String::new(), 0);
         while at < samples.len() {
             let mut piece = Vec::new();
-            at = text(&samples, at, Escaping::Underscores, &mut piece);
+            at = text(&samples, at, EscapingScheme::Underscores, &mut piece);
             assert!(piece.len() < PIECE_BYTES + 100);
             whole += &String::from_utf8(piece).unwrap();
             pieces += 1;
@@ -250,11 +254,15 @@ mod tests {
         let gauge = || with(Histogram { reset_hint: ResetHint::Gauge, ..Histogram::default() });
         let buckets = || with(Histogram { schema: CUSTOM_SCHEMA, ..Histogram::default() });
         for (sample, kind, needs_protobuf) in [
-            (float(&[("__name__", "h")], f64::NAN), Kind::Untyped, false),
-            (native(), Kind::Histogram, true),
-            (gauge(), Kind::GaugeHistogram, true),
-            (buckets(), Kind::Histogram, false),
-            (with(Histogram { reset_hint: ResetHint::Reset, ..Histogram::default() }), Kind::Histogram, true),
+            (float(&[("__name__", "h")], f64::NAN), MetricFamilyType::Untyped, false),
+            (native(), MetricFamilyType::Histogram, true),
+            (gauge(), MetricFamilyType::GaugeHistogram, true),
+            (buckets(), MetricFamilyType::Histogram, false),
+            (
+                with(Histogram { reset_hint: ResetHint::Reset, ..Histogram::default() }),
+                MetricFamilyType::Histogram,
+                true,
+            ),
         ] {
             assert_eq!((sample.kind(), sample.needs_protobuf()), (kind, needs_protobuf));
         }
@@ -306,7 +314,7 @@ mod tests {
     fn what_is_no_plain_text() {
         let line_of = |name: &str, value: &str| {
             let mut out = Vec::new();
-            text(&[float(&[("__name__", name), ("instance", value)], -0.0)], 0, Escaping::AllowUtf8, &mut out);
+            text(&[float(&[("__name__", name), ("instance", value)], -0.0)], 0, EscapingScheme::AllowUtf8, &mut out);
             String::from_utf8(out).expect("text").lines().last().unwrap_or_default().to_owned()
         };
         assert_eq!(line_of("a", "ä\r\t"), "a{instance=\"ä\r\t\"} -0 1500");

@@ -7,13 +7,13 @@ use quiver_promql::histogram;
 use quiver_types::Histogram;
 use quiver_types::histogram::Span;
 
-use super::escaping::{Escaping, NameOf};
-use super::federation::{Kind, Newest, PIECE_BYTES, Value, cumulative};
+use super::escaping::{EscapingScheme, NameOf};
+use super::federation::{MetricFamilyType, Newest, PIECE_BYTES, Value, cumulative};
 use super::protobuf::{put_double, put_message, put_text, put_uint};
 
 /// Writes families of samples that are sorted by name, from an index on until a piece is full; returns the next
 /// index. A family is one message, however large.
-pub(crate) fn delimited(samples: &[Newest], from: usize, escaping: Escaping, out: &mut Vec<u8>) -> usize {
+pub(crate) fn delimited(samples: &[Newest], from: usize, escaping: EscapingScheme, out: &mut Vec<u8>) -> usize {
     let mut at = from;
     for family in samples[from..].chunk_by(Newest::is_of_family) {
         if out.len() >= PIECE_BYTES {
@@ -23,9 +23,9 @@ pub(crate) fn delimited(samples: &[Newest], from: usize, escaping: Escaping, out
         let mut message = Vec::new();
         put_text(&mut message, 1, &escaping.name(family[0].labels.metric(), NameOf::Metric));
         let kind = match family[0].kind() {
-            Kind::Untyped => 3,
-            Kind::Histogram => 4,
-            Kind::GaugeHistogram => 5,
+            MetricFamilyType::Untyped => 3,
+            MetricFamilyType::Histogram => 4,
+            MetricFamilyType::GaugeHistogram => 5,
         };
         put_uint(&mut message, 3, kind);
         for sample in family {
@@ -37,7 +37,7 @@ pub(crate) fn delimited(samples: &[Newest], from: usize, escaping: Escaping, out
     at
 }
 
-fn metric(out: &mut Vec<u8>, sample: &Newest, escaping: Escaping) {
+fn metric(out: &mut Vec<u8>, sample: &Newest, escaping: EscapingScheme) {
     for (label, value) in sample.labels() {
         put_message(out, 1, |pair| {
             put_text(pair, 1, &escaping.name(label, NameOf::Label));
@@ -113,7 +113,7 @@ mod tests {
             sample("a", Value::Histogram(Box::new(h))),
         ];
         let mut bytes = Vec::new();
-        assert_eq!(delimited(&samples, 0, Escaping::Underscores, &mut bytes), samples.len());
+        assert_eq!(delimited(&samples, 0, EscapingScheme::Underscores, &mut bytes), samples.len());
         let mut r = Reader::new(&bytes);
         let mut found = Vec::new();
         while !r.is_empty() {
@@ -175,7 +175,7 @@ mod tests {
         let labels = LabelSet::from_pairs([("__name__", "h"), ("instance", "i")]);
         let sample = Newest { labels, ts: -1, value: Value::Histogram(Box::new(h)) };
         let mut bytes = Vec::new();
-        assert_eq!(delimited(std::slice::from_ref(&sample), 0, Escaping::Underscores, &mut bytes), 1);
+        assert_eq!(delimited(std::slice::from_ref(&sample), 0, EscapingScheme::Underscores, &mut bytes), 1);
         let mut whole = Reader::new(&bytes);
         let family = fields(whole.bytes().expect("a message"));
         assert!(whole.is_empty());
@@ -211,7 +211,7 @@ mod tests {
         let (mut at, mut pieces, mut whole) = (0, 0, Vec::new());
         while at < samples.len() {
             let mut piece = Vec::new();
-            at = delimited(&samples, at, Escaping::Underscores, &mut piece);
+            at = delimited(&samples, at, EscapingScheme::Underscores, &mut piece);
             assert_eq!(at % 2, 0, "a family is one message");
             assert!(piece.len() < PIECE_BYTES + 200, "{}", piece.len());
             whole.append(&mut piece);

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 /// A writer that indents JSON and passes it on.
 #[derive(Debug)]
-pub(crate) struct Indented<W> {
+pub(crate) struct JsonIndenter<W> {
     to: W,
     out: Vec<u8>,
     depth: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Indented<W> {
     opened: bool,
 }
 
-impl<W: Write> Indented<W> {
+impl<W: Write> JsonIndenter<W> {
     pub(crate) fn new(to: W) -> Self {
         Self { to, out: Vec::new(), depth: 0, in_text: false, escaped: false, opened: false }
     }
@@ -60,7 +60,7 @@ impl<W: Write> Indented<W> {
     }
 }
 
-impl<W: Write> Write for Indented<W> {
+impl<W: Write> Write for JsonIndenter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         for byte in bytes {
             self.byte(*byte);
@@ -85,7 +85,7 @@ mod tests {
     fn lines_are_those_of_others() {
         let value = json!({"a": [], "b": {}, "c": [1, {"d": "x\"y\\", "e": "{[,:]}"}, [null, true]], "f": -1.5});
         for step in [1, 3, 1000] {
-            let mut indented = Indented::new(Vec::new());
+            let mut indented = JsonIndenter::new(Vec::new());
             value.to_string().as_bytes().chunks(step).for_each(|piece| indented.write_all(piece).expect("a list"));
             let text = String::from_utf8(indented.into_inner()).expect("text");
             assert_eq!(text, serde_json::to_string_pretty(&value).expect("JSON"));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     fn indented(pieces: &[&[u8]]) -> String {
-        let mut indented = Indented::new(Vec::new());
+        let mut indented = JsonIndenter::new(Vec::new());
         for piece in pieces {
             assert_eq!(indented.write(piece).expect("a list takes all"), piece.len());
         }
@@ -169,7 +169,7 @@ mod tests {
                 Err(io::ErrorKind::StorageFull.into())
             }
         }
-        let mut small = Indented::new(Full(4));
+        let mut small = JsonIndenter::new(Full(4));
         assert_eq!(small.write(b"123").expect("room"), 3);
         assert_eq!(small.write(b"[45]").expect_err("no room").kind(), io::ErrorKind::StorageFull);
         assert_eq!(small.flush().expect_err("no room").kind(), io::ErrorKind::StorageFull);

@@ -24,7 +24,7 @@ const SHARED_PART: usize = 4;
 
 /// The chunks of one frame, which are of one series, and where they are.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct ChunkFrame {
     /// Number of the query in its request.
     query: u32,
     /// Row of the series in the table of the query.
@@ -37,7 +37,7 @@ struct Part {
 /// Chunks as they are in messages, and the memory that they take.
 #[derive(Debug)]
 pub(crate) struct PackedChunks {
-    parts: Vec<Part>,
+    parts: Vec<ChunkFrame>,
     /// None ever grows.
     blocks: Vec<Vec<u8>>,
     /// The block that is shared, and the size of the next one.
@@ -73,13 +73,13 @@ impl PackedChunks {
     fn put(&mut self, query: u32, row: u32, chunks: &[Chunk], bytes_max: usize) -> Result<()> {
         let block = self.block_of(bytes_max)?;
         // Lists grow by doubling.
-        self.memory.try_grow(2 * size_of::<Part>()).map_err(from_datafusion)?;
+        self.memory.try_grow(2 * size_of::<ChunkFrame>()).map_err(from_datafusion)?;
         let out = &mut self.blocks[block];
         let from = out.len() as u32;
         for chunk in chunks {
             put_chunk(out, chunk);
         }
-        self.parts.push(Part { query, row, block: block as u32, from, to: out.len() as u32 });
+        self.parts.push(ChunkFrame { query, row, block: block as u32, from, to: out.len() as u32 });
         Ok(())
     }
 
@@ -237,7 +237,7 @@ mod tests {
         };
         assert_eq!(error.kind, ErrorKind::LimitExceeded);
         let held: usize = packed.blocks.iter().map(Vec::capacity).sum();
-        let lists = packed.parts.capacity() * size_of::<Part>() + packed.blocks.capacity() * size_of::<Vec<u8>>();
+        let lists = packed.parts.capacity() * size_of::<ChunkFrame>() + packed.blocks.capacity() * size_of::<Vec<u8>>();
         assert!(held + lists <= engine.memory_reserved() + 1024, "{held} and {lists}");
         // A list of chunks for each would take several times as much.
         assert!(engine.memory_reserved() / count as usize <= 128, "{count} series");

@@ -30,8 +30,15 @@ fn status(live: &LiveSettings, peer: &str, request: &str, headers: &[(&'static s
         .map(|(name, value)| (header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
         .collect();
     let peer = peer.parse().ok();
-    let asking =
-        Asking { live, by_rights: false, family: family_of(path), peer, method: &method, uri: &uri, headers: &headers };
+    let asking = GuardedRequest {
+        live,
+        by_rights: false,
+        family: family_of(path),
+        peer,
+        method: &method,
+        uri: &uri,
+        headers: &headers,
+    };
     refused(&asking).map_or(200, |response| response.status().as_u16())
 }
 
@@ -113,7 +120,7 @@ fn rights_tell_operators() {
         let asking = |by_rights: bool| {
             let (live, uri, headers) = (&live, &uri, &headers);
             let family = family_of(path);
-            refused(&Asking { live, by_rights, family, peer, method: &Method::POST, uri, headers }).is_none()
+            refused(&GuardedRequest { live, by_rights, family, peer, method: &Method::POST, uri, headers }).is_none()
         };
         assert!(asking(true) && !asking(false), "{path}");
     }

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use quiver_auth::{OsRandom, Request, Secret, Shown, api_key, sha256_hex};
+use quiver_auth::{OsRandom, Request, RequestCredentials, Secret, api_key, sha256_hex};
 use quiver_config::families::{BINDINGS, INGEST_ROLE_ID, KEYS, SERVICE_ACCOUNTS, VIEWER_ROLE_ID};
 use quiver_config::{Caller, ChangeMode, Condition, ListQuery, Op, Place, Problem, Result, System};
 use serde_json::{Map, Value, json};
@@ -32,9 +32,9 @@ impl Identities {
     pub async fn demo_key(&self) -> Result<(Secret, PathBuf)> {
         let path = self.data.join(FILE);
         if let Ok(text) = std::fs::read_to_string(&path) {
-            let shown = Shown::read([format!("Bearer {}", text.trim()).as_bytes()].into_iter(), None);
+            let shown = RequestCredentials::read([format!("Bearer {}", text.trim()).as_bytes()].into_iter(), None);
             let request = Request { issuer: &self.issuer, ip: None };
-            if let Ok(shown @ Shown::ApiKey(_)) = shown
+            if let Ok(shown @ RequestCredentials::ApiKey(_)) = shown
                 && self.auth.identify(&shown, request).await.is_ok()
             {
                 return Ok((Secret::new(text.trim()), path));

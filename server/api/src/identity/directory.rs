@@ -5,20 +5,20 @@ use std::sync::Arc;
 use quiver_auth::{Account, AccountKind, BoundTo, Directory, Grant, Key, Secret};
 use quiver_config::families::{BINDINGS, GROUPS, KEYS, ROLES, SERVICE_ACCOUNTS, USERS};
 use quiver_config::json::time_of;
-use quiver_config::{Config, Entity, Followed};
+use quiver_config::{Config, Entity, FamilyCache};
 use quiver_types::{Rights, Triple};
 use serde_json::Value;
 
 /// What is kept of all entities that concern access.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    users: Followed<Arc<Account>>,
-    services: Followed<Arc<Account>>,
+    users: FamilyCache<Arc<Account>>,
+    services: FamilyCache<Arc<Account>>,
     /// Ids of the members of groups.
-    groups: Followed<Vec<String>>,
-    roles: Followed<Role>,
-    bindings: Followed<Option<Binding>>,
-    keys: Followed<Option<Arc<Key>>>,
+    groups: FamilyCache<Vec<String>>,
+    roles: FamilyCache<Role>,
+    bindings: FamilyCache<Option<RoleBinding>>,
+    keys: FamilyCache<Option<Arc<Key>>>,
 }
 
 /// A role: its name, and what it gives.
@@ -30,7 +30,7 @@ struct Role {
 
 /// Who has a role.
 #[derive(Debug)]
-struct Binding {
+struct RoleBinding {
     role_id: String,
     /// Kind of subject, and its id.
     subject: (String, String),
@@ -109,10 +109,10 @@ fn role(entity: &Entity) -> Role {
     Role { name: entity.text("name").to_owned(), gives }
 }
 
-fn binding(entity: &Entity) -> Option<Binding> {
+fn binding(entity: &Entity) -> Option<RoleBinding> {
     let part =
         |name: &str| entity.body.get("subject").and_then(|s| s.get(name)).and_then(Value::as_str).map(str::to_owned);
-    Some(Binding {
+    Some(RoleBinding {
         role_id: entity.text("roleId").to_owned(),
         subject: (part("type")?, part("id")?),
         services: texts(entity.body.get("services")),
@@ -142,7 +142,7 @@ impl Parts {
         Directory::of(accounts, keys, self.bindings.values().flatten().filter_map(|b| self.grant(b)).collect())
     }
 
-    fn grant(&self, binding: &Binding) -> Option<Grant> {
+    fn grant(&self, binding: &RoleBinding) -> Option<Grant> {
         let role = self.roles.get(&binding.role_id)?;
         let (kind, id) = &binding.subject;
         let to = match kind.as_str() {
@@ -225,8 +225,8 @@ mod tests {
     }
 
     /// What is kept of some entities.
-    fn kept<T>(entities: &[Entity], make: impl Fn(&Entity) -> T) -> Followed<T> {
-        let mut kept = Followed::default();
+    fn kept<T>(entities: &[Entity], make: impl Fn(&Entity) -> T) -> FamilyCache<T> {
+        let mut kept = FamilyCache::default();
         for entity in entities {
             kept.keep(entity.clone(), |entity| make(&entity));
         }

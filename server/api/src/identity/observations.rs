@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_auth::{AccountKind, Seen, Subject};
+use quiver_auth::{AccountKind, Observation, Subject};
 use quiver_config::families::USERS;
 use quiver_config::{Caller, ChangeMode, KeyUse, Op, Place, Problem, Result, System};
 use serde_json::{Map, Value, json};
@@ -37,18 +37,18 @@ impl Identities {
         }
     }
 
-    async fn keep(&self, seen: Vec<Seen>) -> Result<()> {
+    async fn keep(&self, seen: Vec<Observation>) -> Result<()> {
         let mut uses = Vec::new();
         let mut failed = Ok(());
         for one in seen {
             match one {
-                Seen::Key { entity_id, owner: (kind, id), at_ms, ip } => {
+                Observation::Key { entity_id, owner: (kind, id), at_ms, ip } => {
                     let name = self.auth.directory().account(kind, &id).map(|a| a.name.clone()).unwrap_or_default();
                     let subject = Subject::Account(kind, id).text();
                     let caller = Caller { subject, name, kind: kind.word(), ip, ..Caller::system() };
                     uses.push(KeyUse { id: entity_id, at_ms, caller });
                 }
-                Seen::User { id, issuer, name, email, display_name, ip } => {
+                Observation::User { id, issuer, name, email, display_name, ip } => {
                     let caller = Caller { name: name.clone(), kind: "user", ip, ..Caller::system() };
                     let mut body = Map::new();
                     body.extend(email.filter(|e| e.chars().count() <= 320).map(|e| ("email".to_owned(), json!(e))));

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use quiver_auth::Identity;
 use quiver_config::AuditEvent;
 
-use super::{Identities, Origin, caller};
+use super::{Identities, RequestOrigin, caller};
 
 const MINUTE_MS: i64 = 60_000;
 /// Most distinct refusals that are noted per minute.
@@ -38,7 +38,7 @@ impl Refusals {
 pub(crate) struct Refusal<'a> {
     pub(crate) identity: &'a Identity,
     /// Address of the client, and id of the request.
-    pub(crate) origin: Origin,
+    pub(crate) origin: RequestOrigin,
     /// Method of the request.
     pub(crate) method: &'a Method,
     /// The matched route.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use quiver_config::Job;
 use quiver_config::families::{DETECTION_RULES, RUM_DETECTION_RULES};
 use quiver_ingest::transaction_detection::{Redetect, redetect};
-use quiver_store::{Rewritten, SpanRewriter};
+use quiver_store::{RewriteCounts, SpanRewriter};
 use quiver_types::SpansBatch;
 use quiver_types::detection::{BT_ID, BT_NAME, BT_RULE, Detector};
 use serde_json::{Value, json};
 
-use super::{Stopped, advance, count};
+use super::{StopReason, advance, count};
 use crate::effects::detector_of;
 use crate::state::AppState;
 
@@ -52,12 +52,12 @@ impl Params {
 }
 
 #[derive(Debug)]
-struct Applied {
+struct DetectionRewriter {
     detector: Detector,
     scope: Redetect,
 }
 
-impl SpanRewriter for Applied {
+impl SpanRewriter for DetectionRewriter {
     fn attributes(&self) -> &[&'static str] {
         &[BT_ID, BT_NAME, BT_RULE]
     }
@@ -66,9 +66,9 @@ impl SpanRewriter for Applied {
         services.iter().any(|service| self.scope.is_for(service))
     }
 
-    fn rewrite(&self, batch: &mut SpansBatch) -> Rewritten {
+    fn rewrite(&self, batch: &mut SpansBatch) -> RewriteCounts {
         let (scanned, changed) = redetect(batch, &self.detector, &self.scope);
-        Rewritten { scanned, changed }
+        RewriteCounts { scanned, changed }
     }
 }
 
@@ -82,7 +82,7 @@ fn names_of(checkpoint: &Value) -> Option<HashMap<String, HashSet<String>>> {
 }
 
 /// Continues a job after its last completed day.
-pub(super) async fn run(state: &Arc<AppState>, job: &mut Job) -> Result<(), Stopped> {
+pub(super) async fn run(state: &Arc<AppState>, job: &mut Job) -> Result<(), StopReason> {
     let params = Params::read(&job.params);
     let family = if job.kind == KIND { &DETECTION_RULES } else { &RUM_DETECTION_RULES };
     let detector = detector_of(&state.config, family).await?;
@@ -94,10 +94,10 @@ pub(super) async fn run(state: &Arc<AppState>, job: &mut Job) -> Result<(), Stop
         range: params.range,
         pages: job.kind == RUM_KIND,
     };
-    let applied = Arc::new(Applied { detector: detector.knowing(names), scope });
+    let applied = Arc::new(DetectionRewriter { detector: detector.knowing(names), scope });
     let rewriter: Arc<dyn SpanRewriter> = Arc::clone(&applied) as _;
     let (start_ms, end_ms) = (params.range.0.div_euclid(1_000_000), params.range.1.div_euclid(1_000_000));
-    let later = |e: quiver_types::Error| Stopped::Later(e.message);
+    let later = |e: quiver_types::Error| StopReason::Later(e.message);
     let days = state.engines.store.days_of_spans(start_ms, end_ms.saturating_add(1)).await.map_err(later)?;
     let done = job.checkpoint.get("day").and_then(Value::as_i64);
     let already = days.iter().filter(|day| done.is_some_and(|done| i64::from(**day) <= done)).count();

@@ -10,7 +10,7 @@ use quiver_logsql::kernels::values::{parse_rfc3339, push_json_string, push_rfc33
 use quiver_logsql::parse;
 use quiver_logsql::pipes::answer_order::AnswerOrder;
 use quiver_logsql::request_params::{HITS, IS_OTHER, by_stream_labels, hits as hits_query, without_pipes};
-use quiver_query::Collected;
+use quiver_query::QueryReservation;
 use quiver_types::logs::TIME;
 use quiver_types::{Error, Result};
 
@@ -184,12 +184,12 @@ fn values_text(before: usize, points: &[(i64, u64)]) -> String {
 }
 
 /// Values with their numbers of rows.
-struct Counted {
+struct CountedValues {
     all: Vec<(String, u64)>,
-    memory: Collected,
+    memory: QueryReservation,
 }
 
-impl Counted {
+impl CountedValues {
     fn new(state: &AppState, ask: &Ask) -> Self {
         Self { all: Vec::new(), memory: state.engines.logsql.collected("values", &ask.ctx) }
     }
@@ -223,7 +223,7 @@ async fn counted(state: &AppState, ask: &Ask, mut pipes: Vec<Pipe>, mut name: &s
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
-    let mut found = Counted::new(state, ask);
+    let mut found = CountedValues::new(state, ask);
     each_row(state, ask, &query, [name, COUNT], |[value, hits]| found.push(value, hits)).await?;
     Ok(found.answer())
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use quiver_logsql::ast::Query;
 use quiver_logsql::request_params::fixed_fields;
 use quiver_logsql::{Rows, parse};
-use quiver_query::Collected;
+use quiver_query::QueryReservation;
 use quiver_types::Result;
 
 use super::Ask;
@@ -25,7 +25,7 @@ pub(super) struct Columns {
     names: Vec<String>,
     places: HashMap<String, usize>,
     /// Memory of the names.
-    _memory: Collected,
+    _memory: QueryReservation,
 }
 
 impl Columns {
@@ -57,7 +57,7 @@ impl Columns {
         Ok((Self::new(names.into_iter().collect(), memory), few))
     }
 
-    fn new(mut names: Vec<String>, memory: Collected) -> Self {
+    fn new(mut names: Vec<String>, memory: QueryReservation) -> Self {
         let mut places = HashMap::with_capacity(names.len());
         names.retain(|name| {
             let (next, is_new) = (places.len(), !places.contains_key(name));
@@ -91,7 +91,7 @@ impl Columns {
     }
 }
 
-fn add_name(name: &str, names: &mut BTreeSet<String>, memory: &Collected) -> Result<()> {
+fn add_name(name: &str, names: &mut BTreeSet<String>, memory: &QueryReservation) -> Result<()> {
     if !names.contains(name) {
         // Here and as its place.
         memory.add(2 * text_bytes(name))?;
@@ -107,7 +107,7 @@ async fn few_rows(
     ask: &Ask,
     query: &Query,
     names: &mut BTreeSet<String>,
-    memory: &Collected,
+    memory: &QueryReservation,
 ) -> Result<Option<VecDeque<Rows>>> {
     // A run of its own: where it ends early, another one follows.
     let mut stream = state.engines.logsql.stream(query, &ask.scope, &ask.ctx.again());
@@ -125,7 +125,7 @@ async fn few_rows(
 }
 
 /// Adds the names of the fields of rows; gives the bytes of their texts.
-fn note_fields(rows: &Rows, names: &mut BTreeSet<String>, memory: &Collected) -> Result<usize> {
+fn note_fields(rows: &Rows, names: &mut BTreeSet<String>, memory: &QueryReservation) -> Result<usize> {
     let (mut bytes, mut outcome) = (0, Ok(()));
     rows.each_row(|fields| {
         for (name, value) in fields {

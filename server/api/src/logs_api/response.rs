@@ -4,7 +4,7 @@
 use axum::response::Response;
 use http::{HeaderValue, header};
 use quiver_logsql::kernels::values::push_json_string;
-use quiver_query::Collected;
+use quiver_query::QueryReservation;
 
 use crate::encode::body_pieces::{PIECE_BYTES, while_read};
 
@@ -29,7 +29,7 @@ pub(super) fn list(
     head: &'static str,
     items: impl Iterator<Item = String> + Send + 'static,
     tail: &'static str,
-    memory: Collected,
+    memory: QueryReservation,
 ) -> Response {
     long_list(head, items.map(std::iter::once), tail, memory)
 }
@@ -39,7 +39,7 @@ pub(super) fn long_list<I: Iterator<Item = String> + Send + 'static>(
     head: &'static str,
     items: impl Iterator<Item = I> + Send + 'static,
     tail: &'static str,
-    memory: Collected,
+    memory: QueryReservation,
 ) -> Response {
     let mut items = items.enumerate();
     let mut item: Option<I> = None;

@@ -16,7 +16,7 @@ use http::{HeaderValue, header};
 use quiver_auth::Identity;
 use quiver_logsql::request_params::{duration_param, followed, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
-use quiver_query::{Collected, Phase, QueryContext, WITHDRAWN};
+use quiver_query::{Phase, QueryContext, QueryReservation, WITHDRAWN};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -180,28 +180,28 @@ struct Tail {
     state: Arc<AppState>,
     texts: Texts,
     /// Memory of the texts.
-    _memory: Collected,
+    _memory: QueryReservation,
     ctx: QueryContext,
     identity: Arc<Identity>,
     refresh: Duration,
     offset_ns: i64,
     next_ns: i64,
     wait: bool,
-    look: Option<Look>,
+    look: Option<TailPoll>,
     /// Whether rows of the last look were sent.
     begun: bool,
     _place: OwnedSemaphorePermit,
 }
 
 /// The rows being read.
-struct Look {
+struct TailPoll {
     pieces: Pieces,
     /// The end of their time range.
     end_ns: i64,
     /// The caller's access when reading began.
     access: Access,
     /// Memory of the query, read.
-    _memory: Collected,
+    _memory: QueryReservation,
 }
 
 async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
@@ -342,7 +342,7 @@ impl Tail {
     }
 
     /// Begins to look for new rows; `None`: there can be none yet.
-    fn look(&self) -> Result<Option<Look>> {
+    fn look(&self) -> Result<Option<TailPoll>> {
         let now_ns = self.state.clock.now_ms() * 1_000_000;
         let end_ns = now_ns.saturating_sub(self.offset_ns);
         if end_ns < self.next_ns {
@@ -358,7 +358,7 @@ impl Tail {
         let scope = QueryScope { now_ns, start_ns: Some(self.next_ns), end_ns: Some(end_ns), extra };
         let stream = self.state.engines.logsql.stream(&query, &scope, &ctx);
         let pieces = Pieces::of(Some(stream), ctx);
-        Ok(Some(Look { pieces, end_ns, access, _memory: memory }))
+        Ok(Some(TailPoll { pieces, end_ns, access, _memory: memory }))
     }
 
     fn stops(&self) -> bool {

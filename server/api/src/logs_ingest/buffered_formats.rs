@@ -240,7 +240,7 @@ pub(super) fn export_response(report: &Report, form: OtlpForm) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
-    use quiver_ingest::logs::Dropped;
+    use quiver_ingest::logs::DropReason;
     use serde_json::Value;
 
     use super::*;
@@ -267,7 +267,7 @@ mod tests {
         let mut report = Report::default();
         assert_eq!(told(&report), serde_json::json!({"partialSuccess": {}}));
         assert!(export_response(&report, OtlpForm::Protobuf).is_empty());
-        report.drop_rows(Dropped::TooOld, 2);
+        report.drop_rows(DropReason::TooOld, 2);
         let text = report.text();
         let partial = serde_json::json!({"rejectedLogRecords": "2", "errorMessage": text});
         assert_eq!(told(&report)["partialSuccess"], partial);

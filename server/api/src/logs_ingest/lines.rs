@@ -102,7 +102,7 @@ impl<D: LineDecoder> Work<D> {
 }
 
 /// A body that was read to its end, or to an error.
-pub(super) struct Streamed<D> {
+pub(super) struct StreamedBody<D> {
     pub(super) decoder: D,
     pub(super) outcome: Result<()>,
     /// Counts of the request. With `whole` it also has all rows, of which none is stored yet; otherwise it has no
@@ -122,7 +122,7 @@ pub(super) async fn stream<D: LineDecoder>(
     encoding: Option<Encoding>,
     whole: bool,
     body: Body,
-) -> Streamed<D> {
+) -> StreamedBody<D> {
     let state = Arc::clone(state);
     let running = async move {
         let streamed = run(&state, decoder, encoding, whole, body).await;
@@ -146,7 +146,7 @@ async fn run<D: LineDecoder>(
     encoding: Option<Encoding>,
     whole: bool,
     body: Body,
-) -> Streamed<D> {
+) -> StreamedBody<D> {
     let encoding = encoding.unwrap_or(Encoding::Identity);
     let growth = GROWTH[usize::from(encoding != Encoding::Identity)];
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
@@ -179,7 +179,7 @@ async fn run<D: LineDecoder>(
     refuse(&mut report, driver.refused);
     let body_hash = work.hash.map_or(0, |hash| hash.digest128());
     let whole = Whole { batches: driver.held, report, body_hash, bytes: driver.bytes };
-    Streamed { decoder: work.decoder, outcome, whole, share: driver.share }
+    StreamedBody { decoder: work.decoder, outcome, whole, share: driver.share }
 }
 
 /// Refused rows by reason.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use quiver_ingest::logs::{Dropped, Report};
+use quiver_ingest::logs::{DropReason, Report};
 
 use crate::metrics::text::write_metric;
 
@@ -30,7 +30,7 @@ struct Counters {
     rows: AtomicU64,
     bytes: AtomicU64,
     cut_names: AtomicU64,
-    dropped: [AtomicU64; Dropped::ALL.len()],
+    dropped: [AtomicU64; DropReason::ALL.len()],
 }
 
 /// Counters of all endpoints.
@@ -57,7 +57,7 @@ impl LogsMetrics {
         };
         let mut dropped = Vec::new();
         for (name, counters) in NAMES.iter().zip(&self.0) {
-            for why in Dropped::ALL {
+            for why in DropReason::ALL {
                 let labels = format!("{{endpoint=\"{name}\",reason=\"{}\"}}", why.word());
                 dropped.push((labels, counters.dropped[why as usize].load(Relaxed) as f64));
             }
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn requests_count_for_their_endpoint_and_reason() {
         let (metrics, mut report) = (LogsMetrics::default(), Report::default());
-        report.drop_rows(Dropped::TooOld, 2);
+        report.drop_rows(DropReason::TooOld, 2);
         report.rows = 3;
         report.cut_names = 1;
         let endpoints = [

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::try_join_all;
-use quiver_ingest::logs::{Dropped, Report};
+use quiver_ingest::logs::{DropReason, Report};
 use quiver_ingest::rules::Clients;
 use quiver_store::Refusal;
 use quiver_types::tables::logs::millis_of;
@@ -15,7 +15,7 @@ use crate::forbidden_records;
 use crate::metrics::phases::{Signal as Phase, Step};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
-use crate::usage::Brought;
+use crate::usage::AcceptedRecords;
 
 /// Writes batches concurrently, so that one sync serves all of them; adds the rows that the store refused to the
 /// report.
@@ -42,7 +42,7 @@ pub(super) fn judge(report: &Report) -> Result<()> {
 pub(super) fn refuse(report: &mut Report, refused: impl IntoIterator<Item = (Refusal, u64)>) {
     for (why, count) in refused {
         report.rows = report.rows.saturating_sub(count);
-        report.drop_rows(if why == Refusal::TooFarInFuture { Dropped::TooNew } else { Dropped::TooOld }, count);
+        report.drop_rows(if why == Refusal::TooFarInFuture { DropReason::TooNew } else { DropReason::TooOld }, count);
     }
 }
 
@@ -66,15 +66,15 @@ pub(super) fn note_records(batches: &[LogsBatch]) {
 }
 
 /// Returns what the rows contribute to usage, by service, if usage is tracked.
-pub(super) fn brought(state: &AppState, batches: &[LogsBatch]) -> Vec<(Arc<str>, Brought)> {
+pub(super) fn brought(state: &AppState, batches: &[LogsBatch]) -> Vec<(Arc<str>, AcceptedRecords)> {
     let mut all = Vec::new();
     RequestInfo::note_taken(|_| {
         let window = state.engines.store.logs_window();
         for batch in batches {
-            let mut of = vec![Brought::default(); batch.services.len()];
+            let mut of = vec![AcceptedRecords::default(); batch.services.len()];
             let rows = batch.row_services.iter().zip(&batch.time).enumerate();
             for (row, (&service, &time)) in rows.filter(|(_, (_, time))| window.contains(*time)) {
-                of[service as usize].join(Brought::record(millis_of(time), batch.row_bytes(row)));
+                of[service as usize].join(AcceptedRecords::record(millis_of(time), batch.row_bytes(row)));
             }
             all.extend(batch.services.iter().cloned().zip(of).filter(|(_, one)| one.records > 0));
         }
@@ -83,7 +83,7 @@ pub(super) fn brought(state: &AppState, batches: &[LogsBatch]) -> Vec<(Arc<str>,
 }
 
 /// Notes usage of rows that are stored now.
-pub(super) fn note_brought(all: &[(Arc<str>, Brought)]) {
+pub(super) fn note_brought(all: &[(Arc<str>, AcceptedRecords)]) {
     RequestInfo::note_taken(|taken| {
         for (service, brought) in all {
             taken.add_records("logs", service, *brought);
@@ -122,7 +122,7 @@ mod tests {
         report.rows = 5;
         refuse(&mut report, [(Refusal::TooOld, 2), (Refusal::TooFarInFuture, 1)]);
         assert_eq!((report.rows, report.dropped_count()), (2, 3));
-        assert_eq!(report.dropped().collect::<Vec<_>>(), [(Dropped::TooOld, 2), (Dropped::TooNew, 1)]);
+        assert_eq!(report.dropped().collect::<Vec<_>>(), [(DropReason::TooOld, 2), (DropReason::TooNew, 1)]);
         // The count never drops below zero, whatever the store says.
         refuse(&mut report, [(Refusal::TooOld, 9)]);
         assert_eq!(report.rows, 0);
@@ -132,13 +132,13 @@ mod tests {
     fn who_may_write_nothing_of_it_is_refused() {
         let mut report = Report::default();
         assert!(judge(&report).is_ok(), "nothing was sent");
-        report.drop_rows(Dropped::Service, 2);
+        report.drop_rows(DropReason::Service, 2);
         assert_eq!(judge(&report).unwrap_err().kind, quiver_types::ErrorKind::Forbidden);
         // The request was accepted in part, or could not be read: the counts show that.
         report.rows = 1;
         assert!(judge(&report).is_ok());
         report.rows = 0;
-        report.drop_rows(Dropped::Unreadable, 1);
+        report.drop_rows(DropReason::Unreadable, 1);
         assert!(judge(&report).is_ok());
     }
 }

@@ -15,8 +15,8 @@ use axum::response::Response;
 use axum::routing::get;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::index::{Counted, IndexSource, cardinality};
-use quiver_query::{Collected, QueryContext, QueryEngine, Rules, from_datafusion};
+use quiver_query::index::{CardinalityResult, IndexSource, cardinality};
+use quiver_query::{QueryContext, QueryEngine, QueryReservation, Rules, from_datafusion};
 use quiver_store::snapshot::Visible;
 use quiver_types::tables::metrics;
 use quiver_types::{Error, MillisRange, Result};
@@ -109,7 +109,7 @@ async fn rows(
     engine: &QueryEngine,
     plan: &LogicalPlan,
     ctx: &QueryContext,
-    held: &Collected,
+    held: &QueryReservation,
 ) -> Result<Vec<RecordBatch>> {
     let mut batches = engine.execute(plan, ctx, Rules::Direct).await?;
     let mut out = Vec::new();
@@ -130,7 +130,7 @@ async fn count(
     ctx: &QueryContext,
 ) -> Result<Status> {
     let held = engine.collected("cardinality", ctx);
-    let counted = Counted::new(rows(engine, &cardinality(source)?, ctx, &held).await?)?;
+    let counted = CardinalityResult::new(rows(engine, &cardinality(source)?, ctx, &held).await?)?;
     let totals = rows(engine, &counted.totals()?, ctx, &held).await?;
     let total = |column: usize| -> u64 {
         let row = totals.iter().find(|batch| batch.num_rows() > 0);
@@ -161,7 +161,7 @@ async fn count(
 struct Status {
     head: Value,
     lists: Vec<(&'static str, Vec<RecordBatch>)>,
-    held: Collected,
+    held: QueryReservation,
 }
 
 impl Status {

@@ -16,7 +16,7 @@ use quiver_promql::parser::parse_selectors;
 use quiver_query::{Pace, QueryContext, from_datafusion};
 use quiver_types::{Error, ErrorKind, LabelSet, Matcher, MillisRange, Result};
 
-use crate::encode::escaping::Escaping;
+use crate::encode::escaping::EscapingScheme;
 use crate::encode::federation::{Newest, Value, text};
 use crate::encode::federation_proto::delimited;
 use crate::error::{log, plain, public_text, status_of};
@@ -48,18 +48,18 @@ enum Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Format {
     form: Form,
-    escaping: Escaping,
+    escaping: EscapingScheme,
 }
 
 /// One entry of `Accept`.
-struct Accepted {
+struct AcceptEntry {
     quality: f64,
     /// `None`: not one of ours.
     form: Option<Form>,
-    escaping: Option<Escaping>,
+    escaping: Option<EscapingScheme>,
 }
 
-impl Accepted {
+impl AcceptEntry {
     fn of(range: &str) -> Self {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or_default().to_ascii_lowercase();
@@ -68,7 +68,7 @@ impl Accepted {
             let value = value.trim().trim_matches('"');
             match name.trim().to_ascii_lowercase().as_str() {
                 "q" => quality = value.parse().unwrap_or(0.0),
-                "escaping" => escaping = Escaping::of(value),
+                "escaping" => escaping = EscapingScheme::of(value),
                 "proto" => message &= value == "io.prometheus.client.MetricFamily",
                 "encoding" => message &= value == "delimited",
                 "version" => value.clone_into(&mut version),
@@ -93,11 +93,11 @@ impl Format {
     /// Picks an entry of `Accept`; text if none is supported.
     fn negotiate(headers: &HeaderMap) -> Self {
         let lists = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
-        let ranges = lists.flat_map(|list| list.split(',')).map(Accepted::of);
-        let mut ranges: Vec<Accepted> = ranges.filter(|range| range.quality > 0.0).collect();
+        let ranges = lists.flat_map(|list| list.split(',')).map(AcceptEntry::of);
+        let mut ranges: Vec<AcceptEntry> = ranges.filter(|range| range.quality > 0.0).collect();
         // The sort is stable: entries of the same quality keep their order.
         ranges.sort_by(|a, b| b.quality.total_cmp(&a.quality));
-        let mut escaping = Escaping::default();
+        let mut escaping = EscapingScheme::default();
         for range in ranges {
             // As in Prometheus, the `escaping` of an unsupported entry applies to those after it.
             escaping = range.escaping.unwrap_or(escaping);
@@ -231,31 +231,31 @@ mod tests {
 
     #[test]
     fn formats() {
-        let check = |accept: &str, form: Form, escaping: Escaping| {
+        let check = |accept: &str, form: Form, escaping: EscapingScheme| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
             assert_eq!(Format::negotiate(&headers), Format { form, escaping }, "{accept}");
         };
-        let (old, new, escaped) = (Form::Text(TEXT), Form::Text(TEXT_1), Escaping::Underscores);
+        let (old, new, escaped) = (Form::Text(TEXT), Form::Text(TEXT_1), EscapingScheme::Underscores);
         let family = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
         check("*/*", old, escaped);
         check("application/json", old, escaped);
         check(family, Form::Protobuf, escaped);
         check(&format!("{family};q=0.7,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"), Form::Protobuf, escaped);
         let text = "text/plain; version=0.0.4; escaping=allow-utf-8; q=0.3";
-        check(&format!("{family};q=0.2, {text}"), old, Escaping::AllowUtf8);
+        check(&format!("{family};q=0.2, {text}"), old, EscapingScheme::AllowUtf8);
         check("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", old, escaped);
         check("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text", old, escaped);
         // What Prometheus 3 sends to its targets, without and with native histograms.
         let scraped = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
             application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\
             text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
-        check(scraped, new, Escaping::AllowUtf8);
-        check(&format!("{family};escaping=allow-utf-8;q=0.6,{scraped}"), Form::Protobuf, Escaping::AllowUtf8);
-        check("text/plain;version=1.0.0;escaping=dots", new, Escaping::Dots);
-        check("text/plain;version=1.0.0;escaping=values", new, Escaping::Values);
+        check(scraped, new, EscapingScheme::AllowUtf8);
+        check(&format!("{family};escaping=allow-utf-8;q=0.6,{scraped}"), Form::Protobuf, EscapingScheme::AllowUtf8);
+        check("text/plain;version=1.0.0;escaping=dots", new, EscapingScheme::Dots);
+        check("text/plain;version=1.0.0;escaping=values", new, EscapingScheme::Values);
         check("text/plain;version=1.0.0;escaping=other", new, escaped);
-        check("text/plain;version=2.0.0;escaping=values", old, Escaping::Values);
+        check("text/plain;version=2.0.0;escaping=values", old, EscapingScheme::Values);
         check("text/plain;version=1.0.0;q=0,text/plain", old, escaped);
         let nothing = Format { form: old, escaping: escaped };
         assert_eq!(Format::negotiate(&HeaderMap::new()), nothing);
@@ -278,11 +278,11 @@ mod tests {
                 "application/vnd.google.protobuf;version=9;escaping=values",
                 1.0,
                 Some(Form::Protobuf),
-                Some(Escaping::Values),
+                Some(EscapingScheme::Values),
             ),
-            ("application/json;escaping=underscores", 1.0, None, Some(Escaping::Underscores)),
+            ("application/json;escaping=underscores", 1.0, None, Some(EscapingScheme::Underscores)),
         ] {
-            let found = Accepted::of(range);
+            let found = AcceptEntry::of(range);
             assert_eq!((found.quality, found.form, found.escaping), (quality, form, escaping), "{range}");
         }
     }
@@ -291,11 +291,19 @@ mod tests {
     #[test]
     fn content_types_name_form_and_escaping() {
         for (form, escaping, expected) in [
-            (Form::Text(TEXT), Escaping::Underscores, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"),
-            (Form::Text(TEXT_1), Escaping::AllowUtf8, "text/plain; version=1.0.0; charset=utf-8; escaping=allow-utf-8"),
+            (
+                Form::Text(TEXT),
+                EscapingScheme::Underscores,
+                "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+            ),
+            (
+                Form::Text(TEXT_1),
+                EscapingScheme::AllowUtf8,
+                "text/plain; version=1.0.0; charset=utf-8; escaping=allow-utf-8",
+            ),
             (
                 Form::Protobuf,
-                Escaping::Values,
+                EscapingScheme::Values,
                 "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=values",
             ),
         ] {
@@ -327,7 +335,7 @@ mod tests {
         };
         let samples: Vec<Newest> = (0..4000).map(sample).collect();
         for form in [Form::Text(TEXT), Form::Protobuf] {
-            let format = Format { form, escaping: Escaping::Underscores };
+            let format = Format { form, escaping: EscapingScheme::Underscores };
             let (mut at, mut bytes) = (0, 0);
             while at < samples.len() {
                 let mut piece = Vec::new();

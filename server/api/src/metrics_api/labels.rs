@@ -353,7 +353,7 @@ mod tests {
     /// themselves.
     #[test]
     fn escaped_names_are_the_names() {
-        use crate::encode::escaping::{Escaping, NameOf};
+        use crate::encode::escaping::{EscapingScheme, NameOf};
 
         let letters = ['a', 'Z', '_', '.', '0', '7', ' ', '/', 'é', '\u{1f600}', '\n', '"', '\u{1}'];
         let mut state = 3_u64;
@@ -363,10 +363,10 @@ mod tests {
         };
         for _ in 0..1000 {
             let name: String = (0..=next(7)).map(|_| letters[next(letters.len())]).collect();
-            let escaped = Escaping::Values.name(&name, NameOf::Label).into_owned();
+            let escaped = EscapingScheme::Values.name(&name, NameOf::Label).into_owned();
             assert_eq!(label_name(&escaped).as_deref(), Some(name.as_str()), "{escaped}");
         }
-        let long = Escaping::Values.name("\u{10ffff}", NameOf::Label).into_owned();
+        let long = EscapingScheme::Values.name("\u{10ffff}", NameOf::Label).into_owned();
         assert_eq!(label_name(&long), Some(long.clone()), "as Prometheus reads it");
     }
 }

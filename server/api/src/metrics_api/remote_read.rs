@@ -87,7 +87,7 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
 /// The data that was read, with its memory.
 enum Answer {
     Samples((Vec<u8>, MemoryReservation)),
-    Chunks(Packed),
+    Chunks(PackedSeries),
 }
 
 type Queries = Vec<(Vec<Matcher>, MillisRange)>;
@@ -149,26 +149,26 @@ fn whole((message, memory): (Vec<u8>, MemoryReservation), place: OwnedSemaphoreP
 }
 
 /// The chunks of all series of each query, in the order of labels, and the tables that have these.
-struct Packed {
+struct PackedSeries {
     chunks: PackedChunks,
     tables: Vec<Arc<SeriesTable>>,
 }
 
 /// Reads all series as chunks, in order. The first frame is sent once nothing can fail any more, so all chunks are in
 /// memory: a few bytes per sample.
-async fn chunked(reader: RawReader, queries: Queries, memory: MemoryReservation) -> Result<Packed> {
+async fn chunked(reader: RawReader, queries: Queries, memory: MemoryReservation) -> Result<PackedSeries> {
     let (mut packed, mut tables) = (PackedChunks::new(memory), Vec::with_capacity(queries.len()));
     for (query, (matchers, range)) in (0..).zip(queries) {
         let mut found = reader.ordered_chunks(matchers, range).await?;
         found.each(|row, chunks| packed.push(query, row, &chunks)).await?;
         tables.push(found.table);
     }
-    Ok(Packed { chunks: packed, tables })
+    Ok(PackedSeries { chunks: packed, tables })
 }
 
 /// Makes frames while the client reads them. The request keeps its permit until then, and the query the memory of its
 /// tables.
-fn streamed(Packed { chunks, tables }: Packed, place: OwnedSemaphorePermit, ctx: QueryContext) -> Response {
+fn streamed(PackedSeries { chunks, tables }: PackedSeries, place: OwnedSemaphorePermit, ctx: QueryContext) -> Response {
     let frames = chunks.frames(tables).inspect(move |_| {
         let _held = (&place, &ctx);
     });

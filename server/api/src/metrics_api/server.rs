@@ -35,14 +35,14 @@ fn answer(data: &Value) -> Response {
     success(&Envelope::default(), data.to_string().as_bytes())
 }
 
-type Listed = [(&'static str, &'static str, Value)];
+type SettingList = [(&'static str, &'static str, Value)];
 
 /// The settings as YAML, as the name of the member (`yaml`) says.
 async fn config(State(state): State<Arc<AppState>>) -> Response {
     answer(&json!({"yaml": yaml(&state.live.load().listed)}))
 }
 
-fn yaml(listed: &Listed) -> String {
+fn yaml(listed: &SettingList) -> String {
     let mut out = String::new();
     for section in listed.chunk_by(|a, b| a.0 == b.0) {
         let _ = writeln!(out, "{}:", section[0].0);
@@ -59,7 +59,7 @@ async fn flags(State(state): State<Arc<AppState>>) -> Response {
     answer(&Value::Object(flat(&state.live.load().listed)))
 }
 
-fn flat(listed: &Listed) -> Map<String, Value> {
+fn flat(listed: &SettingList) -> Map<String, Value> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     listed.iter().map(|(section, key, value)| (format!("{section}.{key}"), text(value).into())).collect()
 }

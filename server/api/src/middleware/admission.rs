@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::MatchedPath;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use quiver_auth::{Identity, Request as Asking, Shown, TokenError};
+use quiver_auth::{Identity, Request as Asking, RequestCredentials, TokenError};
 use quiver_types::time::Clock;
 use quiver_types::{Error, ErrorKind};
 use serde_json::json;
@@ -15,15 +15,15 @@ use tonic::{Code, Status};
 use crate::forbidden_records::{self, needs};
 use crate::guard::is_forwarded;
 use crate::identity::anonymous::{ANYONE, NOBODY};
-use crate::identity::{Identities, Meter, Origin, Refusal};
+use crate::identity::{Identities, Meter, Refusal, RequestOrigin};
 use crate::live_settings::LiveSettings;
 use crate::otlp_form::OtlpForm;
 use crate::otlp_grpc::come_back;
 use crate::request_context::RequestInfo;
-use crate::rights::{Need, need};
+use crate::rights::{RequiredRight, need};
 
 /// The parts of a request that admission looks at.
-pub(super) struct Coming<'a> {
+pub(super) struct AdmissionRequest<'a> {
     pub(super) info: &'a RequestInfo,
     pub(super) live: &'a LiveSettings,
     pub(super) method: &'a Method,
@@ -35,13 +35,13 @@ pub(super) struct Coming<'a> {
 }
 
 /// An admitted caller.
-pub(super) struct Admitted {
+pub(super) struct AdmittedCaller {
     pub(super) identity: Arc<Identity>,
     /// Counts the telemetry that the caller sends, if that is limited.
     pub(super) meter: Option<Meter>,
 }
 
-impl Admitted {
+impl AdmittedCaller {
     fn plain(identity: &Arc<Identity>) -> Self {
         Self { identity: Arc::clone(identity), meter: None }
     }
@@ -77,7 +77,7 @@ const ASKS_TOO_OFTEN: &str = "this key asks more often than `rbac.key_requests_p
 const SENDS_TOO_MUCH: &str =
     "this key sends more than `rbac.key_ingest_bytes_per_second` or `rbac.key_ingest_records_per_second` allows";
 
-impl Coming<'_> {
+impl AdmissionRequest<'_> {
     /// Identifies and authorizes the caller.
     ///
     /// # Errors
@@ -86,11 +86,11 @@ impl Coming<'_> {
         &self,
         identities: Option<&Arc<Identities>>,
         clock: &Arc<dyn Clock>,
-    ) -> Result<Admitted, Response> {
-        let Some(identities) = identities.filter(|i| i.enforced) else { return Ok(Admitted::plain(&ANYONE)) };
+    ) -> Result<AdmittedCaller, Response> {
+        let Some(identities) = identities.filter(|i| i.enforced) else { return Ok(AdmittedCaller::plain(&ANYONE)) };
         // A CORS preflight request has no credentials, and its response contains no data.
         if self.method == Method::OPTIONS {
-            return Ok(Admitted::plain(&NOBODY));
+            return Ok(AdmittedCaller::plain(&NOBODY));
         }
         // That a path does not exist is told only to callers who have identified themselves.
         let need = match self.route {
@@ -103,18 +103,20 @@ impl Coming<'_> {
     async fn identify(
         &self,
         identities: &Arc<Identities>,
-        need: Option<Need>,
+        need: Option<RequiredRight>,
         clock: &Arc<dyn Clock>,
-    ) -> Result<Admitted, No> {
+    ) -> Result<AdmittedCaller, No> {
         let here = self.info.peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
         match need {
-            Some(Need::Public) => return Ok(Admitted::plain(&NOBODY)),
-            Some(Need::Docs) if self.live.docs_public => return Ok(Admitted::plain(&NOBODY)),
-            Some(Need::OwnMetrics) if here && !is_forwarded(self.headers) => return Ok(Admitted::plain(&NOBODY)),
+            Some(RequiredRight::Public) => return Ok(AdmittedCaller::plain(&NOBODY)),
+            Some(RequiredRight::Docs) if self.live.docs_public => return Ok(AdmittedCaller::plain(&NOBODY)),
+            Some(RequiredRight::OwnMetrics) if here && !is_forwarded(self.headers) => {
+                return Ok(AdmittedCaller::plain(&NOBODY));
+            }
             _ => {}
         }
         if let Some(operator) = self.operator() {
-            return Ok(Admitted { identity: operator, meter: None });
+            return Ok(AdmittedCaller { identity: operator, meter: None });
         }
         let values = self.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         // The matched route and not the path: below other intakes the sender chooses a part of the path, which may
@@ -124,11 +126,11 @@ impl Coming<'_> {
         let (saas, another) = (keys.next(), keys.next());
         let issuer = identities.issuer_of(self.info);
         let asking = Asking { issuer: &issuer, ip: self.info.peer.map(|peer| peer.ip()) };
-        let shown = if another.is_none() { Shown::read(values, saas) } else { Err(TokenError::Invalid) };
+        let shown = if another.is_none() { RequestCredentials::read(values, saas) } else { Err(TokenError::Invalid) };
         let shown = shown.map_err(No::Token)?;
         let identity = match (&shown, self.client) {
             // Credentials in the request take precedence over the certificate of the connection.
-            (Shown::Nothing, Some(name)) => identities.auth.identify_certificate(name),
+            (RequestCredentials::Nothing, Some(name)) => identities.auth.identify_certificate(name),
             _ => identities.auth.identify(&shown, asking).await,
         };
         let identity = identity.map_err(No::Token)?;
@@ -147,11 +149,11 @@ impl Coming<'_> {
             None
         };
         match need.missing(&identity.rights) {
-            None => Ok(Admitted { identity: Arc::new(identity), meter }),
+            None => Ok(AdmittedCaller { identity: Arc::new(identity), meter }),
             Some(triple) => {
                 identities.note_refusal(Refusal {
                     identity: &identity,
-                    origin: Origin::of(self.info),
+                    origin: RequestOrigin::of(self.info),
                     method: self.method,
                     route: self.route.map_or("", MatchedPath::as_str),
                     ingest: need.is_ingest(),
@@ -172,7 +174,7 @@ impl Coming<'_> {
     }
 
     /// Makes the response to a refused request, in the form that clients of the path expect.
-    fn refusal(&self, no: No, need: Option<Need>) -> Response {
+    fn refusal(&self, no: No, need: Option<RequiredRight>) -> Response {
         let (status, code, detail) = match &no {
             No::Token(error @ TokenError::TooMany(_)) => {
                 (StatusCode::TOO_MANY_REQUESTS, error.code(), error.to_string())
@@ -277,13 +279,13 @@ fn refused_as(no: &No, text: String) -> Error {
 
 /// Who may learn that a path does not exist: anybody, below what is public (web pages too, if there were any). Paths of
 /// the token service are, except where its routes require something.
-fn need_of_nothing(path: &str) -> Need {
+fn need_of_nothing(path: &str) -> RequiredRight {
     let below = ["/ui/", "/realms/", "/health/", "/-/", "/metrics-api/-/"];
     match path {
-        "/" | "/ui" => Need::Public,
-        path if below.iter().any(|base| path.starts_with(*base)) => Need::Public,
-        path if path.starts_with("/rulesapi/swagger/") => Need::Docs,
-        _ => Need::Anyone,
+        "/" | "/ui" => RequiredRight::Public,
+        path if below.iter().any(|base| path.starts_with(*base)) => RequiredRight::Public,
+        path if path.starts_with("/rulesapi/swagger/") => RequiredRight::Docs,
+        _ => RequiredRight::Anyone,
     }
 }
 
@@ -305,13 +307,13 @@ mod tests {
     #[test]
     fn pages_and_the_token_service_are_public() {
         for path in ["/", "/ui", "/ui/x", "/realms/x", "/health/x", "/metrics-api/-/x", "/-/x"] {
-            assert_eq!(need_of_nothing(path), Need::Public, "{path}");
+            assert_eq!(need_of_nothing(path), RequiredRight::Public, "{path}");
         }
-        assert_eq!(need_of_nothing("/rulesapi/swagger/x"), Need::Docs);
+        assert_eq!(need_of_nothing("/rulesapi/swagger/x"), RequiredRight::Docs);
         for path in
             ["", "/uix", "/realms", "/api/v2/alerts", "/config", "//", "/x/ui/", "/metrics-api/realms/", "/healthz"]
         {
-            assert_eq!(need_of_nothing(path), Need::Anyone, "{path}");
+            assert_eq!(need_of_nothing(path), RequiredRight::Anyone, "{path}");
         }
     }
 
@@ -348,7 +350,7 @@ mod tests {
     }
 
     /// Runs a check on a request with this path and these headers.
-    fn with<T>(path: &str, headers: &[(&'static str, &str)], work: impl FnOnce(&Coming<'_>) -> T) -> T {
+    fn with<T>(path: &str, headers: &[(&'static str, &str)], work: impl FnOnce(&AdmissionRequest<'_>) -> T) -> T {
         let mut request = http::Request::post(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -359,7 +361,7 @@ mod tests {
             &http::Request::from_parts(head.clone(), ()),
         );
         let live = live();
-        work(&Coming {
+        work(&AdmissionRequest {
             info: &info,
             live: &live,
             method: &head.method,
@@ -375,7 +377,7 @@ mod tests {
         path: &str,
         headers: &[(&'static str, &str)],
         no: No,
-        need: Option<Need>,
+        need: Option<RequiredRight>,
     ) -> (u16, String, Vec<String>, String) {
         let response = with(path, headers, |coming| coming.refusal(no, need));
         let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
@@ -489,8 +491,8 @@ mod tests {
     /// open a login window.
     #[tokio::test]
     async fn basic_is_asked_for_where_it_helps() {
-        let ingest = Need::Has(quiver_types::Right::Ingest, quiver_types::Domain::Logs);
-        let view = Need::Has(quiver_types::Right::View, quiver_types::Domain::Metrics);
+        let ingest = RequiredRight::Has(quiver_types::Right::Ingest, quiver_types::Domain::Logs);
+        let view = RequiredRight::Has(quiver_types::Right::View, quiver_types::Domain::Metrics);
         for (path, need, error, expected) in [
             ("/insert/jsonline", Some(ingest), TokenError::Missing, true),
             ("/metrics-api/api/v1/query", Some(view), TokenError::Missing, true),

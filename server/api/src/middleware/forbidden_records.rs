@@ -7,18 +7,18 @@ use axum::response::Response;
 use http::{HeaderValue, Method};
 
 use crate::forbidden_records::HEADER;
-use crate::identity::{Origin, Refusal};
+use crate::identity::{Refusal, RequestOrigin};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
 /// An ingest request while it is served.
-pub(super) struct Sent {
+pub(super) struct IngestRequest {
     info: RequestInfo,
     method: Method,
     route: Option<MatchedPath>,
 }
 
-impl Sent {
+impl IngestRequest {
     pub(super) fn of(info: &RequestInfo, request: &Request) -> Self {
         let route = request.extensions().get::<MatchedPath>().cloned();
         Self { info: info.clone(), method: request.method().clone(), route }
@@ -34,7 +34,7 @@ impl Sent {
         if let Some(identities) = &state.identities {
             identities.note_refusal(Refusal {
                 identity: &self.info.identity,
-                origin: Origin::of(&self.info),
+                origin: RequestOrigin::of(&self.info),
                 method: &self.method,
                 route: self.route.as_ref().map_or("", MatchedPath::as_str),
                 ingest: true,

@@ -25,7 +25,7 @@ pub struct Proxies {
 
 /// What a trusted proxy says about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Passed {
+pub(crate) struct ForwardedInfo {
     /// The address of the client.
     pub(crate) client: IpAddr,
     /// Whether the client connected to the proxy with TLS.
@@ -40,7 +40,7 @@ impl Proxies {
     }
 
     /// Reads the headers of a proxy. `None` if the request did not come from a trusted one, or that one set none.
-    pub(super) fn passed(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<Passed> {
+    pub(super) fn passed(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<ForwardedInfo> {
         let peer = peer?.ip().to_canonical();
         if !self.trusts(peer) || ![FOR, PROTO, HOST].iter().any(|name| headers.contains_key(name)) {
             return None;
@@ -48,7 +48,7 @@ impl Proxies {
         let proto = last(headers, &PROTO).filter(|p| matches!(*p, "http" | "https"));
         let base_url = proto.zip(last(headers, &HOST)).map(|(proto, host)| format!("{proto}://{host}"));
         let base_url = base_url.filter(|url| self.name_us && url.len() <= 300 && base_url_is_sane(url) && is_bare(url));
-        Some(Passed { client: self.client(peer, headers), encrypted: proto == Some("https"), base_url })
+        Some(ForwardedInfo { client: self.client(peer, headers), encrypted: proto == Some("https"), base_url })
     }
 
     /// Each proxy appends the address that it was asked by, so the last address that is not a trusted proxy is the
@@ -97,7 +97,7 @@ mod tests {
         networks.iter().map(|text| Network::parse(text).unwrap()).collect()
     }
 
-    fn passed(peer: &str, headers: &[(HeaderName, &str)]) -> Option<Passed> {
+    fn passed(peer: &str, headers: &[(HeaderName, &str)]) -> Option<ForwardedInfo> {
         let proxies = Proxies { trusted: trusted(&["10.0.0.0/8", "::1"]), name_us: true };
         let mut map = HeaderMap::new();
         for (name, value) in headers {

@@ -10,7 +10,7 @@ use quiver_olap::{OlapError, QueryError, Reason, drill_down as drilling};
 use serde_json::{Value, json};
 
 use super::problem::problem;
-use super::{Given, access, begin, forms, frame, json_answer};
+use super::{ParsedRequest, access, begin, forms, frame, json_answer};
 use crate::state::AppState;
 
 /// Default number of values.
@@ -19,13 +19,13 @@ const VALUES: u64 = 100;
 /// The rows from which a measure in a row of a response was computed.
 pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
-        let given = Given::read(&state, request).await?;
+        let given = ParsedRequest::read(&state, request).await?;
         given.only(&["query", "row", "measure", "limit"])?;
         let (query, now_ns) = (given.query()?, state.clock.now_ms() * 1_000_000);
         let catalog = state.engines.olap.catalog().with_open(&given.body);
         let access = access(&state);
         let asked = Asked::of_caller(&query, &catalog, &access, now_ns)?;
-        let row = drilling::Asked::parse(&given.body)?;
+        let row = drilling::DrillDownRequest::parse(&given.body)?;
         let ctx = begin(&state, &given, &query)?;
         let found = state.engines.olap.drill(&catalog, &asked, &row, now_ns, &access, &ctx).await?;
         let sets = std::slice::from_ref(&found.rows);
@@ -64,7 +64,7 @@ fn of_parameter(error: QueryError, member: &str) -> QueryError {
 /// Values of a dimension that the caller sees, with the number of rows of each, most frequent first.
 pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
-        let given = Given::read(&state, request).await?;
+        let given = ParsedRequest::read(&state, request).await?;
         let bad = |name: &str, text: String| QueryError::new(Reason::BadValue, format!("/{name}"), text);
         let member = given.word("member")?.ok_or_else(|| bad("member", "`member` names a dimension".to_owned()))?;
         let limit = match given.word("limit")? {

@@ -26,7 +26,7 @@ use serde_json::Value;
 
 use crate::sql_api::forms::{Form, Writer, push_quoted};
 use crate::state::AppState;
-use crate::streamed_responses::{BatchWriter, Sending};
+use crate::streamed_responses::{BatchWriter, StreamedResponse};
 
 /// The endpoint that offers these formats.
 const ROUTE: &str = "/olap-api/v1/load";
@@ -65,10 +65,10 @@ pub(super) async fn send(
     request.queries[0].exemplars = 0;
     let (columns, rows) = state.engines.olap.rows(&catalog, &request, access, &ctx).await?;
     let writer: Box<dyn BatchWriter> = match form {
-        Form::Arrow | Form::Parquet => Box::new(Opened::new(form, &rows.schema(), &catalog, &request)?),
+        Form::Arrow | Form::Parquet => Box::new(TypedWriter::new(form, &rows.schema(), &catalog, &request)?),
         Form::Csv | Form::Lines | Form::Json => Box::new(Texts::new(form, catalog, request, columns)),
     };
-    let body = Sending::new(rows, writer, ctx, began, ROUTE).body();
+    let body = StreamedResponse::new(rows, writer, ctx, began, ROUTE).body();
     Ok(([(header::CONTENT_TYPE, form.content_type())], body).into_response())
 }
 
@@ -147,12 +147,12 @@ fn failed(e: ArrowError) -> Error {
 }
 
 /// Writes rows with the types and the metadata of the stream.
-struct Opened {
+struct TypedWriter {
     schema: SchemaRef,
     writer: Writer,
 }
 
-impl Opened {
+impl TypedWriter {
     fn new(form: Form, types: &SchemaRef, catalog: &Catalog, request: &Request) -> Result<Self> {
         let query = &request.queries[0];
         let metadata = HashMap::from([
@@ -167,7 +167,7 @@ impl Opened {
     }
 }
 
-impl BatchWriter for Opened {
+impl BatchWriter for TypedWriter {
     fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
         let columns = batch.columns().iter().map(|column| cast(column, &open_type(column.data_type())));
         let columns = columns.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;

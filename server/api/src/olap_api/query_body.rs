@@ -15,19 +15,19 @@ const ORDER: &str = "order";
 /// It is not valid JSON.
 pub(crate) fn read(text: &[u8]) -> serde_json::Result<Value> {
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let value = Part::Any.deserialize(&mut reader)?;
+    let value = ValueSeed::Any.deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
 }
 
 /// What is being parsed.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+enum ValueSeed {
     Any,
     Order,
 }
 
-impl<'de> DeserializeSeed<'de> for Part {
+impl<'de> DeserializeSeed<'de> for ValueSeed {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -35,7 +35,7 @@ impl<'de> DeserializeSeed<'de> for Part {
     }
 }
 
-impl<'de> Visitor<'de> for Part {
+impl<'de> Visitor<'de> for ValueSeed {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

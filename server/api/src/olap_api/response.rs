@@ -1,19 +1,19 @@
 //! Serializes responses. For callers to whom rows are hidden they must not reveal for which request an execution ran,
 //! since that tells when others asked.
 
-use quiver_olap::response::{Packed, packed_columns};
+use quiver_olap::response::{PackedColumn, packed_columns};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
 /// A response; for some callers, as if theirs had been the only request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told<'a> {
+pub(super) struct CallerResponse<'a> {
     pub(super) answer: &'a Value,
     /// The id to put into the response. `None`: the response is sent unchanged.
     pub(super) request_id: Option<&'a str>,
 }
 
-impl Serialize for Told<'_> {
+impl Serialize for CallerResponse<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some(members) = self.answer.as_object() else { return self.answer.serialize(serializer) };
         let rows = packed_columns(self.answer).map(|columns| Rows { columns });
@@ -38,7 +38,7 @@ impl Serialize for Told<'_> {
 
 /// Rows as objects, made from columns.
 struct Rows<'a> {
-    columns: Vec<Packed<'a>>,
+    columns: Vec<PackedColumn<'a>>,
 }
 
 impl Serialize for Rows<'_> {
@@ -49,7 +49,7 @@ impl Serialize for Rows<'_> {
 }
 
 struct Row<'a> {
-    columns: &'a [Packed<'a>],
+    columns: &'a [PackedColumn<'a>],
     at: usize,
 }
 
@@ -84,7 +84,7 @@ mod tests {
         let check = |query: Value, data: &Value, expected: &Value| {
             let one = json!({"query": query, "data": data, "requestId": "theirs"});
             for answer in [one.clone(), json!({"results": [one]})] {
-                let told = Told { answer: &answer, request_id: None };
+                let told = CallerResponse { answer: &answer, request_id: None };
                 let told: Value = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
                 let one = if answer["results"].is_null() { &told } else { &told["results"][0] };
                 assert_eq!((&one["data"], &one["requestId"]), (expected, &json!("theirs")));
@@ -111,14 +111,14 @@ mod tests {
         };
         for is_multi in [false, true] {
             let answer = whole(is_multi, one("theirs", json!(5)));
-            let told = Told { answer: &answer, request_id: Some("ours") };
+            let told = CallerResponse { answer: &answer, request_id: Some("ours") };
             let told: Value = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
             assert_eq!(told, whole(is_multi, one("ours", Value::Null)));
         }
     }
 
     fn shown(answer: &Value, request_id: Option<&str>) -> Value {
-        serde_json::from_str(&serde_json::to_string(&Told { answer, request_id }).unwrap()).unwrap()
+        serde_json::from_str(&serde_json::to_string(&CallerResponse { answer, request_id }).unwrap()).unwrap()
     }
 
     #[test]

@@ -14,7 +14,7 @@ use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::CacheMode;
 use quiver_olap::query::request::Request;
 use quiver_olap::{Basis, OlapError, OlapResult};
-use quiver_query::Collected;
+use quiver_query::QueryReservation;
 use quiver_query::tables::DomainAccess;
 use quiver_types::{Access, Domain, Error, ErrorKind};
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub(super) struct Ready {
     pub(super) basis: Option<Arc<Basis>>,
     /// Its share of the query's memory, until nobody waits for it any more; `None` for cached results, which have a
     /// limit of their own.
-    pub(super) _memory: Option<Collected>,
+    pub(super) _memory: Option<QueryReservation>,
 }
 
 type Answer = Option<Result<Arc<Ready>, OlapError>>;
@@ -118,11 +118,11 @@ impl Inner {
 
 /// All executions of analytics queries.
 #[derive(Clone, Default)]
-pub struct Waiting(Arc<Mutex<Inner>>);
+pub struct SharedExecutions(Arc<Mutex<Inner>>);
 
-impl std::fmt::Debug for Waiting {
+impl std::fmt::Debug for SharedExecutions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waiting").field("running", &self.0.lock().running.len()).finish_non_exhaustive()
+        f.debug_struct("SharedExecutions").field("running", &self.0.lock().running.len()).finish_non_exhaustive()
     }
 }
 
@@ -142,7 +142,7 @@ pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, call
 
 /// A request that waits. When the last one is dropped the execution is cancelled.
 struct Waiter<'a> {
-    waiting: &'a Waiting,
+    waiting: &'a SharedExecutions,
     key: &'a str,
     number: u64,
 }
@@ -164,7 +164,7 @@ impl Drop for Waiter<'_> {
     }
 }
 
-impl Waiting {
+impl SharedExecutions {
     /// Gets a result: a cached one if it is still valid according to `holds`; otherwise joins the running execution,
     /// or begins one.
     pub(super) async fn ask(
@@ -351,7 +351,7 @@ mod tests {
         Work { cancel, run: Box::pin(run) }
     }
 
-    async fn ask(waiting: &Waiting, work: Work, mode: CacheMode, wait_ms: u64) -> Option<Value> {
+    async fn ask(waiting: &SharedExecutions, work: Work, mode: CacheMode, wait_ms: u64) -> Option<Value> {
         match waiting.ask("k".to_owned(), work, mode, Duration::from_millis(wait_ms), |_| false).await.unwrap() {
             Outcome::Done(ready) => Some((*ready.value).clone()),
             Outcome::Wait(_) => None,
@@ -360,7 +360,7 @@ mod tests {
 
     #[tokio::test]
     async fn equal_requests_share_one_execution() {
-        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let (waiting, runs) = (SharedExecutions::default(), Arc::default());
         let mode = CacheMode::MustRevalidate;
         let (a, b) =
             tokio::join!(ask(&waiting, work(&runs, 50), mode, 60_000), ask(&waiting, work(&runs, 50), mode, 60_000));
@@ -369,7 +369,7 @@ mod tests {
 
     #[tokio::test]
     async fn come_again_and_get_the_same_execution() {
-        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let (waiting, runs) = (SharedExecutions::default(), Arc::default());
         let (mode, gate) = (CacheMode::NoCache, CancellationToken::new());
         assert_eq!(ask(&waiting, gated(&runs, &gate), mode, 10).await, None);
         gate.cancel();
@@ -380,7 +380,7 @@ mod tests {
     /// A finished result is for those who were told to ask again; other requests begin a new execution.
     #[tokio::test]
     async fn what_was_come_for_is_not_given_again() {
-        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let (waiting, runs) = (SharedExecutions::default(), Arc::default());
         let (mode, gate) = (CacheMode::MustRevalidate, CancellationToken::new());
         let ask_gated = || ask(&waiting, gated(&runs, &gate), mode, 1);
         assert_eq!(tokio::join!(ask_gated(), ask_gated()), (None, None));
@@ -395,7 +395,7 @@ mod tests {
 
     #[tokio::test]
     async fn older_results_where_they_are_taken() {
-        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let (waiting, runs) = (SharedExecutions::default(), Arc::default());
         ask(&waiting, work(&runs, 0), CacheMode::StaleIfSlow, 60_000).await.unwrap();
         let gate = CancellationToken::new();
         let older = ask(&waiting, gated(&runs, &gate), CacheMode::StaleIfSlow, 10).await.unwrap();
@@ -409,7 +409,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_serves_while_what_it_rests_on_holds() {
-        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let (waiting, runs) = (SharedExecutions::default(), Arc::default());
         let resting = |runs: &Arc<AtomicUsize>| {
             let Work { cancel, run } = work(runs, 0);
             let run = async move { run.await.map(|ready| Ready { basis: Some(Arc::default()), ..ready }) };
@@ -430,7 +430,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_leaves_late_ends_no_later_execution() {
-        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let (waiting, runs) = (SharedExecutions::default(), Arc::default());
         let (mut answer, _, number) = waiting.join("k", work(&runs, 0), CacheMode::NoCache, Need::Answer);
         let late = Waiter { waiting: &waiting, key: "k", number };
         answer.wait_for(Option::is_some).await.unwrap();
@@ -442,7 +442,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_an_operator_ends_begins_anew() {
-        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let (waiting, runs) = (SharedExecutions::default(), Arc::default());
         let ended = work(&runs, 60_000);
         let cancel = ended.cancel.clone();
         assert_eq!(ask(&waiting, ended, CacheMode::NoCache, 10).await, None, "somebody is to come again");
@@ -455,7 +455,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_goes_away_ends_it() {
-        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let (waiting, runs) = (SharedExecutions::default(), Arc::default());
         let work = work(&runs, 60_000);
         let cancel = work.cancel.clone();
         let asked = waiting.ask("k".to_owned(), work, CacheMode::NoCache, Duration::from_mins(1), |_| false);

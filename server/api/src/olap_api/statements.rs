@@ -6,11 +6,11 @@ use quiver_sql::{Fault, Params, Request, Session};
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
 
-use super::{Given, access, begin, json_answer, parameter};
+use super::{ParsedRequest, access, begin, json_answer, parameter};
 use crate::state::AppState;
 
 /// Prints the plan of the statement in `query`.
-pub(super) async fn sql(state: &AppState, given: &Given) -> Result<Response, OlapError> {
+pub(super) async fn sql(state: &AppState, given: &ParsedRequest) -> Result<Response, OlapError> {
     let text = match given.body.get("query") {
         Some(Value::String(text)) => Some(text.as_str()),
         Some(Value::Null) | None => parameter(&given.params, "query")?,

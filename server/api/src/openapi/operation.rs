@@ -11,7 +11,7 @@ use utoipa::openapi::{
 };
 
 use super::schemas::{any, named, string};
-use crate::rights::{Need, need};
+use crate::rights::{RequiredRight, need};
 
 /// The media type of plain text.
 const PLAIN: &str = "text/plain; charset=utf-8";
@@ -153,7 +153,9 @@ pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: Opera
     }
     let needs = need(&name, path);
     let (text, made) = match needs {
-        None | Some(Need::Public | Need::Docs) => ("anybody".to_owned(), made.security(SecurityRequirement::default())),
+        None | Some(RequiredRight::Public | RequiredRight::Docs) => {
+            ("anybody".to_owned(), made.security(SecurityRequirement::default()))
+        }
         Some(needs) => {
             let made = made.security(SecurityRequirement::new("bearer", [""; 0]));
             let basic = needs.asks_for_basic(path);
@@ -166,18 +168,18 @@ pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: Opera
     paths.add_path_operation(template(path), vec![method], operation);
 }
 
-fn of_need(need: Need) -> String {
+fn of_need(need: RequiredRight) -> String {
     match need {
-        Need::Public | Need::Docs => "anybody".to_owned(),
-        Need::Anyone => "whoever is let in".to_owned(),
-        Need::Has(right, domain) => {
+        RequiredRight::Public | RequiredRight::Docs => "anybody".to_owned(),
+        RequiredRight::Anyone => "whoever is let in".to_owned(),
+        RequiredRight::Has(right, domain) => {
             format!("who has `{}` in `{}`, for a service at least", right.name(), domain.name())
         }
-        Need::Everywhere(right, domain) => {
+        RequiredRight::Everywhere(right, domain) => {
             format!("who has `{}` in `{}`, for all services", right.name(), domain.name())
         }
-        Need::Somewhere(right) => format!("who has `{}` in some domain", right.name()),
-        Need::OwnMetrics => "who has `view` in `system` for all services, or is on this machine".to_owned(),
+        RequiredRight::Somewhere(right) => format!("who has `{}` in some domain", right.name()),
+        RequiredRight::OwnMetrics => "who has `view` in `system` for all services, or is on this machine".to_owned(),
     }
 }
 
@@ -259,12 +261,12 @@ mod tests {
     fn needs_are_said_in_words() {
         let (view, logs) = (Right::View, Domain::Logs);
         for (need, expected) in [
-            (Need::Public, "anybody"),
-            (Need::Docs, "anybody"),
-            (Need::Anyone, "whoever is let in"),
-            (Need::Has(view, logs), "who has `view` in `logs`, for a service at least"),
-            (Need::Everywhere(view, logs), "who has `view` in `logs`, for all services"),
-            (Need::Somewhere(view), "who has `view` in some domain"),
+            (RequiredRight::Public, "anybody"),
+            (RequiredRight::Docs, "anybody"),
+            (RequiredRight::Anyone, "whoever is let in"),
+            (RequiredRight::Has(view, logs), "who has `view` in `logs`, for a service at least"),
+            (RequiredRight::Everywhere(view, logs), "who has `view` in `logs`, for all services"),
+            (RequiredRight::Somewhere(view), "who has `view` in some domain"),
         ] {
             assert_eq!(of_need(need), expected);
         }

@@ -19,7 +19,7 @@ const ERRORS: [&str; 13] = ["400", "401", "403", "404", "405", "409", "412", "41
 
 /// The methods of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum OperationMethods {
     Get,
     Post,
     /// GET, and POST with the parameters as a form.
@@ -44,7 +44,7 @@ struct Group {
 
 /// An operation with its method and path.
 struct Row {
-    by: By,
+    by: OperationMethods,
     path: &'static str,
     summary: &'static str,
     /// Query parameters, separated by spaces; required ones end in `!`.
@@ -65,7 +65,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 const LINES: &str = "application/x-ndjson";
 
 /// An operation that responds 200 with JSON.
-const fn row(by: By, path: &'static str, summary: &'static str, parameters: &'static str) -> Row {
+const fn row(by: OperationMethods, path: &'static str, summary: &'static str, parameters: &'static str) -> Row {
     Row { by, path, summary, parameters, takes: &[], gives: ("200", JSON), also: None }
 }
 
@@ -87,13 +87,13 @@ impl Row {
 
     fn methods(&self) -> Vec<HttpMethod> {
         match self.by {
-            By::Get => vec![HttpMethod::Get],
-            By::Post => vec![HttpMethod::Post],
-            By::Form | By::Json => vec![HttpMethod::Get, HttpMethod::Post],
-            By::Put => vec![HttpMethod::Put],
-            By::Patch => vec![HttpMethod::Patch],
-            By::Delete => vec![HttpMethod::Delete],
-            By::Any => vec![HttpMethod::Get, HttpMethod::Post, HttpMethod::Put, HttpMethod::Delete],
+            OperationMethods::Get => vec![HttpMethod::Get],
+            OperationMethods::Post => vec![HttpMethod::Post],
+            OperationMethods::Form | OperationMethods::Json => vec![HttpMethod::Get, HttpMethod::Post],
+            OperationMethods::Put => vec![HttpMethod::Put],
+            OperationMethods::Patch => vec![HttpMethod::Patch],
+            OperationMethods::Delete => vec![HttpMethod::Delete],
+            OperationMethods::Any => vec![HttpMethod::Get, HttpMethod::Post, HttpMethod::Put, HttpMethod::Delete],
         }
     }
 
@@ -132,11 +132,14 @@ pub(crate) fn parameters() -> HashMap<String, Vec<&'static str>> {
 fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder {
     let mut made = OperationBuilder::new().tag(group.tag).summary(Some(row.summary));
     let sends = !matches!(method, HttpMethod::Get | HttpMethod::Delete);
-    let in_body = sends && matches!(row.by, By::Form | By::Json);
+    let in_body = sends && matches!(row.by, OperationMethods::Form | OperationMethods::Json);
     if in_body {
         // Parameters may be in the body or in the query, so none is required in the body.
-        let (kind, value): (_, fn() -> RefOr<Schema>) =
-            if row.by == By::Json { (JSON, || RefOr::T(any())) } else { (FORM, || RefOr::T(string().into())) };
+        let (kind, value): (_, fn() -> RefOr<Schema>) = if row.by == OperationMethods::Json {
+            (JSON, || RefOr::T(any()))
+        } else {
+            (FORM, || RefOr::T(string().into()))
+        };
         let whole = ObjectBuilder::new().schema_type(Type::Object);
         let whole = row.parameters().fold(whole, |whole, (name, _)| whole.property(name, value()));
         let mut whole = body(&[kind], &RefOr::T(whole.into()));

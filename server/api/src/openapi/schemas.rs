@@ -1,7 +1,7 @@
 //! Schemas: of entities, made from the fields of their families; of lists; and of problems.
 
 use quiver_config::families::RULE_GROUPS;
-use quiver_config::{Family, Field, Kind, Mode};
+use quiver_config::{Family, Field, FieldKind, Mode};
 use serde_json::Value;
 use utoipa::openapi::schema::{
     AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type,
@@ -40,7 +40,7 @@ fn list(items: impl Into<RefOr<Schema>>, max: usize, or_null: bool) -> Schema {
 }
 
 /// The schema of a kind of values.
-fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
+fn of_kind(kind: FieldKind, or_null: bool, about: Option<&str>) -> Schema {
     let text = |about: &str| {
         let text = ObjectBuilder::new().schema_type(typed(Type::String, or_null));
         text.description((!about.is_empty()).then(|| about.to_owned()))
@@ -48,67 +48,69 @@ fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
     let object = || ObjectBuilder::new().schema_type(typed(Type::Object, or_null));
     let note = about.unwrap_or_default();
     match kind {
-        Kind::Text { min, max } | Kind::Login { min, max } => {
+        FieldKind::Text { min, max } | FieldKind::Login { min, max } => {
             text(note).min_length((min > 0 && !or_null).then_some(min)).max_length(Some(max)).into()
         }
-        Kind::Prose { max } => text(note).max_length(Some(max)).into(),
-        Kind::Bool => ObjectBuilder::new().schema_type(typed(Type::Boolean, or_null)).into(),
-        Kind::Time => text(note).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).into(),
-        Kind::Id => text(note).format(Some(SchemaFormat::Custom("uuid".to_owned()))).into(),
-        Kind::Labels => object()
+        FieldKind::Prose { max } => text(note).max_length(Some(max)).into(),
+        FieldKind::Bool => ObjectBuilder::new().schema_type(typed(Type::Boolean, or_null)).into(),
+        FieldKind::Time => text(note).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).into(),
+        FieldKind::Id => text(note).format(Some(SchemaFormat::Custom("uuid".to_owned()))).into(),
+        FieldKind::Labels => object()
             .additional_properties(Some(RefOr::T(Schema::from(string().max_length(Some(1000)).build()))))
             .max_properties(Some(64))
             .into(),
         // May be written as a string, a list or an object; shown as an object.
-        Kind::Triples { max } => {
+        FieldKind::Triples { max } => {
             let about = "a right, as `{view, logs, cart}` or `{\"right\": …, \"domain\": …, \"service\": …}`";
             list(ObjectBuilder::new().schema_type(SchemaType::AnyValue).description(Some(about)), max, or_null)
         }
-        Kind::Services { max } => {
+        FieldKind::Services { max } => {
             list(string().description(Some("a service, or a pattern like `cart*`")), max, or_null)
         }
-        Kind::Networks { max } => {
+        FieldKind::Networks { max } => {
             list(string().description(Some("an address or a network, as `10.0.0.0/8`")), max, or_null)
         }
-        Kind::Ids { max } => list(string().format(Some(SchemaFormat::Custom("uuid".to_owned()))), max, or_null),
-        Kind::Texts { max } => list(string().min_length(Some(1)).max_length(Some(200)), max, or_null),
-        Kind::Subject => object()
+        FieldKind::Ids { max } => list(string().format(Some(SchemaFormat::Custom("uuid".to_owned()))), max, or_null),
+        FieldKind::Texts { max } => list(string().min_length(Some(1)).max_length(Some(200)), max, or_null),
+        FieldKind::Subject => object()
             .property("type", string().enum_values(Some(["user", "serviceAccount", "group", "externalRole"])))
             .property("id", string())
             .required("type")
             .required("id")
             .additional_properties(Some(AdditionalProperties::FreeForm(false)))
             .into(),
-        Kind::Word(words) => {
+        FieldKind::Word(words) => {
             let words = words.iter().map(|w| Value::from(*w)).chain(or_null.then_some(Value::Null));
             text(note).enum_values(Some(words.collect::<Vec<_>>())).into()
         }
-        Kind::Int { min, max } => ObjectBuilder::new()
+        FieldKind::Int { min, max } => ObjectBuilder::new()
             .schema_type(typed(Type::Integer, or_null))
             .minimum(Some(min as f64))
             .maximum(Some(max as f64))
             .into(),
-        Kind::Number { min, max } => {
+        FieldKind::Number { min, max } => {
             ObjectBuilder::new().schema_type(typed(Type::Number, or_null)).minimum(Some(min)).maximum(Some(max)).into()
         }
-        Kind::Slug => text("a key for programs").max_length(Some(100)).pattern(Some("^[a-z0-9][a-z0-9_.-]*$")).into(),
-        Kind::Duration => {
+        FieldKind::Slug => {
+            text("a key for programs").max_length(Some(100)).pattern(Some("^[a-z0-9][a-z0-9_.-]*$")).into()
+        }
+        FieldKind::Duration => {
             text("a length of time, as `24h` or `1d12h`").pattern(Some("^([0-9]+(y|w|d|h|m|s|ms))+$|^0$")).into()
         }
-        Kind::Offset => {
+        FieldKind::Offset => {
             text("a length of time, as `24h` or `-10s`").pattern(Some("^-?([0-9]+(y|w|d|h|m|s|ms))+$|^-?0$")).into()
         }
-        Kind::Condition => object().description(Some("a condition over the fields of records")).into(),
-        Kind::Map { max } => {
+        FieldKind::Condition => object().description(Some("a condition over the fields of records")).into(),
+        FieldKind::Map { max } => {
             object().additional_properties(Some(AdditionalProperties::FreeForm(true))).max_properties(Some(max)).into()
         }
-        Kind::Object(fields) => fields
+        FieldKind::Object(fields) => fields
             .iter()
             .fold(object(), |made, field| with_field(made, field, Extent::Whole))
             .additional_properties(Some(AdditionalProperties::FreeForm(false)))
             .into(),
-        Kind::List { of, max } => list(of_kind(Kind::Object(of), false, None), max, or_null),
-        Kind::Json => any(),
+        FieldKind::List { of, max } => list(of_kind(FieldKind::Object(of), false, None), max, or_null),
+        FieldKind::Json => any(),
     }
 }
 
@@ -207,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(kind: Kind, or_null: bool) -> Value {
+    fn shown(kind: FieldKind, or_null: bool) -> Value {
         serde_json::to_value(of_kind(kind, or_null, None)).unwrap()
     }
 
@@ -224,36 +226,36 @@ mod tests {
     #[test]
     fn values_that_may_lack_may_be_null() {
         for (kind, word) in [
-            (Kind::Bool, "boolean"),
-            (Kind::Prose { max: 5 }, "string"),
-            (Kind::Int { min: 1, max: 5 }, "integer"),
-            (Kind::Number { min: 0.5, max: 5.0 }, "number"),
-            (Kind::Labels, "object"),
-            (Kind::Texts { max: 5 }, "array"),
+            (FieldKind::Bool, "boolean"),
+            (FieldKind::Prose { max: 5 }, "string"),
+            (FieldKind::Int { min: 1, max: 5 }, "integer"),
+            (FieldKind::Number { min: 0.5, max: 5.0 }, "number"),
+            (FieldKind::Labels, "object"),
+            (FieldKind::Texts { max: 5 }, "array"),
         ] {
             assert_eq!(shown(kind, false)["type"], word);
             assert_eq!(shown(kind, true)["type"], json!([word, "null"]));
         }
-        assert_eq!(shown(Kind::Word(&["a", "b"]), false)["enum"], json!(["a", "b"]));
-        assert_eq!(shown(Kind::Word(&["a", "b"]), true)["enum"], json!(["a", "b", null]));
+        assert_eq!(shown(FieldKind::Word(&["a", "b"]), false)["enum"], json!(["a", "b"]));
+        assert_eq!(shown(FieldKind::Word(&["a", "b"]), true)["enum"], json!(["a", "b", null]));
     }
 
     #[test]
     fn bounds_are_told() {
-        let text = shown(Kind::Text { min: 1, max: 200 }, false);
+        let text = shown(FieldKind::Text { min: 1, max: 200 }, false);
         assert_eq!((text["minLength"].as_u64(), text["maxLength"].as_u64()), (Some(1), Some(200)));
-        let int = shown(Kind::Int { min: 1, max: 600_000 }, false);
+        let int = shown(FieldKind::Int { min: 1, max: 600_000 }, false);
         assert_eq!((int["minimum"].as_f64(), int["maximum"].as_f64()), (Some(1.0), Some(600_000.0)));
-        let ids = shown(Kind::Ids { max: 7 }, false);
+        let ids = shown(FieldKind::Ids { max: 7 }, false);
         assert_eq!((ids["maxItems"].as_u64(), ids["items"]["format"].as_str()), (Some(7), Some("uuid")));
     }
 
     #[test]
     fn patterns_are_those_of_the_values() {
         for (kind, good, bad) in [
-            (Kind::Duration, &["0", "24h", "1d12h", "90s", "5ms"][..], &["", "h", "-1h", "1.5h", "00x"][..]),
-            (Kind::Offset, &["0", "-0", "-10s", "1d12h"][..], &["", "-", "--1s", "1"][..]),
-            (Kind::Slug, &["a", "0a", "cart.api_v2-x"][..], &["", "A", "-a", "_a", "a b"][..]),
+            (FieldKind::Duration, &["0", "24h", "1d12h", "90s", "5ms"][..], &["", "h", "-1h", "1.5h", "00x"][..]),
+            (FieldKind::Offset, &["0", "-0", "-10s", "1d12h"][..], &["", "-", "--1s", "1"][..]),
+            (FieldKind::Slug, &["a", "0a", "cart.api_v2-x"][..], &["", "A", "-a", "_a", "a b"][..]),
         ] {
             let schema = shown(kind, false);
             let pattern = regex::Regex::new(schema["pattern"].as_str().unwrap()).unwrap();

@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 /// All connections whose statements can be cancelled.
 #[derive(Debug, Default)]
 pub(super) struct Cancels {
-    known: Mutex<HashMap<i32, Known>>,
+    known: Mutex<HashMap<i32, CancelTarget>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CancelTarget {
     secret: i32,
     running: CancellationToken,
 }
@@ -38,7 +38,7 @@ impl Cancels {
         let mut known = self.known.lock();
         let mut numbers = (0_u64..).map(|n| (random.hash_one(n) as i32) & i32::MAX);
         let number = numbers.find(|number| *number != 0 && !known.contains_key(number)).unwrap_or_default();
-        known.insert(number, Known { secret, running: CancellationToken::new() });
+        known.insert(number, CancelTarget { secret, running: CancellationToken::new() });
         drop(known);
         Cancellable { cancels: Arc::clone(self), number, secret }
     }

@@ -25,16 +25,16 @@ pub(super) struct Portal {
     pub(super) results: Vec<i16>,
     /// The columns that were announced to the client.
     pub(super) promised: Option<SchemaRef>,
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<PortalRows>,
     /// Whether all rows were fetched.
     pub(super) done: bool,
-    pub(super) hold: Hold,
+    pub(super) hold: CursorHoldability,
     param_bytes: usize,
 }
 
 /// Whether a cursor outlives its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(super) enum CursorHoldability {
     No,
     /// It will, once the transaction is committed.
     Wanted,
@@ -46,7 +46,17 @@ impl Portal {
     /// Makes a portal without values.
     pub(super) fn new(text: String, command: Command) -> Self {
         let (params, results) = (Params::default(), Vec::new());
-        Self { text, command, params, results, promised: None, run: None, done: false, hold: Hold::No, param_bytes: 0 }
+        Self {
+            text,
+            command,
+            params,
+            results,
+            promised: None,
+            run: None,
+            done: false,
+            hold: CursorHoldability::No,
+            param_bytes: 0,
+        }
     }
 
     /// Sets its values.
@@ -70,7 +80,7 @@ impl Portal {
 
 /// The rows of a running query.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct PortalRows {
     pub(super) schema: SchemaRef,
     rows: Option<Rows>,
     /// The current batch.
@@ -81,7 +91,7 @@ pub(super) struct Run {
     ctx: Option<QueryContext>,
 }
 
-impl Run {
+impl PortalRows {
     /// The rows of a query.
     pub(super) fn of(rows: Rows, ctx: QueryContext) -> Self {
         Self { schema: rows.schema(), rows: Some(rows), batch: None, taken: 0, ctx: Some(ctx) }
@@ -165,7 +175,7 @@ mod tests {
     #[tokio::test]
     async fn rows_are_taken_in_pieces() {
         let lines = (0..5).map(|n| n.to_string()).collect();
-        let mut run = Run::of_texts(&[("line", lines)]).unwrap();
+        let mut run = PortalRows::of_texts(&[("line", lines)]).unwrap();
         let mut sizes = Vec::new();
         while let Some(piece) = run.next(2).await.unwrap() {
             sizes.push(piece.num_rows());
@@ -181,7 +191,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_taken_is_not_given_again() {
         let lines: Vec<String> = (0..4).map(|n| n.to_string()).collect();
-        let mut run = Run::of_texts(&[("a", lines.clone()), ("b", lines)]).unwrap();
+        let mut run = PortalRows::of_texts(&[("a", lines.clone()), ("b", lines)]).unwrap();
         let schema = Arc::clone(&run.schema);
         let pieces = [run.next(1).await.unwrap(), run.next(usize::MAX).await.unwrap(), run.next(1).await.unwrap()];
         assert_eq!(sizes(&pieces), [Some(1), Some(3), None]);
@@ -195,15 +205,15 @@ mod tests {
             .collect();
         assert_eq!(texts, ["0", "1", "2", "3"]);
         // After the end the columns can be described, and there are no more rows.
-        let mut run = Run::of_texts(&[("a", vec!["x".to_owned()])]).unwrap();
+        let mut run = PortalRows::of_texts(&[("a", vec!["x".to_owned()])]).unwrap();
         run.end();
         assert_eq!(run.next(10).await.unwrap().map(|piece| piece.num_rows()), None);
         assert_eq!(run.schema.field(0).name(), "a");
         assert_eq!(schema.fields().len(), 2);
         // Without lines there are no rows; columns of different lengths are an error.
-        let mut none = Run::of_texts(&[("a", Vec::new())]).unwrap();
+        let mut none = PortalRows::of_texts(&[("a", Vec::new())]).unwrap();
         assert!(none.next(1).await.unwrap().is_none());
-        assert!(Run::of_texts(&[("a", vec!["x".to_owned()]), ("b", Vec::new())]).is_err());
+        assert!(PortalRows::of_texts(&[("a", vec!["x".to_owned()]), ("b", Vec::new())]).is_err());
     }
 
     /// Rights that are taken away stop a query, and so do operators: rows that were found before are not given then.
@@ -213,7 +223,7 @@ mod tests {
         let ctx = QueryContext::new(Access::full(), Limits::default());
         engine.begin(&ctx);
         let lines = (0..5).map(|n| n.to_string()).collect();
-        let mut run = Run { ctx: Some(ctx.clone()), ..Run::of_texts(&[("line", lines)]).unwrap() };
+        let mut run = PortalRows { ctx: Some(ctx.clone()), ..PortalRows::of_texts(&[("line", lines)]).unwrap() };
         assert_eq!(run.next(1).await.unwrap().map(|piece| piece.num_rows()), Some(1));
         assert!(engine.running().cancel(ctx.query().id).is_some());
         assert_eq!(run.next(1).await.unwrap_err().kind, ErrorKind::Cancelled);
@@ -224,7 +234,7 @@ mod tests {
         let nodes = serde_json::json!([{"name": "scan", "depth": 0}, {"name": "leaf", "depth": 1}]);
         let plan = serde_json::json!({"nodes": nodes, "logical": "l"});
         let shown = async |text: &str| -> Vec<String> {
-            let mut run = Run::of_plan(&plan, quiver_sql::plan_columns(text).unwrap()).unwrap();
+            let mut run = PortalRows::of_plan(&plan, quiver_sql::plan_columns(text).unwrap()).unwrap();
             let piece = run.next(1_000).await.unwrap().expect("rows");
             let column = piece.column(0).as_string::<i32>();
             column.iter().flatten().map(str::to_owned).collect()
@@ -239,7 +249,7 @@ mod tests {
     #[test]
     fn portals_weigh_what_they_hold() {
         let portal = Portal::new("select $1".to_owned(), Command::Query);
-        assert_eq!((portal.bytes(), portal.hold, portal.done), (9, Hold::No, false));
+        assert_eq!((portal.bytes(), portal.hold, portal.done), (9, CursorHoldability::No, false));
         assert_eq!(portal.with_params(vec![Param::Null], 100).bytes(), 109);
     }
 }

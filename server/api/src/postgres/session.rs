@@ -21,7 +21,7 @@ use super::client_messages::{self, AHEAD_BYTES_MAX, Bind, FRAME_BYTES_MAX, Messa
 use super::command::{self, Command, Settings};
 use super::error::Fault;
 use super::portal::Portal;
-use super::statements::{Kept, Prepared};
+use super::statements::{PreparedStatement, SessionObjects};
 use crate::body_memory::Share;
 use crate::revoked_rights;
 use crate::serve::Stream;
@@ -37,7 +37,7 @@ const OUT_BYTES: usize = 64 << 10;
 
 /// Why a connection ends without another message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum DisconnectReason {
     /// The client disconnected, or does not read.
     Gone,
     /// The client terminated it.
@@ -48,7 +48,7 @@ enum Ended {
 enum Trouble {
     /// Reported to the client; the connection continues.
     Fault(Fault),
-    End(Ended),
+    End(DisconnectReason),
 }
 
 impl From<Fault> for Trouble {
@@ -57,8 +57,8 @@ impl From<Fault> for Trouble {
     }
 }
 
-impl From<Ended> for Trouble {
-    fn from(ended: Ended) -> Self {
+impl From<DisconnectReason> for Trouble {
+    fn from(ended: DisconnectReason) -> Self {
         Self::End(ended)
     }
 }
@@ -74,7 +74,7 @@ pub(super) struct Connection {
     peer: SocketAddr,
     settings: Settings,
     cancellable: Cancellable,
-    kept: Kept,
+    kept: SessionObjects,
     /// Memory of what is kept, and of an incomplete message.
     share: Share,
     /// How long the rest of such a message is waited for.
@@ -106,7 +106,7 @@ impl Connection {
             peer,
             settings,
             cancellable,
-            kept: Kept::default(),
+            kept: SessionObjects::default(),
             share,
             pace,
             transaction: TransactionStatus::Idle,
@@ -119,12 +119,12 @@ impl Connection {
         self.ready();
         let ended = self.serve().await;
         tracing::debug!(peer = %self.peer, ?ended, "connection of PostgreSQL's protocol ended");
-        if ended == Ended::Said {
+        if ended == DisconnectReason::Said {
             let _ = timeout(self.with.settings.send_timeout, self.stream.shutdown()).await;
         }
     }
 
-    async fn serve(&mut self) -> Ended {
+    async fn serve(&mut self) -> DisconnectReason {
         loop {
             let message = match client_messages::take(&mut self.read, FRAME_BYTES_MAX) {
                 Ok(Some((kind, body))) => client_messages::read(kind, body),
@@ -154,7 +154,7 @@ impl Connection {
                     self.fail(&fault);
                     if fatal {
                         let _ = self.flush().await;
-                        return Ended::Said;
+                        return DisconnectReason::Said;
                     }
                     self.skipping = true;
                 }
@@ -163,13 +163,13 @@ impl Connection {
     }
 
     /// Sends the output, and waits for more input.
-    async fn wait(&mut self) -> Result<(), Ended> {
+    async fn wait(&mut self) -> Result<(), DisconnectReason> {
         self.flush().await?;
         if self.share.hold(self.read.len() + self.kept.bytes()).await.is_err() {
             let text = "the memory for what connections keep is used up: keep fewer statements, or connect again later";
             self.fail(&Fault::fatal("53200", text));
             let _ = self.flush().await;
-            return Err(Ended::Said);
+            return Err(DisconnectReason::Said);
         }
         self.read.reserve(8 << 10);
         let (is_begun, since) = (!self.read.is_empty(), Instant::now());
@@ -182,17 +182,17 @@ impl Connection {
             () = self.with.stop.cancelled() => {
                 self.fail(&Fault::fatal("57P01", "the server stops"));
                 let _ = self.flush().await;
-                return Err(Ended::Said);
+                return Err(DisconnectReason::Said);
             }
             // The connection of a deleted account ends, even if it is idle.
             () = revoked_rights::gone(&self.app, &self.identity) => {
                 self.fail(&Fault::of_ended_account());
                 let _ = self.flush().await;
-                return Err(Ended::Said);
+                return Err(DisconnectReason::Said);
             }
         };
         match read {
-            Ok(Ok(0) | Err(_)) => Err(Ended::Gone),
+            Ok(Ok(0) | Err(_)) => Err(DisconnectReason::Gone),
             Ok(Ok(bytes)) => {
                 self.pace.got(bytes, if is_begun { since.elapsed() } else { Duration::ZERO });
                 Ok(())
@@ -201,13 +201,13 @@ impl Connection {
                 let text = if is_begun { "a message came too slowly" } else { "the connection was idle for too long" };
                 self.fail(&Fault::fatal("57P05", text));
                 let _ = self.flush().await;
-                Err(Ended::Said)
+                Err(DisconnectReason::Said)
             }
         }
     }
 
     /// Sends the output.
-    async fn flush(&mut self) -> Result<(), Ended> {
+    async fn flush(&mut self) -> Result<(), DisconnectReason> {
         if self.out.is_empty() {
             return Ok(());
         }
@@ -223,7 +223,7 @@ impl Connection {
                 }
                 Ok(())
             }
-            Ok(Err(_)) | Err(_) => Err(Ended::Gone),
+            Ok(Err(_)) | Err(_) => Err(DisconnectReason::Gone),
         }
     }
 
@@ -247,7 +247,7 @@ impl Connection {
 
     async fn message(&mut self, message: Message) -> Result<(), Trouble> {
         match message {
-            Message::Terminate => return Err(Ended::Said.into()),
+            Message::Terminate => return Err(DisconnectReason::Said.into()),
             Message::Sync => {
                 self.skipping = false;
                 if self.transaction == TransactionStatus::Idle {
@@ -345,7 +345,7 @@ impl Connection {
         }
         let text = statements.pop().unwrap_or_default();
         let command = command::read(&text)?;
-        self.kept.prepare(name, Prepared { text, command, declared, described: None })?;
+        self.kept.prepare(name, PreparedStatement { text, command, declared, described: None })?;
         self.say(b'1');
         Ok(())
     }
@@ -397,7 +397,7 @@ async fn attended<T>(
             done = &mut work => return Ok(done),
             () = running.cancelled() => return Err(cancelled().into()),
             more = stream.read_buf(read) => match more {
-                Ok(0) | Err(_) => return Err(Ended::Gone.into()),
+                Ok(0) | Err(_) => return Err(DisconnectReason::Gone.into()),
                 Ok(_) => {}
             },
         }
@@ -407,7 +407,7 @@ async fn attended<T>(
         biased;
         done = &mut work => Ok(done),
         () = running.cancelled() => Err(cancelled().into()),
-        () = stream.closed() => Err(Ended::Gone.into()),
+        () = stream.closed() => Err(DisconnectReason::Gone.into()),
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use futures::future::BoxFuture;
 use pgwire::messages::Message as _;
 use pgwire::messages::startup::{Authentication, BackendKeyData, NegotiateProtocolVersion, ParameterStatus, SecretKey};
-use quiver_auth::{Identity, Request as Asking, Shown, TokenError};
+use quiver_auth::{Identity, Request as Asking, RequestCredentials, TokenError};
 use quiver_sql::{DATABASE, Session};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -193,7 +193,7 @@ async fn who(
             Err(fault) => return Ok(Err(fault)),
         };
         let asking = Asking { issuer: &identities.issuer, ip: Some(peer.ip()) };
-        match Shown::read(std::iter::once(format!("Bearer {password}").as_bytes()), None) {
+        match RequestCredentials::read(std::iter::once(format!("Bearer {password}").as_bytes()), None) {
             Ok(shown) => identities.auth.identify(&shown, asking).await,
             Err(error) => Err(error),
         }

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use quiver_sql::Described;
+use quiver_sql::StatementDescription;
 
 use super::command::Command;
 use super::error::Fault;
-use super::portal::{Hold, Portal};
+use super::portal::{CursorHoldability, Portal};
 
 /// Most prepared statements per connection.
 const STATEMENTS_MAX: usize = 1000;
@@ -23,16 +23,16 @@ const SAVEPOINT_BYTES: usize = 32;
 
 /// A prepared statement.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct PreparedStatement {
     pub(super) text: String,
     pub(super) command: Command,
     /// Type OIDs declared by the client; 0: not declared.
     pub(super) declared: Vec<u32>,
     /// Its parameters and columns, once a client asked for them.
-    pub(super) described: Option<Arc<Described>>,
+    pub(super) described: Option<Arc<StatementDescription>>,
 }
 
-impl Prepared {
+impl PreparedStatement {
     /// The query that its parameters belong to, which `DECLARE` has behind its `FOR`; `None` for other commands.
     pub(super) fn query(&self) -> Option<&str> {
         match &self.command {
@@ -47,15 +47,15 @@ impl Prepared {
     }
 }
 
-fn described_bytes(described: &Described) -> usize {
+fn described_bytes(described: &StatementDescription) -> usize {
     let columns = described.columns.fields().iter().map(|field| COLUMN_BYTES + field.name().len());
     columns.sum::<usize>() + 4 * described.params.len()
 }
 
 /// All prepared statements and portals by name, and savepoints.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    statements: HashMap<String, Prepared>,
+pub(super) struct SessionObjects {
+    statements: HashMap<String, PreparedStatement>,
     portals: HashMap<String, Portal>,
     /// Names of the savepoints of the transaction, in their order.
     savepoints: Vec<String>,
@@ -65,7 +65,7 @@ fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
     Fault::new(code, format!("there is no {what} `{}`", name.escape_debug()))
 }
 
-impl Kept {
+impl SessionObjects {
     /// The bytes that they take.
     pub(super) fn bytes(&self) -> usize {
         let statements = self.statements.iter().map(|(name, statement)| name.len() + statement.bytes());
@@ -86,7 +86,7 @@ impl Kept {
     ///
     /// # Errors
     /// The name is taken, or there is no room.
-    pub(super) fn prepare(&mut self, name: String, statement: Prepared) -> Result<(), Fault> {
+    pub(super) fn prepare(&mut self, name: String, statement: PreparedStatement) -> Result<(), Fault> {
         if name.is_empty() {
             self.statements.remove("");
         } else if self.statements.contains_key(&name) {
@@ -107,12 +107,12 @@ impl Kept {
     ///
     /// # Errors
     /// There is none of that name.
-    pub(super) fn statement(&mut self, name: &str) -> Result<&mut Prepared, Fault> {
+    pub(super) fn statement(&mut self, name: &str) -> Result<&mut PreparedStatement, Fault> {
         self.statements.get_mut(name).ok_or_else(|| unknown("26000", "prepared statement", name))
     }
 
     /// Stores the description of a statement if there is room; otherwise it is computed each time.
-    pub(super) fn describe(&mut self, name: &str, found: &Arc<Described>) {
+    pub(super) fn describe(&mut self, name: &str, found: &Arc<StatementDescription>) {
         if self.room_for(described_bytes(found)).is_ok()
             && let Some(statement) = self.statements.get_mut(name)
         {
@@ -213,15 +213,15 @@ impl Kept {
 
     /// Closes the portals of a transaction that was committed, except for those declared `WITH HOLD`.
     pub(super) fn commit(&mut self) {
-        self.portals.retain(|_, portal| portal.hold != Hold::No);
+        self.portals.retain(|_, portal| portal.hold != CursorHoldability::No);
         for portal in self.portals.values_mut() {
-            portal.hold = Hold::Kept;
+            portal.hold = CursorHoldability::Kept;
         }
     }
 
     /// Closes the portals of a transaction that failed or was rolled back.
     pub(super) fn roll_back(&mut self) {
-        self.portals.retain(|_, portal| portal.hold == Hold::Kept);
+        self.portals.retain(|_, portal| portal.hold == CursorHoldability::Kept);
     }
 }
 
@@ -235,8 +235,8 @@ mod tests {
     #[test]
     fn what_is_described_counts() {
         let fields: Vec<Field> = (0..1000).map(|n| Field::new(n.to_string(), DataType::Int64, true)).collect();
-        let found = Arc::new(Described { params: Vec::new(), columns: Arc::new(Schema::new(fields)) });
-        let mut kept = Kept::default();
+        let found = Arc::new(StatementDescription { params: Vec::new(), columns: Arc::new(Schema::new(fields)) });
+        let mut kept = SessionObjects::default();
         for n in 0..100 {
             let name = n.to_string();
             kept.prepare(name.clone(), prepared(10)).expect("its text is short");
@@ -247,13 +247,13 @@ mod tests {
         assert!(kept.bytes() <= BYTES_MAX + 100 * 20);
     }
 
-    fn prepared(bytes: usize) -> Prepared {
-        Prepared { text: "x".repeat(bytes), command: Command::Query, declared: Vec::new(), described: None }
+    fn prepared(bytes: usize) -> PreparedStatement {
+        PreparedStatement { text: "x".repeat(bytes), command: Command::Query, declared: Vec::new(), described: None }
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut kept = Kept::default();
+        let mut kept = SessionObjects::default();
         kept.prepare("a".into(), prepared(10)).unwrap();
         assert_eq!(kept.prepare("a".into(), prepared(10)).unwrap_err().code, "42P05");
         kept.prepare(String::new(), prepared(10)).unwrap();
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn savepoints_go_with_those_before_them() {
-        let mut kept = Kept::default();
+        let mut kept = SessionObjects::default();
         for name in ["a", "b", "a", "c"] {
             kept.save(name.into()).unwrap();
         }
@@ -289,16 +289,16 @@ mod tests {
 
     #[test]
     fn what_is_held_outlives_a_transaction() {
-        let mut kept = Kept::default();
-        let open = |kept: &mut Kept, name: &str, hold| {
+        let mut kept = SessionObjects::default();
+        let open = |kept: &mut SessionObjects, name: &str, hold| {
             let mut portal = Portal::new(String::new(), Command::Query);
             portal.hold = hold;
             kept.open(name.into(), portal).unwrap();
         };
-        open(&mut kept, "plain", Hold::No);
-        open(&mut kept, "held", Hold::Wanted);
+        open(&mut kept, "plain", CursorHoldability::No);
+        open(&mut kept, "held", CursorHoldability::Wanted);
         kept.commit();
-        open(&mut kept, "later", Hold::Wanted);
+        open(&mut kept, "later", CursorHoldability::Wanted);
         kept.roll_back();
         let names: Vec<&String> = kept.portals.keys().collect();
         assert_eq!(names, ["held"]);
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn statements_have_a_greatest_number() {
-        let mut kept = Kept::default();
+        let mut kept = SessionObjects::default();
         for n in 0..STATEMENTS_MAX {
             kept.prepare(n.to_string(), prepared(1)).unwrap();
         }
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn portals_and_statements_share_their_room() {
-        let mut kept = Kept::default();
+        let mut kept = SessionObjects::default();
         let portal = |bytes: usize| Portal::new("x".repeat(10), Command::Query).with_params(Vec::new(), bytes);
         kept.open("p".into(), portal(BYTES_MAX / 2)).unwrap();
         assert_eq!(kept.bytes(), 10 + BYTES_MAX / 2);
@@ -344,7 +344,7 @@ mod tests {
             kept.open(String::new(), portal(bytes)).unwrap();
             assert_eq!(kept.bytes(), 10 + bytes);
         }
-        kept.prepare("s".into(), Prepared { declared: vec![0; 5], ..prepared(7) }).unwrap();
+        kept.prepare("s".into(), PreparedStatement { declared: vec![0; 5], ..prepared(7) }).unwrap();
         kept.end_portals();
         assert_eq!(kept.bytes(), "s".len() + 7 + 4 * 5);
     }
@@ -352,26 +352,28 @@ mod tests {
     /// Would fail if a failed transaction closed portals of an earlier one, or left its own open.
     #[test]
     fn portals_of_several_transactions() {
-        let names = |kept: &Kept| {
+        let names = |kept: &SessionObjects| {
             let mut names: Vec<String> = kept.portals.keys().cloned().collect();
             names.sort_unstable();
             names.concat()
         };
-        let open = |kept: &mut Kept, name: &str, hold: Hold| {
+        let open = |kept: &mut SessionObjects, name: &str, hold: CursorHoldability| {
             let mut portal = Portal::new(String::new(), Command::Query);
             portal.hold = hold;
             kept.open(name.into(), portal).unwrap();
         };
-        let mut kept = Kept::default();
-        for (name, hold) in [("a", Hold::No), ("b", Hold::Wanted), ("c", Hold::Kept)] {
+        let mut kept = SessionObjects::default();
+        for (name, hold) in
+            [("a", CursorHoldability::No), ("b", CursorHoldability::Wanted), ("c", CursorHoldability::Kept)]
+        {
             open(&mut kept, name, hold);
         }
         kept.roll_back();
         assert_eq!(names(&kept), "c");
-        open(&mut kept, "d", Hold::Wanted);
+        open(&mut kept, "d", CursorHoldability::Wanted);
         kept.commit();
         assert_eq!(names(&kept), "cd");
-        open(&mut kept, "e", Hold::Wanted);
+        open(&mut kept, "e", CursorHoldability::Wanted);
         kept.roll_back();
         assert_eq!(names(&kept), "cd", "what was held is kept by a later one, too");
         kept.commit();

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
-use quiver_types::{Access, Domain, Within};
+use quiver_types::{Access, AccessSegment, Domain};
 
 tokio::task_local! {
     /// The restrictions by domain.
-    static WITHIN: RefCell<Vec<(Domain, Within)>>;
+    static WITHIN: RefCell<Vec<(Domain, AccessSegment)>>;
 }
 
 /// Serves a request whose queries may be restricted.
@@ -15,7 +15,7 @@ pub(crate) async fn scope<T>(work: impl Future<Output = T>) -> T {
 }
 
 /// Adds restrictions for all queries of the current request.
-pub(super) fn add(all: Vec<(Domain, Within)>) {
+pub(super) fn add(all: Vec<(Domain, AccessSegment)>) {
     // Outside of a request there is nothing to restrict.
     let _ = WITHIN.try_with(|within| within.borrow_mut().extend(all));
 }
@@ -41,8 +41,8 @@ mod tests {
         assert_eq!(narrow(access.clone(), Domain::Logs), access, "outside of a request");
         scope(async {
             assert_eq!(narrow(access.clone(), Domain::Logs), access);
-            let rows = quiver_types::Narrowed::Logs(LogFilter::None);
-            let within = Within { identity: "x".to_owned(), rows };
+            let rows = quiver_types::SegmentRows::Logs(LogFilter::None);
+            let within = AccessSegment { identity: "x".to_owned(), rows };
             WITHIN.with(|all| all.borrow_mut().push((Domain::Logs, within)));
             assert_ne!(narrow(access.clone(), Domain::Logs), access);
             assert_eq!(narrow(access.clone(), Domain::Traces), access, "other domains are not narrowed");

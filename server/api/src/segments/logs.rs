@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quiver_types::condition::{Asked, Case, Condition, FieldName, Test, Visitor};
+use quiver_types::condition::{Case, Condition, ConditionMatcher, FieldName, Test, Visitor};
 use quiver_types::logs::{FieldPattern, LogFilter, quote_into};
 
 /// Writes a condition as LogsQL text.
@@ -55,7 +55,7 @@ impl Visitor<LogFilter> for Rows {
         let (asked, negative) = positive(test);
         let of = |name: &str, test: &Test| LogFilter::Value {
             field: FieldPattern::Name(name.to_owned()),
-            matcher: Arc::new(Asked(test.clone())),
+            matcher: Arc::new(ConditionMatcher(test.clone())),
         };
         let mut names = names_of(field).into_iter().rev();
         let last = names.next().map_or_else(|| LogFilter::Or(Vec::new()), |name| of(name, &asked));

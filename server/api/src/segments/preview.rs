@@ -7,7 +7,7 @@ use quiver_config::{Caller, Problem, Result};
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer as SqlAnswer, Params as SqlParams, Request as SqlRequest};
 use quiver_types::matcher::Patterns;
-use quiver_types::{Access, Domain, Error, ErrorKind, Within};
+use quiver_types::{Access, AccessSegment, Domain, Error, ErrorKind};
 use serde_json::{Map, Value, json};
 
 use super::one;
@@ -150,7 +150,7 @@ fn times(ask: &Ask, body: &Map<String, Value>) -> Result<(i64, i64)> {
 async fn counts(
     ask: &Ask,
     (domain, table, time): (Domain, &str, Option<&str>),
-    within: Option<Within>,
+    within: Option<AccessSegment>,
     (start, end): (i64, i64),
 ) -> Result<Vec<(String, i64)>> {
     let state = &ask.state;

@@ -4,10 +4,10 @@
 use quiver_traces::condition::filter_of;
 use quiver_types::logs::LogFilter;
 use quiver_types::spans::SpanFilter;
-use quiver_types::{Domain, Result, Within};
+use quiver_types::{AccessSegment, Domain, Result};
 
 use super::series::{lists_of, product};
-use super::{Narrowed, active_segments, bound, logs};
+use super::{SegmentFilter, active_segments, bound, logs};
 use crate::state::AppState;
 
 /// Paths below `/metrics-api` on which segments act.
@@ -97,43 +97,47 @@ pub(super) fn signal_of(domain: Domain) -> Option<&'static str> {
 }
 
 /// Converts segments for the scans of a domain; `None` if they do not restrict it.
-pub(super) fn within(state: &AppState, domain: Domain, segments: &[(String, Narrowed)]) -> Result<Option<Within>> {
+pub(super) fn within(
+    state: &AppState,
+    domain: Domain,
+    segments: &[(String, SegmentFilter)],
+) -> Result<Option<AccessSegment>> {
     if segments.is_empty() {
         return Ok(None);
     }
     let identity = segments.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>().join("\u{0}");
     let rows = match domain {
-        Domain::Metrics => quiver_types::Narrowed::Series(series(state, segments)?),
-        Domain::Logs => quiver_types::Narrowed::Logs(LogFilter::And(segments.iter().map(log_rows).collect())),
-        _ => quiver_types::Narrowed::Spans(span_rows(segments)?),
+        Domain::Metrics => quiver_types::SegmentRows::Series(series(state, segments)?),
+        Domain::Logs => quiver_types::SegmentRows::Logs(LogFilter::And(segments.iter().map(log_rows).collect())),
+        _ => quiver_types::SegmentRows::Spans(span_rows(segments)?),
     };
-    Ok(Some(Within { identity, rows }))
+    Ok(Some(AccessSegment { identity, rows }))
 }
 
-fn series(state: &AppState, segments: &[(String, Narrowed)]) -> Result<Vec<Vec<quiver_types::Matcher>>> {
+fn series(state: &AppState, segments: &[(String, SegmentFilter)]) -> Result<Vec<Vec<quiver_types::Matcher>>> {
     let labels = state.alertd.router.service_labels();
     let mut lists = vec![Vec::new()];
     for (_, segment) in segments {
         lists = match segment {
-            Narrowed::ToNothing => Vec::new(),
-            Narrowed::To(condition) => product(&lists, &lists_of(condition, labels)?)?,
+            SegmentFilter::ToNothing => Vec::new(),
+            SegmentFilter::To(condition) => product(&lists, &lists_of(condition, labels)?)?,
         };
     }
     Ok(lists)
 }
 
-fn log_rows((_, segment): &(String, Narrowed)) -> LogFilter {
+fn log_rows((_, segment): &(String, SegmentFilter)) -> LogFilter {
     match segment {
-        Narrowed::ToNothing => LogFilter::None,
-        Narrowed::To(condition) => logs::rows_of(condition),
+        SegmentFilter::ToNothing => LogFilter::None,
+        SegmentFilter::To(condition) => logs::rows_of(condition),
     }
 }
 
-fn span_rows(segments: &[(String, Narrowed)]) -> Result<SpanFilter> {
+fn span_rows(segments: &[(String, SegmentFilter)]) -> Result<SpanFilter> {
     segments.iter().try_fold(SpanFilter::All, |all, (_, segment)| {
         Ok(all.and(match segment {
-            Narrowed::ToNothing => SpanFilter::None,
-            Narrowed::To(condition) => filter_of(condition)?,
+            SegmentFilter::ToNothing => SpanFilter::None,
+            SegmentFilter::To(condition) => filter_of(condition)?,
         }))
     })
 }

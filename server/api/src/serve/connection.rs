@@ -34,18 +34,18 @@ use tower::ServiceExt;
 use super::deadlines::{UnderWay, Verdict, Watch, Watchdog};
 use super::frames::{Frames, Unread};
 use super::minimum_rate::Pace;
-use super::paced_body::Paced;
+use super::paced_body::PacedBody;
 use super::request_head::{Heads, join_codings, refusal, weight};
-use super::response_timeout::Sending;
+use super::response_timeout::ConnectionResponses;
 use super::socket::{Socket, TOO_LATE};
-use super::stream::{Begun, NO_TLS, Stream, Transport};
+use super::stream::{ConnectionStart, NO_TLS, Stream, Transport};
 use super::tls::Tls;
 use super::unread_body::{Rest, see_off};
 use super::{ServeSettings, refuse};
 use crate::body_memory::{BodyBudget, Share, on_connection};
 use crate::error::plain;
 use crate::middleware::security_headers::guard;
-use crate::response_pressure::Holding;
+use crate::response_pressure::HeldResources;
 
 /// The connection preface with which a client of HTTP/2 begins (RFC 9113, 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -127,8 +127,8 @@ async fn serve(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
         let (heads, plain_max) = (settings.heads.clone(), settings.head_bytes_max / 2);
         let unread = is_http2.then(|| Arc::new(Unread::new(settings.windows.clone(), settings.window_bytes as usize)));
         // The connection of HTTP/1 tells by itself that nothing is read.
-        let sending = Arc::new(Sending::new(is_http2.then_some(settings.send_timeout), pace));
-        let serving = Serving {
+        let sending = Arc::new(ConnectionResponses::new(is_http2.then_some(settings.send_timeout), pace));
+        let serving = ConnectionService {
             router,
             peer,
             transport,
@@ -187,8 +187,8 @@ async fn begin(
     until: Instant,
 ) -> Option<Stream> {
     match timeout_at(until, Stream::begin(stream, tls, heads)).await {
-        Ok(Ok(Begun::Well(stream))) => Some(stream),
-        Ok(Ok(Begun::Plaintext(stream))) => {
+        Ok(Ok(ConnectionStart::Well(stream))) => Some(stream),
+        Ok(Ok(ConnectionStart::Plaintext(stream))) => {
             tracing::debug!(%peer, "a client without TLS");
             let _ = timeout_at(until, refuse(stream, NO_TLS)).await;
             None
@@ -227,7 +227,7 @@ async fn drive<C, E>(
     mut connection: Pin<Box<C>>,
     leave: impl Fn(Pin<&mut C>),
     watch: &Arc<Watch>,
-    sending: &Sending,
+    sending: &ConnectionResponses,
     ends: &Ends,
     peer: SocketAddr,
 ) where
@@ -268,7 +268,7 @@ async fn drive<C, E>(
 
 /// What each request of a connection needs to be answered.
 #[derive(Clone)]
-struct Serving {
+struct ConnectionService {
     router: Router,
     /// The address of the client; admission of `/admin` depends on it.
     peer: SocketAddr,
@@ -282,12 +282,12 @@ struct Serving {
     /// demand.
     unread: Option<Arc<Unread>>,
     /// The responses on their way: all of HTTP/2; of HTTP/1 those that hold what others may need.
-    sending: Arc<Sending>,
+    sending: Arc<ConnectionResponses>,
     /// Most bytes of a head, without its `Authorization` field.
     plain_max: usize,
 }
 
-impl Serving {
+impl ConnectionService {
     async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let under_way = self.watch.begin();
         let (mut head, body) = request.into_parts();
@@ -316,7 +316,7 @@ impl Serving {
             let body = if body.is_end_stream() {
                 Body::empty()
             } else {
-                Body::new(Paced::new(rest.lend(body), self.pace, self.watch, window.flatten()))
+                Body::new(PacedBody::new(rest.lend(body), self.pace, self.watch, window.flatten()))
             };
             let is_shared = head.version >= http::Version::HTTP_2;
             let answer = self.router.oneshot(Request::from_parts(head, body));
@@ -331,12 +331,12 @@ impl Serving {
         if is_head && response.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n.as_bytes() == b"0") {
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
-        let held = Holding::take(&mut response);
+        let held = HeldResources::take(&mut response);
         Ok(response.map(|body| {
             if self.sending.is_for(&held) {
                 self.sending.begin(body, under_way, share, held)
             } else {
-                Body::new(Kept { body, _under_way: under_way, _head: share })
+                Body::new(TrackedBody { body, _under_way: under_way, _head: share })
             }
         }))
     }
@@ -386,14 +386,14 @@ impl Serving {
 }
 
 /// The body of a response over HTTP/1. Its request counts as under way until this is dropped.
-struct Kept {
+struct TrackedBody {
     body: Body,
     _under_way: UnderWay,
     /// Memory of the request's head, which handlers may still read while they stream.
     _head: Share,
 }
 
-impl hyper::body::Body for Kept {
+impl hyper::body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::request_head::Misframed;
+use super::request_head::HeadRefusal;
 use crate::body_memory::{BodyBudget, Share};
 
 /// Bytes of a frame header: length, type, flags and stream.
@@ -47,7 +47,7 @@ impl Frames {
     ///
     /// # Errors
     /// `NoRoom`: the budget has no memory for what the parser has to buffer.
-    pub(super) fn read(&mut self, mut came: &[u8]) -> Result<(), Misframed> {
+    pub(super) fn read(&mut self, mut came: &[u8]) -> Result<(), HeadRefusal> {
         let skipped = came.len().min(self.preface);
         self.preface -= skipped;
         came = &came[skipped..];
@@ -69,7 +69,7 @@ impl Frames {
                 self.end();
             }
         }
-        if self.share.try_hold(self.head_len + self.came + self.block) { Ok(()) } else { Err(Misframed::NoRoom) }
+        if self.share.try_hold(self.head_len + self.came + self.block) { Ok(()) } else { Err(HeadRefusal::NoRoom) }
     }
 
     /// Ends the current frame: all of it has arrived.
@@ -168,7 +168,7 @@ mod tests {
             match frames.read(&frame(1, 0, 15_000)) {
                 Ok(()) => all.push(frames),
                 Err(why) => {
-                    assert_eq!(why, Misframed::NoRoom);
+                    assert_eq!(why, HeadRefusal::NoRoom);
                     break;
                 }
             }

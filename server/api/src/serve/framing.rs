@@ -4,7 +4,7 @@
 
 /// How much of a body is still to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(super) enum BodyFraming {
     /// This many bytes.
     Length(u64),
     /// Chunks, up to an empty one; the position within the current chunk.
@@ -26,7 +26,7 @@ pub(super) enum Chunk {
     Trailer(bool),
 }
 
-impl Framing {
+impl BodyFraming {
     /// Reads the framing of a body from the fields of a head, and counts the fields that state it.
     pub(super) fn of(head: &[u8]) -> (usize, Option<Self>) {
         let (mut stated, mut body) = (0, None);
@@ -100,26 +100,26 @@ mod tests {
 
     #[test]
     fn heads_say_what_follows() {
-        let check = |fields: &str, stated: usize, body: Option<Framing>| {
+        let check = |fields: &str, stated: usize, body: Option<BodyFraming>| {
             let head = format!("POST /a:b HTTP/1.1\r\n{fields}\r\n\r\n");
-            assert_eq!(Framing::of(head.as_bytes()), (stated, body), "{fields}");
+            assert_eq!(BodyFraming::of(head.as_bytes()), (stated, body), "{fields}");
         };
-        let chunks = Some(Framing::Chunked(Chunk::Size(0)));
+        let chunks = Some(BodyFraming::Chunked(Chunk::Size(0)));
         check("Host: x", 0, None);
         check("X: content-length: 3", 0, None);
-        check("content-LENGTH:3", 1, Some(Framing::Length(3)));
+        check("content-LENGTH:3", 1, Some(BodyFraming::Length(3)));
         check("Content-Length: 0", 1, None);
         check("Content-Length: many", 1, None);
         check("Transfer-Encoding: chunked", 1, chunks);
         check("Transfer-Encoding: chunked\r\nContent-Length: 3", 2, chunks);
         check("Content-Length: 3\r\nTransfer-Encoding: chunked", 2, chunks);
-        check("Content-Length: 3\r\nContent-Length: 4", 2, Some(Framing::Length(3)));
+        check("Content-Length: 3\r\nContent-Length: 4", 2, Some(BodyFraming::Length(3)));
     }
 
     /// The end is found however the bytes are cut into pieces, and what follows is not consumed.
     #[test]
     fn bodies_end_where_they_end() {
-        let check = |framing: Framing, body: &str| {
+        let check = |framing: BodyFraming, body: &str| {
             let whole = format!("{body}GET / HTTP/1.1");
             for piece in 1..=whole.len() {
                 let (mut left, mut at) = (framing, 0);
@@ -130,8 +130,8 @@ mod tests {
                 assert_eq!(behind.map(|n| at - n), Some(body.len()), "{body:?} in pieces of {piece}");
             }
         };
-        let chunks = Framing::Chunked(Chunk::Size(0));
-        check(Framing::Length(5), "\r\n\r\n0");
+        let chunks = BodyFraming::Chunked(Chunk::Size(0));
+        check(BodyFraming::Length(5), "\r\n\r\n0");
         check(chunks, "0\r\n\r\n");
         check(chunks, "1\r\nx\r\n000\r\n\r\n");
         check(chunks, "1a;name=\"1\"\r\n0\r\n\r\n\r\n0123456789abcdefghi\r\n0;x\r\n\r\n");

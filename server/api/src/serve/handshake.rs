@@ -17,7 +17,7 @@ use crate::body_memory::{BodyBudget, Share};
 const BYTES_MAX: usize = 64 * 1024;
 
 /// A socket beneath TLS.
-pub(crate) struct Shaken {
+pub(crate) struct HandshakeStream {
     inner: TcpStream,
     /// `None` once the handshake is complete.
     handshake: Option<Box<Handshake>>,
@@ -33,9 +33,9 @@ pub(crate) async fn accept(
     acceptor: &TlsAcceptor,
     inner: TcpStream,
     heads: &BodyBudget,
-) -> io::Result<TlsStream<Shaken>> {
+) -> io::Result<TlsStream<HandshakeStream>> {
     let handshake = Some(Box::new(Handshake { read: 0, share: heads.share() }));
-    let mut stream = acceptor.accept(Shaken { inner, handshake }).await?;
+    let mut stream = acceptor.accept(HandshakeStream { inner, handshake }).await?;
     stream.get_mut().0.handshake = None;
     Ok(stream)
 }
@@ -53,14 +53,14 @@ impl Handshake {
     }
 }
 
-impl Shaken {
+impl HandshakeStream {
     /// The socket below.
     pub(super) fn socket(&self) -> &TcpStream {
         &self.inner
     }
 }
 
-impl AsyncRead for Shaken {
+impl AsyncRead for HandshakeStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = out.filled().len();
@@ -70,7 +70,7 @@ impl AsyncRead for Shaken {
     }
 }
 
-impl AsyncWrite for Shaken {
+impl AsyncWrite for HandshakeStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, data)
     }

@@ -16,7 +16,7 @@ use super::minimum_rate::{Pace, TooSlow};
 use crate::body_memory::Share;
 
 /// A body whose sender must keep up the minimum rate.
-pub(super) struct Paced<B: Body> {
+pub(super) struct PacedBody<B: Body> {
     inner: B,
     pace: Pace,
     /// Since when the reader has been waiting, and when it gives up.
@@ -30,7 +30,7 @@ pub(super) struct Paced<B: Body> {
     _window: Option<Arc<Share>>,
 }
 
-impl<B: Body> Paced<B> {
+impl<B: Body> PacedBody<B> {
     pub(super) fn new(inner: B, pace: Pace, watch: Arc<Watch>, window: Option<Arc<Share>>) -> Self {
         Self { inner, pace, waiting: None, sleep: None, watch, slow: false, ended: false, _window: window }
     }
@@ -53,7 +53,7 @@ impl<B: Body> Paced<B> {
     }
 }
 
-impl<B: Body> Drop for Paced<B> {
+impl<B: Body> Drop for PacedBody<B> {
     fn drop(&mut self) {
         if !self.ended && !self.inner.is_end_stream() {
             self.watch.body_left();
@@ -61,7 +61,7 @@ impl<B: Body> Drop for Paced<B> {
     }
 }
 
-impl<B> Body for Paced<B>
+impl<B> Body for PacedBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<Box<dyn Error + Send + Sync>>,

@@ -14,7 +14,7 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
-use super::framing::Framing;
+use super::framing::BodyFraming;
 use crate::body_memory::Share;
 use crate::error::plain;
 
@@ -26,7 +26,7 @@ const FIELD_BYTES: usize = 96;
 
 /// Why a head is refused before it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Misframed {
+pub(super) enum HeadRefusal {
     /// It is larger than allowed, and its end has not arrived.
     TooLarge,
     /// There is no memory for another incomplete head.
@@ -41,7 +41,7 @@ pub(super) struct Heads {
     /// Memory held for the incomplete head.
     share: Share,
     /// What is left of the body that precedes the next head.
-    body: Option<Framing>,
+    body: Option<BodyFraming>,
     /// How many heads are complete.
     whole: u64,
     /// Number of the first head, counted from 0, that states the length of its body more than once. Counted here
@@ -133,8 +133,8 @@ impl Heads {
     /// Tracks bytes that have arrived: reads heads and skips the bodies between them.
     ///
     /// # Errors
-    /// `TooLarge`, `NoRoom`: see [`Misframed`].
-    pub(super) fn read(&mut self, mut came: &[u8]) -> Result<(), Misframed> {
+    /// `TooLarge`, `NoRoom`: see [`HeadRefusal`].
+    pub(super) fn read(&mut self, mut came: &[u8]) -> Result<(), HeadRefusal> {
         while !came.is_empty() {
             came = if let Some(body) = &mut self.body {
                 let Some(behind) = body.pass(came) else { return Ok(()) };
@@ -148,7 +148,7 @@ impl Heads {
     }
 
     /// Reads a part of a head. Returns the bytes after its end; none if the end has not arrived.
-    fn head<'a>(&mut self, came: &'a [u8]) -> Result<&'a [u8], Misframed> {
+    fn head<'a>(&mut self, came: &'a [u8]) -> Result<&'a [u8], HeadRefusal> {
         let before = self.text.len();
         // One byte more than allowed is kept, to tell "just fits" from "too large".
         let room = (self.bytes_max + 1).saturating_sub(before);
@@ -156,7 +156,7 @@ impl Heads {
         let end = end_of_head(&self.text, before.saturating_sub(3)).filter(|end| *end <= self.bytes_max);
         if let Some(end) = end {
             let behind = &came[end.saturating_sub(before)..];
-            let (stated, body) = Framing::of(&self.text[..end]);
+            let (stated, body) = BodyFraming::of(&self.text[..end]);
             if stated > 1 {
                 self.twice.fetch_min(self.whole, Relaxed);
             }
@@ -167,10 +167,10 @@ impl Heads {
             return Ok(behind);
         }
         if self.text.len() > self.bytes_max {
-            return Err(Misframed::TooLarge);
+            return Err(HeadRefusal::TooLarge);
         }
         // Twice: the parser buffers the same bytes until the head is complete.
-        if self.share.try_hold(2 * self.text.len()) { Ok(&[]) } else { Err(Misframed::NoRoom) }
+        if self.share.try_hold(2 * self.text.len()) { Ok(&[]) } else { Err(HeadRefusal::NoRoom) }
     }
 
     /// Drops the text of the incomplete head when its connection is refused. Its share of the budget stays, since the
@@ -338,10 +338,10 @@ mod tests {
     fn sizes() {
         let head = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100));
         assert_eq!(heads_of(head.len()).read(head.as_bytes()), Ok(()));
-        assert_eq!(heads_of(head.len() - 1).read(head.as_bytes()), Err(Misframed::TooLarge));
+        assert_eq!(heads_of(head.len() - 1).read(head.as_bytes()), Err(HeadRefusal::TooLarge));
         let mut heads = heads_of(10);
         assert_eq!(heads.read(b"0123456789"), Ok(()));
-        assert_eq!(heads.read(b"0"), Err(Misframed::TooLarge));
+        assert_eq!(heads.read(b"0"), Err(HeadRefusal::TooLarge));
     }
 
     /// Would fail if bytes within a body, or the end of a head that began after one, were taken for a head of their
@@ -371,7 +371,7 @@ mod tests {
         }
         let mut heads = heads_of(100);
         let behind = format!("{}GET / HTTP/1.1\r\nX: {}", one("Content-Length: 1000", &long), "x".repeat(100));
-        assert_eq!(heads.read(behind.as_bytes()), Err(Misframed::TooLarge));
+        assert_eq!(heads.read(behind.as_bytes()), Err(HeadRefusal::TooLarge));
         assert_eq!(heads.whole(), 1);
     }
 
@@ -389,7 +389,7 @@ mod tests {
             assert!(all.len() < 10_000, "nothing is counted");
         };
         let (mut heads, why) = refused;
-        assert_eq!(why, Misframed::NoRoom);
+        assert_eq!(why, HeadRefusal::NoRoom);
         heads.forget();
         let mut small = Heads::new(16_384, budget.share());
         assert_eq!(small.read(b"GET / HTTP/1.1\r\n"), Ok(()), "a small one has room");

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use super::deadlines::UnderWay;
 use super::minimum_rate::Pace;
 use crate::body_memory::Share;
-use crate::response_pressure::Needed;
+use crate::response_pressure::ContendedResource;
 
 /// Bytes that are handed over at once: they are buffered until the client reads them, and count nowhere then.
 const PIECE_BYTES: usize = 32 << 10;
@@ -38,36 +38,42 @@ const GIVEN_UP: &str = "nothing of the response was read for too long, or it was
 
 /// The responses of a connection.
 #[derive(Debug)]
-pub(super) struct Sending {
+pub(super) struct ConnectionResponses {
     /// How long a client may take nothing of a response; `None`: that is told by the connection (HTTP/1), which then ends
     /// with a response that is given up.
     patience: Option<Duration>,
     /// How fast a client must read what others need.
     pace: Pace,
-    listed: Mutex<Listed>,
+    listed: Mutex<BodyRegistry>,
     begun: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Listed {
+struct BodyRegistry {
     bodies: Vec<Weak<Mutex<Held>>>,
     /// Whether one of them holds what others may need.
     watched: bool,
 }
 
-impl Sending {
+impl ConnectionResponses {
     pub(super) fn new(patience: Option<Duration>, pace: Pace) -> Self {
         Self { patience, pace, listed: Mutex::default(), begun: Notify::new() }
     }
 
     /// Says whether a response that holds these must be sent by this; others only keep their requests under way.
-    pub(super) fn is_for(&self, held: &[Arc<dyn Needed>]) -> bool {
+    pub(super) fn is_for(&self, held: &[Arc<dyn ContendedResource>]) -> bool {
         self.patience.is_some() || !held.is_empty()
     }
 
     /// Begins to send a body that holds these. Its request counts as under way, and its head as held, until it is sent or
     /// given up.
-    pub(super) fn begin(&self, body: Body, under_way: UnderWay, head: Share, needed: Vec<Arc<dyn Needed>>) -> Body {
+    pub(super) fn begin(
+        &self,
+        body: Body,
+        under_way: UnderWay,
+        head: Share,
+        needed: Vec<Arc<dyn ContendedResource>>,
+    ) -> Body {
         let watched = !needed.is_empty();
         let behind = Behind::new(body, under_way, head, needed);
         let held = Arc::new(Mutex::new(Held::new(behind, self.pace, self.patience.is_some())));
@@ -82,7 +88,7 @@ impl Sending {
         if is_news {
             self.begun.notify_one();
         }
-        Body::new(Sent(held))
+        Body::new(TimedBody(held))
     }
 
     /// Gives up what the client does not take, for as long as this is polled. Ends when the connection must.
@@ -139,11 +145,11 @@ struct Behind {
     under_way: UnderWay,
     _head: Share,
     /// What it holds, and how often that was refused to others when the client was last seen to be fast enough.
-    needed: Vec<(Arc<dyn Needed>, u64)>,
+    needed: Vec<(Arc<dyn ContendedResource>, u64)>,
 }
 
 impl Behind {
-    fn new(body: Body, under_way: UnderWay, head: Share, needed: Vec<Arc<dyn Needed>>) -> Self {
+    fn new(body: Body, under_way: UnderWay, head: Share, needed: Vec<Arc<dyn ContendedResource>>) -> Self {
         let mut behind =
             Self { body, under_way, _head: head, needed: needed.into_iter().map(|held| (held, 0)).collect() };
         behind.forget();
@@ -173,14 +179,14 @@ struct Held {
     is_part: bool,
     /// Since when the client has taken nothing; `None`: it waits for us.
     untaken: Option<Instant>,
-    reading: Reading,
+    reading: ReadProgress,
     /// Whether the connection has others beside it, so that what it sends does not tell what is taken of this one.
     is_one_of_many: bool,
 }
 
 /// How fast the client of a response is.
 #[derive(Debug)]
-struct Reading {
+struct ReadProgress {
     pace: Pace,
     /// All the time that it may be slow.
     grace: Duration,
@@ -194,7 +200,7 @@ struct Reading {
     until: Instant,
 }
 
-impl Reading {
+impl ReadProgress {
     fn new(pace: Pace, now: Instant, seen: u64) -> Self {
         let (is_slow, taken, last, waited) = Default::default();
         Self { pace, grace: pace.left(), is_slow, taken, last, seen, waited, until: now }
@@ -221,7 +227,7 @@ impl Held {
     fn new(behind: Behind, pace: Pace, is_one_of_many: bool) -> Self {
         let now = Instant::now();
         let seen = if is_one_of_many { 0 } else { behind.under_way.sent_bytes() };
-        let reading = Reading::new(pace, now, seen);
+        let reading = ReadProgress::new(pace, now, seen);
         let (behind, untaken) = (Some(behind), Some(now));
         Self { behind, rest: Bytes::new(), is_part: false, untaken, reading, is_one_of_many }
     }
@@ -283,9 +289,9 @@ impl Held {
 }
 
 /// The body of a response, as hyper reads it.
-struct Sent(Arc<Mutex<Held>>);
+struct TimedBody(Arc<Mutex<Held>>);
 
-impl hyper::body::Body for Sent {
+impl hyper::body::Body for TimedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -320,15 +326,20 @@ mod tests {
     use crate::serve::deadlines::Watch;
 
     /// A connection of HTTP/2 whose clients may take nothing for so long, and must be fast enough at once.
-    fn over_http2(patience: Duration) -> Sending {
-        Sending::new(Some(patience), Pace::new(1024, Duration::ZERO))
+    fn over_http2(patience: Duration) -> ConnectionResponses {
+        ConnectionResponses::new(Some(patience), Pace::new(1024, Duration::ZERO))
     }
 
-    fn begin(sending: &Sending, body: Body) -> Body {
+    fn begin(sending: &ConnectionResponses, body: Body) -> Body {
         begin_with(sending, body, Vec::new(), &Watch::new(&ServeSettings::default(), Instant::now()))
     }
 
-    fn begin_with(sending: &Sending, body: Body, needed: Vec<Arc<dyn Needed>>, watch: &Arc<Watch>) -> Body {
+    fn begin_with(
+        sending: &ConnectionResponses,
+        body: Body,
+        needed: Vec<Arc<dyn ContendedResource>>,
+        watch: &Arc<Watch>,
+    ) -> Body {
         sending.begin(body, watch.begin(), BodyBudget::of_heads(0).share(), needed)
     }
 
@@ -428,7 +439,7 @@ mod tests {
     async fn slow_readers_give_way_to_those_who_wait() {
         for patience in [Some(MINUTE), None] {
             let watch = Watch::new(&ServeSettings::default(), Instant::now());
-            let sending = Sending::new(patience, Pace::new(1 << 40, Duration::ZERO));
+            let sending = ConnectionResponses::new(patience, Pace::new(1 << 40, Duration::ZERO));
             let demand = Arc::new(Demand::default());
             let (held, life) = endless();
             let mut slow = begin_with(&sending, held, vec![Arc::clone(&demand) as _], &watch);
@@ -453,15 +464,15 @@ mod tests {
         let demand = Arc::new(Demand::default());
         demand.refuse();
         let _waiting = demand.wait();
-        let needed = || vec![Arc::clone(&demand) as Arc<dyn Needed>];
+        let needed = || vec![Arc::clone(&demand) as Arc<dyn ContendedResource>];
         // Over HTTP/2 by what was taken of the response itself, with a minute to begin.
-        let sending = Sending::new(Some(MINUTE), Pace::new(1, MINUTE));
+        let sending = ConnectionResponses::new(Some(MINUTE), Pace::new(1, MINUTE));
         let mut body = begin_with(&sending, endless().0, needed(), &watch);
         assert!(body.frame().await.unwrap().is_ok());
         assert!(!sending.give_up());
         assert!(body.frame().await.unwrap().is_ok());
         // Over HTTP/1 by what the connection has sent.
-        let sending = Sending::new(None, Pace::new(1, MINUTE));
+        let sending = ConnectionResponses::new(None, Pace::new(1, MINUTE));
         let mut body = begin_with(&sending, endless().0, needed(), &watch);
         assert!(body.frame().await.unwrap().is_ok());
         watch.wrote(1 << 20);
@@ -473,7 +484,7 @@ mod tests {
     fn bytes_earn_the_time_of_a_reader() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let mut reading = Reading::new(Pace::new(1024, Duration::from_secs(10)), began, 100);
+        let mut reading = ReadProgress::new(Pace::new(1024, Duration::from_secs(10)), began, 100);
         // Six seconds that it was waited for, in two parts; bytes that were sent before do not count.
         reading.wait(Some(began), at(2));
         reading.wait(None, at(5));
@@ -494,7 +505,7 @@ mod tests {
     /// of HTTP/1 was given up.
     #[tokio::test]
     async fn a_connection_ends_with_what_is_given_up() {
-        let sending = Sending::new(None, Pace::new(1 << 40, Duration::ZERO));
+        let sending = ConnectionResponses::new(None, Pace::new(1 << 40, Duration::ZERO));
         let watch = Watch::new(&ServeSettings::default(), Instant::now());
         let demand = Arc::new(Demand::default());
         let _waiting = demand.wait();

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::deadlines::Watch;
 use super::frames::{self, Frames};
-use super::request_head::{Heads, Misframed};
+use super::request_head::{HeadRefusal, Heads};
 use super::stream::Stream;
 
 /// Sent to a client whose head did not arrive in time.
@@ -33,7 +33,7 @@ pub(super) struct Socket {
     frames: Option<Frames>,
     watch: Arc<Watch>,
     /// What is wrong with a head that arrived while earlier requests are still under way.
-    fault: Option<Misframed>,
+    fault: Option<HeadRefusal>,
     /// Whether the client was answered here while hyper still waits for a head.
     refused: bool,
 }
@@ -49,7 +49,7 @@ impl Socket {
     }
 
     /// Checks bytes that arrived. Returns what hyper must read instead of them; `None` if they are unchanged.
-    fn look_at(&mut self, came: &[u8]) -> Result<Option<Vec<u8>>, Misframed> {
+    fn look_at(&mut self, came: &[u8]) -> Result<Option<Vec<u8>>, HeadRefusal> {
         if came.is_empty() {
             return Ok(None);
         }
@@ -66,14 +66,14 @@ impl Socket {
     }
 
     /// What is wrong with a head, once all requests before it are answered.
-    fn judged(&self) -> Option<Misframed> {
+    fn judged(&self) -> Option<HeadRefusal> {
         self.fault.filter(|_| self.watch.waits(self.heads.whole()))
     }
 
     /// Tells the client why no more is read, and ends the connection.
-    fn refuse(&mut self, why: Misframed, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn refuse(&mut self, why: HeadRefusal, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match why {
-            Misframed::NoRoom => {
+            HeadRefusal::NoRoom => {
                 // No memory: so nothing more is waited for. But bytes that have arrived are read first: closing a
                 // socket with unread data sends a reset, and the client could lose the answer.
                 while matches!(self.poll_scratch(cx), Poll::Ready(Ok(true))) {}
@@ -82,7 +82,7 @@ impl Socket {
                 let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
                 Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
             }
-            Misframed::TooLarge => {
+            HeadRefusal::TooLarge => {
                 self.refused = true;
                 self.heads.forget();
                 self.stream.say(TOO_LARGE);

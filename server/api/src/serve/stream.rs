@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::handshake::{Shaken, accept};
+use super::handshake::{HandshakeStream, accept};
 use super::tls::{Tls, name_of};
 use crate::body_memory::BodyBudget;
 
@@ -33,11 +33,11 @@ pub(crate) struct Transport {
 
 pub(crate) enum Stream {
     Plain(TcpStream),
-    Tls(Box<TlsStream<Shaken>>),
+    Tls(Box<TlsStream<HandshakeStream>>),
 }
 
 /// The result of beginning a connection.
-pub(super) enum Begun {
+pub(super) enum ConnectionStart {
     /// Ready to be read.
     Well(Stream),
     /// The client does not speak TLS, which is required.
@@ -46,17 +46,17 @@ pub(super) enum Begun {
 
 impl Stream {
     /// Begins a connection, with TLS if it is configured. The caller limits its time.
-    pub(super) async fn begin(stream: TcpStream, tls: Option<&Tls>, heads: &BodyBudget) -> io::Result<Begun> {
-        let Some(tls) = tls else { return Ok(Begun::Well(Self::Plain(stream))) };
+    pub(super) async fn begin(stream: TcpStream, tls: Option<&Tls>, heads: &BodyBudget) -> io::Result<ConnectionStart> {
+        let Some(tls) = tls else { return Ok(ConnectionStart::Well(Self::Plain(stream))) };
         let mut first = [0];
         if stream.peek(&mut first).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if first[0] != HANDSHAKE {
-            return Ok(Begun::Plaintext(stream));
+            return Ok(ConnectionStart::Plaintext(stream));
         }
         let stream = accept(&tls.acceptor(), stream, heads).await?;
-        Ok(Begun::Well(Self::Tls(Box::new(stream))))
+        Ok(ConnectionStart::Well(Self::Tls(Box::new(stream))))
     }
 
     /// What is known about the client.

@@ -27,8 +27,8 @@ impl<B: Body> Rest<B> {
         Self(Arc::new(Mutex::new(None)))
     }
 
-    pub(super) fn lend(&self, body: B) -> Lent<B> {
-        Lent { body: Some(body), back: Arc::clone(&self.0) }
+    pub(super) fn lend(&self, body: B) -> LentBody<B> {
+        LentBody { body: Some(body), back: Arc::clone(&self.0) }
     }
 
     /// Takes the body that was returned so far; `None` while it is still being read.
@@ -38,19 +38,19 @@ impl<B: Body> Rest<B> {
 }
 
 /// A body that is returned when its reader drops it.
-pub(super) struct Lent<B: Body> {
+pub(super) struct LentBody<B: Body> {
     /// `Some` until it is dropped.
     body: Option<B>,
     back: Arc<Mutex<Option<B>>>,
 }
 
-impl<B: Body> Drop for Lent<B> {
+impl<B: Body> Drop for LentBody<B> {
     fn drop(&mut self) {
         *self.back.lock() = self.body.take();
     }
 }
 
-impl<B: Body + Unpin> Body for Lent<B> {
+impl<B: Body + Unpin> Body for LentBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 

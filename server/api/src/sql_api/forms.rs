@@ -111,10 +111,10 @@ pub struct Writer {
     /// Bytes that are encoded and not sent yet.
     out: Vec<u8>,
     rows: u64,
-    kind: Kind,
+    kind: FormatWriter,
 }
 
-enum Kind {
+enum FormatWriter {
     Json,
     Lines,
     Csv,
@@ -151,9 +151,9 @@ impl Writer {
                 let columns = columns.map(|f| json!({ "name": f.name(), "type": type_name(f.data_type()) }));
                 let columns = Value::Array(columns.collect());
                 out.extend_from_slice(format!("{{\"columns\":{columns},\"rows\":[").as_bytes());
-                Kind::Json
+                FormatWriter::Json
             }
-            Form::Lines => Kind::Lines,
+            Form::Lines => FormatWriter::Lines,
             Form::Csv => {
                 for (at, field) in schema.fields().iter().enumerate() {
                     if at > 0 {
@@ -162,9 +162,9 @@ impl Writer {
                     push_quoted(field.name(), &mut out);
                 }
                 out.extend_from_slice(b"\r\n");
-                Kind::Csv
+                FormatWriter::Csv
             }
-            Form::Arrow => Kind::Arrow(Box::new(StreamWriter::try_new(Vec::new(), schema).map_err(failed)?)),
+            Form::Arrow => FormatWriter::Arrow(Box::new(StreamWriter::try_new(Vec::new(), schema).map_err(failed)?)),
             Form::Parquet => {
                 // Checked here since the writer fails only at the first rows, when the response has begun.
                 if let Some(field) = schema.fields().iter().find(|field| holds_interval(field.data_type())) {
@@ -177,7 +177,7 @@ impl Writer {
                     .build();
                 let writer = ArrowWriter::try_new(Vec::new(), std::sync::Arc::clone(schema), Some(properties));
                 let refused = |e: ParquetError| Error::invalid(format!("Parquet has no such columns: {e}"));
-                Kind::Parquet(Box::new(writer.map_err(refused)?))
+                FormatWriter::Parquet(Box::new(writer.map_err(refused)?))
             }
         };
         Ok(Self { schema: std::sync::Arc::clone(schema), out, rows: 0, kind })
@@ -188,19 +188,19 @@ impl Writer {
     /// # Errors
     /// Internal: only by a bug.
     pub fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
-        let is_text = matches!(self.kind, Kind::Json | Kind::Lines | Kind::Csv);
+        let is_text = matches!(self.kind, FormatWriter::Json | FormatWriter::Lines | FormatWriter::Csv);
         let spelled = if is_text { with_texts(&self.schema, batch)? } else { None };
         let schema = spelled.as_ref().map_or_else(|| SchemaRef::clone(&self.schema), RecordBatch::schema);
         let batch = spelled.as_ref().unwrap_or(batch);
         match &mut self.kind {
-            Kind::Json => rows_of_json(&schema, batch, &mut self.rows, &mut self.out)?,
-            Kind::Lines => lines_of_json(&schema, batch, &mut self.out)?,
-            Kind::Csv => csv(&schema, batch, &mut self.out)?,
-            Kind::Arrow(writer) => {
+            FormatWriter::Json => rows_of_json(&schema, batch, &mut self.rows, &mut self.out)?,
+            FormatWriter::Lines => lines_of_json(&schema, batch, &mut self.out)?,
+            FormatWriter::Csv => csv(&schema, batch, &mut self.out)?,
+            FormatWriter::Arrow(writer) => {
                 writer.write(batch).map_err(failed)?;
                 self.out.append(writer.get_mut());
             }
-            Kind::Parquet(writer) => {
+            FormatWriter::Parquet(writer) => {
                 writer.write(batch).map_err(parquet_failed)?;
                 self.out.append(writer.inner_mut());
             }
@@ -220,13 +220,13 @@ impl Writer {
     pub fn end(self, stats: &Value) -> Result<Bytes> {
         let Self { mut out, kind, .. } = self;
         match kind {
-            Kind::Json => out.extend_from_slice(format!("],\"stats\":{stats}}}").as_bytes()),
-            Kind::Lines | Kind::Csv => {}
-            Kind::Arrow(mut writer) => {
+            FormatWriter::Json => out.extend_from_slice(format!("],\"stats\":{stats}}}").as_bytes()),
+            FormatWriter::Lines | FormatWriter::Csv => {}
+            FormatWriter::Arrow(mut writer) => {
                 writer.finish().map_err(failed)?;
                 out.append(writer.get_mut());
             }
-            Kind::Parquet(writer) => out.append(&mut writer.into_inner().map_err(parquet_failed)?),
+            FormatWriter::Parquet(writer) => out.append(&mut writer.into_inner().map_err(parquet_failed)?),
         }
         Ok(out.into())
     }

@@ -7,7 +7,7 @@ use axum::response::Response;
 use quiver_traces::lists::histogram::{Measure, SeriesRequest, SplitBy, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
 use quiver_traces::params::place;
-use quiver_traces::{Listing, ParamError, Search, Selection, Summary, TraceError};
+use quiver_traces::{ListOptions, ParamError, Search, Selection, Summary, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TagRequest};
 use serde_json::{Value, json};
 
@@ -84,9 +84,9 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     let (traces, ctx, range) = (&call.state.engines.traces, &call.ctx, search.range);
     let mut cursor = None;
     // The limit of rows, with this default.
-    let listing = |default: u64| -> Result<Listing, TraceError> {
+    let listing = |default: u64| -> Result<ListOptions, TraceError> {
         let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(default) as usize;
-        Ok(Listing { like: call.params.one("q")?.map(str::to_lowercase), limit: Some(limit), by_name: false })
+        Ok(ListOptions { like: call.params.one("q")?.map(str::to_lowercase), limit: Some(limit), by_name: false })
     };
     let data = match list {
         List::Search => {
@@ -105,7 +105,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         }
         List::Instances => {
             let rows =
-                traces.instances(ctx, range, search.conditions, Listing { like: None, ..listing(ROWS)? }).await?;
+                traces.instances(ctx, range, search.conditions, ListOptions { like: None, ..listing(ROWS)? }).await?;
             rows.iter().map(quiver_traces::InstanceRow::to_json).collect()
         }
         List::Tags => tags(call, search.filter(), listing(ROWS)?).await?,
@@ -186,7 +186,7 @@ fn tag_request(call: &Call, filter: SpanFilter) -> Result<Option<TagRequest>, Tr
     Ok((scope != Some("intrinsic")).then_some(TagRequest { filter, place, key: None }))
 }
 
-async fn tags(call: &Call, filter: SpanFilter, listing: Listing) -> Result<Value, TraceError> {
+async fn tags(call: &Call, filter: SpanFilter, listing: ListOptions) -> Result<Value, TraceError> {
     let Some(request) = tag_request(call, filter)? else {
         let named = |name: &str| listing.like.as_ref().is_none_or(|q| name.to_lowercase().contains(q));
         let intrinsics = INTRINSICS.iter().filter(|n| named(n)).map(|n| json!({"key": n, "scope": "intrinsic"}));
@@ -208,7 +208,7 @@ fn key_of(call: &Call, key: &str) -> Result<KeyOf, TraceError> {
     })
 }
 
-async fn values(call: &Call, filter: SpanFilter, key: &str, listing: Listing) -> Result<Value, TraceError> {
+async fn values(call: &Call, filter: SpanFilter, key: &str, listing: ListOptions) -> Result<Value, TraceError> {
     let rows = call.state.engines.traces.values(&call.ctx, filter, key_of(call, key)?, listing).await?;
     Ok(rows.iter().map(|(value, count)| json!({"value": value, "count": count})).collect())
 }

@@ -15,10 +15,10 @@ use quiver_ingest::within;
 use quiver_query::QueryContext;
 use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
-use quiver_traces::export::traceobject::{DAMAGED_CODE, Lacking, write_wrapped};
+use quiver_traces::export::traceobject::{DAMAGED_CODE, ExportGaps, write_wrapped};
 use quiver_traces::params::kind;
 use quiver_traces::{
-    Closed, JsonWriter, Listing, ParamError, Params, Search, Selection, Trace, TraceError, spans_bytes,
+    JsonWriter, ListOptions, ParamError, Params, ReaderClosed, Search, Selection, Trace, TraceError, spans_bytes,
 };
 use quiver_types::spans::{
     AttributeTest, STATUS_ERROR, STATUS_OK, SpanFilter, TextTest, TraceId, parse_hex, read_spans,
@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use super::{spans_of, status_and_text};
 use crate::body_memory::read_unpacked;
-use crate::encode::indented::Indented;
+use crate::encode::indented::JsonIndenter;
 use crate::encode::json::json_body;
 use crate::error::with_retry_after;
 use crate::handlers::boxed;
@@ -112,7 +112,7 @@ pub(super) async fn operations_of(
     }
     conditions.extend(service.map(|service| SpanFilter::Service(TextTest::Is(service.to_owned()))));
     conditions.extend(kind.map(|kind| SpanFilter::Kinds(vec![kind])));
-    let rows = call.state.engines.traces.operations(&call.ctx, ALWAYS, conditions, Listing::default()).await?;
+    let rows = call.state.engines.traces.operations(&call.ctx, ALWAYS, conditions, ListOptions::default()).await?;
     let mut found: Vec<(String, u8)> = rows.into_iter().map(|row| (row.name, row.kind)).collect();
     found.sort_unstable();
     found.dedup();
@@ -251,7 +251,7 @@ async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let missing = without(ids, &traces);
         let (spans, left_out) = (spans_of(&traces), call.ctx.stats.left_out.texts());
         let write = move |w: &mut JsonWriter<'_>| {
-            let lacking = Lacking { left_out: &left_out, missing: &missing };
+            let lacking = ExportGaps { left_out: &left_out, missing: &missing };
             write_wrapped(&traces, traces.len(), lacking, OPTIONS, w);
         };
         call.written(spans, write)
@@ -270,14 +270,14 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         let trace = call.state.engines.traces.trace(&call.ctx, selection).await?;
         let pretty = call.params.switch("prettyPrint")?.unwrap_or(false);
         let write = move |trace: &Trace, w: &mut JsonWriter<'_>| {
-            let lacking = Lacking { left_out: &trace.left_out, missing: &[] };
+            let lacking = ExportGaps { left_out: &trace.left_out, missing: &[] };
             write_wrapped(std::slice::from_ref(trace), 0, lacking, OPTIONS, w);
         };
         if !pretty {
             return call.written(trace.spans.len(), move |w| write(&trace, w));
         }
-        let mut indented = Indented::new(call.text());
-        let mut writer = JsonWriter::pieces(|piece| indented.write_all(&piece).map_err(|_| Closed));
+        let mut indented = JsonIndenter::new(call.text());
+        let mut writer = JsonWriter::pieces(|piece| indented.write_all(&piece).map_err(|_| ReaderClosed));
         write(&trace, &mut writer);
         // The body reports errors.
         let _ = writer.finish();
@@ -334,7 +334,9 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
         let mut spans = Vec::new();
         read_spans(&decoded.batch.flat(), &mut spans)?;
         let traces = assemble_all(spans);
-        call.written(spans_of(&traces), move |w| write_wrapped(&traces, traces.len(), Lacking::default(), OPTIONS, w))
+        call.written(spans_of(&traces), move |w| {
+            write_wrapped(&traces, traces.len(), ExportGaps::default(), OPTIONS, w);
+        })
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

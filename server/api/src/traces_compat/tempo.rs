@@ -18,9 +18,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{HeaderMap, StatusCode, header};
 use quiver_ingest::traces::to_protobuf;
-use quiver_query::Collected;
+use quiver_query::QueryReservation;
 use quiver_traces::export::tempo::{Form, write_blocks};
-use quiver_traces::{Closed, JsonWriter, ParamError, Selection, Trace, TraceError};
+use quiver_traces::{JsonWriter, ParamError, ReaderClosed, Selection, Trace, TraceError};
 use quiver_types::Error;
 use quiver_types::spans::{Span, TraceId, parse_hex};
 use serde_json::json;
@@ -121,7 +121,7 @@ fn message(call: &Call, trace: &Trace) -> Result<(Text, usize), TraceError> {
 }
 
 /// Encodes some spans, and gives the memory that is held for that.
-fn part_of(call: &Call, spans: &[Span]) -> Result<(Vec<u8>, Collected), TraceError> {
+fn part_of(call: &Call, spans: &[Span]) -> Result<(Vec<u8>, QueryReservation), TraceError> {
     // Memory for the JSON text, which grows by doubling, and for the message, which is shorter.
     let memory = call.state.engines.query.collected("message", &call.ctx);
     let mut json = Vec::new();
@@ -129,7 +129,7 @@ fn part_of(call: &Call, spans: &[Span]) -> Result<(Vec<u8>, Collected), TraceErr
     let mut writer = JsonWriter::pieces(|piece| {
         outcome = memory.add(3 * piece.len());
         json.extend_from_slice(&piece);
-        outcome.as_ref().copied().map_err(|_| Closed)
+        outcome.as_ref().copied().map_err(|_| ReaderClosed)
     });
     writer.object(|w| write_blocks(spans, "resourceSpans", Form::Otlp, w));
     // The outcome reports errors.

@@ -10,7 +10,7 @@ use http::StatusCode;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::spanarray;
 use quiver_traces::lists::tags::KeyOf;
-use quiver_traces::{Listing, ParamError, Search, Selection, Trace, TraceError};
+use quiver_traces::{ListOptions, ParamError, Search, Selection, Trace, TraceError};
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
 use serde_json::{Value, json};
 
@@ -249,8 +249,12 @@ async fn autocomplete_values(State(state): State<Arc<AppState>>, request: Reques
         let key = required(&call, "key")?;
         let (from, to) = window(&call)?;
         let key = KeyOf::Attribute(None, key.to_owned());
-        let rows =
-            call.state.engines.traces.values(&call.ctx, SpanFilter::Starts(from, to), key, Listing::default()).await?;
+        let rows = call
+            .state
+            .engines
+            .traces
+            .values(&call.ctx, SpanFilter::Starts(from, to), key, ListOptions::default())
+            .await?;
         names(&call, rows.into_iter().take(1000).map(|(value, _)| value))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))

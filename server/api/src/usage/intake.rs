@@ -23,7 +23,7 @@ const MINUTE_MS: i64 = 60_000;
 
 /// Accepted records of a service.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Brought {
+pub(crate) struct AcceptedRecords {
     /// Number of samples, rows or spans.
     pub(crate) records: u64,
     /// Number of records whose times are known, and the sum of these times.
@@ -33,7 +33,7 @@ pub(crate) struct Brought {
     bytes: Option<u64>,
 }
 
-impl Brought {
+impl AcceptedRecords {
     /// Records of unknown times.
     pub(crate) fn untimed(records: u64) -> Self {
         Self { records, ..Self::default() }
@@ -70,22 +70,22 @@ impl Brought {
 
 /// The telemetry of one request.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct RequestIntake {
     bytes: AtomicU64,
     /// Accepted records by signal and service.
-    records: Mutex<BTreeMap<(&'static str, String), Brought>>,
+    records: Mutex<BTreeMap<(&'static str, String), AcceptedRecords>>,
     /// Rejected records by signal and reason.
     rejected: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
 }
 
-impl Taken {
+impl RequestIntake {
     /// Adds bytes as they arrive.
     pub(crate) fn add_bytes(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
     /// Adds records; an empty service means none or unknown.
-    pub(crate) fn add_records(&self, signal: &'static str, service: &str, brought: Brought) {
+    pub(crate) fn add_records(&self, signal: &'static str, service: &str, brought: AcceptedRecords) {
         let service = if service.len() > SERVICE_BYTES_MAX { "" } else { service };
         let mut records = self.records.lock();
         let key = (signal, service.to_owned());
@@ -148,7 +148,7 @@ impl Sums {
 
 /// Sums waiting to be written.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingSums {
     sums: BTreeMap<Key, Sums>,
     /// Number of durations and delays in them.
     times: usize,
@@ -156,7 +156,7 @@ struct Waiting {
 
 /// All sums waiting to be written.
 #[derive(Debug, Default)]
-pub(super) struct Intake(Mutex<Waiting>);
+pub(super) struct Intake(Mutex<PendingSums>);
 
 fn sum(all: &mut BTreeMap<Key, Sums>, mut key: Key) -> &mut Sums {
     if all.len() >= SUMS_MAX && !all.contains_key(&key) {
@@ -167,11 +167,11 @@ fn sum(all: &mut BTreeMap<Key, Sums>, mut key: Key) -> &mut Sums {
 
 impl Intake {
     /// Adds the telemetry of a request that ended now.
-    pub(super) fn add(&self, protocol: &'static str, taken: &Taken, now_ms: Millis, took: Duration) {
+    pub(super) fn add(&self, protocol: &'static str, taken: &RequestIntake, now_ms: Millis, took: Duration) {
         let (records, rejected) = (mem::take(&mut *taken.records.lock()), mem::take(&mut *taken.rejected.lock()));
         let (minute, bytes) = (now_ms - now_ms.rem_euclid(MINUTE_MS), taken.bytes.load(Relaxed));
         let mut waiting = self.0.lock();
-        let Waiting { sums: all, times } = &mut *waiting;
+        let PendingSums { sums: all, times } = &mut *waiting;
         let mut keep = |kept: &mut Vec<u64>, time: u64| {
             if kept.len() < TIMES_MAX && *times < ALL_TIMES_MAX {
                 kept.push(time);
@@ -222,14 +222,14 @@ mod tests {
 
     #[test]
     fn requests_are_added_up() {
-        let (intake, taken) = (Intake::default(), Taken::default());
+        let (intake, taken) = (Intake::default(), RequestIntake::default());
         taken.add_bytes(90);
         for time in [121_000, 123_000] {
-            taken.add_records("logs", "cart", Brought::record(time, 20));
+            taken.add_records("logs", "cart", AcceptedRecords::record(time, 20));
         }
-        taken.add_records("logs", "cart", Brought::untimed(4));
-        taken.add_records("logs", "", Brought { bytes: Some(5), ..Brought::untimed(3) });
-        taken.add_records("metrics", "", Brought::untimed(2));
+        taken.add_records("logs", "cart", AcceptedRecords::untimed(4));
+        taken.add_records("logs", "", AcceptedRecords { bytes: Some(5), ..AcceptedRecords::untimed(3) });
+        taken.add_records("metrics", "", AcceptedRecords::untimed(2));
         taken.add_rejected("logs", "too_old", 5);
         intake.add("jsonline", &taken, 125_000, Duration::from_millis(7));
         // It is not added a second time.
@@ -262,11 +262,11 @@ mod tests {
         let intake = Intake::default();
         let requests = 2 * SUMS_MAX / SERVICES_MAX;
         for request in 0..requests {
-            let taken = Taken::default();
+            let taken = RequestIntake::default();
             for n in 0..2 * SERVICES_MAX {
-                taken.add_records("logs", &format!("{request}-{n}"), Brought::untimed(1));
+                taken.add_records("logs", &format!("{request}-{n}"), AcceptedRecords::untimed(1));
             }
-            taken.add_records("logs", &"x".repeat(SERVICE_BYTES_MAX + 1), Brought::untimed(1));
+            taken.add_records("logs", &"x".repeat(SERVICE_BYTES_MAX + 1), AcceptedRecords::untimed(1));
             assert_eq!(taken.records.lock().len(), SERVICES_MAX + 1);
             intake.add("push", &taken, 0, Duration::ZERO);
         }
@@ -279,9 +279,9 @@ mod tests {
     fn times_are_bounded() {
         let intake = Intake::default();
         intake.0.lock().times = ALL_TIMES_MAX - 1;
-        let taken = Taken::default();
+        let taken = RequestIntake::default();
         for service in ["a", "b"] {
-            taken.add_records("logs", service, Brought::untimed(1));
+            taken.add_records("logs", service, AcceptedRecords::untimed(1));
         }
         intake.add("push", &taken, 0, Duration::from_millis(3));
         let all = intake.take();
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn delays_are_of_the_times_that_are_known() {
         let of = |times: &[Millis], untimed: u64| {
-            let mut brought = Brought::untimed(untimed);
+            let mut brought = AcceptedRecords::untimed(untimed);
             for time in times {
                 brought.add(*time);
             }
@@ -353,17 +353,17 @@ mod tests {
     /// If the bytes of some records are known they are the service's bytes; otherwise those of the request are.
     #[test]
     fn records_of_a_service_are_joined() {
-        let mut joined = Brought::untimed(3);
-        joined.join(Brought::untimed(2));
+        let mut joined = AcceptedRecords::untimed(3);
+        joined.join(AcceptedRecords::untimed(2));
         assert_eq!((joined.records, joined.bytes), (5, None));
-        joined.join(Brought::record(10, 7));
-        joined.join(Brought::record(30, 1));
+        joined.join(AcceptedRecords::record(10, 7));
+        joined.join(AcceptedRecords::record(30, 1));
         assert_eq!((joined.records, joined.bytes, joined.timed, joined.times_ms), (7, Some(8), 2, 40));
-        let (intake, taken) = (Intake::default(), Taken::default());
+        let (intake, taken) = (Intake::default(), RequestIntake::default());
         taken.add_bytes(100);
         taken.add_bytes(50);
         taken.add_records("logs", "a", joined);
-        taken.add_records("logs", "b", Brought::untimed(1));
+        taken.add_records("logs", "b", AcceptedRecords::untimed(1));
         taken.add_rejected("logs", "old", 2);
         taken.add_rejected("logs", "old", 3);
         taken.add_rejected("logs", "new", 0);
@@ -382,10 +382,10 @@ mod tests {
 
     #[test]
     fn names_that_are_too_long_are_those_of_nobody() {
-        let taken = Taken::default();
+        let taken = RequestIntake::default();
         let (longest, longer) = ("é".repeat(SERVICE_BYTES_MAX / 2), "x".repeat(SERVICE_BYTES_MAX + 1));
         for service in [longest.as_str(), longer.as_str(), ""] {
-            taken.add_records("logs", service, Brought::untimed(1));
+            taken.add_records("logs", service, AcceptedRecords::untimed(1));
         }
         let records = taken.records.lock();
         let counts: Vec<(usize, u64)> = records.iter().map(|((_, name), all)| (name.len(), all.records)).collect();

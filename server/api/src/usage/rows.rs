@@ -11,7 +11,7 @@ use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, STORAGE_STATS};
 use quiver_types::{Error, Millis, Result};
 
 use super::intake::{Key, Sums};
-use super::{Ended, Kept, KeptOf};
+use super::{FinishedQuery, KeptOf, StoredVolume};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -41,8 +41,8 @@ pub(crate) fn made(table: &'static TableDef, columns: Vec<ArrayRef>) -> Result<T
 }
 
 /// Rows of `query_log`. `now` and `now_ms` are the same moment on both clocks.
-pub(super) fn of_queries(all: &[Ended], now: Instant, now_ms: Millis) -> Result<TableRows> {
-    let began = |q: &Ended| now_ms - now.saturating_duration_since(q.began).as_millis() as i64;
+pub(super) fn of_queries(all: &[FinishedQuery], now: Instant, now_ms: Millis) -> Result<TableRows> {
+    let began = |q: &FinishedQuery| now_ms - now.saturating_duration_since(q.began).as_millis() as i64;
     let columns = vec![
         times(all.iter().map(began)),
         // Query numbers are unique within a process, and two processes never start at the same moment.
@@ -68,7 +68,7 @@ pub(super) fn of_queries(all: &[Ended], now: Instant, now_ms: Millis) -> Result<
 }
 
 /// Rows of `storage_stats`.
-pub(super) fn of_kept(all: &BTreeMap<KeptOf, Kept>, now_ms: Millis) -> Result<TableRows> {
+pub(super) fn of_kept(all: &BTreeMap<KeptOf, StoredVolume>, now_ms: Millis) -> Result<TableRows> {
     let columns = vec![
         times(all.iter().map(|_| now_ms)),
         texts(all.keys().map(|(table, ..)| table)),
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_query_has_its_times_by_the_clock_on_the_wall() {
         let began = Instant::now();
-        let query = Ended {
+        let query = FinishedQuery {
             id: 0xab,
             began,
             took: Duration::from_micros(2500),
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_stands_under_its_day() {
-        let kept = Kept { bytes: 10, rows: 2, files: 3, small_files: 1 };
+        let kept = StoredVolume { bytes: 10, rows: 2, files: 3, small_files: 1 };
         let all = BTreeMap::from([(("logs".to_owned(), 2, "disk"), kept)]);
         let rows = of_kept(&all, 5).unwrap();
         assert_eq!((text_of(&rows, "table_name"), text_of(&rows, "tier")), ("logs", "disk"));

@@ -12,14 +12,14 @@ use quiver_types::tables::history::TableRows;
 use tokio_util::sync::CancellationToken;
 
 use super::intake::{Key, Sums};
-use super::{Ended, Kept, KeptOf, rows};
+use super::{FinishedQuery, KeptOf, StoredVolume, rows};
 use crate::state::AppState;
 
 /// How often the contents of the store are measured.
 const COUNTED_EVERY: Duration = Duration::from_hours(1);
 
-fn kept(store: &Store) -> BTreeMap<KeptOf, Kept> {
-    let mut all: BTreeMap<KeptOf, Kept> = BTreeMap::new();
+fn kept(store: &Store) -> BTreeMap<KeptOf, StoredVolume> {
+    let mut all: BTreeMap<KeptOf, StoredVolume> = BTreeMap::new();
     for part in store.visible().parts.iter() {
         let meta = &part.meta;
         let tier = match meta.place {
@@ -65,7 +65,7 @@ pub async fn finish(app: &AppState) {
     }
 }
 
-async fn write_waiting(app: &AppState, kept: &BTreeMap<KeptOf, Kept>) {
+async fn write_waiting(app: &AppState, kept: &BTreeMap<KeptOf, StoredVolume>) {
     let usage = &app.metrics.usage;
     let (queries, sums) = (usage.take(), usage.intake.take());
     if let Err(error) = write(app, &queries, kept, &sums).await {
@@ -76,8 +76,8 @@ async fn write_waiting(app: &AppState, kept: &BTreeMap<KeptOf, Kept>) {
 
 async fn write(
     app: &AppState,
-    queries: &[Ended],
-    kept: &BTreeMap<KeptOf, Kept>,
+    queries: &[FinishedQuery],
+    kept: &BTreeMap<KeptOf, StoredVolume>,
     sums: &BTreeMap<Key, Sums>,
 ) -> Result<()> {
     let now_ms = app.clock.now_ms();

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use quiver_types::{Network, Rights};
 
-use super::{AUDIENCE, Auth, Identity, Request, Subject, Way, external_id};
-use crate::credentials::Shown;
+use super::{AUDIENCE, Auth, AuthMethod, Identity, Request, Subject, external_id};
+use crate::credentials::RequestCredentials;
 use crate::directory::{AccountKind, Key};
 use crate::error::TokenError;
-use crate::jwt::{Claims, Expected, Parts, verify};
-use crate::observations::Seen;
+use crate::jwt::{Claims, Parts, TokenRequirements, verify};
+use crate::observations::Observation;
 use crate::{Secret, same, sha256_hex};
 
 impl Auth {
@@ -18,12 +18,12 @@ impl Auth {
     ///
     /// # Errors
     /// See [`TokenError`].
-    pub async fn identify(&self, shown: &Shown, request: Request<'_>) -> Result<Identity, TokenError> {
+    pub async fn identify(&self, shown: &RequestCredentials, request: Request<'_>) -> Result<Identity, TokenError> {
         match shown {
-            Shown::Nothing => Err(TokenError::Missing),
-            Shown::Token(token) => self.of_token(token.expose(), request).await,
-            Shown::ApiKey(key) => self.of_key(key.expose(), request.ip),
-            Shown::Basic { name, password } => self.of_basic(name, password, request.ip).await,
+            RequestCredentials::Nothing => Err(TokenError::Missing),
+            RequestCredentials::Token(token) => self.of_token(token.expose(), request).await,
+            RequestCredentials::ApiKey(key) => self.of_key(key.expose(), request.ip),
+            RequestCredentials::Basic { name, password } => self.of_basic(name, password, request.ip).await,
         }
     }
 
@@ -33,7 +33,7 @@ impl Auth {
     /// [`TokenError::Invalid`]: there is none, or it may not act.
     pub fn identify_certificate(&self, name: &str) -> Result<Identity, TokenError> {
         let account = self.directory.load().named(AccountKind::Service, name).cloned().ok_or(TokenError::Invalid)?;
-        Ok(Identity { way: Way::Certificate, ..self.of_account(AccountKind::Service, &account.id)? })
+        Ok(Identity { way: AuthMethod::Certificate, ..self.of_account(AccountKind::Service, &account.id)? })
     }
 
     /// An identity of an account of ours that may act.
@@ -44,7 +44,7 @@ impl Auth {
             subject: Subject::Account(kind, id.to_owned()),
             name: account.name.clone(),
             rights: directory.rights(kind, id, self.clock.now_ms()),
-            way: Way::Token,
+            way: AuthMethod::Token,
             session: None,
             shown_key: None,
             roles: Arc::default(),
@@ -77,7 +77,7 @@ impl Auth {
             Some(by) if by == issuer => {
                 let key = self.keys.verifier(&parts.kid, now_ms).ok_or(TokenError::Invalid)?;
                 let audiences = [AUDIENCE.to_owned()];
-                verify(token, parts, &key, Expected { issuer, audiences: &audiences, own: true }, now_ms)?
+                verify(token, parts, &key, TokenRequirements { issuer, audiences: &audiences, own: true }, now_ms)?
             }
             Some(_) => self.externals.verify(parts, token, now_ms).await?,
             None => return Err(TokenError::Invalid),
@@ -105,7 +105,7 @@ impl Auth {
         let rights = self.external_rights(&id, &roles)?;
         if self.directory.load().account(AccountKind::User, &id).is_none() {
             let text = |claim: &str| claims.text(claim).map(str::to_owned);
-            self.notes.user(&id, self.clock.now_ms(), || Seen::User {
+            self.notes.user(&id, self.clock.now_ms(), || Observation::User {
                 id: id.clone(),
                 issuer: claims.issuer.clone(),
                 name: name.clone(),
@@ -118,7 +118,7 @@ impl Auth {
             subject,
             name,
             rights: Arc::new(rights),
-            way: Way::Token,
+            way: AuthMethod::Token,
             session: None,
             shown_key: None,
             roles: roles.into(),
@@ -163,7 +163,7 @@ impl Auth {
         // What the owner lost meanwhile the key lost, too.
         let rights =
             key.rights.as_ref().map_or_else(|| Arc::clone(&owner.rights), |own| Arc::new(own.meet(&owner.rights)));
-        Ok(Identity { rights, way: Way::ApiKey, shown_key: Some(Arc::clone(key)), ..owner })
+        Ok(Identity { rights, way: AuthMethod::ApiKey, shown_key: Some(Arc::clone(key)), ..owner })
     }
 
     async fn of_basic(&self, name: &str, password: &Secret, ip: Option<IpAddr>) -> Result<Identity, TokenError> {
@@ -173,7 +173,7 @@ impl Auth {
             Err(error) => return Err(error),
             Ok(account) => {
                 let identity = self.of_account(AccountKind::Service, &account.id)?;
-                return Ok(Identity { way: Way::Basic, ..identity });
+                return Ok(Identity { way: AuthMethod::Basic, ..identity });
             }
         }
         let account = self.person(name, password.expose(), ip).await?;
@@ -181,6 +181,6 @@ impl Auth {
             return Err(TokenError::Invalid);
         }
         let identity = self.of_account(AccountKind::User, &account.id)?;
-        Ok(Identity { way: Way::Basic, ..identity })
+        Ok(Identity { way: AuthMethod::Basic, ..identity })
     }
 }

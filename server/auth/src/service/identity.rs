@@ -31,7 +31,7 @@ impl Subject {
 
 /// How a caller authenticated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum AuthMethod {
     /// A token of ours or of an external issuer.
     Token,
     /// An API key.
@@ -54,7 +54,7 @@ pub struct Identity {
     /// Its current rights.
     pub rights: Arc<Rights>,
     /// How it authenticated.
-    pub way: Way,
+    pub way: AuthMethod,
     /// The session of its token; if it has none, the id of the token.
     pub session: Option<String>,
     /// The API key that it used.
@@ -70,7 +70,7 @@ impl Identity {
             subject: Subject::Anyone,
             name: String::new(),
             rights: Arc::new(Rights::full()),
-            way: Way::Off,
+            way: AuthMethod::Off,
             session: None,
             shown_key: None,
             roles: Arc::default(),

@@ -44,7 +44,7 @@ async fn expiry() {
     assert_eq!(fx.bearer(&token["access_token"]).await.unwrap_err(), TokenError::Expired);
     let refresh = token["refresh_token"].as_str().unwrap().to_owned();
     fx.pass_s(30 * 60);
-    assert_eq!(fx.refresh(&refresh, "").await.unwrap_err(), Refused::not_active());
+    assert_eq!(fx.refresh(&refresh, "").await.unwrap_err(), OAuthError::not_active());
     // A session that is used ends after ten hours all the same.
     let mut token = fx.login("").await["refresh_token"].as_str().unwrap().to_owned();
     for _ in 0..20 {
@@ -52,7 +52,7 @@ async fn expiry() {
         token = fx.refresh(&token, "").await.unwrap()["refresh_token"].as_str().unwrap().to_owned();
     }
     fx.pass_s(21 * 60);
-    assert_eq!(fx.refresh(&token, "").await.unwrap_err(), Refused::not_active());
+    assert_eq!(fx.refresh(&token, "").await.unwrap_err(), OAuthError::not_active());
     let offline = fx.login("&scope=offline_access").await;
     fx.pass_s(20 * 86_400);
     fx.refresh(offline["refresh_token"].as_str().unwrap(), "").await.unwrap();
@@ -90,7 +90,7 @@ async fn a_reused_refresh_token_ends_its_session() {
     let good = fx.login("").await;
     let (head, _) = good["refresh_token"].as_str().unwrap().rsplit_once('_').unwrap();
     for made_up in [format!("{head}_AAAA"), format!("{}_0_x", &head[..36]), "qvr_".to_owned(), "x".repeat(500)] {
-        assert_eq!(fx.refresh(&made_up, "").await.unwrap_err(), Refused::not_active());
+        assert_eq!(fx.refresh(&made_up, "").await.unwrap_err(), OAuthError::not_active());
     }
     fx.refresh(&text(&good), "").await.unwrap();
 }
@@ -172,16 +172,16 @@ async fn wrong_passwords_look_alike() {
     fx.publish();
     let form =
         |name: &str, password: &str| format!("grant_type=password&client_id=ui&username={name}&password={password}");
-    let bare = |refused: Refused| Refused { happened: None, ..refused };
+    let bare = |refused: OAuthError| OAuthError { happened: None, ..refused };
     for (name, password) in
         [("ann", "wrong"), ("nobody", "wrong"), ("gone", "correct+horse+battery"), ("newbie", "wrong")]
     {
         let refused = fx.token(&form(name, password)).await.unwrap_err();
         assert_eq!(refused.happened.as_ref().unwrap().reason, Some("INVALID_CREDENTIALS"));
-        assert_eq!(bare(refused), Refused::user(), "{name}");
+        assert_eq!(bare(refused), OAuthError::user(), "{name}");
     }
     let refused = fx.token(&form("newbie", "correct+horse+battery")).await.unwrap_err();
-    assert_eq!(bare(refused), Refused::not_set_up());
+    assert_eq!(bare(refused), OAuthError::not_set_up());
     fx.token(&form("ANN", "correct+horse+battery")).await.unwrap();
     // Whoever guesses waits, named or not; then it goes on.
     for name in ["ann", "nobody"] {
@@ -213,7 +213,7 @@ async fn ended_sessions_are_forgotten() {
     fx.pass_s(400);
     let going = fx.login("&scope=offline_access").await;
     assert_eq!(count().await, 2, "those that were not ended");
-    assert_eq!(fx.refresh(ended["refresh_token"].as_str().unwrap(), "").await.unwrap_err(), Refused::not_active());
+    assert_eq!(fx.refresh(ended["refresh_token"].as_str().unwrap(), "").await.unwrap_err(), OAuthError::not_active());
     fx.refresh(going["refresh_token"].as_str().unwrap(), "").await.unwrap();
 }
 
@@ -350,7 +350,7 @@ async fn introspection_revocation_logout() {
     assert_eq!(ask(&other["access_token"]).await["active"], true);
     let again = open(&fx.pool, &fx.clock, AuthSettings::default(), None).await;
     again.set_directory(Directory::new(fx.accounts.clone()));
-    let shown = Shown::Token(Secret::new(own["access_token"].as_str().unwrap()));
+    let shown = RequestCredentials::Token(Secret::new(own["access_token"].as_str().unwrap()));
     assert_eq!(again.identify(&shown, request()).await.unwrap_err(), TokenError::Invalid, "another server knows it");
     let token = fx.login("").await;
     let form = format!("client_id=ui&refresh_token={}", token["refresh_token"].as_str().unwrap());
@@ -359,7 +359,7 @@ async fn introspection_revocation_logout() {
     // It stays so for another process on the same database.
     let again = open(&fx.pool, &fx.clock, AuthSettings::default(), None).await;
     again.set_directory(Directory::new(fx.accounts.clone()));
-    let shown = Shown::Token(Secret::new(token["access_token"].as_str().unwrap()));
+    let shown = RequestCredentials::Token(Secret::new(token["access_token"].as_str().unwrap()));
     assert_eq!(again.identify(&shown, request()).await.unwrap_err(), TokenError::Invalid);
     let other = fx.login("").await;
     let kept = other["session_state"].as_str();
@@ -418,7 +418,7 @@ async fn api_keys() {
     assert_eq!(services(fx.identify(&bearer).await.unwrap()), ["cart"]);
     assert_eq!(services(fx.identify(&basic(&format!("any:{}", fx.key))).await.unwrap()), ["cart"]);
     let elsewhere = Request { ip: Some(IpAddr::from([198, 51, 100, 1])), ..request() };
-    let shown = Shown::ApiKey(Secret::new(fx.key.clone()));
+    let shown = RequestCredentials::ApiKey(Secret::new(fx.key.clone()));
     assert_eq!(fx.auth.identify(&shown, elsewhere).await.unwrap_err(), TokenError::Invalid);
     assert_eq!(fx.auth.identify(&shown, Request { ip: None, ..request() }).await.unwrap_err(), TokenError::Invalid);
     let other = api_key::make(&OsRandom);
@@ -456,7 +456,7 @@ async fn rights_follow_the_directory_not_the_token() {
     fx.accounts.accounts.remove(0);
     fx.publish();
     assert_eq!(fx.bearer(&token["access_token"]).await.unwrap_err(), TokenError::Invalid);
-    assert_eq!(fx.refresh(token["refresh_token"].as_str().unwrap(), "").await.unwrap_err(), Refused::not_active());
+    assert_eq!(fx.refresh(token["refresh_token"].as_str().unwrap(), "").await.unwrap_err(), OAuthError::not_active());
 }
 
 /// Work that goes on in somebody's name ends with what he may see.

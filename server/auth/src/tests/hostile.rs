@@ -191,7 +191,7 @@ async fn headers_and_forms() {
     // A token that is good here is not good where another issuer is expected, cached or not.
     fx.identify(&format!("Bearer {token}")).await.unwrap();
     let elsewhere = Request { issuer: "https://other.example/realms/platform", ..request() };
-    let shown = Shown::Token(Secret::new(token));
+    let shown = RequestCredentials::Token(Secret::new(token));
     assert_eq!(fx.auth.identify(&shown, elsewhere).await.unwrap_err(), TokenError::Invalid);
 }
 
@@ -300,9 +300,11 @@ async fn texts_that_two_readers_take_differently() {
 #[test]
 fn nothing_secret_is_shown() {
     let secret = "s3cret-of-somebody";
-    let shown = Shown::Basic { name: "x".to_owned(), password: Secret::new(secret) };
+    let shown = RequestCredentials::Basic { name: "x".to_owned(), password: Secret::new(secret) };
     let account = account(AccountKind::User, "u", "x", secret.to_owned());
-    for text in [format!("{shown:?}"), format!("{account:?}"), format!("{:?}", Shown::Token(Secret::new(secret)))] {
+    for text in
+        [format!("{shown:?}"), format!("{account:?}"), format!("{:?}", RequestCredentials::Token(Secret::new(secret)))]
+    {
         assert!(!text.contains(secret), "{text}");
     }
 }

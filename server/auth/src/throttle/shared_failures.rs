@@ -23,7 +23,7 @@ struct News {
 
 /// News for other servers, and failures that they saw.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct SharedFailures {
     /// Whether there may be other servers. If nobody reads the news, none are kept.
     is_shared: AtomicBool,
     news: Mutex<HashMap<String, News>>,
@@ -37,7 +37,7 @@ struct Heard {
     failures: Failures,
 }
 
-impl Told {
+impl SharedFailures {
     /// Failures of an account or network on other servers.
     pub(super) fn by_others(&self, place: &str) -> Option<Failures> {
         if self.is_shared.load(Relaxed) { self.others.lock().get(place).copied() } else { None }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use quiver_database::{Argument, Database, Holds, Schema, Table, Writing, statement};
+use quiver_database::{Argument, Database, Holds, Schema, Table, WriteTransaction, statement};
 use quiver_types::Vault;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -34,7 +34,7 @@ const FROM: &str = "restored";
 
 /// A backup file, and what is needed to read it.
 #[derive(Debug)]
-pub struct Saved<'a> {
+pub struct BackupFile<'a> {
     /// The path.
     pub path: &'a Path,
     /// Its name; a backup that was restored before, without changes since, is not restored again.
@@ -46,26 +46,26 @@ pub struct Saved<'a> {
 
 /// The result of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Loaded {
+pub struct RestoreOutcome {
     /// The number of rows.
     pub rows: u64,
     /// Whether they were restored before: an interrupted restore is resumed.
     pub was_there: bool,
 }
 
-impl Saved<'_> {
+impl BackupFile<'_> {
     /// Restores all rows into an empty database.
     ///
     /// # Errors
     /// `DUPLICATE`: the database is not empty. `INVALID_VALUE`: another key, a damaged or modified file, or one of a
     /// newer build. `STORE_BUSY`, `INTERNAL`.
-    pub async fn load(&self, base: &Database, schemas: &[&'static Schema], now_ms: i64) -> Result<Loaded> {
+    pub async fn load(&self, base: &Database, schemas: &[&'static Schema], now_ms: i64) -> Result<RestoreOutcome> {
         let mut lines = Lines::open(self.path.to_owned());
         let head: Head = lines.next("its head").await?;
         self.check(&head, schemas)?;
         let mut tx = base.begin().await?;
         if let Some(rows) = self.is_there(&mut tx, &head, schemas).await? {
-            return Ok(Loaded { rows, was_there: true });
+            return Ok(RestoreOutcome { rows, was_there: true });
         }
         for schema in schemas {
             let done = head.steps.get(schema.part).copied().unwrap_or(0);
@@ -81,7 +81,7 @@ impl Saved<'_> {
         let sql = "INSERT INTO migration (part, number, name, applied_ms) VALUES (?, 1, ?, ?)";
         statement(sql).bind(FROM).bind(self.name).bind(now_ms).execute(&mut tx).await?;
         tx.commit().await?;
-        Ok(Loaded { rows, was_there: false })
+        Ok(RestoreOutcome { rows, was_there: false })
     }
 
     /// Checks whether this build and this key can read it.
@@ -103,7 +103,7 @@ impl Saved<'_> {
 
     /// Refuses a database with other contents than this backup; returns the number of rows if it was restored
     /// already.
-    async fn is_there(&self, tx: &mut Writing, head: &Head, schemas: &[&Schema]) -> Result<Option<u64>> {
+    async fn is_there(&self, tx: &mut WriteTransaction, head: &Head, schemas: &[&Schema]) -> Result<Option<u64>> {
         tx.apply(MIGRATION).await?;
         let rows = statement("SELECT part, name FROM migration").fetch_all(&mut *tx).await?;
         if rows.is_empty() {
@@ -134,7 +134,12 @@ impl Saved<'_> {
         Ok(Some(count))
     }
 
-    async fn take_rows(&self, tx: &mut Writing, lines: &mut Lines, schemas: &[&'static Schema]) -> Result<u64> {
+    async fn take_rows(
+        &self,
+        tx: &mut WriteTransaction,
+        lines: &mut Lines,
+        schemas: &[&'static Schema],
+    ) -> Result<u64> {
         let (mut read, mut kept, mut batch) = (0, 0, None::<Batch>);
         loop {
             let line: Value = lines.next("its end").await?;
@@ -246,7 +251,7 @@ impl Batch {
         self.bytes >= BYTES_AT_ONCE || (self.rows.len() + 1) * self.columns.len() > VALUES_AT_ONCE
     }
 
-    async fn write(&mut self, tx: &mut Writing) -> Result<()> {
+    async fn write(&mut self, tx: &mut WriteTransaction) -> Result<()> {
         let names: Vec<&'static str> = self.columns.iter().map(|(name, _)| *name).collect();
         self.bytes = 0;
         Ok(self.table.insert(tx, &names, std::mem::take(&mut self.rows)).await?)

@@ -4,9 +4,9 @@
 use quiver_types::ChangeMode;
 use serde_json::{Map, Value};
 
-use super::{Failed, bounded, own_links, turns};
+use super::{FailedItem, bounded, own_links, turns};
 use crate::audit::refusal;
-use crate::change::{Condition, Op, Reading, System, Work};
+use crate::change::{Condition, Op, ReadOnlyPolicy, System, Work};
 use crate::config::{Config, next_revision};
 use crate::entity_place::Place;
 use crate::family::Caller;
@@ -33,7 +33,7 @@ impl Config {
         caller: &Caller,
         ids: Vec<String>,
         mode: ChangeMode,
-    ) -> Result<(Vec<String>, Vec<Failed>)> {
+    ) -> Result<(Vec<String>, Vec<FailedItem>)> {
         let op = |id| Op::Delete { id, condition: Condition::None };
         self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), mode).await
     }
@@ -49,7 +49,7 @@ impl Config {
         ids: Vec<String>,
         patch: Map<String, Value>,
         mode: ChangeMode,
-    ) -> Result<(Vec<String>, Vec<Failed>)> {
+    ) -> Result<(Vec<String>, Vec<FailedItem>)> {
         let secret = place.family.fields.iter().find(|f| f.mode == Mode::WriteOnly && patch.contains_key(f.name));
         if let Some(field) = secret {
             let text = "one secret is not set for many";
@@ -65,7 +65,7 @@ impl Config {
         caller: &Caller,
         ops: Vec<Op>,
         mode: ChangeMode,
-    ) -> Result<(Vec<String>, Vec<Failed>)> {
+    ) -> Result<(Vec<String>, Vec<FailedItem>)> {
         if ops.is_empty() {
             return Err(Problem::field("/ids", "REQUIRED", "must name at least one"));
         }
@@ -81,7 +81,8 @@ impl Config {
             let Some(op) = ops[n].take() else { continue };
             let action = op.action();
             tx.mark().await?;
-            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
+            let mut work =
+                Work { config: self, db: &mut tx, caller, now_ms, reading: ReadOnlyPolicy::Strict, named: None };
             let result = match work.apply(place, op, System::default()).await {
                 Ok(done) => {
                     let whole = self.whole(&mut tx, std::slice::from_ref(&done), place.family.composes).await;
@@ -122,7 +123,7 @@ impl Config {
         for (id, problem) in ids.into_iter().zip(problems) {
             match problem {
                 None => done.push(id),
-                Some(problem) => failed.push(Failed { id, problem }),
+                Some(problem) => failed.push(FailedItem { id, problem }),
             }
         }
         Ok((done, failed))

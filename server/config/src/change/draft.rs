@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::System;
 use crate::area::STAGED;
-use crate::entity::{Drafted, Entity};
+use crate::entity::{DraftContent, Entity};
 use crate::family::{Family, KEPT};
 use crate::fields::{Field, Mode, SECRET, fill};
 use crate::problem::{FieldError, Problem, Result};
@@ -14,7 +14,7 @@ const FIELDS_MAX: usize = 200;
 
 /// How read-only fields in a body are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum ReadOnlyPolicy {
     /// An error if they differ from the stored value.
     Strict,
     /// Ignored; for imports.
@@ -25,7 +25,7 @@ pub enum Reading {
 pub(crate) struct Draft<'a> {
     pub(crate) family: &'static Family,
     pub(crate) before: Option<&'a Entity>,
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadOnlyPolicy,
 }
 
 /// The JSON Pointer of a member.
@@ -34,7 +34,7 @@ fn pointer(key: &str) -> String {
 }
 
 impl Draft<'_> {
-    pub(crate) fn read(&self, input: Map<String, Value>, system: System) -> Result<Drafted> {
+    pub(crate) fn read(&self, input: Map<String, Value>, system: System) -> Result<DraftContent> {
         let stored = self.before.map(Entity::shown).unwrap_or_default();
         let mut sealed = self.before.map(|b| b.sealed.clone()).unwrap_or_default();
         let (mut body, mut said, mut errors) = (Map::new(), Map::new(), Vec::new());
@@ -56,7 +56,7 @@ impl Draft<'_> {
                 // It shows whether changes are waiting, and is sent back with an entity that was read.
                 None if self.family.can_wait() && key == STAGED => {}
                 None if self.family.derived.contains(&key.as_str()) => {
-                    said.extend((self.reading == Reading::Strict).then(|| (key.clone(), value.clone())));
+                    said.extend((self.reading == ReadOnlyPolicy::Strict).then(|| (key.clone(), value.clone())));
                 }
                 None => errors.push(FieldError::new(pointer(key), "UNKNOWN_FIELD", "there is no such field")),
             }
@@ -79,11 +79,11 @@ impl Draft<'_> {
             return Err(Problem::invalid(errors));
         }
         sealed.extend(system.sealed);
-        Ok(Drafted { body, sealed, said })
+        Ok(DraftContent { body, sealed, said })
     }
 
     fn read_only(&self, key: &str, value: &Value, stored: &Map<String, Value>, errors: &mut Vec<FieldError>) {
-        if self.reading == Reading::Strict && stored.get(key) != Some(value) {
+        if self.reading == ReadOnlyPolicy::Strict && stored.get(key) != Some(value) {
             errors.push(FieldError::new(pointer(key), "READ_ONLY_FIELD", "is set by the service"));
         }
     }
@@ -120,10 +120,10 @@ mod tests {
     fn read(
         family: &'static Family,
         before: Option<&Entity>,
-        reading: Reading,
+        reading: ReadOnlyPolicy,
         input: Value,
         system: System,
-    ) -> Result<Drafted, Vec<String>> {
+    ) -> Result<DraftContent, Vec<String>> {
         let draft = Draft { family, before, reading };
         let places = |problem: Problem| problem.errors.iter().map(|e| format!("{} {}", e.field, e.code)).collect();
         draft.read(map(input), system).map_err(places)
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn fields_of_the_service() {
         let strict = |before: Option<&Entity>, input: Value| {
-            read(&USERS, before, Reading::Strict, input, System::default()).map(|drafted| drafted.body)
+            read(&USERS, before, ReadOnlyPolicy::Strict, input, System::default()).map(|drafted| drafted.body)
         };
         let refused = strict(None, json!({"username": "ann", "nmae": 1, "version": 7, "source": "oidc", "a/b~": 1}));
         let expected =
@@ -149,10 +149,13 @@ mod tests {
         assert_eq!(strict(Some(&before), sent).unwrap_err(), ["/id READ_ONLY_FIELD", "/version READ_ONLY_FIELD"]);
         // Imports contain read-only fields of another server, which are ignored here.
         let sent = json!({"username": "bob", "id": "j", "version": 2, "source": "oidc", "createdAt": 5});
-        let imported = read(&USERS, None, Reading::Lenient, sent.clone(), System::default()).unwrap();
+        let imported = read(&USERS, None, ReadOnlyPolicy::Lenient, sent.clone(), System::default()).unwrap();
         assert_eq!((&imported.body["source"], imported.body.get("version")), (&json!("local"), None));
         let system = System { body: map(json!({"source": "file"})), ..System::default() };
-        assert_eq!(read(&USERS, Some(&before), Reading::Lenient, sent, system).unwrap().body["source"], json!("file"));
+        assert_eq!(
+            read(&USERS, Some(&before), ReadOnlyPolicy::Lenient, sent, system).unwrap().body["source"],
+            json!("file")
+        );
     }
 
     #[test]
@@ -162,7 +165,7 @@ mod tests {
         let sealed = |before: Option<&Entity>, password: Value, new: Option<&str>| {
             let sealed = new.map(|new| ("password".to_owned(), json!(new))).into_iter().collect();
             let input = json!({"username": "ann", "password": password});
-            let drafted = read(&USERS, before, Reading::Strict, input, System { sealed, ..System::default() })?;
+            let drafted = read(&USERS, before, ReadOnlyPolicy::Strict, input, System { sealed, ..System::default() })?;
             assert_eq!(drafted.body.get("password"), None, "it is nowhere to be read");
             Ok::<_, Vec<String>>(drafted.sealed.get("password").cloned())
         };
@@ -176,7 +179,7 @@ mod tests {
             assert_eq!(sealed(Some(&before), plain, None), Err(vec!["/password INVALID_TYPE".to_owned()]));
         }
         let body = json!({"username": "ann"});
-        let kept = read(&USERS, Some(&before), Reading::Strict, body, System::default()).unwrap().sealed;
+        let kept = read(&USERS, Some(&before), ReadOnlyPolicy::Strict, body, System::default()).unwrap().sealed;
         assert_eq!(kept["password"], json!("old"), "nothing is said of it");
         before.sealed.insert(crate::access::SERVICES.to_owned(), json!(["cart"]));
         let shown = audited(&before);
@@ -187,15 +190,15 @@ mod tests {
     #[test]
     fn what_follows_from_others_is_heard() {
         let rule = json!({"group": "g", "expr": "up", "interval": "1m", "staged": true});
-        let said = |reading: Reading| {
+        let said = |reading: ReadOnlyPolicy| {
             let drafted = read(&RULES, None, reading, rule.clone(), System::default()).unwrap();
             assert!(!drafted.body.contains_key("interval") && !drafted.body.contains_key("staged"));
             Value::Object(drafted.said)
         };
-        assert_eq!(said(Reading::Strict), json!({"interval": "1m"}));
-        assert_eq!(said(Reading::Lenient), json!({}));
+        assert_eq!(said(ReadOnlyPolicy::Strict), json!({"interval": "1m"}));
+        assert_eq!(said(ReadOnlyPolicy::Lenient), json!({}));
         let user = json!({"username": "ann", "staged": true, "interval": "1m"});
-        let refused = read(&USERS, None, Reading::Lenient, user, System::default()).unwrap_err();
+        let refused = read(&USERS, None, ReadOnlyPolicy::Lenient, user, System::default()).unwrap_err();
         assert_eq!(refused, ["/interval UNKNOWN_FIELD", "/staged UNKNOWN_FIELD"], "nothing of users can wait");
     }
 
@@ -203,7 +206,7 @@ mod tests {
     fn bodies_are_bounded() {
         let wrong = |count: usize| {
             let input = Value::Object((0..count).map(|n| (format!("x{n}"), json!(1))).collect());
-            read(&USERS, None, Reading::Strict, input, System::default()).unwrap_err()
+            read(&USERS, None, ReadOnlyPolicy::Strict, input, System::default()).unwrap_err()
         };
         assert_eq!(wrong(FIELDS_MAX + 1), [" LIMIT_EXCEEDED"]);
         let listed = wrong(FIELDS_MAX);

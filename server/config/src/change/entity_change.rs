@@ -3,13 +3,13 @@
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
-use super::{BUILTIN, Done, Draft, Op, Reading, System};
+use super::{BUILTIN, Done, Draft, Op, ReadOnlyPolicy, System};
 use crate::audit;
 use crate::config::Config;
-use crate::entity::{Drafted, Entity, find};
+use crate::entity::{DraftContent, Entity, find};
 use crate::entity_place::{Place, is_visible};
 use crate::families::FAMILIES;
-use crate::family::{Caller, EntityChange, Family, Making};
+use crate::family::{Caller, ChangeContext, EntityChange, Family};
 use crate::fields::Mode;
 use crate::json::merge;
 use crate::problem::{Problem, ProblemKind, Result};
@@ -26,7 +26,7 @@ pub(crate) struct Work<'a> {
     pub(crate) db: &'a mut Connection,
     pub(crate) caller: &'a Caller,
     pub(crate) now_ms: i64,
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReadOnlyPolicy,
     /// The action in the audit log, if it does not follow from the change.
     pub(crate) named: Option<&'static str>,
 }
@@ -94,7 +94,7 @@ impl Work<'_> {
         self.config.hide(family, before.as_ref(), &mut draft)?;
         if let Some(prepare) = family.prepare {
             let config = self.config;
-            let making = Making {
+            let making = ChangeContext {
                 caller: self.caller,
                 id: before.as_ref().map(|b| b.id.as_str()).or(id.as_deref()),
                 before: before.as_ref(),
@@ -231,7 +231,7 @@ impl Work<'_> {
     }
 
     /// Checks that the caller may write the entity, and that it is not managed by someone else.
-    fn may_write(&self, place: &Place, before: Option<&Entity>, after: Option<&Drafted>) -> Result<()> {
+    fn may_write(&self, place: &Place, before: Option<&Entity>, after: Option<&DraftContent>) -> Result<()> {
         let family = place.family;
         if place.owner != own_place(self.caller) {
             let bodies = before.map(|b| (&b.body, &b.sealed)).into_iter();

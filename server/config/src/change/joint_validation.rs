@@ -7,12 +7,12 @@ use serde_json::{Map, Value, json};
 
 use super::Done;
 use crate::config::Config;
-use crate::entity::{Drafted, Entity, all_of};
+use crate::entity::{DraftContent, Entity, all_of};
 use crate::families::FAMILIES;
 use crate::family::Family;
 use crate::fields::SECRET;
 use crate::problem::{FieldError, Problem, Result};
-use crate::server_checks::Part;
+use crate::server_checks::ComponentEntity;
 use crate::tables::SECRETS;
 
 impl Config {
@@ -32,7 +32,7 @@ impl Config {
     }
 
     /// An entity with its secrets decrypted; those that cannot be decrypted stay hidden.
-    pub fn part(&self, family: &'static Family, entity: &Entity) -> Part {
+    pub fn part(&self, family: &'static Family, entity: &Entity) -> ComponentEntity {
         let mut body = Value::Object(entity.body.clone());
         let sealed = entity.sealed.get(SECRETS).and_then(Value::as_object);
         for (place, text) in sealed.into_iter().flatten() {
@@ -42,9 +42,9 @@ impl Config {
             }
         }
         let Value::Object(body) = body else {
-            return Part { family: family.name, id: String::new(), body: Map::new() };
+            return ComponentEntity { family: family.name, id: String::new(), body: Map::new() };
         };
-        Part { family: family.name, id: entity.id.clone(), body }
+        ComponentEntity { family: family.name, id: entity.id.clone(), body }
     }
 
     fn opened(&self, family: &Family, place: &str, text: &str) -> Option<String> {
@@ -53,7 +53,7 @@ impl Config {
     }
 
     /// Encrypts the secrets of a body and moves them to its sealed part; `<secret>` keeps the stored one.
-    pub(super) fn hide(&self, family: &Family, before: Option<&Entity>, draft: &mut Drafted) -> Result<()> {
+    pub(super) fn hide(&self, family: &Family, before: Option<&Entity>, draft: &mut DraftContent) -> Result<()> {
         let places = self.checks.secrets(family, &draft.body);
         draft.sealed.remove(SECRETS);
         if places.is_empty() {

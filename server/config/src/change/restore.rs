@@ -3,7 +3,7 @@
 use quiver_database::statement;
 use serde_json::{Map, Value};
 
-use super::{Done, Reading, System, Work};
+use super::{Done, ReadOnlyPolicy, System, Work};
 use crate::entity::Entity;
 use crate::entity_place::Place;
 use crate::families::{RESOURCES, forget_key};
@@ -40,7 +40,7 @@ impl Work<'_> {
         let kept = kept.filter_map(|f| body.get(f.name).map(|v| (f.name.to_owned(), v.clone())));
         let made = if before.is_none() { self.made(place.family, &id, version).await? } else { None };
         let system = System { body: kept.chain(system.body.clone()).collect(), made, ..system };
-        let strict = std::mem::replace(&mut self.reading, Reading::Lenient);
+        let strict = std::mem::replace(&mut self.reading, ReadOnlyPolicy::Lenient);
         let id = before.is_none().then_some(id);
         let done = self.put(place, id, before, body, system, "RESTORE").await;
         self.reading = strict;

@@ -7,14 +7,15 @@ use serde_json::json;
 
 use crate::area::{Area, acts_by_itself};
 use crate::family::{EntityChange, Family};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::problem::Result;
 
 /// The id of the only entity.
 pub const SETTINGS_ID: &str = "00000000-0000-7000-8000-000000000404";
 
 /// One member per area.
-const AREAS: &[Field] = &[Field::open("rules", Kind::Bool, "true"), Field::open("policy", Kind::Bool, "true")];
+const AREAS: &[Field] =
+    &[Field::open("rules", FieldKind::Bool, "true"), Field::open("policy", FieldKind::Bool, "true")];
 
 /// Settings of alerting: a single entity that always exists.
 pub const ALERTING_SETTINGS: Family = Family {
@@ -25,7 +26,7 @@ pub const ALERTING_SETTINGS: Family = Family {
     has_name: false,
     title: "description",
     own_paths: true,
-    fields: &[Field::open("autoDeploy", Kind::Object(AREAS), "{\"rules\": true, \"policy\": true}")],
+    fields: &[Field::open("autoDeploy", FieldKind::Object(AREAS), "{\"rules\": true, \"policy\": true}")],
     unique: &[],
     builtin: || vec![(SETTINGS_ID, json!({}))],
     builtin_open: true,

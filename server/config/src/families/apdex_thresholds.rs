@@ -8,9 +8,9 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::body::{pattern_service, text};
-use crate::entity::Drafted;
-use crate::family::{Family, Making, Rows};
-use crate::fields::{Field, Kind};
+use crate::entity::DraftContent;
+use crate::family::{ChangeContext, Family, Rows};
+use crate::fields::{Field, FieldKind};
 use crate::problem::{FieldError, Result};
 
 /// Thresholds that classify response times as satisfied, tolerated or frustrated (Apdex).
@@ -22,11 +22,11 @@ pub const APDEX_THRESHOLDS: Family = Family {
     title: "service",
     has_name: false,
     fields: &[
-        Field::required("service", Kind::Text { min: 1, max: 200 }),
-        Field::open("operation", Kind::Text { min: 1, max: 500 }, "null"),
-        Field::open("signal", Kind::Word(&["service", "rum"]), "\"service\""),
-        Field::open("thresholdMs", Kind::Int { min: 1, max: 600_000 }, "null"),
-        Field::open("errorsFrustrate", Kind::Bool, "true"),
+        Field::required("service", FieldKind::Text { min: 1, max: 200 }),
+        Field::open("operation", FieldKind::Text { min: 1, max: 500 }, "null"),
+        Field::open("signal", FieldKind::Word(&["service", "rum"]), "\"service\""),
+        Field::open("thresholdMs", FieldKind::Int { min: 1, max: 600_000 }, "null"),
+        Field::open("errorsFrustrate", FieldKind::Bool, "true"),
     ],
     unique: &[&["signal", "service", "operation"]],
     rules,
@@ -48,7 +48,11 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// The default depends on the signal.
-fn prepare<'a>(_: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(
+    _: &'a mut Connection,
+    _: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if draft.body.get("thresholdMs").is_none_or(Value::is_null) {
             let default = if text(&draft.body, "signal") == "rum" { RUM_MS } else { SERVICE_MS };

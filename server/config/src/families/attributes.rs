@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::body::text;
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::json::time_of;
 use crate::problem::{FieldError, shown};
 
@@ -14,11 +14,11 @@ const TEXT_CHARS_MAX: usize = 4000;
 
 /// Fields of an attribute declaration.
 pub(super) const ATTRIBUTE: &[Field] = &[
-    Field::required("key", Kind::Text { min: 1, max: 100 }),
-    Field::open("type", Kind::Word(&["string", "int", "double", "bool", "timestamp"]), "\"string\""),
-    Field::open("required", Kind::Bool, "false"),
-    Field::open("enum", Kind::Json, "null"),
-    Field::open("default", Kind::Json, "null"),
+    Field::required("key", FieldKind::Text { min: 1, max: 100 }),
+    Field::open("type", FieldKind::Word(&["string", "int", "double", "bool", "timestamp"]), "\"string\""),
+    Field::open("required", FieldKind::Bool, "false"),
+    Field::open("enum", FieldKind::Json, "null"),
+    Field::open("default", FieldKind::Json, "null"),
 ];
 
 /// Checks the declared attributes of a class or type: unique names, valid defaults.

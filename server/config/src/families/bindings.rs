@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::subject_rights;
 use crate::family::{EntityChange, Family, Link, OnDelete, no_builtin, no_rules, no_service};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::problem::Result;
 
 /// Role bindings: a role for an account, a group, or a role of an external issuer, optionally until a time.
@@ -19,10 +19,10 @@ pub const BINDINGS: Family = Family {
     has_name: false,
     has_enabled: false,
     fields: &[
-        Field::required("subject", Kind::Subject),
-        Field::required("roleId", Kind::Id),
-        Field::open("services", Kind::Services { max: 1000 }, "null"),
-        Field::open("expiresAt", Kind::Time, "null"),
+        Field::required("subject", FieldKind::Subject),
+        Field::required("roleId", FieldKind::Id),
+        Field::open("services", FieldKind::Services { max: 1000 }, "null"),
+        Field::open("expiresAt", FieldKind::Time, "null"),
     ],
     unique: &[&["subject", "roleId", "services"]],
     owners: &[],

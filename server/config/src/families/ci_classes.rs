@@ -9,9 +9,9 @@ use super::body::id_link;
 use super::ci_ancestors::{class_fits, subclass_fits};
 use super::ci_descendants::hook;
 use super::names;
-use crate::entity::Drafted;
-use crate::family::{Family, Making, OnDelete};
-use crate::fields::{Field, Kind};
+use crate::entity::DraftContent;
+use crate::family::{ChangeContext, Family, OnDelete};
+use crate::fields::{Field, FieldKind};
 use crate::problem::Result;
 
 /// Classes of configuration items; a class may have a parent class.
@@ -21,10 +21,10 @@ pub const CI_CLASSES: Family = Family {
     domain: Domain::Resources,
     write: Right::Edit,
     fields: &[
-        Field::required("key", Kind::Slug),
-        Field::open("parentId", Kind::Id, "null"),
-        Field::open("icon", Kind::Text { min: 0, max: 200 }, "\"\""),
-        Field::open("attributes", Kind::List { of: ATTRIBUTE, max: ATTRIBUTES_MAX }, "[]"),
+        Field::required("key", FieldKind::Slug),
+        Field::open("parentId", FieldKind::Id, "null"),
+        Field::open("icon", FieldKind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("attributes", FieldKind::List { of: ATTRIBUTE, max: ATTRIBUTES_MAX }, "[]"),
     ],
     unique: &[&["key"], &["name"]],
     links: |body| id_link(body, "parentId", &["ci-classes"], OnDelete::Refuse),
@@ -41,10 +41,10 @@ pub const CI_SUBCLASSES: Family = Family {
     domain: Domain::Resources,
     write: Right::Edit,
     fields: &[
-        Field::required("classId", Kind::Id),
-        Field::required("key", Kind::Slug),
-        Field::open("icon", Kind::Text { min: 0, max: 200 }, "\"\""),
-        Field::open("attributes", Kind::List { of: ATTRIBUTE, max: ATTRIBUTES_MAX }, "[]"),
+        Field::required("classId", FieldKind::Id),
+        Field::required("key", FieldKind::Slug),
+        Field::open("icon", FieldKind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("attributes", FieldKind::List { of: ATTRIBUTE, max: ATTRIBUTES_MAX }, "[]"),
     ],
     unique: &[&["classId", "key"], &["classId", "name"]],
     links: |body| id_link(body, "classId", &["ci-classes"], OnDelete::Refuse),
@@ -54,10 +54,18 @@ pub const CI_SUBCLASSES: Family = Family {
     ..Family::BASE
 };
 
-fn class<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn class<'a>(
+    db: &'a mut Connection,
+    making: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(class_fits(db, making.id, &draft.body))
 }
 
-fn subclass<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn subclass<'a>(
+    db: &'a mut Connection,
+    _: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(subclass_fits(db, &draft.body))
 }

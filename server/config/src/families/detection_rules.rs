@@ -7,17 +7,17 @@ use serde_json::{Map, Value};
 
 use super::body::{pattern_service, push_errors, text};
 use crate::family::{Family, Rows};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::problem::FieldError;
 
-const NAME: Kind = Kind::Text { min: 1, max: 200 };
-const CONDITION: Field = Field::required("condition", Kind::Condition);
-const PRIORITY: Field = Field::open("priority", Kind::Int { min: 0, max: 10_000 }, "100");
-const ACTION: Field = Field::open("action", Kind::Word(&["include", "exclude"]), "\"include\"");
-const TEMPLATE: Field = Field::open("nameTemplate", Kind::Text { min: 1, max: 200 }, "null");
-const NAMES_MAX: Field = Field::open("maxNames", Kind::Int { min: 1, max: 100_000 }, "500");
+const NAME: FieldKind = FieldKind::Text { min: 1, max: 200 };
+const CONDITION: Field = Field::required("condition", FieldKind::Condition);
+const PRIORITY: Field = Field::open("priority", FieldKind::Int { min: 0, max: 10_000 }, "100");
+const ACTION: Field = Field::open("action", FieldKind::Word(&["include", "exclude"]), "\"include\"");
+const TEMPLATE: Field = Field::open("nameTemplate", FieldKind::Text { min: 1, max: 200 }, "null");
+const NAMES_MAX: Field = Field::open("maxNames", FieldKind::Int { min: 1, max: 100_000 }, "500");
 const EXPECT: Field = Field::open("expectName", NAME, "null");
-const ATTRIBUTES: Field = Field::required("attributes", Kind::Map { max: 200 });
+const ATTRIBUTES: Field = Field::required("attributes", FieldKind::Map { max: 200 });
 /// The error for patterns whose evaluation takes too long.
 pub const TOO_SLOW: &str =
     "the rule looks at these texts for more than half a second: write a simpler pattern, or shorter texts";
@@ -25,8 +25,8 @@ pub const TOO_SLOW: &str =
 const SAMPLES_MAX: usize = 100;
 
 const SAMPLE: &[Field] = &[
-    Field::open("name", Kind::Text { min: 0, max: 1000 }, "null"),
-    Field::open("kind", Kind::Word(&["internal", "server", "client", "producer", "consumer"]), "null"),
+    Field::open("name", FieldKind::Text { min: 0, max: 1000 }, "null"),
+    Field::open("kind", FieldKind::Word(&["internal", "server", "client", "producer", "consumer"]), "null"),
     Field::open("service", NAME, "null"),
     ATTRIBUTES,
     EXPECT,
@@ -35,8 +35,8 @@ const SAMPLE: &[Field] = &[
 const PAGE_KINDS: &[&str] = &["pageLoad", "routeChange", "userAction", "xhr"];
 
 const RUM_SAMPLE: &[Field] = &[
-    Field::open("name", Kind::Text { min: 0, max: 1000 }, "null"),
-    Field::open("kind", Kind::Word(PAGE_KINDS), "null"),
+    Field::open("name", FieldKind::Text { min: 0, max: 1000 }, "null"),
+    Field::open("kind", FieldKind::Word(PAGE_KINDS), "null"),
     Field::open("application", NAME, "null"),
     ATTRIBUTES,
     EXPECT,
@@ -53,11 +53,11 @@ pub const DETECTION_RULES: Family = Family {
         PRIORITY,
         ACTION,
         Field::open("service", NAME, "\"*\""),
-        Field::open("scope", Kind::Word(&["entry", "any"]), "\"entry\""),
+        Field::open("scope", FieldKind::Word(&["entry", "any"]), "\"entry\""),
         CONDITION,
         TEMPLATE,
         NAMES_MAX,
-        Field::open("samples", Kind::List { of: SAMPLE, max: SAMPLES_MAX }, "[]"),
+        Field::open("samples", FieldKind::List { of: SAMPLE, max: SAMPLES_MAX }, "[]"),
     ],
     rules: |body, errors| rules(body, "service", errors),
     patterns_bytes: Some(|body| DetectionRule::of_json("", body, "service").map_or(0, |rule| rule.held_bytes())),
@@ -77,11 +77,11 @@ pub const RUM_DETECTION_RULES: Family = Family {
         PRIORITY,
         ACTION,
         Field::open("application", NAME, "\"*\""),
-        Field::open("kind", Kind::Word(PAGE_KINDS), "null"),
+        Field::open("kind", FieldKind::Word(PAGE_KINDS), "null"),
         CONDITION,
         TEMPLATE,
         NAMES_MAX,
-        Field::open("samples", Kind::List { of: RUM_SAMPLE, max: SAMPLES_MAX }, "[]"),
+        Field::open("samples", FieldKind::List { of: RUM_SAMPLE, max: SAMPLES_MAX }, "[]"),
     ],
     rules: |body, errors| rules(body, "application", errors),
     patterns_bytes: Some(|body| DetectionRule::of_json("", body, "application").map_or(0, |rule| rule.held_bytes())),

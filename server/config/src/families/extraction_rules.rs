@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use super::body::{pattern_service, push_errors, text};
 use crate::access::must_have;
-use crate::entity::{Drafted, all_of};
-use crate::family::{Family, Making, Rows};
-use crate::fields::{Field, Kind};
+use crate::entity::{DraftContent, all_of};
+use crate::family::{ChangeContext, Family, Rows};
+use crate::fields::{Field, FieldKind};
 use crate::problem::{FieldError, Result};
 
 /// Most rules in total.
@@ -22,13 +22,13 @@ const TYPES: &[&str] = &["string", "int", "double", "bool", "durationMs", "times
 const TRANSFORMS: &[&str] = &["none", "trim", "lower", "upper", "urlDecode", "hash", "redact"];
 
 const TARGET: &[Field] = &[
-    Field::required("field", Kind::Text { min: 1, max: 128 }),
-    Field::open("from", Kind::Text { min: 1, max: 500 }, "null"),
-    Field::open("type", Kind::Word(TYPES), "\"string\""),
-    Field::open("transform", Kind::Word(TRANSFORMS), "\"none\""),
-    Field::open("onError", Kind::Word(&["skip", "null", "default"]), "\"skip\""),
-    Field::open("default", Kind::Json, "null"),
-    Field::open("overwrite", Kind::Bool, "false"),
+    Field::required("field", FieldKind::Text { min: 1, max: 128 }),
+    Field::open("from", FieldKind::Text { min: 1, max: 500 }, "null"),
+    Field::open("type", FieldKind::Word(TYPES), "\"string\""),
+    Field::open("transform", FieldKind::Word(TRANSFORMS), "\"none\""),
+    Field::open("onError", FieldKind::Word(&["skip", "null", "default"]), "\"skip\""),
+    Field::open("default", FieldKind::Json, "null"),
+    Field::open("overwrite", FieldKind::Bool, "false"),
 ];
 
 /// Rules that derive fields of incoming telemetry from other fields.
@@ -39,19 +39,19 @@ pub const EXTRACTION_RULES: Family = Family {
     write: Right::Edit,
     has_enabled: true,
     fields: &[
-        Field::required("signal", Kind::Word(&["logs", "spans", "rum", "alerts"])),
-        Field::open("service", Kind::Text { min: 1, max: 200 }, "\"*\""),
-        Field::open("condition", Kind::Condition, "null"),
-        Field::open("priority", Kind::Int { min: 0, max: 10_000 }, "100"),
-        Field::open("stop", Kind::Bool, "false"),
-        Field::open("source", Kind::Text { min: 1, max: 256 }, "null"),
-        Field::open("expression", Kind::Prose { max: 1024 }, "null"),
-        Field::open("options", Kind::Map { max: 10 }, "{}"),
-        Field::required("method", Kind::Word(METHODS)),
-        Field::required("targets", Kind::List { of: TARGET, max: 20 }),
-        Field::open("allowReserved", Kind::Bool, "false"),
-        Field::read_only("position", Kind::Int { min: 0, max: 10_000 }, "null"),
-        Field::read_only("health", Kind::Word(&["ok", "suspended"]), "\"ok\""),
+        Field::required("signal", FieldKind::Word(&["logs", "spans", "rum", "alerts"])),
+        Field::open("service", FieldKind::Text { min: 1, max: 200 }, "\"*\""),
+        Field::open("condition", FieldKind::Condition, "null"),
+        Field::open("priority", FieldKind::Int { min: 0, max: 10_000 }, "100"),
+        Field::open("stop", FieldKind::Bool, "false"),
+        Field::open("source", FieldKind::Text { min: 1, max: 256 }, "null"),
+        Field::open("expression", FieldKind::Prose { max: 1024 }, "null"),
+        Field::open("options", FieldKind::Map { max: 10 }, "{}"),
+        Field::required("method", FieldKind::Word(METHODS)),
+        Field::required("targets", FieldKind::List { of: TARGET, max: 20 }),
+        Field::open("allowReserved", FieldKind::Bool, "false"),
+        Field::read_only("position", FieldKind::Int { min: 0, max: 10_000 }, "null"),
+        Field::read_only("health", FieldKind::Word(&["ok", "suspended"]), "\"ok\""),
     ],
     rules,
     patterns_bytes: Some(|body| ExtractionRule::of_json("", body).map_or(0, |rule| rule.held_bytes())),
@@ -70,7 +70,11 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// A new rule is placed after those of its priority; the default source for logs is the message.
-fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(
+    db: &'a mut Connection,
+    making: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &mut draft.body;
         // A change of a suspended rule gives it another try.

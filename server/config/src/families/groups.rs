@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::subject_rights;
 use crate::entity::Entity;
 use crate::family::{EntityChange, Family, Link, OnDelete, no_builtin, no_rules, no_service};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::problem::Result;
 
 /// Groups of users and service accounts; a binding of a group counts for all members.
@@ -19,7 +19,7 @@ pub const GROUPS: Family = Family {
     title: "name",
     has_name: true,
     has_enabled: false,
-    fields: &[Field::open("members", Kind::Ids { max: 10_000 }, "[]")],
+    fields: &[Field::open("members", FieldKind::Ids { max: 10_000 }, "[]")],
     unique: &[&["name"]],
     owners: &[],
     links,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::subject_rights;
 use crate::family::{EntityChange, Family, KeyBounds, no_builtin, no_links, no_rules, no_service};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::json::time_of;
 use crate::problem::{Problem, Result};
 
@@ -23,11 +23,11 @@ pub const KEYS: Family = Family {
     has_name: true,
     has_enabled: false,
     fields: &[
-        Field::open("expiresAt", Kind::Time, "null"),
-        Field::open("permissions", Kind::Triples { max: 1000 }, "null"),
-        Field::open("allowedCidrs", Kind::Networks { max: 100 }, "[]"),
-        Field::read_only("keyId", Kind::Text { min: 12, max: 12 }, "null"),
-        Field::read_only("lastUsedAt", Kind::Time, "null"),
+        Field::open("expiresAt", FieldKind::Time, "null"),
+        Field::open("permissions", FieldKind::Triples { max: 1000 }, "null"),
+        Field::open("allowedCidrs", FieldKind::Networks { max: 100 }, "[]"),
+        Field::read_only("keyId", FieldKind::Text { min: 12, max: 12 }, "null"),
+        Field::read_only("lastUsedAt", FieldKind::Time, "null"),
     ],
     unique: &[&["name"]],
     owners: &["rbac/users", "rbac/service-accounts"],

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::body::{id_link, text};
 use super::names;
-use crate::entity::{Drafted, Entity, find};
-use crate::family::{EntityChange, Family, Making, OnDelete};
-use crate::fields::{Field, Kind};
+use crate::entity::{DraftContent, Entity, find};
+use crate::family::{ChangeContext, EntityChange, Family, OnDelete};
+use crate::fields::{Field, FieldKind};
 use crate::problem::{LISTED_MAX, Problem, ProblemKind, Result};
 use crate::sort_encoding::encoded;
 use crate::sort_text::place_behind;
@@ -35,7 +35,7 @@ const PART: Family =
 
 /// A field with the integrations of one kind.
 const fn integrations(name: &'static str) -> Field {
-    Field::open(name, Kind::Json, "[]")
+    Field::open(name, FieldKind::Json, "[]")
 }
 
 /// Alertmanager receivers, each with its integrations by kind.
@@ -74,17 +74,17 @@ pub const ROUTES: Family = Family {
     title: "receiver",
     has_name: false,
     fields: &[
-        Field::open("parentId", Kind::Id, "null"),
-        Field::open("position", Kind::Int { min: 0, max: 1_000_000 }, "null"),
-        Field::open("receiver", Kind::Text { min: 1, max: 200 }, "null"),
-        Field::open("matchers", Kind::Json, "[]"),
-        Field::open("group_by", Kind::Json, "null"),
-        Field::open("group_wait", Kind::Duration, "null"),
-        Field::open("group_interval", Kind::Duration, "null"),
-        Field::open("repeat_interval", Kind::Duration, "null"),
-        Field::open("continue", Kind::Bool, "false"),
-        Field::open("mute_time_intervals", Kind::Texts { max: 100 }, "[]"),
-        Field::open("active_time_intervals", Kind::Texts { max: 100 }, "[]"),
+        Field::open("parentId", FieldKind::Id, "null"),
+        Field::open("position", FieldKind::Int { min: 0, max: 1_000_000 }, "null"),
+        Field::open("receiver", FieldKind::Text { min: 1, max: 200 }, "null"),
+        Field::open("matchers", FieldKind::Json, "[]"),
+        Field::open("group_by", FieldKind::Json, "null"),
+        Field::open("group_wait", FieldKind::Duration, "null"),
+        Field::open("group_interval", FieldKind::Duration, "null"),
+        Field::open("repeat_interval", FieldKind::Duration, "null"),
+        Field::open("continue", FieldKind::Bool, "false"),
+        Field::open("mute_time_intervals", FieldKind::Texts { max: 100 }, "[]"),
+        Field::open("active_time_intervals", FieldKind::Texts { max: 100 }, "[]"),
     ],
     unique: &[],
     natural: &[("parentId", false), ("position", false)],
@@ -100,7 +100,7 @@ pub const ROUTES: Family = Family {
 pub const TIME_INTERVALS: Family = Family {
     name: names::TIME_INTERVALS,
     path: "/rulesapi/rulepolicy/time-intervals",
-    fields: &[Field::open("time_intervals", Kind::Json, "[]")],
+    fields: &[Field::open("time_intervals", FieldKind::Json, "[]")],
     hook: Some(interval_is_free),
     ..PART
 };
@@ -112,10 +112,10 @@ pub const INHIBIT_RULES: Family = Family {
     title: "name",
     has_name: false,
     fields: &[
-        Field::open("name", Kind::Text { min: 1, max: 200 }, "null"),
-        Field::open("source_matchers", Kind::Json, "[]"),
-        Field::open("target_matchers", Kind::Json, "[]"),
-        Field::open("equal", Kind::Texts { max: 100 }, "[]"),
+        Field::open("name", FieldKind::Text { min: 1, max: 200 }, "null"),
+        Field::open("source_matchers", FieldKind::Json, "[]"),
+        Field::open("target_matchers", FieldKind::Json, "[]"),
+        Field::open("equal", FieldKind::Texts { max: 100 }, "[]"),
     ],
     unique: &[],
     ..PART
@@ -125,7 +125,7 @@ pub const INHIBIT_RULES: Family = Family {
 pub const TEMPLATES: Family = Family {
     name: names::TEMPLATES,
     path: "/rulesapi/rulepolicy/templates",
-    fields: &[Field::required("content", Kind::Prose { max: 1 << 20 })],
+    fields: &[Field::required("content", FieldKind::Prose { max: 1 << 20 })],
     ..PART
 };
 
@@ -137,9 +137,9 @@ pub const POLICY_GLOBAL: Family = Family {
     title: "description",
     own_paths: true,
     fields: &[
-        Field::open("options", Kind::Json, "{}"),
+        Field::open("options", FieldKind::Json, "{}"),
         // Patterns of template files, set by a deployed configuration.
-        Field::open("template_files", Kind::Texts { max: 100 }, "[]"),
+        Field::open("template_files", FieldKind::Texts { max: 100 }, "[]"),
     ],
     unique: &[],
     builtin: || vec![(GLOBAL_ID, json!({}))],
@@ -154,8 +154,8 @@ fn managed(what: &str) -> Problem {
 /// Places a route below its parent, after its siblings if no position is given.
 fn place_route<'a>(
     db: &'a mut Connection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
+    making: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &mut draft.body;

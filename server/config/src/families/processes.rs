@@ -8,31 +8,31 @@ use serde_json::{Map, Value, json};
 
 use super::body::{conditions_bytes, text};
 use crate::access::SERVICES;
-use crate::entity::{Drafted, find};
-use crate::family::{Family, Link, Making, OnDelete, Rows};
-use crate::fields::{Field, Kind, duration_ms};
+use crate::entity::{DraftContent, find};
+use crate::family::{ChangeContext, Family, Link, OnDelete, Rows};
+use crate::fields::{Field, FieldKind, duration_ms};
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
 
 /// Most and fewest steps of an enabled process.
 const STEPS_MAX: usize = 30;
 const STEPS_MIN: usize = 2;
 
-const NAME: Kind = Kind::Text { min: 1, max: 200 };
+const NAME: FieldKind = FieldKind::Text { min: 1, max: 200 };
 
 /// Fields of a step.
 const STEP: &[Field] = &[
-    Field::open("id", Kind::Id, "null"),
-    Field::open("position", Kind::Int { min: 0, max: 1000 }, "null"),
+    Field::open("id", FieldKind::Id, "null"),
+    Field::open("position", FieldKind::Int { min: 0, max: 1000 }, "null"),
     Field::required("name", NAME),
-    Field::open("description", Kind::Prose { max: 4000 }, "\"\""),
-    Field::required("kind", Kind::Word(&["transaction", "span", "log", "event", "rum"])),
-    Field::open("transactionId", Kind::Id, "null"),
-    Field::open("condition", Kind::Condition, "null"),
+    Field::open("description", FieldKind::Prose { max: 4000 }, "\"\""),
+    Field::required("kind", FieldKind::Word(&["transaction", "span", "log", "event", "rum"])),
+    Field::open("transactionId", FieldKind::Id, "null"),
+    Field::open("condition", FieldKind::Condition, "null"),
     Field::open("service", NAME, "null"),
     Field::open("correlationField", NAME, "null"),
-    Field::open("optional", Kind::Bool, "false"),
-    Field::open("outcome", Kind::Word(&["none", "success", "failure"]), "\"none\""),
-    Field::open("maxGapMs", Kind::Int { min: 1, max: 31_536_000_000 }, "null"),
+    Field::open("optional", FieldKind::Bool, "false"),
+    Field::open("outcome", FieldKind::Word(&["none", "success", "failure"]), "\"none\""),
+    Field::open("maxGapMs", FieldKind::Int { min: 1, max: 31_536_000_000 }, "null"),
 ];
 
 /// Business processes: steps are spans or log records.
@@ -43,11 +43,11 @@ pub const PROCESSES: Family = Family {
     write: Right::Edit,
     has_enabled: true,
     fields: &[
-        Field::open("owner", Kind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("owner", FieldKind::Text { min: 0, max: 200 }, "\"\""),
         Field::required("correlationField", NAME),
-        Field::open("timeout", Kind::Duration, "\"24h\""),
-        Field::open("steps", Kind::List { of: STEP, max: STEPS_MAX }, "[]"),
-        Field::open("slaMs", Kind::Number { min: 0.001, max: 31_536_000_000.0 }, "null"),
+        Field::open("timeout", FieldKind::Duration, "\"24h\""),
+        Field::open("steps", FieldKind::List { of: STEP, max: STEPS_MAX }, "[]"),
+        Field::open("slaMs", FieldKind::Number { min: 0.001, max: 31_536_000_000.0 }, "null"),
     ],
     links,
     rules,
@@ -114,7 +114,11 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// Gives steps their ids and places, and notes of which services they are.
-fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(
+    db: &'a mut Connection,
+    making: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let mut services = Vec::new();
         let (mut ids, mut names) = (Vec::new(), Vec::new());

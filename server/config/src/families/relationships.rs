@@ -13,9 +13,9 @@ use super::relationship_checks::hook;
 use super::relationship_ends::{allows, of_resource, service_of};
 use super::resources::RESOURCES;
 use crate::access::SERVICES;
-use crate::entity::{Drafted, Entity, find};
-use crate::family::{Family, Making, OnDelete, Rows};
-use crate::fields::{Field, Kind};
+use crate::entity::{DraftContent, Entity, find};
+use crate::family::{ChangeContext, Family, OnDelete, Rows};
+use crate::fields::{Field, FieldKind};
 use crate::json::time_of;
 use crate::problem::{FieldError, Problem, Result};
 
@@ -29,14 +29,14 @@ pub const RELATIONSHIP_TYPES: Family = Family {
     domain: Domain::Resources,
     write: Right::Edit,
     fields: &[
-        Field::required("key", Kind::Slug),
-        Field::open("forwardLabel", Kind::Text { min: 0, max: 200 }, "\"\""),
-        Field::open("reverseLabel", Kind::Text { min: 0, max: 200 }, "\"\""),
-        Field::open("sourceTypeIds", Kind::Ids { max: 200 }, "[]"),
-        Field::open("targetTypeIds", Kind::Ids { max: 200 }, "[]"),
-        Field::open("cardinality", Kind::Word(&["1:1", "1:n", "n:1", "n:m"]), "\"n:m\""),
-        Field::open("acyclic", Kind::Bool, "false"),
-        Field::open("impact", Kind::Word(&["none", "forward", "reverse"]), "\"none\""),
+        Field::required("key", FieldKind::Slug),
+        Field::open("forwardLabel", FieldKind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("reverseLabel", FieldKind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("sourceTypeIds", FieldKind::Ids { max: 200 }, "[]"),
+        Field::open("targetTypeIds", FieldKind::Ids { max: 200 }, "[]"),
+        Field::open("cardinality", FieldKind::Word(&["1:1", "1:n", "n:1", "n:m"]), "\"n:m\""),
+        Field::open("acyclic", FieldKind::Bool, "false"),
+        Field::open("impact", FieldKind::Word(&["none", "forward", "reverse"]), "\"none\""),
     ],
     unique: &[&["key"], &["name"]],
     links: |body| {
@@ -58,14 +58,14 @@ pub const RELATIONSHIPS: Family = Family {
     title: "description",
     has_name: false,
     fields: &[
-        Field::required("typeId", Kind::Id),
-        Field::required("sourceId", Kind::Id),
-        Field::required("targetId", Kind::Id),
-        Field::open("attributes", Kind::Map { max: 100 }, "{}"),
-        Field::open("origin", Kind::Word(&["discovered", "manual", "import"]), "\"manual\""),
-        Field::open("confidence", Kind::Number { min: 0.0, max: 1.0 }, "1"),
-        Field::open("validFrom", Kind::Time, "null"),
-        Field::open("validTo", Kind::Time, "null"),
+        Field::required("typeId", FieldKind::Id),
+        Field::required("sourceId", FieldKind::Id),
+        Field::required("targetId", FieldKind::Id),
+        Field::open("attributes", FieldKind::Map { max: 100 }, "{}"),
+        Field::open("origin", FieldKind::Word(&["discovered", "manual", "import"]), "\"manual\""),
+        Field::open("confidence", FieldKind::Number { min: 0.0, max: 1.0 }, "1"),
+        Field::open("validFrom", FieldKind::Time, "null"),
+        Field::open("validTo", FieldKind::Time, "null"),
     ],
     unique: &[&["typeId", "sourceId", "targetId"]],
     links: |body| {
@@ -108,7 +108,11 @@ fn builtin() -> Vec<(&'static str, Value)> {
 
 /// Checks that both ends have the types that the relationship's type requires, and that neither its cardinality nor
 /// its ordering is violated.
-fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(
+    db: &'a mut Connection,
+    making: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &draft.body;
         let id = |key: &str| text(body, key).to_owned();

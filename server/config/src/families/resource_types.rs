@@ -10,19 +10,19 @@ use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules as attribut
 use super::body::{conditions_bytes, id_link, text, texts};
 use super::ci_ancestors::{line, no_clash};
 use super::names;
-use crate::entity::{Drafted, find};
-use crate::family::{Family, Making, OnDelete};
-use crate::fields::{Field, Kind};
+use crate::entity::{DraftContent, find};
+use crate::family::{ChangeContext, Family, OnDelete};
+use crate::fields::{Field, FieldKind};
 use crate::problem::{FieldError, Problem, Result};
 
 /// Most discovery rules per type.
 const DISCOVERY_MAX: usize = 20;
 
 const DISCOVERY: &[Field] = &[
-    Field::required("signal", Kind::Word(&["metrics", "logs", "spans"])),
-    Field::open("condition", Kind::Condition, "null"),
-    Field::required("identity", Kind::Labels),
-    Field::required("name", Kind::Text { min: 1, max: 200 }),
+    Field::required("signal", FieldKind::Word(&["metrics", "logs", "spans"])),
+    Field::open("condition", FieldKind::Condition, "null"),
+    Field::required("identity", FieldKind::Labels),
+    Field::required("name", FieldKind::Text { min: 1, max: 200 }),
 ];
 
 /// Types of managed resources, and how resources are discovered in telemetry.
@@ -32,14 +32,14 @@ pub const RESOURCE_TYPES: Family = Family {
     domain: Domain::Resources,
     write: Right::Edit,
     fields: &[
-        Field::required("key", Kind::Slug),
-        Field::open("ciClassId", Kind::Id, "null"),
-        Field::open("ciSubclassId", Kind::Id, "null"),
-        Field::open("icon", Kind::Text { min: 0, max: 200 }, "\"\""),
-        Field::open("category", Kind::Text { min: 0, max: 200 }, "\"\""),
-        Field::open("attributes", Kind::List { of: ATTRIBUTE, max: ATTRIBUTES_MAX }, "[]"),
-        Field::open("identityKeys", Kind::Texts { max: 10 }, "[]"),
-        Field::open("discovery", Kind::List { of: DISCOVERY, max: DISCOVERY_MAX }, "[]"),
+        Field::required("key", FieldKind::Slug),
+        Field::open("ciClassId", FieldKind::Id, "null"),
+        Field::open("ciSubclassId", FieldKind::Id, "null"),
+        Field::open("icon", FieldKind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("category", FieldKind::Text { min: 0, max: 200 }, "\"\""),
+        Field::open("attributes", FieldKind::List { of: ATTRIBUTE, max: ATTRIBUTES_MAX }, "[]"),
+        Field::open("identityKeys", FieldKind::Texts { max: 10 }, "[]"),
+        Field::open("discovery", FieldKind::List { of: DISCOVERY, max: DISCOVERY_MAX }, "[]"),
     ],
     unique: &[&["key"], &["name"]],
     links: |body| {
@@ -118,7 +118,11 @@ pub(super) async fn type_fits(db: &mut Connection, body: &Map<String, Value>) ->
     if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
 }
 
-fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(
+    db: &'a mut Connection,
+    _: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(type_fits(db, &draft.body))
 }
 

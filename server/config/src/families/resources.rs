@@ -9,9 +9,9 @@ use super::body::{id_link, pattern_service, text, texts};
 use super::names;
 use super::relationship_checks::{end_fits, follow_service};
 use super::resource_types::attributes_of;
-use crate::entity::{Drafted, Entity, find};
-use crate::family::{EntityChange, Family, Making, OnDelete, Rows};
-use crate::fields::{Field, Kind};
+use crate::entity::{DraftContent, Entity, find};
+use crate::family::{ChangeContext, EntityChange, Family, OnDelete, Rows};
+use crate::fields::{Field, FieldKind};
 use crate::problem::{FieldError, Problem, Result};
 
 /// Managed resources, made by people or discovered.
@@ -23,17 +23,17 @@ pub const RESOURCES: Family = Family {
     title: "displayName",
     has_name: false,
     fields: &[
-        Field::required("typeId", Kind::Id),
-        Field::open("key", Kind::Text { min: 1, max: 1000 }, "null"),
-        Field::open("displayName", Kind::Text { min: 1, max: 200 }, "null"),
-        Field::open("attributes", Kind::Map { max: 300 }, "{}"),
-        Field::open("tags", Kind::Texts { max: 64 }, "[]"),
-        Field::open("service", Kind::Text { min: 1, max: 200 }, "null"),
-        Field::open("state", Kind::Word(&["active", "inactive", "retired"]), "\"active\""),
-        Field::open("source", Kind::Word(&["discovered", "manual", "import"]), "\"manual\""),
-        Field::read_only("firstSeen", Kind::Time, "null"),
-        Field::read_only("lastSeen", Kind::Time, "null"),
-        Field::read_only("health", Kind::Word(&["ok", "warning", "critical", "unknown"]), "\"unknown\""),
+        Field::required("typeId", FieldKind::Id),
+        Field::open("key", FieldKind::Text { min: 1, max: 1000 }, "null"),
+        Field::open("displayName", FieldKind::Text { min: 1, max: 200 }, "null"),
+        Field::open("attributes", FieldKind::Map { max: 300 }, "{}"),
+        Field::open("tags", FieldKind::Texts { max: 64 }, "[]"),
+        Field::open("service", FieldKind::Text { min: 1, max: 200 }, "null"),
+        Field::open("state", FieldKind::Word(&["active", "inactive", "retired"]), "\"active\""),
+        Field::open("source", FieldKind::Word(&["discovered", "manual", "import"]), "\"manual\""),
+        Field::read_only("firstSeen", FieldKind::Time, "null"),
+        Field::read_only("lastSeen", FieldKind::Time, "null"),
+        Field::read_only("health", FieldKind::Word(&["ok", "warning", "critical", "unknown"]), "\"unknown\""),
     ],
     unique: &[&["typeId", "key"]],
     links: |body| id_link(body, "typeId", &["resource-types"], OnDelete::Refuse),
@@ -50,7 +50,11 @@ pub const RESOURCES: Family = Family {
 };
 
 /// Validates the attributes against type and classes, and derives the key from them.
-fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(
+    db: &'a mut Connection,
+    making: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let id = text(&draft.body, "typeId").to_owned();
         let Some(of) = find(db, "resource-types", &id).await? else {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::subject_rights::{self, ADMIN_ROLE_ID};
 use crate::family::{EntityChange, Family, no_links, no_rules, no_service};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::problem::Result;
 
 /// The built-in role that views everything.
@@ -23,7 +23,7 @@ pub const ROLES: Family = Family {
     title: "name",
     has_name: true,
     has_enabled: false,
-    fields: &[Field::required("permissions", Kind::Triples { max: 1000 })],
+    fields: &[Field::required("permissions", FieldKind::Triples { max: 1000 })],
     unique: &[&["name"]],
     owners: &[],
     links: no_links,

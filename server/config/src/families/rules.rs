@@ -8,15 +8,15 @@ use serde_json::{Map, Value, json};
 
 use super::body::text;
 use super::names;
-use crate::entity::{Drafted, Entity, find};
-use crate::family::{Family, Making, Rows};
-use crate::fields::{Field, Kind, duration_ms};
+use crate::entity::{DraftContent, Entity, find};
+use crate::family::{ChangeContext, Family, Rows};
+use crate::fields::{Field, FieldKind, duration_ms};
 use crate::problem::{FieldError, Problem, Result};
 use crate::sort_text::place_behind;
 
 /// Shortest evaluation interval.
 const INTERVAL_MIN_MS: u64 = 1000;
-const NAME: Kind = Kind::Text { min: 1, max: 200 };
+const NAME: FieldKind = FieldKind::Text { min: 1, max: 200 };
 const LANGUAGES: &[&str] = &["promql", "logsql", "olap"];
 /// The sealed member with the rights that a rule runs with: those of its last editor.
 pub const RUN_AS: &str = "runAs";
@@ -35,20 +35,20 @@ pub const RULES: Family = Family {
     has_name: false,
     has_enabled: true,
     fields: &[
-        Field::open("namespace", Kind::Text { min: 1, max: 100 }, "\"default\""),
+        Field::open("namespace", FieldKind::Text { min: 1, max: 100 }, "\"default\""),
         Field::required("group", NAME),
-        Field::open("position", Kind::Int { min: 0, max: 100_000 }, "null"),
+        Field::open("position", FieldKind::Int { min: 0, max: 100_000 }, "null"),
         Field::open("alert", NAME, "null"),
         Field::open("record", NAME, "null"),
         Field::read_only("name", NAME, "null"),
-        Field::required("expr", Kind::Prose { max: 65_536 }),
-        Field::open("language", Kind::Word(LANGUAGES), "\"promql\""),
-        Field::open("for", Kind::Duration, "\"0s\""),
-        Field::open("keep_firing_for", Kind::Duration, "\"0s\""),
-        Field::open("annotations", Kind::Labels, "{}"),
-        Field::open("severity", Kind::Text { min: 1, max: 100 }, "null"),
-        Field::open("service", Kind::Text { min: 1, max: 200 }, "null"),
-        Field::open("runbook_url", Kind::Text { min: 1, max: 2000 }, "null"),
+        Field::required("expr", FieldKind::Prose { max: 65_536 }),
+        Field::open("language", FieldKind::Word(LANGUAGES), "\"promql\""),
+        Field::open("for", FieldKind::Duration, "\"0s\""),
+        Field::open("keep_firing_for", FieldKind::Duration, "\"0s\""),
+        Field::open("annotations", FieldKind::Labels, "{}"),
+        Field::open("severity", FieldKind::Text { min: 1, max: 100 }, "null"),
+        Field::open("service", FieldKind::Text { min: 1, max: 200 }, "null"),
+        Field::open("runbook_url", FieldKind::Text { min: 1, max: 2000 }, "null"),
     ],
     unique: &[],
     rules: |body, errors| {
@@ -75,18 +75,18 @@ pub const RULE_GROUPS: Family = Family {
     write: Right::Edit,
     own_paths: true,
     fields: &[
-        Field::open("namespace", Kind::Text { min: 1, max: 100 }, "\"default\""),
-        Field::open("interval", Kind::Duration, "null"),
-        Field::open("query_offset", Kind::Duration, "\"0s\""),
-        Field::open("eval_offset", Kind::Offset, "null"),
-        Field::open("limit", Kind::Int { min: 0, max: 1_000_000 }, "0"),
-        Field::open("concurrency", Kind::Int { min: 1, max: 16 }, "1"),
-        Field::open("type", Kind::Word(&["prometheus", "vlogs", "olap"]), "\"prometheus\""),
-        Field::open("params", Kind::Json, "null"),
-        Field::open("headers", Kind::Json, "null"),
-        Field::open("notifier_headers", Kind::Json, "null"),
-        Field::open("debug", Kind::Bool, "null"),
-        Field::open("eval_alignment", Kind::Bool, "null"),
+        Field::open("namespace", FieldKind::Text { min: 1, max: 100 }, "\"default\""),
+        Field::open("interval", FieldKind::Duration, "null"),
+        Field::open("query_offset", FieldKind::Duration, "\"0s\""),
+        Field::open("eval_offset", FieldKind::Offset, "null"),
+        Field::open("limit", FieldKind::Int { min: 0, max: 1_000_000 }, "0"),
+        Field::open("concurrency", FieldKind::Int { min: 1, max: 16 }, "1"),
+        Field::open("type", FieldKind::Word(&["prometheus", "vlogs", "olap"]), "\"prometheus\""),
+        Field::open("params", FieldKind::Json, "null"),
+        Field::open("headers", FieldKind::Json, "null"),
+        Field::open("notifier_headers", FieldKind::Json, "null"),
+        Field::open("debug", FieldKind::Bool, "null"),
+        Field::open("eval_alignment", FieldKind::Bool, "null"),
     ],
     unique: &[&["namespace", "name"]],
     rules: |body, errors| {
@@ -122,7 +122,11 @@ fn no_dots(body: &Map<String, Value>, field: &str, errors: &mut Vec<FieldError>)
 /// Sets the name of a rule, places a new one after the others of its group, and records the rights that it runs with.
 /// An existing rule without a position in the body keeps its own, since the position determines the order of
 /// evaluation.
-fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(
+    db: &'a mut Connection,
+    making: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         same_as_group(db, making, draft).await?;
         let body = &mut draft.body;
@@ -170,7 +174,7 @@ async fn group_of(db: &mut Connection, body: &Map<String, Value>) -> Result<Opti
 }
 
 /// The group's fields in a rule must equal those of the group; they can only be changed there.
-async fn same_as_group(db: &mut Connection, making: &Making<'_>, draft: &Drafted) -> Result<()> {
+async fn same_as_group(db: &mut Connection, making: &ChangeContext<'_>, draft: &DraftContent) -> Result<()> {
     if draft.said.is_empty() {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::body::text;
 use super::segments::prepare;
 use crate::family::{Family, Rows};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::problem::FieldError;
 
 /// Longest state. Views exist since URLs longer than 1500 characters are not supported everywhere.
@@ -21,9 +21,9 @@ pub const SAVED_VIEWS: Family = Family {
     title: "description",
     has_name: false,
     fields: &[
-        Field::required("path", Kind::Text { min: 1, max: 500 }),
-        Field::required("query", Kind::Prose { max: QUERY_CHARS_MAX }),
-        Field::read_only("owner", Kind::Text { min: 0, max: 300 }, "null"),
+        Field::required("path", FieldKind::Text { min: 1, max: 500 }),
+        Field::required("query", FieldKind::Prose { max: QUERY_CHARS_MAX }),
+        Field::read_only("owner", FieldKind::Text { min: 0, max: 300 }, "null"),
     ],
     unique: &[],
     rules,

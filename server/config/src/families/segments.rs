@@ -7,9 +7,9 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::body::text;
-use crate::entity::Drafted;
-use crate::family::{Family, Making, Rows};
-use crate::fields::{Field, Kind};
+use crate::entity::DraftContent;
+use crate::family::{ChangeContext, Family, Rows};
+use crate::fields::{Field, FieldKind};
 use crate::problem::{FieldError, Result};
 
 /// Most variables per segment.
@@ -18,18 +18,18 @@ const VARIABLES_MAX: usize = 20;
 pub const SIGNALS: [&str; 5] = ["metrics", "logs", "spans", "rum", "alerts"];
 
 const VARIABLE: &[Field] = &[
-    Field::required("name", Kind::Text { min: 1, max: 64 }),
-    Field::open("type", Kind::Word(&["string", "number", "bool"]), "\"string\""),
-    Field::open("multi", Kind::Bool, "false"),
-    Field::open("default", Kind::Json, "null"),
+    Field::required("name", FieldKind::Text { min: 1, max: 64 }),
+    Field::open("type", FieldKind::Word(&["string", "number", "bool"]), "\"string\""),
+    Field::open("multi", FieldKind::Bool, "false"),
+    Field::open("default", FieldKind::Json, "null"),
 ];
 
 const CONDITIONS: &[Field] = &[
-    Field::open("metrics", Kind::Json, "null"),
-    Field::open("logs", Kind::Json, "null"),
-    Field::open("spans", Kind::Json, "null"),
-    Field::open("rum", Kind::Json, "null"),
-    Field::open("alerts", Kind::Json, "null"),
+    Field::open("metrics", FieldKind::Json, "null"),
+    Field::open("logs", FieldKind::Json, "null"),
+    Field::open("spans", FieldKind::Json, "null"),
+    Field::open("rum", FieldKind::Json, "null"),
+    Field::open("alerts", FieldKind::Json, "null"),
 ];
 
 /// Segments: named conditions on metrics, logs, spans and more, which restrict pages and queries.
@@ -39,16 +39,16 @@ pub const SEGMENTS: Family = Family {
     domain: Domain::Segments,
     write: Right::Edit,
     fields: &[
-        Field::required("key", Kind::Slug),
-        Field::open("visibility", Kind::Word(&["private", "shared"]), "\"private\""),
-        Field::read_only("owner", Kind::Text { min: 0, max: 300 }, "null"),
-        Field::open("variables", Kind::List { of: VARIABLE, max: VARIABLES_MAX }, "[]"),
+        Field::required("key", FieldKind::Slug),
+        Field::open("visibility", FieldKind::Word(&["private", "shared"]), "\"private\""),
+        Field::read_only("owner", FieldKind::Text { min: 0, max: 300 }, "null"),
+        Field::open("variables", FieldKind::List { of: VARIABLE, max: VARIABLES_MAX }, "[]"),
         Field::open(
             "conditions",
-            Kind::Object(CONDITIONS),
+            FieldKind::Object(CONDITIONS),
             "{\"metrics\":null,\"logs\":null,\"spans\":null,\"rum\":null,\"alerts\":null}",
         ),
-        Field::open("strict", Kind::Bool, "false"),
+        Field::open("strict", FieldKind::Bool, "false"),
     ],
     unique: &[&["key"], &["name"]],
     rules,
@@ -120,8 +120,8 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 /// The creator of an entity becomes its owner.
 pub(super) fn prepare<'a>(
     _: &'a mut Connection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
+    making: &'a ChangeContext<'a>,
+    draft: &'a mut DraftContent,
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if draft.body.get("owner").is_none_or(Value::is_null) {

@@ -5,7 +5,7 @@ use quiver_types::{Domain, Right};
 
 use super::subject_rights;
 use crate::family::{EntityChange, Family, no_builtin, no_links, no_rules, no_service};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::problem::Result;
 
 /// Service accounts: programs that sign in with a secret.
@@ -17,7 +17,7 @@ pub const SERVICE_ACCOUNTS: Family = Family {
     title: "clientId",
     has_name: false,
     has_enabled: true,
-    fields: &[Field::required("clientId", Kind::Login { min: 1, max: 200 })],
+    fields: &[Field::required("clientId", FieldKind::Login { min: 1, max: 200 })],
     unique: &[&["clientId"]],
     owners: &[],
     links: no_links,

@@ -3,7 +3,7 @@
 use quiver_types::{Domain, Right};
 
 use crate::family::Family;
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 
 /// Silences; stored by the alert router, not with the other entities.
 pub const SILENCES: Family = Family {
@@ -15,11 +15,11 @@ pub const SILENCES: Family = Family {
     title: "comment",
     own_paths: true,
     fields: &[
-        Field::required("matchers", Kind::Json),
-        Field::open("startsAt", Kind::Time, "null"),
-        Field::required("endsAt", Kind::Time),
-        Field::open("comment", Kind::Prose { max: 4000 }, "\"\""),
-        Field::read_only("state", Kind::Word(&["active", "pending", "expired"]), "null"),
+        Field::required("matchers", FieldKind::Json),
+        Field::open("startsAt", FieldKind::Time, "null"),
+        Field::required("endsAt", FieldKind::Time),
+        Field::open("comment", FieldKind::Prose { max: 4000 }, "\"\""),
+        Field::read_only("state", FieldKind::Word(&["active", "pending", "expired"]), "null"),
     ],
     unique: &[],
     ..Family::BASE

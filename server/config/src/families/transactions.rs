@@ -9,28 +9,28 @@ use serde_json::{Map, Value};
 use super::body::{id_link, pattern_service, text};
 use crate::entity::{Entity, all_of};
 use crate::family::{Family, OnDelete, Rows};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, FieldKind};
 use crate::problem::{FieldError, Problem, Result};
 
 /// Most key transactions in total, and per service.
 const ALL_MAX: i64 = 500;
 const SERVICE_MAX: usize = 100;
 
-const NAME: Kind = Kind::Text { min: 1, max: 200 };
+const NAME: FieldKind = FieldKind::Text { min: 1, max: 200 };
 const TRANSACTION: Field = Field::required("transactionName", NAME);
-const RULE: Field = Field::open("detectionRuleId", Kind::Id, "null");
-const OWNER: Field = Field::open("owner", Kind::Text { min: 0, max: 200 }, "\"\"");
-const TIER: Field = Field::open("tier", Kind::Word(&["critical", "high", "normal"]), "\"normal\"");
-const APDEX: Field = Field::open("apdexThresholdMs", Kind::Int { min: 1, max: 600_000 }, "null");
-const LATENCY: Field = Field::open("latencySloMs", Kind::Number { min: 0.001, max: 86_400_000.0 }, "null");
-const PERCENTILE: Field = Field::open("latencyPercentile", Kind::Number { min: 1.0, max: 99.999 }, "95");
-const ERRORS: Field = Field::open("errorRateSloPct", Kind::Number { min: 0.0, max: 100.0 }, "null");
-const TAGS: Field = Field::open("tags", Kind::Texts { max: 64 }, "[]");
+const RULE: Field = Field::open("detectionRuleId", FieldKind::Id, "null");
+const OWNER: Field = Field::open("owner", FieldKind::Text { min: 0, max: 200 }, "\"\"");
+const TIER: Field = Field::open("tier", FieldKind::Word(&["critical", "high", "normal"]), "\"normal\"");
+const APDEX: Field = Field::open("apdexThresholdMs", FieldKind::Int { min: 1, max: 600_000 }, "null");
+const LATENCY: Field = Field::open("latencySloMs", FieldKind::Number { min: 0.001, max: 86_400_000.0 }, "null");
+const PERCENTILE: Field = Field::open("latencyPercentile", FieldKind::Number { min: 1.0, max: 99.999 }, "95");
+const ERRORS: Field = Field::open("errorRateSloPct", FieldKind::Number { min: 0.0, max: 100.0 }, "null");
+const TAGS: Field = Field::open("tags", FieldKind::Texts { max: 64 }, "[]");
 
 const VITALS: &[Field] = &[
-    Field::open("lcpMs", Kind::Number { min: 0.0, max: 600_000.0 }, "null"),
-    Field::open("inpMs", Kind::Number { min: 0.0, max: 600_000.0 }, "null"),
-    Field::open("cls", Kind::Number { min: 0.0, max: 100.0 }, "null"),
+    Field::open("lcpMs", FieldKind::Number { min: 0.0, max: 600_000.0 }, "null"),
+    Field::open("inpMs", FieldKind::Number { min: 0.0, max: 600_000.0 }, "null"),
+    Field::open("cls", FieldKind::Number { min: 0.0, max: 100.0 }, "null"),
 ];
 
 /// Key transactions of services.
@@ -75,12 +75,12 @@ pub const RUM_TRANSACTIONS: Family = Family {
         RULE,
         OWNER,
         TIER,
-        Field::open("apdexThresholdMs", Kind::Int { min: 1, max: 600_000 }, "3000"),
+        Field::open("apdexThresholdMs", FieldKind::Int { min: 1, max: 600_000 }, "3000"),
         LATENCY,
         PERCENTILE,
         ERRORS,
         TAGS,
-        Field::open("vitals", Kind::Object(VITALS), "{\"lcpMs\":null,\"inpMs\":null,\"cls\":null}"),
+        Field::open("vitals", FieldKind::Object(VITALS), "{\"lcpMs\":null,\"inpMs\":null,\"cls\":null}"),
     ],
     unique: &[&["name"], &["application", "transactionName"]],
     links: |body| id_link(body, "detectionRuleId", &["rum-bt-detection-rules"], OnDelete::Refuse),

@@ -7,7 +7,7 @@ use super::body::text;
 use super::subject_rights;
 use crate::entity::Entity;
 use crate::family::{EntityChange, Family, no_builtin, no_links, no_rules, no_service};
-use crate::fields::{Field, Kind, Mode};
+use crate::fields::{Field, FieldKind, Mode};
 use crate::problem::{Problem, Result};
 
 /// Users: people who sign in with a password.
@@ -20,13 +20,13 @@ pub const USERS: Family = Family {
     has_name: false,
     has_enabled: true,
     fields: &[
-        Field::required("username", Kind::Login { min: 3, max: 64 }),
-        Field::open("email", Kind::Text { min: 3, max: 320 }, "null"),
-        Field::open("displayName", Kind::Text { min: 0, max: 200 }, "\"\""),
-        Field { name: "password", kind: Kind::Prose { max: 1024 }, mode: Mode::WriteOnly, default: "null" },
-        Field::open("mustChangePassword", Kind::Bool, "false"),
-        Field::open("attributes", Kind::Labels, "{}"),
-        Field::read_only("source", Kind::Text { min: 1, max: 20 }, "\"local\""),
+        Field::required("username", FieldKind::Login { min: 3, max: 64 }),
+        Field::open("email", FieldKind::Text { min: 3, max: 320 }, "null"),
+        Field::open("displayName", FieldKind::Text { min: 0, max: 200 }, "\"\""),
+        Field { name: "password", kind: FieldKind::Prose { max: 1024 }, mode: Mode::WriteOnly, default: "null" },
+        Field::open("mustChangePassword", FieldKind::Bool, "false"),
+        Field::open("attributes", FieldKind::Labels, "{}"),
+        Field::read_only("source", FieldKind::Text { min: 1, max: 20 }, "\"local\""),
     ],
     unique: &[&["username"]],
     owners: &[],

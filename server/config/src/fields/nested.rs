@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Checked, Field, LABEL_CHARS_MAX, Mode, text, wrong_type};
+use super::{CheckResult, Field, LABEL_CHARS_MAX, Mode, text, wrong_type};
 use crate::problem::{FieldError, shown};
 
 /// Longest free-form JSON, as text, in bytes.
@@ -47,7 +47,7 @@ pub(super) fn object(fields: &'static [Field], value: &Value, place: &str, error
     Value::Object(made)
 }
 
-pub(super) fn word(value: &Value, words: &[&str]) -> Checked {
+pub(super) fn word(value: &Value, words: &[&str]) -> CheckResult {
     match value.as_str() {
         Some(word) if words.contains(&word) => Ok(json!(word)),
         Some(_) => Err(("INVALID_VALUE", format!("must be one of {}", words.join(", ")))),
@@ -55,7 +55,7 @@ pub(super) fn word(value: &Value, words: &[&str]) -> Checked {
     }
 }
 
-pub(super) fn int(value: &Value, min: i64, max: i64) -> Checked {
+pub(super) fn int(value: &Value, min: i64, max: i64) -> CheckResult {
     let out = || Err(("OUT_OF_RANGE", format!("must be from {min} to {max}")));
     match value {
         Value::Number(number) => match number.as_i64() {
@@ -72,7 +72,7 @@ pub(super) fn int(value: &Value, min: i64, max: i64) -> Checked {
     }
 }
 
-pub(super) fn number(value: &Value, min: f64, max: f64) -> Checked {
+pub(super) fn number(value: &Value, min: f64, max: f64) -> CheckResult {
     match value.as_f64() {
         Some(n) if n.is_finite() && (min..=max).contains(&n) => Ok(value.clone()),
         Some(_) => Err(("OUT_OF_RANGE", format!("must be from {min} to {max}"))),
@@ -80,7 +80,7 @@ pub(super) fn number(value: &Value, min: f64, max: f64) -> Checked {
     }
 }
 
-pub(super) fn slug(value: &Value) -> Checked {
+pub(super) fn slug(value: &Value) -> CheckResult {
     let key = text(value, 1, SLUG_CHARS_MAX)?;
     let first = key.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
@@ -119,16 +119,16 @@ pub fn duration_ms(text: &str) -> Option<u64> {
     Some(total)
 }
 
-pub(super) fn duration(value: &Value) -> Checked {
+pub(super) fn duration(value: &Value) -> CheckResult {
     length_of_time(value, value.as_str())
 }
 
 /// Checks a duration that may be negative.
-pub(super) fn offset(value: &Value) -> Checked {
+pub(super) fn offset(value: &Value) -> CheckResult {
     length_of_time(value, value.as_str().map(|text| text.strip_prefix('-').unwrap_or(text)))
 }
 
-fn length_of_time(value: &Value, length: Option<&str>) -> Checked {
+fn length_of_time(value: &Value, length: Option<&str>) -> CheckResult {
     match length.map(duration_ms) {
         Some(Some(_)) => Ok(value.clone()),
         Some(None) => Err(("INVALID_DURATION", "must be a length of time like `24h` or `1d12h`".to_owned())),
@@ -136,14 +136,14 @@ fn length_of_time(value: &Value, length: Option<&str>) -> Checked {
     }
 }
 
-pub(super) fn json(value: &Value) -> Checked {
+pub(super) fn json(value: &Value) -> CheckResult {
     if value.to_string().len() > JSON_BYTES_MAX {
         return Err(("TOO_LONG", format!("must have at most {JSON_BYTES_MAX} bytes")));
     }
     Ok(value.clone())
 }
 
-pub(super) fn map(value: &Value, max: usize) -> Checked {
+pub(super) fn map(value: &Value, max: usize) -> CheckResult {
     let Value::Object(map) = value else { return wrong_type("an object") };
     if map.len() > max {
         return Err(("LIMIT_EXCEEDED", format!("must have at most {max} entries, has {}", map.len())));
@@ -156,10 +156,10 @@ pub(super) fn map(value: &Value, max: usize) -> Checked {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
+    use super::super::FieldKind;
     use super::*;
 
-    fn check(kind: Kind, value: Value, expected: Result<Value, (&str, &str)>) {
+    fn check(kind: FieldKind, value: Value, expected: Result<Value, (&str, &str)>) {
         let mut errors = Vec::new();
         let got = kind.check(&value, "/f", &mut errors);
         match expected {
@@ -172,22 +172,22 @@ mod tests {
 
     #[test]
     fn plain_kinds() {
-        check(Kind::Word(&["a", "b"]), json!("a"), Ok(json!("a")));
-        check(Kind::Word(&["a", "b"]), json!("c"), Err(("/f", "INVALID_VALUE")));
-        let int = Kind::Int { min: 0, max: 10 };
+        check(FieldKind::Word(&["a", "b"]), json!("a"), Ok(json!("a")));
+        check(FieldKind::Word(&["a", "b"]), json!("c"), Err(("/f", "INVALID_VALUE")));
+        let int = FieldKind::Int { min: 0, max: 10 };
         check(int, json!(7.0), Ok(json!(7)));
         check(int, json!(11), Err(("/f", "OUT_OF_RANGE")));
         check(int, json!(1e300), Err(("/f", "OUT_OF_RANGE")));
         check(int, json!(1.5), Err(("/f", "INVALID_TYPE")));
         check(int, json!("7"), Err(("/f", "INVALID_TYPE")));
-        check(Kind::Number { min: 0.0, max: 1.0 }, json!(1.5), Err(("/f", "OUT_OF_RANGE")));
-        check(Kind::Slug, json!("a-b_c.1"), Ok(json!("a-b_c.1")));
+        check(FieldKind::Number { min: 0.0, max: 1.0 }, json!(1.5), Err(("/f", "OUT_OF_RANGE")));
+        check(FieldKind::Slug, json!("a-b_c.1"), Ok(json!("a-b_c.1")));
         for wrong in ["A", "-a", "a b", "é"] {
-            check(Kind::Slug, json!(wrong), Err(("/f", "PATTERN")));
+            check(FieldKind::Slug, json!(wrong), Err(("/f", "PATTERN")));
         }
-        check(Kind::Map { max: 1 }, json!({"a": 1, "b": 2}), Err(("/f", "LIMIT_EXCEEDED")));
-        check(Kind::Json, json!("x".repeat(70_000)), Err(("/f", "TOO_LONG")));
-        check(Kind::Condition, json!({"any": []}), Err(("/f/any", "REQUIRED")));
+        check(FieldKind::Map { max: 1 }, json!({"a": 1, "b": 2}), Err(("/f", "LIMIT_EXCEEDED")));
+        check(FieldKind::Json, json!("x".repeat(70_000)), Err(("/f", "TOO_LONG")));
+        check(FieldKind::Condition, json!({"any": []}), Err(("/f/any", "REQUIRED")));
     }
 
     #[test]
@@ -202,20 +202,22 @@ mod tests {
 
     #[test]
     fn offsets() {
-        check(Kind::Offset, json!("-1m30s"), Ok(json!("-1m30s")));
-        check(Kind::Offset, json!("1m30s"), Ok(json!("1m30s")));
-        check(Kind::Offset, json!("--1s"), Err(("/f", "INVALID_DURATION")));
-        check(Kind::Duration, json!("-1s"), Err(("/f", "INVALID_DURATION")));
+        check(FieldKind::Offset, json!("-1m30s"), Ok(json!("-1m30s")));
+        check(FieldKind::Offset, json!("1m30s"), Ok(json!("1m30s")));
+        check(FieldKind::Offset, json!("--1s"), Err(("/f", "INVALID_DURATION")));
+        check(FieldKind::Duration, json!("-1s"), Err(("/f", "INVALID_DURATION")));
     }
 
     #[test]
     fn objects() {
-        const FIELDS: &[Field] =
-            &[Field::required("a", Kind::Int { min: 0, max: 9 }), Field::open("b", Kind::Word(&["x", "y"]), "\"x\"")];
-        let list = Kind::List { of: FIELDS, max: 2 };
-        check(Kind::Object(FIELDS), json!({"a": 1}), Ok(json!({"a": 1, "b": "x"})));
-        check(Kind::Object(FIELDS), json!({"b": null}), Err(("/f/a", "REQUIRED")));
-        check(Kind::Object(FIELDS), json!({"a": 1, "c/d": 1}), Err(("/f/c~1d", "UNKNOWN_FIELD")));
+        const FIELDS: &[Field] = &[
+            Field::required("a", FieldKind::Int { min: 0, max: 9 }),
+            Field::open("b", FieldKind::Word(&["x", "y"]), "\"x\""),
+        ];
+        let list = FieldKind::List { of: FIELDS, max: 2 };
+        check(FieldKind::Object(FIELDS), json!({"a": 1}), Ok(json!({"a": 1, "b": "x"})));
+        check(FieldKind::Object(FIELDS), json!({"b": null}), Err(("/f/a", "REQUIRED")));
+        check(FieldKind::Object(FIELDS), json!({"a": 1, "c/d": 1}), Err(("/f/c~1d", "UNKNOWN_FIELD")));
         check(list, json!([{"a": 1}, {"a": 2, "b": "z"}]), Err(("/f/1/b", "INVALID_VALUE")));
         check(list, json!([{"a": 1}, {"a": 1}, {"a": 1}]), Err(("/f", "LIMIT_EXCEEDED")));
         check(list, json!([7]), Err(("/f/0", "INVALID_TYPE")));
@@ -224,7 +226,7 @@ mod tests {
     /// The limit itself is accepted, one more is refused.
     #[test]
     fn bounds() {
-        let int = Kind::Int { min: -5, max: 5 };
+        let int = FieldKind::Int { min: -5, max: 5 };
         for (value, is_good) in
             [(json!(-5), true), (json!(5), true), (json!(-6), false), (json!(6), false), (json!(-0.0), true)]
         {
@@ -232,32 +234,32 @@ mod tests {
             int.check(&value, "/f", &mut errors);
             assert_eq!(errors.is_empty(), is_good, "{value}");
         }
-        let wide = Kind::Int { min: i64::MIN, max: i64::MAX };
+        let wide = FieldKind::Int { min: i64::MIN, max: i64::MAX };
         check(wide, json!(i64::MIN), Ok(json!(i64::MIN)));
         check(wide, json!(i64::MAX), Ok(json!(i64::MAX)));
         check(wide, json!(u64::MAX), Err(("/f", "OUT_OF_RANGE")));
         check(wide, json!(-1e300), Err(("/f", "OUT_OF_RANGE")));
         check(wide, json!(null), Err(("/f", "INVALID_TYPE")));
-        let number = Kind::Number { min: 0.001, max: 100.0 };
+        let number = FieldKind::Number { min: 0.001, max: 100.0 };
         check(number, json!(0.001), Ok(json!(0.001)));
         check(number, json!(100), Ok(json!(100)));
         check(number, json!(0), Err(("/f", "OUT_OF_RANGE")));
         check(number, json!(100.001), Err(("/f", "OUT_OF_RANGE")));
         check(number, json!("1"), Err(("/f", "INVALID_TYPE")));
-        check(Kind::Slug, json!("a".repeat(SLUG_CHARS_MAX)), Ok(json!("a".repeat(SLUG_CHARS_MAX))));
-        check(Kind::Slug, json!("a".repeat(SLUG_CHARS_MAX + 1)), Err(("/f", "TOO_LONG")));
-        check(Kind::Slug, json!(""), Err(("/f", "REQUIRED")));
-        check(Kind::Slug, json!(5), Err(("/f", "INVALID_TYPE")));
-        check(Kind::Slug, json!("0.a-b_c"), Ok(json!("0.a-b_c")));
-        check(Kind::Slug, json!(".a"), Err(("/f", "PATTERN")));
+        check(FieldKind::Slug, json!("a".repeat(SLUG_CHARS_MAX)), Ok(json!("a".repeat(SLUG_CHARS_MAX))));
+        check(FieldKind::Slug, json!("a".repeat(SLUG_CHARS_MAX + 1)), Err(("/f", "TOO_LONG")));
+        check(FieldKind::Slug, json!(""), Err(("/f", "REQUIRED")));
+        check(FieldKind::Slug, json!(5), Err(("/f", "INVALID_TYPE")));
+        check(FieldKind::Slug, json!("0.a-b_c"), Ok(json!("0.a-b_c")));
+        check(FieldKind::Slug, json!(".a"), Err(("/f", "PATTERN")));
         let of_bytes = |bytes: usize| json!("x".repeat(bytes - 2));
-        check(Kind::Json, of_bytes(JSON_BYTES_MAX), Ok(of_bytes(JSON_BYTES_MAX)));
-        check(Kind::Json, of_bytes(JSON_BYTES_MAX + 1), Err(("/f", "TOO_LONG")));
+        check(FieldKind::Json, of_bytes(JSON_BYTES_MAX), Ok(of_bytes(JSON_BYTES_MAX)));
+        check(FieldKind::Json, of_bytes(JSON_BYTES_MAX + 1), Err(("/f", "TOO_LONG")));
     }
 
     #[test]
     fn maps() {
-        let map = Kind::Map { max: 2 };
+        let map = FieldKind::Map { max: 2 };
         check(map, json!({}), Ok(json!({})));
         check(map, json!({"a": [1], "b": null}), Ok(json!({"a": [1], "b": null})));
         check(map, json!({"a": 1, "b": 2, "c": 3}), Err(("/f", "LIMIT_EXCEEDED")));
@@ -294,12 +296,12 @@ mod tests {
     /// Errors are reported for each object, with its place.
     #[test]
     fn objects_within_objects() {
-        const INNER: &[Field] = &[Field::required("n", Kind::Int { min: 0, max: 9 })];
+        const INNER: &[Field] = &[Field::required("n", FieldKind::Int { min: 0, max: 9 })];
         const OUTER: &[Field] = &[
-            Field::open("one", Kind::Object(INNER), "null"),
-            Field::open("many", Kind::List { of: INNER, max: 3 }, "[]"),
+            Field::open("one", FieldKind::Object(INNER), "null"),
+            Field::open("many", FieldKind::List { of: INNER, max: 3 }, "[]"),
         ];
-        let object = Kind::Object(OUTER);
+        let object = FieldKind::Object(OUTER);
         check(object, json!({}), Ok(json!({"one": null, "many": []})));
         check(object, json!({"one": null, "many": null}), Ok(json!({"one": null, "many": []})));
         check(object, json!({"one": {"n": 1}, "many": [{"n": 2}]}), Ok(json!({"one": {"n": 1}, "many": [{"n": 2}]})));

@@ -69,7 +69,7 @@ fn walk(roots: &[String], depth: usize, limit: usize) -> Walk<'_> {
     }
 }
 
-fn depths(found: &Found) -> Vec<(String, u64)> {
+fn depths(found: &Subgraph) -> Vec<(String, u64)> {
     found.nodes.iter().map(|n| (text(n, "id").to_owned(), n["depth"].as_u64().unwrap())).collect()
 }
 

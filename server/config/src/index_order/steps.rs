@@ -8,14 +8,14 @@
 
 use quiver_database::{Argument, Connection, Row, Statement, statement};
 
-use super::{Ordered, rows_of};
+use super::{IndexOrder, rows_of};
 use crate::entity::Entity;
 use crate::entity_place::Place;
 use crate::problem::Result;
 
 /// A walk along a list.
 pub(super) struct Steps {
-    pub(super) ordered: Ordered,
+    pub(super) ordered: IndexOrder,
     /// Ids that were read ahead.
     ahead: Vec<String>,
     /// Whether these are the last ones.
@@ -23,7 +23,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    pub(super) fn new(ordered: Ordered) -> Self {
+    pub(super) fn new(ordered: IndexOrder) -> Self {
         Self { ordered, ahead: Vec::new(), is_last: false }
     }
 
@@ -56,7 +56,7 @@ impl Steps {
     }
 }
 
-impl Ordered {
+impl IndexOrder {
     /// The statement for the next rows, with ascending values.
     fn ascending(&self, place: &Place, rows: usize) -> Statement {
         let (columns, column) = (Entity::COLUMNS, self.column.name());

@@ -53,25 +53,25 @@ impl Select {
 
 /// What the index tells about a filter: which ids pass, or may pass.
 #[derive(Debug, Clone)]
-pub(crate) enum Known {
+pub(crate) enum IdSelection {
     /// Those that a statement selects.
     Ids(Select),
     /// As `Ids`, for a statement that returns each id once, and many of them: it is cheaper to test each entity.
     Each(Select),
     /// These ids, which a statement returned.
     Listed(Vec<String>),
-    All(Vec<Known>),
-    Any(Vec<Known>),
-    Not(Box<Known>),
+    All(Vec<IdSelection>),
+    Any(Vec<IdSelection>),
+    Not(Box<IdSelection>),
 }
 
 /// The result of a statement: the number of ids up to a limit, and the ids if they are few.
-pub(crate) struct Given {
+pub(crate) struct SelectedIds {
     pub(super) count: usize,
     pub(super) ids: Option<Vec<String>>,
 }
 
-impl Known {
+impl IdSelection {
     fn write_all(list: &[Self], between: &str, walked: Option<&str>, sql: &mut String, arguments: &mut Vec<Argument>) {
         for (n, one) in list.iter().enumerate() {
             sql.push_str(if n == 0 { "(" } else { between });
@@ -172,11 +172,11 @@ impl Known {
 
     /// An upper bound of how many pass, from the results of each statement; and the part of the condition that yields
     /// it, with the ids if they are known.
-    pub(super) fn least(&self, given: &mut impl Iterator<Item = Given>) -> (usize, Self) {
+    pub(super) fn least(&self, given: &mut impl Iterator<Item = SelectedIds>) -> (usize, Self) {
         if self.select().is_some() {
             return match given.next() {
-                Some(Given { count, ids: Some(ids) }) => (count, Self::Listed(ids)),
-                Some(Given { count, ids: None }) => (count, self.clone()),
+                Some(SelectedIds { count, ids: Some(ids) }) => (count, Self::Listed(ids)),
+                Some(SelectedIds { count, ids: None }) => (count, self.clone()),
                 None => (usize::MAX, self.clone()),
             };
         }
@@ -204,7 +204,7 @@ mod tests {
         let check = |many: usize, expected: (&str, usize)| {
             let ids: Vec<String> = (0..many).map(|n| n.to_string()).collect();
             let (mut sql, mut arguments) = (String::new(), Vec::new());
-            Known::Listed(ids.clone()).write(None, &mut sql, &mut arguments);
+            IdSelection::Listed(ids.clone()).write(None, &mut sql, &mut arguments);
             assert_eq!((&*sql.replace(", ?", "+"), arguments.len()), expected);
             arguments.dedup();
             assert_eq!(arguments, ids.iter().map(Argument::from).collect::<Vec<_>>());
@@ -221,7 +221,10 @@ mod tests {
     fn the_field_that_is_walked_is_asked_on_the_way() {
         let of = OfField { field: "name".to_owned(), condition: "value = ?".to_owned(), values: vec!["3a".into()] };
         let select = Select { of: Some(of), ..Select::new("SELECT 1".to_owned(), vec!["all".into()]) };
-        let known = Known::All(vec![Known::Ids(select.clone()), Known::Not(Box::new(Known::Ids(select)))]);
+        let known = IdSelection::All(vec![
+            IdSelection::Ids(select.clone()),
+            IdSelection::Not(Box::new(IdSelection::Ids(select))),
+        ]);
         let check = |walked: Option<&str>, expected: &str, first: &str| {
             let (mut sql, mut arguments) = (String::new(), Vec::new());
             known.write(walked, &mut sql, &mut arguments);

@@ -469,12 +469,12 @@ async fn a_row_taken_from_the_end_shows() {
 #[tokio::test]
 async fn requests_that_name_themselves() {
     let fx = fixture().await;
-    let named = |name: &str, body: &str| Named::new("user:x", "/p", name.as_bytes(), body.as_bytes());
+    let named = |name: &str, body: &str| IdempotentRequest::new("user:x", "/p", name.as_bytes(), body.as_bytes());
     let one = named("k", "body").unwrap();
-    assert_eq!(fx.config.begin_named(&one).await.unwrap(), Begun::Fresh);
+    assert_eq!(fx.config.begin_named(&one).await.unwrap(), ReplayStatus::Fresh);
     assert_eq!(fx.config.begin_named(&one).await.unwrap_err().code, "IDEMPOTENCY_IN_PROGRESS");
     fx.config.end_named(&one, Some(b"answer")).await.unwrap();
-    assert_eq!(fx.config.begin_named(&one).await.unwrap(), Begun::Answered(b"answer".to_vec()));
+    assert_eq!(fx.config.begin_named(&one).await.unwrap(), ReplayStatus::Answered(b"answer".to_vec()));
     let row = statement("SELECT answer FROM answered").fetch_one(&fx.config.pool).await.unwrap();
     let stored: Vec<u8> = row.try_get(0).unwrap();
     assert_ne!(stored, b"answer", "answers rest encrypted");
@@ -484,15 +484,15 @@ async fn requests_that_name_themselves() {
     let two = named("k2", "body").unwrap();
     fx.config.begin_named(&two).await.unwrap();
     fx.config.end_named(&two, None).await.unwrap();
-    assert_eq!(fx.config.begin_named(&two).await.unwrap(), Begun::Fresh);
+    assert_eq!(fx.config.begin_named(&two).await.unwrap(), ReplayStatus::Fresh);
     // One that was under way at the end of the only server is under way no more.
     let c = &fx.config;
     let (random, vault, sealer) = (Arc::clone(&c.random), Arc::clone(&c.vault), Arc::clone(&c.sealer));
     let again = Config::open(c.pool.clone(), Arc::clone(&c.clock), random, vault, sealer).await.unwrap();
     let begun = again.begin_named(&two).await.map_err(|problem| problem.code);
-    assert_eq!(begun, if again.is_shared() { Err("IDEMPOTENCY_IN_PROGRESS") } else { Ok(Begun::Fresh) });
+    assert_eq!(begun, if again.is_shared() { Err("IDEMPOTENCY_IN_PROGRESS") } else { Ok(ReplayStatus::Fresh) });
     fx.clock.0.fetch_add(25 * 3_600_000, SeqCst);
-    assert_eq!(fx.config.begin_named(&other).await.unwrap(), Begun::Fresh);
+    assert_eq!(fx.config.begin_named(&other).await.unwrap(), ReplayStatus::Fresh);
     assert_eq!(named("", "x").unwrap_err().code, "INVALID_PARAMETER");
     assert_eq!(named("a b", "x").unwrap_err().code, "INVALID_PARAMETER");
     assert_eq!(named(&"x".repeat(256), "x").unwrap_err().code, "INVALID_PARAMETER");
@@ -502,8 +502,8 @@ async fn requests_that_name_themselves() {
 #[tokio::test]
 async fn long_answers_are_kept() {
     let fx = fixture().await;
-    let named = Named::new("user:x", "/p", b"k", b"body").unwrap();
-    assert_eq!(fx.config.begin_named(&named).await.unwrap(), Begun::Fresh);
+    let named = IdempotentRequest::new("user:x", "/p", b"k", b"body").unwrap();
+    assert_eq!(fx.config.begin_named(&named).await.unwrap(), ReplayStatus::Fresh);
     // What nothing packs.
     let next = |n: &u64| Some(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
     let noise: Vec<u8> =
@@ -512,7 +512,7 @@ async fn long_answers_are_kept() {
     assert_eq!(fx.config.begin_named(&named).await.unwrap_err().code, "IDEMPOTENCY_IN_PROGRESS");
     let long = br#"{"name": "checkout"}, "#.repeat(1 << 18);
     assert!(fx.config.end_named(&named, Some(&long)).await.unwrap());
-    let Begun::Answered(again) = fx.config.begin_named(&named).await.unwrap() else { panic!("it was answered") };
+    let ReplayStatus::Answered(again) = fx.config.begin_named(&named).await.unwrap() else { panic!("it was answered") };
     assert!(again == long, "{} bytes", again.len());
 }
 
@@ -520,17 +520,17 @@ async fn long_answers_are_kept() {
 #[tokio::test]
 async fn kept_answers_have_so_many_bytes() {
     let fx = fixture().await;
-    let named = |subject: &str, name: &str| Named::new(subject, "/p", name.as_bytes(), b"body").unwrap();
+    let named = |subject: &str, name: &str| IdempotentRequest::new(subject, "/p", name.as_bytes(), b"body").unwrap();
     let long = vec![7_u8; 4 << 20];
     for n in 0..64 {
-        assert_eq!(fx.config.begin_named(&named("user:x", &n.to_string())).await.unwrap(), Begun::Fresh, "{n}");
+        assert_eq!(fx.config.begin_named(&named("user:x", &n.to_string())).await.unwrap(), ReplayStatus::Fresh, "{n}");
         let sql = "UPDATE answered SET answer = ? WHERE name = ?";
         statement(sql).bind(long.clone()).bind(n.to_string()).execute(&fx.config.pool).await.unwrap();
     }
     assert_eq!(fx.config.begin_named(&named("user:x", "more")).await.unwrap_err().code, "RATE_LIMITED");
-    assert_eq!(fx.config.begin_named(&named("user:y", "more")).await.unwrap(), Begun::Fresh);
+    assert_eq!(fx.config.begin_named(&named("user:y", "more")).await.unwrap(), ReplayStatus::Fresh);
     fx.clock.0.fetch_add(25 * 3_600_000, SeqCst);
-    assert_eq!(fx.config.begin_named(&named("user:x", "more")).await.unwrap(), Begun::Fresh);
+    assert_eq!(fx.config.begin_named(&named("user:x", "more")).await.unwrap(), ReplayStatus::Fresh);
 }
 
 /// Two changes of one version at once: one wins.

@@ -13,12 +13,12 @@ async fn pictures_follow_by_reading_what_changed() {
     for n in 0..7 {
         ids.push(fx.create(&GROUPS, json!({"name": format!("g{n}")})).await.unwrap().id);
     }
-    let (mut followed, made) = (Followed::default(), AtomicUsize::new(0));
+    let (mut followed, made) = (FamilyCache::default(), AtomicUsize::new(0));
     let make = |entity: Entity| {
         made.fetch_add(1, SeqCst);
         entity.text("name").to_owned()
     };
-    let names = |followed: &Followed<String>| {
+    let names = |followed: &FamilyCache<String>| {
         let mut names: Vec<String> = followed.values().cloned().collect();
         names.sort_unstable();
         names.join(" ")

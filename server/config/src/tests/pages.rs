@@ -6,7 +6,7 @@ use super::*;
 use crate::families::{RESOURCES, RULE_GROUPS, RULES, SERVICE_TYPE_ID, TRANSACTIONS};
 use crate::filter::Op as FilterOp;
 use crate::json::time_text;
-use crate::sql_filter::{Asked, Narrowed};
+use crate::sql_filter::{CandidateSet, FilterLookups};
 use crate::time_filters::holding;
 
 /// All pages of a list: ids in their order.
@@ -390,7 +390,7 @@ async fn filters_find_the_same() {
         let filter = query.filter.clone().unwrap();
         let asked = fx.config.asked(&place, Some(&filter)).await.unwrap();
         assert_eq!(
-            Narrowed::of(Some(&filter), None, &place, &Caller::system(), &asked).map(|narrowed| narrowed.exact),
+            CandidateSet::of(Some(&filter), None, &place, &Caller::system(), &asked).map(|narrowed| narrowed.exact),
             known,
             "{text}"
         );
@@ -476,7 +476,7 @@ async fn rights_are_looked_up() {
     for (triples, services, exact) in cases {
         let narrow = caller(triples);
         assert_eq!(
-            Narrowed::of(None, None, &place, &narrow, &Asked::default()).map(|narrowed| narrowed.exact),
+            CandidateSet::of(None, None, &place, &narrow, &FilterLookups::default()).map(|narrowed| narrowed.exact),
             Some(exact),
             "{triples:?}"
         );
@@ -523,7 +523,7 @@ async fn the_index_follows_changes() {
     fx.op(&RESOURCES, delete(&ids[2])).await.unwrap();
     fx.op(&RESOURCES, delete(&ids[3])).await.unwrap();
     fx.op(&RESOURCES, Op::Restore { id: ids[3].clone(), version: 1 }).await.unwrap();
-    let seen = Seen { id: ids[4].clone(), last_ms: Some(NOW), health: "warning" };
+    let seen = ResourceSighting { id: ids[4].clone(), last_ms: Some(NOW), health: "warning" };
     fx.config.seen(&[seen]).await.unwrap();
     let items = vec![json!({"id": ids[5].clone(), "typeId": SERVICE_TYPE_ID, "attributes": {"service.name": "other"}})];
     fx.config.put_many(&Place::of(&RESOURCES), &Caller::system(), items.clone(), ChangeMode::DryRun).await.unwrap();

@@ -41,7 +41,7 @@ async fn what_is_seen_changes_nothing() {
     let body = json!({"typeId": SERVICE_TYPE_ID, "attributes": {"service.name": "cart"}});
     let resource = fx.create(&RESOURCES, body).await.unwrap();
     let (changes, revision, state) = (fx.config.watch(), fx.config.revision(), fx.config.state());
-    let seen = Seen { id: resource.id.clone(), last_ms: Some(NOW), health: "warning" };
+    let seen = ResourceSighting { id: resource.id.clone(), last_ms: Some(NOW), health: "warning" };
     fx.config.seen(&[seen]).await.unwrap();
     assert_eq!((changes.has_changed().unwrap(), fx.config.revision()), (false, revision));
     assert_ne!(fx.config.state(), state, "who keeps resources reads them anew");

@@ -41,7 +41,7 @@ async fn two_servers_over_one_database() {
     assert_eq!((b.revision(), *changes.borrow_and_update()), (a.revision(), a.revision()));
     // What one notes of resources the other knows, too, and takes for no change.
     let seen = b.state();
-    a.seen(&[Seen { id: segment.id.clone(), last_ms: None, health: "ok" }]).await.unwrap();
+    a.seen(&[ResourceSighting { id: segment.id.clone(), last_ms: None, health: "ok" }]).await.unwrap();
     b.look().await.unwrap();
     assert!(b.state() != seen && b.state() == a.state() && !changes.has_changed().unwrap());
     for round in 1..=30_i64 {

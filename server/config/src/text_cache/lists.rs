@@ -61,13 +61,13 @@ pub(super) struct Key {
 
 /// The cached lists, each with the number of the last change before it was read.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct CachedLists {
     pub(super) lists: Vec<(Key, u64, Arc<Held>)>,
     /// How often lists were requested since a change.
     pub(super) asked: HashMap<Key, (u64, u32)>,
 }
 
-impl Kept {
+impl CachedLists {
     pub(super) fn find(&self, key: &Key, change: u64) -> Option<Arc<Held>> {
         let found = self.lists.iter().find(|(known, at, _)| known == key && *at == change);
         found.map(|(.., held)| Arc::clone(held))
@@ -100,13 +100,13 @@ impl Kept {
 /// The cache of lists.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    kept: Mutex<Kept>,
+    kept: Mutex<CachedLists>,
     /// One list is read into the cache at a time; other requests use the database meanwhile.
     pub(super) reading: tokio::sync::Mutex<()>,
 }
 
 impl Lists {
-    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+    pub(super) fn kept(&self) -> MutexGuard<'_, CachedLists> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use crate::families::RESOURCES;
 
-    fn put(kept: &mut Kept, field: usize, change: u64, bytes: usize) {
+    fn put(kept: &mut CachedLists, field: usize, change: u64, bytes: usize) {
         let field = Some(format!("attributes.{field}"));
         let key = Key { family: RESOURCES.name, owner: String::new(), column: Column::Id, descending: false, field };
         let mut held = Held::default();
@@ -137,7 +137,7 @@ mod tests {
     /// Would fail if empty lists, or those of another state, were cached without limit.
     #[test]
     fn what_is_kept_is_bounded() {
-        let mut kept = Kept::default();
+        let mut kept = CachedLists::default();
         for field in 0..2 * LISTS_MAX {
             put(&mut kept, field, 1, 0);
         }

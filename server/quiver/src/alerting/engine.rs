@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
 use arrow::util::display::array_value_to_string;
 use quiver_alertd::rules::{Asker, Engines};
-use quiver_alerting::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, Written};
+use quiver_alerting::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, RuleSample};
 use quiver_api::expression_checks::olap_query;
 use quiver_api::identity::Identities;
 use quiver_api::live_settings::LiveSettings;
@@ -22,12 +22,12 @@ use quiver_olap::query::request::Request as OlapRequest;
 use quiver_promql::selectors::selectors;
 use quiver_promql::{NewestValue, PromqlEngine, QueryOptions, QueryValue, StepResult};
 use quiver_query::tables::DomainAccess;
-use quiver_query::{Asked, Limits, QueryContext, QueryEngine, from_datafusion};
+use quiver_query::{Limits, QueryContext, QueryEngine, QueryInfo, from_datafusion};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
 use quiver_types::read_stats::get;
 use quiver_types::{
-    Access, Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, MillisRange, Narrowed, Right, Within,
+    Access, AccessSegment, Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, MillisRange, Right, SegmentRows,
 };
 use tokio::runtime::Handle;
 
@@ -101,9 +101,9 @@ struct StoreEngine {
 }
 
 /// Restricts series to those with these labels.
-fn within(labels: &[(String, String)]) -> Within {
+fn within(labels: &[(String, String)]) -> AccessSegment {
     let matchers = labels.iter().map(|(name, value)| Matcher::equal(name, value)).collect();
-    Within { identity: format!("extra_label {labels:?}"), rows: Narrowed::Series(vec![matchers]) }
+    AccessSegment { identity: format!("extra_label {labels:?}"), rows: SegmentRows::Series(vec![matchers]) }
 }
 
 /// The label that tells the results of one `stats` pipe apart.
@@ -131,10 +131,10 @@ impl StoreEngine {
         if self.is_lost(rule, language) {
             return Err(LOST.to_owned());
         }
-        let asked = Asked {
+        let asked = QueryInfo {
             language: language.as_str(),
             caller: format!("rule group {}", self.asker.group),
-            ..Asked::default()
+            ..QueryInfo::default()
         };
         let domain = if language == Language::Logsql { Domain::Logs } else { Domain::Metrics };
         let rights = self.asker.rights.get(rule).cloned().unwrap_or_default();
@@ -276,7 +276,7 @@ impl Engine for StoreEngine {
         }
     }
 
-    fn write(&self, samples: &[Written]) -> Result<(), String> {
+    fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
         let written = self.handle.block_on(self.store.write_metrics(batch_of(samples)));
         let outcome = written.map_err(|e| e.to_string())?;
         if outcome.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", outcome.refused)) }
@@ -371,7 +371,7 @@ fn elements(result: &StepResult) -> Vec<Element> {
 }
 
 /// Makes the batch that writes the samples of rules.
-pub(crate) fn batch_of(samples: &[Written]) -> MetricsBatch {
+pub(crate) fn batch_of(samples: &[RuleSample]) -> MetricsBatch {
     let mut batch = MetricsBatch::default();
     for sample in samples {
         let series = batch.push_series(sample.labels.canonical());
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn samples_of_rules_are_written_with_their_series() {
-        let written = |name: &str, ts, value| Written {
+        let written = |name: &str, ts, value| RuleSample {
             labels: LabelSet::from_pairs([("__name__", name)]),
             ts,
             value: ElementValue::Float(value),

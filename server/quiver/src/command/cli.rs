@@ -4,7 +4,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::PathBuf;
 
 use crate::rules::RulesCommand;
-use crate::settings::Loaded;
+use crate::settings::LoadedSettings;
 use clap::{Args, Parser, Subcommand};
 
 use super::Failure;
@@ -243,7 +243,7 @@ pub(super) struct ServeArgs {
 
 impl ServeArgs {
     /// Reads the settings: defaults, file, environment, then these flags.
-    pub(super) fn load(&self) -> Result<Loaded, Failure> {
+    pub(super) fn load(&self) -> Result<LoadedSettings, Failure> {
         let mut flags: Vec<(&str, String)> = [
             ("store.data", &self.data),
             ("store.url", &self.store),
@@ -274,14 +274,14 @@ impl ServeArgs {
             flags.push(("http.rbac_off_on_network", "true".to_owned()));
         }
         let environment: Vec<_> = std::env::vars().filter(|(name, _)| name != "QUIVER_CONFIG").collect();
-        Ok(Loaded::load(self.config.as_deref(), environment.into_iter(), &flags)?)
+        Ok(LoadedSettings::load(self.config.as_deref(), environment.into_iter(), &flags)?)
     }
 
     /// Reads the settings anew while the server runs.
     ///
     /// A pipe is read once: opened again, it would block this reload and all later ones until somebody writes to it, or
     /// hold nothing, which would set everything back to its default.
-    pub(super) fn load_anew(&self) -> Result<Loaded, Failure> {
+    pub(super) fn load_anew(&self) -> Result<LoadedSettings, Failure> {
         let is_pipe = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
         if let Some(path) = self.config.as_ref().filter(is_pipe) {
             return Err(format!("settings file `{}` is a pipe, which is only read at the start", path.display()).into());
@@ -413,11 +413,14 @@ mod tests {
         };
         assert_eq!(
             (files.len(), lint, lint_fatal, ignore_unknown_fields),
-            (0, crate::rules::Lint::DuplicateRules, false, false)
+            (0, crate::rules::LintMode::DuplicateRules, false, false)
         );
         let all = rules(&["check", "--lint", "none", "--lint-fatal", "--ignore-unknown-fields", "a.yml", "b.yml"]);
         let RulesCommand::Check { files, lint, lint_fatal, ignore_unknown_fields } = all else { panic!() };
-        assert_eq!((files.len(), lint, lint_fatal, ignore_unknown_fields), (2, crate::rules::Lint::None, true, true));
+        assert_eq!(
+            (files.len(), lint, lint_fatal, ignore_unknown_fields),
+            (2, crate::rules::LintMode::None, true, true)
+        );
         let all = rules(&["test", "a.yml", "--run", "^x", "--run", "y$", "--diff", "--debug", "--junit", "o.xml"]);
         let RulesCommand::Test { files, run, diff, debug, junit, ignore_unknown_fields } = all else { panic!() };
         assert_eq!(run.iter().map(regex::Regex::as_str).collect::<Vec<_>>(), ["^x", "y$"]);

@@ -171,7 +171,7 @@ mod tests {
         let data = dir.path().display().to_string();
         let settings = |flags: &[(&'static str, &str)]| {
             let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            crate::settings::Loaded::load(None, std::iter::empty(), &flags).unwrap().settings
+            crate::settings::LoadedSettings::load(None, std::iter::empty(), &flags).unwrap().settings
         };
         for own in [("alerting.rules", "[\"a.yml\"]"), ("alerting.policy", "p.yml")] {
             assert!(DemoAlerts::prepare(&settings(&[("store.data", &data), own])).await.unwrap().is_none(), "{own:?}");

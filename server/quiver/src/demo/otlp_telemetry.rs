@@ -12,7 +12,7 @@ const VISITS: u64 = 2;
 
 /// The telemetry of a time range.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct TelemetryBatch {
     /// An OTLP/JSON request.
     pub(super) spans: String,
     /// Log records as JSON lines, one object a record.
@@ -42,8 +42,8 @@ fn attribute(key: &str, value: &str) -> Value {
 }
 
 /// Makes the telemetry of a range of seconds.
-pub(super) fn tell(seconds: std::ops::Range<i64>) -> Told {
-    let mut told = Told::default();
+pub(super) fn tell(seconds: std::ops::Range<i64>) -> TelemetryBatch {
+    let mut told = TelemetryBatch::default();
     let mut by_sender: BTreeMap<(&'static str, String, String), Vec<Value>> = BTreeMap::new();
     for second in seconds {
         if DEPLOYED.begins(second) {

@@ -11,7 +11,7 @@ type Labels = &'static [(&'static str, &'static str)];
 
 /// How a metric changes.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum MetricTrend {
     /// Fluctuates around a value.
     Around(f64),
     /// Grows by this much per second.
@@ -19,9 +19,9 @@ enum Way {
     /// Is constant.
     Is(f64),
 }
-use Way::{Around, Is, Up};
+use MetricTrend::{Around, Is, Up};
 
-type Metric = (&'static str, Labels, Way);
+type Metric = (&'static str, Labels, MetricTrend);
 
 const HOST: [Metric; 23] = [
     ("system_cpu_time_seconds_total", &[("cpu", "0"), ("cpu_mode", "user")], Up(0.3)),
@@ -167,7 +167,7 @@ fn each(batch: &mut MetricsBatch, times: &[Millis], of: &[(&str, &str)], metrics
     }
 }
 
-impl Way {
+impl MetricTrend {
     /// The value at a second. It depends only on the time, so that a restart continues where it stopped.
     fn at(self, second: f64, phase: f64) -> f64 {
         match self {

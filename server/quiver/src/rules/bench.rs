@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quiver_alerting::rules::{Element, Engine, Language, Written};
+use quiver_alerting::rules::{Element, Engine, Language, RuleSample};
 use quiver_alerting::unit_tests::Bench;
 use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions, QueryValue};
 use quiver_query::{Limits, QueryContext};
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alerting::engine::{batch_of, elements_of};
 use crate::memory::memory_limit_bytes;
-use crate::settings::Loaded;
+use crate::settings::LoadedSettings;
 use crate::wiring::engines::promql_alone;
 
 /// A directory that is deleted on drop.
@@ -90,7 +90,7 @@ impl StoreBench {
             ("compaction.enabled", "false".to_owned()),
         ];
         flags.extend(bounds.memory.map(|memory| ("memory.limit", memory.own.to_string())));
-        let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
+        let loaded = LoadedSettings::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
         let process = bounds.memory.map_or_else(|| memory_limit_bytes(&loaded.settings), |memory| memory.process);
         let promql = PromqlSettings { subquery_step_ms, ..PromqlSettings::default() };
         let (store, promql) = runtime
@@ -131,7 +131,7 @@ impl Engine for StoreBench {
         elements_of(&value)
     }
 
-    fn write(&self, samples: &[Written]) -> Result<(), String> {
+    fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
         let outcome = self.runtime.block_on(self.store.write_metrics(batch_of(samples))).map_err(|e| e.to_string())?;
         if outcome.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", outcome.refused)) }
     }

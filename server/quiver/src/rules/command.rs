@@ -9,7 +9,7 @@ use quiver_yaml::problem::UnknownFields;
 use regex::Regex;
 use tokio::runtime::Runtime;
 
-use super::{Checks, Lint, Tests, check_command, test_command};
+use super::{Checks, LintMode, Tests, check_command, test_command};
 
 /// The subcommands of `quiver rules`.
 #[derive(Debug, Subcommand)]
@@ -21,7 +21,7 @@ pub enum RulesCommand {
         files: Vec<PathBuf>,
         /// What to warn about in valid files.
         #[arg(long, value_enum, default_value = "duplicate-rules")]
-        lint: Lint,
+        lint: LintMode,
         /// Exit with status 3 if the lint finds something.
         #[arg(long)]
         lint_fatal: bool,

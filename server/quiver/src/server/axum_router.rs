@@ -7,7 +7,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use quiver_api::AppState;
-use quiver_api::startup::Starting;
+use quiver_api::startup::StartupResponder;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -20,13 +20,13 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(super) struct Gate {
     make: fn(Arc<AppState>) -> Router,
     inner: Arc<OnceLock<Router>>,
-    starting: Arc<Starting>,
+    starting: Arc<StartupResponder>,
     /// Cancelled once it exists.
     opened: CancellationToken,
 }
 
 impl Gate {
-    pub(super) fn new(make: fn(Arc<AppState>) -> Router, starting: &Arc<Starting>) -> Self {
+    pub(super) fn new(make: fn(Arc<AppState>) -> Router, starting: &Arc<StartupResponder>) -> Self {
         Self { make, inner: Arc::default(), starting: Arc::clone(starting), opened: CancellationToken::new() }
     }
 
@@ -36,7 +36,7 @@ impl Gate {
         Router::new().fallback(move |request: Request| {
             let (inner, starting, opened) = (Arc::clone(&inner), Arc::clone(&starting), opened.clone());
             async move {
-                if inner.get().is_none() && Starting::can_wait(&request) {
+                if inner.get().is_none() && StartupResponder::can_wait(&request) {
                     let _ = tokio::time::timeout(PATIENCE, opened.cancelled()).await;
                 }
                 answer(&inner, &starting, request).await
@@ -51,7 +51,7 @@ impl Gate {
     }
 }
 
-async fn answer(inner: &OnceLock<Router>, starting: &Starting, request: Request) -> Response {
+async fn answer(inner: &OnceLock<Router>, starting: &StartupResponder, request: Request) -> Response {
     match inner.get() {
         Some(router) => match router.clone().oneshot(request).await {
             Ok(response) => response,

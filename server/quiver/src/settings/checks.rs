@@ -83,13 +83,13 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::Loaded;
+    use crate::settings::LoadedSettings;
 
     /// The error for a value of a setting; empty if it is accepted.
     fn refusal(name: &str, value: &str) -> String {
         let variable = format!("QUIVER_{}", name.to_ascii_uppercase().replace('.', "__"));
         let given = [(variable, value.to_owned())];
-        Loaded::load(None, given.into_iter(), &[]).err().map(|error| error.to_string()).unwrap_or_default()
+        LoadedSettings::load(None, given.into_iter(), &[]).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Span;
-use super::values::Shown;
+use super::values::SettingValue;
 use crate::issuers::issuer_fault;
 
 /// An issuer of OpenID Connect whose access tokens are accepted.
@@ -86,7 +86,7 @@ pub(super) fn fault(issuers: &[OidcIssuer]) -> Option<String> {
     issuers.iter().find_map(OidcIssuer::fault)
 }
 
-impl Shown for Vec<OidcIssuer> {
+impl SettingValue for Vec<OidcIssuer> {
     fn shown(&self) -> Value {
         let one = |o: &OidcIssuer| {
             json!({
@@ -100,11 +100,11 @@ impl Shown for Vec<OidcIssuer> {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::{Loaded, SettingsError};
+    use crate::settings::{LoadedSettings, SettingsError};
 
-    fn load(text: &str) -> Result<Loaded, SettingsError> {
+    fn load(text: &str) -> Result<LoadedSettings, SettingsError> {
         let environment = [("QUIVER_AUTH__OIDC".to_owned(), text.to_owned())];
-        Loaded::load(None, environment.into_iter(), &[])
+        LoadedSettings::load(None, environment.into_iter(), &[])
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let section = "[[auth.oidc]]\nissuer = \"http://127.0.0.1:1\"\naudiences = [\"a\"]\njwks_refresh = \"1m\"\n";
         std::fs::write(file.path(), section.repeat(2).replacen(":1", ":2", 1)).unwrap();
-        let loaded = Loaded::load(Some(file.path()), std::iter::empty(), &[]).unwrap();
+        let loaded = LoadedSettings::load(Some(file.path()), std::iter::empty(), &[]).unwrap();
         assert_eq!(loaded.settings.auth.oidc.len(), 2);
         assert_eq!(loaded.settings.auth.oidc[0].external().jwks_refresh_ms, 60_000);
     }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn listed_and_given_again() {
         let given = r#"[{issuer = "https://id.example", audiences = ["a", "b"], client_id_claim = "cid", jwks_refresh = "90s"}]"#;
-        let listed = |loaded: &Loaded| {
+        let listed = |loaded: &LoadedSettings| {
             let all = loaded.settings.listed();
             all.into_iter().find(|(section, key, _)| (*section, *key) == ("auth", "oidc")).unwrap().2
         };

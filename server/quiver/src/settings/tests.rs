@@ -1,9 +1,9 @@
 use super::*;
 
-fn load(env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Loaded, SettingsError> {
+fn load(env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<LoadedSettings, SettingsError> {
     let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
     let flags: Vec<_> = flags.iter().map(|(k, v)| (*k, (*v).to_owned())).collect();
-    Loaded::load(None, env, &flags)
+    LoadedSettings::load(None, env, &flags)
 }
 
 #[test]
@@ -53,14 +53,14 @@ fn files_that_cannot_be_read() {
         if let Some(text) = text {
             std::fs::write(&path, text).unwrap();
         }
-        let error = Loaded::load(Some(&path), std::iter::empty(), &[]).unwrap_err();
+        let error = LoadedSettings::load(Some(&path), std::iter::empty(), &[]).unwrap_err();
         // Who prints it prints its cause as well.
         assert!(std::error::Error::source(&error).is_none(), "{error}");
         error.to_string()
     };
     let missing = told(None);
     assert!(missing.contains("quiver.toml`: No such file"), "{missing}");
-    let endless = Loaded::load(Some(Path::new("/dev/zero")), std::iter::empty(), &[]).unwrap_err().to_string();
+    let endless = LoadedSettings::load(Some(Path::new("/dev/zero")), std::iter::empty(), &[]).unwrap_err().to_string();
     assert!(endless.ends_with("it is larger than 16777216 bytes"), "{endless}");
     let open = told(Some("[memory"));
     assert!(open.contains("quiver.toml`: line 1, column ") && !open.ends_with('\n'), "{open}");
@@ -103,7 +103,7 @@ fn what_is_listed_is_what_was_given() {
     let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let name = |section: &str, key: &str| format!("QUIVER_{section}__{key}").to_ascii_uppercase();
     let all = first.iter().map(|(section, key, value)| (name(section, key), text(value)));
-    let again = Loaded::load(None, all, &[]).unwrap();
+    let again = LoadedSettings::load(None, all, &[]).unwrap();
     assert_eq!(again.settings.listed(), first);
     assert!(first.iter().all(|(section, key, _)| again.is_given(section, key)));
     assert_eq!(first.len(), DOCS.len());
@@ -137,7 +137,7 @@ fn a_file_below_the_environment() {
     let load = |flags: &[(&str, &str)]| {
         let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Loaded::load(Some(&path), variables, &flags).unwrap()
+        LoadedSettings::load(Some(&path), variables, &flags).unwrap()
     };
     let loaded = load(&[]);
     let (http, labels) = (&loaded.settings.http, loaded.settings.ingest.service_labels.join(" "));

@@ -35,13 +35,13 @@ impl Tls {
 
 #[cfg(test)]
 mod tests {
-    use crate::settings::Loaded;
+    use crate::settings::LoadedSettings;
 
     #[test]
     fn files() {
         let files = |flags: &[(&str, &str)]| {
             let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            Loaded::load(None, std::iter::empty(), &flags).unwrap().settings.tls.files()
+            LoadedSettings::load(None, std::iter::empty(), &flags).unwrap().settings.tls.files()
         };
         assert_eq!(files(&[]), None);
         let both = [("tls.certificate_file", "c"), ("tls.key_file", "k")];
@@ -67,7 +67,8 @@ mod tests {
             (&[c, k, required][..], "`tls.client_required` needs `tls.client_ca_file`"),
         ] {
             let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            let told = Loaded::load(None, std::iter::empty(), &flags).err().map(|e| e.to_string()).unwrap_or_default();
+            let told =
+                LoadedSettings::load(None, std::iter::empty(), &flags).err().map(|e| e.to_string()).unwrap_or_default();
             assert!(told.ends_with(expected) && told.is_empty() == expected.is_empty(), "{flags:?}: {told}");
         }
     }

@@ -16,15 +16,15 @@ pub struct Span(pub Option<Duration>);
 
 /// A text that is never shown, since it contains a password.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(pub String);
+pub struct RedactedText(pub String);
 
-impl std::fmt::Debug for Hidden {
+impl std::fmt::Debug for RedactedText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.shown())
     }
 }
 
-impl<'de> Deserialize<'de> for Hidden {
+impl<'de> Deserialize<'de> for RedactedText {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         match Value::deserialize(d)? {
             Value::String(text) => Ok(Self(text)),
@@ -34,7 +34,7 @@ impl<'de> Deserialize<'de> for Hidden {
     }
 }
 
-impl Shown for Hidden {
+impl SettingValue for RedactedText {
     fn shown(&self) -> serde_json::Value {
         if self.0.is_empty() { "".into() } else { "<secret>".into() }
     }
@@ -127,14 +127,14 @@ fn text_or_number<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
 }
 
 /// A value in the notation of users.
-pub(super) trait Shown {
+pub(super) trait SettingValue {
     /// The value as JSON.
     fn shown(&self) -> serde_json::Value;
 }
 
 macro_rules! shown_as_it_is {
     ($($type:ty),*) => {
-        $(impl Shown for $type {
+        $(impl SettingValue for $type {
             fn shown(&self) -> serde_json::Value {
                 self.clone().into()
             }
@@ -144,7 +144,7 @@ macro_rules! shown_as_it_is {
 
 shown_as_it_is!(String, bool, usize, u64, Vec<String>);
 
-impl Shown for Size {
+impl SettingValue for Size {
     fn shown(&self) -> serde_json::Value {
         let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         let unit = units.into_iter().find(|(_, bytes)| self.0 >= *bytes && self.0.is_multiple_of(*bytes));
@@ -152,7 +152,7 @@ impl Shown for Size {
     }
 }
 
-impl Shown for Span {
+impl SettingValue for Span {
     fn shown(&self) -> serde_json::Value {
         let Some(span) = self.0 else { return "none".into() };
         let ms = span.as_millis();
@@ -162,7 +162,7 @@ impl Shown for Span {
     }
 }
 
-impl Shown for OwnSpan {
+impl SettingValue for OwnSpan {
     fn shown(&self) -> serde_json::Value {
         self.0.map_or_else(|| "".into(), |span| span.shown())
     }
@@ -170,14 +170,14 @@ impl Shown for OwnSpan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Loaded;
+    use super::super::LoadedSettings;
     use super::*;
 
     #[test]
     fn passwords_are_not_shown() {
         let url = "postgres://me:hunter2@db/quiver";
         let given = [("QUIVER_CONFIG__DATABASE_URL".to_owned(), url.to_owned())];
-        let loaded = Loaded::load(None, given.into_iter(), &[]).unwrap();
+        let loaded = LoadedSettings::load(None, given.into_iter(), &[]).unwrap();
         assert_eq!(loaded.settings.config.database_url.0, url);
         assert!(!format!("{:?}{loaded:?}", loaded.settings).contains("hunter2"));
         assert!(!format!("{:?}", loaded.settings.listed()).contains("hunter2"));
@@ -268,7 +268,10 @@ mod tests {
         }
         assert_eq!((Span(None).shown(), OwnSpan(None).shown()), ("none".into(), "".into()));
         assert_eq!(OwnSpan(Some(Span(None))).shown(), "none");
-        assert_eq!((Hidden(String::new()).shown(), Hidden("x".to_owned()).shown()), ("".into(), "<secret>".into()));
+        assert_eq!(
+            (RedactedText(String::new()).shown(), RedactedText("x".to_owned()).shown()),
+            ("".into(), "<secret>".into())
+        );
     }
 
     /// In a file a size need not be quoted; the error for an invalid one names the setting and the value.
@@ -278,7 +281,7 @@ mod tests {
         let load = |text: &str| {
             let path = dir.path().join("quiver.toml");
             std::fs::write(&path, text).unwrap();
-            Loaded::load(Some(&path), std::iter::empty(), &[])
+            LoadedSettings::load(Some(&path), std::iter::empty(), &[])
         };
         let loaded = load("[http]\nbody_max = 4096\nkeep_alive = '5m'\n[store]\nretention_logs = ''\n").unwrap();
         assert_eq!(loaded.settings.http.body_max, Size(4096));

@@ -8,7 +8,7 @@ use quiver_api::live_settings::{LiveSettings, Token};
 use quiver_api::logs_ingest::settings::LogsSettings;
 use quiver_api::{ApiSettings, Proxies};
 use quiver_ingest::logs::LogsLimits;
-use quiver_ingest::otlp::{DeltaMode, Promoted};
+use quiver_ingest::otlp::{DeltaMode, PromotedAttributes};
 use quiver_ingest::{Limits as DecodeLimits, OtlpOptions};
 use quiver_promql::PromqlSettings;
 use quiver_query::Limits;
@@ -146,7 +146,7 @@ pub(super) fn api_settings(settings: &Settings) -> ApiSettings {
             delta: if settings.otlp.delta == "raw" { DeltaMode::Raw } else { DeltaMode::Accumulate },
             native_custom_buckets: settings.otlp.native_custom_buckets,
             scope_labels: settings.otlp.scope_labels,
-            promoted: Promoted::of(&settings.otlp.promoted_attributes),
+            promoted: PromotedAttributes::of(&settings.otlp.promoted_attributes),
         },
         logs: LogsSettings {
             limits: LogsLimits { total_bytes_max: 2 * h.decoded_body_max.0 as usize, ..LogsLimits::default() },
@@ -183,7 +183,7 @@ mod tests {
 
     fn settings(given: &[(&str, &str)]) -> Settings {
         let given = given.iter().map(|(name, value)| (format!("QUIVER_{name}"), (*value).to_owned()));
-        settings::Loaded::load(None, given, &[]).unwrap().settings
+        settings::LoadedSettings::load(None, given, &[]).unwrap().settings
     }
 
     #[test]

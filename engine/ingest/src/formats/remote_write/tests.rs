@@ -13,7 +13,7 @@ use crate::fuzz;
 use crate::otlp::OtlpOptions;
 use crate::wire::put_bytes;
 
-fn decode_bytes(body: &[u8]) -> Result<Decoded> {
+fn decode_bytes(body: &[u8]) -> Result<DecodedMetrics> {
     let (options, delta) = (OtlpOptions::default(), Mutex::default());
     let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0, sender: None };
     let decoded = decode(body, &ctx)?;
@@ -21,12 +21,12 @@ fn decode_bytes(body: &[u8]) -> Result<Decoded> {
     Ok(decoded)
 }
 
-fn decode_request(timeseries: Vec<proto::TimeSeries>) -> Decoded {
+fn decode_request(timeseries: Vec<proto::TimeSeries>) -> DecodedMetrics {
     decode_bytes(&proto::WriteRequest { timeseries, metadata: vec![] }.encode_to_vec()).unwrap()
 }
 
 /// Flattens a batch to what was sent: (labels, time, value bits).
-fn flat(decoded: &Decoded) -> Vec<(LabelSet, i64, u64)> {
+fn flat(decoded: &DecodedMetrics) -> Vec<(LabelSet, i64, u64)> {
     let b = &decoded.batch;
     let row = |i: usize| (LabelSet::from_canonical(b.labels(b.sample_series[i])), b.ts[i], b.values[i].to_bits());
     (0..b.ts.len()).map(row).collect()

@@ -11,7 +11,7 @@ use crate::formats::testproto::{self as proto, Request2, TimeSeries2};
 use crate::fuzz;
 use crate::otlp::OtlpOptions;
 
-fn decode_bytes(body: &[u8]) -> Result<Decoded> {
+fn decode_bytes(body: &[u8]) -> Result<DecodedMetrics> {
     let (options, delta) = (OtlpOptions::default(), Mutex::default());
     let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0, sender: None };
     let decoded = decode(body, &ctx)?;
@@ -21,7 +21,7 @@ fn decode_bytes(body: &[u8]) -> Result<Decoded> {
 
 const SYMBOLS: [&str; 10] = ["", "__name__", "m_bucket", "job", "a", "Help", "seconds", "trace_id", "abc", "m"];
 
-fn decode_series(timeseries: Vec<TimeSeries2>) -> Decoded {
+fn decode_series(timeseries: Vec<TimeSeries2>) -> DecodedMetrics {
     let symbols = SYMBOLS.iter().map(|s| (*s).to_owned()).collect();
     decode_bytes(&Request2 { symbols, timeseries }.encode_to_vec()).unwrap()
 }

@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-use super::{Action, Dropped, Outcome};
+use super::{Action, DropReason, Outcome};
 
 /// Bytes of a piece.
 const PIECE_BYTES: usize = 64 * 1024;
 /// Possible results of each action.
-const OUTCOMES: u8 = Dropped::ALL.len() as u8 + 2;
+const OUTCOMES: u8 = DropReason::ALL.len() as u8 + 2;
 
 /// Action and result, in one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Item {
     }
 
     pub(super) fn is_forbidden(self) -> bool {
-        self.0 % OUTCOMES == 2 + Dropped::Service as u8
+        self.0 % OUTCOMES == 2 + DropReason::Service as u8
     }
 
     /// The text of each possible item.
@@ -41,8 +41,8 @@ impl Item {
             texts.push("{\"create\":{\"status\":201}}".to_owned());
             let unsupported = format!("`{word}` is not supported: logs are only added");
             texts.push(failed(word, 400, "illegal_argument_exception", &unsupported));
-            texts.extend(Dropped::ALL.map(|why| match why {
-                Dropped::Service => failed(word, 403, "security_exception", why.text()),
+            texts.extend(DropReason::ALL.map(|why| match why {
+                DropReason::Service => failed(word, 403, "security_exception", why.text()),
                 _ => failed(word, 400, "document_parsing_exception", why.text()),
             }));
         }
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn pieces_are_the_whole() {
         let all = |n: usize| -> Vec<Item> {
-            let outcomes = [Outcome::Taken, Outcome::Unsupported, Outcome::Dropped(Dropped::TooNew)];
+            let outcomes = [Outcome::Taken, Outcome::Unsupported, Outcome::Dropped(DropReason::TooNew)];
             (0..n).map(|i| Item::of(Action::ALL[i % 4].1, outcomes[i % 3])).collect()
         };
         for n in [0, 1, 5, 10_000] {
@@ -134,7 +134,7 @@ mod tests {
     fn every_item_has_its_text() {
         let texts = Item::texts();
         for (word, action) in Action::ALL {
-            for why in Dropped::ALL {
+            for why in DropReason::ALL {
                 let text = &texts[usize::from(Item::of(action, Outcome::Dropped(why)).0)];
                 assert!(text.contains(word) && text.contains(why.text()), "{text}");
             }

@@ -7,11 +7,11 @@ use quiver_types::text::{push_base64, push_double, push_json_text};
 pub(super) use crate::otlp::any_value::key_value;
 
 use super::super::names::MSG_NAME;
-use super::super::row_counts::Dropped;
+use super::super::row_counts::DropReason;
 use super::super::rows::Rows;
 use super::super::{NAME_BYTES_MAX, lossy};
 use crate::error::Result;
-use crate::otlp::any_value::{Any, read};
+use crate::otlp::any_value::{OtlpValue, read};
 use crate::wire::{DEPTH_MAX, Reader, WireError};
 
 /// The most fields of a map that are kept. A row has at most a thousand, and an entry of two bytes takes fifty here.
@@ -27,7 +27,7 @@ pub(super) struct Fields {
     /// Bytes of the values.
     bytes: usize,
     /// Why a row with these fields is dropped.
-    fault: Option<Dropped>,
+    fault: Option<DropReason>,
 }
 
 impl Fields {
@@ -37,15 +37,15 @@ impl Fields {
     }
 
     /// Why a row with these fields is dropped, if they exceed what any row may have.
-    pub(super) fn fault(&self) -> Option<Dropped> {
+    pub(super) fn fault(&self) -> Option<DropReason> {
         self.fault
     }
 
     fn push(&mut self, name: String, text: String) {
         if self.pairs.len() == FIELDS_MAX {
-            self.fault = Some(Dropped::TooManyFields);
+            self.fault = Some(DropReason::TooManyFields);
         } else if self.bytes > TEXT_BYTES_MAX {
-            self.fault = Some(Dropped::LargeRow);
+            self.fault = Some(DropReason::LargeRow);
         } else {
             self.bytes += text.len();
             self.pairs.push((name, text));
@@ -65,8 +65,8 @@ impl Fields {
     }
 
     /// Returns whether all names were short enough.
-    fn value(&mut self, name: String, value: Any<'_>, depth: usize) -> Result<bool, WireError> {
-        let Any::Map(message) = value else {
+    fn value(&mut self, name: String, value: OtlpValue<'_>, depth: usize) -> Result<bool, WireError> {
+        let OtlpValue::Map(message) = value else {
             let mut text = String::new();
             push_text(value, &mut text)?;
             self.push(name, text);
@@ -109,11 +109,11 @@ impl Fields {
 /// Adds an attribute to the row.
 pub(super) fn add(rows: &mut Rows, scratch: &mut Fields, key: &[u8], value: &[u8]) -> Result<()> {
     match read(value)? {
-        Any::Text(text) => {
+        OtlpValue::Text(text) => {
             let name = rows.field_name(&lossy(key));
             rows.add(name, &lossy(text));
         }
-        Any::Map(_) => {
+        OtlpValue::Map(_) => {
             scratch.flatten("", key, value)?;
             add_all(rows, scratch);
         }
@@ -130,8 +130,8 @@ pub(super) fn add(rows: &mut Rows, scratch: &mut Fields, key: &[u8], value: &[u8
 /// Adds the body: the message, or fields if it is a map.
 pub(super) fn add_body(rows: &mut Rows, scratch: &mut Fields, value: &[u8]) -> Result<()> {
     match read(value)? {
-        Any::Text(text) => rows.add(MSG_NAME, &lossy(text)),
-        Any::Map(message) => {
+        OtlpValue::Text(text) => rows.add(MSG_NAME, &lossy(text)),
+        OtlpValue::Map(message) => {
             scratch.members("", message, 0)?;
             add_all(rows, scratch);
         }
@@ -155,51 +155,51 @@ fn add_all(rows: &mut Rows, scratch: &mut Fields) {
     scratch.clear();
 }
 
-fn push_text(value: Any<'_>, out: &mut String) -> Result<(), WireError> {
+fn push_text(value: OtlpValue<'_>, out: &mut String) -> Result<(), WireError> {
     match value {
-        Any::Empty => {}
-        Any::Text(text) => out.push_str(&lossy(text)),
-        Any::Double(v) => push_double(v, out),
-        Any::Bytes(bytes) => push_base64(bytes, out),
+        OtlpValue::Empty => {}
+        OtlpValue::Text(text) => out.push_str(&lossy(text)),
+        OtlpValue::Double(v) => push_double(v, out),
+        OtlpValue::Bytes(bytes) => push_base64(bytes, out),
         other => push_json(other, out, 0)?,
     }
     Ok(())
 }
 
-fn push_json(value: Any<'_>, out: &mut String, depth: usize) -> Result<(), WireError> {
+fn push_json(value: OtlpValue<'_>, out: &mut String, depth: usize) -> Result<(), WireError> {
     if depth > DEPTH_MAX {
         return Err(WireError::TooDeep);
     }
     let (message, open, close) = match value {
-        Any::Text(text) => {
+        OtlpValue::Text(text) => {
             push_json_text(&lossy(text), out);
             return Ok(());
         }
-        Any::Bool(v) => {
+        OtlpValue::Bool(v) => {
             out.push_str(if v { "true" } else { "false" });
             return Ok(());
         }
-        Any::Int(v) => {
+        OtlpValue::Int(v) => {
             let _ = write!(out, "{v}");
             return Ok(());
         }
-        Any::Double(v) if v.is_finite() => {
+        OtlpValue::Double(v) if v.is_finite() => {
             push_double(v, out);
             return Ok(());
         }
         // JSON cannot express numbers that are not finite.
-        Any::Empty | Any::Double(_) => {
+        OtlpValue::Empty | OtlpValue::Double(_) => {
             out.push_str("null");
             return Ok(());
         }
-        Any::Bytes(bytes) => {
+        OtlpValue::Bytes(bytes) => {
             out.push('"');
             push_base64(bytes, out);
             out.push('"');
             return Ok(());
         }
-        Any::List(message) => (message, '[', ']'),
-        Any::Map(message) => (message, '{', '}'),
+        OtlpValue::List(message) => (message, '[', ']'),
+        OtlpValue::Map(message) => (message, '{', '}'),
     };
     out.push(open);
     let mut first = true;

@@ -6,33 +6,33 @@ use std::sync::Arc;
 use quiver_types::logs::without_colors;
 
 use super::super::names::{MSG_NAME, NONE, Name};
-use super::super::row_counts::Dropped;
+use super::super::row_counts::DropReason;
 use super::super::time::{Stamp, parse, parse_or_date};
 use super::{DEAD, RowField, Rows};
 
 impl Rows {
     /// Determines time and message, and removes what is not stored.
     #[inline]
-    pub(super) fn settle(&mut self, given: Stamp) -> Result<i64, Dropped> {
+    pub(super) fn settle(&mut self, given: Stamp) -> Result<i64, DropReason> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
         if self.batch.values.len() - self.row_start + self.name_bytes > self.limits.row_bytes_max {
-            return Err(Dropped::LargeRow);
+            return Err(DropReason::LargeRow);
         }
         let mut stamp = self.time.unwrap_or(Ok(given))?;
         if let (None, Some((_, place))) = (self.time, self.later_time)
             && self.role_of(place, |name| name.time)
             && let Some(text) = self.text_of(place)
         {
-            stamp = if self.dates { parse_or_date(text) } else { parse(text) }.ok_or(Dropped::BadTime)?;
+            stamp = if self.dates { parse_or_date(text) } else { parse(text) }.ok_or(DropReason::BadTime)?;
             self.kill(place);
         }
         let time = match stamp {
             Stamp::Arrival => self.now_ns,
             Stamp::At(time) if time <= self.future_max_ns => time,
-            Stamp::At(_) | Stamp::After => return Err(Dropped::TooNew),
-            Stamp::Before => return Err(Dropped::TooOld),
+            Stamp::At(_) | Stamp::After => return Err(DropReason::TooNew),
+            Stamp::Before => return Err(DropReason::TooOld),
         };
         let chosen = self.msg.filter(|(_, place)| self.role_of(*place, |name| name.msg));
         if let Some((_, place)) = chosen {
@@ -95,10 +95,10 @@ impl Rows {
             self.live += 1;
         }
         if self.live > self.limits.fields_max {
-            self.fault = Some(Dropped::TooManyFields);
+            self.fault = Some(DropReason::TooManyFields);
         }
         if self.batch.values.len() - self.row_start + self.name_bytes > self.limits.row_bytes_max {
-            self.fault = Some(Dropped::LargeRow);
+            self.fault = Some(DropReason::LargeRow);
         }
     }
 

@@ -1,13 +1,13 @@
 //! Checks whether the sender may write a row.
 
 use super::super::names::NONE;
-use super::super::row_counts::Dropped;
+use super::super::row_counts::DropReason;
 use super::{RowField, Rows};
 use crate::sender_rights::Verdict;
 
 impl Rows {
     /// Whether the sender may write the row; sets its missing service if the sender may write only one.
-    pub(super) fn judge(&mut self) -> Result<(), Dropped> {
+    pub(super) fn judge(&mut self) -> Result<(), DropReason> {
         let Some(gate) = &mut self.gate else { return Ok(()) };
         let (mut best, mut place, mut start) = (NONE, 0..0, self.row_start);
         for field in &self.row {
@@ -23,9 +23,9 @@ impl Rows {
             Verdict::Take => Ok(()),
             Verdict::Refuse => {
                 self.report.first_forbidden.get_or_insert_with(|| gate.first_refused().to_owned());
-                Err(Dropped::Service)
+                Err(DropReason::Service)
             }
-            Verdict::Name if self.live >= self.limits.fields_max => Err(Dropped::TooManyFields),
+            Verdict::Name if self.live >= self.limits.fields_max => Err(DropReason::TooManyFields),
             Verdict::Name => {
                 let (name, service) = gate.named();
                 let number = self.names.find(name);

@@ -1,6 +1,6 @@
 //! Rolls back fields of the current row: of an object that stays JSON after all, or of an invalid line.
 
-use super::super::row_counts::Dropped;
+use super::super::row_counts::DropReason;
 use super::super::time::Stamp;
 use super::Rows;
 
@@ -11,8 +11,8 @@ pub(crate) struct Mark {
     replaced: usize,
     live: usize,
     name_bytes: usize,
-    fault: Option<Dropped>,
-    time: Option<Result<Stamp, Dropped>>,
+    fault: Option<DropReason>,
+    time: Option<Result<Stamp, DropReason>>,
     later_time: Option<(u16, u32)>,
     msg: Option<(u16, u32)>,
 }

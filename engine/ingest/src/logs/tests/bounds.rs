@@ -4,10 +4,10 @@ use quiver_types::{ErrorKind, LogsBatch};
 use serde_json::json;
 
 use super::{NOW, context, lines, rows_of};
-use crate::logs::{DecodedLogs, Dropped, JsonLines, LogsLimits, otlp, push, saas};
+use crate::logs::{DecodedLogs, DropReason, JsonLines, LogsLimits, otlp, push, saas};
 use crate::wire::put_bytes;
 
-fn dropped(decoded: &DecodedLogs) -> Vec<(Dropped, u64)> {
+fn dropped(decoded: &DecodedLogs) -> Vec<(DropReason, u64)> {
     decoded.report.dropped().collect()
 }
 
@@ -41,7 +41,7 @@ fn names_of_broken_lines_are_forgotten() {
     decoder.feed(b"{\"a\":\"1\"}\n");
     decoder.finish();
     assert_eq!(rows_of(&decoder.rows.take_all()), [json!({"_time": NOW, "a": "1"})]);
-    assert_eq!(decoder.rows.report.dropped().collect::<Vec<_>>(), [(Dropped::Unreadable, 20)]);
+    assert_eq!(decoder.rows.report.dropped().collect::<Vec<_>>(), [(DropReason::Unreadable, 20)]);
 }
 
 /// Fields without a value are none, but their names were kept however many there were.
@@ -50,7 +50,7 @@ fn a_row_brings_names_within_reason() {
     let members: Vec<String> = (0..100_000).map(|i| format!("\"{i:x}\":\"\"")).collect();
     let record = format!("{{{}}}", members.join(","));
     let check = |decoded: DecodedLogs, of: &str| {
-        assert_eq!((dropped(&decoded), decoded.report.rows), (vec![(Dropped::TooManyFields, 1)], 0), "{of}");
+        assert_eq!((dropped(&decoded), decoded.report.rows), (vec![(DropReason::TooManyFields, 1)], 0), "{of}");
     };
     check(saas::decode(record.as_bytes(), &saas::UrlFields::default(), &context(&[])).unwrap(), "saas");
     let stream = |entry: serde_json::Value| json!({"streams": [{"stream": {}, "values": [entry]}]}).to_string();
@@ -91,9 +91,9 @@ fn rows_share_fields_within_reason() {
     let few = otlp::decode(&empties(4096, 10), &context(&[])).unwrap();
     assert_eq!((dropped(&few), few.report.rows), (vec![], 10));
     let many = otlp::decode(&empties(4097, 1_000_000), &context(&[])).unwrap();
-    assert_eq!(dropped(&many), [(Dropped::TooManyFields, 1_000_000)]);
+    assert_eq!(dropped(&many), [(DropReason::TooManyFields, 1_000_000)]);
     let many = push::decode_protobuf(&labels(4097, 1_000_000), &context(&[])).unwrap();
-    assert_eq!(dropped(&many), [(Dropped::TooManyFields, 1_000_000)]);
+    assert_eq!(dropped(&many), [(DropReason::TooManyFields, 1_000_000)]);
     let mut ctx = context(&[]);
     ctx.limits.total_bytes_max = 8 << 20;
     for decoded in
@@ -113,13 +113,13 @@ fn what_rows_share_is_no_longer_than_a_row() {
     let resource = field(1, &field(1, &pair));
     let records = field(2, &field(2, &[]).repeat(100_000));
     let decoded = otlp::decode(&field(1, &[resource, records].concat()), &context(&[])).unwrap();
-    assert_eq!(dropped(&decoded), [(Dropped::LargeRow, 100_000)]);
+    assert_eq!(dropped(&decoded), [(DropReason::LargeRow, 100_000)]);
     // Lists of nothing are longer as text than as they came.
     let list = field(6, &field(2, &field(5, &field(1, &[]).repeat(5 << 20))));
     let decoded = otlp::decode(&field(1, &field(2, &field(2, &list))), &context(&[])).unwrap();
-    assert_eq!(dropped(&decoded), [(Dropped::LargeRow, 1)]);
+    assert_eq!(dropped(&decoded), [(DropReason::LargeRow, 1)]);
     // A map of a million of nothing.
     let map = field(6, &field(2, &field(6, &field(1, &[]).repeat(1 << 20))));
     let decoded = otlp::decode(&field(1, &field(2, &field(2, &map))), &context(&[])).unwrap();
-    assert_eq!(dropped(&decoded), [(Dropped::TooManyFields, 1)]);
+    assert_eq!(dropped(&decoded), [(DropReason::TooManyFields, 1)]);
 }

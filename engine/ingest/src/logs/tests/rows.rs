@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Map, Value, json};
 
 use super::{NOW, check, context, lines, rows_of};
-use crate::logs::{Dropped, FieldOptions, JsonLines, LogsContext, LogsLimits, Report, SERVICE_FIELDS};
+use crate::logs::{DropReason, FieldOptions, JsonLines, LogsContext, LogsLimits, Report, SERVICE_FIELDS};
 use crate::sender_rights::Sender;
 
 fn read(ctx: &LogsContext, body: &str) -> (Vec<Value>, Report) {
@@ -15,7 +15,7 @@ fn read(ctx: &LogsContext, body: &str) -> (Vec<Value>, Report) {
     (rows_of(&decoder.rows.take_all()), decoder.rows.report)
 }
 
-fn dropped(report: &Report) -> Vec<(Dropped, u64)> {
+fn dropped(report: &Report) -> Vec<(DropReason, u64)> {
     report.dropped().collect()
 }
 
@@ -96,7 +96,7 @@ fn times_out_of_bounds() {
     let times: Vec<_> = rows.iter().map(|row| (row["_time"].as_i64(), row["a"].as_str())).collect();
     let kept = [(latest, "1"), (-5_000_000_000, "4"), (NOW, "6"), (NOW, "7")];
     assert_eq!(times, kept.map(|(time, a)| (Some(time), Some(a))));
-    assert_eq!(dropped(&report), [(Dropped::TooOld, 1), (Dropped::TooNew, 2)]);
+    assert_eq!(dropped(&report), [(DropReason::TooOld, 1), (DropReason::TooNew, 2)]);
 }
 
 /// Breaks where a record is dropped for what it has of its own, though the request has fields for it.
@@ -118,18 +118,18 @@ fn limits_of_a_row() {
     let two = LogsLimits { fields_max: 2, ..LogsLimits::default() };
     let body = "{\"a\":1,\"b\":2}\n{\"a\":1,\"b\":2,\"c\":3}\n{\"a\":1,\"a\":2,\"b\":3,\"c\":null}\n{\"_time\":5,\"a\":1,\"b\":2}";
     let (rows, report) = read(&with(&[], two), body);
-    assert_eq!((rows.len(), dropped(&report)), (3, vec![(Dropped::TooManyFields, 1)]));
+    assert_eq!((rows.len(), dropped(&report)), (3, vec![(DropReason::TooManyFields, 1)]));
     assert_eq!(rows[1], json!({"_time": NOW, "a": "2", "b": "3"}));
     // What each row gets counts.
     let (rows, report) = read(&with(&[("extra_fields", "x=1,b=2")], two), "{\"a\":1}\n{\"a\":1,\"b\":1}\n{\"b\":1}");
-    assert_eq!((rows.len(), dropped(&report)), (1, vec![(Dropped::TooManyFields, 2)]));
+    assert_eq!((rows.len(), dropped(&report)), (1, vec![(DropReason::TooManyFields, 2)]));
     assert_eq!(rows[0], json!({"_time": NOW, "x": "1", "b": "2"}));
     let ten = LogsLimits { row_bytes_max: 10, ..LogsLimits::default() };
     let body = "{\"ab\":\"12345678\"}\n{\"ab\":\"123456789\"}\n{\"ab\":\"1234\",\"c\":\"123\"}\n{\"a\":\"12345678901\"}\n{\"x\":\"y\"}";
     let (rows, report) = read(&with(&[], ten), body);
-    assert_eq!((rows.len(), dropped(&report)), (3, vec![(Dropped::LargeRow, 2)]));
+    assert_eq!((rows.len(), dropped(&report)), (3, vec![(DropReason::LargeRow, 2)]));
     let (rows, report) = read(&with(&[("extra_fields", "e=12345")], ten), "{\"a\":\"123\"}\n{\"a\":\"1234\"}");
-    assert_eq!((rows.len(), dropped(&report)), (1, vec![(Dropped::LargeRow, 1)]));
+    assert_eq!((rows.len(), dropped(&report)), (1, vec![(DropReason::LargeRow, 1)]));
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn rows_of_some_services() {
     assert!(report.all_forbidden());
     let one = LogsLimits { fields_max: 1, ..LogsLimits::default() };
     let (rows, report) = read(&with(&["a"], one), "{\"m\":2}\n{\"app\":\"a\"}");
-    assert_eq!((rows.len(), dropped(&report)), (1, vec![(Dropped::TooManyFields, 1)]));
+    assert_eq!((rows.len(), dropped(&report)), (1, vec![(DropReason::TooManyFields, 1)]));
 }
 
 /// Objects of any form, flattened step by step.

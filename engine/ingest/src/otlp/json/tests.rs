@@ -13,17 +13,22 @@ const LIMIT_BYTES: usize = 1 << 20;
 /// Calls a function with the path to each integer of a message, its field last. Messages that hold themselves end there.
 fn integers(message: &'static Message, path: &mut Vec<&'static Field>, each: &mut impl FnMut(&[&'static Field])) {
     let is_on = |path: &[&'static Field], other: &'static Message| {
-        path.iter().any(|field| matches!(field.kind, Kind::Message(known) if std::ptr::eq(known, other)))
+        path.iter().any(|field| matches!(field.kind, ValueKind::Message(known) if std::ptr::eq(known, other)))
     };
     for field in message.fields {
         match field.kind {
-            Kind::Message(inner) if is_on(path, inner) => {}
-            Kind::Message(inner) => {
+            ValueKind::Message(inner) if is_on(path, inner) => {}
+            ValueKind::Message(inner) => {
                 path.push(field);
                 integers(inner, path, each);
                 path.pop();
             }
-            Kind::Text | Kind::Hex | Kind::Id | Kind::Base64 | Kind::Bool | Kind::Double => {}
+            ValueKind::Text
+            | ValueKind::Hex
+            | ValueKind::Id
+            | ValueKind::Base64
+            | ValueKind::Bool
+            | ValueKind::Double => {}
             _ => {
                 path.push(field);
                 each(path.as_slice());

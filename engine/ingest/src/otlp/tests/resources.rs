@@ -7,7 +7,7 @@ use super::*;
 /// A receiver with some names of the default list.
 fn receiver() -> Receiver {
     let list = ["service.name", "service.namespace", "host.name", "host.id", "cloud.region", "mysql.*", "server.port"];
-    let options = OtlpOptions { promoted: Promoted::of(&list.map(str::to_owned)), ..OtlpOptions::default() };
+    let options = OtlpOptions { promoted: PromotedAttributes::of(&list.map(str::to_owned)), ..OtlpOptions::default() };
     Receiver { options, ..Receiver::default() }
 }
 

@@ -110,7 +110,7 @@ enum Piece {
     Gap,
 }
 
-type Way = Vec<Piece>;
+type PieceSequence = Vec<Piece>;
 
 /// Leaves out `.*` at both ends of an expression that is tied to neither: it matches nothing as well.
 fn strip_ends(hir: &Hir) -> &[Hir] {
@@ -125,8 +125,8 @@ fn strip_ends(hir: &Hir) -> &[Hir] {
 }
 
 /// The ways in which a concatenation can match.
-fn ways(parts: &[Hir]) -> Vec<Way> {
-    let mut all: Vec<Way> = vec![Vec::new()];
+fn ways(parts: &[Hir]) -> Vec<PieceSequence> {
+    let mut all: Vec<PieceSequence> = vec![Vec::new()];
     for part in parts {
         let more = ways_of(part);
         if all.len() * more.len() > ALTERNATIVES_MAX {
@@ -148,7 +148,7 @@ fn ways(parts: &[Hir]) -> Vec<Way> {
     all
 }
 
-fn ways_of(hir: &Hir) -> Vec<Way> {
+fn ways_of(hir: &Hir) -> Vec<PieceSequence> {
     let gap = || vec![vec![Piece::Gap]];
     match hir.kind() {
         HirKind::Empty => vec![vec![]],
@@ -186,22 +186,22 @@ fn ways_of(hir: &Hir) -> Vec<Way> {
         }
         HirKind::Concat(parts) => ways(parts),
         HirKind::Alternation(parts) => {
-            let all: Vec<Way> = parts.iter().flat_map(ways_of).collect();
+            let all: Vec<PieceSequence> = parts.iter().flat_map(ways_of).collect();
             if all.len() > ALTERNATIVES_MAX { gap() } else { all }
         }
     }
 }
 
 /// A text of a way, joined from neighbours: whether it begins and ends the value.
-struct Joined {
+struct TextFragment {
     text: String,
     at_begin: bool,
     at_end: bool,
 }
 
 /// The texts of a way, and whether the way is but one text.
-fn joined(way: &Way) -> (Vec<Joined>, bool) {
-    let mut texts: Vec<Joined> = Vec::new();
+fn joined(way: &PieceSequence) -> (Vec<TextFragment>, bool) {
+    let mut texts: Vec<TextFragment> = Vec::new();
     let mut open = false;
     let mut begin = false;
     let mut plain = true;
@@ -209,7 +209,7 @@ fn joined(way: &Way) -> (Vec<Joined>, bool) {
         match piece {
             Piece::Text(text) if open => texts.last_mut().expect("a text is open").text.push_str(text),
             Piece::Text(text) => {
-                texts.push(Joined { text: text.clone(), at_begin: begin, at_end: false });
+                texts.push(TextFragment { text: text.clone(), at_begin: begin, at_end: false });
                 open = true;
             }
             Piece::Begin => {
@@ -236,8 +236,8 @@ fn joined(way: &Way) -> (Vec<Joined>, bool) {
     (texts, plain)
 }
 
-fn hints(ways: &[Way]) -> MatchHints {
-    let all: Vec<(Vec<Joined>, bool)> = ways.iter().map(joined).collect();
+fn hints(ways: &[PieceSequence]) -> MatchHints {
+    let all: Vec<(Vec<TextFragment>, bool)> = ways.iter().map(joined).collect();
     let words = all.iter().map(|(texts, _)| {
         let mut words: Vec<String> = texts.iter().flat_map(|t| inner_words(&t.text, t.at_begin, t.at_end)).collect();
         words.sort_unstable();
@@ -262,7 +262,7 @@ fn hints(ways: &[Way]) -> MatchHints {
     MatchHints { words: alternatives(words.collect()), exact, substring, starts, ..MatchHints::default() }
 }
 
-fn plan(regex: Regex, ways: &[Way], hints: &MatchHints) -> Plan {
+fn plan(regex: Regex, ways: &[PieceSequence], hints: &MatchHints) -> Plan {
     let texts: Option<Vec<Text>> = (ways.len() <= TEXTS_MAX)
         .then(|| {
             ways.iter()

@@ -12,7 +12,7 @@ use super::time::parse_rfc3339;
 
 /// A value as it is compared.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ComparisonKey {
     Empty,
     /// As a double, and for integers by how much the exact value is greater.
     Number(f64, i16),
@@ -20,7 +20,7 @@ enum Kind {
     Text,
 }
 
-impl Kind {
+impl ComparisonKey {
     fn rank(self) -> u8 {
         match self {
             Self::Empty => 0,
@@ -31,9 +31,9 @@ impl Kind {
     }
 }
 
-fn kind(value: &str, read: impl Fn(&str) -> Option<f64>) -> Kind {
+fn kind(value: &str, read: impl Fn(&str) -> Option<f64>) -> ComparisonKey {
     match value.as_bytes() {
-        [] => Kind::Empty,
+        [] => ComparisonKey::Empty,
         [b'0'..=b'9' | b'-' | b'+' | b'.' | b'i' | b'I', ..] => {
             if let Some(n) = parse_i64(value) {
                 return exact(i128::from(n));
@@ -42,30 +42,30 @@ fn kind(value: &str, read: impl Fn(&str) -> Option<f64>) -> Kind {
                 return exact(i128::from(n));
             }
             if let Some(ns) = parse_rfc3339(value) {
-                return Kind::Time(ns);
+                return ComparisonKey::Time(ns);
             }
             match read(value) {
                 // Minus zero equals zero.
-                Some(n) => Kind::Number(n + 0.0, 0),
-                None => Kind::Text,
+                Some(n) => ComparisonKey::Number(n + 0.0, 0),
+                None => ComparisonKey::Text,
             }
         }
-        _ => Kind::Text,
+        _ => ComparisonKey::Text,
     }
 }
 
 /// Up to here doubles hold every integer.
 const DOUBLE_MAX: u64 = 1 << 53;
 
-fn exact(n: i128) -> Kind {
+fn exact(n: i128) -> ComparisonKey {
     // Nearly all are small, and numbers of 128 bits become doubles slowly.
     if let Ok(small) = i64::try_from(n)
         && small.unsigned_abs() <= DOUBLE_MAX
     {
-        return Kind::Number(small as f64, 0);
+        return ComparisonKey::Number(small as f64, 0);
     }
     let double = n as f64;
-    Kind::Number(double, (n - double as i128) as i16)
+    ComparisonKey::Number(double, (n - double as i128) as i16)
 }
 
 /// Compares two values.
@@ -75,7 +75,7 @@ pub fn compare(a: &str, b: &str) -> Ordering {
 
 /// What is known of a value from reading it once; comparing it again and again is cheap then.
 #[derive(Debug, Clone, Copy)]
-pub struct Rank(Kind);
+pub struct Rank(ComparisonKey);
 
 /// Reads a value for [`compare_ranked`].
 pub fn rank(value: &str) -> Rank {
@@ -90,15 +90,15 @@ pub fn rank_of_int(value: i64) -> Rank {
 /// The rank of a number that is no integer, or one that a double holds exactly.
 pub fn rank_of_float(value: f64) -> Rank {
     // Minus zero equals zero.
-    Rank(Kind::Number(value + 0.0, 0))
+    Rank(ComparisonKey::Number(value + 0.0, 0))
 }
 
 /// Compares two values that were read before.
 pub fn compare_ranked(a: (Rank, &str), b: (Rank, &str)) -> Ordering {
     match (a.0.0, b.0.0) {
-        (Kind::Number(x, dx), Kind::Number(y, dy)) => x.total_cmp(&y).then(dx.cmp(&dy)),
-        (Kind::Time(x), Kind::Time(y)) => x.cmp(&y),
-        (Kind::Text, Kind::Text) => natural(a.1.as_bytes(), b.1.as_bytes()),
+        (ComparisonKey::Number(x, dx), ComparisonKey::Number(y, dy)) => x.total_cmp(&y).then(dx.cmp(&dy)),
+        (ComparisonKey::Time(x), ComparisonKey::Time(y)) => x.cmp(&y),
+        (ComparisonKey::Text, ComparisonKey::Text) => natural(a.1.as_bytes(), b.1.as_bytes()),
         (x, y) => x.rank().cmp(&y.rank()),
     }
 }
@@ -149,13 +149,13 @@ pub fn push_sort_key(out: &mut Vec<u8>, value: &str) {
 pub fn push_plain_sort_key(out: &mut Vec<u8>, value: &str) {
     let kind = kind(value, parse_float);
     let whole = match kind {
-        Kind::Number(n, _) => Some(n.floor()),
-        Kind::Text => {
+        ComparisonKey::Number(n, _) => Some(n.floor()),
+        ComparisonKey::Text => {
             let digits = run(value.as_bytes());
             // Digits alone are a number, however many there are.
             (!digits.is_empty()).then(|| value[..digits.len()].parse().unwrap_or(f64::INFINITY))
         }
-        Kind::Empty | Kind::Time(_) => None,
+        ComparisonKey::Empty | ComparisonKey::Time(_) => None,
     };
     if let Some(whole) = whole {
         out.push(1);
@@ -164,16 +164,16 @@ pub fn push_plain_sort_key(out: &mut Vec<u8>, value: &str) {
     push_key(out, value, kind);
 }
 
-fn push_key(out: &mut Vec<u8>, value: &str, kind: Kind) {
+fn push_key(out: &mut Vec<u8>, value: &str, kind: ComparisonKey) {
     out.push(kind.rank());
     match kind {
-        Kind::Empty => {}
-        Kind::Number(n, more) => {
+        ComparisonKey::Empty => {}
+        ComparisonKey::Number(n, more) => {
             push_double(out, n);
             out.extend_from_slice(&((more as u16) ^ 0x8000).to_be_bytes());
         }
-        Kind::Time(ns) => out.extend_from_slice(&((ns as u64) ^ 1 << 63).to_be_bytes()),
-        Kind::Text => push_natural_key(out, value.as_bytes()),
+        ComparisonKey::Time(ns) => out.extend_from_slice(&((ns as u64) ^ 1 << 63).to_be_bytes()),
+        ComparisonKey::Text => push_natural_key(out, value.as_bytes()),
     }
 }
 

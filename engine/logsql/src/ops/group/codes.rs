@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 
 use crate::kernels::bucket::Bucket;
 use crate::ops::grouping::Key;
-use crate::rows::{Kind, Texts};
+use crate::rows::{ColumnStorage, Texts};
 
 /// Hashes keys of rows, the same in each table of a partition.
 pub(super) const HASHER: FixedState = FixedState::with_seed(0x6b);
@@ -32,8 +32,8 @@ const VIEW_BYTES: u32 = 12;
 const TRIED: usize = 1024;
 
 impl KeyValues {
-    pub(super) fn new(kind: Kind) -> Self {
-        if kind == Kind::Time { Self::Time(Vec::new()) } else { Self::Text(Vec::new(), Vec::new()) }
+    pub(super) fn new(kind: ColumnStorage) -> Self {
+        if kind == ColumnStorage::Time { Self::Time(Vec::new()) } else { Self::Text(Vec::new(), Vec::new()) }
     }
 
     pub(super) fn clear(&mut self) {
@@ -184,7 +184,7 @@ pub(super) struct Codes {
 }
 
 impl Codes {
-    pub(super) fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: ColumnStorage) -> Self {
         Self { of_row: Vec::new(), shared: None, values: KeyValues::new(kind), of_rows: false, known: HashTable::new() }
     }
 
@@ -265,7 +265,7 @@ impl Codes {
             }
         }
         if bucket.is_some() {
-            let plain = std::mem::replace(values, KeyValues::new(Kind::Text));
+            let plain = std::mem::replace(values, KeyValues::new(ColumnStorage::Text));
             let KeyValues::Text(views, long) = &plain else { return };
             let mut out = String::new();
             for view in views {

@@ -10,7 +10,7 @@ const MANY: usize = 16;
 
 /// How the alternatives of a field are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Compared {
+enum ListComparison {
     Equal,
     Contains,
 }
@@ -20,7 +20,7 @@ pub(super) fn any_of(any: &[Filter]) -> Cow<'_, [Filter]> {
     if any.len() < MANY {
         return Cow::Borrowed(any);
     }
-    let (mut lists, mut others) = (HashMap::<(&str, Compared), Vec<String>>::new(), Vec::new());
+    let (mut lists, mut others) = (HashMap::<(&str, ListComparison), Vec<String>>::new(), Vec::new());
     for filter in any {
         match alternative(filter) {
             Some((field, compared, values)) => lists.entry((field, compared)).or_default().extend_from_slice(values),
@@ -29,8 +29,8 @@ pub(super) fn any_of(any: &[Filter]) -> Cow<'_, [Filter]> {
     }
     others.extend(lists.into_iter().map(|((field, compared), values)| {
         let test = match compared {
-            Compared::Equal => Test::In(Values::List(values)),
-            Compared::Contains => Test::ContainsAny(Values::List(values)),
+            ListComparison::Equal => Test::In(Values::List(values)),
+            ListComparison::Contains => Test::ContainsAny(Values::List(values)),
         };
         Filter::Field { field: FieldPattern::Name(field.to_owned()), test }
     }));
@@ -52,13 +52,13 @@ pub(super) fn all_of(all: &[Filter]) -> Cow<'_, [Filter]> {
 }
 
 /// The field of an alternative and what it is compared with. The empty phrase is left alone: it means the empty value.
-fn alternative(filter: &Filter) -> Option<(&str, Compared, &[String])> {
+fn alternative(filter: &Filter) -> Option<(&str, ListComparison, &[String])> {
     let Filter::Field { field: FieldPattern::Name(name), test } = filter else { return None };
     let (compared, values) = match test {
-        Test::Exact(value) => (Compared::Equal, std::slice::from_ref(value)),
-        Test::In(Values::List(values)) => (Compared::Equal, values.as_slice()),
-        Test::Phrase(value) if !value.is_empty() => (Compared::Contains, std::slice::from_ref(value)),
-        Test::ContainsAny(Values::List(values)) => (Compared::Contains, values.as_slice()),
+        Test::Exact(value) => (ListComparison::Equal, std::slice::from_ref(value)),
+        Test::In(Values::List(values)) => (ListComparison::Equal, values.as_slice()),
+        Test::Phrase(value) if !value.is_empty() => (ListComparison::Contains, std::slice::from_ref(value)),
+        Test::ContainsAny(Values::List(values)) => (ListComparison::Contains, values.as_slice()),
         _ => return None,
     };
     Some((name, compared, values))

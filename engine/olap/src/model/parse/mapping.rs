@@ -2,7 +2,7 @@
 
 use quiver_types::suggestions::did_you_mean;
 use quiver_yaml::problem::{Code, Problems};
-use quiver_yaml::{Fields, Kind, Node};
+use quiver_yaml::{Fields, Node, NodeKind};
 use serde_json::{Map, Value};
 
 use crate::model::problem_location::near_field;
@@ -11,10 +11,12 @@ use crate::model::{Common, MemberId, Template, is_name};
 /// Converts YAML to JSON, for values that are passed on unchanged.
 pub(super) fn json(node: &Node) -> Value {
     match &node.kind {
-        Kind::Null => Value::Null,
-        Kind::List(items) => items.iter().map(json).collect(),
-        Kind::Map(pairs) => Value::Object(pairs.iter().map(|(k, v)| (k.text.clone(), json(v))).collect::<Map<_, _>>()),
-        Kind::Scalar { text, .. } => {
+        NodeKind::Null => Value::Null,
+        NodeKind::List(items) => items.iter().map(json).collect(),
+        NodeKind::Map(pairs) => {
+            Value::Object(pairs.iter().map(|(k, v)| (k.text.clone(), json(v))).collect::<Map<_, _>>())
+        }
+        NodeKind::Scalar { text, .. } => {
             let truth = matches!(text.as_str(), "true" | "false").then(|| node.truth()).flatten();
             let whole = node.integer().and_then(|i| i64::try_from(i).ok());
             let number = || node.number().filter(|n| n.is_finite());

@@ -35,8 +35,8 @@ const OPS: [AggregateOp; 9] = [
 /// A row: its group, values by step, a histogram at the first step.
 type Row = (u32, Vec<Option<f64>>, Option<Histogram>);
 
-fn fold(op: AggregateOp, param: Option<(Param, PosRange)>) -> Fold {
-    Fold {
+fn fold(op: AggregateOp, param: Option<(Param, PosRange)>) -> FoldParams {
+    FoldParams {
         op,
         steps: STEPS,
         ids: vec![],
@@ -50,7 +50,7 @@ fn fold(op: AggregateOp, param: Option<(Param, PosRange)>) -> Fold {
 }
 
 /// Folds the rows of two partitions.
-fn folded(fold: &Fold, rows: &[Row], cut: usize) -> [Accumulator; 2] {
+fn folded(fold: &FoldParams, rows: &[Row], cut: usize) -> [Accumulator; 2] {
     let cut = cut.min(rows.len());
     [&rows[..cut], &rows[cut..]].map(|rows| {
         let mut state = Accumulator::new(fold.op, fold.groups, fold.steps, fold.pos);
@@ -75,7 +75,7 @@ fn answer(state: Accumulator, mut annotations: Annotations) -> Answer {
 }
 
 /// The batches of two partitions, and what these had to say.
-fn given(fold: &Fold, states: [Accumulator; 2]) -> (Vec<RecordBatch>, Annotations) {
+fn given(fold: &FoldParams, states: [Accumulator; 2]) -> (Vec<RecordBatch>, Annotations) {
     let (mut batches, mut annotations) = (Vec::new(), Annotations::default());
     for (partition, mut state) in states.into_iter().enumerate() {
         state.remark(&mut annotations);
@@ -214,12 +214,12 @@ fn two_partitions() -> Arc<dyn ExecutionPlan> {
     UnionExec::try_new(vec![first, literal(&[(2, [3.0, 7.0])])]).unwrap()
 }
 
-fn with_rows(fold: Fold) -> Arc<Fold> {
-    Arc::new(Fold { ids: vec![0, 1, 0], ..fold })
+fn with_rows(fold: FoldParams) -> Arc<FoldParams> {
+    Arc::new(FoldParams { ids: vec![0, 1, 0], ..fold })
 }
 
 /// Both halves, as they are planned.
-fn planned(fold: &Arc<Fold>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Arc<dyn ExecutionPlan> {
+fn planned(fold: &Arc<FoldParams>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Arc<dyn ExecutionPlan> {
     let step = Arc::new(Step(Arc::new(FoldFinal(Arc::clone(fold)))));
     step.physical(inputs, &SessionContext::new().state()).unwrap()
 }

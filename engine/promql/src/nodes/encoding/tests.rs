@@ -15,12 +15,12 @@ use smallvec::SmallVec;
 
 use super::*;
 use crate::ast::{AggregateOp, BinaryOp, MatchCardinality, PosRange, VectorMatching};
-use crate::functions::function_reference::{KernelKind, Named};
+use crate::functions::function_reference::{KernelKind, NamedKernel};
 use crate::functions::{FUNCTIONS, Kernel};
 use crate::kernel::{Block, Grid, Window};
 use crate::nodes::Step;
 use crate::nodes::absent::Absent;
-use crate::nodes::aggregate::{Fold, FoldFinal, FoldPartial};
+use crate::nodes::aggregate::{FoldFinal, FoldParams, FoldPartial};
 use crate::nodes::batch::{matrix_schema, to_batch};
 use crate::nodes::broadcast::Broadcast;
 use crate::nodes::chunks::SampleChunks;
@@ -73,21 +73,21 @@ fn rollups() -> Vec<Rollup> {
     all
 }
 
-fn fold(op: AggregateOp, param: Option<(Param, PosRange)>, rollup: Option<Arc<Rollup>>) -> Arc<Fold> {
+fn fold(op: AggregateOp, param: Option<(Param, PosRange)>, rollup: Option<Arc<Rollup>>) -> Arc<FoldParams> {
     let (ids, table) = (vec![0, 1, 0], table());
-    Arc::new(Fold { op, steps: 2, ids, groups: 2, param, pos: POS, table, histograms: false, rollup })
+    Arc::new(FoldParams { op, steps: 2, ids, groups: 2, param, pos: POS, table, histograms: false, rollup })
 }
 
-fn folds() -> Vec<Arc<Fold>> {
-    let mut all: Vec<Arc<Fold>> = AggregateOp::ALL.map(|op| fold(op, None, None)).into();
+fn folds() -> Vec<Arc<FoldParams>> {
+    let mut all: Vec<Arc<FoldParams>> = AggregateOp::ALL.map(|op| fold(op, None, None)).into();
     all.push(fold(AggregateOp::Quantile, Some((Param::Input(1), POS)), None));
     let fused = rollup(RollupFunction::Smoothed, SampleSource::Scan, Some(0));
     all.push(fold(AggregateOp::Sum, None, Some(Arc::new(fused))));
     all
 }
 
-fn named<K: KernelKind>() -> Vec<Named<K>> {
-    FUNCTIONS.iter().filter_map(|f| Some(Named { name: f.name, kernel: K::of(&f.kernel)? })).collect()
+fn named<K: KernelKind>() -> Vec<NamedKernel<K>> {
+    FUNCTIONS.iter().filter_map(|f| Some(NamedKernel { name: f.name, kernel: K::of(&f.kernel)? })).collect()
 }
 
 fn map() -> Map {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ast::{BinaryOp, PosRange};
-use crate::functions::function_reference::{KernelKind, Named};
+use crate::functions::function_reference::{KernelKind, NamedKernel};
 use crate::functions::{ElementwiseKernel, FUNCTIONS};
 use crate::kernel::Grid;
 use crate::nodes::driver::Param;
@@ -15,7 +15,7 @@ fn map(stages: Vec<Stage>) -> Map {
 fn function(name: &str, params: Vec<Param>) -> Stage {
     let found = FUNCTIONS.iter().find(|f| f.name == name).expect("a function");
     let kernel = ElementwiseKernel::of(&found.kernel).expect("a function of elements");
-    Stage::Function { function: Named { name: found.name, kernel }, params }
+    Stage::Function { function: NamedKernel { name: found.name, kernel }, params }
 }
 
 fn with(op: BinaryOp, scalar: Param) -> Stage {

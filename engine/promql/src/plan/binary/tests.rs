@@ -33,7 +33,7 @@ fn flagged(query: &str, left: &[&str], right: &[&str], dropped: &[&str]) -> Vec<
     let matching = binary.matching.as_ref().expect("two vectors");
     let (left, right) = (table(left), table(right));
     let both = concat(&room, [&left, &right]).expect("a table");
-    let names = Matched::by(matching);
+    let names = MatchLabels::by(matching);
     let signatures = group(&room, &both, |n| names.has(n)).expect("groups");
     let (lefts, rights) = (0..left.len() as u32, left.len() as u32..both.len() as u32);
     let (many, one) = if matching.card == MatchCardinality::OneToMany { (rights, lefts) } else { (lefts, rights) };

@@ -13,14 +13,19 @@ fn pool(bytes: usize) -> (Arc<dyn MemoryPool>, Room) {
     (Arc::clone(&pool), Room::new(pool))
 }
 
-fn repeated(room: &Room) -> Bounded {
-    Bounded { inner: repeat(), growth: Growth::Times, room: room.clone() }
+fn repeated(room: &Room) -> BoundedFunction {
+    BoundedFunction { inner: repeat(), growth: Growth::Times, room: room.clone() }
 }
 
-fn called(function: &Bounded, args: Vec<ColumnarValue>, rows: usize, is_planning: bool) -> Result<ColumnarValue> {
+fn called(
+    function: &BoundedFunction,
+    args: Vec<ColumnarValue>,
+    rows: usize,
+    is_planning: bool,
+) -> Result<ColumnarValue> {
     let mut options = ConfigOptions::default();
     if is_planning {
-        options.extensions.insert(Planning);
+        options.extensions.insert(PlanningFlag);
     }
     let field = |kind: DataType| -> FieldRef { Arc::new(Field::new("a", kind, true)) };
     let arg_fields: Vec<FieldRef> = args.iter().map(|arg| field(arg.data_type())).collect();
@@ -122,7 +127,7 @@ fn long_constants_are_spread_over_their_rows() {
 #[test]
 fn results_like_their_arguments_count_once_they_are_made() {
     let (pool, room) = pool(1 << 20);
-    let alike = Bounded::alike(upper(), room.clone());
+    let alike = BoundedFunction::alike(upper(), room.clone());
     let long: ArrayRef = Arc::new(StringViewArray::from(vec!["x".repeat(2 * COUNTED)]));
     let made = called(&alike, vec![ColumnarValue::Array(long)], 1, false).unwrap();
     assert!(pool.reserved() >= 2 * COUNTED, "{}", pool.reserved());
@@ -135,12 +140,12 @@ fn functions_come_apart_and_together() {
     let room = room();
     let (is_alike, inner) = (repeated(&room).parts().0, Arc::clone(repeated(&room).parts().1));
     assert!(!is_alike);
-    assert_eq!(Bounded::of_parts(false, Arc::clone(&inner), room.clone()), Some(repeated(&room)));
-    let alike = Bounded::of_parts(true, inner, room.clone()).unwrap();
+    assert_eq!(BoundedFunction::of_parts(false, Arc::clone(&inner), room.clone()), Some(repeated(&room)));
+    let alike = BoundedFunction::of_parts(true, inner, room.clone()).unwrap();
     assert!(alike.parts().0 && alike != repeated(&room));
     // Without a bound of its own there is none to put around.
-    assert_eq!(Bounded::of_parts(false, datafusion::functions::string::ascii(), room.clone()), None);
-    let joined = Bounded::of_parts(false, Arc::new(ScalarUDF::from(Joined::new())), room).unwrap();
+    assert_eq!(BoundedFunction::of_parts(false, datafusion::functions::string::ascii(), room.clone()), None);
+    let joined = BoundedFunction::of_parts(false, Arc::new(ScalarUDF::from(ConcatFunction::new())), room).unwrap();
     assert_eq!(joined.growth, Growth::Joined);
     assert!(is_bounded("repeat") && is_bounded(JOINED) && !is_bounded("ascii"));
 }

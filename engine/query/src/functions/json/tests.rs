@@ -1,4 +1,4 @@
-use super::super::testing::{Way, call, document, draws, named, one, parts_of, shown, text, texts};
+use super::super::testing::{PathStep, call, document, draws, named, one, parts_of, shown, text, texts};
 use super::*;
 
 const DOCUMENT: &str = r#" {"a": {"b": [1, "x\"y", null, {"c" : 1.50}]}, "k\n": "", "e": []} "#;
@@ -92,14 +92,14 @@ fn columns_say_where_to_look() {
     let json =
         |asked| Json { name: "f", asked, as_text: true, signature: Signature::user_defined(Volatility::Immutable) };
     let places: ArrayRef = Arc::new(StringViewArray::from(vec![Some("{a, 0}"), None, Some("a")]));
-    let get = json(Asked::Path);
+    let get = json(JsonOperation::Path);
     assert_eq!(get.steps(&places, 0), Some(vec![Step::Either("a".into()), Step::Either("0".into())]));
     assert_eq!((get.steps(&places, 1), get.steps(&places, 2)), (None, None));
-    assert_eq!(json(Asked::Get).steps(&places, 2), Some(vec![Step::Member("a".into())]));
-    let found = json(Asked::Get).coerce_types(&[DataType::Utf8, DataType::Int32]).unwrap();
+    assert_eq!(json(JsonOperation::Get).steps(&places, 2), Some(vec![Step::Member("a".into())]));
+    let found = json(JsonOperation::Get).coerce_types(&[DataType::Utf8, DataType::Int32]).unwrap();
     assert_eq!(found, [DataType::Utf8View, DataType::Int64]);
-    assert!(json(Asked::Get).coerce_types(&[DataType::Int64, DataType::Utf8]).is_err());
-    assert!(json(Asked::Length).coerce_types(&[DataType::Utf8, DataType::Utf8]).is_err());
+    assert!(json(JsonOperation::Get).coerce_types(&[DataType::Int64, DataType::Utf8]).is_err());
+    assert!(json(JsonOperation::Length).coerce_types(&[DataType::Utf8, DataType::Utf8]).is_err());
 }
 
 /// Breaks where brackets and quotes alone make a document: messages such as `[main] …` begin so.
@@ -115,7 +115,7 @@ fn what_only_looks_like_json_is_none() {
 fn steps_are_those_of_a_list() {
     let asking = Json {
         name: "f",
-        asked: Asked::Path,
+        asked: JsonOperation::Path,
         as_text: false,
         signature: Signature::user_defined(Volatility::Immutable),
     };
@@ -219,7 +219,7 @@ fn parts_are_those_of_another_reader() {
             let mut parts = Vec::new();
             parts_of(&value, &[], &mut parts);
             for (way, part) in parts {
-                let step = |step: &Way<'_>| match step {
+                let step = |step: &PathStep<'_>| match step {
                     Ok(name) => Step::Member((*name).to_owned().into()),
                     Err(at) => Step::Item(*at as i64),
                 };

@@ -1,7 +1,7 @@
 use datafusion::execution::memory_pool::UnboundedMemoryPool;
 use serde_json::Value;
 
-use super::super::testing::{Way, call, column, document, draws, named, one, parts_of, room, shown, text, texts};
+use super::super::testing::{PathStep, call, column, document, draws, named, one, parts_of, room, shown, text, texts};
 use super::*;
 
 /// Arguments are texts, numbers and flags.
@@ -16,7 +16,7 @@ fn changed(name: &'static str, args: &[&str]) -> Result<Option<String>> {
         _ => Column::Text(StringViewArray::from(vec![*arg])),
     };
     let (mut out, columns) = (String::new(), args.iter().map(column).collect::<Vec<_>>());
-    let is_made = function.row(&columns, 0, &mut out, &mut Making::new(name, &room))?;
+    let is_made = function.row(&columns, 0, &mut out, &mut OutputMemory::new(name, &room))?;
     Ok(is_made.then_some(out))
 }
 
@@ -100,8 +100,8 @@ fn lines_are_pretty() {
 }
 
 /// The text of a path, each step of it in quotes.
-fn place(way: &[Way<'_>]) -> String {
-    let step = |step: &Way<'_>| match step {
+fn place(way: &[PathStep<'_>]) -> String {
+    let step = |step: &PathStep<'_>| match step {
         Ok(name) => format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
         Err(at) => at.to_string(),
     };
@@ -109,7 +109,7 @@ fn place(way: &[Way<'_>]) -> String {
 }
 
 /// The part of a document that a way leads to.
-fn part_at<'v>(value: &'v mut Value, way: &[Way<'_>]) -> &'v mut Value {
+fn part_at<'v>(value: &'v mut Value, way: &[PathStep<'_>]) -> &'v mut Value {
     way.iter().fold(value, |value, step| match step {
         Ok(name) => &mut value[*name],
         Err(at) => &mut value[*at],

@@ -125,10 +125,10 @@ pub(super) enum Scalar {
 }
 
 /// What is read, or why it cannot be read.
-type Reading<T> = Result<T, String>;
+type PathResult<T> = Result<T, String>;
 
 /// Reads a path.
-pub(super) fn read(text: &str) -> Reading<Path> {
+pub(super) fn read(text: &str) -> PathResult<Path> {
     let mut reader = Reader { whole: text, rest: text, within: 0, patterns: Patterns::default() };
     if reader.takes_word("strict") {
         return Err(reader.fault("`strict` is not supported: paths are read as `lax` ones"));
@@ -175,7 +175,7 @@ impl<'p> Reader<'p> {
         }
     }
 
-    fn wants(&mut self, mark: &str) -> Reading<()> {
+    fn wants(&mut self, mark: &str) -> PathResult<()> {
         if self.takes(mark) { Ok(()) } else { Err(self.fault(&format!("`{mark}` is missing"))) }
     }
 
@@ -191,14 +191,14 @@ impl<'p> Reader<'p> {
         found
     }
 
-    fn condition(&self, path: Path) -> Reading<Condition> {
+    fn condition(&self, path: Path) -> PathResult<Condition> {
         match path {
             Path::Condition(condition) => Ok(condition),
             Path::Items(_) => Err(self.fault("a comparison is missing")),
         }
     }
 
-    fn any(&mut self, depth: usize) -> Reading<Path> {
+    fn any(&mut self, depth: usize) -> PathResult<Path> {
         let first = self.all(depth)?;
         if !self.starts_with("||") {
             return Ok(first);
@@ -211,7 +211,7 @@ impl<'p> Reader<'p> {
         Ok(Path::Condition(Condition::Any(conditions)))
     }
 
-    fn all(&mut self, depth: usize) -> Reading<Path> {
+    fn all(&mut self, depth: usize) -> PathResult<Path> {
         let first = self.one(depth)?;
         if !self.starts_with("&&") {
             return Ok(first);
@@ -224,7 +224,7 @@ impl<'p> Reader<'p> {
         Ok(Path::Condition(Condition::All(conditions)))
     }
 
-    fn one(&mut self, depth: usize) -> Reading<Path> {
+    fn one(&mut self, depth: usize) -> PathResult<Path> {
         if depth > DEPTH_MAX {
             return Err(self.fault(&format!("at most {DEPTH_MAX} conditions stand in each other")));
         }
@@ -260,7 +260,7 @@ impl<'p> Reader<'p> {
     }
 
     /// What is asked of that to which steps lead, if anything.
-    fn compared(&mut self, steps: Steps) -> Reading<Path> {
+    fn compared(&mut self, steps: Steps) -> PathResult<Path> {
         if self.takes_word("starts") {
             if !self.takes_word("with") {
                 return Err(self.fault("`with` is missing"));
@@ -278,7 +278,7 @@ impl<'p> Reader<'p> {
     }
 
     /// A regular expression with its flags: `i`, `s`, `m`, `x`, and `q` for a text that is no pattern.
-    fn pattern(&mut self, pattern: &str, flags: &str) -> Reading<Pattern> {
+    fn pattern(&mut self, pattern: &str, flags: &str) -> PathResult<Pattern> {
         if let Some(other) = flags.chars().find(|flag| !"ismxq".contains(*flag)) {
             return Err(self.fault(&format!("`{other}` is no flag of `like_regex`: `i`, `s`, `m`, `x` and `q` are")));
         }
@@ -308,7 +308,7 @@ impl<'p> Reader<'p> {
         operators.into_iter().find(|(mark, _)| self.takes(mark)).map(|(_, operator)| operator)
     }
 
-    fn no_variable(&self) -> Reading<()> {
+    fn no_variable(&self) -> PathResult<()> {
         let name = self.rest.trim_start().strip_prefix('$');
         if name.is_some_and(|name| name.starts_with(|next: char| is_letter(next) || next == '"')) {
             return Err(self.fault("variables are not supported: write their values into the path"));
@@ -316,7 +316,7 @@ impl<'p> Reader<'p> {
         Ok(())
     }
 
-    fn scalar(&mut self) -> Reading<Scalar> {
+    fn scalar(&mut self) -> PathResult<Scalar> {
         self.no_variable()?;
         if self.starts_with("\"") {
             return self.quoted().map(Scalar::Text);
@@ -338,7 +338,7 @@ impl<'p> Reader<'p> {
     }
 
     /// A text in double quotes.
-    fn quoted(&mut self) -> Reading<String> {
+    fn quoted(&mut self) -> PathResult<String> {
         let rest = self.rest.trim_start();
         let mut is_escaped = false;
         let end = rest.char_indices().skip(1).find(|(_, letter)| {
@@ -353,7 +353,7 @@ impl<'p> Reader<'p> {
         Ok(text)
     }
 
-    fn steps(&mut self, depth: usize) -> Reading<Steps> {
+    fn steps(&mut self, depth: usize) -> PathResult<Steps> {
         self.no_variable()?;
         let from_root = self.takes("$");
         if !from_root && (self.within == 0 || !self.takes("@")) {
@@ -397,7 +397,7 @@ impl<'p> Reader<'p> {
     }
 
     /// Levels behind `**`: all, or `{2}`, `{1 to 3}`, `{2 to last}`; `{last}` are all values that hold no others.
-    fn levels(&mut self) -> Reading<(u32, u32)> {
+    fn levels(&mut self) -> PathResult<(u32, u32)> {
         if !self.takes("{") {
             return Ok((0, LAST));
         }
@@ -407,7 +407,7 @@ impl<'p> Reader<'p> {
         Ok((from, to))
     }
 
-    fn level(&mut self) -> Reading<u32> {
+    fn level(&mut self) -> PathResult<u32> {
         if self.takes_word("last") {
             return Ok(LAST);
         }
@@ -416,7 +416,7 @@ impl<'p> Reader<'p> {
     }
 
     /// A method, behind which a path ends.
-    fn method(&self, name: &str) -> Reading<Method> {
+    fn method(&self, name: &str) -> PathResult<Method> {
         let method = match name {
             "size" => Method::Size,
             "type" => Method::Type,
@@ -428,7 +428,7 @@ impl<'p> Reader<'p> {
         Ok(method)
     }
 
-    fn items(&mut self) -> Reading<Step> {
+    fn items(&mut self) -> PathResult<Step> {
         if self.takes("*") {
             self.wants("]")?;
             return Ok(Step::Items);
@@ -445,7 +445,7 @@ impl<'p> Reader<'p> {
         Ok(Step::Between(between))
     }
 
-    fn place(&mut self) -> Reading<Place> {
+    fn place(&mut self) -> PathResult<Place> {
         if self.takes_word("last") {
             let before = if self.takes("-") { self.whole_number()? } else { 0 };
             return Ok(Place::BeforeLast(before));
@@ -454,7 +454,7 @@ impl<'p> Reader<'p> {
         Ok(Place::At(sign * self.whole_number()?))
     }
 
-    fn whole_number(&mut self) -> Reading<i64> {
+    fn whole_number(&mut self) -> PathResult<i64> {
         let digits = self.while_is(|letter: char| letter.is_ascii_digit());
         match digits.parse::<u32>() {
             Ok(number) => Ok(i64::from(number)),

@@ -1,7 +1,7 @@
 use datafusion::execution::memory_pool::UnboundedMemoryPool;
 use serde_json::Value;
 
-use super::super::testing::{Way, call, document, draws, named, parts_of, room, shown, text, texts};
+use super::super::testing::{PathStep, call, document, draws, named, parts_of, room, shown, text, texts};
 use super::*;
 
 const DOCUMENT: &str =
@@ -9,7 +9,7 @@ const DOCUMENT: &str =
 
 fn found(path: &str, document: &str) -> Result<Vec<String>> {
     let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
-    let mut walk = Walk { making: Making::new("f", &room) };
+    let mut walk = Walk { making: OutputMemory::new("f", &room) };
     let path = path::read(path).map_err(DataFusionError::Execution)?;
     Ok(walk.items(&path, document)?.into_iter().map(Cow::into_owned).collect())
 }
@@ -80,7 +80,7 @@ fn what_is_looked_at_is_bounded() {
 
 #[test]
 fn truths_are_single() {
-    let mut found = Found::new(Asked::Match);
+    let mut found = JsonPathResults::new(JsonPathOperation::Match);
     found.add(&[Cow::Borrowed("true")]).unwrap();
     found.add(&[Cow::Borrowed("null")]).unwrap();
     found.nothing();
@@ -90,8 +90,8 @@ fn truths_are_single() {
 }
 
 /// The way to a part as a path.
-fn written(way: &[Way<'_>]) -> String {
-    let step = |step: &Way<'_>| match step {
+fn written(way: &[PathStep<'_>]) -> String {
+    let step = |step: &PathStep<'_>| match step {
         Ok(name) => format!(".{}", Value::from(*name)),
         Err(at) => format!("[{at}]"),
     };
@@ -100,7 +100,7 @@ fn written(way: &[Way<'_>]) -> String {
 
 fn normal(value: &Value) -> String {
     let (room, mut out) = (room(), String::new());
-    assert!(push_normal(&value.to_string(), 0, &mut out, &mut Making::new("f", &room)).unwrap());
+    assert!(push_normal(&value.to_string(), 0, &mut out, &mut OutputMemory::new("f", &room)).unwrap());
     out
 }
 

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
-use super::{Grouped, Values, constant};
+use super::{QuantileGroups, Values, constant};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Quantiles {
@@ -66,7 +66,7 @@ impl AggregateUDFImpl for Quantiles {
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(OfGroups { parts: parts(&args)?, grouped: Grouped { q: 0.0, groups: Vec::new(), held: 0 } }))
+        Ok(Box::new(OfGroups { parts: parts(&args)?, grouped: QuantileGroups { q: 0.0, groups: Vec::new(), held: 0 } }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
@@ -116,7 +116,7 @@ impl Accumulator for OfAll {
 #[derive(Debug)]
 struct OfGroups {
     parts: Vec<f64>,
-    grouped: Grouped,
+    grouped: QuantileGroups,
 }
 
 impl GroupsAccumulator for OfGroups {

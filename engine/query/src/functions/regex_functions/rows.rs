@@ -35,7 +35,7 @@ static GROUPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\{1,2}(\d+)").ex
 /// What is no pattern, flag or place; the query has ended.
 pub(super) fn call(name: &str, args: &[ColumnarValue], rows: usize) -> Result<ArrayRef> {
     let [_, _, others @ ..] = args else { return exec_err!("`{name}` takes a text and a pattern") };
-    let asked = Asked::new(name, args, rows)?;
+    let asked = RegexArgs::new(name, args, rows)?;
     let number = |at: usize, other: i64| Numbers::new(others.get(at), rows, other);
     let array: ArrayRef = match name {
         LIKE => {
@@ -106,7 +106,7 @@ pub(crate) fn references(to: &str) -> i128 {
 pub(crate) fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
     let [_, _, to, ..] = args else { return Ok(0) };
     let (to, mut added) = (Texts::new(to)?, 0);
-    Asked::new(REPLACE, args, rows)?.each(|row, found| {
+    RegexArgs::new(REPLACE, args, rows)?.each(|row, found| {
         let Some(((pattern, text), to)) = found.zip(to.get(row)) else { return Ok(()) };
         if added > BYTES_MAX {
             return Ok(());
@@ -150,7 +150,7 @@ impl Numbers {
 }
 
 /// Texts, patterns and flags of rows.
-struct Asked<'a> {
+struct RegexArgs<'a> {
     name: &'a str,
     texts: Texts,
     patterns: Texts,
@@ -158,7 +158,7 @@ struct Asked<'a> {
     rows: usize,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> RegexArgs<'a> {
     fn new(name: &'a str, args: &[ColumnarValue], rows: usize) -> Result<Self> {
         let [texts, patterns, others @ ..] = args else {
             return exec_err!("`{name}` takes a text and a pattern");
@@ -173,9 +173,9 @@ impl<'a> Asked<'a> {
     }
 
     /// Gives each row its pattern and text; `None`: it is NULL.
-    fn each(&self, mut f: impl FnMut(usize, Option<(&Compiled, &str)>) -> Result<()>) -> Result<()> {
+    fn each(&self, mut f: impl FnMut(usize, Option<(&CompiledPattern, &str)>) -> Result<()>) -> Result<()> {
         // Rows beside each other mostly have the same one.
-        let mut last: Option<((&str, Option<&str>), Compiled)> = None;
+        let mut last: Option<((&str, Option<&str>), CompiledPattern)> = None;
         for row in 0..self.rows {
             let flags = self.flags.as_ref().and_then(|flags| flags.get(row));
             // To two of them NULL is no flags.
@@ -187,7 +187,7 @@ impl<'a> Asked<'a> {
             let known = if let Some(known) = last.take().filter(|(of, _)| *of == (pattern, flags)) {
                 last.insert(known)
             } else {
-                last.insert(((pattern, flags), Compiled::new(self.name, pattern, flags)?))
+                last.insert(((pattern, flags), CompiledPattern::new(self.name, pattern, flags)?))
             };
             f(row, Some((&known.1, text)))?;
             known.1.regex.outcome().map_err(to_datafusion)?;
@@ -197,12 +197,12 @@ impl<'a> Asked<'a> {
 }
 
 /// A pattern that was read with its flags.
-struct Compiled {
+struct CompiledPattern {
     regex: WatchedRegex,
     is_global: bool,
 }
 
-impl Compiled {
+impl CompiledPattern {
     fn new(name: &str, pattern: &str, flags: Option<&str>) -> Result<Self> {
         let is_global = flags.is_some_and(|flags| flags.contains('g'));
         if is_global && name != REPLACE {

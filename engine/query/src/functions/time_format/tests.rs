@@ -5,19 +5,19 @@ use arrow::array::{
 use super::super::testing::{call, column, draws, room, shown as printed, text, texts};
 use super::*;
 
-fn shown(value: &Shown, pattern: &str) -> Result<String> {
+fn shown(value: &TimeParts, pattern: &str) -> Result<String> {
     let mut out = String::new();
     for part in parts_of(pattern) {
         match part {
-            Part::Text(letter) => out.push(letter),
-            Part::Word(word) => word.write(value, &mut out)?,
+            FormatPart::Text(letter) => out.push(letter),
+            FormatPart::Word(word) => word.write(value, &mut out)?,
         }
     }
     Ok(out)
 }
 
-fn time(text: &str, offset: Option<i32>) -> Shown {
-    Shown::of_clock(text.parse().unwrap(), offset)
+fn time(text: &str, offset: Option<i32>) -> TimeParts {
+    TimeParts::of_clock(text.parse().unwrap(), offset)
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn other_times() {
 #[test]
 fn words_of_intervals() {
     let check = |value: (i32, i32, i64), pattern: &str, expected: &str| {
-        let value = Shown::of_length(value.0, value.1, value.2);
+        let value = TimeParts::of_length(value.0, value.1, value.2);
         assert_eq!(shown(&value, pattern).unwrap(), expected, "{pattern}");
     };
     check((0, 1, 7_384 * SECOND_NS), "HH24:MI:SS", "02:03:04");
@@ -73,7 +73,7 @@ fn words_of_intervals() {
     check((-3, -1, 0), "Q MM DD", "0 -03 -1");
     check((12, 3, 0), "[Q]", "[]");
     for wrong in ["Day", "WW", "Month", "TZ"] {
-        assert!(shown(&Shown::of_length(0, 3, 0), wrong).is_err(), "{wrong}");
+        assert!(shown(&TimeParts::of_length(0, 3, 0), wrong).is_err(), "{wrong}");
     }
 }
 
@@ -82,8 +82,8 @@ fn months_of_intervals_are_roman() {
     for (months, expected) in
         [(0, ""), (1, "I"), (-1, "XII"), (-11, "II"), (12, "XII"), (-12, "I"), (13, "I"), (-13, "XII")]
     {
-        assert_eq!(shown(&Shown::of_length(months, 0, 0), "FMRM").unwrap(), expected, "{months}");
-        assert_eq!(shown(&Shown::of_length(months, 0, 0), "FMrm").unwrap(), expected.to_lowercase(), "{months}");
+        assert_eq!(shown(&TimeParts::of_length(months, 0, 0), "FMRM").unwrap(), expected, "{months}");
+        assert_eq!(shown(&TimeParts::of_length(months, 0, 0), "FMrm").unwrap(), expected.to_lowercase(), "{months}");
     }
 }
 
@@ -91,7 +91,7 @@ fn months_of_intervals_are_roman() {
 fn years_before_christ() {
     let at = |year: i32| {
         let date = NaiveDate::from_ymd_opt(year, 3, 15).unwrap();
-        Shown::of_clock(date.and_hms_opt(0, 0, 0).unwrap(), None)
+        TimeParts::of_clock(date.and_hms_opt(0, 0, 0).unwrap(), None)
     };
     for (year, pattern, expected) in [
         (-43, "YYYY BC CC", "0044 BC -01"),
@@ -114,7 +114,7 @@ fn days_are_those_of_another_calendar() {
     for _ in 0..2_000 {
         let days = draw(200_000) as i32 - 50_000;
         let date = NaiveDate::from_ymd_opt(1970, 1, 1).unwrap() + chrono::TimeDelta::days(i64::from(days));
-        let value = Shown::of_clock(date.and_hms_opt(0, 0, 0).unwrap(), None);
+        let value = TimeParts::of_clock(date.and_hms_opt(0, 0, 0).unwrap(), None);
         let expected = date.format("%Y-%m-%d %G-%V-%u %j %b %A").to_string();
         assert_eq!(shown(&value, "YYYY-MM-DD IYYY-IW-ID DDD Mon FMDay").unwrap(), expected);
         assert_eq!(shown(&value, "J").unwrap(), (2_440_588 + days).to_string(), "{date}");
@@ -128,10 +128,10 @@ fn days_are_those_of_another_calendar() {
 #[test]
 fn numbers_have_endings() {
     for (day, expected) in [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (13, "13th")] {
-        let value = Shown::of_length(0, day, 0);
+        let value = TimeParts::of_length(0, day, 0);
         assert_eq!(shown(&value, "FMDDth").unwrap(), expected);
         assert_eq!(shown(&value, "FMDDTH").unwrap(), expected.to_uppercase());
-        let value = Shown::of_length(0, 100 + day, 0);
+        let value = TimeParts::of_length(0, 100 + day, 0);
         assert_eq!(shown(&value, "FMDDth").unwrap(), format!("1{expected:0>4}"));
     }
 }

@@ -137,8 +137,8 @@ fn spans_take_little_more_than_their_texts() {
 
 #[test]
 fn one_group_is_as_a_group_of_many() {
-    let one = || One(Groups { outcome: Outcome::Shape, spans: vec![Vec::new()], bytes: 0 });
-    let of = |one: &mut One| shapes(&one.evaluate().unwrap().to_array().unwrap());
+    let one = || TreeAccumulator(Groups { outcome: Outcome::Shape, spans: vec![Vec::new()], bytes: 0 });
+    let of = |one: &mut TreeAccumulator| shapes(&one.evaluate().unwrap().to_array().unwrap());
     let mut whole = one();
     assert_eq!(of(&mut whole), [(0, 0)]);
     Accumulator::update_batch(&mut whole, &columns(&ROWS[..1])).unwrap();

@@ -19,7 +19,7 @@ const ALL: [(&str, &str, Outcome); 2] =
 
 /// One of the functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Unpacked {
+struct TreeUnpackFunction {
     name: &'static str,
     outcome: Outcome,
     signature: Signature,
@@ -27,7 +27,7 @@ struct Unpacked {
 
 fn function(name: &'static str, outcome: Outcome) -> Arc<ScalarUDF> {
     let signature = Signature::exact(vec![DataType::LargeBinary], Volatility::Immutable);
-    Arc::new(ScalarUDF::new_from_impl(Unpacked { name, outcome, signature }))
+    Arc::new(ScalarUDF::new_from_impl(TreeUnpackFunction { name, outcome, signature }))
 }
 
 /// Gives the functions.
@@ -51,7 +51,7 @@ pub(super) fn states(array: &ArrayRef) -> Result<&LargeBinaryArray> {
     if let Some(states) = array.as_binary_opt::<i64>() { Ok(states) } else { exec_err!("a state of spans is no bytes") }
 }
 
-impl ScalarUDFImpl for Unpacked {
+impl ScalarUDFImpl for TreeUnpackFunction {
     fn name(&self) -> &'static str {
         self.name
     }

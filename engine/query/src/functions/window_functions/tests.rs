@@ -14,8 +14,8 @@ fn pool(bytes: usize) -> (Arc<dyn MemoryPool>, Room) {
     (Arc::clone(&pool), Room::new(pool))
 }
 
-fn given(room: &Room, collects: bool) -> Given {
-    Windowed { collects, is_long: true, room: room.clone() }.given().unwrap()
+fn given(room: &Room, collects: bool) -> WindowMemory {
+    MemoryPolicy { collects, is_long: true, room: room.clone() }.given().unwrap()
 }
 
 #[test]

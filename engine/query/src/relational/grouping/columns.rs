@@ -21,7 +21,7 @@ use crate::tables::convert::HEX;
 
 /// The values of an expression for each row.
 #[derive(Debug, Clone)]
-pub(super) enum Found {
+pub(super) enum EvaluatedColumn {
     /// Texts as dictionary codes.
     Coded(Int32DictionaryArray),
     /// Ids in bytes, which stand for their hexadecimal texts.
@@ -30,7 +30,7 @@ pub(super) enum Found {
     Plain(ArrayRef),
 }
 
-impl Found {
+impl EvaluatedColumn {
     /// The values in the expression's own type.
     pub(super) fn plain(self) -> Result<ArrayRef> {
         Ok(match self {
@@ -80,7 +80,7 @@ struct OfText {
 
 /// An expression in the form in which it is evaluated.
 #[derive(Debug, Clone)]
-pub(super) enum Prepared {
+pub(super) enum PreparedExpr {
     /// The column at this index, unchanged.
     Column(usize),
     /// An expression that depends on one column of codes alone: evaluated once per text.
@@ -124,7 +124,7 @@ fn of_text(expr: &Arc<dyn PhysicalExpr>, column: usize, plain: &Schema) -> Resul
     Ok(OfText { column, expr: changed?.data, schema })
 }
 
-impl Prepared {
+impl PreparedExpr {
     /// Prepares an expression. `plain` is the schema that the expression was made for, `coded` that of the batches.
     pub(super) fn new(expr: &Arc<dyn PhysicalExpr>, plain: &Schema, coded: &Schema) -> Result<Self> {
         if let Some(column) = expr.downcast_ref::<Column>() {
@@ -171,7 +171,7 @@ impl Prepared {
     }
 
     /// Evaluates it over a batch with the coded schema.
-    pub(super) fn evaluate(&self, batch: &RecordBatch) -> Result<Found> {
+    pub(super) fn evaluate(&self, batch: &RecordBatch) -> Result<EvaluatedColumn> {
         match self {
             Self::Column(at) => Ok(column(batch, *at)),
             Self::OfText(OneText(of)) => of.evaluate(batch),
@@ -183,7 +183,7 @@ impl Prepared {
                 let columns = columns.collect::<Result<Vec<_>>>()?;
                 let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
                 let rows = RecordBatch::try_new_with_options(Arc::clone(&of.schema), columns, &options)?;
-                Ok(Found::Plain(of.expr.evaluate(&rows)?.into_array(rows.num_rows())?))
+                Ok(EvaluatedColumn::Plain(of.expr.evaluate(&rows)?.into_array(rows.num_rows())?))
             }
         }
     }
@@ -198,14 +198,14 @@ impl Source {
     }
 }
 
-fn column(batch: &RecordBatch, at: usize) -> Found {
+fn column(batch: &RecordBatch, at: usize) -> EvaluatedColumn {
     let array = batch.column(at);
     if let Some(coded) = array.as_any().downcast_ref::<Int32DictionaryArray>() {
-        return Found::Coded(compact(coded));
+        return EvaluatedColumn::Coded(compact(coded));
     }
     match array.as_fixed_size_binary_opt() {
-        Some(ids) if batch.schema_ref().field(at).metadata().contains_key(HEX) => Found::Ids(ids.clone()),
-        _ => Found::Plain(Arc::clone(array)),
+        Some(ids) if batch.schema_ref().field(at).metadata().contains_key(HEX) => EvaluatedColumn::Ids(ids.clone()),
+        _ => EvaluatedColumn::Plain(Arc::clone(array)),
     }
 }
 
@@ -235,9 +235,9 @@ impl OfText {
         self.expr.evaluate(&batch)?.into_array(rows)
     }
 
-    fn evaluate(&self, batch: &RecordBatch) -> Result<Found> {
-        let Found::Coded(coded) = column(batch, self.column) else {
-            return Ok(Found::Plain(self.over(column(batch, self.column).plain()?)?));
+    fn evaluate(&self, batch: &RecordBatch) -> Result<EvaluatedColumn> {
+        let EvaluatedColumn::Coded(coded) = column(batch, self.column) else {
+            return Ok(EvaluatedColumn::Plain(self.over(column(batch, self.column).plain()?)?));
         };
         let (keys, values) = (coded.keys(), coded.values());
         let count = values.len();
@@ -247,7 +247,7 @@ impl OfText {
             if nulls { concat(&[&**values, &*new_null_array(values.data_type(), 1)])? } else { Arc::clone(values) };
         // A text that does not occur in the rows must not make the query fail.
         let Ok(given) = self.over(texts) else {
-            return Ok(Found::Plain(self.over(Found::Coded(coded).plain()?)?));
+            return Ok(EvaluatedColumn::Plain(self.over(EvaluatedColumn::Coded(coded).plain()?)?));
         };
         let keys = if nulls && given.is_valid(count) {
             Int32Array::from_iter_values(keys.iter().map(|key| key.unwrap_or(count as i32)))
@@ -255,12 +255,12 @@ impl OfText {
             keys.clone()
         };
         Ok(match given.data_type() {
-            DataType::Utf8View | DataType::Utf8 => Found::Coded(Int32DictionaryArray::try_new(keys, given)?),
+            DataType::Utf8View | DataType::Utf8 => EvaluatedColumn::Coded(Int32DictionaryArray::try_new(keys, given)?),
             // If the store has filtered the texts already, all rows pass, and none need be looked up.
             DataType::Boolean if keys.null_count() == 0 && is_all(given.as_boolean()) => {
-                Found::Plain(Arc::new(BooleanArray::new(BooleanBuffer::new_set(keys.len()), None)))
+                EvaluatedColumn::Plain(Arc::new(BooleanArray::new(BooleanBuffer::new_set(keys.len()), None)))
             }
-            _ => Found::Plain(take(&given, &keys, None)?),
+            _ => EvaluatedColumn::Plain(take(&given, &keys, None)?),
         })
     }
 }

@@ -13,14 +13,14 @@ pub(super) type Exprs = Vec<Arc<dyn PhysicalExpr>>;
 
 /// What an aggregation computes, as expressions over the rows of a node below it.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct AggregationExprs {
     pub(super) groups: Exprs,
     pub(super) args: Vec<Exprs>,
     pub(super) filters: Vec<Option<Arc<dyn PhysicalExpr>>>,
     pub(super) predicate: Option<Arc<dyn PhysicalExpr>>,
 }
 
-impl Asked {
+impl AggregationExprs {
     /// Rewrites the expressions over the input of a projection, whose expressions are `columns`.
     pub(super) fn over(&mut self, columns: &[Arc<dyn PhysicalExpr>]) -> Result<()> {
         let each = self.groups.iter_mut().chain(self.args.iter_mut().flatten());

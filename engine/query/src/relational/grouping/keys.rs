@@ -14,7 +14,7 @@ use datafusion::common::internal_err;
 use datafusion::error::Result;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
-use super::columns::Found;
+use super::columns::EvaluatedColumn;
 use crate::interner::{Texts, make_room, spread};
 use crate::tables::cells::hex_ids;
 
@@ -24,14 +24,14 @@ pub(super) struct Values {
     kind: DataType,
     /// The number of NULL, if it has occurred; the stored value at that number is a placeholder.
     null: Option<u32>,
-    of: Of,
+    of: KeyStorage,
 }
 
 #[derive(Debug)]
-enum Of {
+enum KeyStorage {
     Texts(Texts),
-    Ids(Plain<u128>, i32),
-    Numbers(Plain<i64>),
+    Ids(FixedSizeKeys<u128>, i32),
+    Numbers(FixedSizeKeys<i64>),
 }
 
 /// Storage of values by number.
@@ -43,7 +43,7 @@ trait Store {
 
 /// Values of fixed size, which are copied.
 #[derive(Debug, Default)]
-struct Plain<T> {
+struct FixedSizeKeys<T> {
     values: Vec<T>,
     /// Numbers, each with the hash of its value: a table of the values themselves would be four times as large for
     /// ids, and would hash each again when it grows.
@@ -51,7 +51,7 @@ struct Plain<T> {
     hasher: DefaultHashBuilder,
 }
 
-impl<T: Copy + Default + Eq + std::hash::Hash> Plain<T> {
+impl<T: Copy + Default + Eq + std::hash::Hash> FixedSizeKeys<T> {
     fn number(&mut self, value: T) -> u32 {
         let Self { values, table, hasher } = self;
         let half = hasher.hash_one(value) as u32;
@@ -72,7 +72,7 @@ impl<T: Copy + Default + Eq + std::hash::Hash> Plain<T> {
     }
 }
 
-impl<T: Default> Store for Plain<T> {
+impl<T: Default> Store for FixedSizeKeys<T> {
     fn len(&self) -> u32 {
         self.values.len() as u32
     }
@@ -113,9 +113,9 @@ impl Values {
     /// An empty numbering for a type; `held` is the type in which values arrive.
     pub(super) fn new(kind: &DataType, held: &DataType) -> Self {
         let of = match (held, kind) {
-            (DataType::FixedSizeBinary(width), DataType::Utf8View) => Of::Ids(Plain::default(), *width),
-            (_, DataType::Utf8 | DataType::Utf8View) => Of::Texts(Texts::default()),
-            _ => Of::Numbers(Plain::default()),
+            (DataType::FixedSizeBinary(width), DataType::Utf8View) => KeyStorage::Ids(FixedSizeKeys::default(), *width),
+            (_, DataType::Utf8 | DataType::Utf8View) => KeyStorage::Texts(Texts::default()),
+            _ => KeyStorage::Numbers(FixedSizeKeys::default()),
         };
         Self { kind: kind.clone(), null: None, of }
     }
@@ -123,25 +123,25 @@ impl Values {
     /// How many distinct values there are, NULL included.
     pub(super) fn len(&self) -> u32 {
         match &self.of {
-            Of::Texts(texts) => texts.len(),
-            Of::Ids(ids, _) => ids.len(),
-            Of::Numbers(numbers) => numbers.len(),
+            KeyStorage::Texts(texts) => texts.len(),
+            KeyStorage::Ids(ids, _) => ids.len(),
+            KeyStorage::Numbers(numbers) => numbers.len(),
         }
     }
 
     /// Appends the number of each row's value to `out`.
-    pub(super) fn add(&mut self, found: Found, out: &mut Vec<u32>) -> Result<()> {
+    pub(super) fn add(&mut self, found: EvaluatedColumn, out: &mut Vec<u32>) -> Result<()> {
         let Self { kind, null, of } = self;
         match (of, found) {
-            (Of::Texts(texts), Found::Coded(coded)) => coded_texts(texts, null, &coded, out)?,
-            (Of::Texts(texts), Found::Plain(array)) => {
+            (KeyStorage::Texts(texts), EvaluatedColumn::Coded(coded)) => coded_texts(texts, null, &coded, out)?,
+            (KeyStorage::Texts(texts), EvaluatedColumn::Plain(array)) => {
                 let array = cast(&array, &DataType::Utf8View)?;
                 out.extend(array.as_string_view().iter().map(|text| match text {
                     None => null_of(null, texts),
                     Some(text) => texts.number(text.as_bytes()).0,
                 }));
             }
-            (Of::Ids(ids, _), Found::Ids(array)) => {
+            (KeyStorage::Ids(ids, _), EvaluatedColumn::Ids(array)) => {
                 let (data, nulls) = (array.value_data(), array.nulls());
                 match array.value_size() {
                     16 => {
@@ -155,7 +155,7 @@ impl Values {
                     _ => ids_of(ids, null, (0..array.len()).map(|row| id_of(&array, row)), nulls, out),
                 }
             }
-            (Of::Numbers(numbers), Found::Plain(array)) => {
+            (KeyStorage::Numbers(numbers), EvaluatedColumn::Plain(array)) => {
                 debug_assert_eq!(array.data_type(), kind);
                 neighbours(numbers, null, numbers_of(&array)?.iter(), out);
             }
@@ -169,7 +169,7 @@ impl Values {
         let there = |number: &u32| Some(*number) != self.null;
         let nulls = self.null.map(|_| numbers.iter().map(there).collect::<NullBuffer>()).filter(|n| n.null_count() > 0);
         Ok(match &self.of {
-            Of::Texts(texts) => {
+            KeyStorage::Texts(texts) => {
                 let mut bytes: Vec<u8> = Vec::new();
                 let mut views = Vec::with_capacity(numbers.len());
                 for number in numbers {
@@ -185,7 +185,7 @@ impl Values {
                 let made = StringViewArray::try_new(ScalarBuffer::from(views), [Buffer::from_vec(bytes)], nulls)?;
                 if self.kind == DataType::Utf8View { Arc::new(made) } else { cast(&made, &self.kind)? }
             }
-            Of::Ids(ids, width) => {
+            KeyStorage::Ids(ids, width) => {
                 let mut bytes = Vec::with_capacity(numbers.len() * *width as usize);
                 for number in numbers {
                     bytes.extend_from_slice(&ids.values[*number as usize].to_be_bytes()[16 - *width as usize..]);
@@ -193,7 +193,7 @@ impl Values {
                 let picked = FixedSizeBinaryArray::try_new(*width, Buffer::from_vec(bytes), nulls)?;
                 Arc::new(hex_ids(&picked))
             }
-            Of::Numbers(known) => {
+            KeyStorage::Numbers(known) => {
                 let picked: Vec<i64> = numbers.iter().map(|number| known.values[*number as usize]).collect();
                 let picked: ArrayRef = Arc::new(Int64Array::new(picked.into(), nulls));
                 match self.kind {
@@ -207,16 +207,16 @@ impl Values {
     /// Bytes of memory in use.
     pub(super) fn size(&self) -> usize {
         match &self.of {
-            Of::Texts(texts) => texts.size(),
-            Of::Ids(ids, _) => ids.size(),
-            Of::Numbers(numbers) => numbers.size(),
+            KeyStorage::Texts(texts) => texts.size(),
+            KeyStorage::Ids(ids, _) => ids.size(),
+            KeyStorage::Numbers(numbers) => numbers.size(),
         }
     }
 }
 
 /// Numbers values of which neighbours are often equal.
 fn neighbours<T: Copy + Default + Eq + std::hash::Hash>(
-    store: &mut Plain<T>,
+    store: &mut FixedSizeKeys<T>,
     null: &mut Option<u32>,
     values: impl Iterator<Item = Option<T>>,
     out: &mut Vec<u32>,
@@ -235,7 +235,7 @@ fn neighbours<T: Copy + Default + Eq + std::hash::Hash>(
 
 /// Numbers ids, of which some may be NULL.
 fn ids_of(
-    store: &mut Plain<u128>,
+    store: &mut FixedSizeKeys<u128>,
     null: &mut Option<u32>,
     found: impl Iterator<Item = u128>,
     nulls: Option<&NullBuffer>,
@@ -344,7 +344,7 @@ impl Groups {
     }
 
     /// Returns the group of each row.
-    pub(super) fn of(&mut self, found: Vec<Found>, rows: usize) -> Result<Vec<usize>> {
+    pub(super) fn of(&mut self, found: Vec<EvaluatedColumn>, rows: usize) -> Result<Vec<usize>> {
         let mut found = self.columns.iter_mut().zip(found);
         let Some((column, values)) = found.next() else { return Ok(vec![0; rows]) };
         let mut groups = Vec::with_capacity(rows);
@@ -425,7 +425,7 @@ mod tests {
                 let array = array.slice(1, rows.len() - 1);
                 let mut values = Values::new(&DataType::Utf8View, &DataType::FixedSizeBinary(width));
                 let mut numbers = Vec::new();
-                values.add(Found::Ids(array.clone()), &mut numbers).unwrap();
+                values.add(EvaluatedColumn::Ids(array.clone()), &mut numbers).unwrap();
                 let given = values.values(&numbers).unwrap();
                 let digits = |id: &Vec<u8>| quiver_types::hex(id);
                 let expected: StringViewArray = rows[1..].iter().map(|id| id.as_ref().map(digits)).collect();
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn ids_keep_their_numbers_as_the_table_grows() {
-        let mut ids = Plain::<u128>::default();
+        let mut ids = FixedSizeKeys::<u128>::default();
         // NULL's number belongs to NULL alone, although a real value equals its placeholder.
         let mut null = None;
         assert_eq!(null_of(&mut null, &mut ids), 0);

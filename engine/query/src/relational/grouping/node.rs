@@ -27,8 +27,8 @@ use datafusion::physical_plan::{
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 
-use super::columns::Prepared;
-use super::expressions::{Asked, with_columns};
+use super::columns::PreparedExpr;
+use super::expressions::{AggregationExprs, with_columns};
 use super::keys::{Groups, Values, is_key};
 use super::single_group::Alone;
 use crate::encoding::context::{At, damaged, within};
@@ -41,28 +41,28 @@ const BATCH_ROWS: usize = 8192;
 /// What the node computes, over columns as they arrive.
 #[derive(Debug)]
 struct Work {
-    predicate: Option<Prepared>,
+    predicate: Option<PreparedExpr>,
     /// The columns that are read in addition to those of the predicate.
     used: Vec<usize>,
-    groups: Vec<Prepared>,
+    groups: Vec<PreparedExpr>,
     /// For each grouping column, its type and the type in which it arrives.
     columns: Vec<(DataType, DataType)>,
     aggregates: Vec<Arc<AggregateFunctionExpr>>,
-    args: Vec<Vec<Prepared>>,
+    args: Vec<Vec<PreparedExpr>>,
     arg_types: Vec<Vec<DataType>>,
-    filters: Vec<Option<Prepared>>,
+    filters: Vec<Option<PreparedExpr>>,
     is_partial: bool,
     schema: SchemaRef,
     /// The text for `EXPLAIN`.
     shown: String,
     /// The expressions from which this was prepared, to write plans.
-    of: Of,
+    of: WorkSource,
 }
 
 /// The expressions from which [`Work`] is prepared.
 #[derive(Debug)]
-struct Of {
-    asked: Asked,
+struct WorkSource {
+    asked: AggregationExprs,
     /// Schema of the table without codes.
     plain: SchemaRef,
     /// Schema that the aggregates' arguments refer to.
@@ -70,7 +70,7 @@ struct Of {
 }
 
 /// The aggregates, and how their results are emitted.
-struct Folded {
+struct AggregateOutput {
     aggregates: Vec<Arc<AggregateFunctionExpr>>,
     over: SchemaRef,
     is_partial: bool,
@@ -109,11 +109,11 @@ impl CodedGroupExec {
     /// not support the type of a key.
     pub(super) fn of(
         aggregate: &AggregateExec,
-        asked: Asked,
+        asked: AggregationExprs,
         input: Arc<dyn ExecutionPlan>,
         plain: &SchemaRef,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let folded = Folded {
+        let folded = AggregateOutput {
             aggregates: aggregate.aggr_expr().to_vec(),
             over: aggregate.input_schema(),
             is_partial: *aggregate.mode() == AggregateMode::Partial,
@@ -123,8 +123,8 @@ impl CodedGroupExec {
     }
 
     fn make(
-        folded: Folded,
-        asked: Asked,
+        folded: AggregateOutput,
+        asked: AggregationExprs,
         input: Arc<dyn ExecutionPlan>,
         plain: &SchemaRef,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
@@ -141,21 +141,21 @@ impl CodedGroupExec {
             };
             columns.push((kind, held));
         }
-        let predicate = asked.predicate.as_ref().map(|expr| Prepared::new(expr, plain, &coded)).transpose()?;
-        let each = |exprs: &[Arc<dyn PhysicalExpr>]| -> Result<Vec<Prepared>> {
-            exprs.iter().map(|expr| Prepared::new(expr, plain, &coded)).collect()
+        let predicate = asked.predicate.as_ref().map(|expr| PreparedExpr::new(expr, plain, &coded)).transpose()?;
+        let each = |exprs: &[Arc<dyn PhysicalExpr>]| -> Result<Vec<PreparedExpr>> {
+            exprs.iter().map(|expr| PreparedExpr::new(expr, plain, &coded)).collect()
         };
         let mut used: Vec<usize> = Vec::new();
         let of_groups = each(&asked.groups)?;
         let of_args = asked.args.iter().map(|args| each(args)).collect::<Result<Vec<_>>>()?;
-        let filters = asked.filters.iter().flatten().map(|expr| Prepared::new(expr, plain, &coded));
+        let filters = asked.filters.iter().flatten().map(|expr| PreparedExpr::new(expr, plain, &coded));
         let filters = filters.collect::<Result<Vec<_>>>()?;
         let all = of_groups.iter().chain(of_args.iter().flatten()).chain(&filters);
-        used.extend(all.flat_map(Prepared::reads));
+        used.extend(all.flat_map(PreparedExpr::reads));
         used.sort_unstable();
         used.dedup();
         // Again, over the columns that remain when rows have been filtered.
-        let moved = |expr: &Arc<dyn PhysicalExpr>| -> Result<Prepared> {
+        let moved = |expr: &Arc<dyn PhysicalExpr>| -> Result<PreparedExpr> {
             let (plain, coded) = (plain.project(&used)?, coded.project(&used)?);
             let at = |at: usize| used.binary_search(&at).unwrap_or(0);
             let all = input.schema();
@@ -163,11 +163,11 @@ impl CodedGroupExec {
                 Arc::new(Column::new(field.name(), at(column)))
             };
             let places: Vec<_> = all.fields().iter().enumerate().map(place).collect();
-            Prepared::new(&with_columns(expr, &places)?, &plain, &coded)
+            PreparedExpr::new(&with_columns(expr, &places)?, &plain, &coded)
         };
         let kinds =
             |args: &[Arc<dyn PhysicalExpr>]| args.iter().map(|arg| arg.data_type(plain)).collect::<Result<Vec<_>>>();
-        let Folded { aggregates, over, is_partial, schema } = folded;
+        let AggregateOutput { aggregates, over, is_partial, schema } = folded;
         let work = Work {
             predicate,
             groups: asked.groups.iter().map(moved).collect::<Result<_>>()?,
@@ -180,7 +180,7 @@ impl CodedGroupExec {
             shown: shown(&asked, &aggregates),
             aggregates,
             used,
-            of: Of { asked, plain: Arc::clone(plain), over },
+            of: WorkSource { asked, plain: Arc::clone(plain), over },
         };
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
@@ -194,7 +194,7 @@ impl CodedGroupExec {
 
     /// The serialized form.
     pub(crate) fn written(&self, at: &At<'_>) -> Result<WrittenGroups> {
-        let (work, Of { asked, plain, over }) = (&self.work, &self.work.of);
+        let (work, WorkSource { asked, plain, over }) = (&self.work, &self.work.of);
         let expr = |expr: &Option<Arc<dyn PhysicalExpr>>| expr.as_ref().map(|e| at.forms.write_expr(e)).transpose();
         Ok(WrittenGroups {
             groups: at.write_exprs(&asked.groups)?,
@@ -226,7 +226,7 @@ impl CodedGroupExec {
             within(&read, &plain)?;
             Ok(read)
         };
-        let asked = Asked {
+        let asked = AggregationExprs {
             groups: at.read_exprs(&of.groups, &plain)?,
             args: of.args.iter().map(|args| at.read_exprs(args, &plain)).collect::<Result<_>>()?,
             filters: of.filters.iter().map(expr).collect::<Result<_>>()?,
@@ -234,7 +234,7 @@ impl CodedGroupExec {
         };
         let aggregates = of.aggregates.iter().map(|bytes| at.forms.read_aggregate(bytes, &over));
         let (aggregates, schema) = (aggregates.collect::<Result<_>>()?, at.forms.read_schema(&of.schema)?);
-        let folded = Folded { aggregates, over, is_partial: of.is_partial, schema };
+        let folded = AggregateOutput { aggregates, over, is_partial: of.is_partial, schema };
         Self::make(folded, asked, input, &plain)?.ok_or_else(|| damaged("it has keys of another type"))
     }
 
@@ -244,7 +244,7 @@ impl CodedGroupExec {
     }
 }
 
-fn shown(asked: &Asked, aggregates: &[Arc<AggregateFunctionExpr>]) -> String {
+fn shown(asked: &AggregationExprs, aggregates: &[Arc<AggregateFunctionExpr>]) -> String {
     let groups = comma(asked.groups.iter().map(ToString::to_string));
     let aggregates = comma(aggregates.iter().map(|a| a.name().to_owned()));
     let filter = asked.predicate.as_ref().map(|p| format!(", filter={p}")).unwrap_or_default();
@@ -274,7 +274,7 @@ impl ExecutionPlan for CodedGroupExec {
         let input = self.input.execute(partition, Arc::clone(&context))?;
         let memory = MemoryConsumer::new("CodedGroupExec").register(context.memory_pool());
         let baseline = BaselineMetrics::new(&self.metrics, partition);
-        let run = Run::new(Arc::clone(&self.work), memory)?;
+        let run = PartitionGroups::new(Arc::clone(&self.work), memory)?;
         let batches =
             futures::stream::try_unfold(Some((run, input, baseline)), step).try_filter_map(futures::future::ok);
         let cut = batches.map_ok(|batch| futures::stream::iter(pieces(batch)));
@@ -303,7 +303,7 @@ fn pieces(batch: RecordBatch) -> impl Iterator<Item = Result<RecordBatch>> {
     })
 }
 
-type Step = Option<(Run, SendableRecordBatchStream, BaselineMetrics)>;
+type Step = Option<(PartitionGroups, SendableRecordBatchStream, BaselineMetrics)>;
 
 /// Reads input until it ends or memory is short.
 async fn step(state: Step) -> Result<Option<(Option<RecordBatch>, Step)>> {
@@ -326,7 +326,7 @@ async fn step(state: Step) -> Result<Option<(Option<RecordBatch>, Step)>> {
 }
 
 /// The groups of one running partition, and the memory that they use.
-struct Run {
+struct PartitionGroups {
     work: Arc<Work>,
     groups: Groups,
     aggregates: Vec<Box<dyn GroupsAccumulator>>,
@@ -345,7 +345,7 @@ fn accumulator(work: &Work, aggregate: &Arc<AggregateFunctionExpr>) -> Result<Bo
     Ok(Box::new(GroupsAccumulatorAdapter::new(move || aggregate.create_accumulator())))
 }
 
-impl Run {
+impl PartitionGroups {
     fn new(work: Arc<Work>, memory: MemoryReservation) -> Result<Self> {
         let aggregates = work.aggregates.iter().map(|a| accumulator(&work, a)).collect::<Result<_>>()?;
         let groups = Self::no_groups(&work);
@@ -387,7 +387,7 @@ impl Run {
             // These aggregates count stored values, so texts need not be decoded.
             let as_held = matches!(aggregate.fun().name(), "count" | COUNT_DISTINCT) && !aggregate.is_distinct();
             let only_counts = aggregate.fun().name() == "count" && !aggregate.is_distinct();
-            let value = |arg: &Prepared| -> Result<ArrayRef> {
+            let value = |arg: &PreparedExpr| -> Result<ArrayRef> {
                 // Only whether there is a value matters, so a constant is not expanded to all rows.
                 if only_counts && arg.is_constant() {
                     return Ok(Arc::new(BooleanArray::new(BooleanBuffer::new_unset(batch.num_rows()), None)));

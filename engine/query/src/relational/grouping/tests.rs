@@ -23,7 +23,7 @@ use crate::node_encoding::tests::passed;
 use crate::relational::distinct_counts::DistinctCounts;
 use crate::table_provider::scan_by_plan;
 use crate::tables::cells::hex_ids;
-use crate::tables::convert::{Convert, ConvertExec, Converted, HEX};
+use crate::tables::convert::{Convert, ConvertExec, ConvertedBatches, HEX};
 
 fn coded_texts() -> DataType {
     quiver_types::spans::coded_texts()
@@ -59,7 +59,7 @@ impl Convert for Fake {
         Arc::clone(&self.schema)
     }
 
-    fn convert(self: Arc<Self>, batch: RecordBatch) -> Converted {
+    fn convert(self: Arc<Self>, batch: RecordBatch) -> ConvertedBatches {
         let columns = self.schema.fields().iter().map(|field| {
             let column = &batch[field.name().as_str()];
             match (self.is_coded, column.as_any_dictionary_opt(), column.as_fixed_size_binary_opt()) {

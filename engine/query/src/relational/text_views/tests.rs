@@ -35,9 +35,9 @@ async fn plan(batch: &RecordBatch) -> Arc<dyn ExecutionPlan> {
 
 fn there_and_back(input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     let there: Arc<dyn ExecutionPlan> =
-        Arc::new(TextViewsExec::new(Arc::clone(input), COLUMNS.to_vec(), To::Views).unwrap());
+        Arc::new(TextViewsExec::new(Arc::clone(input), COLUMNS.to_vec(), ViewDirection::Views).unwrap());
     assert_eq!(*there.schema().field(2).data_type(), DataType::BinaryView);
-    Arc::new(TextViewsExec::new(there, COLUMNS.to_vec(), To::Values).unwrap())
+    Arc::new(TextViewsExec::new(there, COLUMNS.to_vec(), ViewDirection::Values).unwrap())
 }
 
 async fn rows(plan: Arc<dyn ExecutionPlan>) -> Vec<RecordBatch> {
@@ -71,7 +71,7 @@ async fn values_of_a_batch_take_few_bytes() {
 #[tokio::test]
 async fn views_refer_to_the_values() {
     let batch = batch(vec![Some("x".repeat(1000)); 10]);
-    let there = TextViewsExec::new(plan(&batch).await, COLUMNS.to_vec(), To::Views).unwrap();
+    let there = TextViewsExec::new(plan(&batch).await, COLUMNS.to_vec(), ViewDirection::Views).unwrap();
     let views = rows(Arc::new(there)).await;
     let texts = batch.column(1).as_string::<i32>().values().as_ptr();
     assert_eq!(views[0].column(1).as_string_view().data_buffers()[0].as_ptr(), texts);
@@ -96,8 +96,8 @@ async fn order_and_partitions_stay_known() {
 async fn what_was_turned_just_below_is_not_turned_twice() {
     let input = plan(&batch(vec![None])).await;
     let there: Arc<dyn ExecutionPlan> =
-        Arc::new(TextViewsExec::new(input, vec![COLUMNS[0], COLUMNS[1]], To::Views).unwrap());
-    let before = TextViewsExec::new(Arc::clone(&there), vec![COLUMNS[0], COLUMNS[1]], To::Values).unwrap();
+        Arc::new(TextViewsExec::new(input, vec![COLUMNS[0], COLUMNS[1]], ViewDirection::Views).unwrap());
+    let before = TextViewsExec::new(Arc::clone(&there), vec![COLUMNS[0], COLUMNS[1]], ViewDirection::Values).unwrap();
     let before: Arc<dyn ExecutionPlan> = Arc::new(before);
     let shown = |columns: &[(usize, Values)]| {
         let plan = as_views(&before, columns.to_vec()).unwrap();
@@ -116,7 +116,7 @@ async fn what_was_turned_just_below_is_not_turned_twice() {
 async fn columns_without_views_are_refused() {
     let input = plan(&batch(vec![None])).await;
     for columns in [vec![(0, Values::Text)], vec![(1, Values::Bytes)], vec![(9, Values::Text)]] {
-        assert!(TextViewsExec::new(Arc::clone(&input), columns, To::Views).is_err());
+        assert!(TextViewsExec::new(Arc::clone(&input), columns, ViewDirection::Views).is_err());
     }
-    assert!(TextViewsExec::new(input, vec![(1, Values::Text)], To::Values).is_err());
+    assert!(TextViewsExec::new(input, vec![(1, Values::Text)], ViewDirection::Values).is_err());
 }

@@ -13,9 +13,9 @@ use super::columns::{FIELDS, field_of};
 use super::config_values::LogWhen;
 use crate::encoding::context::At;
 use crate::error::to_datafusion;
-use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};
+use crate::tables::cells::{CellKind, TextMaps, texts, typed, typed_stored};
 use crate::tables::config_columns::{self, Says, is_configured};
-use crate::tables::convert::{Convert, Converted, ROW_ID, batch, pieces};
+use crate::tables::convert::{Convert, ConvertedBatches, ROW_ID, batch, pieces};
 use crate::tables::encoding::{WrittenConvert, WrittenLogs};
 
 /// How a column is computed. Numbers are indexes of stored columns.
@@ -28,9 +28,9 @@ enum Cell {
     /// The severity number; 0 becomes NULL.
     Severity(usize),
     /// A field with a stored column of its own.
-    Stored { column: usize, name: String, kind: Kind },
+    Stored { column: usize, name: String, kind: CellKind },
     /// A field read from the map of all fields.
-    OfMap { field: String, name: String, kind: Kind },
+    OfMap { field: String, name: String, kind: CellKind },
     /// The map of all fields that have no fixed column.
     Fields,
     /// The number of the row, which the node above fills in.
@@ -47,13 +47,13 @@ pub(in crate::tables) struct LogRows {
     cells: Vec<Cell>,
     rest: bool,
     /// The kinds of columns that were found by name.
-    kinds: Vec<(String, Kind)>,
+    kinds: Vec<(String, CellKind)>,
 }
 
 impl LogRows {
     /// Plans the requested columns. If the map of fields is requested, single fields are read from it: a scan returns
     /// a field either as a column or in the map.
-    pub(super) fn new(schema: &SchemaRef, projection: &[usize], kinds: &[(String, Kind)]) -> Result<Self> {
+    pub(super) fn new(schema: &SchemaRef, projection: &[usize], kinds: &[(String, CellKind)]) -> Result<Self> {
         let rest = projection.iter().any(|&at| schema.field(at).name() == "fields");
         let mut stored: Vec<LogColumn> = Vec::new();
         let mut place = |column: LogColumn| {
@@ -81,10 +81,10 @@ impl LogRows {
                 (ROW_ID, _) => Cell::RowId,
                 (name, field) => {
                     let field = field.unwrap_or(name);
-                    let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
+                    let kind = kinds.iter().find(|(known, _)| known == name).map_or(CellKind::Text, |(_, kind)| *kind);
                     if rest {
                         Cell::OfMap { field: field.to_owned(), name: name.to_owned(), kind }
-                    } else if kind == Kind::Text {
+                    } else if kind == CellKind::Text {
                         Cell::Text(place(LogColumn::text(field)))
                     } else {
                         Cell::Stored { column: place(LogColumn::stored(field)), name: name.to_owned(), kind }
@@ -132,7 +132,7 @@ impl Convert for LogRows {
         Arc::clone(&self.schema)
     }
 
-    fn convert(self: Arc<Self>, batch: RecordBatch) -> Converted {
+    fn convert(self: Arc<Self>, batch: RecordBatch) -> ConvertedBatches {
         Box::new(pieces(batch).map(move |piece| self.piece(&piece)))
     }
 
@@ -199,7 +199,7 @@ mod tests {
     use arrow::array::{StringViewArray, TimestampNanosecondArray, UInt8Array};
     use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, Schema};
     use quiver_types::ErrorKind;
-    use quiver_types::logs::Stored;
+    use quiver_types::logs::StoredField;
     use serde_json::json;
 
     use super::*;
@@ -234,14 +234,14 @@ mod tests {
         assert_eq!((rows.stored(), rows.rest()), (&[LogColumn::text(TIME)][..], false));
     }
 
-    fn planned(names: &[&str], kinds: &[(&str, Kind)]) -> LogRows {
+    fn planned(names: &[&str], kinds: &[(&str, CellKind)]) -> LogRows {
         let fixed = LogTable.columns();
         let field = |name: &&str| {
-            let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
+            let kind = kinds.iter().find(|(known, _)| known == name).map_or(CellKind::Text, |(_, kind)| *kind);
             fixed.field_with_name(name).cloned().unwrap_or_else(|_| Field::new(*name, kind.data_type(), true))
         };
         let schema: SchemaRef = Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()));
-        let kinds: Vec<(String, Kind)> = kinds.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
+        let kinds: Vec<(String, CellKind)> = kinds.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
         let all: Vec<usize> = (0..names.len()).collect();
         LogRows::new(&schema, &all, &kinds).unwrap()
     }
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn each_column_is_made_of_its_stored_one() {
         let names = ["message", "severity_number", "service_name", "bytes", "level", "bytes"];
-        let rows = planned(&names, &[("bytes", Kind::Int)]);
+        let rows = planned(&names, &[("bytes", CellKind::Int)]);
         let stored = ["_msg", SEVERITY_NUMBER, SERVICE].map(LogColumn::text).into_iter();
         let stored: Vec<LogColumn> = stored.chain([LogColumn::stored("bytes"), LogColumn::text("level")]).collect();
         assert_eq!((rows.stored(), rows.rest()), (stored.as_slice(), false), "a column is read once");
@@ -269,7 +269,7 @@ mod tests {
                 ("message", views(&[Some("a"), Some("")])),
                 ("severity", Arc::new(UInt8Array::from(vec![Some(0), Some(24)]))),
                 ("service", views(&[None, Some("cart")])),
-                ("bytes", Stored::Int(Int64Array::from(vec![Some(7), None])).into_array(2)),
+                ("bytes", StoredField::Int(Int64Array::from(vec![Some(7), None])).into_array(2)),
                 ("level", views(&[Some(""), Some("info")])),
             ],
         );
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn fields_out_of_the_map_have_their_kinds() {
-        let kinds = [("bytes", Kind::Int), ("load", Kind::Float), (ROW_ID, Kind::Int)];
+        let kinds = [("bytes", CellKind::Int), ("load", CellKind::Float), (ROW_ID, CellKind::Int)];
         let map = |value: &str| {
             let mut maps = TextMaps::default();
             maps.push("bytes", value);
@@ -323,7 +323,7 @@ mod tests {
         let severe = condition(json!({"field": "severity", "op": "eq", "value": "error"}));
         let of_cart = condition(json!({"field": "service.name", "op": "eq", "value": "cart"}));
         let names = [severe.as_str(), of_cart.as_str()];
-        let kinds = names.map(|name| (name, Kind::Int));
+        let kinds = names.map(|name| (name, CellKind::Int));
         let rows = planned(&names, &kinds);
         let expected = ["level", "severity", "severity_text", SERVICE].map(LogColumn::text);
         assert_eq!(rows.stored(), expected, "severity goes by several names");

@@ -12,18 +12,18 @@ use quiver_types::logs::{
 use quiver_types::tables::logs::SERVICE;
 
 use super::columns::field_of;
-use crate::tables::cells::Kind;
-use crate::tables::filter_lowering::{Condition, Lower, Lowered, MANY, int_of, nanos_of, range_of, texts_of};
+use crate::tables::cells::CellKind;
+use crate::tables::filter_lowering::{Condition, Lower, LoweredFilter, MANY, int_of, nanos_of, range_of, texts_of};
 
 /// Translates filters over `logs`.
 #[derive(Debug)]
 pub(super) struct LogLower {
-    pub(super) kinds: Vec<(String, Kind)>,
+    pub(super) kinds: Vec<(String, CellKind)>,
 }
 
 /// The field is there.
 #[derive(Debug)]
-struct Present;
+struct PresenceMatcher;
 
 /// The value is one of these.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ struct Holds(String);
 
 /// The value is a number in this range.
 #[derive(Debug)]
-struct Within(NumberRange);
+struct NumberRangeMatcher(NumberRange);
 
-impl ValueMatcher for Present {
+impl ValueMatcher for PresenceMatcher {
     fn matches(&self, value: &str) -> bool {
         !value.is_empty()
     }
@@ -119,7 +119,7 @@ impl ValueMatcher for Holds {
     }
 }
 
-impl ValueMatcher for Within {
+impl ValueMatcher for NumberRangeMatcher {
     fn matches(&self, value: &str) -> bool {
         value.parse::<f64>().is_ok_and(|n| self.0.min <= n && n <= self.0.max)
     }
@@ -146,12 +146,12 @@ fn form(kind: &str) -> MatcherForm {
 
 fn read_value(form: &MatcherForm) -> quiver_types::Result<Option<Arc<dyn ValueMatcher>>> {
     Ok(Some(match (form.kind.as_str(), form.texts.as_slice(), form.numbers.as_slice()) {
-        ("present", [], []) => Arc::new(Present),
+        ("present", [], []) => Arc::new(PresenceMatcher),
         ("one_of", texts, []) => Arc::new(OneOf(texts.iter().cloned().collect())),
         ("begins", [text], []) => Arc::new(Begins(text.clone())),
         ("holds", [text], []) => Arc::new(Holds(text.clone())),
         ("within", [], [min, max]) => {
-            Arc::new(Within(NumberRange { min: f64::from_bits(*min), max: f64::from_bits(*max) }))
+            Arc::new(NumberRangeMatcher(NumberRange { min: f64::from_bits(*min), max: f64::from_bits(*max) }))
         }
         _ => return Ok(None),
     }))
@@ -159,7 +159,7 @@ fn read_value(form: &MatcherForm) -> quiver_types::Result<Option<Arc<dyn ValueMa
 
 /// A test that a field is there.
 pub(super) fn present() -> Arc<dyn ValueMatcher> {
-    Arc::new(Present)
+    Arc::new(PresenceMatcher)
 }
 
 fn value(field: &str, matcher: impl ValueMatcher + 'static) -> LogFilter {
@@ -173,18 +173,18 @@ fn one_of(field: &str, texts: Vec<&str>) -> LogFilter {
     value(field, OneOf(texts.into_iter().map(str::to_owned).collect()))
 }
 
-type Found = Option<Lowered<LogFilter>>;
+type LoweredLogFilter = Option<LoweredFilter<LogFilter>>;
 
 impl Lower for LogLower {
     type Filter = LogFilter;
 
-    fn condition(&self, column: &str, condition: &Condition<'_>) -> Found {
+    fn condition(&self, column: &str, condition: &Condition<'_>) -> LoweredLogFilter {
         match column {
             "time" => {
                 let Condition::Compare(op, value) = condition else { return None };
                 let (nanos, _) = nanos_of(value)?;
                 let range = range_of(*op, nanos);
-                Some(Lowered::exact(range.map_or(LogFilter::None, |range| LogFilter::Time(vec![range]))))
+                Some(LoweredFilter::exact(range.map_or(LogFilter::None, |range| LogFilter::Time(vec![range]))))
             }
             "service_name" => text(SERVICE, condition),
             "stream" => text(STREAM, condition),
@@ -193,7 +193,7 @@ impl Lower for LogLower {
             name => {
                 let field = field_of(name)?;
                 match self.kinds.iter().find(|(known, _)| known == name) {
-                    Some((_, Kind::Int | Kind::Float)) => number(field, condition),
+                    Some((_, CellKind::Int | CellKind::Float)) => number(field, condition),
                     _ => text(field, condition),
                 }
             }
@@ -213,16 +213,16 @@ impl Lower for LogLower {
     }
 }
 
-fn text(field: &str, condition: &Condition<'_>) -> Found {
-    let there = || value(field, Present);
+fn text(field: &str, condition: &Condition<'_>) -> LoweredLogFilter {
+    let there = || value(field, PresenceMatcher);
     let not = |filter| LogFilter::Not(Box::new(filter));
-    Some(Lowered::exact(match condition {
+    Some(LoweredFilter::exact(match condition {
         Condition::Compare(Operator::Eq, value) => one_of(field, texts_of(&[value])?),
         Condition::In(values) => one_of(field, texts_of(values)?),
         Condition::NotIn(values) => {
             let others = texts_of(values)?;
             if others.is_empty() {
-                return Some(Lowered::exact(there()));
+                return Some(LoweredFilter::exact(there()));
             }
             LogFilter::And(vec![there(), not(one_of(field, others))])
         }
@@ -235,14 +235,14 @@ fn text(field: &str, condition: &Condition<'_>) -> Found {
 }
 
 /// Conditions on a numeric field. The store compares doubles, while the statement may compare integers.
-fn number(field: &str, condition: &Condition<'_>) -> Found {
+fn number(field: &str, condition: &Condition<'_>) -> LoweredLogFilter {
     let number_of = |value: &ScalarValue| match value {
         ScalarValue::Float64(Some(n)) if n.is_finite() => Some(*n),
         other => int_of(other).map(|n| n as f64),
     };
-    let within = |min, max| value(field, Within(NumberRange { min, max }));
-    let there = || value(field, Present);
-    Some(Lowered::wider(match condition {
+    let within = |min, max| value(field, NumberRangeMatcher(NumberRange { min, max }));
+    let there = || value(field, PresenceMatcher);
+    Some(LoweredFilter::wider(match condition {
         Condition::Compare(op, value) => {
             let n = number_of(value)?;
             match op {
@@ -256,13 +256,13 @@ fn number(field: &str, condition: &Condition<'_>) -> Found {
             let numbers = values.iter().map(|value| number_of(value)).collect::<Option<Vec<_>>>()?;
             if numbers.len() >= MANY {
                 let min = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-                return Some(Lowered::wider(within(min, numbers.into_iter().fold(f64::NEG_INFINITY, f64::max))));
+                return Some(LoweredFilter::wider(within(min, numbers.into_iter().fold(f64::NEG_INFINITY, f64::max))));
             }
             LogFilter::Or(numbers.into_iter().map(|n| within(n, n)).collect())
         }
         Condition::NotIn(_) => there(),
-        Condition::NotNull => return Some(Lowered::exact(there())),
-        Condition::Null => return Some(Lowered::exact(LogFilter::Not(Box::new(there())))),
+        Condition::NotNull => return Some(LoweredFilter::exact(there())),
+        Condition::Null => return Some(LoweredFilter::exact(LogFilter::Not(Box::new(there())))),
         _ => return None,
     }))
 }
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn filters_of_logs() {
-        let lower_it = |expr: &Expr| lower(&LogLower { kinds: vec![("bytes".to_owned(), Kind::Int)] }, expr);
+        let lower_it = |expr: &Expr| lower(&LogLower { kinds: vec![("bytes".to_owned(), CellKind::Int)] }, expr);
         let check = |expr: Expr, expected: &str, exact: bool| {
             let lowered = lower_it(&expr).expect("the store can say it");
             assert_eq!((lowered.filter.to_string().as_str(), lowered.exact), (expected, exact), "{expr}");
@@ -301,11 +301,11 @@ mod tests {
     fn each_matcher_comes_back() {
         let texts = || ["b", "", "a\"x"].map(str::to_owned).into_iter().collect();
         let all: [Arc<dyn ValueMatcher>; 5] = [
-            Arc::new(Present),
+            Arc::new(PresenceMatcher),
             Arc::new(OneOf(texts())),
             Arc::new(Begins("a".to_owned())),
             Arc::new(Holds("x".to_owned())),
-            Arc::new(Within(NumberRange { min: -0.0, max: f64::INFINITY })),
+            Arc::new(NumberRangeMatcher(NumberRange { min: -0.0, max: f64::INFINITY })),
         ];
         for matcher in all {
             let form = matcher.written().expect("it has a form");
@@ -318,9 +318,9 @@ mod tests {
     #[test]
     fn each_matcher_takes_its_values() {
         let one_of = |texts: &[&str]| OneOf(texts.iter().map(|text| (*text).to_owned()).collect());
-        let within = |min, max| Within(NumberRange { min, max });
+        let within = |min, max| NumberRangeMatcher(NumberRange { min, max });
         let cases: [(Box<dyn ValueMatcher>, Texts<'_>, Texts<'_>); 8] = [
-            (Box::new(Present), &["a", " ", "0"], &[""]),
+            (Box::new(PresenceMatcher), &["a", " ", "0"], &[""]),
             (Box::new(one_of(&["a", "b c"])), &["a", "b c"], &["", "A", "b", "a "]),
             (Box::new(one_of(&[])), &[], &["", "a"]),
             (Box::new(Begins("ä/".to_owned())), &["ä/", "ä/x"], &["", "ä", "a/", " ä/"]),
@@ -344,15 +344,15 @@ mod tests {
         let hints = OneOf(["GET /a", "boom"].map(str::to_owned).into()).hints();
         assert_eq!(hints.words, [vec!["GET", "a"], vec!["boom"]], "texts in their order");
         assert_eq!(hints.exact, Some(vec!["GET /a".to_owned(), "boom".to_owned()]));
-        assert!(Present.hints().present);
+        assert!(PresenceMatcher.hints().present);
         assert_eq!(Begins("ab".to_owned()).hints().substring.as_deref(), Some("ab"));
         assert_eq!(Holds("ab".to_owned()).hints().substring.as_deref(), Some("ab"));
-        assert_eq!(Within(NumberRange { min: 0.0, max: 1.0 }).hints(), MatchHints::default());
+        assert_eq!(NumberRangeMatcher(NumberRange { min: 0.0, max: 1.0 }).hints(), MatchHints::default());
     }
 
     #[test]
     fn conditions_on_each_kind_of_column() {
-        let kinds = vec![("bytes".to_owned(), Kind::Int), ("load".to_owned(), Kind::Float)];
+        let kinds = vec![("bytes".to_owned(), CellKind::Int), ("load".to_owned(), CellKind::Float)];
         let table = LogLower { kinds };
         let at = |ns: i64| lit(ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into())));
         let check = |expr: Expr, expected: Option<(&str, bool)>| {

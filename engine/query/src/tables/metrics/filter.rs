@@ -10,7 +10,7 @@ use quiver_types::{MatchOp, Matcher, MillisRange, SeriesTable};
 use serde::{Deserialize, Serialize};
 
 use super::columns::label_of;
-use crate::tables::filter_lowering::{Condition, Lower, Lowered, nanos_of, range_of, texts_of};
+use crate::tables::filter_lowering::{Condition, Lower, LoweredFilter, nanos_of, range_of, texts_of};
 
 /// Translates filters over samples and series.
 #[derive(Debug)]
@@ -121,12 +121,12 @@ impl fmt::Display for MetricFilter {
     }
 }
 
-type Found = Option<Lowered<MetricFilter>>;
+type LoweredMetricFilter = Option<LoweredFilter<MetricFilter>>;
 
 impl Lower for MetricLower {
     type Filter = MetricFilter;
 
-    fn condition(&self, column: &str, condition: &Condition<'_>) -> Found {
+    fn condition(&self, column: &str, condition: &Condition<'_>) -> LoweredMetricFilter {
         match column {
             "time" => time(condition),
             "name" => matchers(METRIC_NAME, condition, MetricFilter::Label),
@@ -147,7 +147,7 @@ impl Lower for MetricLower {
 /// The empty range of times.
 const NEVER: MillisRange = MillisRange { min: i64::MAX, max: i64::MIN };
 
-fn time(condition: &Condition<'_>) -> Found {
+fn time(condition: &Condition<'_>) -> LoweredMetricFilter {
     let Condition::Compare(op, value) = condition else { return None };
     let (nanos, _) = nanos_of(value)?;
     // Times are whole milliseconds: those within the range of nanoseconds.
@@ -157,10 +157,10 @@ fn time(condition: &Condition<'_>) -> Found {
         let max = if max == i64::MAX { i64::MAX } else { max.div_euclid(1_000_000) };
         MillisRange { min, max }
     });
-    Some(Lowered::exact(MetricFilter::Time(range)))
+    Some(LoweredFilter::exact(MetricFilter::Time(range)))
 }
 
-fn matchers(label: &str, condition: &Condition<'_>, filter: fn(Matcher) -> MetricFilter) -> Found {
+fn matchers(label: &str, condition: &Condition<'_>, filter: fn(Matcher) -> MetricFilter) -> LoweredMetricFilter {
     let matcher = |op, value: String| Matcher::new(label, op, value).ok().map(filter);
     let escaped = |text: &str| regex_escape(text);
     let one_of = |values: &[&ScalarValue], (one, many): (MatchOp, MatchOp)| {
@@ -191,7 +191,7 @@ fn matchers(label: &str, condition: &Condition<'_>, filter: fn(Matcher) -> Metri
         Condition::Compare(..) => return None,
     };
     // An empty set of values is expressed as an empty time range.
-    Some(Lowered::exact(taken.unwrap_or(MetricFilter::Time(NEVER))))
+    Some(LoweredFilter::exact(taken.unwrap_or(MetricFilter::Time(NEVER))))
 }
 
 /// A pattern that matches exactly this text.

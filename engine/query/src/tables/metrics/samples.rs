@@ -15,7 +15,7 @@ use quiver_types::{Error, Result, SelectedSeries, SeriesTable, is_stale};
 use super::columns::{BEFORE_MS, INCREASE};
 use super::labels::LabelCells;
 use crate::encoding::context::At;
-use crate::tables::convert::{BATCH_ROWS, Convert, Converted, batch};
+use crate::tables::convert::{BATCH_ROWS, Convert, ConvertedBatches, batch};
 use crate::tables::encoding::{WrittenConvert, WrittenSamples};
 
 /// Converts stored series.
@@ -55,7 +55,7 @@ impl Convert for SampleRows {
         Arc::clone(&self.schema)
     }
 
-    fn convert(self: Arc<Self>, stored: RecordBatch) -> Converted {
+    fn convert(self: Arc<Self>, stored: RecordBatch) -> ConvertedBatches {
         let mut walk = match Walk::new(stored) {
             Ok(walk) => walk,
             Err(error) => return Box::new(std::iter::once(Err(error))),
@@ -83,7 +83,7 @@ impl Convert for SampleRows {
 
 /// Consecutive samples of one series in a column.
 #[derive(Debug, Clone)]
-struct Run {
+struct SampleRun {
     /// Row of the stored batch.
     row: usize,
     histograms: bool,
@@ -126,7 +126,7 @@ impl Walk {
     }
 
     /// All samples of the kind and row of a run.
-    fn all_of(&self, run: &Run) -> Range<usize> {
+    fn all_of(&self, run: &SampleRun) -> Range<usize> {
         self.all_in(run.row, run.histograms)
     }
 
@@ -143,14 +143,14 @@ impl Walk {
     }
 
     /// The next runs, with at most [`BATCH_ROWS`] samples together.
-    fn next_runs(&mut self) -> Vec<Run> {
+    fn next_runs(&mut self) -> Vec<SampleRun> {
         let (mut runs, mut left) = (Vec::new(), BATCH_ROWS);
         while left > 0 && self.row < self.rows.len() {
             let all = self.all();
             let from = all.start + self.done;
             let to = all.end.min(from + left);
             if from < to {
-                runs.push(Run { row: self.row, histograms: self.in_histograms, at: from..to });
+                runs.push(SampleRun { row: self.row, histograms: self.in_histograms, at: from..to });
                 left -= to - from;
                 self.done += to - from;
             }
@@ -164,7 +164,7 @@ impl Walk {
     }
 
     /// The start time of a sample; `None` if the row has no start times.
-    fn start(&self, run: &Run, sample: usize) -> Option<i64> {
+    fn start(&self, run: &SampleRun, sample: usize) -> Option<i64> {
         let list = if run.histograms { self.histograms.as_ref()?.2.as_ref()? } else { self.starts.as_ref()? };
         let (from, to) = (list.value_offsets()[run.row] as usize, list.value_offsets()[run.row + 1] as usize);
         let first = if run.histograms {
@@ -192,7 +192,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn of(walk: &Walk, runs: &[Run], with_starts: bool, increases_from: Option<i64>, from_ms: i64) -> Self {
+    fn of(walk: &Walk, runs: &[SampleRun], with_starts: bool, increases_from: Option<i64>, from_ms: i64) -> Self {
         let mut rows = Self::default();
         for (n, run) in runs.iter().enumerate() {
             // Series that were scraped together share their times, so values have offsets of their own.
@@ -238,7 +238,7 @@ impl Rows {
 }
 
 impl SampleRows {
-    fn batch(&self, walk: &Walk, runs: &[Run]) -> Result<RecordBatch> {
+    fn batch(&self, walk: &Walk, runs: &[SampleRun]) -> Result<RecordBatch> {
         let with_starts = self.schema.column_with_name("start_time").is_some();
         let increases_from = self.schema.column_with_name(INCREASE).map(|_| BEFORE_MS);
         let rows = Rows::of(walk, runs, with_starts, increases_from, self.from_ms);

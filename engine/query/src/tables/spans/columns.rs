@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, Fields, TimeUnit};
 use quiver_types::spans::Place;
 use serde::{Deserialize, Serialize};
 
-use crate::tables::cells::{Kind, text, text_map, time};
+use crate::tables::cells::{CellKind, text, text_map, time};
 
 /// Names of span kinds by number; unknown numbers get the first.
 pub(super) const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
@@ -68,7 +68,7 @@ pub(super) fn span_prefix() -> Vec<Field> {
 
 /// What a row represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Each {
+pub(crate) enum SpanRowKind {
     /// A span, with its events and links as lists.
     Span,
     /// An event of a span.
@@ -78,7 +78,7 @@ pub(crate) enum Each {
 }
 
 /// Columns that are found by name, with the kind of their values.
-pub(super) type Kinds = Vec<(String, Kind)>;
+pub(super) type Kinds = Vec<(String, CellKind)>;
 
 /// The place (span, resource …) and the key of the attribute that a column name refers to.
 pub(super) fn attribute_of(column: &str) -> Option<(Place, &str)> {

@@ -7,7 +7,7 @@ use arrow::array::{FixedSizeBinaryArray, StringViewBuilder, UInt8Array, UInt32Ar
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use quiver_types::Result;
 use quiver_types::detection::{BT_KIND, BT_NAME, Candidate, DetectionRule, PageRow};
-use quiver_types::query_configuration::{Configured, Judging};
+use quiver_types::query_configuration::{PerformanceTargets, QueryConfiguration};
 use quiver_types::spans::{SpanColumn, SpanRow, find_text, is_entry};
 
 use super::column_access::{bytes, other_type};
@@ -46,7 +46,7 @@ impl Places {
 }
 
 /// The columns of a batch.
-struct Stored<'b> {
+struct BatchColumns<'b> {
     services: StringViewArray,
     names: StringViewArray,
     kinds: &'b UInt8Array,
@@ -58,7 +58,7 @@ struct Stored<'b> {
     flags: &'b UInt32Array,
 }
 
-impl<'b> Stored<'b> {
+impl<'b> BatchColumns<'b> {
     fn read(batch: &'b RecordBatch, at: &Places) -> Result<Self> {
         let small = |at: usize| batch.column(at).as_primitive_opt::<UInt8Type>().ok_or_else(|| other_type("a number"));
         let text = |at: usize| texts(batch.column(at)).ok_or_else(|| other_type("a text"));
@@ -105,16 +105,16 @@ impl<'b> Stored<'b> {
 }
 
 /// The settings that judge a span: browser spans have their own.
-fn judging<'c>(configured: &'c Configured, span: &SpanRow<'_>) -> &'c Judging {
+fn judging<'c>(configured: &'c QueryConfiguration, span: &SpanRow<'_>) -> &'c PerformanceTargets {
     let of_page = find_text(span.attributes, BT_KIND).is_some() || PageRow::of(span).is_some();
     if of_page { &configured.pages } else { &configured.services }
 }
 
 /// Computes a column.
 pub(super) fn column(says: &Says, at: &Places, batch: &RecordBatch) -> Result<ArrayRef> {
-    let stored = Stored::read(batch, at)?;
+    let stored = BatchColumns::read(batch, at)?;
     let rows = 0..batch.num_rows();
-    let threshold = |configured: &Configured, row: usize| {
+    let threshold = |configured: &QueryConfiguration, row: usize| {
         let span = stored.row(row);
         let transaction = find_text(span.attributes, BT_NAME);
         let found = judging(configured, &span).threshold(span.service, Some(span.name), transaction.as_deref());

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use quiver_types::spans::Place;
 
-use crate::tables::cells::Kind;
+use crate::tables::cells::CellKind;
 
 /// Numbers of the span kinds that call others.
 const CALLING: &[u8] = &[3, 4];
@@ -255,9 +255,9 @@ pub(super) fn steps(column: &str) -> Option<Vec<Step>> {
 }
 
 /// The kind of values in a column by the conventions; `None` if the name is none.
-pub(super) fn kind_of(column: &str) -> Option<Kind> {
+pub(super) fn kind_of(column: &str) -> Option<CellKind> {
     let (key, _) = key_of(column)?;
-    Some(if INTEGERS.contains(&key) { Kind::Int } else { Kind::Text })
+    Some(if INTEGERS.contains(&key) { CellKind::Int } else { CellKind::Text })
 }
 
 #[cfg(test)]
@@ -307,8 +307,8 @@ mod tests {
 
     #[test]
     fn numbers() {
-        assert_eq!(kind_of("@http.response.status_code"), Some(Kind::Int));
-        assert_eq!(kind_of("@http.route"), Some(Kind::Text));
+        assert_eq!(kind_of("@http.response.status_code"), Some(CellKind::Int));
+        assert_eq!(kind_of("@http.route"), Some(CellKind::Text));
         assert_eq!(kind_of("attributes.http.route"), None);
     }
 

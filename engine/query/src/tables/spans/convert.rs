@@ -10,25 +10,25 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::take;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::error::Result as DataFusionResult;
-use quiver_types::query_configuration::Configured;
+use quiver_types::query_configuration::QueryConfiguration;
 use quiver_types::spans::{AttributeKind, Place, SpanColumn};
 use quiver_types::{Error, Pins, Result};
 
-use self::cells::{Cell, First, Nested, column};
+use self::cells::{Cell, First, NestedItems, column};
 use self::dictionary::{bytes_field, coded_column, coded_field};
-use super::columns::{Each, Kinds, attribute_of};
+use super::columns::{Kinds, SpanRowKind, attribute_of};
 use super::config_values::Places;
 use super::conventions::{self, Form, Step};
 use crate::encoding::context::At;
-use crate::tables::cells::Kind;
+use crate::tables::cells::CellKind;
 use crate::tables::config_columns::{self, is_configured};
-use crate::tables::convert::{Convert, Converted, batch, pieces};
+use crate::tables::convert::{Convert, ConvertedBatches, batch, pieces};
 use crate::tables::encoding::{WrittenConvert, WrittenSpans};
 
 /// Converts stored spans.
 #[derive(Debug)]
 pub(in crate::tables) struct SpanRows {
-    each: Each,
+    each: SpanRowKind,
     schema: SchemaRef,
     stored: Vec<SpanColumn>,
     cells: Vec<Cell>,
@@ -37,20 +37,20 @@ pub(in crate::tables) struct SpanRows {
     /// Whether texts are returned as dictionary codes and ids as bytes.
     is_coded: bool,
     /// What it was planned from, to serialize it.
-    of: Arc<Planned>,
+    of: Arc<ConversionSpec>,
     /// Columns of ids that are returned as bytes.
     as_bytes: Vec<usize>,
 }
 
 /// What a conversion is planned from.
 #[derive(Debug)]
-struct Planned {
+struct ConversionSpec {
     /// The requested columns, before the form of any is changed.
     schema: SchemaRef,
     kinds: Kinds,
 }
 
-impl Planned {
+impl ConversionSpec {
     /// Keeps the kinds of the requested columns only.
     fn new(schema: &SchemaRef, kinds: &Kinds) -> Self {
         let kinds = kinds.iter().filter(|(name, _)| schema.column_with_name(name).is_some()).cloned().collect();
@@ -61,23 +61,23 @@ impl Planned {
 impl SpanRows {
     /// Plans the requested columns of a table.
     pub(super) fn new(
-        each: Each,
+        each: SpanRowKind,
         schema: &SchemaRef,
         projection: &[usize],
         kinds: &Kinds,
-        configured: &Arc<Configured>,
+        configured: &Arc<QueryConfiguration>,
     ) -> Result<Self> {
         let mut stored = Vec::new();
         let cells = projection.iter().map(|&at| cell(each, schema.field(at).name(), (kinds, configured), &mut stored));
         let cells = cells.collect::<Result<Vec<_>>>()?;
         let nested = match each {
-            Each::Span => None,
-            Each::Event => Some(place(&mut stored, SpanColumn::Own("events"))),
-            Each::Link => Some(place(&mut stored, SpanColumn::Own("links"))),
+            SpanRowKind::Span => None,
+            SpanRowKind::Event => Some(place(&mut stored, SpanColumn::Own("events"))),
+            SpanRowKind::Link => Some(place(&mut stored, SpanColumn::Own("links"))),
         };
         let schema = schema.project(projection).map_err(|e| Error::internal("no such column").with_source(e))?;
         let schema = Arc::new(schema);
-        let of = Arc::new(Planned::new(&schema, kinds));
+        let of = Arc::new(ConversionSpec::new(&schema, kinds));
         Ok(Self { each, schema, stored, cells, nested, is_coded: false, of, as_bytes: Vec::new() })
     }
 
@@ -100,14 +100,14 @@ fn text(column: SpanColumn) -> SpanColumn {
 }
 
 fn cell(
-    each: Each,
+    each: SpanRowKind,
     name: &str,
-    (kinds, configured): (&Kinds, &Arc<Configured>),
+    (kinds, configured): (&Kinds, &Arc<QueryConfiguration>),
     stored: &mut Vec<SpanColumn>,
 ) -> Result<Cell> {
     use SpanColumn::{Context, Own};
     let mut at = |column| place(stored, column);
-    if each != Each::Span {
+    if each != SpanRowKind::Span {
         match name {
             "time" => return Ok(Cell::Own("time")),
             "name" => return Ok(Cell::Own("name")),
@@ -146,7 +146,7 @@ fn cell(
             if (place, key) == (Place::Resource, "service.name") {
                 return Ok(Cell::Text(at(text(Context("service")))));
             }
-            if kind == Kind::Text {
+            if kind == CellKind::Text {
                 return Ok(Cell::Text(at(text(SpanColumn::Attribute(place, key.to_owned(), kind.stored())))));
             }
             Cell::Same(at(SpanColumn::Attribute(place, key.to_owned(), kind.stored())))
@@ -185,7 +185,7 @@ impl Convert for SpanRows {
         Arc::clone(&self.schema)
     }
 
-    fn convert(self: Arc<Self>, batch: RecordBatch) -> Converted {
+    fn convert(self: Arc<Self>, batch: RecordBatch) -> ConvertedBatches {
         if self.is_coded {
             return Box::new(std::iter::once_with(move || self.piece(&batch)));
         }
@@ -206,7 +206,7 @@ impl Convert for SpanRows {
     }
 
     fn coded(&self) -> Option<Arc<dyn Convert>> {
-        if self.each != Each::Span {
+        if self.each != SpanRowKind::Span {
             return None;
         }
         let all: Vec<usize> = (0..self.cells.len()).collect();
@@ -218,7 +218,7 @@ impl Convert for SpanRows {
     }
 
     fn has_id(&self, column: usize) -> bool {
-        self.each == Each::Span && matches!(self.cells.get(column), Some(Cell::Hex(_) | Cell::HexOrNone(_)))
+        self.each == SpanRowKind::Span && matches!(self.cells.get(column), Some(Cell::Hex(_) | Cell::HexOrNone(_)))
     }
 
     fn with_bytes(&self, columns: &[usize]) -> Option<Arc<dyn Convert>> {
@@ -273,7 +273,7 @@ impl SpanRows {
     fn piece(&self, stored: &RecordBatch) -> Result<RecordBatch> {
         let nested = match self.nested {
             None => None,
-            Some(at) => Some(Nested::read(self.each, stored.column(at))?),
+            Some(at) => Some(NestedItems::read(self.each, stored.column(at))?),
         };
         let rows = nested.as_ref().map_or(stored.num_rows(), |nested| nested.rows.len());
         let column = |cell: &Cell| -> Result<ArrayRef> {

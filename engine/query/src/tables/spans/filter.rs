@@ -6,10 +6,10 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, parse_hex};
 
-use super::columns::{Each, KINDS, Kinds, STATUSES, attribute_of};
+use super::columns::{KINDS, Kinds, STATUSES, SpanRowKind, attribute_of};
 use super::conventions::{self, Form, Step};
-use crate::tables::cells::Kind;
-use crate::tables::filter_lowering::{Condition, Lower, Lowered, MANY, int_of, nanos_of, range_of, texts_of};
+use crate::tables::cells::CellKind;
+use crate::tables::filter_lowering::{Condition, Lower, LoweredFilter, MANY, int_of, nanos_of, range_of, texts_of};
 
 /// The store's name for a missing service; tables show NULL.
 const NO_SERVICE: &str = "unknown_service";
@@ -17,28 +17,28 @@ const NO_SERVICE: &str = "unknown_service";
 /// Translates filters over `spans`, `span_events` and `span_links`.
 #[derive(Debug)]
 pub(super) struct SpanLower {
-    pub(super) each: Each,
+    pub(super) each: SpanRowKind,
     pub(super) kinds: Kinds,
 }
 
-type Found = Option<Lowered<SpanFilter>>;
+type LoweredSpanFilter = Option<LoweredFilter<SpanFilter>>;
 
 impl Lower for SpanLower {
     type Filter = SpanFilter;
 
-    fn condition(&self, column: &str, condition: &Condition<'_>) -> Found {
+    fn condition(&self, column: &str, condition: &Condition<'_>) -> LoweredSpanFilter {
         let of_span = match (self.each, column) {
             // Events and links have names, times and attributes of their own.
-            (Each::Event | Each::Link, "name" | "attributes" | "time") => return None,
-            (Each::Event | Each::Link, "span_name") => "name",
-            (Each::Event | Each::Link, "span_start") => "start_time",
+            (SpanRowKind::Event | SpanRowKind::Link, "name" | "attributes" | "time") => return None,
+            (SpanRowKind::Event | SpanRowKind::Link, "span_name") => "name",
+            (SpanRowKind::Event | SpanRowKind::Link, "span_start") => "start_time",
             (_, name) => name,
         };
         match of_span {
             "trace_id" => trace(condition),
             "parent_span_id" => match condition {
-                Condition::Null => Some(Lowered::exact(SpanFilter::Root)),
-                Condition::NotNull => Some(Lowered::exact(not(SpanFilter::Root))),
+                Condition::Null => Some(LoweredFilter::exact(SpanFilter::Root)),
+                Condition::NotNull => Some(LoweredFilter::exact(not(SpanFilter::Root))),
                 _ => None,
             },
             "service_name" => text(condition, SpanFilter::Service, Some(NO_SERVICE)),
@@ -57,9 +57,13 @@ impl Lower for SpanLower {
                 SpanFilter::Starts(min, max) => {
                     let both = (min > i64::MIN) && (max < i64::MAX);
                     let overlaps = SpanFilter::Overlaps(min, max);
-                    Some(if both || min == i64::MIN { Lowered::wider(overlaps) } else { Lowered::exact(overlaps) })
+                    Some(if both || min == i64::MIN {
+                        LoweredFilter::wider(overlaps)
+                    } else {
+                        LoweredFilter::exact(overlaps)
+                    })
                 }
-                other => Some(Lowered::exact(other)),
+                other => Some(LoweredFilter::exact(other)),
             },
             "duration" => numbers(condition, SpanFilter::Duration),
             name => self.attribute(name, condition),
@@ -79,7 +83,7 @@ fn not(filter: SpanFilter) -> SpanFilter {
     SpanFilter::Not(Box::new(filter))
 }
 
-fn trace(condition: &Condition<'_>) -> Found {
+fn trace(condition: &Condition<'_>) -> LoweredSpanFilter {
     let values = match condition {
         Condition::Compare(Operator::Eq, value) => vec![*value],
         Condition::In(values) => values.clone(),
@@ -91,14 +95,14 @@ fn trace(condition: &Condition<'_>) -> Found {
     let mut ids: Vec<[u8; 16]> = ids.collect();
     ids.sort_unstable();
     ids.dedup();
-    Some(Lowered::exact(if ids.is_empty() { SpanFilter::None } else { SpanFilter::Traces(Arc::new(ids)) }))
+    Some(LoweredFilter::exact(if ids.is_empty() { SpanFilter::None } else { SpanFilter::Traces(Arc::new(ids)) }))
 }
 
 /// Conditions on a text. `shown` is the store's name for a missing one; tests that accept it are not exact.
-fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, shown: Option<&str>) -> Found {
+fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, shown: Option<&str>) -> LoweredSpanFilter {
     let one = |test: TextTest| {
         let exact = shown.is_none_or(|shown| !test.matches(shown));
-        Lowered { filter: filter(test), exact }
+        LoweredFilter { filter: filter(test), exact }
     };
     let any = |texts: Vec<&str>| {
         if texts.len() >= MANY {
@@ -112,7 +116,7 @@ fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, show
             1 => filters.swap_remove(0),
             _ => SpanFilter::Or(filters),
         };
-        Lowered { filter, exact }
+        LoweredFilter { filter, exact }
     };
     match condition {
         Condition::Compare(Operator::Eq, value) => Some(any(texts_of(&[value])?)),
@@ -120,7 +124,7 @@ fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, show
         // Rows without a text pass the store's test, but not the statement's.
         Condition::NotIn(values) => {
             let taken = any(texts_of(values)?);
-            taken.exact.then(|| Lowered::wider(not(taken.filter)))
+            taken.exact.then(|| LoweredFilter::wider(not(taken.filter)))
         }
         Condition::Prefix(prefix) => Some(one(TextTest::Prefix(prefix.clone()))),
         Condition::Contains(part) => Some(one(TextTest::Contains(part.clone()))),
@@ -129,70 +133,70 @@ fn text(condition: &Condition<'_>, filter: impl Fn(TextTest) -> SpanFilter, show
 }
 
 /// Conditions on a column with few possible names that is never NULL.
-fn words(condition: &Condition<'_>, names: &[&str], filter: impl Fn(Vec<u8>) -> SpanFilter) -> Found {
+fn words(condition: &Condition<'_>, names: &[&str], filter: impl Fn(Vec<u8>) -> SpanFilter) -> LoweredSpanFilter {
     let numbers = |values: &[&ScalarValue]| -> Option<Vec<u8>> {
         let texts = texts_of(values)?;
         let numbers = (0..names.len()).filter(|&at| texts.contains(&names[at]));
         Some(numbers.map(|at| at as u8).collect())
     };
     match condition {
-        Condition::Compare(Operator::Eq, value) => Some(Lowered::exact(filter(numbers(&[value])?))),
-        Condition::In(values) => Some(Lowered::exact(filter(numbers(values)?))),
-        Condition::NotIn(values) => Some(Lowered::exact(not(filter(numbers(values)?)))),
+        Condition::Compare(Operator::Eq, value) => Some(LoweredFilter::exact(filter(numbers(&[value])?))),
+        Condition::In(values) => Some(LoweredFilter::exact(filter(numbers(values)?))),
+        Condition::NotIn(values) => Some(LoweredFilter::exact(not(filter(numbers(values)?)))),
         _ => None,
     }
 }
 
-fn times(condition: &Condition<'_>, filter: impl Fn(i64, i64) -> SpanFilter) -> Found {
+fn times(condition: &Condition<'_>, filter: impl Fn(i64, i64) -> SpanFilter) -> LoweredSpanFilter {
     let Condition::Compare(op, value) = condition else { return None };
     let (nanos, _) = nanos_of(value)?;
-    Some(Lowered::exact(range_of(*op, nanos).map_or(SpanFilter::None, |(min, max)| filter(min, max))))
+    Some(LoweredFilter::exact(range_of(*op, nanos).map_or(SpanFilter::None, |(min, max)| filter(min, max))))
 }
 
-fn numbers(condition: &Condition<'_>, filter: impl Fn(i64, i64) -> SpanFilter) -> Found {
+fn numbers(condition: &Condition<'_>, filter: impl Fn(i64, i64) -> SpanFilter) -> LoweredSpanFilter {
     let range = |op, value: &ScalarValue| {
         let value = int_of(value)?;
         Some(range_of(op, value).map_or(SpanFilter::None, |(min, max)| filter(min, max)))
     };
     match condition {
-        Condition::Compare(op, value) => range(*op, value).map(Lowered::exact),
+        Condition::Compare(op, value) => range(*op, value).map(LoweredFilter::exact),
         Condition::In(values) if values.len() >= MANY => {
             let numbers = values.iter().map(|value| int_of(value)).collect::<Option<Vec<_>>>()?;
             let (min, max) = (numbers.iter().min()?, numbers.iter().max()?);
-            Some(Lowered::wider(filter(*min, *max)))
+            Some(LoweredFilter::wider(filter(*min, *max)))
         }
         Condition::In(values) => {
             let each = values.iter().map(|value| range(Operator::Eq, value));
-            Some(Lowered::exact(SpanFilter::Or(each.collect::<Option<Vec<_>>>()?)))
+            Some(LoweredFilter::exact(SpanFilter::Or(each.collect::<Option<Vec<_>>>()?)))
         }
         _ => None,
     }
 }
 
 impl SpanLower {
-    fn attribute(&self, column: &str, condition: &Condition<'_>) -> Found {
+    fn attribute(&self, column: &str, condition: &Condition<'_>) -> LoweredSpanFilter {
         let (_, kind) = self.kinds.iter().find(|(name, _)| name == column)?;
         if let Some(steps) = conventions::steps(column) {
             let each = steps.iter().map(|step| by_convention(step, *kind, condition)).collect::<Option<Vec<_>>>()?;
-            return Some(Lowered::wider(SpanFilter::Or(each)));
+            return Some(LoweredFilter::wider(SpanFilter::Or(each)));
         }
         let (place, key) = attribute_of(column)?;
         let filter = |test| SpanFilter::Attribute { place: Some(place), key: key.to_owned(), test };
         // The store keeps the service apart from the attributes, with a name where there is none.
         if (place, key) == (Place::Resource, "service.name") {
-            return text(condition, SpanFilter::Service, Some(NO_SERVICE)).map(|l| Lowered::wider(l.filter));
+            return text(condition, SpanFilter::Service, Some(NO_SERVICE)).map(|l| LoweredFilter::wider(l.filter));
         }
         if matches!(condition, Condition::NotNull) {
             // Empty texts exist in the store, but are NULL in the table.
-            return Some(Lowered::wider(filter(AttributeTest::Exists)));
+            return Some(LoweredFilter::wider(filter(AttributeTest::Exists)));
         }
-        if *kind == Kind::Text {
+        if *kind == CellKind::Text {
             let test = |test: TextTest| filter(AttributeTest::Text(test));
             return match condition {
                 // A missing attribute would pass the store's negation.
                 Condition::NotIn(values) => {
                     texts_of(values)?;
-                    Some(Lowered::wider(filter(AttributeTest::Exists)))
+                    Some(LoweredFilter::wider(filter(AttributeTest::Exists)))
                 }
                 other => text(other, test, None),
             };
@@ -203,7 +207,7 @@ impl SpanLower {
 
 /// A condition on one of the attributes that a column by the conventions reads. It is wider than the condition on the
 /// column, since an earlier attribute may decide, and older values are converted.
-fn by_convention(step: &Step, kind: Kind, condition: &Condition<'_>) -> Option<SpanFilter> {
+fn by_convention(step: &Step, kind: CellKind, condition: &Condition<'_>) -> Option<SpanFilter> {
     let filter = |test| SpanFilter::Attribute { place: Some(step.place), key: step.key.clone(), test };
     let exists = || Some(filter(AttributeTest::Exists));
     if (step.place, step.key.as_str()) == (Place::Resource, "service.name") {
@@ -214,13 +218,13 @@ fn by_convention(step: &Step, kind: Kind, condition: &Condition<'_>) -> Option<S
         Condition::NotNull | Condition::NotIn(_) => exists(),
         _ if step.form != Form::Same => exists(),
         Condition::Compare(Operator::NotEq, _) => exists(),
-        other if kind == Kind::Text => Some(text(other, |test| filter(AttributeTest::Text(test)), None)?.filter),
+        other if kind == CellKind::Text => Some(text(other, |test| filter(AttributeTest::Text(test)), None)?.filter),
         other => Some(number(other, filter)?.filter),
     }
 }
 
 /// Comparisons of numbers. Texts that contain numbers pass, too, so they are never exact.
-fn number(condition: &Condition<'_>, filter: impl Fn(AttributeTest) -> SpanFilter) -> Found {
+fn number(condition: &Condition<'_>, filter: impl Fn(AttributeTest) -> SpanFilter) -> LoweredSpanFilter {
     let value_of = |value: &ScalarValue| match value {
         ScalarValue::Float64(Some(n)) if n.is_finite() => Some(*n),
         other => int_of(other).map(|n| n as f64),
@@ -236,20 +240,20 @@ fn number(condition: &Condition<'_>, filter: impl Fn(AttributeTest) -> SpanFilte
         Some(filter(AttributeTest::Number(min, max)))
     };
     match condition {
-        Condition::Compare(op, value) => test(*op, value).map(Lowered::wider),
+        Condition::Compare(op, value) => test(*op, value).map(LoweredFilter::wider),
         Condition::In(values) if values.len() >= MANY => {
             let numbers = values.iter().map(|value| value_of(value)).collect::<Option<Vec<_>>>()?;
             let min = numbers.iter().copied().fold(f64::INFINITY, f64::min);
             let max = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            Some(Lowered::wider(filter(AttributeTest::Number(min, max))))
+            Some(LoweredFilter::wider(filter(AttributeTest::Number(min, max))))
         }
         Condition::In(values) => {
             let each = values.iter().map(|value| test(Operator::Eq, value));
-            Some(Lowered::wider(SpanFilter::Or(each.collect::<Option<Vec<_>>>()?)))
+            Some(LoweredFilter::wider(SpanFilter::Or(each.collect::<Option<Vec<_>>>()?)))
         }
         Condition::NotIn(values) => {
             values.iter().map(|value| value_of(value)).collect::<Option<Vec<_>>>()?;
-            Some(Lowered::wider(filter(AttributeTest::Exists)))
+            Some(LoweredFilter::wider(filter(AttributeTest::Exists)))
         }
         _ => None,
     }
@@ -263,8 +267,8 @@ mod tests {
     use crate::tables::filter_lowering::lower;
 
     fn check(expr: Expr, expected: &str, exact: bool) {
-        let kinds = vec![("attributes.n".to_owned(), Kind::Int), ("attributes.t".to_owned(), Kind::Text)];
-        let lowered = lower(&SpanLower { each: Each::Span, kinds }, &expr).expect("the store can say it");
+        let kinds = vec![("attributes.n".to_owned(), CellKind::Int), ("attributes.t".to_owned(), CellKind::Text)];
+        let lowered = lower(&SpanLower { each: SpanRowKind::Span, kinds }, &expr).expect("the store can say it");
         assert_eq!((lowered.filter.to_string().as_str(), lowered.exact), (expected, exact), "{expr}");
     }
 
@@ -292,7 +296,7 @@ mod tests {
     fn filters_by_the_conventions() {
         let check = |name: &str, expr: Expr, expected: Option<&str>| {
             let kinds = vec![(name.to_owned(), conventions::kind_of(name).expect("it is one"))];
-            let lowered = lower(&SpanLower { each: Each::Span, kinds }, &expr);
+            let lowered = lower(&SpanLower { each: SpanRowKind::Span, kinds }, &expr);
             assert!(lowered.as_ref().is_none_or(|l| !l.exact), "{expr}");
             assert_eq!(lowered.map(|l| l.filter.to_string()).as_deref(), expected, "{expr}");
         };
@@ -305,20 +309,20 @@ mod tests {
 
     #[test]
     fn events_have_names_of_their_own() {
-        let events = SpanLower { each: Each::Event, kinds: Vec::new() };
+        let events = SpanLower { each: SpanRowKind::Event, kinds: Vec::new() };
         assert!(lower(&events, &col("name").eq(lit("exception"))).is_none());
         assert_eq!(lower(&events, &col("span_name").eq(lit("GET"))).unwrap().filter.to_string(), "name = \"GET\"");
     }
 
-    fn said(each: Each, expr: &Expr) -> Option<(String, bool)> {
+    fn said(each: SpanRowKind, expr: &Expr) -> Option<(String, bool)> {
         let kinds = [
-            ("attributes.n", Kind::Int),
-            ("attributes.t", Kind::Text),
-            ("resource.service.name", Kind::Text),
-            ("@server.port", Kind::Int),
-            ("@url.path", Kind::Text),
-            ("res@service.name", Kind::Text),
-            ("res@host.name", Kind::Text),
+            ("attributes.n", CellKind::Int),
+            ("attributes.t", CellKind::Text),
+            ("resource.service.name", CellKind::Text),
+            ("@server.port", CellKind::Int),
+            ("@url.path", CellKind::Text),
+            ("res@service.name", CellKind::Text),
+            ("res@host.name", CellKind::Text),
         ];
         let kinds = kinds.map(|(name, kind)| (name.to_owned(), kind)).to_vec();
         lower(&SpanLower { each, kinds }, expr).map(|lowered| (lowered.filter.to_string(), lowered.exact))
@@ -364,7 +368,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(said(Each::Span, &expr), Some((expected, exact)), "{expr}");
+            assert_eq!(said(SpanRowKind::Span, &expr), Some((expected, exact)), "{expr}");
         }
     }
 
@@ -394,7 +398,7 @@ mod tests {
             ident("res@service.name").eq(lit("a")),
             ident("@url.path").is_null(),
         ] {
-            assert_eq!(said(Each::Span, &expr), None, "{expr}");
+            assert_eq!(said(SpanRowKind::Span, &expr), None, "{expr}");
         }
     }
 
@@ -402,7 +406,7 @@ mod tests {
     fn ids_of_traces_are_written_in_one_form() {
         let id = |digit: &str| digit.repeat(32);
         let list = |texts: Vec<String>| {
-            said(Each::Span, &col("trace_id").in_list(texts.into_iter().map(lit).collect(), false))
+            said(SpanRowKind::Span, &col("trace_id").in_list(texts.into_iter().map(lit).collect(), false))
         };
         let of = |text: String| Some((text, true));
         assert_eq!(list(vec![id("a"), id("1")]), of("trace in 2 ids".to_owned()));
@@ -411,7 +415,7 @@ mod tests {
             of(format!("trace = {}", id("a")))
         );
         assert_eq!(list(vec!["ä".repeat(16)]), of("none".to_owned()));
-        assert_eq!(said(Each::Link, &col("trace_id").eq(lit(id("b")))), of(format!("trace = {}", id("b"))));
+        assert_eq!(said(SpanRowKind::Link, &col("trace_id").eq(lit(id("b")))), of(format!("trace = {}", id("b"))));
     }
 
     #[test]
@@ -443,7 +447,7 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(said(Each::Span, &expr), Some((expected.to_owned(), exact)), "{expr}");
+            assert_eq!(said(SpanRowKind::Span, &expr), Some((expected.to_owned(), exact)), "{expr}");
         }
     }
 
@@ -464,13 +468,13 @@ mod tests {
             (ident("attributes.n").in_list(numbers(20), false), "span.n in [-3, 358]", false),
             (col("duration").in_list(numbers(20), false), "duration in [-3, 358]", false),
         ] {
-            assert_eq!(said(Each::Span, &expr), Some((expected.to_owned(), exact)), "{expected}");
+            assert_eq!(said(SpanRowKind::Span, &expr), Some((expected.to_owned(), exact)), "{expected}");
         }
     }
 
     #[test]
     fn rows_of_events_and_links_have_columns_of_their_own() {
-        for each in [Each::Event, Each::Link] {
+        for each in [SpanRowKind::Event, SpanRowKind::Link] {
             for expr in [col("name").eq(lit("a")), col("attributes").is_null(), col("time").is_null()] {
                 assert_eq!(said(each, &expr), None, "{expr}");
             }
@@ -478,6 +482,6 @@ mod tests {
             let starts = said(each, &col("span_start").eq(at));
             assert_eq!(starts, Some(("start in [7, 7]".to_owned(), true)), "a span's time is that of its rows");
         }
-        assert_eq!(said(Each::Span, &col("span_name").eq(lit("a"))), None, "spans have no such column");
+        assert_eq!(said(SpanRowKind::Span, &col("span_name").eq(lit("a"))), None, "spans have no such column");
     }
 }

@@ -11,12 +11,12 @@ use quiver_types::{Domain, Error, Result};
 use super::columns::attribute_of;
 use super::conventions;
 use crate::error::from_datafusion;
-use crate::tables::cells::Kind;
+use crate::tables::cells::CellKind;
 use crate::tables::config_columns;
 use crate::tables::named_table::Ask;
 
 /// The kind of each column that was found by name; text if nothing is known.
-pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
+pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<CellKind>> {
     // Kinds that the conventions define need no probe.
     let fixed = |name: &str| conventions::kind_of(name).or_else(|| config_columns::kind_of(name));
     let asked = |name: &&String| fixed(name).is_none();
@@ -38,20 +38,20 @@ pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
         let ((place, key), known) = known.next().ok_or_else(|| Error::internal("an attribute without a kind"))?;
         kinds.push(match known {
             // The service has a column of its own, and is never a number.
-            _ if (*place, key.as_str()) == (Place::Resource, "service.name") => Kind::Text,
-            KnownKind::None => Kind::Text,
+            _ if (*place, key.as_str()) == (Place::Resource, "service.name") => CellKind::Text,
+            KnownKind::None => CellKind::Text,
             KnownKind::All(kind) => kind_of(kind),
-            KnownKind::Unknown => looked_at(ask, *place, key).await?.map_or(Kind::Text, kind_of),
+            KnownKind::Unknown => looked_at(ask, *place, key).await?.map_or(CellKind::Text, kind_of),
         });
     }
     Ok(kinds)
 }
 
-fn kind_of(kind: AttributeKind) -> Kind {
+fn kind_of(kind: AttributeKind) -> CellKind {
     match kind {
-        AttributeKind::Text => Kind::Text,
-        AttributeKind::Int => Kind::Int,
-        AttributeKind::Double => Kind::Float,
+        AttributeKind::Text => CellKind::Text,
+        AttributeKind::Int => CellKind::Int,
+        AttributeKind::Double => CellKind::Float,
     }
 }
 

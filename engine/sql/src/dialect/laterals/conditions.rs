@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::super::columns::{Known, called, constraint};
+use super::super::columns::{ColumnSources, called, constraint};
 use super::super::expressions::{boolean, expr, take};
 use super::super::operators::binary;
 use super::super::{empty_queries, equality_lookups, row_values, star_fields};
@@ -21,7 +21,7 @@ use crate::names::{normal, parts};
 use crate::statement_walk::{look_outside_subqueries, walk};
 
 /// Moves such conditions to where the planner, or a look-up, takes them.
-pub(super) fn translate(select: &mut Select, known: Known<'_>) -> Result<()> {
+pub(super) fn translate(select: &mut Select, known: ColumnSources<'_>) -> Result<()> {
     turn(select);
     let columns = columns_of_left_joins(select, known)?;
     let mut moved = Vec::new();
@@ -87,7 +87,7 @@ fn turn(select: &mut Select) {
 
 /// For each left join with such a condition, by its place, the columns that are read of a table of telemetry on its
 /// right.
-fn columns_of_left_joins(select: &Select, known: Known<'_>) -> Result<HashMap<(usize, usize), Vec<String>>> {
+fn columns_of_left_joins(select: &Select, known: ColumnSources<'_>) -> Result<HashMap<(usize, usize), Vec<String>>> {
     let mut found = HashMap::new();
     for (nth, from) in select.from.iter().enumerate().filter(|(_, from)| keeps_left(from)) {
         for (at, join) in from.joins.iter().enumerate() {
@@ -105,7 +105,7 @@ fn columns_of_left_joins(select: &Select, known: Known<'_>) -> Result<HashMap<(u
 
 /// The fixed columns of a table of telemetry and the fields that a select reads of it; `None` if it is another table, or
 /// a `*` would show the fields.
-fn columns_read(select: &Select, factor: &TableFactor, known: Known<'_>) -> Result<Option<Vec<String>>> {
+fn columns_read(select: &Select, factor: &TableFactor, known: ColumnSources<'_>) -> Result<Option<Vec<String>>> {
     let TableFactor::Table { name: table, args: None, alias, .. } = factor else { return Ok(None) };
     let named = empty_queries::named(table);
     let is_renamed = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
@@ -145,8 +145,8 @@ fn columns_read(select: &Select, factor: &TableFactor, known: Known<'_>) -> Resu
 
 /// The qualified names of columns in a select and its subqueries.
 fn qualified(select: &Select) -> BTreeSet<Vec<String>> {
-    struct Qualified(BTreeSet<Vec<String>>);
-    impl Visitor for Qualified {
+    struct QualifiedNameCollector(BTreeSet<Vec<String>>);
+    impl Visitor for QualifiedNameCollector {
         type Break = ();
 
         fn pre_visit_expr(&mut self, part: &Expr) -> ControlFlow<()> {
@@ -156,7 +156,7 @@ fn qualified(select: &Select) -> BTreeSet<Vec<String>> {
             ControlFlow::Continue(())
         }
     }
-    let mut found = Qualified(BTreeSet::new());
+    let mut found = QualifiedNameCollector(BTreeSet::new());
     let _ = walk(select, &mut found);
     found.0
 }
@@ -221,7 +221,12 @@ fn all(conditions: Vec<Expr>) -> Expr {
 
 /// The rows of a table for which a condition holds, with the given columns or all; `None` if none are given and the
 /// table may have more than are known.
-fn within(factor: &TableFactor, condition: &Expr, known: Known<'_>, columns: Option<&[String]>) -> Option<TableFactor> {
+fn within(
+    factor: &TableFactor,
+    condition: &Expr,
+    known: ColumnSources<'_>,
+    columns: Option<&[String]>,
+) -> Option<TableFactor> {
     let is_whole = match factor {
         TableFactor::Derived { lateral: false, .. } => true,
         TableFactor::Table { name, args: None, .. } => known.common_table(&empty_queries::named(name)).is_some(),

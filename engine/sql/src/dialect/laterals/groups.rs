@@ -17,7 +17,7 @@ use super::super::naming;
 use super::empty_groups::is_same;
 use super::outer_references::{reads_deeper, reads_keys, reads_otherwise, reads_within};
 use super::scalar_subqueries::is_key;
-use super::{Making, keys_of};
+use super::{LateralContext, keys_of};
 use crate::names::normal;
 use crate::statement_walk::{walk, walk_mut};
 
@@ -25,7 +25,7 @@ use crate::statement_walk::{walk, walk_mut};
 const GROUPS: &str = "groups of rows";
 
 /// Makes the groups of such a select a table.
-pub(in super::super) fn translate(query: &mut Query, making: Making<'_>) -> Result<()> {
+pub(in super::super) fn translate(query: &mut Query, making: LateralContext<'_>) -> Result<()> {
     let Query { body, order_by, .. } = query;
     let SetExpr::Select(select) = &mut **body else { return Ok(()) };
     let tables: HashSet<String> = select.from.iter().flat_map(factors).filter_map(called).collect();
@@ -55,7 +55,7 @@ pub(in super::super) fn translate(query: &mut Query, making: Making<'_>) -> Resu
 }
 
 /// Whether an output that is no grouping key, or the `HAVING`, has such a subquery outside of aggregates.
-fn asks(select: &Select, tables: &HashSet<String>, making: Making<'_>) -> bool {
+fn asks(select: &Select, tables: &HashSet<String>, making: LateralContext<'_>) -> bool {
     struct Asks<'a> {
         tables: &'a HashSet<String>,
         is_aggregate: IsAggregate<'a>,
@@ -221,11 +221,11 @@ impl Groups<'_> {
 
     /// Whether a part reads columns of the grouped tables, all of them qualified, and nothing else.
     fn is_of_tables(&self, part: &Expr) -> bool {
-        struct Own<'o> {
+        struct OwnColumnsCheck<'o> {
             tables: &'o HashSet<String>,
             reads: bool,
         }
-        impl Visitor for Own<'_> {
+        impl Visitor for OwnColumnsCheck<'_> {
             type Break = ();
 
             fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
@@ -244,7 +244,7 @@ impl Groups<'_> {
                 if is_own { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             }
         }
-        let mut own = Own { tables: &self.tables, reads: false };
+        let mut own = OwnColumnsCheck { tables: &self.tables, reads: false };
         walk(part, &mut own).is_continue() && own.reads
     }
 }

@@ -91,12 +91,12 @@ fn outer_columns(query: &mut Query) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Params, Parsed, parse};
+    use crate::parse::{Params, ReadStatement, parse};
 
     /// The first table of a `FROM` after its outputs were named.
     fn named(table: &str) -> String {
         let text = format!("select 1 from {table}");
-        let Parsed::Query(mut query) = parse(&text, &Params::default()).expect(table).statement else {
+        let ReadStatement::Query(mut query) = parse(&text, &Params::default()).expect(table).statement else {
             panic!("no query: {table}")
         };
         let SetExpr::Select(select) = &mut *query.body else { panic!("no select: {table}") };
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn columns_of_the_row_at_hand_keep_their_names_in_tables() {
         let text = "select c.x from (select t.x, u.y from u) c join (select v.z from (select t.w from v) v) d on true";
-        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
+        let ReadStatement::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
             panic!("no query")
         };
         of_tables(&mut query);

@@ -15,7 +15,7 @@ use super::super::expressions::expr;
 use super::super::operators::copied;
 use super::super::{equality_lookups, exists, row_values};
 use super::outer_references::has_query;
-use super::{Making, table_of, window_partitions};
+use super::{LateralContext, table_of, window_partitions};
 use crate::statement_walk::{look_outside_subqueries, walk};
 
 /// A comparison with the rows of a subquery.
@@ -46,7 +46,7 @@ impl<'a> Among<'a> {
     }
 
     /// The query that returns that value; `None` if the left operand would mean something else within the subquery.
-    pub(super) fn value(&self, from: &TableWithJoins, making: Making<'_>) -> Result<Option<Query>> {
+    pub(super) fn value(&self, from: &TableWithJoins, making: LateralContext<'_>) -> Result<Option<Query>> {
         let mut left = self.left.clone();
         if !equality_lookups::reads_row(self.query) || has_query(&left) {
             return Ok(None);
@@ -87,7 +87,7 @@ fn subquery_of(set: &Expr) -> Option<&Query> {
 
 /// The only output of a query that gives one row for each that it reads, and a copy of the query in which it may be
 /// replaced.
-fn alone(query: &Query, making: Making<'_>) -> Result<Option<(Expr, Query)>> {
+fn alone(query: &Query, making: LateralContext<'_>) -> Result<Option<(Expr, Query)>> {
     if exists::counting(query, making.is_aggregate)?.is_none() {
         return Ok(None);
     }

@@ -17,13 +17,13 @@ use super::super::{arrays, empty_queries, exists, groupings, queries, set_return
 use super::empty_groups::is_one_group;
 use super::outer_references::{has_query, reads_deeper, reads_keys, reads_otherwise, reads_within};
 use super::quantified_comparison::Among;
-use super::{Lateral, Making, grouped_rows, keeps_left, keys_of, window_partitions};
+use super::{Lateral, LateralContext, grouped_rows, keeps_left, keys_of, window_partitions};
 use crate::names::{alias_of, normal};
 use crate::statement_walk::walk_mut;
 
 /// Replaces such subqueries by left joins and returns how many there are. In a select with groups, only arguments of
 /// aggregates and expressions that are grouping keys have an outer row.
-pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<usize> {
+pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Result<usize> {
     if !has_query(&select.projection) && !has_query(&select.selection) {
         return Ok(0);
     }
@@ -115,7 +115,7 @@ enum Place {
 
 struct Finder<'f> {
     from: &'f TableWithJoins,
-    making: Making<'f>,
+    making: LateralContext<'f>,
     place: Place,
     /// How many enclosing calls are aggregates, and how many are window functions.
     aggregates: usize,
@@ -130,7 +130,7 @@ struct Finder<'f> {
 }
 
 impl<'f> Finder<'f> {
-    fn new(from: &'f TableWithJoins, making: Making<'f>) -> Self {
+    fn new(from: &'f TableWithJoins, making: LateralContext<'f>) -> Self {
         let (aggregates, windows, parts, depth) = (0, 0, 0, 0);
         let (sets, found) = (HashSet::new(), Vec::new());
         Self { from, making, place: Place::Outputs, aggregates, windows, parts, depth, sets, found }

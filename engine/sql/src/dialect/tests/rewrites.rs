@@ -122,7 +122,7 @@ fn small_functions() {
 fn what_is_distinct_ends_before_other_conditions() {
     check("select a is distinct from b and c from t", "SELECT (a IS DISTINCT FROM b) AND c FROM t");
     let joined = |text: &str| {
-        let Parsed::Query(mut query) = parse(text, &Params::default()).unwrap().statement else {
+        let ReadStatement::Query(mut query) = parse(text, &Params::default()).unwrap().statement else {
             panic!("no query: {text}")
         };
         let aggregates = |_: &str| false;

@@ -225,7 +225,7 @@ fn dates_begin_at_moments() {
     let columns = Arc::new(Schema::new(vec![Field::new("day", DataType::Date32, true)]));
     let entries = vec![TableEntry { schema: "public", name: "t".to_owned(), columns }];
     let (session, none) = (Session::default(), |_: &str| false);
-    let Parsed::Query(mut query) =
+    let ReadStatement::Query(mut query) =
         parse("select date_trunc('month', t.day), date_trunc('month', a) from t", &Params::default())
             .unwrap()
             .statement

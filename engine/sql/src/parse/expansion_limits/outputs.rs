@@ -50,13 +50,13 @@ impl Outputs {
 }
 
 /// Counts repeated references.
-struct Again<'o> {
+struct ReferenceCounter<'o> {
     outputs: &'o Outputs,
     met: HashSet<usize>,
     bytes: usize,
 }
 
-impl<'o> Again<'o> {
+impl<'o> ReferenceCounter<'o> {
     fn new(outputs: &'o Outputs) -> Self {
         Self { outputs, met: HashSet::new(), bytes: 0 }
     }
@@ -76,7 +76,7 @@ impl<'o> Again<'o> {
     }
 }
 
-impl Visitor for Again<'_> {
+impl Visitor for ReferenceCounter<'_> {
     type Break = Many;
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Many> {
@@ -98,7 +98,7 @@ pub(super) fn in_groups(select: &Select) -> ControlFlow<Many> {
         return ControlFlow::Continue(());
     }
     let outputs = Outputs::of(select);
-    let mut again = Again::new(&outputs);
+    let mut again = ReferenceCounter::new(&outputs);
     if let Some(Distinct::On(keys)) = &select.distinct {
         keys.iter().try_for_each(|key| again.key(key))?;
     }
@@ -121,7 +121,7 @@ pub(super) fn in_order(select: &Select, order: Option<&OrderBy>) -> ControlFlow<
         return ControlFlow::Continue(());
     };
     let outputs = Outputs::of(select);
-    let mut again = Again::new(&outputs);
+    let mut again = ReferenceCounter::new(&outputs);
     keys.iter().try_for_each(|key| again.key(&key.expr))
 }
 

@@ -40,7 +40,7 @@ impl Day {
             names: NameFilter::default(),
             has_histograms: false,
             window: 0,
-            origin: Origin::Compacted { compaction_id: PartId::from_u128(compaction), replaced: Vec::new() },
+            origin: PartOrigin::Compacted { compaction_id: PartId::from_u128(compaction), replaced: Vec::new() },
             files: Vec::new(),
         });
     }

@@ -10,7 +10,7 @@ use arrow::buffer::Buffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt32Type};
 use foldhash::fast::FixedState;
-use quiver_types::logs::{ID_BYTES, Stored};
+use quiver_types::logs::{ID_BYTES, StoredField};
 
 use super::Values;
 use crate::logs::typed_text;
@@ -72,20 +72,22 @@ impl Values {
     }
 
     /// A column of stored values with this number of rows.
-    pub(crate) fn to_stored(&self, rows: usize) -> Stored {
+    pub(crate) fn to_stored(&self, rows: usize) -> StoredField {
         match self {
-            Self::Missing => Stored::Missing,
-            Self::Constant(c) => Stored::Coded(coded(vec![0; rows], vec![c.to_string()])),
+            Self::Missing => StoredField::Missing,
+            Self::Constant(c) => StoredField::Coded(coded(vec![0; rows], vec![c.to_string()])),
             // With a dictionary much larger than the number of rows, most entries would not be needed.
             Self::Coded(a) if a.values().len() > 1024 && a.values().len() / 4 > rows => {
-                Stored::Text(self.to_text(rows))
+                StoredField::Text(self.to_text(rows))
             }
-            Self::Coded(a) => Stored::Coded(a.clone()),
-            Self::Int(a) => Stored::Int(a.clone()),
-            Self::Float(a) => Stored::Float(a.clone()),
-            Self::Hex(a) if a.value_length() as usize == ID_BYTES => Stored::Id(a.clone()),
-            Self::Ipv4(a) => coded_addresses(a).map_or_else(|| Stored::Text(self.to_text(rows)), Stored::Coded),
-            Self::Text(_) | Self::Time(..) | Self::Hex(_) => Stored::Text(self.to_text(rows)),
+            Self::Coded(a) => StoredField::Coded(a.clone()),
+            Self::Int(a) => StoredField::Int(a.clone()),
+            Self::Float(a) => StoredField::Float(a.clone()),
+            Self::Hex(a) if a.value_length() as usize == ID_BYTES => StoredField::Id(a.clone()),
+            Self::Ipv4(a) => {
+                coded_addresses(a).map_or_else(|| StoredField::Text(self.to_text(rows)), StoredField::Coded)
+            }
+            Self::Text(_) | Self::Time(..) | Self::Hex(_) => StoredField::Text(self.to_text(rows)),
         }
     }
 }
@@ -139,12 +141,12 @@ mod tests {
             let text = Values::Text(values.to_text(rows));
             assert_eq!(texts(&text, rows), expected);
             let stored = match values.to_stored(rows) {
-                Stored::Missing => Values::Missing,
-                Stored::Text(a) => Values::Text(a),
-                Stored::Coded(a) => Values::Coded(a),
-                Stored::Int(a) => Values::Int(a),
-                Stored::Float(a) => Values::Float(a),
-                Stored::Id(a) => Values::Hex(a),
+                StoredField::Missing => Values::Missing,
+                StoredField::Text(a) => Values::Text(a),
+                StoredField::Coded(a) => Values::Coded(a),
+                StoredField::Int(a) => Values::Int(a),
+                StoredField::Float(a) => Values::Float(a),
+                StoredField::Id(a) => Values::Hex(a),
             };
             assert_eq!(texts(&stored, rows), expected);
             let rows_set = BooleanBuffer::collect_bool(rows, |i| i % 2 == 0);
@@ -176,13 +178,13 @@ mod tests {
         let of = |rows: u32, apart: u32| -> Values {
             Values::Ipv4((0..rows).map(|row| (row % 7 > 0).then_some(row % apart)).collect())
         };
-        let Stored::Coded(few) = of(10_000, 100).to_stored(10_000) else { panic!("by code") };
+        let StoredField::Coded(few) = of(10_000, 100).to_stored(10_000) else { panic!("by code") };
         assert_eq!((few.len(), few.values().len(), few.null_count()), (10_000, 100, 10_000usize.div_ceil(7)));
         let rows = |values: &Values| texts(values, 10_000);
         assert_eq!(rows(&Values::Coded(few)), rows(&of(10_000, 100)));
-        let Stored::Text(many) = of(10_000, 9_000).to_stored(10_000) else { panic!("as text") };
+        let StoredField::Text(many) = of(10_000, 9_000).to_stored(10_000) else { panic!("as text") };
         assert_eq!(rows(&Values::Text(many)), rows(&of(10_000, 9_000)));
         let none = Values::Ipv4(vec![None, None].into()).to_stored(2);
-        assert!(matches!(none, Stored::Coded(array) if array.null_count() == 2));
+        assert!(matches!(none, StoredField::Coded(array) if array.null_count() == 2));
     }
 }

@@ -15,7 +15,7 @@ use super::ranges::{covers, runs};
 use crate::decoded_cache::PAGE_BYTES_MAX;
 use crate::error::Error;
 use crate::logs::column::{Column, Runs, Values};
-use crate::logs::open_part::Opened;
+use crate::logs::open_part::OpenedLogPart;
 use crate::part::Purpose;
 
 /// Rows in more pages of a row group than this are not looked up in cached pages.
@@ -31,7 +31,7 @@ const VALUE_BYTES: u64 = 4;
 
 /// What may be cached.
 #[derive(Debug, Clone, Copy)]
-enum Kept {
+enum CacheUnit {
     /// A page of a column.
     Page(u32),
     /// A column that is read completely anyway.
@@ -46,7 +46,7 @@ impl GroupBlock {
         let runs = runs(rows);
         let whole = 0..self.len() as u32;
         let wanted = runs.as_deref().unwrap_or(std::slice::from_ref(&whole));
-        let Opened { part, logs, .. } = &*self.opened;
+        let OpenedLogPart { part, logs, .. } = &*self.opened;
         let array = part.read_log_column(logs, self.group, name, wanted, self.purpose, &self.stats).await?;
         self.bytes += array.get_array_memory_size();
         Ok((array, runs.map(Arc::new)))
@@ -82,7 +82,7 @@ impl GroupBlock {
         let bytes = opened.logs.column_bytes(self.group, name).max(rows.len() as u64 * VALUE_BYTES);
         let has_room = cache.has_room(bytes, opened.logs.groups());
         let admitted = !is_job && most && has_room && {
-            let column = if self.takes_all(name, rows) { Kept::Column } else { Kept::More };
+            let column = if self.takes_all(name, rows) { CacheUnit::Column } else { CacheUnit::More };
             self.admits(name, column)
         };
         let all = BooleanBuffer::new_set(rows.len());
@@ -113,15 +113,15 @@ impl GroupBlock {
 
     /// Tells whether a column that is about to be read, or a page of it, should be cached; records its use. Reads by
     /// successive windows count as one use.
-    fn admits(&mut self, name: &str, kept: Kept) -> bool {
+    fn admits(&mut self, name: &str, kept: CacheUnit) -> bool {
         let (cache, part) = (self.opened.part.decoded(), self.opened.part.meta.id);
-        let page = if let Kept::Page(page) = kept { Some(page) } else { None };
+        let page = if let CacheUnit::Page(page) = kept { Some(page) } else { None };
         let is_new = self.sweep.as_mut().is_none_or(|asked| asked.insert((name.to_owned(), page)));
         is_new
             && match kept {
-                Kept::Page(page) => cache.wants_page(part, self.group, name, page),
-                Kept::Column => cache.wants(part, self.group, name),
-                Kept::More => cache.wants_more(part, self.group, name),
+                CacheUnit::Page(page) => cache.wants_page(part, self.group, name, page),
+                CacheUnit::Column => cache.wants(part, self.group, name),
+                CacheUnit::More => cache.wants_more(part, self.group, name),
             }
     }
 
@@ -138,7 +138,7 @@ impl GroupBlock {
         let mut found: Vec<_> = pages.iter().map(|p| cache.page(part, self.group, name, p.0)).collect();
         let (mut missing, mut wanted) = (Vec::new(), true);
         for ((page, range), _) in pages.iter().zip(&found).filter(|(_, known)| known.is_none()) {
-            wanted &= self.admits(name, Kept::Page(*page));
+            wanted &= self.admits(name, CacheUnit::Page(*page));
             missing.push(range.start as u32..range.end as u32);
         }
         if !wanted {

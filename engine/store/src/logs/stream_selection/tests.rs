@@ -187,7 +187,7 @@ async fn no_stream_with_rows_that_match_is_ruled_out() {
         }
     }
     filters.extend(both);
-    let (all, chosen, stats) = (streams(), Chosen::default(), ReadStats::default());
+    let (all, chosen, stats) = (streams(), StreamTestCache::default(), ReadStats::default());
     let of_stream = |name: &str| Some(StreamValue::Label(name.to_owned()));
     let mut told = 0;
     for filter in &filters {

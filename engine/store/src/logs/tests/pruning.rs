@@ -15,7 +15,7 @@ use crate::logs::evaluation::number_of;
 use crate::logs::pruning::{fields_with_words, part_may_match, stream_may_match};
 use crate::memtable::log_streams::LiveStream;
 use crate::part::logs::ColumnKind;
-use crate::part::{NameFilter, Origin, PartId, PartMeta, Place};
+use crate::part::{NameFilter, PartId, PartMeta, PartOrigin, Place};
 
 fn part(names: &[&str]) -> PartMeta {
     PartMeta {
@@ -34,7 +34,7 @@ fn part(names: &[&str]) -> PartMeta {
         names: NameFilter::of(names),
         has_histograms: false,
         window: 0,
-        origin: Origin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
+        origin: PartOrigin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
         files: Vec::new(),
     }
 }

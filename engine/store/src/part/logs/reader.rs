@@ -14,7 +14,7 @@ use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER};
 use quiver_types::tables::logs as table;
 use quiver_types::{LabelSet, ReadStats, SeriesId, read_stats};
 
-use super::super::byte_ranges::{Fetched, Purpose, Selection};
+use super::super::byte_ranges::{FetchedRanges, Purpose, Selection};
 use super::super::footer::{Footer, damaged};
 use super::super::{FileMeta, Part};
 use super::columns::{COLUMNS_KEY, LogColumns, Optional};
@@ -191,7 +191,7 @@ fn decode(
     logs: &PartLogs,
     group: usize,
     leaves: Vec<usize>,
-    fetched: Fetched,
+    fetched: FetchedRanges,
     rows: &[Range<u32>],
 ) -> std::result::Result<Option<ArrayRef>, ParquetError> {
     let external = |e: Error| ParquetError::External(Box::new(e));

@@ -144,7 +144,7 @@ mod tests {
     use quiver_types::LabelSet;
     use uuid::Uuid;
 
-    use super::super::super::{Origin, PartSpec, Place};
+    use super::super::super::{PartOrigin, PartSpec, Place};
     use super::*;
 
     /// Says whether columns of a compacted part with so many streams are packed with zstd.
@@ -155,7 +155,7 @@ mod tests {
             day: 20_000,
             level: 1,
             id: Uuid::now_v7(),
-            origin: Origin::Flushed {
+            origin: PartOrigin::Flushed {
                 writer: Uuid::nil(),
                 generation: 7,
                 flush_id: Uuid::max(),

@@ -63,7 +63,7 @@ fn chosen_series_are_the_same_whether_their_page_is_kept() {
     let numbers: Vec<u32> = [3, 50, 99].into_iter().chain(2 * PAGE_SERIES + 5..2 * PAGE_SERIES + 60).collect();
     let chosen = ChosenSeries::new(&pages, &numbers, &ReadStats::default()).unwrap();
     assert_eq!(chosen.pages(), 2);
-    assert!(matches!(&chosen.pages[..], [(0, Kept::Few(few)), (2, Kept::Page(_))] if few.len() == 3));
+    assert!(matches!(&chosen.pages[..], [(0, PageSelection::Few(few)), (2, PageSelection::Page(_))] if few.len() == 3));
     for &number in &numbers {
         let page = &pages[(number / PAGE_SERIES) as usize];
         assert_eq!(chosen.samples(number), page.samples(number));

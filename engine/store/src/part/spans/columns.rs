@@ -240,7 +240,7 @@ impl<'o> AttributeColumns<'o> {
 }
 
 /// Rows of several batches, gathered in table order.
-pub(super) struct Gathered<'b> {
+pub(super) struct GatheredRows<'b> {
     /// The columns of [`quiver_types::spans::SPAN_COLUMNS`] except [`BLOBS`]; its column `context` must not be used.
     spans: RecordBatch,
     blobs: [Blobs<'b>; 3],
@@ -266,7 +266,7 @@ impl<'b> Blobs<'b> {
     }
 }
 
-impl<'b> Gathered<'b> {
+impl<'b> GatheredRows<'b> {
     /// Gathers rows, given as pairs of batch and row.
     pub(super) fn of(batches: &'b [SpansBatch], rows: &[(u32, u32)]) -> Result<Self> {
         let mut used: Vec<u32> = rows.iter().map(|r| r.0).collect();
@@ -336,8 +336,8 @@ impl<'o> Builder<'o> {
     }
 
     /// Builds the columns.
-    pub(super) fn build(&self, rows: &Gathered<'_>, keys: &mut SpanKeys) -> Result<RecordBatch> {
-        let Gathered { spans, blobs: [attribute_runs, event_runs, link_runs], contexts, of } = rows;
+    pub(super) fn build(&self, rows: &GatheredRows<'_>, keys: &mut SpanKeys) -> Result<RecordBatch> {
+        let GatheredRows { spans, blobs: [attribute_runs, event_runs, link_runs], contexts, of } = rows;
         let count = spans.num_rows();
         let mut attributes = AttributeColumns::new(self.own, Place::Span, count);
         attribute_runs.iter().for_each(|bytes| attributes.push(bytes, keys));

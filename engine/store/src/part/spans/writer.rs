@@ -14,7 +14,7 @@ use quiver_types::spans::{FIRST, RollupBuilder, RollupRow, first_received};
 use quiver_types::tables::spans::{self as table, minute_of, trace_hash};
 
 use super::chunks::{CHUNK_ROWS, Weights};
-use super::columns::{Builder, Gathered};
+use super::columns::{Builder, GatheredRows};
 use super::dedicated_columns::OwnColumn;
 use super::filters::{FILTERS, FilterWriter};
 use super::index::SpanIndex;
@@ -35,7 +35,7 @@ const DICTIONARY_BYTES: usize = 32 * 1024;
 pub(crate) const GROUP_ROWS: usize = 64 * 1024;
 
 /// Rows of batches, as pairs of batch and row.
-pub(crate) struct Sorted<'b> {
+pub(crate) struct SortedRows<'b> {
     /// The batches. Rows that replace an earlier report are marked in them as first reports.
     pub(crate) batches: Cow<'b, [SpansBatch]>,
     pub(crate) rows: Vec<(u32, u32)>,
@@ -44,7 +44,7 @@ pub(crate) struct Sorted<'b> {
 /// Sorts the rows of batches in table order; reports of the same span stay in batch order. Of rows that differ only in
 /// their received time, the first is kept. But if another report of the same side of the span was received after it,
 /// the row received last takes its place: the latest report wins, and the call still counts as the first one's.
-pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Result<Sorted<'_>> {
+pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Result<SortedRows<'_>> {
     struct Keys<'b> {
         ids: &'b FixedSizeBinaryArray,
         span_ids: &'b FixedSizeBinaryArray,
@@ -121,7 +121,7 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Resu
         }
     }
     let batches = marked(batches, &out, &firsts)?;
-    Ok(Sorted { batches, rows: out })
+    Ok(SortedRows { batches, rows: out })
 }
 
 /// Marks rows as first reports; copies the batches for that.
@@ -184,7 +184,7 @@ pub(crate) fn roll_up(batches: &[SpansBatch]) -> Result<Vec<RollupRow>> {
     let mut rollup = RollupBuilder::in_order();
     let sorted = sorted(batches, |_| true)?;
     for chunk in sorted.rows.chunks(CHUNK_ROWS) {
-        Gathered::of(&sorted.batches, chunk)?.roll_up(&mut rollup)?;
+        GatheredRows::of(&sorted.batches, chunk)?.roll_up(&mut rollup)?;
     }
     Ok(rollup.rows(|_| true))
 }
@@ -271,7 +271,7 @@ impl SpanPartWriter {
         while !rest.is_empty() {
             let (chunk, later) = rest.split_at(weights.rows_at_once(rest).min(GROUP_ROWS - self.group_rows));
             rest = later;
-            let gathered = Gathered::of(batches, chunk)?;
+            let gathered = GatheredRows::of(batches, chunk)?;
             if let Some(rollup) = &mut self.rollup {
                 gathered.roll_up(rollup)?;
             }

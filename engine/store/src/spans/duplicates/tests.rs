@@ -87,12 +87,12 @@ fn candidates_are_reports_of_the_start_and_some_of_all() {
 
 #[test]
 fn a_row_that_repeats_is_not_reported_as_well() {
-    let mut marked = Marked::<u64>::default();
+    let mut marked = DuplicateRows::<u64>::default();
     marked.add(&PartRepeats { rows: vec![2..4], reported: vec![0..1, 6..8] });
     marked.add(&PartRepeats { rows: vec![7..8], reported: vec![3..6] });
     let found = PartRepeats::of(marked);
     assert_eq!((found.rows, found.reported), (vec![2..4, 7..8], vec![0..1, 4..7]));
-    let none = PartRepeats::of(Marked::default());
+    let none = PartRepeats::of(DuplicateRows::default());
     assert_eq!((none.rows, none.reported), (vec![], vec![]));
 }
 

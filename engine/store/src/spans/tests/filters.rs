@@ -15,7 +15,7 @@ use super::*;
 use crate::cache::Caches;
 use crate::io::LocalIo;
 use crate::part::spans::{PartRows, SpanPartWriter, SpanRows, own_columns, sorted};
-use crate::part::{Origin, Part, PartCompression, PartSpec};
+use crate::part::{Part, PartCompression, PartOrigin, PartSpec};
 
 const SPANS: u64 = 120;
 
@@ -44,7 +44,13 @@ fn both() -> Both {
         day: 19_675,
         level: 0,
         id: Uuid::now_v7(),
-        origin: Origin::Flushed { writer: Uuid::nil(), generation: 1, flush_id: Uuid::max(), output: 0, outputs: 1 },
+        origin: PartOrigin::Flushed {
+            writer: Uuid::nil(),
+            generation: 1,
+            flush_id: Uuid::max(),
+            output: 0,
+            outputs: 1,
+        },
         place: crate::part::Place::Store,
         window: 0,
         compression: PartCompression::Fresh,

@@ -18,7 +18,7 @@ use quiver_types::spans::{
 use quiver_types::{Access, ReadStats, RunShared, SpansBatch, read_stats};
 
 use super::rollup::{DAY, MINUTE_NS, open};
-use crate::snapshot::{Shared, Visible};
+use crate::snapshot::{SnapshotPublisher, Visible};
 use crate::spans::SpanSnapshots;
 use crate::{Store, spans_table};
 
@@ -61,7 +61,7 @@ fn cold(store: &Store, without: &str) -> Arc<dyn SpanSnapshot> {
     let visible = store.visible();
     let parts = visible.parts.iter().map(|part| Arc::new(part.without(without))).collect();
     let visible = Visible { parts: Arc::new(parts), ..Visible::clone(&visible) };
-    SpanSnapshots::new(Arc::new(Shared::new(visible, u64::MAX))).snapshot()
+    SpanSnapshots::new(Arc::new(SnapshotPublisher::new(visible, u64::MAX))).snapshot()
 }
 
 /// The spans of some traces; objects that were read, and bytes.

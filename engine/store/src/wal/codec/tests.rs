@@ -7,9 +7,11 @@ use quiver_types::{Histogram, LabelSet, LogsBatch, ResetHint, Span, stale_nan};
 use super::*;
 use crate::memtable::logs::PreparedLogs;
 
-const METRICS: [Kind; 4] = [Kind::Definitions, Kind::Samples, Kind::Histograms, Kind::Exemplars];
-const LOGS: [Kind; 4] = [Kind::LogStreams, Kind::LogNames, Kind::LogRows, Kind::LogRequest];
-const SPANS: [Kind; 2] = [Kind::SpanContexts, Kind::SpanRows];
+const METRICS: [RecordKind; 4] =
+    [RecordKind::Definitions, RecordKind::Samples, RecordKind::Histograms, RecordKind::Exemplars];
+const LOGS: [RecordKind; 4] =
+    [RecordKind::LogStreams, RecordKind::LogNames, RecordKind::LogRows, RecordKind::LogRequest];
+const SPANS: [RecordKind; 2] = [RecordKind::SpanContexts, RecordKind::SpanRows];
 
 /// The body that a call writes.
 fn written(write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) -> Vec<u8> {
@@ -19,7 +21,7 @@ fn written(write: impl FnOnce(&mut Encoder, &mut Vec<u8>)) -> Vec<u8> {
     body
 }
 
-fn read(kind: Kind, flags: u16, body: &[u8]) -> Result<RecordBatch, BadBody> {
+fn read(kind: RecordKind, flags: u16, body: &[u8]) -> Result<RecordBatch, BadBody> {
     decode(kind, kind.table().version, flags, &Buffer::from_vec(body.to_vec()))
 }
 
@@ -36,22 +38,22 @@ fn samples(start_ts: Option<Vec<i64>>) -> Vec<u8> {
 /// The numbers of `docs/formats/wal.md`: files of older builds are read by them, so none may change.
 #[test]
 fn numbers_of_records_are_those_of_the_document() {
-    for (table, kinds) in [(1, &METRICS[..]), (2, &[Kind::Metadata][..]), (3, &LOGS[..]), (4, &SPANS[..])] {
+    for (table, kinds) in [(1, &METRICS[..]), (2, &[RecordKind::Metadata][..]), (3, &LOGS[..]), (4, &SPANS[..])] {
         for (number, kind) in kinds.iter().enumerate() {
             assert_eq!((kind.table().number, usize::from(kind.number())), (table, number), "{kind:?}");
-            assert_eq!(Kind::of(table, number as u16), Some(*kind));
+            assert_eq!(RecordKind::of(table, number as u16), Some(*kind));
             let defines = number == 0 && matches!(table, 1 | 3);
             assert_eq!(kind.defines(), defines, "{kind:?}");
         }
-        assert_eq!(Kind::of(table, kinds.len() as u16), None, "table {table}");
+        assert_eq!(RecordKind::of(table, kinds.len() as u16), None, "table {table}");
     }
     let numbers: BTreeSet<u16> = record_tables::TABLES.iter().map(|table| table.number).collect();
     assert_eq!(numbers.len(), record_tables::TABLES.len());
     for number in numbers {
-        assert_eq!(Kind::of(number, 0), Some(Kind::Rows(number)));
-        assert_eq!(Kind::of(number, 1), None);
+        assert_eq!(RecordKind::of(number, 0), Some(RecordKind::Rows(number)));
+        assert_eq!(RecordKind::of(number, 1), None);
     }
-    assert_eq!((Kind::of(0, 0), Kind::of(u16::MAX, 0)), (None, None));
+    assert_eq!((RecordKind::of(0, 0), RecordKind::of(u16::MAX, 0)), (None, None));
 }
 
 #[test]
@@ -68,7 +70,7 @@ fn definitions_come_back() {
         // Written again after a failed sync, with the same number.
         definition(5, 1 << 100, b"a", "b"),
     ];
-    for kind in [Kind::Definitions, Kind::LogStreams] {
+    for kind in [RecordKind::Definitions, RecordKind::LogStreams] {
         let body = written(|encoder, out| encoder.definitions(kind, &rows, out));
         assert_eq!(read_definitions(&read(kind, 0, &body).unwrap()).unwrap(), rows);
     }
@@ -77,7 +79,7 @@ fn definitions_come_back() {
 #[test]
 fn samples_come_back_with_and_without_their_starts() {
     for (start_ts, flags) in [(None, 0), (Some(vec![0, i64::MIN, i64::MAX]), OPTIONAL)] {
-        let back = read_samples(&read(Kind::Samples, flags, &samples(start_ts.clone())).unwrap()).unwrap();
+        let back = read_samples(&read(RecordKind::Samples, flags, &samples(start_ts.clone())).unwrap()).unwrap();
         assert_eq!(back.slots.values().to_vec(), [0, 7, u32::MAX]);
         assert_eq!(back.ts.values().to_vec(), [i64::MIN, -1, i64::MAX]);
         let bits: Vec<u64> = back.values.values().iter().map(|value| value.to_bits()).collect();
@@ -106,12 +108,12 @@ fn bodies_of_one_encoder_do_not_mix() {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         encoder.exemplars(&rows, &mut first);
         encoder.metadata(&metadata, &mut second);
-        let back = read_exemplars(&read(Kind::Exemplars, 0, &first).unwrap()).unwrap();
+        let back = read_exemplars(&read(RecordKind::Exemplars, 0, &first).unwrap()).unwrap();
         let plain = |rows: &[ExemplarRow]| -> Vec<(u32, i64, f64, LabelSet)> {
             rows.iter().map(|(slot, e)| (*slot, e.ts, e.value, e.labels.clone())).collect()
         };
         assert_eq!(plain(&back), plain(&rows));
-        assert_eq!(read_metadata(&read(Kind::Metadata, 0, &second).unwrap()).unwrap(), metadata);
+        assert_eq!(read_metadata(&read(RecordKind::Metadata, 0, &second).unwrap()).unwrap(), metadata);
     }
 }
 
@@ -121,7 +123,7 @@ fn requests_come_back_with_their_answers() {
     let answer = Answer { status: 599, content_type: String::new(), body: vec![0, 40, 255] };
     let request = AnsweredRequest { id, body_hash: 1 << 127, at: -1, answer };
     let body = written(|encoder, out| encoder.log_request(&request, out));
-    assert_eq!(read_log_request(&read(Kind::LogRequest, 0, &body).unwrap()).unwrap(), request);
+    assert_eq!(read_log_request(&read(RecordKind::LogRequest, 0, &body).unwrap()).unwrap(), request);
 }
 
 /// Breaks where a record of an earlier build is read by the columns of this one.
@@ -138,7 +140,7 @@ fn rows_of_an_earlier_version_come_back_with_nothing_in_later_columns() {
             (encoder.encode)(&old, out).unwrap();
             out.resize(out.len().next_multiple_of(8), 0);
         });
-        let read = |version| decode(Kind::Rows(table.number), version, 0, &Buffer::from_vec(body.clone()));
+        let read = |version| decode(RecordKind::Rows(table.number), version, 0, &Buffer::from_vec(body.clone()));
         let now = read(1).unwrap();
         assert_eq!(now.schema().fields(), table.columns().fields());
         for (name, _) in table.added {
@@ -153,9 +155,9 @@ fn rows_of_an_earlier_version_come_back_with_nothing_in_later_columns() {
 #[test]
 fn a_body_that_is_cut_is_refused_wherever() {
     let body = samples(Some(vec![1, 2, 3]));
-    assert!(read(Kind::Samples, OPTIONAL, &body).is_ok());
+    assert!(read(RecordKind::Samples, OPTIONAL, &body).is_ok());
     for length in 0..body.len() {
-        assert!(read(Kind::Samples, OPTIONAL, &body[..length]).is_err(), "{length} of {} bytes", body.len());
+        assert!(read(RecordKind::Samples, OPTIONAL, &body[..length]).is_err(), "{length} of {} bytes", body.len());
     }
 }
 
@@ -165,15 +167,15 @@ fn a_body_of_another_form_is_refused() {
     let check = |at: usize, byte: u8, why: &str| {
         let mut body = body.clone();
         body[at] = byte;
-        assert_eq!(read(Kind::Samples, 0, &body).unwrap_err(), bad(why));
+        assert_eq!(read(RecordKind::Samples, 0, &body).unwrap_err(), bad(why));
     };
     check(0, 0, "no continuation marker");
     check(3, 0, "no continuation marker");
     // The length of the metadata, little endian.
     check(7, 0x7f, "metadata runs past the end");
     // Its flag promises a column that it does not have.
-    assert!(read(Kind::Samples, OPTIONAL, &body).is_err());
-    assert!(read(Kind::Metadata, 0, &body).is_err());
+    assert!(read(RecordKind::Samples, OPTIONAL, &body).is_err());
+    assert!(read(RecordKind::Metadata, 0, &body).is_err());
 }
 
 /// Rows with the marks that are given: time, severity, time of observation.
@@ -196,10 +198,10 @@ fn log_rows_come_back_with_the_marks_that_they_have() {
         let rows = log_rows(rows);
         assert_eq!(rows.flags(), flags);
         let names = written(|encoder, out| encoder.log_names(&rows, out));
-        let names = read_log_names(&read(Kind::LogNames, 0, &names).unwrap()).unwrap();
+        let names = read_log_names(&read(RecordKind::LogNames, 0, &names).unwrap()).unwrap();
         assert_eq!(names.iter().flatten().collect::<Vec<_>>(), [MSG, "é", "empty"]);
         let body = written(|encoder, out| encoder.log_rows(&rows, out));
-        let batch = read(Kind::LogRows, flags, &body).unwrap();
+        let batch = read(RecordKind::LogRows, flags, &body).unwrap();
         assert_eq!((batch.num_rows(), batch.num_columns()), (rows.len(), columns));
         let back = read_log_rows(&batch, &names).unwrap();
         assert_eq!((&*back.time, &*back.slots), (&*rows.time, &*rows.slots));
@@ -220,13 +222,13 @@ fn log_rows_come_back_with_the_marks_that_they_have() {
 fn log_rows_are_read_with_names_for_all_their_fields() {
     let rows = log_rows(&[(1, 0, 0), (2, 0, 0), (3, 0, 0)]);
     let body = written(|encoder, out| encoder.log_rows(&rows, out));
-    let batch = read(Kind::LogRows, 0, &body).unwrap();
+    let batch = read(RecordKind::LogRows, 0, &body).unwrap();
     // Two names are in use, the third is not.
     assert!(read_log_rows(&batch, &StringArray::from(vec!["a", "b"])).is_ok());
     for names in [vec!["a"], vec![]] {
         assert_eq!(read_log_rows(&batch, &StringArray::from(names)).unwrap_err(), bad("a field without a name"));
     }
-    assert!(read_log_rows(&read(Kind::Samples, 0, &samples(None)).unwrap(), &rows.names).is_err());
+    assert!(read_log_rows(&read(RecordKind::Samples, 0, &samples(None)).unwrap(), &rows.names).is_err());
 }
 
 #[test]
@@ -258,7 +260,7 @@ fn histograms_come_back_bit_by_bit() {
         .map(|(slot, histogram)| HistogramRow { slot, ts: i64::MIN, start_ts: -1, histogram: histogram.clone() })
         .collect();
     let body = written(|encoder, out| encoder.histograms(&rows, out));
-    let back = read_histograms(&read(Kind::Histograms, 0, &body).unwrap()).unwrap();
+    let back = read_histograms(&read(RecordKind::Histograms, 0, &body).unwrap()).unwrap();
     assert_eq!(back.len(), all.len());
     for (row, (slot, histogram)) in back.iter().zip((0..).zip(&all)) {
         assert_eq!((row.slot, row.ts, row.start_ts), (slot, i64::MIN, -1));
@@ -285,12 +287,12 @@ fn requests(statuses: &[u32]) -> Vec<u8> {
         text(),
         Arc::new(BinaryArray::from_iter_values(statuses.iter().map(|_| b"body"))),
     ];
-    written(|encoder, out| encoder.write(Kind::LogRequest, 0, columns, out))
+    written(|encoder, out| encoder.write(RecordKind::LogRequest, 0, columns, out))
 }
 
 #[test]
 fn a_write_has_one_request_with_a_status_that_there_is() {
-    let read = |statuses: &[u32]| read_log_request(&read(Kind::LogRequest, 0, &requests(statuses)).unwrap());
+    let read = |statuses: &[u32]| read_log_request(&read(RecordKind::LogRequest, 0, &requests(statuses)).unwrap());
     assert_eq!(read(&[u32::from(u16::MAX)]).unwrap().answer.status, u16::MAX);
     assert_eq!(read(&[1 << 16]).unwrap_err(), bad("a status is too large"));
     assert_eq!(read(&[]).unwrap_err(), bad("not one request"));
@@ -309,7 +311,7 @@ fn a_body_with_a_changed_byte_is_read_or_refused() {
     for place in places() {
         let mut body = body.clone();
         body[place] = !body[place];
-        let back = read(Kind::LogRows, flags, &body).and_then(|batch| read_log_rows(&batch, &rows.names));
+        let back = read(RecordKind::LogRows, flags, &body).and_then(|batch| read_log_rows(&batch, &rows.names));
         refused += usize::from(back.is_err());
     }
     assert!(refused > 0 && refused < places().count(), "{refused} of {} bytes", body.len());

@@ -22,7 +22,7 @@ pub(crate) enum Job {
 
 /// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Written {
+pub(crate) struct WriteCounts {
     pub(crate) samples: u64,
     pub(crate) histograms: u64,
     pub(crate) exemplars: u64,
@@ -42,18 +42,18 @@ pub(crate) struct WriteJob {
     pub(crate) batch: Batch,
     pub(crate) days: Vec<i32>,
     pub(crate) bytes: usize,
-    pub(crate) queued: Queued,
-    pub(crate) reply: oneshot::Sender<Result<Written>>,
+    pub(crate) queued: QueuedBytes,
+    pub(crate) reply: oneshot::Sender<Result<WriteCounts>>,
 }
 
 /// Counts bytes as queued until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Queued {
+pub(crate) struct QueuedBytes {
     total: Arc<AtomicU64>,
     bytes: u64,
 }
 
-impl Queued {
+impl QueuedBytes {
     /// Adds to the queued bytes.
     pub(crate) fn new(total: &Arc<AtomicU64>, bytes: usize) -> Self {
         let bytes = bytes as u64;
@@ -64,7 +64,7 @@ impl Queued {
     }
 }
 
-impl Drop for Queued {
+impl Drop for QueuedBytes {
     fn drop(&mut self) {
         self.total.fetch_sub(self.bytes, Relaxed);
         METRICS.ingest_queue.sub(1);

@@ -4,7 +4,7 @@
 use crate::idempotency::AnsweredRequest;
 use crate::memtable::Generation;
 use crate::memtable::logs::{LogRows, PreparedLogs};
-use crate::wal::codec::{Definition, Encoder, Kind};
+use crate::wal::codec::{Definition, Encoder, RecordKind};
 use crate::wal::record;
 
 use super::header;
@@ -52,7 +52,7 @@ impl LogStager {
             let at = record::begin(out);
             encoder.log_request(request, out);
             let index = if rows.is_some() { 2 } else { 0 };
-            record::finish(out, at, header(Kind::LogRequest, seq, index, record::LAST));
+            record::finish(out, at, header(RecordKind::LogRequest, seq, index, record::LAST));
         }
         rows
     }
@@ -81,18 +81,18 @@ impl LogStager {
         }
         if self.encoded < self.unlogged.len() {
             let at = record::begin(out);
-            encoder.definitions(Kind::LogStreams, &self.unlogged[self.encoded..], out);
+            encoder.definitions(RecordKind::LogStreams, &self.unlogged[self.encoded..], out);
             self.encoded = self.unlogged.len();
-            record::finish(out, at, header(Kind::LogStreams, seq, 0, 0));
+            record::finish(out, at, header(RecordKind::LogStreams, seq, 0, 0));
         }
         let at = record::begin(out);
         encoder.log_names(&rows, out);
-        record::finish(out, at, header(Kind::LogNames, seq, 0, 0));
+        record::finish(out, at, header(RecordKind::LogNames, seq, 0, 0));
         let at = record::begin(out);
         encoder.log_rows(&rows, out);
         let last = if request.is_none() { record::LAST } else { 0 };
         let flags = last | rows.flags();
-        record::finish(out, at, header(Kind::LogRows, seq, 1, flags));
+        record::finish(out, at, header(RecordKind::LogRows, seq, 1, flags));
         rows
     }
 }

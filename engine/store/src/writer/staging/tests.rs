@@ -12,7 +12,7 @@ use crate::idempotency::{Answer, RequestId};
 use crate::memtable::GenerationId;
 use crate::registry::Registry;
 use crate::wal::codec::decode;
-use crate::wal::record::{Found, LAST, OPTIONAL};
+use crate::wal::record::{LAST, OPTIONAL, SegmentEntry};
 
 #[test]
 fn the_service_is_the_first_label_that_is_there() {
@@ -56,7 +56,7 @@ struct Bench {
 }
 
 /// Of a record: its kind, index and flags, and the number of rows in it.
-type Told = (Kind, u16, u16, usize);
+type Told = (RecordKind, u16, u16, usize);
 
 impl Bench {
     fn new() -> Self {
@@ -71,7 +71,7 @@ impl Bench {
     }
 
     /// Stages a batch, and reads what would be written of it.
-    fn stage(&mut self, seq: u64, batch: Batch) -> (Staged, Vec<Told>) {
+    fn stage(&mut self, seq: u64, batch: Batch) -> (StagedRows, Vec<Told>) {
         let ctx = StageContext {
             generation: &self.generation,
             service_labels: &self.service_labels,
@@ -83,8 +83,8 @@ impl Bench {
         let (mut out, mut told, mut at) = (Vec::new(), Vec::new(), 0);
         let staged = self.stager.stage(ctx, seq, batch, &mut out);
         while at < out.len() {
-            let Found::Record(header, end) = record::read(&out, at) else { panic!("no record at {at}") };
-            let kind = Kind::of(header.table, header.kind).unwrap();
+            let SegmentEntry::Record(header, end) = record::read(&out, at) else { panic!("no record at {at}") };
+            let kind = RecordKind::of(header.table, header.kind).unwrap();
             let body = Buffer::from_vec(out[at + record::HEADER_BYTES..end].to_vec());
             let rows = decode(kind, header.version, header.flags, &body).unwrap();
             assert_eq!((staged.seq, header.seq), (seq, seq));
@@ -114,8 +114,8 @@ fn metrics(names: &[&str]) -> MetricsBatch {
 fn series_are_defined_before_the_first_record_that_refers_to_them() {
     let mut bench = Bench::new();
     bench.stager.begin_group();
-    let defined = |rows: usize| -> Told { (Kind::Definitions, 0, 0, rows) };
-    let samples = |rows: usize| -> Told { (Kind::Samples, 0, LAST, rows) };
+    let defined = |rows: usize| -> Told { (RecordKind::Definitions, 0, 0, rows) };
+    let samples = |rows: usize| -> Told { (RecordKind::Samples, 0, LAST, rows) };
     assert_eq!(bench.series(1, &["a", "b"]), [defined(2), samples(2)]);
     assert_eq!(bench.series(2, &["b"]), [samples(1)]);
     assert_eq!(bench.series(3, &["c", "a", "c"]), [defined(1), samples(3)]);
@@ -158,11 +158,11 @@ fn the_last_record_of_a_write_says_so() {
     assert_eq!(
         told,
         [
-            (Kind::Definitions, 0, 0, 1),
-            (Kind::Samples, 0, OPTIONAL, 2),
-            (Kind::Histograms, 1, 0, 2),
-            (Kind::Exemplars, 2, 0, 1),
-            (Kind::Metadata, 3, LAST, 2)
+            (RecordKind::Definitions, 0, 0, 1),
+            (RecordKind::Samples, 0, OPTIONAL, 2),
+            (RecordKind::Histograms, 1, 0, 2),
+            (RecordKind::Exemplars, 2, 0, 1),
+            (RecordKind::Metadata, 3, LAST, 2)
         ]
     );
     assert_eq!(staged.times().collect::<Vec<_>>(), [5, 6, 7, 8]);
@@ -172,7 +172,8 @@ fn the_last_record_of_a_write_says_so() {
     assert_eq!(hints, [ResetHint::Unknown, ResetHint::NotReset]);
     // The same again: metadata is said once a day.
     let (_, told) = bench.stage(2, Batch::Metrics(batch));
-    let expected = [(Kind::Samples, 0, OPTIONAL, 2), (Kind::Histograms, 1, 0, 2), (Kind::Exemplars, 2, LAST, 1)];
+    let expected =
+        [(RecordKind::Samples, 0, OPTIONAL, 2), (RecordKind::Histograms, 1, 0, 2), (RecordKind::Exemplars, 2, LAST, 1)];
     assert_eq!(told, expected);
 }
 
@@ -191,7 +192,7 @@ fn rows_of_series_that_are_not_let_in_are_counted_and_left_out() {
     let samples = staged.samples.as_ref().unwrap();
     assert_eq!((samples.ts.values().to_vec(), samples.start_ts.is_none()), (vec![5], true));
     assert!(staged.histograms.is_empty() && staged.exemplars.is_empty());
-    assert_eq!(told, [(Kind::Definitions, 0, 0, 1), (Kind::Samples, 0, LAST, 1)]);
+    assert_eq!(told, [(RecordKind::Definitions, 0, 0, 1), (RecordKind::Samples, 0, LAST, 1)]);
     let mut bench = Bench { registry_bytes_max: 0, ..Bench::new() };
     let (staged, told) = bench.stage(1, batch());
     assert_eq!((staged.refused, staged.barred, told.len()), (4, 0, 0));
@@ -223,17 +224,17 @@ fn streams_are_defined_and_rows_refer_to_them() {
         let (staged, told) = bench.stage(seq, Batch::Logs(Box::new(logs(apps)), None));
         (staged.logs.as_ref().map(|rows| rows.slots.to_vec()), staged.log_times().collect::<Vec<_>>(), told)
     };
-    let names = (Kind::LogNames, 0, 0, 1);
+    let names = (RecordKind::LogNames, 0, 0, 1);
     let (slots, times, told) = stage(&mut bench, 1, &["x", "y"]);
     assert_eq!((slots, times), (Some(vec![0, 1]), vec![-1, -1]), "times before 1970 are rounded down");
-    assert_eq!(told, [(Kind::LogStreams, 0, 0, 2), names, (Kind::LogRows, 1, LAST, 2)]);
+    assert_eq!(told, [(RecordKind::LogStreams, 0, 0, 2), names, (RecordKind::LogRows, 1, LAST, 2)]);
     let (slots, _, told) = stage(&mut bench, 2, &["y", "z", "x"]);
     assert_eq!(slots, Some(vec![1, 2, 0]));
-    assert_eq!(told, [(Kind::LogStreams, 0, 0, 1), names, (Kind::LogRows, 1, LAST, 3)]);
+    assert_eq!(told, [(RecordKind::LogStreams, 0, 0, 1), names, (RecordKind::LogRows, 1, LAST, 3)]);
     bench.stager.failed();
     bench.stager.begin_group();
     let (slots, _, told) = stage(&mut bench, 3, &["y"]);
-    assert_eq!((slots, told.len(), told[0]), (Some(vec![1]), 3, (Kind::LogStreams, 0, 0, 3)));
+    assert_eq!((slots, told.len(), told[0]), (Some(vec![1]), 3, (RecordKind::LogStreams, 0, 0, 3)));
     bench.stager.logged();
     bench.stager.begin_group();
     assert_eq!(stage(&mut bench, 4, &["z"]).2.len(), 2, "all are in the log");
@@ -248,20 +249,20 @@ async fn a_request_is_the_last_record_of_its_write() {
             1,
             &["x"][..],
             &[
-                (Kind::LogStreams, 0, 0, 1),
-                (Kind::LogNames, 0, 0, 1),
-                (Kind::LogRows, 1, 0, 1),
-                (Kind::LogRequest, 2, LAST, 1),
+                (RecordKind::LogStreams, 0, 0, 1),
+                (RecordKind::LogNames, 0, 0, 1),
+                (RecordKind::LogRows, 1, 0, 1),
+                (RecordKind::LogRequest, 2, LAST, 1),
             ][..],
         ),
-        (2, &[], &[(Kind::LogRequest, 0, LAST, 1)]),
+        (2, &[], &[(RecordKind::LogRequest, 0, LAST, 1)]),
     ] {
         let id = RequestId { caller: String::new(), path: "/p".to_owned(), key: format!("k{seq}") };
         let claimed = requests.claim(&id, 1, || 0).await.unwrap();
-        let crate::idempotency::Claimed::New(claim) = claimed else { panic!("nobody has it") };
+        let crate::idempotency::ClaimOutcome::New(claim) = claimed else { panic!("nobody has it") };
         let answer = Answer { status: 200, content_type: String::new(), body: Vec::new() };
         let request = Arc::new(AnsweredRequest { id, body_hash: 1, at: 0, answer });
-        let named = Some(Box::new(Named { request, claim }));
+        let named = Some(Box::new(KeyedRequest { request, claim }));
         let (staged, told) = bench.stage(seq, Batch::Logs(Box::new(logs(apps)), named));
         assert_eq!(told, expected);
         assert!(!staged.is_empty() && staged.request.is_some() && staged.logs.is_some() != apps.is_empty());
@@ -277,7 +278,7 @@ fn spans_follow_their_contexts_and_tables_their_order() {
         builder.span(&SpanFields { context, start, end: start, ..SpanFields::default() });
     }
     let (staged, told) = bench.stage(1, Batch::Spans(builder.finish()));
-    assert_eq!(told, [(Kind::SpanContexts, 0, 0, 1), (Kind::SpanRows, 1, LAST, 2)]);
+    assert_eq!(told, [(RecordKind::SpanContexts, 0, 0, 1), (RecordKind::SpanRows, 1, LAST, 2)]);
     assert_eq!(staged.span_times().collect::<Vec<_>>(), [-1, 1]);
     // Breaks where a large write is one record: whoever encodes it holds all of it twice more.
     let mut builder = SpansBuilder::default();
@@ -286,16 +287,16 @@ fn spans_follow_their_contexts_and_tables_their_order() {
     }
     let bytes = 100_000 * 100;
     let (staged, told) = bench.stage(1, Batch::Spans(builder.finish()));
-    let [(Kind::SpanContexts, 0, 0, _), rest @ .., (Kind::SpanRows, last, LAST, _)] = &told[..] else {
+    let [(RecordKind::SpanContexts, 0, 0, _), rest @ .., (RecordKind::SpanRows, last, LAST, _)] = &told[..] else {
         panic!("{told:?}")
     };
-    assert!(rest.iter().all(|(kind, _, flags, _)| (*kind, *flags) == (Kind::SpanRows, 0)), "{told:?}");
+    assert!(rest.iter().all(|(kind, _, flags, _)| (*kind, *flags) == (RecordKind::SpanRows, 0)), "{told:?}");
     assert!(usize::from(*last) >= bytes / RECORD_BYTES && usize::from(*last) == rest.len() + 1, "{told:?}");
     assert_eq!(told.iter().skip(1).map(|(.., rows)| rows).sum::<usize>(), 100_000);
     assert_eq!(staged.spans.map(|spans| spans.len()), Some(100_000));
     let rows = || TableRows { table: &RULE_EVALUATIONS, rows: RecordBatch::new_empty(RULE_EVALUATIONS.columns()) };
     let (staged, told) = bench.stage(2, Batch::Rows(vec![rows(), rows()]));
-    let kind = Kind::Rows(RULE_EVALUATIONS.number);
+    let kind = RecordKind::Rows(RULE_EVALUATIONS.number);
     assert_eq!(told, [(kind, 0, 0, 0), (kind, 1, LAST, 0)]);
     assert!(!staged.is_empty());
     let (staged, told) = bench.stage(3, Batch::Rows(Vec::new()));

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::*;
-use crate::wal::record::{self, Found};
-use crate::wal::replay::{QUARANTINE, Replayed};
+use crate::wal::record::{self, SegmentEntry};
+use crate::wal::replay::{QUARANTINE, ReplayedGeneration};
 use crate::wal::segment;
 
 /// Writes one segment: five writes of one sample, of which the last three have offsets in the result.
@@ -21,21 +21,21 @@ async fn five_writes(dir: &Path) -> (PathBuf, Vec<usize>) {
     let mut starts = Vec::new();
     let mut at = segment::HEADER_BYTES;
     while at < bytes.len() {
-        let Found::Record(_, end) = record::read(&bytes, at) else { panic!("a good segment") };
+        let SegmentEntry::Record(_, end) = record::read(&bytes, at) else { panic!("a good segment") };
         starts.push(at);
         at = end;
     }
     (path, starts)
 }
 
-fn replay_bytes(dir: &Path, path: &Path, bytes: &[u8]) -> Option<Replayed> {
+fn replay_bytes(dir: &Path, path: &Path, bytes: &[u8]) -> Option<ReplayedGeneration> {
     fs::write(path, bytes).unwrap();
     let mut found = replay(&LocalDisk, dir, &Arc::new(Registry::default()), &|_| false).unwrap();
     assert!(found.len() <= 1);
     found.pop()
 }
 
-fn times(replayed: Option<&Replayed>) -> Vec<i64> {
+fn times(replayed: Option<&ReplayedGeneration>) -> Vec<i64> {
     let Some(replayed) = replayed else { return Vec::new() };
     let g = &replayed.generation;
     let mut times = Vec::new();
@@ -229,7 +229,7 @@ async fn newer_records_are_refused() {
     let (path, starts) = five_writes(dir.path()).await;
     let good = fs::read(&path).unwrap();
     let check = |change: &dyn Fn(&mut record::Header), text: &str| {
-        let Found::Record(mut header, end) = record::read(&good, starts[1]) else { panic!() };
+        let SegmentEntry::Record(mut header, end) = record::read(&good, starts[1]) else { panic!() };
         change(&mut header);
         let mut bytes = good[..end].to_vec();
         record::finish(&mut bytes, starts[1], header);
@@ -253,7 +253,7 @@ async fn bodies_with_a_right_checksum_and_wrong_content_are_counted() {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut bytes = good.clone();
         let which = rng.random_range(0..starts.len());
-        let Found::Record(header, end) = record::read(&bytes, starts[which]) else { panic!() };
+        let SegmentEntry::Record(header, end) = record::read(&bytes, starts[which]) else { panic!() };
         let body = starts[which] + record::HEADER_BYTES..end;
         for _ in 0..rng.random_range(1..4) {
             let at = rng.random_range(body.clone());

@@ -18,7 +18,7 @@ use super::Sketch;
 
 /// The input of the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Of {
+enum SketchInput {
     /// Durations of single spans in nanoseconds (`Int64`).
     Durations,
     /// Durations as roll-ups hold them.
@@ -29,17 +29,20 @@ enum Of {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SketchOf {
-    of: Of,
+    of: SketchInput,
     signature: Signature,
 }
 
 static ALL: LazyLock<[Arc<AggregateUDF>; 3]> = LazyLock::new(|| {
-    [(Of::Durations, DataType::Int64), (Of::Buckets, DataType::Binary), (Of::Sketches, DataType::Binary)].map(
-        |(of, argument)| {
-            let signature = Signature::exact(vec![argument], Volatility::Immutable);
-            Arc::new(AggregateUDF::new_from_impl(SketchOf { of, signature }))
-        },
-    )
+    [
+        (SketchInput::Durations, DataType::Int64),
+        (SketchInput::Buckets, DataType::Binary),
+        (SketchInput::Sketches, DataType::Binary),
+    ]
+    .map(|(of, argument)| {
+        let signature = Signature::exact(vec![argument], Volatility::Immutable);
+        Arc::new(AggregateUDF::new_from_impl(SketchOf { of, signature }))
+    })
 });
 
 /// Aggregates durations in nanoseconds to a sketch.
@@ -65,9 +68,9 @@ pub(crate) fn all() -> &'static [Arc<AggregateUDF>] {
 impl AggregateUDFImpl for SketchOf {
     fn name(&self) -> &'static str {
         match self.of {
-            Of::Durations => "duration_sketch",
-            Of::Buckets => "bucket_sketch",
-            Of::Sketches => "merged_sketch",
+            SketchInput::Durations => "duration_sketch",
+            SketchInput::Buckets => "bucket_sketch",
+            SketchInput::Sketches => "merged_sketch",
         }
     }
 
@@ -99,7 +102,7 @@ impl AggregateUDFImpl for SketchOf {
 /// The sketches of all groups.
 #[derive(Debug)]
 struct Sketches {
-    of: Of,
+    of: SketchInput,
     groups: Vec<Sketch>,
     bytes: usize,
 }
@@ -155,17 +158,17 @@ impl GroupsAccumulator for Sketches {
         total: usize,
     ) -> Result<()> {
         match self.of {
-            Of::Durations => {
+            SketchInput::Durations => {
                 let Some(values) = values.first().and_then(|v| v.as_primitive_opt::<Int64Type>()) else {
                     return exec_err!("durations are whole numbers");
                 };
                 self.add(groups, filter, total, |sketch, row| sketch.add(values.value(row)));
             }
-            Of::Buckets => {
+            SketchInput::Buckets => {
                 let values = bytes_of(values)?;
                 self.add(groups, filter, total, |sketch, row| sketch.merge_buckets(values.value(row)));
             }
-            Of::Sketches => {
+            SketchInput::Sketches => {
                 let values = bytes_of(values)?;
                 self.add(groups, filter, total, |sketch, row| sketch.merge_bytes(values.value(row)));
             }
@@ -206,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    fn sketches_of(of: Of) -> Sketches {
+    fn sketches_of(of: SketchInput) -> Sketches {
         Sketches { of, groups: Vec::new(), bytes: 0 }
     }
 
@@ -217,9 +220,9 @@ mod tests {
         let groups: Vec<usize> = (0..values.len()).map(|i| usize::from(i % 8 > 0)).collect();
         let mut whole = [Sketch::default(), Sketch::default()];
         values.iter().zip(&groups).for_each(|(v, g)| whole[*g].add(*v));
-        let mut merged = sketches_of(Of::Durations);
+        let mut merged = sketches_of(SketchInput::Durations);
         for (values, groups) in values.chunks(1_700).zip(groups.chunks(1_700)) {
-            let mut part = sketches_of(Of::Durations);
+            let mut part = sketches_of(SketchInput::Durations);
             part.update_batch(&[Arc::new(Int64Array::from(values.to_vec())) as ArrayRef], groups, None, 2).unwrap();
             assert!(part.size() > 0);
             let state = part.state(EmitTo::All).unwrap();
@@ -239,7 +242,7 @@ mod tests {
 
     #[test]
     fn rows_that_are_filtered_do_not_count() {
-        let mut one = sketches_of(Of::Durations);
+        let mut one = sketches_of(SketchInput::Durations);
         let filter = BooleanArray::from(vec![Some(true), Some(false), None]);
         let values = Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef;
         one.update_batch(&[values], &[0, 0, 0], Some(&filter), 1).unwrap();

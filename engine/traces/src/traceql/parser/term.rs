@@ -3,7 +3,7 @@
 use quiver_types::spans::Place;
 
 use super::super::ast::Expr;
-use super::super::expressions::{Compare, Fixed, Sign, Term};
+use super::super::expressions::{Compare, ExprValue, Sign, Term};
 use super::super::fields::Field;
 use super::{CONDITIONS_MAX, Literal, Op, Parser, Result, turned};
 
@@ -106,10 +106,10 @@ impl Parser<'_> {
             (Op::Number(Compare::Equal | Compare::NotEqual), Literal::Nil, Literal::Nil) => false,
             (Op::Number(compare), Literal::Number(left, _), Literal::Number(right, _)) => compare.holds(left, right),
             (Op::Number(compare), Literal::Text(left), Literal::Text(right)) => {
-                Fixed::Text(left).compares(compare, &Fixed::Text(right))
+                ExprValue::Text(left).compares(compare, &ExprValue::Text(right))
             }
             (Op::Number(compare), Literal::Bool(left), Literal::Bool(right)) => {
-                Fixed::Bool(left).compares(compare, &Fixed::Bool(right))
+                ExprValue::Bool(left).compares(compare, &ExprValue::Bool(right))
             }
             _ => return Err(differ()),
         };
@@ -186,7 +186,7 @@ impl Parser<'_> {
         let no_number = || self.error_at(at, "arithmetic needs numbers");
         let number = |node: Node| {
             node.side().and_then(constant).filter(|term| match term {
-                Term::Fixed(fixed) => matches!(fixed, Fixed::Number(_) | Fixed::Whole(_) | Fixed::Nanos(_)),
+                Term::Fixed(fixed) => matches!(fixed, ExprValue::Number(_) | ExprValue::Whole(_) | ExprValue::Nanos(_)),
                 Term::Field(Field::Intrinsic(intrinsic)) => intrinsic.is_number(),
                 Term::Field(Field::Attribute(..)) | Term::Worked(..) => true,
             })
@@ -194,9 +194,9 @@ impl Parser<'_> {
         let (left, right) = (number(left).ok_or_else(no_number)?, number(right).ok_or_else(no_number)?);
         if let (Term::Fixed(left), Term::Fixed(right)) = (&left, &right) {
             let literal = match left.worked(sign, right) {
-                Some(Fixed::Whole(value)) => Literal::Number(value as f64, value.to_string()),
+                Some(ExprValue::Whole(value)) => Literal::Number(value as f64, value.to_string()),
                 // With a point, so that it is read as no whole number.
-                Some(Fixed::Number(value)) => Literal::Number(value, format!("{value:?}")),
+                Some(ExprValue::Number(value)) => Literal::Number(value, format!("{value:?}")),
                 _ => return Err(self.error_at(at, "a number without bounds")),
             };
             return Ok(Node::Side(Err(literal)));
@@ -212,10 +212,10 @@ fn constant(side: Side) -> Option<Term> {
         Err(literal) => literal,
     };
     Some(Term::Fixed(match literal {
-        Literal::Number(v, text) => text.parse::<i64>().map_or(Fixed::Number(v), Fixed::Whole),
-        Literal::Nanos(nanos) => Fixed::Nanos(nanos),
-        Literal::Text(text) => Fixed::Text(text),
-        Literal::Bool(v) => Fixed::Bool(v),
+        Literal::Number(v, text) => text.parse::<i64>().map_or(ExprValue::Number(v), ExprValue::Whole),
+        Literal::Nanos(nanos) => ExprValue::Nanos(nanos),
+        Literal::Text(text) => ExprValue::Text(text),
+        Literal::Bool(v) => ExprValue::Bool(v),
         Literal::Nil | Literal::Word(_) => return None,
     }))
 }

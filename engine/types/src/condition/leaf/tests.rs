@@ -179,10 +179,10 @@ proptest! {
             let opposite = Leaf::parse(opposite.as_object().unwrap(), "").expect("a leaf");
             prop_assert_ne!(passes, opposite.passes(Some(&text)));
         }
-        if let (true, Some(Sought::Wholes(wholes))) = (passes, leaf.sought()) {
+        if let (true, Some(RequiredText::Wholes(wholes))) = (passes, leaf.sought()) {
             prop_assert!(wholes.contains(&text), "{} of {:?}: {:?}", members, text, wholes);
         }
-        if leaf.is_told() && let Some(Sought::Wholes(wholes)) = leaf.sought() {
+        if leaf.is_told() && let Some(RequiredText::Wholes(wholes)) = leaf.sought() {
             prop_assert!(!wholes.contains(&text) || passes, "{} of {:?}", members, text);
         }
     }

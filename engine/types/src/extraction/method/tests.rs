@@ -35,7 +35,9 @@ fn pairs_of_logfmt() {
 fn parts_of_addresses() {
     let check = |text: &str, expected: &str| {
         let told = match parts_of(text) {
-            Found::Address(parts, _) => parts.iter().map(|(n, v)| format!("{n}:{v}")).collect::<Vec<_>>().join(" "),
+            MethodMatch::Address(parts, _) => {
+                parts.iter().map(|(n, v)| format!("{n}:{v}")).collect::<Vec<_>>().join(" ")
+            }
             _ => "none".to_owned(),
         };
         assert_eq!(told, expected, "{text}");
@@ -66,7 +68,7 @@ fn texts_between_placeholders() {
     let check = |expression: &str, text: &str, expected: &str| {
         let pieces = pattern(expression).unwrap_or_else(|e| panic!("{expression}: {e:?}"));
         let told = match between(text, &pieces) {
-            Found::Named(all) => named(&all),
+            MethodMatch::Named(all) => named(&all),
             _ => "none".to_owned(),
         };
         assert_eq!(told, expected, "{expression} {text}");
@@ -178,7 +180,7 @@ fn documents_are_flattened_so_far() {
 #[test]
 fn queries_of_addresses() {
     let query = |text: &str, key: &str| match parts_of(text) {
-        found @ Found::Address(..) => found.get(&From::Name(format!("query.{key}"))).map(Cow::into_owned),
+        found @ MethodMatch::Address(..) => found.get(&From::Name(format!("query.{key}"))).map(Cow::into_owned),
         _ => None,
     };
     let address = "https://h/p?a=1&b=2=3&a=4&flag&=x&é=ü#a=5";

@@ -27,7 +27,7 @@ pub(super) fn search(nfa: &NFA, scratch: &mut Scratch, text: &str, from: usize, 
     now.clear();
     next.clear();
     let width = places.len();
-    let mut run = Run { nfa, text: text.as_bytes(), stack, places: at_hand, steps: 0 };
+    let mut run = CaptureSearch { nfa, text: text.as_bytes(), stack, places: at_hand, steps: 0 };
     let mut is_found = false;
     for at in from..=text.len() {
         if now.order.is_empty() && (is_found || (at > from && nfa.is_always_start_anchored())) {
@@ -130,7 +130,7 @@ enum Left {
 }
 
 /// A search that goes on.
-struct Run<'r> {
+struct CaptureSearch<'r> {
     nfa: &'r NFA,
     text: &'r [u8],
     stack: &'r mut Vec<Left>,
@@ -139,7 +139,7 @@ struct Run<'r> {
     steps: usize,
 }
 
-impl Run<'_> {
+impl CaptureSearch<'_> {
     /// Adds a state and all that follow from it without a byte.
     fn add(&mut self, to: &mut Threads, id: StateID, at: usize) {
         self.stack.push(Left::State(id));

@@ -12,9 +12,9 @@ use arrow::array::{AsArray, RecordBatch};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-use self::calls::{Child, Known};
+use self::calls::{Child, ParentCandidate};
 use self::columns::{Columns, Row, missing};
-use self::counter::Counted;
+use self::counter::KeyedCounts;
 use self::names::Names;
 use super::{Counts, EdgeKind, HOUR_MINUTES, instance_name};
 use crate::spans::{Attributes, FirstReport};
@@ -78,11 +78,11 @@ pub struct RollupBuilder {
     instances_of: Map<Vec<u8>, u32>,
     /// Too many operations, too many instances.
     unlisted: [bool; 2],
-    nodes: Counted<(i64, u32)>,
+    nodes: KeyedCounts<(i64, u32)>,
     edges: Map<EdgeKey, Counts>,
-    operations: Counted<(i64, u32, u32, u8)>,
-    instances: Counted<(i64, u32, u32)>,
-    known: Map<u64, Known>,
+    operations: KeyedCounts<(i64, u32, u32, u8)>,
+    instances: KeyedCounts<(i64, u32, u32)>,
+    known: Map<u64, ParentCandidate>,
     /// Of shared ids whose two halves are known: when the counted report of the called half was received, and what it adds.
     halves: Map<u64, (i64, Weight)>,
     waiting: Map<u64, Vec<Child>>,
@@ -180,14 +180,14 @@ impl RollupBuilder {
             let name = self.names.number(name);
             self.operations.of(name, (hour, row.service, name, row.kind)).add(&weight);
             if self.operations.len() > LISTED_MAX {
-                self.operations = Counted::default();
+                self.operations = KeyedCounts::default();
                 self.unlisted[0] = true;
             }
         }
         if let Some(number) = instance.filter(|_| !self.unlisted[1]) {
             self.instances.of(number, (hour, row.service, number)).count(&weight);
             if self.instances.len() > LISTED_MAX || self.instances_of.len() > LISTED_MAX {
-                (self.instances, self.instances_of) = (Counted::default(), Map::default());
+                (self.instances, self.instances_of) = (KeyedCounts::default(), Map::default());
                 self.unlisted[1] = true;
             }
         }

@@ -15,9 +15,9 @@ use crate::spans::{SpanId, TraceId};
 pub struct RollupSum(HashTable<RollupRow>);
 
 /// Kind, minute, service, peer, sort, ids: what a row is about.
-type About<'r> = (RollupKind, i64, &'r str, &'r str, u8, Option<(TraceId, SpanId, SpanId)>);
+type RollupKey<'r> = (RollupKind, i64, &'r str, &'r str, u8, Option<(TraceId, SpanId, SpanId)>);
 
-fn about(row: &RollupRow) -> About<'_> {
+fn about(row: &RollupRow) -> RollupKey<'_> {
     (row.kind, row.minute, &row.service, &row.peer, row.sort, row.ids)
 }
 

@@ -1,6 +1,6 @@
 //! Slack, by webhook or by bot token; what understands its webhooks, too.
 
-use quiver_alerting::dispatch::Said;
+use quiver_alerting::dispatch::ReceiverData;
 use quiver_alerting::options::{OptionValue, Options};
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json, json};
@@ -104,21 +104,21 @@ fn action(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
 }
 
 /// Slack answers 200 to much that it does not take, and says so in the body: its API as JSON, its webhooks as text.
-fn judge(answer: &Answer<'_>) -> Result<Said, Failure> {
-    judge_named(answer).map(|_| Said::new())
+fn judge(answer: &Answer<'_>) -> Result<ReceiverData, Failure> {
+    judge_named(answer).map(|_| ReceiverData::new())
 }
 
 /// The same; gives the names of a message that was taken.
-fn judge_named(answer: &Answer<'_>) -> Result<Said, Failure> {
+fn judge_named(answer: &Answer<'_>) -> Result<ReceiverData, Failure> {
     let said = serde_json::from_slice::<Json>(answer.body).ok().filter(Json::is_object);
     let failure = match said {
-        _ if !answer.is_json && answer.body == b"ok" => return Ok(Said::new()),
+        _ if !answer.is_json && answer.body == b"ok" => return Ok(ReceiverData::new()),
         Some(said) if answer.is_json && said["ok"] == true => {
             let name = |name: &str| {
                 said[name].as_str().filter(|text| !text.is_empty()).map(|text| (name.to_owned(), text.to_owned()))
             };
             // One of them alone names nothing.
-            let names: Option<Said> = NAMES.into_iter().map(name).collect();
+            let names: Option<ReceiverData> = NAMES.into_iter().map(name).collect();
             return Ok(names.unwrap_or_default());
         }
         // Whether it was taken is not known.

@@ -1,6 +1,6 @@
 //! Telegram: a message of a bot to a chat.
 
-use quiver_alerting::dispatch::Said;
+use quiver_alerting::dispatch::ReceiverData;
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json};
 
@@ -52,9 +52,9 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
 }
 
 /// Telegram says in the body whether it took a message.
-fn judge(answer: &Answer<'_>) -> Result<Said, Failure> {
+fn judge(answer: &Answer<'_>) -> Result<ReceiverData, Failure> {
     match serde_json::from_slice::<Json>(answer.body) {
-        Ok(said) if said["ok"] == true => Ok(Said::new()),
+        Ok(said) if said["ok"] == true => Ok(ReceiverData::new()),
         _ => Err(Failure { status: Some(answer.status), ..Failure::passing("Telegram did not take the message") }),
     }
 }

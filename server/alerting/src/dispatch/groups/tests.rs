@@ -4,13 +4,13 @@ use quiver_yaml as yaml;
 use quiver_yaml::problem::Problems;
 
 use super::*;
-use crate::routes::{Reading, RouteConfig};
+use crate::routes::{ReadContext, RouteConfig};
 
 const S: i64 = 1_000_000_000;
 
 fn route(text: &str) -> Route {
     let node = yaml::read(text).expect(text).remove(0);
-    Route::new(&RouteConfig::read(&node, "", &mut Reading::default(), &mut Problems::default()))
+    Route::new(&RouteConfig::read(&node, "", &mut ReadContext::default(), &mut Problems::default()))
 }
 
 fn alert(pairs: &[(&str, &str)], starts: i64, ends: i64, updated: i64) -> Alert {

@@ -12,7 +12,7 @@ use quiver_types::{Matcher, Millis};
 
 use super::{Group, RuleStatus, Turn};
 use crate::rules::engine::{Engine, Reads};
-use crate::rules::evaluation::{SERVICE, Setting};
+use crate::rules::evaluation::{EvaluationSettings, SERVICE};
 use crate::rules::model::{Rule, RuleKind};
 
 /// How many rules after the first unfinished one are considered.
@@ -140,13 +140,13 @@ impl Group {
 }
 
 /// A rule taken by a thread. On drop the others are notified that it is done, even if its evaluation panicked.
-struct Taken<'a> {
+struct ClaimedRule<'a> {
     cycle: &'a Cycle,
     number: usize,
     status: Option<Box<RuleStatus>>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for ClaimedRule<'_> {
     fn drop(&mut self) {
         let mut progress = self.cycle.progress();
         progress.places[self.number] = match self.status.take() {
@@ -169,7 +169,7 @@ impl Cycle {
     }
 
     /// Takes the next rule that waits for no other; blocks if there are only waiting ones. `None`: all are taken.
-    fn take(&self) -> Option<Taken<'_>> {
+    fn take(&self) -> Option<ClaimedRule<'_>> {
         let mut progress = self.progress();
         loop {
             if progress.open == 0 {
@@ -181,7 +181,7 @@ impl Cycle {
                 && let Place::Open(status) = std::mem::replace(&mut progress.places[number], Place::Taken)
             {
                 progress.open -= 1;
-                return Some(Taken { cycle: self, number, status: Some(status) });
+                return Some(ClaimedRule { cycle: self, number, status: Some(status) });
             }
             // The first unfinished rule waits for none, so a thread is working on it.
             progress = self.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
@@ -197,7 +197,7 @@ impl Cycle {
     }
 
     /// Evaluates rules until none is left.
-    pub fn work(&self, setting: &Setting, engine: &dyn Engine) {
+    pub fn work(&self, setting: &EvaluationSettings, engine: &dyn Engine) {
         while let Some(mut taken) = self.take() {
             let number = taken.number;
             if let Some(status) = &mut taken.status {

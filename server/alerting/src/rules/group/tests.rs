@@ -3,7 +3,7 @@ use std::cell::RefCell;
 use quiver_types::Matcher;
 use quiver_yaml::problem::Place;
 
-use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, NewestSample, Remembered, Room};
+use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, NewestSample, Room, StoredAlert};
 use super::*;
 
 /// Answers with the elements that a script says for each time, and keeps what is written.
@@ -51,7 +51,7 @@ impl Engine for Script {
         Ok(self.before.iter().map(sample).filter(fits).collect())
     }
 
-    fn write(&self, samples: &[Written]) -> Result<(), String> {
+    fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
         for sample in samples {
             let ElementValue::Float(value) = sample.value else { continue };
             let value = if quiver_types::is_stale(value) { "stale".to_owned() } else { value.to_string() };
@@ -118,7 +118,7 @@ fn states(group: &mut Group, hits: &str) -> String {
     }
     let mut out = String::new();
     for i in 0..hits.len() {
-        group.evaluate(i as Millis * MINUTE, &Setting::default(), &script);
+        group.evaluate(i as Millis * MINUTE, &EvaluationSettings::default(), &script);
         out.push(match group.rules[0].state() {
             AlertState::Firing => 'f',
             AlertState::Pending => 'p',
@@ -144,7 +144,7 @@ fn states_over_time() {
 fn what_is_written() {
     let mut group = group(1, 0);
     let script = Script { hits: [(0, vec![("1", 2.0)]), (MINUTE, vec![("1", 3.0)])].into(), ..Script::default() };
-    (0..3).for_each(|i| group.evaluate(i * MINUTE, &Setting::default(), &script));
+    (0..3).for_each(|i| group.evaluate(i * MINUTE, &EvaluationSettings::default(), &script));
     let series = |state: &str| format!("ALERTS{{alertname=\"A\", alertstate=\"{state}\", i=\"1\", sev=\"1-x\"}}");
     let since = "ALERTS_FOR_STATE{alertname=\"A\", i=\"1\", sev=\"1-x\"}";
     let expected = [
@@ -169,9 +169,9 @@ fn what_is_not_ours_is_not_written() {
     let (mut series, of_series) = (group(0, 0), script());
     (series.rules[0].rule.kind, series.rules[0].rule.labels) = (RuleKind::Record, BTreeMap::new());
     for (group, script) in [(&mut alerts, &of_alerts), (&mut series, &of_series)] {
-        group.evaluate(0, &Setting::default(), script);
+        group.evaluate(0, &EvaluationSettings::default(), script);
         assert_eq!(group.rules[0].health, Health::Ok);
-        group.evaluate(MINUTE, &Setting::default(), script);
+        group.evaluate(MINUTE, &EvaluationSettings::default(), script);
         assert!(matches!(&group.rules[0].health, Health::Err(e) if e.contains("{edit, alerting}")));
         let written = script.written.borrow();
         assert!(!written.is_empty() && !written.iter().any(|line| line.contains("i=\"2\"")), "{written:?}");
@@ -183,12 +183,12 @@ fn equal_alerts_and_limits_are_errors() {
     let mut one = group(0, 0);
     one.rules[0].rule.labels = [("i".to_owned(), "same".to_owned()), ("sev".to_owned(), String::new())].into();
     let script = Script { hits: [(0, vec![("1", 2.0), ("2", 2.0)])].into(), ..Script::default() };
-    one.evaluate(0, &Setting::default(), &script);
+    one.evaluate(0, &EvaluationSettings::default(), &script);
     assert!(matches!(&one.rules[0].health, Health::Err(e) if e.contains("same labelset")));
     assert_eq!(one.rules[0].state(), AlertState::Inactive);
     let mut limited = group(0, 0);
     limited.model.limit = 1;
-    limited.evaluate(0, &Setting::default(), &script);
+    limited.evaluate(0, &EvaluationSettings::default(), &script);
     assert_eq!(limited.rules[0].health, Health::Err("exceeded limit of 1 with 2 alerts".to_owned()));
     assert_eq!(limited.rules[0].alerts().count(), 0);
 }
@@ -199,7 +199,7 @@ fn sent_again_and_to_the_end() {
     let script = Script { hits: (0..3).map(|i| (i * MINUTE, vec![("1", 2.0)])).collect(), ..Script::default() };
     let mut sent = Vec::new();
     for i in 0..25 {
-        group.evaluate(i * MINUTE, &Setting::default(), &script);
+        group.evaluate(i * MINUTE, &EvaluationSettings::default(), &script);
         sent.extend(
             group
                 .send(i * MINUTE, 2 * MINUTE, 60 * MINUTE)
@@ -220,9 +220,9 @@ fn raised_for_turns_firing_to_pending_and_edits_keep_alerts() {
     let mut edited = group(5, 0);
     edited.take_over(first);
     let script = Script { hits: (1..8).map(|i| (i * MINUTE, vec![("1", 2.0)])).collect(), ..Script::default() };
-    edited.evaluate(MINUTE, &Setting::default(), &script);
+    edited.evaluate(MINUTE, &EvaluationSettings::default(), &script);
     assert_eq!(edited.rules[0].state(), AlertState::Pending);
-    edited.evaluate(5 * MINUTE, &Setting::default(), &script);
+    edited.evaluate(5 * MINUTE, &EvaluationSettings::default(), &script);
     assert_eq!(edited.rules[0].state(), AlertState::Firing);
 }
 
@@ -235,9 +235,9 @@ fn an_edited_rule_goes_on_writing_its_series() {
     let gone = edited.take_over(first);
     assert_eq!((gone.len(), gone[0].1.alerts().count()), (1, 1));
     let script = Script { hits: [(MINUTE, vec![("1", 2.0)])].into(), ..Script::default() };
-    edited.evaluate(MINUTE, &Setting::default(), &script);
+    edited.evaluate(MINUTE, &EvaluationSettings::default(), &script);
     assert!(script.written.borrow().iter().all(|w| !w.contains("stale")), "{:?}", script.written.borrow());
-    edited.evaluate(2 * MINUTE, &Setting::default(), &script);
+    edited.evaluate(2 * MINUTE, &EvaluationSettings::default(), &script);
     assert_eq!(script.written.borrow().iter().filter(|w| w.contains("stale @2")).count(), 2);
 }
 
@@ -246,7 +246,7 @@ fn restored() {
     let labels = LabelSet::from_pairs([("alertname", "A"), ("i", "1"), ("sev", "1-x")]);
     let check = |for_: i64, active: i64, last: i64, now: i64, firing: bool, expected: Option<i64>| {
         let mut group = group(for_, 0);
-        let alert = Remembered {
+        let alert = StoredAlert {
             labels: labels.clone(),
             annotations: Arc::default(),
             value: 1.0,
@@ -269,9 +269,9 @@ fn restored() {
     let mut firing = check(5, 0, 30, 40, true, Some(0));
     // The first cycle ends nothing that was restored, the second one does.
     let script = Script::default();
-    firing.evaluate(40 * MINUTE, &Setting::default(), &script);
+    firing.evaluate(40 * MINUTE, &EvaluationSettings::default(), &script);
     assert_eq!(firing.rules[0].state(), AlertState::Firing);
-    firing.evaluate(41 * MINUTE, &Setting::default(), &script);
+    firing.evaluate(41 * MINUTE, &EvaluationSettings::default(), &script);
     assert_eq!(firing.rules[0].state(), AlertState::Inactive);
 }
 
@@ -286,11 +286,11 @@ fn adopted_from_series() {
         let at = 100 * MINUTE;
         let hits = [at, at + MINUTE].map(|at| (at, vec![("1", 2.0)]));
         let script = Script { hits: hits.into(), before: vec![("1", before.0, before.1)], ..Script::default() };
-        group.evaluate(at, &Setting::default(), &script);
+        group.evaluate(at, &EvaluationSettings::default(), &script);
         let alert = group.rules[0].alerts().next().unwrap();
         assert_eq!((alert.state, alert.active_at / MINUTE), expected, "for {for_} before {before:?}");
         // Only the first evaluation looks.
-        group.evaluate(at + MINUTE, &Setting::default(), &script);
+        group.evaluate(at + MINUTE, &EvaluationSettings::default(), &script);
         assert_eq!(group.rules[0].alerts().count(), 1);
         group.rules[0].alerts().next().and_then(|alert| alert.fired_at)
     };
@@ -325,7 +325,7 @@ fn a_rule_that_is_switched_off_ends_its_alerts() {
     assert_eq!(states(&mut group, "+"), "f");
     group.rules[0].rule.enabled = false;
     let script = Script::default();
-    group.evaluate(MINUTE, &Setting::default(), &script);
+    group.evaluate(MINUTE, &EvaluationSettings::default(), &script);
     assert_eq!(group.rules[0].state(), AlertState::Inactive);
     assert_eq!(script.written.borrow().len(), 2);
     assert_eq!(group.send(MINUTE, MINUTE, 60 * MINUTE).len(), 1);
@@ -335,11 +335,11 @@ fn a_rule_that_is_switched_off_ends_its_alerts() {
 fn a_rule_that_fails_holds_its_alerts_for_a_while() {
     let mut group = group(0, 0);
     let mut script = Script { hits: [(0, vec![("1", 2.0)])].into(), ..Script::default() };
-    group.evaluate(0, &Setting::default(), &script);
+    group.evaluate(0, &EvaluationSettings::default(), &script);
     script.fails = (1..100).map(|i| i * MINUTE).collect();
     let mut sent = Vec::new();
     for i in 0..6 {
-        group.evaluate(i * MINUTE, &Setting::default(), &script);
+        group.evaluate(i * MINUTE, &EvaluationSettings::default(), &script);
         sent.push(group.send(i * MINUTE, 0, 3 * MINUTE).len());
     }
     assert_eq!(sent, [1, 1, 1, 1, 1, 0]);
@@ -352,7 +352,7 @@ fn a_leap_of_the_clock_lets_nothing_fire() {
     let hits = [0, MINUTE + leap, 5 * MINUTE + leap].map(|at| (at, vec![("1", 2.0)]));
     let script = Script { hits: hits.into(), ..Script::default() };
     let state = |group: &mut Group, at| {
-        group.evaluate(at, &Setting::default(), &script);
+        group.evaluate(at, &EvaluationSettings::default(), &script);
         group.rules[0].state()
     };
     assert_eq!(state(&mut group, 0), AlertState::Pending);
@@ -367,7 +367,7 @@ fn a_leap_of_the_clock_lets_nothing_fire() {
 fn restored_alerts_of_a_future() {
     const DAYS: Millis = 40 * 24 * 60 * MINUTE;
     let (now, last) = (DAYS, 2 * DAYS);
-    let remembered = |i: &str, firing: bool, active_at: Millis| Remembered {
+    let remembered = |i: &str, firing: bool, active_at: Millis| StoredAlert {
         labels: LabelSet::from_pairs([("alertname", "A"), ("i", i), ("sev", &format!("{i}-x"))]),
         annotations: Arc::default(),
         value: 2.0,
@@ -382,7 +382,7 @@ fn restored_alerts_of_a_future() {
     let alerts = vec![remembered("1", true, last - 30 * MINUTE), remembered("2", false, last - 5 * MINUTE)];
     group.restore(0, alerts, last, now);
     let script = Script { hits: [(now, vec![("1", 2.0), ("2", 2.0)])].into(), ..Script::default() };
-    group.evaluate(now, &Setting::default(), &script);
+    group.evaluate(now, &EvaluationSettings::default(), &script);
     let shown: Vec<_> =
         group.rules[0].alerts().map(|a| (a.state, now - a.active_at, a.fired_at.map(|at| now - at))).collect();
     let fires = (AlertState::Firing, 30 * MINUTE, Some(10 * MINUTE));
@@ -399,12 +399,12 @@ fn a_leap_of_the_clock_lets_nothing_fail_for_longer() {
         let start = 200_000 * MINUTE;
         let fails = [start + MINUTE, start + leap + 2 * MINUTE, start + leap + 5 * MINUTE];
         let script = Script { hits: [(start, vec![("1", 2.0)])].into(), fails: fails.into(), ..Script::default() };
-        group.evaluate(start, &Setting::default(), &script);
-        group.evaluate(fails[0], &Setting::default(), &script);
+        group.evaluate(start, &EvaluationSettings::default(), &script);
+        group.evaluate(fails[0], &EvaluationSettings::default(), &script);
         group.shift(leap);
         let mut sent = Vec::new();
         for at in &fails[1..] {
-            group.evaluate(*at, &Setting::default(), &script);
+            group.evaluate(*at, &EvaluationSettings::default(), &script);
             sent.push(group.send(*at, 0, 3 * MINUTE).len());
         }
         assert_eq!(sent, [1, 0], "{leap}");
@@ -431,7 +431,7 @@ impl Engine for Many {
         Ok((0..self.results).map(|n| Element { labels: labels(n), value: ElementValue::Float(1.0) }).collect())
     }
 
-    fn write(&self, _: &[Written]) -> Result<(), String> {
+    fn write(&self, _: &[RuleSample]) -> Result<(), String> {
         Ok(())
     }
 
@@ -444,7 +444,7 @@ impl Engine for Many {
 /// A template is bounded, but not how many results it is run for: with 100,000 it could run for hours, and nobody else.
 #[test]
 fn texts_take_no_longer_than_the_interval() {
-    let (mut group, setting) = (group(0, 0), Setting::default());
+    let (mut group, setting) = (group(0, 0), EvaluationSettings::default());
     let mut evaluate = |results: usize, at: Millis| {
         group.evaluate(at, &setting, &Many::of(results));
         let told = match &group.rules[0].health {
@@ -465,7 +465,7 @@ fn texts_take_no_longer_than_the_interval() {
 #[test]
 fn texts_take_no_more_memory_than_there_is() {
     const RESULTS: usize = 10;
-    let setting = Setting { room: Room::new(120_000), ..Setting::default() };
+    let setting = EvaluationSettings { room: Room::new(120_000), ..EvaluationSettings::default() };
     let evaluate = |group: &mut Group, length: usize| {
         group.rules[0].rule.annotations = [("v".to_owned(), "x".repeat(length))].into();
         group.evaluate(0, &setting, &Many::of(RESULTS));
@@ -489,7 +489,7 @@ fn texts_take_no_more_memory_than_there_is() {
 /// room, and where all are kept firing the rule fails.
 #[test]
 fn alerts_of_former_evaluations_have_an_end() {
-    let run = |keep_minutes: i64, setting: &Setting| {
+    let run = |keep_minutes: i64, setting: &EvaluationSettings| {
         let mut group = group(0, keep_minutes);
         for k in 0..40 {
             let many = Many { first: k * 10, passes: false, ..Many::of(10) };
@@ -497,7 +497,10 @@ fn alerts_of_former_evaluations_have_an_end() {
         }
         (group.rules[0].health.clone(), group.rules[0].alerts().count())
     };
-    let (free, narrow) = (Setting::default(), Setting { room: Room::new(40_000), ..Setting::default() });
+    let (free, narrow) = (
+        EvaluationSettings::default(),
+        EvaluationSettings { room: Room::new(40_000), ..EvaluationSettings::default() },
+    );
     assert_eq!(run(0, &free), (Health::Ok, 170), "for a quarter of an hour");
     let (health, alerts) = run(0, &narrow);
     assert!(health == Health::Ok && (20..80).contains(&alerts), "{health:?} {alerts}");
@@ -512,12 +515,12 @@ fn templates_are_for_each_element() {
     let texts = [("bad", "{{ nope }}"), ("i", "{{ $labels.i }}={{ $value }}")];
     group.rules[0].rule.annotations = texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
     let script = Script { hits: [(0, vec![("1", 2.0), ("2", 3.0)])].into(), ..Script::default() };
-    group.evaluate(0, &Setting::default(), &script);
+    group.evaluate(0, &EvaluationSettings::default(), &script);
     let shown: Vec<&str> = group.rules[0].alerts().map(|a| a.annotations["i"].as_str()).collect();
     assert_eq!(shown, ["1=2", "2=3"]);
     assert!(group.rules[0].alerts().all(|a| a.annotations["bad"].starts_with(ERROR_TEMPLATE)));
     assert_eq!(group.rules[0].warnings.len(), 2);
-    group.evaluate(MINUTE, &Setting::default(), &Many { passes: false, ..Many::of(1000) });
+    group.evaluate(MINUTE, &EvaluationSettings::default(), &Many { passes: false, ..Many::of(1000) });
     assert_eq!((group.rules[0].alerts().count(), group.rules[0].warnings.len()), (1000, 100), "of many some are kept");
 }
 
@@ -536,7 +539,7 @@ fn variables_of_vmalert() {
     let hits = [MINUTE, 2 * MINUTE].map(|at| (at, vec![("1", 2.0)]));
     let script = Script { hits: hits.into(), ..Script::default() };
     for at in [MINUTE, 2 * MINUTE] {
-        group.evaluate(at, &Setting::default(), &script);
+        group.evaluate(at, &EvaluationSettings::default(), &script);
         assert!(group.rules[0].warnings.is_empty(), "{:?}", group.rules[0].warnings);
         let alert = group.rules[0].alerts().next().unwrap();
         assert_eq!(alert.labels.get("sev"), "0 true");
@@ -548,7 +551,7 @@ fn variables_of_vmalert() {
     // Templates that name none of them run over the fields of Prometheus.
     group.rules[0].rule.labels.clear();
     group.rules[0].rule.annotations = [("all".to_owned(), "{{ . }}".to_owned())].into();
-    group.evaluate(2 * MINUTE, &Setting::default(), &script);
+    group.evaluate(2 * MINUTE, &EvaluationSettings::default(), &script);
     let shown: Vec<&str> = group.rules[0].alerts().filter_map(|a| Some(a.annotations.get("all")?.as_str())).collect();
     assert!(shown.contains(&"{map[__name__:m i:1] map[]  2}"), "{shown:?}");
 }

@@ -5,19 +5,19 @@ use super::super::value::Value;
 use super::super::{MissingKey, Param, find, methods};
 use super::args::{Signature, size};
 use super::frame::{At, Frame, fail, set, variable};
-use super::{Call, Evaluated, Exec};
+use super::{Call, EvalResult, Exec};
 use crate::text::quote;
 
 /// What a field or function is called with: arguments, and the value that was piped into it.
 #[derive(Default)]
-struct Given<'o> {
+struct CallArgs<'o> {
     args: &'o [Arg],
     last: Option<Value>,
 }
 
 impl<'o> Exec<'o> {
     /// Evaluates a pipeline, and sets the variables that it declares.
-    pub(super) fn pipe(&mut self, frame: &mut Frame<'o>, dot: &Value, pipe: &'o Pipe) -> Evaluated {
+    pub(super) fn pipe(&mut self, frame: &mut Frame<'o>, dot: &Value, pipe: &'o Pipe) -> EvalResult {
         self.deeper(frame, |exec, frame| {
             frame.at = At::Pipe(pipe);
             let mut value = None;
@@ -40,7 +40,7 @@ impl<'o> Exec<'o> {
         })
     }
 
-    fn command(&mut self, frame: &mut Frame<'o>, dot: &Value, command: &'o Command, last: Option<Value>) -> Evaluated {
+    fn command(&mut self, frame: &mut Frame<'o>, dot: &Value, command: &'o Command, last: Option<Value>) -> EvalResult {
         let first = &command.args[0];
         let args = &command.args[1..];
         let plain = |frame: &Frame<'_>| {
@@ -53,10 +53,10 @@ impl<'o> Exec<'o> {
         match &first.kind {
             ArgKind::Identifier(name) => {
                 frame.at = At::Arg(first);
-                self.function(frame, dot, At::Command(command), name, Given { args, last })
+                self.function(frame, dot, At::Command(command), name, CallArgs { args, last })
             }
-            ArgKind::Field(_) | ArgKind::Chain(..) => self.fields(frame, dot, first, Given { args, last }),
-            ArgKind::Variable(names) if names.len() > 1 => self.fields(frame, dot, first, Given { args, last }),
+            ArgKind::Field(_) | ArgKind::Chain(..) => self.fields(frame, dot, first, CallArgs { args, last }),
+            ArgKind::Variable(names) if names.len() > 1 => self.fields(frame, dot, first, CallArgs { args, last }),
             ArgKind::Pipe(pipe) => {
                 plain(frame)?;
                 self.pipe(frame, dot, pipe)
@@ -74,7 +74,7 @@ impl<'o> Exec<'o> {
     }
 
     /// Evaluates an operand.
-    fn arg(&mut self, frame: &mut Frame<'o>, dot: &Value, arg: &'o Arg) -> Evaluated {
+    fn arg(&mut self, frame: &mut Frame<'o>, dot: &Value, arg: &'o Arg) -> EvalResult {
         frame.at = At::Arg(arg);
         match &arg.kind {
             ArgKind::Dot => Ok(dot.clone()),
@@ -85,20 +85,20 @@ impl<'o> Exec<'o> {
             ArgKind::Number { value: Number::Complex(real, part), .. } => Ok(Value::Complex(*real, *part)),
             ArgKind::Number { text, .. } => Err(fail(frame, format!("{text} overflows int"))),
             ArgKind::Text { value, .. } => Ok(Value::text(value)),
-            ArgKind::Identifier(name) => self.function(frame, dot, At::Arg(arg), name, Given::default()),
+            ArgKind::Identifier(name) => self.function(frame, dot, At::Arg(arg), name, CallArgs::default()),
             ArgKind::Variable(names) if names.len() == 1 => {
                 self.search(frame)?;
                 variable(frame, &names[0])
             }
             ArgKind::Field(_) | ArgKind::Variable(_) | ArgKind::Chain(..) => {
-                self.fields(frame, dot, arg, Given::default())
+                self.fields(frame, dot, arg, CallArgs::default())
             }
             ArgKind::Pipe(pipe) => self.pipe(frame, dot, pipe),
         }
     }
 
     /// Follows a chain of fields; the last one may be a method, which takes the arguments.
-    fn fields(&mut self, frame: &mut Frame<'o>, dot: &Value, node: &'o Arg, given: Given<'o>) -> Evaluated {
+    fn fields(&mut self, frame: &mut Frame<'o>, dot: &Value, node: &'o Arg, given: CallArgs<'o>) -> EvalResult {
         frame.at = At::Arg(node);
         let (mut value, names) = match &node.kind {
             ArgKind::Field(names) => (dot.clone(), names.as_slice()),
@@ -116,7 +116,7 @@ impl<'o> Exec<'o> {
         };
         let Some((end, path)) = names.split_last() else { return Ok(value) };
         for (name, next) in path.iter().zip(&names[1..]) {
-            let inner = self.field(frame, dot, node, &value, name, Given::default())?;
+            let inner = self.field(frame, dot, node, &value, name, CallArgs::default())?;
             if inner == Value::Nil && value != Value::Nil {
                 return Err(fail(frame, format!("nil pointer evaluating interface {{}}.{next}")));
             }
@@ -132,8 +132,8 @@ impl<'o> Exec<'o> {
         node: &'o Arg,
         value: &Value,
         name: &str,
-        Given { args, last }: Given<'o>,
-    ) -> Evaluated {
+        CallArgs { args, last }: CallArgs<'o>,
+    ) -> EvalResult {
         let strict = self.options.missing_key == MissingKey::Error;
         if *value == Value::Nil {
             if strict {
@@ -186,14 +186,14 @@ impl<'o> Exec<'o> {
         dot: &Value,
         node: At<'o>,
         name: &str,
-        Given { args, last }: Given<'o>,
-    ) -> Evaluated {
+        CallArgs { args, last }: CallArgs<'o>,
+    ) -> EvalResult {
         let Some(function) = find(self.templates.functions, name) else {
             return Err(fail(frame, format!("{} is not a defined function", quote(name))));
         };
         self.step(frame)?;
         if matches!(name, "and" | "or") {
-            return self.short_circuit(frame, dot, name == "or", Given { args, last });
+            return self.short_circuit(frame, dot, name == "or", CallArgs { args, last });
         }
         let given = args.len();
         let count = given + usize::from(last.is_some());
@@ -217,7 +217,7 @@ impl<'o> Exec<'o> {
     }
 
     /// Evaluates an argument; constants must suit the type of the parameter.
-    fn typed(&mut self, frame: &mut Frame<'o>, dot: &Value, param: Option<Param>, arg: &'o Arg) -> Evaluated {
+    fn typed(&mut self, frame: &mut Frame<'o>, dot: &Value, param: Option<Param>, arg: &'o Arg) -> EvalResult {
         let constant =
             matches!(arg.kind, ArgKind::Bool(_) | ArgKind::Number { .. } | ArgKind::Text { .. } | ArgKind::Nil);
         let suits = match (param, &arg.kind) {
@@ -243,8 +243,8 @@ impl<'o> Exec<'o> {
         frame: &mut Frame<'o>,
         dot: &Value,
         wanted: bool,
-        Given { args, last }: Given<'o>,
-    ) -> Evaluated {
+        CallArgs { args, last }: CallArgs<'o>,
+    ) -> EvalResult {
         if args.is_empty() && last.is_none() {
             let name = if wanted { "or" } else { "and" };
             return Err(fail(frame, format!("wrong number of args for {name}: want at least 1 got 0")));

@@ -3,7 +3,7 @@
 use super::super::ast::{Branch, List, Pipe, Statement};
 use super::super::value::Value;
 use super::frame::{At, Frame, fail, set};
-use super::{Exec, ExecError, Stop, Walked};
+use super::{Exec, ExecError, Stop, WalkResult};
 use crate::text::quote;
 
 /// What `.` stands for within a branch.
@@ -15,7 +15,7 @@ enum Dot {
 
 impl<'o> Exec<'o> {
     /// Runs statements one after the other.
-    pub(super) fn list(&mut self, frame: &mut Frame<'o>, dot: &Value, list: &'o List) -> Walked {
+    pub(super) fn list(&mut self, frame: &mut Frame<'o>, dot: &Value, list: &'o List) -> WalkResult {
         for statement in list {
             self.step(frame)?;
             self.deeper(frame, |exec, frame| exec.statement(frame, dot, statement))?;
@@ -23,7 +23,7 @@ impl<'o> Exec<'o> {
         Ok(())
     }
 
-    fn statement(&mut self, frame: &mut Frame<'o>, dot: &Value, statement: &'o Statement) -> Walked {
+    fn statement(&mut self, frame: &mut Frame<'o>, dot: &Value, statement: &'o Statement) -> WalkResult {
         match statement {
             Statement::Text(text) => match &mut self.page {
                 Some(page) => {
@@ -62,7 +62,7 @@ impl<'o> Exec<'o> {
         self.write(frame, &text)
     }
 
-    fn either(&mut self, frame: &mut Frame<'o>, dot: &Value, branch: &'o Branch, within: Dot) -> Walked {
+    fn either(&mut self, frame: &mut Frame<'o>, dot: &Value, branch: &'o Branch, within: Dot) -> WalkResult {
         let mark = frame.variables.len();
         let value = self.pipe(frame, dot, &branch.pipe)?;
         let walked = if value.truth() {
@@ -78,7 +78,7 @@ impl<'o> Exec<'o> {
         walked
     }
 
-    fn range(&mut self, frame: &mut Frame<'o>, dot: &Value, branch: &'o Branch) -> Walked {
+    fn range(&mut self, frame: &mut Frame<'o>, dot: &Value, branch: &'o Branch) -> WalkResult {
         let mark = frame.variables.len();
         let value = self.pipe(frame, dot, &branch.pipe)?;
         let walked = match &value {
@@ -124,7 +124,7 @@ impl<'o> Exec<'o> {
         frame: &mut Frame<'o>,
         branch: &'o Branch,
         items: impl Iterator<Item = (Value, Value)>,
-    ) -> Walked<bool> {
+    ) -> WalkResult<bool> {
         let names = &branch.pipe.variables;
         let mark = frame.variables.len();
         let mut any = false;
@@ -158,7 +158,7 @@ impl<'o> Exec<'o> {
         pos: usize,
         name: &'o str,
         pipe: Option<&'o Pipe>,
-    ) -> Walked {
+    ) -> WalkResult {
         frame.at = At::Template(pos, name, pipe);
         let Some(definition) = self.templates.definitions.get(name) else {
             return Err(fail(frame, format!("template {} not defined", quote(name))).into());

@@ -2,9 +2,9 @@
 
 use super::super::ast::{Arg, ArgKind, Command, Pipe};
 use super::super::complex::complex;
-use super::super::lexer::Kind;
+use super::super::lexer::TokenKind;
 use super::number::number;
-use super::{Parsed, Parser};
+use super::{ParseResult, Parser};
 use crate::text::{quote, unquote};
 
 /// Most variables in scope, since each use of one searches all of them.
@@ -12,7 +12,7 @@ const VARIABLES_MAX: usize = 256;
 
 impl Parser<'_> {
     /// Parses a pipeline including its end.
-    pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
+    pub(super) fn pipeline(&mut self, context: &str, end: TokenKind) -> ParseResult<Pipe> {
         let pos = self.peek_word().pos;
         let mut pipe = Pipe { pos, assigns: false, variables: Vec::new(), commands: Vec::new() };
         self.declarations(context, &mut pipe)?;
@@ -23,17 +23,17 @@ impl Parser<'_> {
                     self.next();
                     break;
                 }
-                Kind::Bool
-                | Kind::CharConstant
-                | Kind::Dot
-                | Kind::Field
-                | Kind::Identifier
-                | Kind::Number
-                | Kind::Nil
-                | Kind::RawText
-                | Kind::Quoted
-                | Kind::Variable
-                | Kind::LeftParen => pipe.commands.push(self.command()?),
+                TokenKind::Bool
+                | TokenKind::CharConstant
+                | TokenKind::Dot
+                | TokenKind::Field
+                | TokenKind::Identifier
+                | TokenKind::Number
+                | TokenKind::Nil
+                | TokenKind::RawText
+                | TokenKind::Quoted
+                | TokenKind::Variable
+                | TokenKind::LeftParen => pipe.commands.push(self.command()?),
                 _ => return self.unexpected(&token, context),
             }
         }
@@ -52,25 +52,25 @@ impl Parser<'_> {
         Ok(pipe)
     }
 
-    fn declarations(&mut self, context: &str, pipe: &mut Pipe) -> Parsed<()> {
-        while self.peek_word().kind == Kind::Variable {
+    fn declarations(&mut self, context: &str, pipe: &mut Pipe) -> ParseResult<()> {
+        while self.peek_word().kind == TokenKind::Variable {
             let before = self.at;
             let variable = self.next();
             let next = self.peek_word().clone();
             match next.kind {
-                Kind::Assign | Kind::Declare => {
+                TokenKind::Assign | TokenKind::Declare => {
                     self.next();
-                    pipe.assigns = next.kind == Kind::Assign;
+                    pipe.assigns = next.kind == TokenKind::Assign;
                     return self.declare(variable.text, variable.pos, pipe);
                 }
-                Kind::Comma => {
+                TokenKind::Comma => {
                     self.next();
                     self.declare(variable.text, variable.pos, pipe)?;
                     if context != "range" || pipe.variables.len() >= 2 {
                         return self.fail(next.pos, format!("too many declarations in {context}"));
                     }
                     let after = self.peek_word();
-                    if !matches!(after.kind, Kind::Variable | Kind::RightDelim | Kind::RightParen) {
+                    if !matches!(after.kind, TokenKind::Variable | TokenKind::RightDelim | TokenKind::RightParen) {
                         let pos = after.pos;
                         return self.fail(pos, "range can only initialize variables");
                     }
@@ -84,7 +84,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn declare(&mut self, name: String, pos: usize, pipe: &mut Pipe) -> Parsed<()> {
+    fn declare(&mut self, name: String, pos: usize, pipe: &mut Pipe) -> ParseResult<()> {
         if !self.variables.contains(&name) {
             if self.variables.len() >= VARIABLES_MAX {
                 return self.fail(pos, format!("more than {VARIABLES_MAX} variables"));
@@ -95,7 +95,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn command(&mut self) -> Parsed<Command> {
+    fn command(&mut self) -> ParseResult<Command> {
         let pos = self.peek_word().pos;
         let mut args = Vec::new();
         loop {
@@ -105,12 +105,12 @@ impl Parser<'_> {
             }
             let token = self.next();
             match token.kind {
-                Kind::Space => {}
-                Kind::RightDelim | Kind::RightParen => {
+                TokenKind::Space => {}
+                TokenKind::RightDelim | TokenKind::RightParen => {
                     self.at -= 1;
                     break;
                 }
-                Kind::Pipe => break,
+                TokenKind::Pipe => break,
                 _ => return self.unexpected(&token, "operand"),
             }
         }
@@ -120,11 +120,11 @@ impl Parser<'_> {
         Ok(Command { pos, args })
     }
 
-    fn operand(&mut self) -> Parsed<Option<Arg>> {
+    fn operand(&mut self) -> ParseResult<Option<Arg>> {
         let Some(mut arg) = self.term()? else { return Ok(None) };
         let pos = self.peek().pos;
         let mut fields = Vec::new();
-        while self.peek().kind == Kind::Field {
+        while self.peek().kind == TokenKind::Field {
             fields.push(self.next().text[1..].to_owned());
         }
         if fields.is_empty() {
@@ -145,38 +145,38 @@ impl Parser<'_> {
         Ok(Some(arg))
     }
 
-    fn term(&mut self) -> Parsed<Option<Arg>> {
+    fn term(&mut self) -> ParseResult<Option<Arg>> {
         let token = self.peek_word().clone();
         let kind = match token.kind {
-            Kind::Identifier => {
+            TokenKind::Identifier => {
                 if !(self.is_function)(&token.text) {
                     return self.fail(token.pos, format!("function {} not defined", quote(&token.text)));
                 }
                 ArgKind::Identifier(token.text)
             }
-            Kind::Dot => ArgKind::Dot,
-            Kind::Nil => ArgKind::Nil,
-            Kind::Variable => {
+            TokenKind::Dot => ArgKind::Dot,
+            TokenKind::Nil => ArgKind::Nil,
+            TokenKind::Variable => {
                 if !self.variables.contains(&token.text) {
                     return self.fail(token.pos, format!("undefined variable {}", quote(&token.text)));
                 }
                 ArgKind::Variable(vec![token.text])
             }
-            Kind::Field => ArgKind::Field(vec![token.text[1..].to_owned()]),
-            Kind::Bool => ArgKind::Bool(token.text == "true"),
-            Kind::CharConstant | Kind::Number => match complex(&token.text).or_else(|| number(&token.text)) {
+            TokenKind::Field => ArgKind::Field(vec![token.text[1..].to_owned()]),
+            TokenKind::Bool => ArgKind::Bool(token.text == "true"),
+            TokenKind::CharConstant | TokenKind::Number => match complex(&token.text).or_else(|| number(&token.text)) {
                 Some(value) => ArgKind::Number { text: token.text, value },
-                None if token.kind == Kind::CharConstant => {
+                None if token.kind == TokenKind::CharConstant => {
                     return self.fail(token.pos, format!("malformed character constant: {}", token.text));
                 }
                 None => return self.fail(token.pos, format!("illegal number syntax: {}", quote(&token.text))),
             },
-            Kind::LeftParen => {
+            TokenKind::LeftParen => {
                 self.next();
-                let pipe = self.deeper(|p| p.pipeline("parenthesized pipeline", Kind::RightParen))?;
+                let pipe = self.deeper(|p| p.pipeline("parenthesized pipeline", TokenKind::RightParen))?;
                 return Ok(Some(Arg { pos: pipe.pos, kind: ArgKind::Pipe(Box::new(pipe)) }));
             }
-            Kind::Quoted | Kind::RawText => match unquote(&token.text) {
+            TokenKind::Quoted | TokenKind::RawText => match unquote(&token.text) {
                 Some(value) => ArgKind::Text { written: token.text, value },
                 None => return self.fail(token.pos, "invalid syntax"),
             },

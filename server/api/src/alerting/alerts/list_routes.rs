@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use quiver_alertd::router::{Asked, GroupPiece, Shown};
+use quiver_alertd::router::{AlertFilter, AlertStateFilter, GroupPiece};
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::SilenceState;
 use quiver_types::matcher::Patterns;
@@ -39,7 +39,7 @@ pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter
         let wanted = filter.receivers(&policy.config);
         // One that comes in between may have others.
         let receiver = |name: &str| wanted.get(name).copied().unwrap_or_else(|| filter.fits(name, &BTreeMap::new()));
-        let asked = Asked { shown: filter.shown, labels: &labels, receiver: &receiver, go_on };
+        let asked = AlertFilter { shown: filter.shown, labels: &labels, receiver: &receiver, go_on };
         let sight = Sight::new(state, &access);
         let mut text = Text::new("[", state.settings.answer_bytes_max, FEWER);
         if listed == Rows::Groups {
@@ -103,8 +103,8 @@ pub(super) async fn silences(State(state): State<Arc<AppState>>, request: Reques
 pub(crate) async fn preview(state: &Arc<AppState>, access: Access, matchers: Matchers) -> Result<Vec<Value>> {
     made(state, move |state, go_on| {
         let labels = |labels: &LabelSet| matchers.matches(labels) && allows(state, &access, labels);
-        let shown = Shown { active: true, silenced: true, inhibited: true, muted: true };
-        let asked = Asked { shown, labels: &labels, receiver: &|_| true, go_on };
+        let shown = AlertStateFilter { active: true, silenced: true, inhibited: true, muted: true };
+        let asked = AlertFilter { shown, labels: &labels, receiver: &|_| true, go_on };
         let sight = Sight::new(state, &access);
         let (mut found, mut bytes) = (Vec::new(), 0);
         state.alertd.router.each_alert(&asked, &mut |row| {

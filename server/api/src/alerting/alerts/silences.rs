@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::matcher_form::{matchers_shown, read_matcher};
 use super::{answer, body_of, misfitting, refusal, time};
 use crate::config_api::silence_entity::note;
-use crate::identity::{Origin, caller};
+use crate::identity::{RequestOrigin, caller};
 use crate::request_context::RequestInfo;
 use crate::state::AppState;
 
@@ -176,7 +176,7 @@ fn told(error: SilenceError, id: &str) -> Error {
 
 /// Makes a change for the caller of the current request, and notes it. Returns the id of the resulting silence.
 async fn change(state: &AppState, op: SilenceOp) -> std::result::Result<String, SilenceError> {
-    let caller = caller(&state.identity(), RequestInfo::current().as_ref().map(Origin::of).unwrap_or_default());
+    let caller = caller(&state.identity(), RequestInfo::current().as_ref().map(RequestOrigin::of).unwrap_or_default());
     let made = state
         .alertd
         .router

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use quiver_alerting::rules::{Element, Engine, Group, Setting, Written};
+use quiver_alerting::rules::{Element, Engine, EvaluationSettings, Group, RuleSample};
 
 use super::*;
 
@@ -26,7 +26,7 @@ impl Engine for Fixed {
         self.0.clone()
     }
 
-    fn write(&self, _: &[Written]) -> Result<(), String> {
+    fn write(&self, _: &[RuleSample]) -> Result<(), String> {
         Ok(())
     }
 }
@@ -51,7 +51,7 @@ fn views(outcome: Result<Vec<Element>, String>, times: &[Millis]) -> Vec<Arc<Gro
     let view = |model| {
         let mut group = Group::new(model, 60_000);
         for at in times {
-            group.evaluate(*at, &Setting::default(), &engine);
+            group.evaluate(*at, &EvaluationSettings::default(), &engine);
         }
         let rights: Vec<Rights> = group.rules.iter().map(|_| Rights::full()).collect();
         Arc::new(GroupView {

@@ -80,7 +80,8 @@ fn each_of_many_errors_has_its_own_place() {
     let file = |head: &str| format!("{head}  rules:\n{}", rules.concat());
     let files = [text_of("a", &file("groups:\n- name: g\n")), text_of("b", &file("groups:\n- name: f\n- name: g\n"))];
     let key = |namespace: &str| (namespace.to_owned(), "g".to_owned());
-    let origins: Vec<Origin> = ["a", "b"].iter().flat_map(|own| (0..50).map(move |n| (key(own), Some(n)))).collect();
+    let origins: Vec<ChangeOrigin> =
+        ["a", "b"].iter().flat_map(|own| (0..50).map(move |n| (key(own), Some(n)))).collect();
     let error = |n: usize| FieldError::new(format!("/{n}/expr"), "INVALID_EXPR", "is wrong");
     let problem = located(Problem::invalid((0..100).map(error).collect()), &origins, &files);
     let told = problem.more["errors"].as_array().unwrap();
@@ -206,8 +207,8 @@ fn pointers_lead_to_names() {
 #[test]
 fn rules_that_say_the_same_keep_their_fields() {
     let known = json!({"alert": "A", "expr": "1", "severity": "page", "service": "cart", "labels": {"a": "b"}});
-    let stored = Stored { settings: None, rules: vec![Entity::for_tests("1", known)] };
-    let kept = |stored: Option<&Stored>, rule: Value| {
+    let stored = StoredGroup { settings: None, rules: vec![Entity::for_tests("1", known)] };
+    let kept = |stored: Option<&StoredGroup>, rule: Value| {
         let mut rule = map(rule);
         keep_own_fields(stored, &mut rule);
         Value::Object(rule)

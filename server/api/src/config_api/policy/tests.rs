@@ -9,17 +9,17 @@ fn map(value: Value) -> Map<String, Value> {
     map
 }
 
-fn part(family: &'static Family, id: &str, body: Value) -> Part {
-    Part { family: family.name, id: id.to_owned(), body: map(body) }
+fn part(family: &'static Family, id: &str, body: Value) -> ComponentEntity {
+    ComponentEntity { family: family.name, id: id.to_owned(), body: map(body) }
 }
 
 /// What a fresh installation has: the root and the receiver that tells nobody.
-fn fresh() -> Vec<Part> {
+fn fresh() -> Vec<ComponentEntity> {
     let root = part(&ROUTES, ROOT_ROUTE_ID, json!({"receiver": EMPTY_RECEIVER}));
     vec![root, part(&RECEIVERS, "nobody", json!({"name": EMPTY_RECEIVER}))]
 }
 
-fn planned(text: &str, present: &[Part]) -> Result<Vec<(Place, Op)>> {
+fn planned(text: &str, present: &[ComponentEntity]) -> Result<Vec<(Place, Op)>> {
     let read = Read::load(text).unwrap_or_else(|e| panic!("{text}: {e:?}"));
     let next = Cell::new(0);
     let new_id = || {
@@ -30,7 +30,7 @@ fn planned(text: &str, present: &[Part]) -> Result<Vec<(Place, Op)>> {
 }
 
 /// Takes away a route and all below it, as deleting one does; of other families the one.
-fn without(parts: &mut Vec<Part>, id: &str) {
+fn without(parts: &mut Vec<ComponentEntity>, id: &str) {
     parts.retain(|part| part.id != id);
     let below: Vec<String> = parts.iter().filter(|p| text(&p.body, "parentId") == id).map(|p| p.id.clone()).collect();
     for id in below {
@@ -39,13 +39,13 @@ fn without(parts: &mut Vec<Part>, id: &str) {
 }
 
 /// What is there after some changes, each done for itself.
-fn after(mut parts: Vec<Part>, ops: Vec<(Place, Op)>) -> Vec<Part> {
+fn after(mut parts: Vec<ComponentEntity>, ops: Vec<(Place, Op)>) -> Vec<ComponentEntity> {
     for (place, op) in ops {
         match op {
             Op::Create { id, body } => {
                 let id = id.unwrap_or_else(|| format!("{} {}", place.family.name, text(&body, "name")));
                 assert!(parts.iter().all(|p| p.id != id), "`{id}` is there twice");
-                parts.push(Part { family: place.family.name, id, body });
+                parts.push(ComponentEntity { family: place.family.name, id, body });
             }
             Op::Replace { id, body, .. } => {
                 let known = parts.iter_mut().find(|p| p.id == id && p.family == place.family.name);
@@ -62,7 +62,7 @@ fn after(mut parts: Vec<Part>, ops: Vec<(Place, Op)>) -> Vec<Part> {
 }
 
 /// A route and those below it as YAML.
-fn tree(parts: &[Part], id: &str) -> String {
+fn tree(parts: &[ComponentEntity], id: &str) -> String {
     let route = parts.iter().find(|p| p.id == id).expect("a route that another one names");
     let mut below: Vec<(i64, &str)> = parts
         .iter()
@@ -119,7 +119,7 @@ fn the_same_configuration_keeps_all_ids() {
         let again = planned(&text, &first).unwrap();
         let keeps = |op: &Op| matches!(op, Op::Replace { .. } | Op::Patch { .. });
         assert!(again.iter().all(|(_, op)| keeps(op)), "{text}: {again:?}");
-        let ids = |parts: &[Part]| parts.iter().map(|p| p.id.clone()).collect::<Vec<_>>();
+        let ids = |parts: &[ComponentEntity]| parts.iter().map(|p| p.id.clone()).collect::<Vec<_>>();
         assert_eq!(ids(&after(first.clone(), again)), ids(&first));
     }
 }
@@ -142,7 +142,7 @@ fn receivers_are_known_by_name_and_keep_their_descriptions() {
     assert_eq!(bodies(EMPTY_RECEIVER), [("nobody", &map(json!({"name": EMPTY_RECEIVER})))]);
 }
 
-fn text_of(part: &Part) -> &str {
+fn text_of(part: &ComponentEntity) -> &str {
     text(&part.body, "name")
 }
 
@@ -334,7 +334,7 @@ fn what_inhibits_is_the_same_whatever_its_place() {
         "{name: two, source_matchers: ['c=3'], target_matchers: ['d=4']}",
     );
     let first = after(fresh(), rules(&format!("{one}, {two}")).unwrap());
-    let of = |parts: &[Part]| -> Vec<(String, Value)> {
+    let of = |parts: &[ComponentEntity]| -> Vec<(String, Value)> {
         let own = parts.iter().filter(|part| part.family == INHIBIT_RULES.name);
         own.map(|part| (part.id.clone(), part.body["source_matchers"].clone())).collect()
     };

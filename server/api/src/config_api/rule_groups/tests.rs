@@ -31,8 +31,8 @@ fn key() -> GroupKey {
     ("default".to_owned(), "g".to_owned())
 }
 
-fn stored(settings: Option<Entity>, rules: Vec<Entity>) -> Stored {
-    Stored { settings, rules }
+fn stored(settings: Option<Entity>, rules: Vec<Entity>) -> StoredGroup {
+    StoredGroup { settings, rules }
 }
 
 /// Changes in words: what is done, to what.
@@ -133,7 +133,7 @@ fn rules_know_their_group_and_place() {
 fn groups_get_settings_where_they_have_some() {
     use SettingsEntity::{Always, IfNeeded};
 
-    let plan = |known: Option<&Stored>, entity: SettingsEntity, settings: Value| {
+    let plan = |known: Option<&StoredGroup>, entity: SettingsEntity, settings: Value| {
         told(&plan(&key(), known, entity, map(settings), Vec::new()))
     };
     assert!(plan(None, IfNeeded, json!({})).is_empty());
@@ -152,7 +152,7 @@ fn what_of_a_group_waits() {
         stored(None, rules.iter().map(|(id, version)| entity(id, *version, json!({}))).collect())
     };
     let check = |before: Option<&[(&str, i64)]>, now: &[(&str, i64)], ids: &[&str], any: bool| {
-        let running: BTreeMap<GroupKey, Stored> = before.map(|rules| (key(), group(rules))).into_iter().collect();
+        let running: BTreeMap<GroupKey, StoredGroup> = before.map(|rules| (key(), group(rules))).into_iter().collect();
         let (waits, found) = waiting(&running, &key(), &group(now));
         let expected: HashSet<String> = ids.iter().map(|id| (*id).to_owned()).collect();
         assert_eq!((waits, found), (expected, any), "{before:?} {now:?}");
@@ -275,7 +275,7 @@ fn patches_change_what_they_name() {
     let with = stored(Some(entity("s", 1, json!({"type": "vlogs"}))), vec![entity("1", 1, json!({"alert": "a"}))]);
     let without = stored(None, vec![entity("1", 1, json!({"alert": "a"}))]);
     let rules = |names: &[&str]| Some(names.iter().map(|name| map(json!({ "alert": name }))).collect());
-    let patch = |stored: &Stored, patch: Value, rules: Option<Vec<Map<String, Value>>>| {
+    let patch = |stored: &StoredGroup, patch: Value, rules: Option<Vec<Map<String, Value>>>| {
         told(&patched(&key(), stored, map(patch), rules))
     };
     assert_eq!(patch(&with, json!({"interval": "1m"}), None), ["group: another"]);
@@ -355,7 +355,7 @@ fn groups_as_changes_leave_them() {
     assert_eq!(left.settings.map(|e| e.body["interval"].clone()), Some(json!("3m")));
     // A group that is new, and one of which nothing is left.
     let made = [(RULES.name, done(None, Some(rule("1", 1, 0))))];
-    assert_eq!(left_by(made.into_iter(), Stored::default(), &key()).rules.len(), 1);
+    assert_eq!(left_by(made.into_iter(), StoredGroup::default(), &key()).rules.len(), 1);
     let gone = [(RULES.name, done(Some(rule("1", 1, 0)), None))];
     let left = left_by(gone.into_iter(), stored(None, vec![rule("1", 1, 0)]), &key());
     assert!(left.settings.is_none() && left.rules.is_empty());

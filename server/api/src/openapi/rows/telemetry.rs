@@ -1,12 +1,12 @@
 //! Operations that ingest telemetry.
 
-use super::{BYTES, By, Errors, Group, JSON, LINES, PROTOBUF, Row, TEXT, row};
+use super::{BYTES, Errors, Group, JSON, LINES, OperationMethods, PROTOBUF, Row, TEXT, row};
 
 /// OTLP responses have the format of the request.
 const OTLP: &[&str] = &[PROTOBUF, JSON];
 
 const fn otlp(path: &'static str, summary: &'static str) -> Row {
-    row(By::Post, path, summary, "").takes(OTLP).gives("200", "application/json, application/x-protobuf")
+    row(OperationMethods::Post, path, summary, "").takes(OTLP).gives("200", "application/json, application/x-protobuf")
 }
 
 /// What all formats of logs take about the fields of rows.
@@ -22,12 +22,17 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/metrics-api"],
         errors: Errors::Otlp,
         rows: &[
-            row(By::Post, "/api/v1/write", "Takes remote-write, version 1 and 2", "")
+            row(OperationMethods::Post, "/api/v1/write", "Takes remote-write, version 1 and 2", "")
                 .takes(&[PROTOBUF])
                 .gives("2XX", ""),
-            row(By::Post, "/api/v1/import/prometheus", "Takes the text format, streaming", "timestamp extra_label")
-                .takes(&[TEXT])
-                .gives("2XX", ""),
+            row(
+                OperationMethods::Post,
+                "/api/v1/import/prometheus",
+                "Takes the text format, streaming",
+                "timestamp extra_label",
+            )
+            .takes(&[TEXT])
+            .gives("2XX", ""),
             otlp("/api/v1/otlp/v1/metrics", "Takes OTLP metrics"),
         ],
     },
@@ -46,13 +51,13 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/opentelemetry.proto.collector"],
         errors: Errors::Grpc,
         rows: &[
-            row(By::Post, ".metrics.v1.MetricsService/Export", "Takes OTLP metrics (gRPC)", "")
+            row(OperationMethods::Post, ".metrics.v1.MetricsService/Export", "Takes OTLP metrics (gRPC)", "")
                 .takes(&["application/grpc"])
                 .gives("200", "application/grpc"),
-            row(By::Post, ".logs.v1.LogsService/Export", "Takes OTLP logs (gRPC)", "")
+            row(OperationMethods::Post, ".logs.v1.LogsService/Export", "Takes OTLP logs (gRPC)", "")
                 .takes(&["application/grpc"])
                 .gives("200", "application/grpc"),
-            row(By::Post, ".trace.v1.TraceService/Export", "Takes OTLP spans (gRPC)", "")
+            row(OperationMethods::Post, ".trace.v1.TraceService/Export", "Takes OTLP spans (gRPC)", "")
                 .takes(&["application/grpc"])
                 .gives("200", "application/grpc"),
         ],
@@ -68,8 +73,10 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/insert", "/logs-api/insert"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Get, "/ready", "Says whether logs are taken", ""),
-            row(By::Post, "/jsonline", "Takes JSON lines", OF_FIELDS).takes(&[LINES, JSON]).gives("2XX", ""),
+            row(OperationMethods::Get, "/ready", "Says whether logs are taken", ""),
+            row(OperationMethods::Post, "/jsonline", "Takes JSON lines", OF_FIELDS)
+                .takes(&[LINES, JSON])
+                .gives("2XX", ""),
         ],
     },
     Group {
@@ -82,9 +89,9 @@ pub(super) const GROUPS: &[Group] = &[
         ],
         errors: Errors::Json,
         rows: &[
-            row(By::Any, "", "Answers clients that ask what this is", ""),
-            row(By::Any, "/", "Answers clients that ask what this is", ""),
-            row(By::Any, "/{*path}", "Takes bulk requests, answers what clients ask before", OF_FIELDS)
+            row(OperationMethods::Any, "", "Answers clients that ask what this is", ""),
+            row(OperationMethods::Any, "/", "Answers clients that ask what this is", ""),
+            row(OperationMethods::Any, "/{*path}", "Takes bulk requests, answers what clients ask before", OF_FIELDS)
                 .takes(&[LINES, JSON])
                 .gives("2XX", JSON),
         ],
@@ -94,24 +101,32 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/insert/aggregator", "/insert/loki", "/logs-api/insert/aggregator", "/logs-api/insert/loki"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Get, "/ready", "Says whether logs are taken", "").gives("200", TEXT),
-            row(By::Post, "/api/v1/push", "Takes streams of records", OF_STREAMS).takes(OTLP).gives("2XX", ""),
-            row(By::Post, "/loki/api/v1/push", "Takes streams of records", OF_STREAMS).takes(OTLP).gives("2XX", ""),
+            row(OperationMethods::Get, "/ready", "Says whether logs are taken", "").gives("200", TEXT),
+            row(OperationMethods::Post, "/api/v1/push", "Takes streams of records", OF_STREAMS)
+                .takes(OTLP)
+                .gives("2XX", ""),
+            row(OperationMethods::Post, "/loki/api/v1/push", "Takes streams of records", OF_STREAMS)
+                .takes(OTLP)
+                .gives("2XX", ""),
         ],
     },
     Group {
         tag: "logs-ingest",
         at: &["/loki"],
         errors: Errors::Plain,
-        rows: &[row(By::Post, "/api/v1/push", "Takes streams of records", OF_STREAMS).takes(OTLP).gives("2XX", "")],
+        rows: &[row(OperationMethods::Post, "/api/v1/push", "Takes streams of records", OF_STREAMS)
+            .takes(OTLP)
+            .gives("2XX", "")],
     },
     Group {
         tag: "logs-ingest",
         at: &["/insert/saas", "/insert/datadog", "/logs-api/insert/saas", "/logs-api/insert/datadog"],
         errors: Errors::Json,
         rows: &[
-            row(By::Post, "/api/v2/logs", "Takes lists of records", OF_FIELDS).takes(&[JSON]).gives("2XX", JSON),
-            row(By::Any, "/api/v1/validate", "Answers clients that check their key", ""),
+            row(OperationMethods::Post, "/api/v2/logs", "Takes lists of records", OF_FIELDS)
+                .takes(&[JSON])
+                .gives("2XX", JSON),
+            row(OperationMethods::Any, "/api/v1/validate", "Answers clients that check their key", ""),
         ],
     },
     Group {
@@ -119,8 +134,8 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/api/v2/spans", "/zipkin/api/v2/spans"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Get, "", "Lists names of spans of a service", "serviceName!"),
-            row(By::Post, "", "Takes Zipkin's spans", "").takes(OTLP).gives("202", ""),
+            row(OperationMethods::Get, "", "Lists names of spans of a service", "serviceName!"),
+            row(OperationMethods::Post, "", "Takes Zipkin's spans", "").takes(OTLP).gives("202", ""),
         ],
     },
     Group {
@@ -129,12 +144,14 @@ pub(super) const GROUPS: &[Group] = &[
         errors: Errors::Mixed,
         rows: &[
             row(
-                By::Get,
+                OperationMethods::Get,
                 "",
                 "Searches traces",
                 "service operation tag tags start end limit minDuration maxDuration traceID segment",
             ),
-            row(By::Post, "", "Takes Jaeger's batches", "").takes(&["application/x-thrift", BYTES]).gives("2XX", ""),
+            row(OperationMethods::Post, "", "Takes Jaeger's batches", "")
+                .takes(&["application/x-thrift", BYTES])
+                .gives("2XX", ""),
         ],
     },
 ];

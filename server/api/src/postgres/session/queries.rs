@@ -8,7 +8,7 @@ use pgwire::messages::data::ParameterDescription;
 use pgwire::messages::response::TransactionStatus;
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
-use quiver_sql::{Answer, Described, Param, Request, Setting};
+use quiver_sql::{Answer, Param, Request, SettingChange, StatementDescription};
 use quiver_types::{Error, Result, Right};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -22,9 +22,9 @@ use crate::postgres::command::{Command, Holds};
 use crate::postgres::encode;
 use crate::postgres::error::Fault;
 use crate::postgres::params;
-use crate::postgres::portal::{Portal, Run};
+use crate::postgres::portal::{Portal, PortalRows};
 use crate::request_context::RequestInfo;
-use crate::rights::Need;
+use crate::rights::RequiredRight;
 
 /// The origin of a statement in log lines.
 const PORT: &str = "the port of PostgreSQL";
@@ -37,7 +37,7 @@ impl Connection {
             let renewed = identities.auth.renewed(&self.identity);
             self.identity = Arc::new(renewed.map_err(|_| Fault::of_ended_account())?);
             // The same condition as for SQL over HTTP, whatever the statement reads.
-            if let Some(triple) = Need::Somewhere(Right::View).missing(&self.identity.rights) {
+            if let Some(triple) = RequiredRight::Somewhere(Right::View).missing(&self.identity.rights) {
                 return Err(Fault::new("42501", needs(&triple.to_string())));
             }
         }
@@ -70,7 +70,7 @@ impl Connection {
     }
 
     /// Determines parameter and column types of a prepared statement, once.
-    pub(super) async fn described(&mut self, name: &str) -> Result<Arc<Described>, Trouble> {
+    pub(super) async fn described(&mut self, name: &str) -> Result<Arc<StatementDescription>, Trouble> {
         let statement = self.kept.statement(name)?;
         if let Some(known) = &statement.described {
             return Ok(Arc::clone(known));
@@ -203,11 +203,11 @@ impl Connection {
         portal.run = Some(match &portal.command {
             Command::Show(None) => {
                 let all: (Vec<String>, Vec<String>) = self.settings.session.settings.clone().into_iter().unzip();
-                Run::of_texts(&[("name", all.0), ("setting", all.1)]).map_err(|error| told(&error, ""))?
+                PortalRows::of_texts(&[("name", all.0), ("setting", all.1)]).map_err(|error| told(&error, ""))?
             }
             Command::Show(Some(name)) => {
                 let value = self.settings.show(name)?;
-                Run::of_texts(&[(name.as_str(), vec![value])]).map_err(|error| told(&error, ""))?
+                PortalRows::of_texts(&[(name.as_str(), vec![value])]).map_err(|error| told(&error, ""))?
             }
             _ => self.query(portal).await?,
         });
@@ -224,8 +224,8 @@ impl Connection {
     }
 
     /// Applies what calls of `set_config` set.
-    fn apply(&mut self, set: Vec<Setting>) -> Result<(), Fault> {
-        for Setting { name, value, is_local } in set {
+    fn apply(&mut self, set: Vec<SettingChange>) -> Result<(), Fault> {
+        for SettingChange { name, value, is_local } in set {
             let holds = if is_local { Holds::Transaction } else { Holds::Connection };
             self.settings.set(&name, value.as_deref(), holds)?;
             self.tell(&name);
@@ -233,7 +233,7 @@ impl Connection {
         Ok(())
     }
 
-    async fn query(&mut self, portal: &Portal) -> Result<Run, Trouble> {
+    async fn query(&mut self, portal: &Portal) -> Result<PortalRows, Trouble> {
         let set = quiver_sql::settings(&portal.text, &portal.params);
         let set = set.map_err(|error| told(&error, &portal.text))?;
         // A statement outside of a transaction is one of its own.
@@ -256,10 +256,10 @@ impl Connection {
         let work = async { app.engines.sql.query(request, &access, &ctx).await };
         let answer = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
         match answer.map_err(|error| told(&error, &portal.text))? {
-            Answer::Rows(rows) => Ok(Run::of(rows, ctx)),
+            Answer::Rows(rows) => Ok(PortalRows::of(rows, ctx)),
             Answer::Plan(plan) => {
                 let column = quiver_sql::plan_columns(&portal.text);
-                let run = column.and_then(|column| Run::of_plan(&plan, column));
+                let run = column.and_then(|column| PortalRows::of_plan(&plan, column));
                 Ok(run.map_err(|error| told(&error, &portal.text))?)
             }
         }

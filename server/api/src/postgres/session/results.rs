@@ -6,13 +6,13 @@ use pgwire::messages::startup::ParameterStatus;
 use tokio_util::sync::CancellationToken;
 
 use super::queries::told;
-use super::statement_end::Ending;
+use super::statement_end::StatementCancellation;
 use super::{Connection, OUT_BYTES, Trouble, attended};
 use crate::postgres::command::{Command, Declare, Forget, Form, Holds, Prepare};
 use crate::postgres::encode;
 use crate::postgres::error::Fault;
-use crate::postgres::portal::{Hold, Portal};
-use crate::postgres::statements::Prepared;
+use crate::postgres::portal::{CursorHoldability, Portal};
+use crate::postgres::statements::PreparedStatement;
 
 /// Rows that are encoded at once.
 const ROWS: usize = 1024;
@@ -71,7 +71,7 @@ impl Connection {
         cursor.take_params(portal);
         if declare.is_held {
             // A statement outside of a transaction is a transaction of its own, which ends with it.
-            cursor.hold = if is_alone { Hold::Kept } else { Hold::Wanted };
+            cursor.hold = if is_alone { CursorHoldability::Kept } else { CursorHoldability::Wanted };
         }
         self.kept.open(declare.name, cursor)?;
         self.complete("DECLARE CURSOR");
@@ -80,7 +80,7 @@ impl Connection {
 
     async fn prepare(&mut self, prepare: Prepare) -> Result<(), Trouble> {
         let Prepare { name, types, query } = prepare;
-        let statement = Prepared { text: query, command: Command::Query, declared: types, described: None };
+        let statement = PreparedStatement { text: query, command: Command::Query, declared: types, described: None };
         self.kept.prepare(name.clone(), statement)?;
         // Reports errors of the statement at once.
         if let Err(trouble) = self.described(&name).await {
@@ -143,7 +143,7 @@ impl Connection {
         let Portal { run, results, done, text, .. } = portal;
         let Some(run) = run else { return Ok(0) };
         let forms = encode::forms(results, run.schema.fields().len())?;
-        let ending = Ending::of(run);
+        let ending = StatementCancellation::of(run);
         self.cancellable.runs(&ending.running);
         let mut sent = 0;
         while most.is_none_or(|most| sent < most) {
@@ -174,7 +174,7 @@ impl Connection {
         let Portal { run, text, .. } = portal;
         let Some(run) = run else { return Ok(0) };
         encode::lines_follow(&run.schema, form, &mut self.out)?;
-        let ending = Ending::of(run);
+        let ending = StatementCancellation::of(run);
         self.cancellable.runs(&ending.running);
         let mut sent = 0;
         loop {

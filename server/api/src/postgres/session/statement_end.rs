@@ -9,15 +9,15 @@ use quiver_types::{Error, ErrorKind};
 use tokio_util::sync::CancellationToken;
 
 use super::queries::told;
-use super::{Connection, Ended, Trouble, cancelled};
-use crate::postgres::portal::Run;
+use super::{Connection, DisconnectReason, Trouble, cancelled};
+use crate::postgres::portal::PortalRows;
 
 /// Bytes of rows that may stay unsent after their statement has ended: a message cannot be cut. A connection with more of
 /// them ends, since nothing counts them.
 const UNSENT_MAX: usize = 1 << 20;
 
 /// What ends a statement from outside.
-pub(super) struct Ending {
+pub(super) struct StatementCancellation {
     /// A cancel request.
     pub(super) running: CancellationToken,
     ctx: Option<QueryContext>,
@@ -25,9 +25,9 @@ pub(super) struct Ending {
     deadline: Option<Instant>,
 }
 
-impl Ending {
+impl StatementCancellation {
     /// That of a statement whose rows begin to be sent.
-    pub(super) fn of(run: &Run) -> Self {
+    pub(super) fn of(run: &PortalRows) -> Self {
         let ctx = run.ctx().cloned();
         let deadline = ctx.as_ref().map(|ctx| ctx.deadline).filter(|deadline| *deadline > Instant::now());
         Self { running: CancellationToken::new(), ctx, deadline }
@@ -60,13 +60,13 @@ impl Ending {
 
 impl Connection {
     /// Sends rows, unless their statement is ended before the client takes them.
-    pub(super) async fn send(&mut self, ending: &Ending, text: &str) -> Result<(), Trouble> {
+    pub(super) async fn send(&mut self, ending: &StatementCancellation, text: &str) -> Result<(), Trouble> {
         let ended = tokio::select! {
             biased;
             sent = self.flush() => return Ok(sent?),
             ended = ending.comes(text) => ended,
         };
         // Whoever reads on is told; the rest of a large row is not kept for that.
-        Err(if self.out.len() > UNSENT_MAX { Ended::Gone.into() } else { ended })
+        Err(if self.out.len() > UNSENT_MAX { DisconnectReason::Gone.into() } else { ended })
     }
 }

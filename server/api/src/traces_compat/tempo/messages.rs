@@ -20,7 +20,7 @@ const FIGURES: u32 = 2;
 
 /// The type of a field; a repeated one is a list in JSON.
 #[derive(Debug)]
-pub(super) enum Kind {
+pub(super) enum FieldType {
     Text,
     /// Base64 in JSON.
     Bytes,
@@ -35,67 +35,70 @@ pub(super) enum Kind {
 
 /// A field: name in JSON, number, type.
 #[derive(Debug)]
-pub(super) struct Field(&'static str, u32, Kind);
+pub(super) struct Field(&'static str, u32, FieldType);
 
 static ANY: [Field; 7] = [
-    Field("stringValue", 1, Kind::Text),
-    Field("boolValue", 2, Kind::Bool),
-    Field("intValue", 3, Kind::Whole),
-    Field("doubleValue", 4, Kind::Double),
-    Field("arrayValue", 5, Kind::Message(&VALUES)),
-    Field("kvlistValue", 6, Kind::Message(&PAIRS)),
-    Field("bytesValue", 7, Kind::Bytes),
+    Field("stringValue", 1, FieldType::Text),
+    Field("boolValue", 2, FieldType::Bool),
+    Field("intValue", 3, FieldType::Whole),
+    Field("doubleValue", 4, FieldType::Double),
+    Field("arrayValue", 5, FieldType::Message(&VALUES)),
+    Field("kvlistValue", 6, FieldType::Message(&PAIRS)),
+    Field("bytesValue", 7, FieldType::Bytes),
 ];
-static VALUES: [Field; 1] = [Field("values", 1, Kind::Message(&ANY))];
-static PAIRS: [Field; 1] = [Field("values", 1, Kind::Message(&PAIR))];
-static PAIR: [Field; 2] = [Field("key", 1, Kind::Text), Field("value", 2, Kind::Message(&ANY))];
+static VALUES: [Field; 1] = [Field("values", 1, FieldType::Message(&ANY))];
+static PAIRS: [Field; 1] = [Field("values", 1, FieldType::Message(&PAIR))];
+static PAIR: [Field; 2] = [Field("key", 1, FieldType::Text), Field("value", 2, FieldType::Message(&ANY))];
 
 static SPAN: [Field; 5] = [
-    Field("spanID", 1, Kind::Text),
-    Field("name", 2, Kind::Text),
-    Field("startTimeUnixNano", 3, Kind::Whole),
-    Field("durationNanos", 4, Kind::Whole),
-    Field("attributes", 5, Kind::Message(&PAIR)),
+    Field("spanID", 1, FieldType::Text),
+    Field("name", 2, FieldType::Text),
+    Field("startTimeUnixNano", 3, FieldType::Whole),
+    Field("durationNanos", 4, FieldType::Whole),
+    Field("attributes", 5, FieldType::Message(&PAIR)),
 ];
 static SPAN_SET: [Field; 3] = [
-    Field("spans", 1, Kind::Message(&SPAN)),
-    Field("matched", 2, Kind::Whole),
-    Field("attributes", 3, Kind::Message(&PAIR)),
+    Field("spans", 1, FieldType::Message(&SPAN)),
+    Field("matched", 2, FieldType::Whole),
+    Field("attributes", 3, FieldType::Message(&PAIR)),
 ];
-static SERVICE: [Field; 2] = [Field("spanCount", 1, Kind::Whole), Field("errorCount", 2, Kind::Whole)];
+static SERVICE: [Field; 2] = [Field("spanCount", 1, FieldType::Whole), Field("errorCount", 2, FieldType::Whole)];
 static TRACE_FIELDS: [Field; 8] = [
-    Field("traceID", 1, Kind::Text),
-    Field("rootServiceName", 2, Kind::Text),
-    Field("rootTraceName", 3, Kind::Text),
-    Field("startTimeUnixNano", 4, Kind::Whole),
-    Field("durationMs", 5, Kind::Whole),
-    Field("spanSet", 6, Kind::Message(&SPAN_SET)),
-    Field("spanSets", 7, Kind::Message(&SPAN_SET)),
-    Field("serviceStats", 8, Kind::Map(&SERVICE)),
+    Field("traceID", 1, FieldType::Text),
+    Field("rootServiceName", 2, FieldType::Text),
+    Field("rootTraceName", 3, FieldType::Text),
+    Field("startTimeUnixNano", 4, FieldType::Whole),
+    Field("durationMs", 5, FieldType::Whole),
+    Field("spanSet", 6, FieldType::Message(&SPAN_SET)),
+    Field("spanSets", 7, FieldType::Message(&SPAN_SET)),
+    Field("serviceStats", 8, FieldType::Map(&SERVICE)),
 ];
-static SCOPE_FIELDS: [Field; 2] = [Field("name", 1, Kind::Text), Field("tags", 2, Kind::Text)];
-static TYPED_FIELDS: [Field; 2] = [Field("type", 1, Kind::Text), Field("value", 2, Kind::Text)];
-static EXEMPLAR_FIELDS: [Field; 3] =
-    [Field("labels", 1, Kind::Message(&PAIR)), Field("value", 2, Kind::Double), Field("timestampMs", 3, Kind::Whole)];
+static SCOPE_FIELDS: [Field; 2] = [Field("name", 1, FieldType::Text), Field("tags", 2, FieldType::Text)];
+static TYPED_FIELDS: [Field; 2] = [Field("type", 1, FieldType::Text), Field("value", 2, FieldType::Text)];
+static EXEMPLAR_FIELDS: [Field; 3] = [
+    Field("labels", 1, FieldType::Message(&PAIR)),
+    Field("value", 2, FieldType::Double),
+    Field("timestampMs", 3, FieldType::Whole),
+];
 
 /// A trace in search results (`TraceSearchMetadata`).
-pub(super) static TRACE: Kind = Kind::Message(&TRACE_FIELDS);
+pub(super) static TRACE: FieldType = FieldType::Message(&TRACE_FIELDS);
 /// Tags of a scope (`SearchTagsV2Scope`).
-pub(super) static SCOPE: Kind = Kind::Message(&SCOPE_FIELDS);
+pub(super) static SCOPE: FieldType = FieldType::Message(&SCOPE_FIELDS);
 /// A value with its type (`TagValue`).
-pub(super) static TYPED: Kind = Kind::Message(&TYPED_FIELDS);
+pub(super) static TYPED: FieldType = FieldType::Message(&TYPED_FIELDS);
 /// A span behind a sample (`Exemplar`).
-pub(super) static EXEMPLAR: Kind = Kind::Message(&EXEMPLAR_FIELDS);
+pub(super) static EXEMPLAR: FieldType = FieldType::Message(&EXEMPLAR_FIELDS);
 /// A label of a series (`KeyValue`).
-pub(super) static LABEL: Kind = Kind::Message(&PAIR);
+pub(super) static LABEL: FieldType = FieldType::Message(&PAIR);
 
 /// Appends a JSON value as a field; null and values of the wrong type are left out.
-pub(super) fn put(out: &mut Vec<u8>, number: u32, kind: &Kind, value: &Value) {
+pub(super) fn put(out: &mut Vec<u8>, number: u32, kind: &FieldType, value: &Value) {
     match (kind, value) {
         (_, Value::Null) => {}
         (_, Value::Array(list)) => list.iter().for_each(|one| put(out, number, kind, one)),
-        (Kind::Message(fields), value) => put_message(out, number, |out| put_fields(out, fields, value)),
-        (Kind::Map(fields), Value::Object(entries)) => {
+        (FieldType::Message(fields), value) => put_message(out, number, |out| put_fields(out, fields, value)),
+        (FieldType::Map(fields), Value::Object(entries)) => {
             for (key, value) in entries {
                 put_message(out, number, |out| {
                     put_text(out, 1, key);
@@ -103,16 +106,16 @@ pub(super) fn put(out: &mut Vec<u8>, number: u32, kind: &Kind, value: &Value) {
                 });
             }
         }
-        (Kind::Text, Value::String(text)) => put_text(out, number, text),
-        (Kind::Bytes, Value::String(text)) => put_bytes(out, number, &from_base64(text).unwrap_or_default()),
-        (Kind::Bool, Value::Bool(value)) => put_whole(out, number, u64::from(*value)),
-        (Kind::Whole, value) => {
+        (FieldType::Text, Value::String(text)) => put_text(out, number, text),
+        (FieldType::Bytes, Value::String(text)) => put_bytes(out, number, &from_base64(text).unwrap_or_default()),
+        (FieldType::Bool, Value::Bool(value)) => put_whole(out, number, u64::from(*value)),
+        (FieldType::Whole, value) => {
             let signed = |value: &Value| value.as_i64().or_else(|| value.as_str()?.parse().ok());
             if let Some(value) = value.as_u64().or_else(|| signed(value).map(|v| v as u64)) {
                 put_whole(out, number, value);
             }
         }
-        (Kind::Double, value) => {
+        (FieldType::Double, value) => {
             if let Some(value) = value.as_f64().or_else(|| value.as_str()?.parse().ok()) {
                 put_double(out, number, value);
             }
@@ -160,7 +163,7 @@ pub(super) fn answer<R>(
 /// Sends a list of JSON values.
 pub(super) fn of_values(
     call: &Call,
-    kind: &Kind,
+    kind: &FieldType,
     values: impl IntoIterator<Item = Value>,
 ) -> Result<Response, TraceError> {
     answer(call, values, |out, value| {
@@ -239,7 +242,7 @@ mod tests {
 
     #[test]
     fn numbers_may_be_texts() {
-        let written = |kind: &Kind, value: Value| {
+        let written = |kind: &FieldType, value: Value| {
             let mut out = Vec::new();
             put(&mut out, 3, kind, &value);
             read(&out).into_iter().map(|(number, _, value)| (number, value)).collect::<Vec<_>>()
@@ -260,7 +263,7 @@ mod tests {
             (json!({"a": 1}), None),
         ] {
             let expected: Vec<(u32, u64)> = expected.map(|number| (3, number)).into_iter().collect();
-            assert_eq!(written(&Kind::Whole, value.clone()), expected, "{value}");
+            assert_eq!(written(&FieldType::Whole, value.clone()), expected, "{value}");
         }
         for (value, expected) in [
             (json!(0.25), Some(0.25)),
@@ -271,22 +274,22 @@ mod tests {
             (json!(false), None),
         ] {
             let expected: Vec<(u32, u64)> = expected.map(|number: f64| (3, number.to_bits())).into_iter().collect();
-            assert_eq!(written(&Kind::Double, value.clone()), expected, "{value}");
+            assert_eq!(written(&FieldType::Double, value.clone()), expected, "{value}");
         }
     }
 
     #[test]
     fn what_is_of_another_kind_is_left_out() {
         for (kind, value) in [
-            (Kind::Text, json!(5)),
-            (Kind::Text, json!({})),
-            (Kind::Bytes, json!(5)),
-            (Kind::Bool, json!("true")),
-            (Kind::Bool, json!(1)),
-            (Kind::Map(&SERVICE), json!("a")),
-            (Kind::Map(&SERVICE), json!([])),
-            (Kind::Message(&PAIR), json!(null)),
-            (Kind::Text, json!([null, 5])),
+            (FieldType::Text, json!(5)),
+            (FieldType::Text, json!({})),
+            (FieldType::Bytes, json!(5)),
+            (FieldType::Bool, json!("true")),
+            (FieldType::Bool, json!(1)),
+            (FieldType::Map(&SERVICE), json!("a")),
+            (FieldType::Map(&SERVICE), json!([])),
+            (FieldType::Message(&PAIR), json!(null)),
+            (FieldType::Text, json!([null, 5])),
         ] {
             let mut out = Vec::new();
             put(&mut out, 1, &kind, &value);
@@ -294,22 +297,22 @@ mod tests {
         }
         // A message without known members is present and empty.
         let mut out = Vec::new();
-        put(&mut out, 1, &Kind::Message(&PAIR), &json!({"other": 1}));
+        put(&mut out, 1, &FieldType::Message(&PAIR), &json!({"other": 1}));
         assert_eq!(out, [10, 0]);
         // Invalid base64 counts as empty.
         let mut out = Vec::new();
-        put(&mut out, 1, &Kind::Bytes, &json!("%"));
+        put(&mut out, 1, &FieldType::Bytes, &json!("%"));
         assert_eq!(out, [10, 0]);
     }
 
     #[test]
     fn lists_are_repeated_and_maps_are_pairs() {
         let mut out = Vec::new();
-        put(&mut out, 2, &Kind::Text, &json!(["a", "", "ä"]));
+        put(&mut out, 2, &FieldType::Text, &json!(["a", "", "ä"]));
         let texts: Vec<Vec<u8>> = read(&out).into_iter().map(|field| field.1).collect();
         assert_eq!(texts, [b"a".to_vec(), Vec::new(), "ä".as_bytes().to_vec()]);
         let mut out = Vec::new();
-        put(&mut out, 8, &Kind::Map(&SERVICE), &json!({"b": {"spanCount": 1, "errorCount": 2}, "a": {}}));
+        put(&mut out, 8, &FieldType::Map(&SERVICE), &json!({"b": {"spanCount": 1, "errorCount": 2}, "a": {}}));
         let entries: Vec<_> = read(&out).iter().map(|field| read(&field.1)).collect();
         assert_eq!(entries.len(), 2);
         assert_eq!((entries[0][0].1.as_slice(), entries[1][0].1.as_slice()), (&b"a"[..], &b"b"[..]));

@@ -40,13 +40,13 @@ pub(super) struct Steps {
 }
 
 /// A series with its samples.
-pub(super) struct Shown<'a> {
+pub(super) struct SeriesJson<'a> {
     one: &'a MetricSeries,
     exemplars: &'a [MetricExemplar],
     steps: Steps,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> SeriesJson<'a> {
     /// Begins a series with at most this many exemplars.
     pub(super) fn of(one: &'a MetricSeries, exemplars: usize, steps: Steps) -> Self {
         Self { one, exemplars: &one.exemplars[..one.exemplars.len().min(exemplars)], steps }
@@ -65,7 +65,7 @@ impl<'a> Shown<'a> {
     }
 }
 
-impl Shown<'_> {
+impl SeriesJson<'_> {
     /// The samples with their times in Unix milliseconds.
     fn samples(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
         let Steps { first, last, step, by, none } = self.steps;
@@ -104,7 +104,7 @@ impl Shown<'_> {
     }
 }
 
-impl Serialize for Shown<'_> {
+impl Serialize for SeriesJson<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         if !self.exemplars.is_empty() {
@@ -117,7 +117,7 @@ impl Serialize for Shown<'_> {
 }
 
 /// The samples of a series.
-struct Samples<'a>(&'a Shown<'a>);
+struct Samples<'a>(&'a SeriesJson<'a>);
 
 #[derive(Serialize)]
 struct Sample {
@@ -183,7 +183,7 @@ mod tests {
         let one = MetricSeries { points: vec![(i64::MAX / 7 * 7, 4.0)], ..MetricSeries::default() };
         let step = i64::MAX / 7;
         let steps = Steps { first: 6, last: 7, step, by: 1.0, none: Some(0.0) };
-        let samples: Vec<(i64, f64)> = Shown::of(&one, 0, steps).samples().collect();
+        let samples: Vec<(i64, f64)> = SeriesJson::of(&one, 0, steps).samples().collect();
         assert_eq!(samples, [(7 * step / 1_000_000, 0.0), (i64::MAX / 1_000_000, 4.0)]);
     }
 
@@ -193,7 +193,7 @@ mod tests {
         let one = MetricSeries { points: vec![(0, 4.0)], ..MetricSeries::default() };
         let step = i64::MAX / 2 + 1;
         let steps = Steps { first: -3, last: 0, step, by: 2.0, none: Some(1.0) };
-        let samples: Vec<(i64, f64)> = Shown::of(&one, 0, steps).samples().collect();
+        let samples: Vec<(i64, f64)> = SeriesJson::of(&one, 0, steps).samples().collect();
         let ms = |ns: i64| ns / 1_000_000;
         assert_eq!(samples, [(ms(i64::MIN), 0.5), (ms(-step), 0.5), (0, 0.5), (ms(step), 2.0)]);
     }
@@ -207,12 +207,12 @@ mod tests {
         };
         let steps = Steps { first: 1, last: 3, step: 10_000_000, by: 2.0, none: Some(0.0) };
         let write = |exemplars| {
-            let shown = Shown::of(&one, exemplars, steps);
+            let shown = SeriesJson::of(&one, exemplars, steps);
             assert_eq!(shown.exemplars(), exemplars);
             serde_json::to_value(Numbers::of(vec![shown])).expect("JSON")
         };
         let mut message = Vec::new();
-        Shown::of(&one, 1, steps).put(&mut message);
+        SeriesJson::of(&one, 1, steps).put(&mut message);
         let pair = [10, 11, 10, 4, b'n', b'a', b'm', b'e', 18, 3, 10, 1, b'a'];
         // One message: first the labels, then a sample of 2 at 20 ms.
         assert_eq!((message[0], usize::from(message[1])), (10, message.len() - 2));
@@ -238,7 +238,7 @@ mod tests {
         let one = MetricSeries { points: vec![(0, 1.0), (20, f64::NAN), (30, 3.0)], ..MetricSeries::default() };
         let of = |none: Option<f64>, first: i64, last: i64| -> Vec<f64> {
             let steps = Steps { first, last, step: 10, by: 1.0, none };
-            Shown::of(&one, 0, steps).samples().map(|(_, value)| value).collect()
+            SeriesJson::of(&one, 0, steps).samples().map(|(_, value)| value).collect()
         };
         assert_eq!(of(Some(0.0), 0, 4), [1.0, 0.0, 3.0, 0.0], "NaN is none, where others have 0");
         assert_eq!(of(None, 0, 4), [1.0, 3.0]);
@@ -246,7 +246,7 @@ mod tests {
         // A range that ends before it begins has no steps.
         assert!(of(Some(0.0), 1, 0).is_empty());
         let bytes = |first: i64, last: i64| {
-            Shown::of(&one, 0, Steps { first, last, step: 10, by: 1.0, none: None }).samples_bytes()
+            SeriesJson::of(&one, 0, Steps { first, last, step: 10, by: 1.0, none: None }).samples_bytes()
         };
         assert_eq!((bytes(0, 0), bytes(0, 4), bytes(5, 4)), (SAMPLE_BYTES, 5 * SAMPLE_BYTES, SAMPLE_BYTES));
     }
@@ -264,9 +264,9 @@ mod tests {
         };
         let steps = Steps { first: 0, last: 1, step: 10, by: 2.0, none: None };
         for asked in [0, 2, 9] {
-            assert_eq!(Shown::of(&one, asked, steps).exemplars(), asked.min(3));
+            assert_eq!(SeriesJson::of(&one, asked, steps).exemplars(), asked.min(3));
         }
-        let told: Vec<Value> = Shown::of(&one, 3, steps).told().collect();
+        let told: Vec<Value> = SeriesJson::of(&one, 3, steps).told().collect();
         // Its own value, else that of its step, else none.
         assert_eq!(
             told.iter().map(|one| one["value"].clone()).collect::<Vec<_>>(),

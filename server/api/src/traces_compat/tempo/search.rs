@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use super::by_tags::TagSearch;
-use super::metrics_json::{Numbers, Once, Shown, Steps};
+use super::metrics_json::{Numbers, Once, SeriesJson, Steps};
 use super::params::{disordered, limit, whole, window};
 use super::{failed, messages, wants_protobuf};
 use crate::state::AppState;
@@ -66,14 +66,14 @@ pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request)
             return messages::of_values(&call, &messages::TRACE, rows);
         }
         let traces = hits.iter().map(|hit| Row { hit, with_spans: text.is_some() }).collect();
-        call.json(&Found { metrics: Map::new(), traces })
+        call.json(&SearchResponse { metrics: Map::new(), traces })
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
 /// The response to a search. Rows are converted to JSON values one by one, as those take many times their size.
 #[derive(Serialize)]
-struct Found<'a> {
+struct SearchResponse<'a> {
     metrics: Map<String, Value>,
     traces: Vec<Row<'a>>,
 }
@@ -202,13 +202,13 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         let steps = Steps { first, last, step, by, none };
         let mut left = wanted.unwrap_or(EXEMPLARS);
         let shown = |one| {
-            let series = Shown::of(one, left, steps);
+            let series = SeriesJson::of(one, left, steps);
             left -= series.exemplars();
             series
         };
         if as_message {
             let memory = call.state.engines.query.collected("message", &call.ctx);
-            return messages::answer(&call, all.iter().map(shown), |out, series: Shown<'_>| {
+            return messages::answer(&call, all.iter().map(shown), |out, series: SeriesJson<'_>| {
                 // The samples of the longest series, and its encoded message.
                 memory.add(2 * series.samples_bytes().saturating_sub(out.capacity()))?;
                 series.put(out);

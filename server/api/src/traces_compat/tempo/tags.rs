@@ -6,7 +6,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::lists::tags::{EVENT_NAME, KeyOf};
 use quiver_traces::traceql::{INTRINSIC_NAMES, Query, scope_name};
-use quiver_traces::{Listing, ParamError, TraceError};
+use quiver_traces::{ListOptions, ParamError, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TAG_DOUBLE, tag_kind};
 use serde_json::{Value, json};
 
@@ -151,7 +151,7 @@ fn words(which: &str) -> &'static [&'static str] {
 }
 
 /// The values to list.
-enum Asked {
+enum TagValueSource {
     /// Those of a key, on some spans.
     Key(KeyOf, SpanFilter),
     /// Those of an enumeration.
@@ -168,7 +168,7 @@ enum TagNames {
 }
 
 /// Parses which values to list.
-fn asked(call: &Call, tag: &str, names: TagNames) -> Result<Asked, TraceError> {
+fn asked(call: &Call, tag: &str, names: TagNames) -> Result<TagValueSource, TraceError> {
     let named = tag_of(tag);
     if names == TagNames::OfTraceql && matches!(named, Tag::Bare(_)) {
         let text = "please provide a valid tagName: tag name is not valid intrinsic or scoped attribute";
@@ -176,11 +176,11 @@ fn asked(call: &Call, tag: &str, names: TagNames) -> Result<Asked, TraceError> {
     }
     let filter = spans(call)?;
     Ok(match named {
-        Tag::Key(key) => Asked::Key(key, filter),
-        Tag::Bare(key) => Asked::Key(KeyOf::Attribute(None, key), filter),
-        Tag::Root(key) => Asked::Key(key, filter.and(SpanFilter::Root)),
-        Tag::Word(which) => Asked::Words(words(which)),
-        Tag::Nothing => Asked::Nothing,
+        Tag::Key(key) => TagValueSource::Key(key, filter),
+        Tag::Bare(key) => TagValueSource::Key(KeyOf::Attribute(None, key), filter),
+        Tag::Root(key) => TagValueSource::Key(key, filter.and(SpanFilter::Root)),
+        Tag::Word(which) => TagValueSource::Words(words(which)),
+        Tag::Nothing => TagValueSource::Nothing,
     })
 }
 
@@ -199,17 +199,17 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<S
         let call = Call::of(state, request).await?;
         let limit = limit(&call)?;
         let list: Vec<String> = match asked(&call, &tag, TagNames::Any)? {
-            Asked::Key(key, filter) => {
-                let listing = Listing { limit, by_name: true, ..Listing::default() };
+            TagValueSource::Key(key, filter) => {
+                let listing = ListOptions { limit, by_name: true, ..ListOptions::default() };
                 let rows = call.state.engines.traces.values(&call.ctx, filter, key, listing).await?;
                 rows.into_iter().map(|(value, _)| value).collect()
             }
-            Asked::Words(words) => {
+            TagValueSource::Words(words) => {
                 let mut words = words[..limit.unwrap_or(usize::MAX).min(words.len())].to_vec();
                 words.sort_unstable();
                 words.into_iter().map(str::to_owned).collect()
             }
-            Asked::Nothing => Vec::new(),
+            TagValueSource::Nothing => Vec::new(),
         };
         if as_message {
             return messages::of_texts(&call, &list);
@@ -229,16 +229,16 @@ pub(super) async fn typed_values(
         let call = Call::of(state, request).await?;
         let row = |kind: &str, value: &str| json!({"type": kind, "value": value});
         let list: Vec<Value> = match asked(&call, &tag, TagNames::OfTraceql)? {
-            Asked::Key(key, filter) => {
+            TagValueSource::Key(key, filter) => {
                 let limit = limit(&call)?;
-                let listing = Listing { limit, ..Listing::default() };
+                let listing = ListOptions { limit, ..ListOptions::default() };
                 let rows = call.state.engines.traces.typed_values(&call.ctx, filter, key, listing).await?;
                 // A value may have several types, each of them a row.
                 let all = rows.iter().flat_map(|(value, kinds)| types(*kinds).map(move |kind| row(kind, value)));
                 all.take(limit.unwrap_or(usize::MAX)).collect()
             }
-            Asked::Words(words) => words.iter().map(|word| row("keyword", word)).collect(),
-            Asked::Nothing => Vec::new(),
+            TagValueSource::Words(words) => words.iter().map(|word| row("keyword", word)).collect(),
+            TagValueSource::Nothing => Vec::new(),
         };
         if as_message {
             return messages::of_values(&call, &messages::TYPED, list);

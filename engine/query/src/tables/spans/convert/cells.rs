@@ -12,10 +12,10 @@ use quiver_types::spans::{Attributes, EventRef, LinkRef, events, hex, links};
 use quiver_types::{Error, Result};
 
 use super::super::column_access::{bytes, other_type};
-use super::super::columns::{Each, KINDS, STATUSES, event_fields, link_fields};
+use super::super::columns::{KINDS, STATUSES, SpanRowKind, event_fields, link_fields};
 use super::super::config_values::{self, Places};
 use super::super::conventions::Form;
-use crate::tables::cells::{Kind, TextMaps, hex_ids, hex_ids_or_null, named, none_empty, uncoded};
+use crate::tables::cells::{CellKind, TextMaps, hex_ids, hex_ids_or_null, named, none_empty, uncoded};
 use crate::tables::config_columns::Says;
 
 /// How a column is computed. Numbers are indexes of stored columns.
@@ -45,7 +45,7 @@ pub(super) enum Cell {
         steps: Vec<First>,
         /// The column of span kinds, if a step depends on it.
         kinds: Option<usize>,
-        kind: Kind,
+        kind: CellKind,
     },
     /// A column of the event or link itself.
     Own(&'static str),
@@ -113,8 +113,8 @@ pub(super) fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
         }
         Cell::Resource { attributes, service } => resource(stored, *attributes, *service)?,
         Cell::Events(at) | Cell::Links(at) => {
-            let each = if matches!(cell, Cell::Events(_)) { Each::Event } else { Each::Link };
-            Nested::read(each, stored.column(*at))?.into_list(each, stored.num_rows())?
+            let each = if matches!(cell, Cell::Events(_)) { SpanRowKind::Event } else { SpanRowKind::Link };
+            NestedItems::read(each, stored.column(*at))?.into_list(each, stored.num_rows())?
         }
         Cell::First { steps, kinds, kind } => {
             let kinds = kinds.map(small).transpose()?;
@@ -130,7 +130,7 @@ pub(super) fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
 type FirstColumn<'c> = (&'c First, StringViewArray, Option<StringViewArray>);
 
 /// The first value that each row has, in the newest form; a value that should be a number and is not becomes NULL.
-fn first_of(columns: &[FirstColumn<'_>], kinds: Option<&UInt8Array>, kind: Kind, rows: usize) -> ArrayRef {
+fn first_of(columns: &[FirstColumn<'_>], kinds: Option<&UInt8Array>, kind: CellKind, rows: usize) -> ArrayRef {
     let filled = |texts: &StringViewArray| texts.null_count() < rows && texts.views().iter().any(|v| *v as u32 != 0);
     // Most senders use only one of the names.
     let columns: Vec<_> = columns.iter().filter(|(_, texts, _)| filled(texts)).collect();
@@ -149,7 +149,7 @@ fn first_of(columns: &[FirstColumn<'_>], kinds: Option<&UInt8Array>, kind: Kind,
         })
     };
     match kind {
-        Kind::Text => {
+        CellKind::Text => {
             if let [(First { form: Form::Same, kinds: [], .. }, texts, _)] = columns.as_slice() {
                 return Arc::new(none_empty(texts));
             }
@@ -157,8 +157,8 @@ fn first_of(columns: &[FirstColumn<'_>], kinds: Option<&UInt8Array>, kind: Kind,
             (0..rows).for_each(|row| out.append_option(found(row)));
             Arc::new(out.finish())
         }
-        Kind::Int => Arc::new((0..rows).map(|row| found(row)?.parse::<i64>().ok()).collect::<Int64Array>()),
-        Kind::Float => {
+        CellKind::Int => Arc::new((0..rows).map(|row| found(row)?.parse::<i64>().ok()).collect::<Int64Array>()),
+        CellKind::Float => {
             let number = |row| found(row)?.parse::<f64>().ok().filter(|n| n.is_finite());
             Arc::new((0..rows).map(number).collect::<Float64Array>())
         }
@@ -191,7 +191,7 @@ fn resource(stored: &RecordBatch, attributes: usize, service: usize) -> Result<A
 }
 
 /// Events or links of some spans, concatenated.
-pub(super) struct Nested {
+pub(super) struct NestedItems {
     /// For each, the row of its span.
     rows: UInt32Array,
     times: Vec<i64>,
@@ -201,9 +201,9 @@ pub(super) struct Nested {
     maps: TextMaps,
 }
 
-impl Nested {
+impl NestedItems {
     /// Reads the events or links of a stored column.
-    pub(super) fn read(each: Each, column: &ArrayRef) -> Result<NestedColumns> {
+    pub(super) fn read(each: SpanRowKind, column: &ArrayRef) -> Result<NestedColumns> {
         let bytes = bytes(column)?;
         let mut rows: Vec<u32> = Vec::new();
         let mut nested = Self {
@@ -215,7 +215,7 @@ impl Nested {
         };
         for row in 0..column.len() {
             match each {
-                Each::Event => events(bytes(row)).for_each(|event| {
+                SpanRowKind::Event => events(bytes(row)).for_each(|event| {
                     rows.push(row as u32);
                     nested.event(&event);
                 }),
@@ -284,12 +284,12 @@ impl NestedColumns {
     }
 
     /// A column with one list of events or links per span.
-    fn into_list(self, each: Each, spans: usize) -> Result<ArrayRef> {
+    fn into_list(self, each: SpanRowKind, spans: usize) -> Result<ArrayRef> {
         let mut ends = vec![0i32; spans + 1];
         self.rows.values().iter().for_each(|row| ends[*row as usize + 1] += 1);
         (0..spans).for_each(|row| ends[row + 1] += ends[row]);
         let texts: ArrayRef = Arc::new(self.texts);
-        let (fields, columns): (Fields, Vec<ArrayRef>) = if each == Each::Event {
+        let (fields, columns): (Fields, Vec<ArrayRef>) = if each == SpanRowKind::Event {
             (event_fields().into(), vec![self.times, texts, self.maps])
         } else {
             let [traces, spans] = self.ids;

@@ -12,13 +12,13 @@ use super::super::column_access::other_type;
 use super::super::columns::{KINDS, STATUSES};
 use super::super::conventions::Form;
 use super::cells::{Cell, First, column};
-use crate::tables::cells::{Kind, coded};
+use crate::tables::cells::{CellKind, coded};
 use crate::tables::convert::HEX;
 
 /// The field of a column with texts as codes and ids as bytes.
 pub(super) fn coded_field(field: &Field, cell: &Cell) -> Field {
     match cell {
-        Cell::Text(_) | Cell::Kind(_) | Cell::Status(_) | Cell::First { kind: Kind::Text, .. } => {
+        Cell::Text(_) | Cell::Kind(_) | Cell::Status(_) | Cell::First { kind: CellKind::Text, .. } => {
             field.clone().with_data_type(coded_texts())
         }
         _ => field.clone(),
@@ -47,7 +47,7 @@ pub(super) fn coded_column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef
         Cell::Text(at) => Arc::new(coded(stored.column(*at)).ok_or_else(|| other_type("a text"))?),
         Cell::Kind(at) => few(*at, &KINDS)?,
         Cell::Status(at) => few(*at, &STATUSES)?,
-        Cell::First { steps, kind: Kind::Text, .. } => match one_of(steps, stored) {
+        Cell::First { steps, kind: CellKind::Text, .. } => match one_of(steps, stored) {
             Some(texts) => texts,
             None => Arc::new(code_each(column(cell, stored)?.as_string_view())),
         },

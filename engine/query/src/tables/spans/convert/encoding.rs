@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::error::Result;
-use quiver_types::query_configuration::Configured;
+use quiver_types::query_configuration::QueryConfiguration;
 
 use super::SpanRows;
 use crate::encoding::context::{At, damaged, pinned};
@@ -17,7 +17,7 @@ impl SpanRows {
     pub(in crate::tables) fn read(rows: WrittenSpans, at: &At<'_>) -> Result<(Arc<dyn Convert>, usize)> {
         let schema = at.forms.read_schema(&rows.schema)?;
         let configured = match rows.configured {
-            Some(number) => pinned::<Configured>(number)?,
+            Some(number) => pinned::<QueryConfiguration>(number)?,
             None => Arc::default(),
         };
         let all: Vec<usize> = (0..schema.fields().len()).collect();
@@ -42,9 +42,9 @@ mod tests {
 
     use super::*;
     use crate::node_encoding::tests::passed;
-    use crate::tables::cells::{Kind, text};
+    use crate::tables::cells::{CellKind, text};
     use crate::tables::convert::ConvertExec;
-    use crate::tables::spans::columns::Each;
+    use crate::tables::spans::columns::SpanRowKind;
 
     /// Puts a conversion over a number of stored columns, serializes it and reads it back.
     fn check(rows: Arc<dyn Convert>, stored: usize) {
@@ -60,10 +60,10 @@ mod tests {
     fn conversions_come_back_in_each_form() {
         let names = ["span_id", "name", "attributes.n", "trace_id", "config@apdex_t"];
         let schema: SchemaRef = Arc::new(Schema::new(names.map(text).to_vec()));
-        let kinds = vec![("attributes.n".to_owned(), Kind::Int), ("attributes.other".to_owned(), Kind::Text)];
-        let configured = Arc::<Configured>::default();
+        let kinds = vec![("attributes.n".to_owned(), CellKind::Int), ("attributes.other".to_owned(), CellKind::Text)];
+        let configured = Arc::<QueryConfiguration>::default();
         for columns in [&[] as &[usize], &[0, 1], &[4, 3, 2, 0]] {
-            let plain = SpanRows::new(Each::Span, &schema, columns, &kinds, &configured).unwrap();
+            let plain = SpanRows::new(SpanRowKind::Span, &schema, columns, &kinds, &configured).unwrap();
             let (stored, id) = (plain.stored.len(), usize::from(columns.len() == 4));
             check(plain.coded().unwrap(), stored);
             if !columns.is_empty() {

@@ -12,17 +12,17 @@ use crate::tables::cells::{text, text_map, time, uncoded};
 use crate::tables::spans::columns::span_columns;
 
 /// Plans columns of spans by their names.
-fn planned(names: &[&str], kinds: &[(&str, Kind)]) -> SpanRows {
+fn planned(names: &[&str], kinds: &[(&str, CellKind)]) -> SpanRows {
     let fixed = span_columns();
     let field = |name: &&str| {
-        let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
+        let kind = kinds.iter().find(|(known, _)| known == name).map_or(CellKind::Text, |(_, kind)| *kind);
         let found = fixed.iter().find(|field| field.name() == name).cloned();
         found.unwrap_or_else(|| Field::new(*name, kind.data_type(), true))
     };
     let schema: SchemaRef = Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()));
     let kinds = kinds.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
     let all: Vec<usize> = (0..names.len()).collect();
-    SpanRows::new(Each::Span, &schema, &all, &kinds, &Arc::default()).unwrap()
+    SpanRows::new(SpanRowKind::Span, &schema, &all, &kinds, &Arc::default()).unwrap()
 }
 
 fn texts(values: &[Option<&str>]) -> ArrayRef {
@@ -116,7 +116,7 @@ fn attributes_are_maps_in_order_of_their_keys() {
 
 #[test]
 fn older_names_stand_in_for_newer_ones() {
-    let rows = planned(&["@server.port", "@url.path", "@rpc.method"], &[("@server.port", Kind::Int)]);
+    let rows = planned(&["@server.port", "@url.path", "@rpc.method"], &[("@server.port", CellKind::Int)]);
     let given: [(&str, ArrayRef); 8] = [
         ("kind", Arc::new(UInt8Array::from(vec![3, 2, 3, 2]))),
         ("span.server.port", texts(&[None, None, Some("none"), Some("443")])),
@@ -210,7 +210,7 @@ fn links_become_rows() {
         text_map("attributes"),
         text("span_id"),
     ]));
-    let rows = SpanRows::new(Each::Link, &schema, &[0, 1, 2, 3], &Vec::new(), &Arc::default()).unwrap();
+    let rows = SpanRows::new(SpanRowKind::Link, &schema, &[0, 1, 2, 3], &Vec::new(), &Arc::default()).unwrap();
     let mut two = Vec::new();
     for byte in [1, 2] {
         let attributes = Attributes::of([("n", Value::Int(i64::from(byte)))]);
@@ -233,7 +233,7 @@ fn links_become_rows() {
 fn what_is_no_column_is_an_error() {
     let plan = |name: &str| {
         let schema: SchemaRef = Arc::new(Schema::new(vec![text(name)]));
-        SpanRows::new(Each::Span, &schema, &[0], &Vec::new(), &Arc::default())
+        SpanRows::new(SpanRowKind::Span, &schema, &[0], &Vec::new(), &Arc::default())
     };
     for name in ["nope", "attributes.unknown", "attributes.", "linked_trace_id"] {
         let error = plan(name).unwrap_err();
@@ -250,7 +250,7 @@ fn what_is_no_column_is_an_error() {
 #[test]
 fn events_become_rows() {
     let schema: SchemaRef = Arc::new(Schema::new(vec![text("name"), time("span_start", TimeUnit::Nanosecond)]));
-    let rows = SpanRows::new(Each::Event, &schema, &[0, 1], &Vec::new(), &Arc::default()).unwrap();
+    let rows = SpanRows::new(SpanRowKind::Event, &schema, &[0, 1], &Vec::new(), &Arc::default()).unwrap();
     assert_eq!(rows.stored(), [SpanColumn::Own("start"), SpanColumn::Own("events")]);
     let attributes = Attributes::of([("k", Value::Int(1))]);
     let mut two = Vec::new();
@@ -272,7 +272,7 @@ fn events_become_rows() {
 #[test]
 fn counting_needs_no_column() {
     let schema: SchemaRef = Arc::new(Schema::new(vec![text("name")]));
-    let rows = SpanRows::new(Each::Span, &schema, &[], &Vec::new(), &Arc::default()).unwrap();
+    let rows = SpanRows::new(SpanRowKind::Span, &schema, &[], &Vec::new(), &Arc::default()).unwrap();
     assert_eq!(rows.stored(), []);
     let stored = batch(&Arc::new(Schema::empty()), Vec::new(), 10_000);
     let out = Arc::new(rows).convert(stored.unwrap()).map(|b| b.unwrap().num_rows());

@@ -24,7 +24,7 @@ const OTHER: &str = "other";
 
 /// A span that may be somebody's parent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct ParentCandidate {
     service: u32,
     kind: u8,
     caller: bool,
@@ -40,7 +40,7 @@ pub(super) struct Known {
     weight: Weight,
 }
 
-impl Known {
+impl ParentCandidate {
     fn report(&self) -> FirstReport {
         self.weight.report(self.received)
     }
@@ -115,7 +115,7 @@ impl RollupBuilder {
             let known = !crowded || self.names.of.contains_key(&*name);
             (self.names.number(if known { &name } else { OTHER }), kind)
         });
-        let known = Known {
+        let known = ParentCandidate {
             service: row.service,
             kind: row.kind,
             caller,

@@ -6,20 +6,20 @@ use super::{Counts, Map};
 
 /// Counts by key. Of each name the key that it came with last is tried first: spans of a minute come together.
 #[derive(Debug)]
-pub(super) struct Counted<K> {
+pub(super) struct KeyedCounts<K> {
     rows: Vec<(K, Counts)>,
     of: Map<K, u32>,
     /// By name a row.
     last: Vec<u32>,
 }
 
-impl<K> Default for Counted<K> {
+impl<K> Default for KeyedCounts<K> {
     fn default() -> Self {
         Self { rows: Vec::new(), of: Map::default(), last: Vec::new() }
     }
 }
 
-impl<K: Copy + Eq + Hash> Counted<K> {
+impl<K: Copy + Eq + Hash> KeyedCounts<K> {
     pub(super) fn of(&mut self, name: u32, key: K) -> &mut Counts {
         let name = name as usize;
         if self.last.len() <= name {

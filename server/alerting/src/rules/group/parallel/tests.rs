@@ -5,7 +5,7 @@ use quiver_types::LabelSet;
 use quiver_yaml::problem::Place as TextPlace;
 
 use super::*;
-use crate::rules::{Element, ElementValue, Health, Language, RuleGroup, Written};
+use crate::rules::{Element, ElementValue, Health, Language, RuleGroup, RuleSample};
 
 /// An expression is the names of the metrics that it reads; `?` reads anything, `panic` panics.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Engine for Words {
         Ok(vec![Element { labels: LabelSet::default(), value: ElementValue::Float(1.0) }])
     }
 
-    fn write(&self, samples: &[Written]) -> Result<(), String> {
+    fn write(&self, samples: &[RuleSample]) -> Result<(), String> {
         self.told.lock().unwrap().extend(samples.iter().map(|s| format!("write {}", s.labels.metric())));
         Ok(())
     }
@@ -75,7 +75,7 @@ fn group(rules: &[(&str, &str)]) -> Group {
 
 fn evaluate(group: Group, engine: &Words, threads: usize) -> Option<Group> {
     let cycle = group.begin(60_000, engine);
-    let setting = Setting::default();
+    let setting = EvaluationSettings::default();
     let work = || cycle.work(&setting, engine);
     std::thread::scope(|scope| {
         let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
@@ -112,7 +112,7 @@ fn results_are_those_of_one_after_the_other() {
     let (engine, alone) = (Words::default(), Words::default());
     let at_once = evaluate(group(&rules), &engine, 4).unwrap();
     let mut one = group(&rules);
-    one.evaluate(60_000, &Setting::default(), &alone);
+    one.evaluate(60_000, &EvaluationSettings::default(), &alone);
     assert!(engine.most.load(SeqCst) > 1, "nothing ran at once");
     assert_eq!(alone.most.load(SeqCst), 1);
     one.waits = at_once.waits.clone();

@@ -2,14 +2,14 @@
 //! come.
 
 use super::super::{EdgeKey, RollupBuilder, Weight};
-use super::{Child, Known, key};
+use super::{Child, ParentCandidate, key};
 use crate::spans::{EdgeKind, are_one_span};
 use crate::tables::spans::minute_of;
 
 impl RollupBuilder {
     /// Takes out what a report counted as a call, for an earlier report of the same. Says whether it could: who called it
     /// may be forgotten, and then the later one goes on to count.
-    pub(super) fn take_back(&mut self, own_key: u64, known: &Known) -> bool {
+    pub(super) fn take_back(&mut self, own_key: u64, known: &ParentCandidate) -> bool {
         let is = |c: &Child| {
             let same_side = c.service == known.service && c.is_callee() == known.callee;
             // Reports far apart are calls of their own.
@@ -53,7 +53,7 @@ impl RollupBuilder {
     }
 
     /// Counts the call that the called half of a shared id answers; of its reports the first one counts.
-    pub(super) fn answer(&mut self, own_key: u64, caller: &Known, child: &Child, received: i64) {
+    pub(super) fn answer(&mut self, own_key: u64, caller: &ParentCandidate, child: &Child, received: i64) {
         if caller.half != Some(child.service) {
             self.halve(own_key, child.service, (received, child.weight));
             self.resolve(child, own_key, true);
