@@ -16,7 +16,7 @@ run: build ## build and run Quiver with demo telemetry flowing in
 	$(TARGET)/release/quiver demo
 
 build: compiler ## build the release binary
-	@[ -e $(TARGET)/release/quiver ] || echo "The first build compiles about 500 crates, which takes about 25 minutes on 2 idle cores; later builds take seconds."
+	@[ -e $(TARGET)/release/quiver ] || echo "The first build compiles about 500 crates, which takes about 20 minutes on 2 idle cores; later builds take seconds."
 	cargo build --release -p quiver
 
 # A fixed seed keeps chance out of it; `soak` draws new ones. The summary at the end says what failed, and why.
