@@ -13,6 +13,8 @@ use crate::arena::{START_MS, comes_up};
 
 /// Series of a request.
 const BATCH: usize = 2000;
+/// Longest that a writer may be told to come later: who is told so for good is hurt.
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A request with one sample of each of the series `from..to` of a service.
 fn batch(service: &str, from: usize, to: usize, ts: i64) -> Vec<u8> {
@@ -31,15 +33,23 @@ fn batch(service: &str, from: usize, to: usize, ts: i64) -> Vec<u8> {
 }
 
 async fn take(caller: &Caller, body: Vec<u8>) -> u64 {
-    let mut later = 0;
+    match write(caller, body).await {
+        (Written::Taken, later) => later,
+        (failed, _) => panic!("a write failed: {failed:?}"),
+    }
+}
+
+/// Writes, and again as long as it is told to come later; gives what became of it, and how often it was told so.
+async fn write(caller: &Caller, body: Vec<u8>) -> (Written, u64) {
+    let (began, mut later) = (Instant::now(), 0);
     loop {
         match caller.write(body.clone()).await {
-            Written::Taken => return later,
             Written::Later => {
+                assert!(began.elapsed() < PATIENCE, "it is told to come later for {PATIENCE:?}");
                 later += 1;
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            failed => panic!("a write failed: {failed:?}"),
+            written => return (written, later),
         }
     }
 }
@@ -84,13 +94,7 @@ async fn a_bomb_hurts_nobody_else() {
     });
     let (mut refused, mut rss_max) = (0, 0);
     for from in (0..bomb).step_by(BATCH) {
-        let body = batch("bomb", from, from + BATCH, START_MS);
-        let mut written = caller.write(body.clone()).await;
-        while written == Written::Later {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            written = caller.write(body.clone()).await;
-        }
-        match written {
+        match write(&caller, batch("bomb", from, from + BATCH, START_MS)).await.0 {
             Written::Taken => {}
             Written::Refused(text) => {
                 assert!(text.starts_with("400 ") && text.contains("too many new series of one service"), "{text}");

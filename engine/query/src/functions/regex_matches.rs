@@ -229,9 +229,9 @@ impl Pieces {
                 out.append_null();
                 continue;
             }
-            let (Ok(from), Ok(which), Ok(group)) =
-                (usize::try_from(from - 1), usize::try_from(which - 1), usize::try_from(group))
-            else {
+            // The least number there is stays below 0.
+            let [from, which] = [from, which].map(|number| usize::try_from(number.saturating_sub(1)));
+            let (Ok(from), Ok(which), Ok(group)) = (from, which, usize::try_from(group)) else {
                 return exec_err!("`{}` counts places from 1, and groups from 0", self.name);
             };
             let flags = flags.as_ref().map_or("", |flags| flags.value(row));
@@ -441,7 +441,13 @@ mod tests {
             let args = [vec![text(within), text(pattern)], others].concat();
             assert_eq!(one(&substr, &args).unwrap().as_deref(), expected, "{args:?}");
         }
-        for others in [vec![number(0)], vec![number(1), number(0)], vec![number(1), number(1), text(""), number(-1)]] {
+        for others in [
+            vec![number(0)],
+            vec![number(1), number(0)],
+            vec![number(i64::MIN)],
+            vec![number(1), number(i64::MIN)],
+            vec![number(1), number(1), text(""), number(-1)],
+        ] {
             let args = [vec![text(within), text(pattern)], others].concat();
             let refused = one(&substr, &args).unwrap_err().to_string();
             assert!(refused.contains("counts places from 1, and groups from 0"), "{refused}");

@@ -97,7 +97,7 @@ impl Asked {
                 out.append_null();
                 continue;
             };
-            let (Ok(from), Ok(which)) = (usize::try_from(from - 1), usize::try_from(which)) else {
+            let (Ok(from), Ok(which)) = (usize::try_from(from.saturating_sub(1)), usize::try_from(which)) else {
                 return exec_err!("`{NAME}` counts letters from 1, and places from 0, which are all of them");
             };
             let pattern = compiled(&mut last, self.patterns.value(row), flags.map_or("", |flags| flags.value(row)))?;
@@ -199,6 +199,7 @@ mod tests {
             assert!(refused.contains(said), "{refused}");
         };
         refused(&[number(0)], "counts letters from 1");
+        refused(&[number(i64::MIN)], "counts letters from 1");
         refused(&[number(1), number(-1)], "counts letters from 1");
         refused(&[number(1), number(1), text("y")], "`y` is no flag");
         refused(&[text("1")], "No function matches: argument 4");
