@@ -19,8 +19,23 @@ use quiver_types::spans::{
 use quiver_types::{Access, Error, ErrorKind};
 
 use crate::assemble::{Trace, assemble, assemble_all, retain};
-use crate::params::ParamError;
 use crate::traceql::error::TraceqlError;
+
+/// A parameter of a request that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParamError {
+    /// Name of the parameter; `body` when the body as a whole is wrong.
+    pub name: String,
+    /// What is wrong with its value, to follow the name in a message.
+    pub reason: String,
+}
+
+impl ParamError {
+    /// Makes the error.
+    pub fn new(name: &str, reason: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), reason: reason.into() }
+    }
+}
 
 /// Why a read of traces gives nothing.
 #[derive(Debug, Clone)]

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_query::{QueryContext, QueryReservation};
-use quiver_types::spans::{Span, kind_name};
+use quiver_types::spans::{Place, Span, kind_name};
 use quiver_types::{Error, ErrorKind, cancellation};
 use serde_json::{Value, json};
 
 use crate::assemble::Trace;
 use crate::engine::{Selection, TraceError, TracesEngine};
-use crate::params::{ParamError, place};
 use crate::search::{Search, Sort};
 use crate::span_tree::Tree;
 use crate::summary::{Summary, summarize};
@@ -54,46 +53,17 @@ pub enum GroupBy {
     Operation,
     /// By span kind (`kind`).
     Kind,
-    /// By the value of an attribute (`tag:<key>`); spans without it have the empty text.
-    Tag(String),
+    /// By the value of an attribute (`tag:<key>`), at one place or at any; spans without it have the empty text.
+    Tag(Option<Place>, String),
 }
 
 impl GroupBy {
-    /// Reads up to two groupings.
-    ///
-    /// # Errors
-    /// More, or an unknown one.
-    pub fn parse<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<Self>, ParamError> {
-        let wrong = |reason: String| ParamError::new("groupBy", reason);
-        let all: Result<Vec<Self>, ParamError> = texts
-            .flat_map(|t| t.split(','))
-            .map(|text| match text {
-                "service" => Ok(Self::Service),
-                "operation" => Ok(Self::Operation),
-                "kind" => Ok(Self::Kind),
-                other => match other.strip_prefix("tag:").filter(|key| !key.is_empty()) {
-                    Some(key) => Ok(Self::Tag(key.to_owned())),
-                    None => Err(wrong(format!("`{other}` is none of service, operation, kind, tag:<key>"))),
-                },
-            })
-            .collect();
-        let all = all?;
-        match all.len() {
-            0 => Ok(vec![Self::Service]),
-            1 | 2 => Ok(all),
-            _ => Err(wrong("more than two groupings".to_owned())),
-        }
-    }
-
     fn value(&self, span: &Span) -> String {
         match self {
             Self::Service => span.service_shown().to_owned(),
             Self::Operation => span.name.clone(),
             Self::Kind => kind_name(span.kind).to_owned(),
-            Self::Tag(key) => {
-                let (place, key) = place(key);
-                attribute(span, place, key).map(|v| v.text().into_owned()).unwrap_or_default()
-            }
+            Self::Tag(place, key) => attribute(span, *place, key).map(|v| v.text().into_owned()).unwrap_or_default(),
         }
     }
 
@@ -102,7 +72,8 @@ impl GroupBy {
             Self::Service => "service".to_owned(),
             Self::Operation => "operation".to_owned(),
             Self::Kind => "kind".to_owned(),
-            Self::Tag(key) => format!("tag:{key}"),
+            Self::Tag(None, key) => format!("tag:{key}"),
+            Self::Tag(Some(place), key) => format!("tag:{}.{key}", place.name()),
         }
     }
 }

@@ -21,16 +21,21 @@ pub struct ServiceCount {
 
 /// A span that a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MatchedSpan {
-    pub(crate) span_id: SpanId,
-    pub(crate) service: String,
-    pub(crate) name: String,
-    pub(crate) duration: i64,
-    pub(crate) error: bool,
+pub struct MatchedSpan {
+    /// Its id.
+    pub span_id: SpanId,
+    /// `service.name`; `unknown_service` when it has none.
+    pub service: String,
+    /// Its name.
+    pub name: String,
+    /// Its length in nanoseconds.
+    pub duration: i64,
+    /// Whether it failed (status `error`).
+    pub error: bool,
 }
 
 /// What is known of a trace at a glance.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary {
     /// The trace id, all 16 bytes.
     pub id: TraceId,
@@ -52,10 +57,10 @@ pub struct Summary {
     pub orphans: u64,
     /// By service, in order of names.
     pub services: Vec<ServiceCount>,
-    /// Spans that the search found.
-    pub(crate) matched: u64,
+    /// Number of spans that the search found.
+    pub matched: u64,
     /// The first of them.
-    pub(crate) first: Vec<MatchedSpan>,
+    pub first: Vec<MatchedSpan>,
 }
 
 impl Summary {

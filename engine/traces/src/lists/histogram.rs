@@ -17,8 +17,7 @@ use serde_json::{Value, json};
 
 use super::sketch::{Sketch, aggregate};
 use crate::columns::{Columns, columns};
-use crate::engine::{Reader, TraceError, TracesEngine, id_text};
-use crate::params::{ParamError, place};
+use crate::engine::{ParamError, Reader, TraceError, TracesEngine, id_text};
 use crate::plan::{ascending, built, failed, functions, rows, shown_service, status_word};
 
 /// Maximum number of steps of a window.
@@ -45,30 +44,6 @@ pub enum SplitBy {
     Tag(Option<Place>, String),
 }
 
-impl SplitBy {
-    /// Parses `service`, `operation`, `status` or `tag:<key>`.
-    ///
-    /// # Errors
-    /// The text is none of these.
-    pub fn parse(text: Option<&str>) -> Result<Self, ParamError> {
-        Ok(match text {
-            None => Self::Nothing,
-            Some("service") => Self::Service,
-            Some("operation") => Self::Operation,
-            Some("status") => Self::Status,
-            Some(other) => {
-                if let Some(key) = other.strip_prefix("tag:").filter(|key| !key.is_empty()) {
-                    let (place, key) = place(key);
-                    Self::Tag(place, key.to_owned())
-                } else {
-                    let text = format!("`{other}` is none of service, operation, status, tag:<key>");
-                    return Err(ParamError::new("by", text));
-                }
-            }
-        })
-    }
-}
-
 /// What is measured of the spans of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
@@ -80,23 +55,6 @@ pub enum Measure {
     Quantile(u8),
     /// Mean duration in nanoseconds.
     Average,
-}
-
-impl Measure {
-    /// Values of the parameter `measure`; `avg` is the mean duration.
-    pub const WORDS: [&'static str; 6] = ["count", "errors", "p50", "p95", "p99", "avg"];
-
-    /// Parses one of [`Measure::WORDS`].
-    pub fn of_word(word: &str) -> Self {
-        match word {
-            "errors" => Self::Errors,
-            "p50" => Self::Quantile(50),
-            "p95" => Self::Quantile(95),
-            "p99" => Self::Quantile(99),
-            "avg" => Self::Average,
-            _ => Self::Count,
-        }
-    }
 }
 
 /// Validates the step and the number of steps of a window.
@@ -332,18 +290,6 @@ mod tests {
         assert_eq!(default_step((0, 3_600_000_000_000)), 60_000_000_000);
         assert_eq!(default_step((0, 59)), 1_000_000_000, "no step is shorter than a second");
         assert_eq!(default_step((i64::MIN, i64::MAX)), i64::MAX / 60);
-    }
-
-    #[test]
-    fn what_series_are_split_by() {
-        let tag = |place, key: &str| Ok(SplitBy::Tag(place, key.to_owned()));
-        assert_eq!(SplitBy::parse(None), Ok(SplitBy::Nothing));
-        assert_eq!(SplitBy::parse(Some("operation")), Ok(SplitBy::Operation));
-        assert_eq!(SplitBy::parse(Some("tag:resource.host")), tag(Some(Place::Resource), "host"));
-        assert_eq!(SplitBy::parse(Some("tag:http.method")), tag(None, "http.method"));
-        for wrong in ["", "tag:", "tags:a", "Service"] {
-            assert!(SplitBy::parse(Some(wrong)).is_err(), "{wrong}");
-        }
     }
 
     /// Cells of a time and a sixteenth of a power of two, with counts, failures and the trace of an exemplar.

@@ -16,23 +16,6 @@ fn compare(left: &Trace, right: &Trace) -> Value {
     super::compare(left, right, &|_| Ok(())).expect("rows")
 }
 
-fn parsed(text: &str) -> Vec<GroupBy> {
-    GroupBy::parse(std::iter::once(text)).unwrap_or_else(|e| panic!("{text}: {e:?}"))
-}
-
-#[test]
-fn groupings_are_read() {
-    assert_eq!(GroupBy::parse(std::iter::empty()).unwrap(), [GroupBy::Service]);
-    assert_eq!(parsed("kind,tag:a.b"), [GroupBy::Kind, GroupBy::Tag("a.b".to_owned())]);
-    let check = |text: &str, expected: &str| {
-        let error = GroupBy::parse(std::iter::once(text)).unwrap_err();
-        assert_eq!((error.name.as_str(), error.reason.as_str()), ("groupBy", expected), "{text}");
-    };
-    check("tag:", "`tag:` is none of service, operation, kind, tag:<key>");
-    check("service,", "`` is none of service, operation, kind, tag:<key>");
-    check("service,kind,operation", "more than two groupings");
-}
-
 /// Breaks where time that children share counts twice, or the path through them is of another group.
 #[test]
 fn figures_of_groups() {
@@ -67,7 +50,7 @@ fn figures_of_the_longest_spans() {
     assert_eq!(row["total"].as_i64(), Some(i64::MAX), "{row}");
 }
 
-/// Breaks where a place before a key is cut off and the key is looked for elsewhere.
+/// Breaks where an attribute of one place is looked for elsewhere, or shown without its place.
 #[test]
 fn tags_are_of_their_place() {
     let mut one = span(1, 0, "shop", 2, 10, 20);
@@ -82,18 +65,19 @@ fn tags_are_of_their_place() {
     let attributes = Attributes::of([("type", Attribute::Text("of the event"))]);
     one.events = vec![Event { time: 11, name: "e".to_owned(), dropped: 0, attributes }];
     let trace = assemble([1; 16], vec![one]);
-    for (tag, expected) in [
-        ("tag:host", "own"),
-        ("tag:resource.host", "h1"),
-        ("tag:zone", "7"),
-        ("tag:span.zone", ""),
-        ("tag:event.type", "of the event"),
-        ("tag:type", "of the span"),
-        ("tag:scope.lib", "true"),
-        ("tag:service.name", "shop"),
-        ("tag:nowhere", ""),
+    for (place, key, name, expected) in [
+        (None, "host", "tag:host", "own"),
+        (Some(Place::Resource), "host", "tag:resource.host", "h1"),
+        (None, "zone", "tag:zone", "7"),
+        (Some(Place::Span), "zone", "tag:span.zone", ""),
+        (Some(Place::Event), "type", "tag:event.type", "of the event"),
+        (None, "type", "tag:type", "of the span"),
+        (Some(Place::Scope), "lib", "tag:scope.lib", "true"),
+        (None, "service.name", "tag:service.name", "shop"),
+        (None, "nowhere", "tag:nowhere", ""),
     ] {
-        assert_eq!(statistics(&trace, &parsed(tag))[0]["group"], json!({ tag: expected }), "{tag}");
+        let by = [GroupBy::Tag(place, key.to_owned())];
+        assert_eq!(statistics(&trace, &by)[0]["group"], json!({ name: expected }), "{name}");
     }
 }
 

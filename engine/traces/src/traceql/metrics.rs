@@ -24,9 +24,8 @@ use super::series::{MetricExemplar, MetricSeries, MetricWindow, SECOND_NS, keep,
 use super::step_values::{Cell, Groups, bucket, quantile, unit};
 use crate::assemble::{Trace, assemble_all};
 use crate::columns::{Columns, columns as columns_of};
-use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
+use crate::engine::{ParamError, Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
 use crate::lists::histogram::{Measure, SeriesRequest, SplitBy, check_steps};
-use crate::params::ParamError;
 
 /// What a trace that is known takes, about.
 const KNOWN_BYTES: usize = 48;

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
-use quiver_traces::lists::histogram::{Measure, SeriesRequest, SplitBy, default_step};
+use quiver_traces::lists::histogram::{SeriesRequest, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
-use quiver_traces::params::place;
-use quiver_traces::{ListOptions, ParamError, Search, Selection, Summary, TraceError};
+use quiver_traces::{ListOptions, ParamError, Selection, Summary, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TagRequest};
 use serde_json::{Value, json};
 
-use super::Call;
+use super::groupings::{MEASURES, measure, split_by};
 use super::problem::derived;
+use super::{Call, search};
 use crate::state::AppState;
+use crate::traces_params::{Params, place};
 
 /// Default number of rows of a list, and of values of a key.
 const ROWS: u64 = 10_000;
@@ -71,13 +72,13 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     }
     // Lists take all filters of a search, too, so that the parameters are parsed in one place.
     let mut search = if list == List::Search {
-        Search::parse(&call.params, call.now)?
+        search::search(&call.params, call.now)?
     } else {
-        Search::parse_filter(&call.params, call.now)?
+        search::filter_alone(&call.params, call.now)?
     };
     // In lists of names these parameters are parts of the filter.
     if matches!(list, List::Histogram | List::Heatmap | List::Facets | List::Difference) {
-        search = search.with_traceql(&call.params)?;
+        search::add_traceql(&mut search, &call.params)?;
     }
     search.conditions.extend(call.segments()?);
     let key = key.unwrap_or_default();
@@ -91,7 +92,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     let data = match list {
         List::Search => {
             let page = traces.search(ctx, search, call.now).await?;
-            cursor = page.cursor;
+            cursor = page.cursor.map(|cursor| cursor.to_string());
             Value::Array(page.rows.iter().map(Summary::to_json).collect())
         }
         List::Services => {
@@ -124,8 +125,8 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         }
         List::Histogram => {
             let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
-            let by = SplitBy::parse(call.params.one("by")?)?;
-            let measure = Measure::of_word(call.params.word("measure", &Measure::WORDS)?.unwrap_or("count"));
+            let by = split_by(call.params.one("by")?)?;
+            let measure = measure(call.params.word("measure", &MEASURES)?.unwrap_or("count"));
             traces.histogram(ctx, SeriesRequest { filter: search.filter(), range, step, by, measure }).await?
         }
         List::Heatmap => {
@@ -160,11 +161,11 @@ fn of_services(condition: &SpanFilter) -> bool {
 /// Parses the selection of a search: times and durations, or a filter.
 fn selected(call: &Call) -> Result<SpanFilter, TraceError> {
     if let Some(filter) = call.params.one("selectFilter")? {
-        return Ok(quiver_traces::condition::parse("selectFilter", filter)?);
+        return Ok(search::condition("selectFilter", filter)?);
     }
     let wrong = |reason: &str| ParamError::new("select", reason);
     let text = call.params.one("select")?.ok_or_else(|| wrong("give `select` or `selectFilter`"))?;
-    let inner = quiver_traces::Params::of_json(text.as_bytes()).map_err(|_| wrong("expected a JSON object"))?;
+    let inner = Params::of_json(text.as_bytes()).map_err(|_| wrong("expected a JSON object"))?;
     let known = ["timeFrom", "timeTo", "minDuration", "maxDuration"];
     if let Some((name, _)) = inner.pairs().find(|(name, _)| !known.contains(name)) {
         return Err(wrong(&format!("`{name}` is none of {}", known.join(", "))).into());

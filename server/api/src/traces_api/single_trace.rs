@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::export::internal::write_trace;
-use quiver_traces::stats::GroupBy;
 use quiver_traces::{Trace, TraceError, Tree, summarize};
 use quiver_types::spans::hex;
 use serde_json::Value;
 
 use super::export::{selection, send};
+use super::groupings::group_by;
 use super::problem::derived;
 use super::{Call, problem};
 use crate::state::AppState;
@@ -77,7 +77,7 @@ pub(super) async fn statistics(
         let selection = selection(&call, &id)?;
         let window = selection.window;
         let trace = call.trace(selection).await?;
-        let by = GroupBy::parse(call.params.all("groupBy"))?;
+        let by = group_by(call.params.all("groupBy"))?;
         let data = call.state.engines.traces.statistics(&call.ctx, trace, by).await?;
         call.answer(data, Some(window), None)
     };
