@@ -14,7 +14,7 @@ use quiver_query::rows::slice_bytes;
 use quiver_query::{QueryContext, QueryEngine, QueryReservation, Rules, SpanTables, from_datafusion};
 use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
-    all_columns, hex, parse_hex, read_spans,
+    all_columns, parse_hex, read_spans,
 };
 use quiver_types::{Access, Error, ErrorKind};
 
@@ -396,11 +396,6 @@ fn batch_bytes(batch: &RecordBatch) -> usize {
 pub(crate) fn summary_columns() -> Vec<SpanColumn> {
     let own = ["trace_id", "span_id", "parent_span_id", "name", "kind", "start", "end", "status", "received", "marks"];
     own.into_iter().map(SpanColumn::Own).chain([SpanColumn::Context("service")]).collect()
-}
-
-/// Writes a trace id.
-pub(crate) fn id_text(id: &TraceId) -> String {
-    hex(id)
 }
 
 #[cfg(test)]

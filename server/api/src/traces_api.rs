@@ -5,6 +5,7 @@ mod groupings;
 mod lists;
 mod problem;
 mod related;
+mod rows;
 mod search;
 mod single_trace;
 
