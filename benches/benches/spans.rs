@@ -8,8 +8,9 @@ use quiver_benches::spans::{SPANS, START, request, trace_id};
 use quiver_benches::world::{Caches, World};
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_query::{Limits, QueryContext};
-use quiver_traces::{Params, Search, Selection};
+use quiver_traces::{Search, Selection};
 use quiver_types::Access;
+use quiver_types::spans::{AttributeTest, SpanFilter, TextTest};
 
 /// Traces of the data set: two million spans over a day.
 const TRACES: u64 = 250_000;
@@ -70,16 +71,20 @@ fn bench(c: &mut Criterion) {
         });
     });
     let range = (START, START + DAY);
-    for (name, query) in [
-        ("search_service", "service=cart&limit=20"),
-        ("search_slow", "service=cart&minDuration=199900us&limit=1000"),
-        ("search_tag", "tag=user.id:u4711&limit=1000"),
+    let service = SpanFilter::Service(TextTest::Is("cart".to_owned()));
+    let slow = SpanFilter::Duration(199_900_000, i64::MAX);
+    let (key, test) = ("user.id".to_owned(), AttributeTest::equals("u4711"));
+    let user = SpanFilter::Attribute { place: None, key, test };
+    for (name, conditions, limit) in [
+        ("search_service", vec![service.clone()], 20),
+        ("search_slow", vec![service, slow], 1000),
+        ("search_tag", vec![user], 1000),
     ] {
-        let query = format!("{query}&from={}&to={}", range.0, range.1);
+        let mut search = Search::new(range);
+        (search.conditions, search.limit) = (conditions, limit);
         group.bench_function(name, |b| {
             b.iter(|| {
-                let params = Params::of_query(Some(&query)).expect("parameters");
-                let search = Search::parse(&params, range.1).expect("a search");
+                let search = search.clone();
                 world.runtime.block_on(traces.search(&context(), search, range.1)).expect("found").rows.len()
             });
         });

@@ -1,36 +1,15 @@
-//! Conditions of `config-api` 1.6 as filters of a scan of spans: `filter=` of searches, and segments.
+//! Conditions of `config-api` 1.6 as filters of a scan of spans: those of searches, and segments.
 
 use std::sync::Arc;
 
-use quiver_types::condition::{Case, Condition, ConditionError, FieldName, Operand, Test, Visitor};
+use quiver_types::condition::{Case, Condition, FieldName, Operand, Test, Visitor};
 use quiver_types::matcher::{Patterns, WatchedRegex};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
 use quiver_types::{Error, Result};
 use regex::Regex;
 
-use crate::params::ParamError;
-
 /// Nanoseconds of a millisecond.
 const MS: f64 = 1e6;
-
-/// Reads the condition that a parameter has.
-///
-/// # Errors
-/// Not a condition, or one that scans of spans do not know.
-pub fn parse(name: &str, text: &str) -> Result<SpanFilter, ParamError> {
-    let wrong = |reason: String| ParamError::new(name, reason);
-    let value: serde_json::Value = serde_json::from_str(text).map_err(|e| wrong(format!("not JSON: {e}")))?;
-    let condition = Condition::parse(&value).map_err(|all| wrong(all.first().map(told).unwrap_or_default()))?;
-    filter_of(&condition).map_err(|e| wrong(e.message))
-}
-
-/// Says what is wrong, and where in the condition.
-fn told(error: &ConditionError) -> String {
-    match error.pointer.as_str() {
-        "" => format!("a condition {}", error.message),
-        at => format!("`{at}`: {}", error.message),
-    }
-}
 
 /// Makes a filter of a condition.
 ///

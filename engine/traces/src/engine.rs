@@ -14,13 +14,28 @@ use quiver_query::rows::slice_bytes;
 use quiver_query::{QueryContext, QueryEngine, QueryReservation, Rules, SpanTables, from_datafusion};
 use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
-    all_columns, hex, parse_hex, read_spans,
+    all_columns, parse_hex, read_spans,
 };
 use quiver_types::{Access, Error, ErrorKind};
 
 use crate::assemble::{Trace, assemble, assemble_all, retain};
-use crate::params::ParamError;
 use crate::traceql::error::TraceqlError;
+
+/// A parameter of a request that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParamError {
+    /// Name of the parameter; `body` when the body as a whole is wrong.
+    pub name: String,
+    /// What is wrong with its value, to follow the name in a message.
+    pub reason: String,
+}
+
+impl ParamError {
+    /// Makes the error.
+    pub fn new(name: &str, reason: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), reason: reason.into() }
+    }
+}
 
 /// Why a read of traces gives nothing.
 #[derive(Debug, Clone)]
@@ -381,11 +396,6 @@ fn batch_bytes(batch: &RecordBatch) -> usize {
 pub(crate) fn summary_columns() -> Vec<SpanColumn> {
     let own = ["trace_id", "span_id", "parent_span_id", "name", "kind", "start", "end", "status", "received", "marks"];
     own.into_iter().map(SpanColumn::Own).chain([SpanColumn::Context("service")]).collect()
-}
-
-/// Writes a trace id.
-pub(crate) fn id_text(id: &TraceId) -> String {
-    hex(id)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! | Module | What |
 //! |---|---|
 //! | `engine` | runs reads: one snapshot, one context, one or more plans |
-//! | `params`, `condition`, `traceql` | query parameters, conditions and TraceQL → filters of spans |
+//! | `condition`, `traceql` | conditions and TraceQL → filters of spans |
 //! | `plan`, `columns`, `encoding` | building plans over spans · columns of a scan · serialized functions |
 //! | `search`, `lists` | traces that match · services, operations, tags, service graph |
 //! | `assemble`, `span_tree`, `resource`, `summary`, `stats` | spans → one trace · its shape · its services · one row or figures about it |
@@ -12,7 +12,7 @@
 //! Every read compiles to a `LogicalPlan` over a scan of spans. `assemble` makes one trace of the resulting rows;
 //! everything else reads that.
 //!
-//! Invariant: knows no store and no HTTP; what a caller may see is part of every scan.
+//! Invariant: knows no store, no HTTP and no parameters of requests; what a caller may see is part of every scan.
 
 pub mod assemble;
 mod columns;
@@ -22,7 +22,6 @@ mod engine;
 pub mod export;
 mod json_writer;
 pub mod lists;
-pub mod params;
 mod plan;
 mod resource;
 mod search;
@@ -35,12 +34,11 @@ pub mod traceql;
 
 pub use assemble::{Trace, assemble};
 pub use encoding::PlanForms;
-pub use engine::{Selection, TraceError, TracesEngine, spans_bytes};
+pub use engine::{ParamError, Selection, TraceError, TracesEngine, spans_bytes};
 pub use json_writer::{JsonWriter, ReaderClosed};
 pub use lists::dependencies::{Dependencies, Edge, Node};
 pub use lists::{InstanceRow, OperationRow, ServiceRow, TagRow};
-pub use params::{ParamError, Params};
 pub use plan::ListOptions;
-pub use search::{Page, Search, Sort};
+pub use search::{Cursor, Page, Search, Sort, of_environment, of_instance};
 pub use span_tree::Tree;
-pub use summary::{ServiceCount, Summary, summarize};
+pub use summary::{MatchedSpan, ServiceCount, Summary, summarize};

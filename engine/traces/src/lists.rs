@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, ident};
 use quiver_query::QueryContext;
-use quiver_types::spans::{SpanFilter, SpanRequest, kind_name};
-use serde_json::{Value, json};
+use quiver_types::spans::{SpanFilter, SpanRequest};
 
 use crate::columns::{Columns, columns};
 use crate::engine::{TraceError, TracesEngine};
@@ -83,41 +82,6 @@ pub struct TagRow {
     pub cardinality: u64,
 }
 
-impl ServiceRow {
-    /// Gives the row as JSON.
-    pub fn to_json(&self) -> Value {
-        json!({"name": self.name, "operations": self.operations, "instances": self.instances, "spans": self.spans,
-            "errors": self.errors, "lastSeen": self.last_seen.to_string()})
-    }
-}
-
-impl OperationRow {
-    /// Gives the row as JSON.
-    pub fn to_json(&self) -> Value {
-        let [p50, p95, p99] = self.quantiles;
-        json!({"service": self.service, "name": self.name, "kind": kind_name(self.kind), "spans": self.spans,
-            "errors": self.errors, "p50": p50, "p95": p95, "p99": p99})
-    }
-}
-
-impl InstanceRow {
-    /// Gives the row as JSON.
-    pub fn to_json(&self) -> Value {
-        let [service, instance, version, host, pod] = &self.names;
-        json!({"service": service, "instance": instance, "version": version, "host": host, "pod": pod,
-            "spans": self.spans, "errors": self.errors, "firstSeen": self.seen.0.to_string(),
-            "lastSeen": self.seen.1.to_string()})
-    }
-}
-
-impl TagRow {
-    /// Gives the row as JSON.
-    pub fn to_json(&self) -> Value {
-        json!({"key": self.key, "scope": self.scope, "type": self.kind, "spans": self.spans,
-            "cardinality": self.cardinality})
-    }
-}
-
 impl TracesEngine {
     /// Lists the names of the other sides of calls, in order.
     ///
@@ -147,34 +111,5 @@ impl TracesEngine {
             Ok(names)
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Breaks where a time of the answer is a number, which clients read as a double.
-    #[test]
-    fn rows_have_their_times_as_texts() {
-        let service = ServiceRow { name: "a".to_owned(), last_seen: i64::MAX, spans: 2, ..ServiceRow::default() };
-        assert_eq!(
-            service.to_json(),
-            json!({"name": "a", "operations": 0, "instances": 0, "spans": 2, "errors": 0,
-                "lastSeen": "9223372036854775807"})
-        );
-        let names = ["a", "i", "v", "h", "p"].map(str::to_owned);
-        let instance = InstanceRow { names, spans: 1, errors: 1, seen: (-1, 5) };
-        assert_eq!(
-            instance.to_json(),
-            json!({"service": "a", "instance": "i", "version": "v", "host": "h", "pod": "p", "spans": 1, "errors": 1,
-                "firstSeen": "-1", "lastSeen": "5"})
-        );
-        let operation = |kind: u8| {
-            let (service, name) = ("a".to_owned(), "GET".to_owned());
-            OperationRow { service, name, kind, spans: 1, errors: 0, quantiles: [1, 2, 3] }.to_json()
-        };
-        assert_eq!((&operation(2)["kind"], &operation(0)["kind"]), (&json!("server"), &json!("")));
-        assert_eq!((&operation(2)["p50"], &operation(2)["p99"]), (&json!(1), &json!(3)));
     }
 }

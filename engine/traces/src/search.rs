@@ -6,21 +6,20 @@ mod execution;
 use std::sync::Arc;
 
 use quiver_query::QueryContext;
-use quiver_types::spans::{AttributeTest, Place, STATUS_ERROR, SpanFilter, TextTest, TraceId, parse_hex};
+use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, TraceId};
 
 use crate::assemble::Trace;
-use crate::condition;
 use crate::engine::{TraceError, TracesEngine};
-use crate::params::{ParamError, Params, any_text, kind, tag};
 use crate::resource::INSTANCE_KEYS;
 use crate::summary::Summary;
-use crate::traceql::ast::Query;
 use execution::Whole;
+
+pub use cursor::Cursor;
 
 /// Spans that a row names.
 const FIRST_MAX: usize = 3;
-/// The default window, in nanoseconds.
-pub(crate) const HOUR: i64 = 3_600_000_000_000;
+/// An hour in nanoseconds.
+const HOUR: i64 = 3_600_000_000_000;
 
 /// What rows of a search are ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,7 +62,7 @@ pub struct Search {
     /// What whole traces must pass beside; only searches that read whole traces ask.
     pub(crate) accepts: Option<Accepts>,
     /// Where the page before ended.
-    pub(crate) after: Option<cursor::Cursor>,
+    pub(crate) after: Option<Cursor>,
 }
 
 /// A condition on a whole trace.
@@ -82,7 +81,7 @@ pub struct Page {
     /// At most [`Search::limit`] traces, in the order asked for.
     pub rows: Vec<Summary>,
     /// Where the next page begins; none after the last.
-    pub cursor: Option<String>,
+    pub cursor: Option<Cursor>,
 }
 
 /// Resource attributes that name the environment.
@@ -93,7 +92,7 @@ fn resource(key: &str, test: AttributeTest) -> SpanFilter {
 }
 
 /// The first of some resource attributes that is there matches.
-pub(crate) fn first_of(keys: &[&str], test: &TextTest) -> SpanFilter {
+fn first_of(keys: &[&str], test: &TextTest) -> SpanFilter {
     let mut missing: Vec<SpanFilter> = Vec::new();
     let mut any = Vec::new();
     for key in keys {
@@ -105,137 +104,17 @@ pub(crate) fn first_of(keys: &[&str], test: &TextTest) -> SpanFilter {
     SpanFilter::Or(any)
 }
 
-/// Reads the conditions on spans that all calls with a search filter share.
-pub(crate) fn conditions(params: &Params) -> Result<Vec<SpanFilter>, ParamError> {
-    let mut all = Vec::new();
-    all.extend(any_text(params.all("service"), SpanFilter::Service));
-    all.extend(any_text(params.all("operation"), SpanFilter::Name));
-    all.extend(any_text(params.all("instance"), |t| first_of(&INSTANCE_KEYS, &t)));
-    all.extend(any_text(params.all("env"), |t| first_of(&ENV_KEYS, &t)));
-    let kinds = params.all("kind").map(|k| kind("kind", k)).collect::<Result<Vec<u8>, _>>()?;
-    if !kinds.is_empty() {
-        all.push(SpanFilter::Kinds(kinds));
-    }
-    for text in params.all("tag") {
-        all.push(tag("tag", text)?);
-    }
-    if let Some(text) = params.one("filter")? {
-        all.push(condition::parse("filter", text)?);
-    }
-    let of_trace = params.word("durationOf", &["span", "trace"])? == Some("trace");
-    if !of_trace && (params.has("minDuration") || params.has("maxDuration")) {
-        let (min, max) = durations(params)?;
-        all.push(SpanFilter::Duration(min, max));
-    }
-    if params.word("errorOf", &["span", "trace"])? != Some("trace")
-        && let Some(error) = params.switch("error")?
-    {
-        let failed = SpanFilter::Status(STATUS_ERROR);
-        all.push(if error { failed } else { SpanFilter::Not(Box::new(failed)) });
-    }
-    match params.switch("root")? {
-        Some(true) => all.push(SpanFilter::Root),
-        Some(false) => all.push(SpanFilter::Not(Box::new(SpanFilter::Root))),
-        None => {}
-    }
-    Ok(all)
+/// Gives the filter of spans of an instance, which is named by the first of some resource attributes that is there.
+pub fn of_instance(name: &TextTest) -> SpanFilter {
+    first_of(&INSTANCE_KEYS, name)
 }
 
-/// Reads TraceQL, as far as one span alone tells whether it matches.
-fn of_traceql(text: &str) -> Result<SpanFilter, ParamError> {
-    let query = Query::parse(text).map_err(|e| ParamError::new("q", e.to_string()))?;
-    let whole = "structure, aggregates and conditions on the trace are supported by `/tempo/api/search` only";
-    let filter = if query.is_metric() { None } else { query.exact_filter() };
-    filter.ok_or_else(|| ParamError::new("q", whole))
-}
-
-fn durations(params: &Params) -> Result<(i64, i64), ParamError> {
-    let (min, max) =
-        (params.duration("minDuration")?.unwrap_or(0), params.duration("maxDuration")?.unwrap_or(i64::MAX));
-    if min > max { Err(ParamError::new("minDuration", "is above `maxDuration`")) } else { Ok((min, max)) }
+/// Gives the filter of spans of a deployment environment.
+pub fn of_environment(name: &TextTest) -> SpanFilter {
+    first_of(&ENV_KEYS, name)
 }
 
 impl Search {
-    /// Reads a search.
-    ///
-    /// # Errors
-    /// A parameter is wrong, or the cursor is of another search.
-    pub fn parse(params: &Params, now: i64) -> Result<Self, TraceError> {
-        const MOST: u64 = 1 << 53;
-        let mut ids = Vec::new();
-        for text in params.all("ids").flat_map(|list| list.split(',')).map(str::trim).filter(|t| !t.is_empty()) {
-            let id = parse_hex::<16>(text).filter(|id| *id != [0; 16]);
-            ids.push(id.ok_or_else(|| ParamError::new("ids", format!("`{text}` is no trace id")))?);
-        }
-        if ids.len() > 100 {
-            return Err(ParamError::new("ids", "more than 100 traces").into());
-        }
-        let mut search = Self::new(params.range(now, HOUR)?);
-        if !ids.is_empty() && !params.has("from") && !params.has("to") {
-            search.range = (i64::MIN, i64::MAX);
-        }
-        search.ids = ids;
-        search.conditions = conditions(params)?;
-        search = search.with_traceql(params)?;
-        search.any_span = params.word("spans", &["one", "any"])? == Some("any");
-        if params.word("durationOf", &["span", "trace"])? == Some("trace") {
-            search.duration = durations(params)?;
-        }
-        if params.word("errorOf", &["span", "trace"])? == Some("trace") {
-            search.error = params.switch("error")?;
-        }
-        search.spans.0 = params.number("minSpans", 0..=MOST)?.unwrap_or(0);
-        search.spans.1 = params.number("maxSpans", 0..=MOST)?.unwrap_or(u64::MAX);
-        search.services_min = params.number("minServices", 0..=MOST)?.unwrap_or(0);
-        let words = ["-start", "start", "-duration", "duration", "-spans", "spans", "-errors", "errors"];
-        let sort = params.word("sort", &words)?.unwrap_or("-start");
-        search.descending = sort.starts_with('-');
-        search.sort = match sort.trim_start_matches('-') {
-            "duration" => Sort::Duration,
-            "spans" => Sort::Spans,
-            "errors" => Sort::Errors,
-            _ => Sort::Start,
-        };
-        search.limit = params.number("limit", 1..=1000)?.unwrap_or(20) as usize;
-        if let Some(text) = params.one("cursor")? {
-            // The window moves with the clock: a cursor keeps that of its first page.
-            let cursor = cursor::Cursor::parse(text)
-                .ok_or_else(|| ParamError::new("cursor", "is not the `nextCursor` of an answer"))?;
-            if !params.has("from") || !params.has("to") {
-                search.range = cursor.range;
-            }
-            if cursor.binds != search.binds() {
-                return Err(TraceError::CursorMismatch);
-            }
-            search.after = Some(cursor);
-        }
-        Ok(search)
-    }
-
-    /// Reads the filter of a search alone, for calls that list and count spans, and whose `limit` and `sort` are their own.
-    ///
-    /// # Errors
-    /// A parameter is wrong, or asks something of whole traces.
-    pub fn parse_filter(params: &Params, now: i64) -> Result<Self, TraceError> {
-        for name in ["durationOf", "errorOf"] {
-            params.word(name, &["span"])?;
-        }
-        let mut search = Self::new(params.range(now, HOUR)?);
-        search.conditions = conditions(params)?;
-        Ok(search)
-    }
-
-    /// Adds the condition of `q`, for calls where it is none on names.
-    ///
-    /// # Errors
-    /// It is no TraceQL, or asks something of more than single spans.
-    pub fn with_traceql(mut self, params: &Params) -> Result<Self, TraceError> {
-        if let Some(text) = params.one("q")? {
-            self.conditions.push(of_traceql(text)?);
-        }
-        Ok(self)
-    }
-
     /// Makes a search for everything in a window, newest first.
     pub fn new(range: (i64, i64)) -> Self {
         Self {
@@ -253,6 +132,28 @@ impl Search {
             accepts: None,
             after: None,
         }
+    }
+
+    /// Goes on behind a page. The window of a search that names none moves with the clock, so that a cursor keeps that of its
+    /// first page; with `is_bounded` that of this search counts.
+    ///
+    /// # Errors
+    /// The cursor is of another search.
+    pub fn go_on(&mut self, cursor: Cursor, is_bounded: bool) -> Result<(), TraceError> {
+        if cursor.binds != self.binds() {
+            return Err(TraceError::CursorMismatch);
+        }
+        if !is_bounded {
+            self.range = cursor.range;
+        }
+        self.after = Some(cursor);
+        Ok(())
+    }
+
+    /// Gives the position behind a row; spans that were received later (Unix nanoseconds) are not seen from there.
+    pub fn behind(&self, row: &Summary, received: i64) -> Cursor {
+        let (key, trace) = self.key(row);
+        Cursor { binds: self.binds(), key, trace, received, range: self.range }
     }
 
     /// What a cursor is bound to.

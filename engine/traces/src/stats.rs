@@ -7,13 +7,11 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_query::{QueryContext, QueryReservation};
-use quiver_types::spans::{Span, kind_name};
+use quiver_types::spans::{Place, Span, kind_name};
 use quiver_types::{Error, ErrorKind, cancellation};
-use serde_json::{Value, json};
 
 use crate::assemble::Trace;
 use crate::engine::{Selection, TraceError, TracesEngine};
-use crate::params::{ParamError, place};
 use crate::search::{Search, Sort};
 use crate::span_tree::Tree;
 use crate::summary::{Summary, summarize};
@@ -22,8 +20,10 @@ use crate::traceql::attribute;
 /// How far around a trace its like are looked for, in nanoseconds.
 const SIMILAR_AROUND: i64 = 24 * 3_600_000_000_000;
 
-/// What a row of an answer takes as a tree of JSON, without its texts.
+/// What a row of an answer takes as a tree of JSON, without its texts: that is what most of those who ask make of it.
 const ROW_BYTES: usize = 2048;
+/// What a text takes in such a tree, beside its bytes.
+const TEXT_BYTES: usize = 32;
 /// How many copies of a row's texts there are at once.
 const COPIES: usize = 3;
 /// Work on a span, in steps of [`cancellation::goes_on`].
@@ -40,9 +40,9 @@ fn goes_on() -> Result<(), TraceError> {
     Err(Error::new(ErrorKind::Cancelled, "query was canceled in query execution").into())
 }
 
-/// What texts take, as such or in a tree of JSON.
+/// What texts take in a tree of JSON; as such it is less.
 fn texts_bytes(texts: &[String]) -> usize {
-    texts.iter().map(|text| size_of::<Value>() + text.len()).sum()
+    texts.iter().map(|text| TEXT_BYTES + text.len()).sum()
 }
 
 /// What spans are grouped by.
@@ -54,46 +54,17 @@ pub enum GroupBy {
     Operation,
     /// By span kind (`kind`).
     Kind,
-    /// By the value of an attribute (`tag:<key>`); spans without it have the empty text.
-    Tag(String),
+    /// By the value of an attribute (`tag:<key>`), at one place or at any; spans without it have the empty text.
+    Tag(Option<Place>, String),
 }
 
 impl GroupBy {
-    /// Reads up to two groupings.
-    ///
-    /// # Errors
-    /// More, or an unknown one.
-    pub fn parse<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Vec<Self>, ParamError> {
-        let wrong = |reason: String| ParamError::new("groupBy", reason);
-        let all: Result<Vec<Self>, ParamError> = texts
-            .flat_map(|t| t.split(','))
-            .map(|text| match text {
-                "service" => Ok(Self::Service),
-                "operation" => Ok(Self::Operation),
-                "kind" => Ok(Self::Kind),
-                other => match other.strip_prefix("tag:").filter(|key| !key.is_empty()) {
-                    Some(key) => Ok(Self::Tag(key.to_owned())),
-                    None => Err(wrong(format!("`{other}` is none of service, operation, kind, tag:<key>"))),
-                },
-            })
-            .collect();
-        let all = all?;
-        match all.len() {
-            0 => Ok(vec![Self::Service]),
-            1 | 2 => Ok(all),
-            _ => Err(wrong("more than two groupings".to_owned())),
-        }
-    }
-
     fn value(&self, span: &Span) -> String {
         match self {
             Self::Service => span.service_shown().to_owned(),
             Self::Operation => span.name.clone(),
             Self::Kind => kind_name(span.kind).to_owned(),
-            Self::Tag(key) => {
-                let (place, key) = place(key);
-                attribute(span, place, key).map(|v| v.text().into_owned()).unwrap_or_default()
-            }
+            Self::Tag(place, key) => attribute(span, *place, key).map(|v| v.text().into_owned()).unwrap_or_default(),
         }
     }
 
@@ -102,9 +73,35 @@ impl GroupBy {
             Self::Service => "service".to_owned(),
             Self::Operation => "operation".to_owned(),
             Self::Kind => "kind".to_owned(),
-            Self::Tag(key) => format!("tag:{key}"),
+            Self::Tag(None, key) => format!("tag:{key}"),
+            Self::Tag(Some(place), key) => format!("tag:{}.{key}", place.name()),
         }
     }
+}
+
+/// Figures of the spans of one group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupFigures {
+    /// What the spans are grouped by, as it is written in requests, each with its value.
+    pub group: Vec<(String, String)>,
+    /// Number of spans.
+    pub count: u64,
+    /// Those of them that failed (status `error`).
+    pub errors: u64,
+    /// Sum of their durations in nanoseconds.
+    pub total: i64,
+    /// Time in them that is in none of their children, in nanoseconds.
+    pub own: i64,
+    /// The shortest of them in nanoseconds.
+    pub min: i64,
+    /// Their mean duration in nanoseconds.
+    pub mean: f64,
+    /// The longest of them in nanoseconds.
+    pub max: i64,
+    /// Their own time by the length of the trace.
+    pub share: f64,
+    /// Their part of the critical path, from 0 to 1.
+    pub critical_share: f64,
 }
 
 #[derive(Default)]
@@ -120,7 +117,7 @@ struct Group {
 }
 
 /// Gives figures per group: the longest in total first.
-fn statistics(trace: &Trace, by: &[GroupBy], room: Room<'_>) -> Result<Value, TraceError> {
+fn statistics(trace: &Trace, by: &[GroupBy], room: Room<'_>) -> Result<Vec<GroupFigures>, TraceError> {
     let tree = Tree::of(trace);
     let mut critical: HashMap<usize, i64, FixedState> = HashMap::default();
     for segment in tree.critical_path(trace) {
@@ -151,41 +148,78 @@ fn statistics(trace: &Trace, by: &[GroupBy], room: Room<'_>) -> Result<Value, Tr
         .into_iter()
         .map(|(names, g)| {
             goes_on()?;
-            let group: serde_json::Map<String, Value> =
-                by.iter().map(GroupBy::name).zip(names.into_iter().map(Value::from)).collect();
-            let total = i64::try_from(g.total).unwrap_or(i64::MAX);
-            let row = json!({
-                "group": group, "count": g.count, "errors": g.errors, "total": total, "self": g.own,
-                "min": g.min.unwrap_or(0), "avg": g.total as f64 / g.count.max(1) as f64, "max": g.max,
-                "share": share(g.own, length), "criticalShare": share(g.critical, path),
-            });
+            let row = GroupFigures {
+                group: by.iter().map(GroupBy::name).zip(names).collect(),
+                count: g.count,
+                errors: g.errors,
+                total: i64::try_from(g.total).unwrap_or(i64::MAX),
+                own: g.own,
+                min: g.min.unwrap_or(0),
+                mean: g.total as f64 / g.count.max(1) as f64,
+                max: g.max,
+                share: share(g.own, length),
+                critical_share: share(g.critical, path),
+            };
             Ok((g.total, row))
         })
-        .collect::<Result<Vec<(i128, Value)>, TraceError>>()?;
+        .collect::<Result<Vec<(i128, GroupFigures)>, TraceError>>()?;
     rows.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
-    Ok(Value::Array(rows.into_iter().map(|(_, row)| row).collect()))
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
-/// One side of a comparison.
-#[derive(Default, Clone, Copy, PartialEq)]
-struct Side {
-    count: u64,
-    total: i64,
-    own: i64,
-    errors: u64,
+/// The spans of one trace on a path of a comparison.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Side {
+    /// Number of spans.
+    pub count: u64,
+    /// Sum of their durations in nanoseconds.
+    pub total: i64,
+    /// Time in them that is in none of their children, in nanoseconds.
+    pub own: i64,
+    /// Those of them that failed (status `error`).
+    pub errors: u64,
 }
 
-impl Side {
-    fn to_json(self) -> Value {
-        json!({"count": self.count, "total": self.total, "self": self.own, "errors": self.errors})
-    }
+/// How the right one of two traces differs from the left one on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Not by more than a tenth of the time.
+    Same,
+    /// In time, in number of spans or in errors.
+    Changed,
+    /// Only the right one has spans there.
+    Added,
+    /// Only the left one has spans there.
+    Removed,
+}
+
+/// A path of two traces, with the spans that they have there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ComparedPath {
+    /// Steps from the root: service, operation, kind, position among equal siblings.
+    pub path: Vec<String>,
+    /// The spans of the left trace.
+    pub left: Option<Side>,
+    /// The spans of the right trace.
+    pub right: Option<Side>,
+    /// How these differ.
+    pub change: Change,
+}
+
+/// Traces like another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimilarTraces {
+    /// Those that took about as long, the nearest first.
+    pub traces: Vec<Summary>,
+    /// The one of median length, among all of the same root.
+    pub median: Option<Summary>,
 }
 
 /// Steps from the root: service, operation, kind, position among equal siblings.
 type Path = Vec<String>;
 
 /// Merges two traces by path. Times count as changed from a tenth on.
-fn compare(left: &Trace, right: &Trace, room: Room<'_>) -> Result<Value, TraceError> {
+fn compare(left: &Trace, right: &Trace, room: Room<'_>) -> Result<Vec<ComparedPath>, TraceError> {
     let mut sides: BTreeMap<Path, [Option<Side>; 2]> = BTreeMap::new();
     let mut order: Vec<Path> = Vec::new();
     for (at, trace) in [left, right].into_iter().enumerate() {
@@ -220,16 +254,16 @@ fn compare(left: &Trace, right: &Trace, room: Room<'_>) -> Result<Value, TraceEr
     };
     let rows = order.into_iter().map(|path| {
         goes_on()?;
-        let [a, b] = sides.get(&path).copied().unwrap_or_default();
-        let state = match (a, b) {
-            (Some(a), Some(b)) if changed(a, b) => "changed",
-            (Some(_), Some(_)) => "same",
-            (Some(_), None) => "removed",
-            _ => "added",
+        let [left, right] = sides.get(&path).copied().unwrap_or_default();
+        let change = match (left, right) {
+            (Some(left), Some(right)) if changed(left, right) => Change::Changed,
+            (Some(_), Some(_)) => Change::Same,
+            (Some(_), None) => Change::Removed,
+            _ => Change::Added,
         };
-        Ok(json!({"path": path, "left": a.map(Side::to_json), "right": b.map(Side::to_json), "state": state}))
+        Ok(ComparedPath { path, left, right, change })
     });
-    Ok(Value::Array(rows.collect::<Result<_, TraceError>>()?))
+    rows.collect()
 }
 
 fn name_siblings(
@@ -245,7 +279,7 @@ fn name_siblings(
         goes_on()?;
         let span = &trace.spans[i];
         // A path may have hundreds of steps, and there is one for each span.
-        let own = size_of::<Value>() + span.service_shown().len() + span.name.len();
+        let own = TEXT_BYTES + span.service_shown().len() + span.name.len();
         room(ROW_BYTES + COPIES * (of_above + own))?;
         let position = seen.entry((span.service_shown(), &span.name, span.kind)).or_default();
         let mut path = above.clone();
@@ -271,7 +305,7 @@ impl TracesEngine {
         ctx: &QueryContext,
         trace: Trace,
         by: Vec<GroupBy>,
-    ) -> Result<Value, TraceError> {
+    ) -> Result<Vec<GroupFigures>, TraceError> {
         self.read(ctx, move |reader| async move {
             let memory = reader.collected("statistics");
             let rows = statistics(&trace, &by, &|bytes| taken(&memory, bytes))?;
@@ -285,7 +319,12 @@ impl TracesEngine {
     ///
     /// # Errors
     /// LimitExceeded: there are too many paths; those of a run.
-    pub async fn compare(self: &Arc<Self>, ctx: &QueryContext, left: Trace, right: Trace) -> Result<Value, TraceError> {
+    pub async fn compare(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        left: Trace,
+        right: Trace,
+    ) -> Result<Vec<ComparedPath>, TraceError> {
         self.read(ctx, move |reader| async move {
             let memory = reader.collected("comparison");
             let rows = compare(&left, &right, &|bytes| taken(&memory, bytes))?;
@@ -305,7 +344,7 @@ impl TracesEngine {
         selection: Selection,
         limit: usize,
         now: i64,
-    ) -> Result<Value, TraceError> {
+    ) -> Result<SimilarTraces, TraceError> {
         let trace = self.trace(ctx, selection).await?;
         let own = summarize(&trace).ok_or(TraceError::NotFound)?;
         let mut search =
@@ -320,11 +359,11 @@ impl TracesEngine {
         let mut rows = self.search(ctx, search, now).await?.rows;
         rows.retain(|row| row.root_service == own.root_service && row.root_name == own.root_name);
         rows.sort_by_key(|row| (row.duration(), row.id));
-        let median = rows.get(rows.len().saturating_sub(1) / 2).map(Summary::to_json);
+        let median = rows.get(rows.len().saturating_sub(1) / 2).cloned();
         rows.retain(|row| row.id != own.id);
         rows.sort_by_key(|row| ((row.duration() - own.duration()).abs(), row.id));
         rows.truncate(limit);
-        Ok(json!({"traces": rows.iter().map(Summary::to_json).collect::<Vec<_>>(), "median": median}))
+        Ok(SimilarTraces { traces: rows, median })
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quiver_types::spans::{Span, SpanId, TraceId, hex};
-use serde_json::{Value, json};
+use quiver_types::spans::{Span, SpanId, TraceId};
 
 use crate::assemble::Trace;
 use crate::span_tree::Tree;
@@ -21,16 +20,21 @@ pub struct ServiceCount {
 
 /// A span that a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MatchedSpan {
-    pub(crate) span_id: SpanId,
-    pub(crate) service: String,
-    pub(crate) name: String,
-    pub(crate) duration: i64,
-    pub(crate) error: bool,
+pub struct MatchedSpan {
+    /// Its id.
+    pub span_id: SpanId,
+    /// `service.name`; `unknown_service` when it has none.
+    pub service: String,
+    /// Its name.
+    pub name: String,
+    /// Its length in nanoseconds.
+    pub duration: i64,
+    /// Whether it failed (status `error`).
+    pub error: bool,
 }
 
 /// What is known of a trace at a glance.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Summary {
     /// The trace id, all 16 bytes.
     pub id: TraceId,
@@ -52,34 +56,16 @@ pub struct Summary {
     pub orphans: u64,
     /// By service, in order of names.
     pub services: Vec<ServiceCount>,
-    /// Spans that the search found.
-    pub(crate) matched: u64,
+    /// Number of spans that the search found.
+    pub matched: u64,
     /// The first of them.
-    pub(crate) first: Vec<MatchedSpan>,
+    pub first: Vec<MatchedSpan>,
 }
 
 impl Summary {
     /// Length in nanoseconds.
     pub fn duration(&self) -> i64 {
         self.end.saturating_sub(self.start)
-    }
-
-    /// Gives the row as JSON.
-    pub fn to_json(&self) -> Value {
-        let services: Vec<Value> =
-            (self.services.iter()).map(|s| json!({"name": s.name, "spans": s.spans, "errors": s.errors})).collect();
-        let first: Vec<Value> = (self.first.iter())
-            .map(|m| {
-                json!({"spanId": hex(&m.span_id), "service": m.service, "name": m.name, "durationNs": m.duration,
-                    "error": m.error})
-            })
-            .collect();
-        json!({
-            "traceId": hex(&self.id), "rootService": self.root_service, "rootName": self.root_name,
-            "rootMissing": self.root_missing, "start": self.start.to_string(), "end": self.end.to_string(),
-            "durationNs": self.duration(), "spans": self.spans, "errors": self.errors, "services": services,
-            "matched": {"spans": self.matched, "first": first},
-        })
     }
 }
 
@@ -131,18 +117,9 @@ mod tests {
         assert_eq!((summary.root_service.as_str(), summary.root_name.as_str()), ("unknown_service", "op2"));
         assert!(summary.root_missing);
         assert_eq!((summary.spans, summary.errors, summary.orphans, summary.duration()), (3, 1, 2, 50));
-        assert_eq!(
-            summary.to_json(),
-            json!({
-                "traceId": "07".repeat(16), "rootService": "unknown_service", "rootName": "op2", "rootMissing": true,
-                "start": "20", "end": "70", "durationNs": 50, "spans": 3, "errors": 1,
-                "services": [
-                    {"name": "b", "spans": 2, "errors": 1},
-                    {"name": "unknown_service", "spans": 1, "errors": 0},
-                ],
-                "matched": {"spans": 0, "first": []},
-            })
-        );
+        assert_eq!((summary.id, summary.start, summary.end, summary.matched), ([7; 16], 20, 70, 0));
+        let service = |name: &str, spans, errors| ServiceCount { name: name.to_owned(), spans, errors };
+        assert_eq!(summary.services, [service("b", 2, 1), service("unknown_service", 1, 0)]);
     }
 
     #[test]

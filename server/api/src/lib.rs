@@ -73,6 +73,7 @@ mod traces_api;
 mod traces_compat;
 mod traces_grpc;
 mod traces_ingest;
+mod traces_params;
 mod unknown_parameters;
 pub mod usage;
 

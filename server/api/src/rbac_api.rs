@@ -402,7 +402,7 @@ fn audit_parameters(ask: &Ask) -> Vec<(String, String)> {
     let now_ns = ask.state.clock.now_ms().saturating_mul(1_000_000);
     for (key, value) in &mut parameters {
         if matches!(key.as_str(), "start" | "end")
-            && let Some(ns) = quiver_traces::params::time(value, now_ns)
+            && let Some(ns) = crate::traces_params::time(value, now_ns)
         {
             *value = quiver_config::json::time_text(ns.div_euclid(1_000_000));
         }

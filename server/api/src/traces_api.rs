@@ -1,9 +1,12 @@
 //! Traces: the three exports, and the `/traces` API (`traces-api` sections 2 and 3).
 
 mod export;
+mod groupings;
 mod lists;
 mod problem;
 mod related;
+mod rows;
+mod search;
 mod single_trace;
 
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use axum::routing::get;
 use http::Method;
 use quiver_query::QueryContext;
 use quiver_traces::condition::filter_of;
-use quiver_traces::{JsonWriter, ParamError, Params, ReaderClosed, Selection, Trace, TraceError};
+use quiver_traces::{JsonWriter, ParamError, ReaderClosed, Selection, Trace, TraceError};
 use quiver_types::spans::SpanFilter;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -32,6 +35,7 @@ use crate::metrics::phases::Language;
 use crate::partial_responses::query_context;
 use crate::segments::{SegmentFilter, of_request};
 use crate::state::AppState;
+use crate::traces_params::Params;
 use crate::{explain_plans, parsed_bodies, unknown_parameters};
 
 /// Paths of the product's own API of traces.

@@ -20,7 +20,6 @@ use quiver_types::spans::{
     SpanColumn, SpanFilter, rollup_columns,
 };
 use quiver_types::tables::spans::minute_of;
-use serde_json::{Value, json};
 
 use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::resource::shown;
@@ -67,23 +66,6 @@ pub struct Dependencies {
 }
 
 impl Dependencies {
-    /// The graph as JSON.
-    pub fn to_json(&self) -> Value {
-        let nodes: Vec<Value> = (self.nodes.iter())
-            .map(|n| {
-                json!({"id": n.id, "service": if n.kind == "service" { Value::from(n.id.as_str()) } else { Value::Null },
-                    "type": n.kind, "spans": n.spans, "errors": n.errors, "p95": n.p95})
-            })
-            .collect();
-        let edges: Vec<Value> = (self.edges.iter())
-            .map(|e| {
-                json!({"source": e.source, "target": e.target, "protocol": e.protocol, "calls": e.calls,
-                    "errors": e.errors, "p50": e.quantiles[0], "p95": e.quantiles[1]})
-            })
-            .collect();
-        json!({"nodes": nodes, "edges": edges})
-    }
-
     /// The edges between services that send spans; for a caller with restricted access, also those to and from hidden
     /// nodes.
     pub fn service_edges(&self) -> impl Iterator<Item = &Edge> {
@@ -435,15 +417,6 @@ mod tests {
         assert_eq!((edge.calls, edge.errors, edge.protocol), (4, 1, "rpc"), "of two protocols the lesser");
         assert_eq!(edge.quantiles, [1_000, 1_000_000].map(|of| middle(bucket(of))));
         assert_eq!((graph.nodes[0].errors, graph.nodes[0].p95), (2, middle(bucket(1_000))));
-        let json = graph.to_json();
-        assert_eq!(json["nodes"][0]["service"], "a");
-        assert_eq!((&json["edges"][0]["calls"], &json["edges"][0]["p50"]), (&json!(4), &json!(edge.quantiles[0])));
-        // What is no service has none.
-        let outside = Dependencies {
-            nodes: vec![Node { id: "db".to_owned(), kind: "database", spans: 1, errors: 0, p95: 0 }],
-            edges: Vec::new(),
-        };
-        assert_eq!(outside.to_json()["nodes"][0]["service"], Value::Null);
     }
 
     /// Of spans that a caller may see, those that somebody out of his sight called.

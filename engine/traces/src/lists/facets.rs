@@ -11,7 +11,6 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_query::QueryContext;
 use quiver_types::spans::{Place, STATUS_ERROR, SpanFilter, kind_name};
-use serde_json::{Value, json};
 
 use crate::columns::{Columns, columns, each_attribute, place_columns};
 use crate::engine::{Reader, TraceError, TracesEngine};
@@ -25,6 +24,54 @@ const KEYS_MAX: usize = 2_000;
 /// Estimated memory of a key, and of a value, besides its text.
 const KEY_BYTES: usize = 256;
 const VALUE_BYTES: usize = 96;
+
+/// A key of attributes with its commonest values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facet {
+    /// The key, behind its place unless that is the span: `resource.host.name`.
+    pub key: String,
+    /// Number of its values; counted up to a bound.
+    pub cardinality: usize,
+    /// Its values, the commonest first.
+    pub values: Vec<FacetValue>,
+}
+
+/// A value of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FacetValue {
+    /// The value as a text.
+    pub value: String,
+    /// Number of spans that have it.
+    pub count: u64,
+    /// Those of them that failed (status `error`).
+    pub errors: u64,
+}
+
+/// What distinguishes a selection of spans from the rest.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Number of selected spans.
+    pub selected: u64,
+    /// Number of all others.
+    pub rest: u64,
+    /// Keys and values, the greatest difference first.
+    pub values: Vec<ValueShares>,
+}
+
+/// A value of a key with its shares inside and outside of a selection, each from 0 to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ValueShares {
+    /// The key, as [`Facet::key`].
+    pub key: String,
+    /// The value as a text.
+    pub value: String,
+    /// Its share of the selected spans.
+    pub inside: f64,
+    /// Its share of all others.
+    pub outside: f64,
+    /// How far apart these are.
+    pub difference: f64,
+}
 
 /// For each value, the number of spans, and the number of special ones (failed, or inside the selection).
 type Counts = HashMap<String, HashMap<String, (u64, u64), FixedState>, FixedState>;
@@ -100,7 +147,7 @@ impl TracesEngine {
         filter: SpanFilter,
         keys: Vec<String>,
         limit: usize,
-    ) -> Result<Value, TraceError> {
+    ) -> Result<Vec<Facet>, TraceError> {
         self.read(ctx, move |reader| async move {
             let mut all = FacetCounts::default();
             let mut wanted = columns(&["name", "kind", "status"], &[]);
@@ -118,17 +165,14 @@ impl TracesEngine {
                 .await?;
             let sorted: BTreeMap<_, _> = all.all.into_iter().collect();
             let rows = sorted.into_iter().map(|(key, values)| {
-                let distinct = values.len();
+                let cardinality = values.len();
                 let mut values: Vec<(String, (u64, u64))> = values.into_iter().collect();
                 values.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
                 values.truncate(limit);
-                let values: Vec<Value> = values
-                    .into_iter()
-                    .map(|(value, (count, errors))| json!({"value": value, "count": count, "errors": errors}))
-                    .collect();
-                json!({"key": key, "cardinality": distinct, "values": values})
+                let values = values.into_iter().map(|(value, (count, errors))| FacetValue { value, count, errors });
+                Facet { key, cardinality, values: values.collect() }
             });
-            Ok(Value::Array(rows.collect()))
+            Ok(rows.collect())
         })
         .await
     }
@@ -143,7 +187,7 @@ impl TracesEngine {
         filter: SpanFilter,
         selected: SpanFilter,
         limit: usize,
-    ) -> Result<Value, TraceError> {
+    ) -> Result<Difference, TraceError> {
         self.read(ctx, move |reader| async move {
             let mut wanted = columns(&["name", "kind"], &[]);
             wanted.extend(place_columns(None));
@@ -164,22 +208,18 @@ impl TracesEngine {
                     .await?;
             }
             let share = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
-            let mut rows: Vec<(f64, String, String, f64, f64)> = Vec::new();
+            let mut rows: Vec<ValueShares> = Vec::new();
             for (key, values) in all.all {
                 for (value, (count, inside)) in values {
-                    let (a, b) = (share(inside, totals[0]), share(count - inside, totals[1]));
-                    rows.push(((a - b).abs(), key.clone(), value, a, b));
+                    let (inside, outside) = (share(inside, totals[0]), share(count - inside, totals[1]));
+                    let difference = (inside - outside).abs();
+                    rows.push(ValueShares { key: key.clone(), value, inside, outside, difference });
                 }
             }
-            rows.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (&a.1, &a.2).cmp(&(&b.1, &b.2))));
+            let by_name = |a: &ValueShares, b: &ValueShares| (&a.key, &a.value).cmp(&(&b.key, &b.value));
+            rows.sort_by(|a, b| b.difference.total_cmp(&a.difference).then_with(|| by_name(a, b)));
             rows.truncate(limit);
-            let rows: Vec<Value> = rows
-                .into_iter()
-                .map(|(difference, key, value, inside, outside)| {
-                    json!({"key": key, "value": value, "inside": inside, "outside": outside, "difference": difference})
-                })
-                .collect();
-            Ok(json!({"selected": totals[0], "rest": totals[1], "values": rows}))
+            Ok(Difference { selected: totals[0], rest: totals[1], values: rows })
         })
         .await
     }

@@ -13,19 +13,17 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_query::QueryContext;
 use quiver_types::spans::{Place, SpanColumn, SpanFilter, SpanRequest, TraceId};
-use serde_json::{Value, json};
 
 use super::sketch::{Sketch, aggregate};
 use crate::columns::{Columns, columns};
-use crate::engine::{Reader, TraceError, TracesEngine, id_text};
-use crate::params::{ParamError, place};
+use crate::engine::{ParamError, Reader, TraceError, TracesEngine};
 use crate::plan::{ascending, built, failed, functions, rows, shown_service, status_word};
 
 /// Maximum number of steps of a window.
 const STEPS_MAX: i64 = 11_000;
 /// Estimated memory of a cell of the finest heat map.
 const HEAT_BYTES: usize = 96;
-/// Estimated memory of a point of a series as a JSON value: a list of a string and a number.
+/// Estimated memory of a point of a series as it is told: a list of a string and a number in a tree of JSON.
 const POINT_BYTES: usize = 192;
 /// Maximum number of series in a result, the most common ones; the rest is combined as `other`.
 const SERIES_MAX: usize = 100;
@@ -45,30 +43,6 @@ pub enum SplitBy {
     Tag(Option<Place>, String),
 }
 
-impl SplitBy {
-    /// Parses `service`, `operation`, `status` or `tag:<key>`.
-    ///
-    /// # Errors
-    /// The text is none of these.
-    pub fn parse(text: Option<&str>) -> Result<Self, ParamError> {
-        Ok(match text {
-            None => Self::Nothing,
-            Some("service") => Self::Service,
-            Some("operation") => Self::Operation,
-            Some("status") => Self::Status,
-            Some(other) => {
-                if let Some(key) = other.strip_prefix("tag:").filter(|key| !key.is_empty()) {
-                    let (place, key) = place(key);
-                    Self::Tag(place, key.to_owned())
-                } else {
-                    let text = format!("`{other}` is none of service, operation, status, tag:<key>");
-                    return Err(ParamError::new("by", text));
-                }
-            }
-        })
-    }
-}
-
 /// What is measured of the spans of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
@@ -80,23 +54,6 @@ pub enum Measure {
     Quantile(u8),
     /// Mean duration in nanoseconds.
     Average,
-}
-
-impl Measure {
-    /// Values of the parameter `measure`; `avg` is the mean duration.
-    pub const WORDS: [&'static str; 6] = ["count", "errors", "p50", "p95", "p99", "avg"];
-
-    /// Parses one of [`Measure::WORDS`].
-    pub fn of_word(word: &str) -> Self {
-        match word {
-            "errors" => Self::Errors,
-            "p50" => Self::Quantile(50),
-            "p95" => Self::Quantile(95),
-            "p99" => Self::Quantile(99),
-            "avg" => Self::Average,
-            _ => Self::Count,
-        }
-    }
 }
 
 /// Validates the step and the number of steps of a window.
@@ -130,17 +87,73 @@ pub struct SeriesRequest {
     pub measure: Measure,
 }
 
+/// Time series of spans.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Histogram {
+    /// Length of a step in nanoseconds.
+    pub step: i64,
+    /// By name.
+    pub series: Vec<Series>,
+}
+
+/// One of the series of a [`Histogram`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// The value that its spans have in common; empty if all are in one series. `other` holds those of the rarest values.
+    pub name: String,
+    /// Starts of steps in Unix nanoseconds, ascending, with what was measured; steps without spans have none.
+    pub points: Vec<(i64, Measured)>,
+}
+
+/// What was measured in a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Measured {
+    /// A number of spans, or a percentile of their duration in nanoseconds.
+    Whole(i64),
+    /// A mean duration in nanoseconds.
+    Mean(f64),
+}
+
+impl Measured {
+    /// Gives the number as a double.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Whole(number) => number as f64,
+            Self::Mean(number) => number,
+        }
+    }
+}
+
+/// Counts of spans by time and duration: a column for each step, and in it a row for each range of durations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heatmap {
+    /// Starts of the columns in Unix nanoseconds, ascending; steps without spans have none.
+    pub times: Vec<i64>,
+    /// Bounds of the rows in nanoseconds: one more than there are rows.
+    pub bounds: Vec<i64>,
+    /// Number of spans by column and row.
+    pub counts: Vec<Vec<u64>>,
+    /// Those of them that failed (status `error`).
+    pub errors: Vec<Vec<u64>>,
+    /// The trace with the least id of each cell that has spans.
+    pub exemplars: Vec<Vec<Option<TraceId>>>,
+}
+
 impl TracesEngine {
     /// Computes time series.
     ///
     /// # Errors
     /// Too many steps; those of the engine.
-    pub async fn histogram(self: &Arc<Self>, ctx: &QueryContext, request: SeriesRequest) -> Result<Value, TraceError> {
+    pub async fn histogram(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        request: SeriesRequest,
+    ) -> Result<Histogram, TraceError> {
         let SeriesRequest { filter, range, step, by, measure } = request;
         check_steps(range, step)?;
         self.read(ctx, move |reader| async move {
             let plan = reader.series_plan(filter, step, &by, measure)?;
-            let mut series: Vec<(String, Vec<Value>)> = Vec::new();
+            let mut series: Vec<Series> = Vec::new();
             // Accounted in addition to the rows, until the points are written.
             let memory = reader.collected("points");
             reader
@@ -152,24 +165,22 @@ impl TracesEngine {
                     for i in 0..batch.num_rows() {
                         let sketch = || Ok::<_, TraceError>(Sketch::read(c.bytes("durations")?.value(i)));
                         let value = match measure {
-                            Measure::Count => json!(counts.value(i)),
-                            Measure::Errors => json!(errors.value(i)),
-                            Measure::Quantile(q) => json!(sketch()?.quantile(f64::from(q) / 100.0)),
-                            Measure::Average => json!(sketch()?.mean()),
+                            Measure::Count => Measured::Whole(counts.value(i)),
+                            Measure::Errors => Measured::Whole(errors.value(i)),
+                            Measure::Quantile(q) => Measured::Whole(sketch()?.quantile(f64::from(q) / 100.0)),
+                            Measure::Average => Measured::Mean(sketch()?.mean()),
                         };
-                        let point = json!([(steps.value(i) * step).to_string(), value]);
-                        match series.last_mut().filter(|(name, _)| name == names.value(i)) {
-                            Some((_, points)) => points.push(point),
-                            None => series.push((names.value(i).to_owned(), vec![point])),
+                        let point = (steps.value(i) * step, value);
+                        match series.last_mut().filter(|one| one.name == names.value(i)) {
+                            Some(one) => one.points.push(point),
+                            None => series.push(Series { name: names.value(i).to_owned(), points: vec![point] }),
                         }
                     }
                     Ok(())
                 })
                 .await?;
-            let list: Vec<Value> =
-                series.into_iter().map(|(name, points)| json!({"name": name, "points": points})).collect();
             reader.ctx.keep(memory);
-            Ok(json!({"step": step, "series": list}))
+            Ok(Histogram { step, series })
         })
         .await
     }
@@ -185,7 +196,7 @@ impl TracesEngine {
         range: (i64, i64),
         step: i64,
         buckets: usize,
-    ) -> Result<Value, TraceError> {
+    ) -> Result<Heatmap, TraceError> {
         check_steps(range, step)?;
         self.read(ctx, move |reader| async move {
             // Finer than any result; reduced to the wanted number of rows once the extremes are known.
@@ -292,7 +303,7 @@ fn commonest(each: LogicalPlanBuilder, durations: bool) -> DataFusionResult<Logi
     placed.project(columns)
 }
 
-fn fold_heatmap(cells: &HashMap<(i64, i32), (u64, u64, TraceId), FixedState>, buckets: usize) -> Value {
+fn fold_heatmap(cells: &HashMap<(i64, i32), (u64, u64, TraceId), FixedState>, buckets: usize) -> Heatmap {
     let mut times: Vec<i64> = cells.keys().map(|k| k.0).collect();
     times.sort_unstable();
     times.dedup();
@@ -312,10 +323,7 @@ fn fold_heatmap(cells: &HashMap<(i64, i32), (u64, u64, TraceId), FixedState>, bu
         let exemplar = &mut exemplars[column][row];
         *exemplar = Some(exemplar.map_or(id, |known| known.min(id)));
     }
-    let exemplars: Vec<Vec<Option<String>>> =
-        exemplars.iter().map(|column| column.iter().map(|id| id.as_ref().map(id_text)).collect()).collect();
-    let times: Vec<String> = times.iter().map(i64::to_string).collect();
-    json!({"times": times, "bounds": bounds, "counts": counts, "errors": errors, "exemplars": exemplars})
+    Heatmap { times, bounds, counts, errors, exemplars }
 }
 
 #[cfg(test)]
@@ -334,32 +342,30 @@ mod tests {
         assert_eq!(default_step((i64::MIN, i64::MAX)), i64::MAX / 60);
     }
 
-    #[test]
-    fn what_series_are_split_by() {
-        let tag = |place, key: &str| Ok(SplitBy::Tag(place, key.to_owned()));
-        assert_eq!(SplitBy::parse(None), Ok(SplitBy::Nothing));
-        assert_eq!(SplitBy::parse(Some("operation")), Ok(SplitBy::Operation));
-        assert_eq!(SplitBy::parse(Some("tag:resource.host")), tag(Some(Place::Resource), "host"));
-        assert_eq!(SplitBy::parse(Some("tag:http.method")), tag(None, "http.method"));
-        for wrong in ["", "tag:", "tags:a", "Service"] {
-            assert!(SplitBy::parse(Some(wrong)).is_err(), "{wrong}");
-        }
-    }
-
     /// Cells of a time and a sixteenth of a power of two, with counts, failures and the trace of an exemplar.
     #[test]
     fn heat_maps_are_folded_to_so_many_rows() {
         let cells = [((20, 16), (1, 0, [9; 16])), ((10, 16), (2, 1, [5; 16])), ((10, 33), (1, 0, [3; 16]))];
         let cells: HashMap<(i64, i32), (u64, u64, TraceId), FixedState> = cells.into_iter().collect();
-        let text = |id: u8| id_text(&[id; 16]);
-        let expected = json!({"times": ["10", "20"], "bounds": [2, 4], "counts": [[3], [1]], "errors": [[1], [0]],
-            "exemplars": [[text(3)], [text(9)]]});
+        let id = |id: u8| Some([id; 16]);
+        let expected = Heatmap {
+            times: vec![10, 20],
+            bounds: vec![2, 4],
+            counts: vec![vec![3], vec![1]],
+            errors: vec![vec![1], vec![0]],
+            exemplars: vec![vec![id(3)], vec![id(9)]],
+        };
         assert_eq!(fold_heatmap(&cells, 1), expected);
-        let expected = json!({"times": ["10", "20"], "bounds": [2, 2, 4], "counts": [[2, 1], [1, 0]],
-            "errors": [[1, 0], [0, 0]], "exemplars": [[text(5), text(3)], [text(9), null]]});
+        let expected = Heatmap {
+            times: vec![10, 20],
+            bounds: vec![2, 2, 4],
+            counts: vec![vec![2, 1], vec![1, 0]],
+            errors: vec![vec![1, 0], vec![0, 0]],
+            exemplars: vec![vec![id(5), id(3)], vec![id(9), None]],
+        };
         assert_eq!(fold_heatmap(&cells, 2), expected);
-        let rows = |buckets| fold_heatmap(&cells, buckets)["counts"][0].as_array().map(Vec::len);
-        assert_eq!((rows(0), rows(18), rows(1000)), (Some(1), Some(18), Some(18)));
-        assert_eq!(fold_heatmap(&HashMap::default(), 5)["counts"], json!([]));
+        let rows = |buckets| fold_heatmap(&cells, buckets).counts[0].len();
+        assert_eq!((rows(0), rows(18), rows(1000)), (1, 18, 18));
+        assert!(fold_heatmap(&HashMap::default(), 5).counts.is_empty());
     }
 }

@@ -10,8 +10,7 @@ use quiver_types::spans::{Durations, SpanColumn, SpanFilter, SpanRequest, TextTe
 
 use super::sketch::{Sketch, aggregate};
 use crate::columns::{Columns, columns};
-use crate::engine::{Reader, TraceError, TracesEngine};
-use crate::params::ParamError;
+use crate::engine::{ParamError, Reader, TraceError, TracesEngine};
 use crate::plan::{built, failed, functions, shown_service, view};
 
 /// Maximum number of points of a series.

@@ -6,7 +6,7 @@ use quiver_types::spans::{TraceId, hex, parse_hex};
 
 /// The position after a page, to continue from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     /// Hash of filter and sort: a cursor is only valid for the search that it came from.
     pub(crate) binds: u64,
     pub(crate) key: i64,
@@ -25,7 +25,7 @@ impl fmt::Display for Cursor {
 
 impl Cursor {
     /// Parses a cursor; `None` if it is malformed.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('.').collect();
         let ["1", binds, key, trace, received, from, to] = parts.as_slice() else { return None };
         Some(Self {

@@ -20,7 +20,7 @@ use quiver_query::{QueryReservation, from_datafusion};
 use quiver_types::spans::{STATUS_ERROR, Span, SpanColumn, SpanFilter, SpanId, SpanRequest, TraceId, all_columns};
 use quiver_types::{Error, ErrorKind};
 
-use super::{FIRST_MAX, HOUR, Page, Search, Sort, cursor};
+use super::{FIRST_MAX, HOUR, Page, Search, Sort};
 use crate::assemble::{Trace, assemble_all};
 use crate::columns::{Columns, columns};
 use crate::engine::{Reader, TraceError, summary_columns};
@@ -187,11 +187,7 @@ impl Reader {
             self.note_matches(search, &mut rows).await?;
         }
         let received = search.after.as_ref().map(|c| c.received);
-        let cursor = rows.last().filter(|_| more).map(|last| {
-            let (key, trace) = search.key(last);
-            let received = received.unwrap_or(now);
-            cursor::Cursor { binds: search.binds(), key, trace, received, range: search.range }.to_string()
-        });
+        let cursor = rows.last().filter(|_| more).map(|last| search.behind(last, received.unwrap_or(now)));
         Ok(Page { rows, cursor })
     }
 
@@ -433,6 +429,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cursor;
     use super::super::tests::row;
     use super::*;
 
@@ -514,7 +511,7 @@ mod tests {
                     }
                     let (key, trace) = search.key(&found[6]);
                     let range = search.range;
-                    search.after = Some(cursor::Cursor { binds: 0, key, trace, received: 0, range });
+                    search.after = Some(Cursor { binds: 0, key, trace, received: 0, range });
                 }
                 assert_eq!(pages, 6, "{sort:?}");
                 assert_eq!(seen, whole.iter().map(|one| one.1).collect::<Vec<_>>(), "{sort:?} {descending}");

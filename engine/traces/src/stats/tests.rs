@@ -8,29 +8,17 @@ use super::*;
 use crate::assemble::assemble;
 use crate::assemble::tests::span;
 
-fn statistics(trace: &Trace, by: &[GroupBy]) -> Value {
+fn statistics(trace: &Trace, by: &[GroupBy]) -> Vec<GroupFigures> {
     super::statistics(trace, by, &|_| Ok(())).expect("figures")
 }
 
-fn compare(left: &Trace, right: &Trace) -> Value {
+fn compare(left: &Trace, right: &Trace) -> Vec<ComparedPath> {
     super::compare(left, right, &|_| Ok(())).expect("rows")
 }
 
-fn parsed(text: &str) -> Vec<GroupBy> {
-    GroupBy::parse(std::iter::once(text)).unwrap_or_else(|e| panic!("{text}: {e:?}"))
-}
-
-#[test]
-fn groupings_are_read() {
-    assert_eq!(GroupBy::parse(std::iter::empty()).unwrap(), [GroupBy::Service]);
-    assert_eq!(parsed("kind,tag:a.b"), [GroupBy::Kind, GroupBy::Tag("a.b".to_owned())]);
-    let check = |text: &str, expected: &str| {
-        let error = GroupBy::parse(std::iter::once(text)).unwrap_err();
-        assert_eq!((error.name.as_str(), error.reason.as_str()), ("groupBy", expected), "{text}");
-    };
-    check("tag:", "`tag:` is none of service, operation, kind, tag:<key>");
-    check("service,", "`` is none of service, operation, kind, tag:<key>");
-    check("service,kind,operation", "more than two groupings");
+/// What a group is told to be.
+fn told(group: &[(&str, &str)]) -> Vec<(String, String)> {
+    group.iter().map(|(by, value)| ((*by).to_owned(), (*value).to_owned())).collect()
 }
 
 /// Breaks where time that children share counts twice, or the path through them is of another group.
@@ -39,21 +27,37 @@ fn figures_of_groups() {
     let mut failed = span(2, 1, "b", 3, 20, 60);
     failed.status = STATUS_ERROR;
     let trace = assemble([1; 16], vec![span(1, 0, "a", 2, 10, 110), failed, span(3, 1, "b", 3, 50, 90)]);
-    assert_eq!(
-        statistics(&trace, &[GroupBy::Service]),
-        json!([
-            {"group": {"service": "a"}, "count": 1, "errors": 0, "total": 100, "self": 30, "min": 100, "avg": 100.0,
-                "max": 100, "share": 0.3, "criticalShare": 0.3},
-            {"group": {"service": "b"}, "count": 2, "errors": 1, "total": 80, "self": 80, "min": 40, "avg": 40.0,
-                "max": 40, "share": 0.8, "criticalShare": 0.7},
-        ])
-    );
+    let one = GroupFigures {
+        group: told(&[("service", "a")]),
+        count: 1,
+        errors: 0,
+        total: 100,
+        own: 30,
+        min: 100,
+        mean: 100.0,
+        max: 100,
+        share: 0.3,
+        critical_share: 0.3,
+    };
+    let two = GroupFigures {
+        group: told(&[("service", "b")]),
+        count: 2,
+        errors: 1,
+        total: 80,
+        own: 80,
+        min: 40,
+        mean: 40.0,
+        max: 40,
+        share: 0.8,
+        critical_share: 0.7,
+    };
+    assert_eq!(statistics(&trace, &[GroupBy::Service]), [one, two]);
     // A trace without length has shares of nothing.
     let moment = assemble([1; 16], vec![span(1, 0, "a", 2, 10, 10)]);
     let row = &statistics(&moment, &[GroupBy::Kind, GroupBy::Operation])[0];
-    assert_eq!(row["group"], json!({"kind": "server", "operation": "op1"}));
-    assert_eq!((&row["share"], &row["criticalShare"]), (&json!(0.0), &json!(0.0)));
-    assert_eq!(statistics(&Trace::default(), &[GroupBy::Service]), json!([]));
+    assert_eq!(row.group, told(&[("kind", "server"), ("operation", "op1")]));
+    assert_eq!((row.share, row.critical_share), (0.0, 0.0));
+    assert!(statistics(&Trace::default(), &[GroupBy::Service]).is_empty());
 }
 
 /// Breaks where the mean of spans that never end is below the shortest one.
@@ -61,13 +65,11 @@ fn figures_of_groups() {
 fn figures_of_the_longest_spans() {
     let trace = assemble([1; 16], vec![span(1, 0, "a", 2, 10, i64::MAX), span(2, 1, "a", 3, 10, i64::MAX)]);
     let row = &statistics(&trace, &[GroupBy::Service])[0];
-    let shortest = row["min"].as_i64().unwrap();
-    assert!(shortest > i64::MAX / 2, "{row}");
-    assert_eq!(row["avg"].as_f64(), Some(shortest as f64), "{row}");
-    assert_eq!(row["total"].as_i64(), Some(i64::MAX), "{row}");
+    assert!(row.min > i64::MAX / 2, "{row:?}");
+    assert_eq!((row.mean, row.total), (row.min as f64, i64::MAX), "{row:?}");
 }
 
-/// Breaks where a place before a key is cut off and the key is looked for elsewhere.
+/// Breaks where an attribute of one place is looked for elsewhere, or shown without its place.
 #[test]
 fn tags_are_of_their_place() {
     let mut one = span(1, 0, "shop", 2, 10, 20);
@@ -82,59 +84,57 @@ fn tags_are_of_their_place() {
     let attributes = Attributes::of([("type", Attribute::Text("of the event"))]);
     one.events = vec![Event { time: 11, name: "e".to_owned(), dropped: 0, attributes }];
     let trace = assemble([1; 16], vec![one]);
-    for (tag, expected) in [
-        ("tag:host", "own"),
-        ("tag:resource.host", "h1"),
-        ("tag:zone", "7"),
-        ("tag:span.zone", ""),
-        ("tag:event.type", "of the event"),
-        ("tag:type", "of the span"),
-        ("tag:scope.lib", "true"),
-        ("tag:service.name", "shop"),
-        ("tag:nowhere", ""),
+    for (place, key, name, expected) in [
+        (None, "host", "tag:host", "own"),
+        (Some(Place::Resource), "host", "tag:resource.host", "h1"),
+        (None, "zone", "tag:zone", "7"),
+        (Some(Place::Span), "zone", "tag:span.zone", ""),
+        (Some(Place::Event), "type", "tag:event.type", "of the event"),
+        (None, "type", "tag:type", "of the span"),
+        (Some(Place::Scope), "lib", "tag:scope.lib", "true"),
+        (None, "service.name", "tag:service.name", "shop"),
+        (None, "nowhere", "tag:nowhere", ""),
     ] {
-        assert_eq!(statistics(&trace, &parsed(tag))[0]["group"], json!({ tag: expected }), "{tag}");
+        let by = [GroupBy::Tag(place, key.to_owned())];
+        assert_eq!(statistics(&trace, &by)[0].group, told(&[(name, expected)]), "{name}");
     }
 }
 
 /// Breaks where a time beyond 29 years overflows, as of a sender whose clock stood at 1970, or a tenth counts as a change.
 #[test]
 fn two_traces_side_by_side() {
-    let states = |left: Vec<Span>, right: Vec<Span>| -> Vec<(String, String)> {
+    use Change::{Added, Changed, Removed, Same};
+    let changes = |left: Vec<Span>, right: Vec<Span>| -> Vec<(String, Change)> {
         let rows = compare(&assemble([1; 16], left), &assemble([2; 16], right));
-        let row = |row: &Value| {
-            let path: Vec<&str> = row["path"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            (path.join(" / "), row["state"].as_str().unwrap_or_default().to_owned())
-        };
-        rows.as_array().into_iter().flatten().map(row).collect()
+        rows.iter().map(|row| (row.path.join(" / "), row.change)).collect()
     };
-    let expected = |rows: &[(&str, &str)]| -> Vec<(String, String)> {
-        rows.iter().map(|(path, state)| ((*path).to_owned(), (*state).to_owned())).collect()
+    let expected = |rows: &[(&str, Change)]| -> Vec<(String, Change)> {
+        rows.iter().map(|(path, change)| ((*path).to_owned(), *change)).collect()
     };
     let root = |end: i64| span(1, 0, "a", 2, 10, end);
     assert_eq!(
-        states(vec![root(110), span(2, 1, "b", 3, 20, 60)], vec![root(121), span(3, 1, "c", 3, 20, 60)]),
+        changes(vec![root(110), span(2, 1, "b", 3, 20, 60)], vec![root(121), span(3, 1, "c", 3, 20, 60)]),
         expected(&[
-            ("a: op1 [server] #0", "same"),
-            ("a: op1 [server] #0 / b: op2 [client] #0", "removed"),
-            ("a: op1 [server] #0 / c: op3 [client] #0", "added"),
+            ("a: op1 [server] #0", Same),
+            ("a: op1 [server] #0 / b: op2 [client] #0", Removed),
+            ("a: op1 [server] #0 / c: op3 [client] #0", Added),
         ])
     );
-    let one = |left: i64, right: i64| states(vec![root(left)], vec![root(right)]).remove(0).1;
-    assert_eq!([one(110, 122), one(122, 110), one(1_700_000_000_000_000_000, 110)], ["changed"; 3]);
-    assert_eq!([one(110, 120), one(i64::MAX, i64::MAX)], ["same"; 2]);
+    let one = |left: i64, right: i64| changes(vec![root(left)], vec![root(right)]).remove(0).1;
+    assert_eq!([one(110, 122), one(122, 110), one(1_700_000_000_000_000_000, 110)], [Changed; 3]);
+    assert_eq!([one(110, 120), one(i64::MAX, i64::MAX)], [Same; 2]);
     // Equal siblings stand side by side by their order.
     let twin = |id: u64, start: i64| {
         let mut twin = span(id, 1, "b", 3, start, start + 10);
         twin.name = "get".to_owned();
         twin
     };
-    let found = states(vec![root(110), twin(2, 20), twin(3, 40)], vec![root(110), twin(4, 20)]);
+    let found = changes(vec![root(110), twin(2, 20), twin(3, 40)], vec![root(110), twin(4, 20)]);
     assert_eq!(
         found[1..],
         expected(&[
-            ("a: op1 [server] #0 / b: get [client] #0", "same"),
-            ("a: op1 [server] #0 / b: get [client] #1", "removed"),
+            ("a: op1 [server] #0 / b: get [client] #0", Same),
+            ("a: op1 [server] #0 / b: get [client] #1", Removed),
         ])
     );
 }
@@ -151,9 +151,10 @@ fn answers_ask_for_what_they_take() {
         Ok(())
     };
     let rows = super::compare(&trace, &trace, &room).expect("rows");
-    let steps = rows.as_array().expect("a list").iter().flat_map(|row| row["path"].as_array().expect("a path"));
-    let texts: usize = steps.map(|step| size_of::<Value>() + step.as_str().map_or(0, str::len)).sum();
-    assert!(texts > 1000 * 150 * size_of::<Value>() && asked.get() > 2 * texts, "{} for {texts}", asked.get());
+    let texts: usize = rows.iter().map(|row| texts_bytes(&row.path)).sum();
+    // Where it is sent, each text is a value of a tree.
+    assert_eq!(TEXT_BYTES, size_of::<serde_json::Value>());
+    assert!(texts > 1000 * 150 * TEXT_BYTES && asked.get() > 2 * texts, "{} for {texts}", asked.get());
     asked.set(0);
     super::statistics(&trace, &[GroupBy::Operation], &room).expect("figures");
     assert!(asked.get() > 1150 * ROW_BYTES, "{}", asked.get());

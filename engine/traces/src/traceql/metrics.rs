@@ -24,9 +24,8 @@ use super::series::{MetricExemplar, MetricSeries, MetricWindow, SECOND_NS, keep,
 use super::step_values::{Cell, Groups, bucket, quantile, unit};
 use crate::assemble::{Trace, assemble_all};
 use crate::columns::{Columns, columns as columns_of};
-use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
+use crate::engine::{ParamError, Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
 use crate::lists::histogram::{Measure, SeriesRequest, SplitBy, check_steps};
-use crate::params::ParamError;
 
 /// What a trace that is known takes, about.
 const KNOWN_BYTES: usize = 48;
@@ -238,12 +237,11 @@ impl TracesEngine {
         let whole = range.1.saturating_sub(range.0).max(1);
         let request = SeriesRequest { filter, range, step: step.unwrap_or(whole), by, measure: Measure::Count };
         let counts = self.histogram(ctx, request).await?;
-        let point = |p: &Json| Some((p[0].as_str()?.parse::<i64>().ok()?, p[1].as_f64()?));
-        let series = counts["series"].as_array().into_iter().flatten().map(|one| {
-            let points: Vec<(i64, f64)> = one["points"].as_array().into_iter().flatten().filter_map(point).collect();
+        let series = counts.series.iter().map(|one| {
+            let points: Vec<(i64, f64)> = one.points.iter().map(|(at, count)| (*at, count.as_f64())).collect();
             let sum: f64 = points.iter().map(|p| p.1).sum();
             let points = if step.is_some() { points } else { vec![(0, sum)] };
-            let name = one["name"].as_str().filter(|name| !name.is_empty()).unwrap_or("nil");
+            let name = if one.name.is_empty() { "nil" } else { one.name.as_str() };
             let named = |field: &Field| (field.to_string(), json!({"stringValue": name}));
             MetricSeries { labels: metric.by.iter().map(named).collect(), points, exemplars: Vec::new() }
         });

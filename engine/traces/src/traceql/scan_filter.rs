@@ -18,7 +18,7 @@ impl Query {
     }
 
     /// Gives the filter of the wanted spans, where one span alone tells whether it is wanted.
-    pub(crate) fn exact_filter(&self) -> Option<SpanFilter> {
+    pub fn exact_filter(&self) -> Option<SpanFilter> {
         let mut all = of_spans(&self.spans);
         for stage in &self.stages {
             let one = match stage {

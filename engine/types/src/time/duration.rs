@@ -1,5 +1,5 @@
 //! Durations in the ways in which queries, settings, rule files and policies write them: Prometheus' (`1d12h`), vmalert's
-//! (`1.5d`, `90`) and Go's (`1.5h`).
+//! (`1.5d`, `90`), Go's (`1.5h`) and those of queries of traces (`1.5ms`, `300` for nanoseconds).
 
 use std::fmt::Write as _;
 
@@ -111,6 +111,30 @@ pub fn sum_of_units(
         rest = &behind[end..];
     }
     (!text.is_empty()).then_some(total)
+}
+
+/// Parses a duration of queries of traces: `1.5ms`, `1h30m`, or a number of nanoseconds; gives nanoseconds, or nothing where it
+/// is none.
+pub fn parse_nanos(text: &str) -> Option<i64> {
+    if let Ok(nanos) = text.parse::<i64>() {
+        return (nanos >= 0).then_some(nanos);
+    }
+    let nanos = |unit: &str| {
+        Some(match unit {
+            "ns" => 1.0,
+            "us" | "µs" | "μs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            "m" => 60e9,
+            "h" => 3600e9,
+            "d" => 86_400e9,
+            "w" => 604_800e9,
+            "y" => 31_536_000e9,
+            _ => return None,
+        })
+    };
+    let total = sum_of_units(text, |number| number.parse().ok(), nanos)?;
+    (total < 9.2e18).then_some(total.round() as i64)
 }
 
 /// Writes milliseconds as Prometheus does: `1h30m`; years and weeks only when nothing remains; nothing is `0s`.
@@ -256,6 +280,28 @@ mod tests {
         check("1.5m", Some(90.0));
         check("5s.5m", Some(35.0));
         for none in ["", "s", "5", "5s5", "-5s", "5h", "1.2.3s", "1_0s", "5s ", "5sm"] {
+            check(none, None);
+        }
+    }
+
+    /// Breaks where a duration overflows, or its unit is taken for another.
+    #[test]
+    fn of_queries_of_traces() {
+        let check = |text: &str, expected: Option<i64>| assert_eq!(parse_nanos(text), expected, "{text}");
+        check("1.5ms", Some(1_500_000));
+        check("2s", Some(2_000_000_000));
+        check("5", Some(5));
+        check("1h30m", Some(5_400_000_000_000));
+        check("9223372036854775807", Some(i64::MAX));
+        check("106481d", Some(9_199_958_400_000_000_000));
+        check("106482d", None);
+        check("0.5ns", Some(1));
+        check("1us", Some(1_000));
+        check("1µs", Some(1_000));
+        check("1μs", Some(1_000));
+        check("1w2d", Some(777_600_000_000_000));
+        check(".5s", Some(500_000_000));
+        for none in ["", "-1", "ms", "1x", "s1", "1.2.3s", ".s", "1 s"] {
             check(none, None);
         }
     }

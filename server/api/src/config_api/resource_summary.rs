@@ -45,7 +45,7 @@ impl Ask {
         let now = self.state.clock.now_ms().saturating_mul(1_000_000);
         let time = |key: &str| match self.parameter(key)? {
             None => Ok(None),
-            Some(text) => quiver_traces::params::time(text, now)
+            Some(text) => crate::traces_params::time(text, now)
                 .map(Some)
                 .ok_or_else(|| Problem::parameter(format!("`{key}` must be a time"))),
         };

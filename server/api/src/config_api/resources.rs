@@ -161,7 +161,7 @@ impl Ask {
         let now = self.state.clock.now_ms();
         let at_ms = match &asked.at {
             None => now,
-            Some(text) => quiver_traces::params::time(text, now.saturating_mul(1_000_000))
+            Some(text) => crate::traces_params::time(text, now.saturating_mul(1_000_000))
                 .map(|ns| ns.div_euclid(1_000_000))
                 .ok_or_else(|| Problem::parameter("`at` must be a time"))?,
         };

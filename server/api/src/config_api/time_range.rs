@@ -34,7 +34,7 @@ impl Ask {
         let time = |name: &str| match self.parameter(name)? {
             None => Ok(None),
             Some(text) => {
-                let read = quiver_traces::params::time(text, self.now_ns());
+                let read = crate::traces_params::time(text, self.now_ns());
                 read.map(Some).ok_or_else(|| Problem::parameter(format!("`{name}` must be a time")))
             }
         };
@@ -58,7 +58,7 @@ impl Ask {
                 Some(Value::Number(number)) => number.to_string(),
                 Some(_) => return Err(Problem::field(format!("/{name}"), "INVALID_TYPE", "must be a time")),
             };
-            let read = quiver_traces::params::time(&text, self.now_ns());
+            let read = crate::traces_params::time(&text, self.now_ns());
             read.map(Some).ok_or_else(|| Problem::field(format!("/{name}"), "INVALID_VALUE", "must be a time"))
         };
         Ok((time("start")?, time("end")?))

@@ -133,7 +133,7 @@ fn times(ask: &Ask, body: &Map<String, Value>) -> Result<(i64, i64)> {
     let now = ask.state.clock.now_ms().saturating_mul(1_000_000);
     let time = |key: &str| match body.get(key) {
         None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => quiver_traces::params::time(text, now)
+        Some(Value::String(text)) => crate::traces_params::time(text, now)
             .map(Some)
             .ok_or_else(|| Problem::field(format!("/{key}"), "INVALID_VALUE", "must be a time")),
         Some(_) => Err(Problem::field(format!("/{key}"), "INVALID_TYPE", "must be a text")),

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
-use quiver_traces::lists::histogram::{Measure, SeriesRequest, SplitBy, default_step};
+use quiver_traces::lists::histogram::{SeriesRequest, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
-use quiver_traces::params::place;
-use quiver_traces::{ListOptions, ParamError, Search, Selection, Summary, TraceError};
+use quiver_traces::{ListOptions, ParamError, Selection, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TagRequest};
 use serde_json::{Value, json};
 
-use super::Call;
+use super::groupings::{MEASURES, measure, split_by};
 use super::problem::derived;
+use super::{Call, rows, search};
 use crate::state::AppState;
+use crate::traces_params::{Params, place};
 
 /// Default number of rows of a list, and of values of a key.
 const ROWS: u64 = 10_000;
@@ -71,13 +72,13 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     }
     // Lists take all filters of a search, too, so that the parameters are parsed in one place.
     let mut search = if list == List::Search {
-        Search::parse(&call.params, call.now)?
+        search::search(&call.params, call.now)?
     } else {
-        Search::parse_filter(&call.params, call.now)?
+        search::filter_alone(&call.params, call.now)?
     };
     // In lists of names these parameters are parts of the filter.
     if matches!(list, List::Histogram | List::Heatmap | List::Facets | List::Difference) {
-        search = search.with_traceql(&call.params)?;
+        search::add_traceql(&mut search, &call.params)?;
     }
     search.conditions.extend(call.segments()?);
     let key = key.unwrap_or_default();
@@ -91,22 +92,22 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     let data = match list {
         List::Search => {
             let page = traces.search(ctx, search, call.now).await?;
-            cursor = page.cursor;
-            Value::Array(page.rows.iter().map(Summary::to_json).collect())
+            cursor = page.cursor.map(|cursor| cursor.to_string());
+            rows::list(&page.rows, rows::summary)
         }
         List::Services => {
             let bare = call.params.switch("names")?.unwrap_or(false);
-            let rows = traces.services(ctx, range, search.conditions, listing(ROWS)?).await?;
-            rows.iter().map(|r| if bare { r.name.clone().into() } else { r.to_json() }).collect()
+            let services = traces.services(ctx, range, search.conditions, listing(ROWS)?).await?;
+            rows::list(&services, |one| if bare { one.name.clone().into() } else { rows::service(one) })
         }
         List::Operations => {
-            let rows = traces.operations(ctx, range, search.conditions, listing(ROWS)?).await?;
-            rows.iter().map(quiver_traces::OperationRow::to_json).collect()
+            let operations = traces.operations(ctx, range, search.conditions, listing(ROWS)?).await?;
+            rows::list(&operations, rows::operation)
         }
         List::Instances => {
-            let rows =
-                traces.instances(ctx, range, search.conditions, ListOptions { like: None, ..listing(ROWS)? }).await?;
-            rows.iter().map(quiver_traces::InstanceRow::to_json).collect()
+            let listing = ListOptions { like: None, ..listing(ROWS)? };
+            let instances = traces.instances(ctx, range, search.conditions, listing).await?;
+            rows::list(&instances, rows::instance)
         }
         List::Tags => tags(call, search.filter(), listing(ROWS)?).await?,
         List::Values => values(call, search.filter(), &key, listing(VALUES)?).await?,
@@ -120,28 +121,29 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
             if !services.is_empty() {
                 graph.near(&services, depth);
             }
-            graph.to_json()
+            rows::dependencies(&graph)
         }
         List::Histogram => {
             let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
-            let by = SplitBy::parse(call.params.one("by")?)?;
-            let measure = Measure::of_word(call.params.word("measure", &Measure::WORDS)?.unwrap_or("count"));
-            traces.histogram(ctx, SeriesRequest { filter: search.filter(), range, step, by, measure }).await?
+            let by = split_by(call.params.one("by")?)?;
+            let measure = measure(call.params.word("measure", &MEASURES)?.unwrap_or("count"));
+            let request = SeriesRequest { filter: search.filter(), range, step, by, measure };
+            rows::histogram(traces.histogram(ctx, request).await?)
         }
         List::Heatmap => {
             let step = call.params.duration("step")?.unwrap_or_else(|| default_step(range));
             let buckets = call.params.number("buckets", 1..=60)?.unwrap_or(30) as usize;
-            traces.heatmap(ctx, search.filter(), range, step, buckets).await?
+            rows::heatmap(&traces.heatmap(ctx, search.filter(), range, step, buckets).await?)
         }
         List::Facets => {
             let limit = call.params.number("limit", 1..=1000)?.unwrap_or(10) as usize;
             let keys = call.params.all("keys").flat_map(|k| k.split(',')).map(str::to_owned).collect();
-            traces.facets(ctx, search.filter(), keys, limit).await?
+            rows::list(traces.facets(ctx, search.filter(), keys, limit).await?, rows::facet)
         }
         List::Difference => {
             let limit = call.params.number("limit", 1..=1000)?.unwrap_or(50) as usize;
             let selected = selected(call)?;
-            traces.difference(ctx, search.filter(), selected, limit).await?
+            rows::difference(traces.difference(ctx, search.filter(), selected, limit).await?)
         }
         List::Compare => Value::Null,
     };
@@ -160,11 +162,11 @@ fn of_services(condition: &SpanFilter) -> bool {
 /// Parses the selection of a search: times and durations, or a filter.
 fn selected(call: &Call) -> Result<SpanFilter, TraceError> {
     if let Some(filter) = call.params.one("selectFilter")? {
-        return Ok(quiver_traces::condition::parse("selectFilter", filter)?);
+        return Ok(search::condition("selectFilter", filter)?);
     }
     let wrong = |reason: &str| ParamError::new("select", reason);
     let text = call.params.one("select")?.ok_or_else(|| wrong("give `select` or `selectFilter`"))?;
-    let inner = quiver_traces::Params::of_json(text.as_bytes()).map_err(|_| wrong("expected a JSON object"))?;
+    let inner = Params::of_json(text.as_bytes()).map_err(|_| wrong("expected a JSON object"))?;
     let known = ["timeFrom", "timeTo", "minDuration", "maxDuration"];
     if let Some((name, _)) = inner.pairs().find(|(name, _)| !known.contains(name)) {
         return Err(wrong(&format!("`{name}` is none of {}", known.join(", "))).into());
@@ -192,8 +194,8 @@ async fn tags(call: &Call, filter: SpanFilter, listing: ListOptions) -> Result<V
         let intrinsics = INTRINSICS.iter().filter(|n| named(n)).map(|n| json!({"key": n, "scope": "intrinsic"}));
         return Ok(Value::Array(intrinsics.collect()));
     };
-    let rows = call.state.engines.traces.tags(&call.ctx, request.filter, request.place, listing).await?;
-    Ok(rows.iter().map(quiver_traces::TagRow::to_json).collect())
+    let tags = call.state.engines.traces.tags(&call.ctx, request.filter, request.place, listing).await?;
+    Ok(rows::list(&tags, rows::tag))
 }
 
 fn key_of(call: &Call, key: &str) -> Result<KeyOf, TraceError> {
@@ -209,8 +211,8 @@ fn key_of(call: &Call, key: &str) -> Result<KeyOf, TraceError> {
 }
 
 async fn values(call: &Call, filter: SpanFilter, key: &str, listing: ListOptions) -> Result<Value, TraceError> {
-    let rows = call.state.engines.traces.values(&call.ctx, filter, key_of(call, key)?, listing).await?;
-    Ok(rows.iter().map(|(value, count)| json!({"value": value, "count": count})).collect())
+    let values = call.state.engines.traces.values(&call.ctx, filter, key_of(call, key)?, listing).await?;
+    Ok(rows::list(&values, |(value, count)| json!({"value": value, "count": count})))
 }
 
 async fn compare_two(call: &Call) -> Result<Response, TraceError> {
@@ -221,7 +223,8 @@ async fn compare_two(call: &Call) -> Result<Response, TraceError> {
     let (left, right) = (id("left")?, id("right")?);
     let left = call.trace(Selection::all(left)).await?;
     let right = call.trace(Selection::all(right)).await?;
-    call.answer(call.state.engines.traces.compare(&call.ctx, left, right).await?, None, None)
+    let paths = call.state.engines.traces.compare(&call.ctx, left, right).await?;
+    call.answer(rows::list(paths, rows::compared_path), None, None)
 }
 
 #[cfg(test)]

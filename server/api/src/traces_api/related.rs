@@ -11,7 +11,7 @@ use futures::StreamExt;
 use quiver_logsql::{QueryScope, parse};
 use quiver_query::index::{self, IndexSource};
 use quiver_query::{Rules, from_datafusion};
-use quiver_traces::{Params, Selection, Trace, TraceError};
+use quiver_traces::{Selection, Trace, TraceError};
 use quiver_types::spans::hex;
 use quiver_types::{Domain, MatchOp, Matcher, MillisRange};
 use serde_json::{Map, Value, json};
@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use super::export::selection;
 use super::{Call, problem};
 use crate::state::AppState;
+use crate::traces_params::Params;
 
 const ROUTE: &str = "/traces/{id}";
 /// Fields in which senders put a trace id.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::export::internal::write_trace;
-use quiver_traces::stats::GroupBy;
 use quiver_traces::{Trace, TraceError, Tree, summarize};
 use quiver_types::spans::hex;
 use serde_json::Value;
 
 use super::export::{selection, send};
+use super::groupings::group_by;
 use super::problem::derived;
-use super::{Call, problem};
+use super::{Call, problem, rows};
 use crate::state::AppState;
 
 const ROUTE: &str = "/traces/{id}";
@@ -64,7 +64,7 @@ pub(super) async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<Str
 }
 
 pub(super) async fn summary(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
-    with(state, &id, request, |_, trace| summarize(trace).map(|s| s.to_json()).ok_or(TraceError::NotFound)).await
+    with(state, &id, request, |_, trace| summarize(trace).map(|s| rows::summary(&s)).ok_or(TraceError::NotFound)).await
 }
 
 pub(super) async fn statistics(
@@ -77,9 +77,9 @@ pub(super) async fn statistics(
         let selection = selection(&call, &id)?;
         let window = selection.window;
         let trace = call.trace(selection).await?;
-        let by = GroupBy::parse(call.params.all("groupBy"))?;
-        let data = call.state.engines.traces.statistics(&call.ctx, trace, by).await?;
-        call.answer(data, Some(window), None)
+        let by = group_by(call.params.all("groupBy"))?;
+        let groups = call.state.engines.traces.statistics(&call.ctx, trace, by).await?;
+        call.answer(rows::list(groups, rows::group_figures), Some(window), None)
     };
     run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }
@@ -122,8 +122,8 @@ pub(super) async fn similar(State(state): State<Arc<AppState>>, Path(id): Path<S
         let call = Call::of(state, request).await?;
         let selection = selection(&call, &id)?;
         let limit = call.params.number("limit", 1..=100)?.unwrap_or(10) as usize;
-        let data = call.state.engines.traces.similar(&call.ctx, selection, limit, call.now).await?;
-        call.answer(data, None, None)
+        let found = call.state.engines.traces.similar(&call.ctx, selection, limit, call.now).await?;
+        call.answer(rows::similar(&found), None, None)
     };
     run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }

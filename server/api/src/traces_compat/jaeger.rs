@@ -16,9 +16,8 @@ use quiver_query::QueryContext;
 use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::traceobject::{DAMAGED_CODE, ExportGaps, write_wrapped};
-use quiver_traces::params::kind;
 use quiver_traces::{
-    JsonWriter, ListOptions, ParamError, Params, ReaderClosed, Search, Selection, Trace, TraceError, spans_bytes,
+    JsonWriter, ListOptions, ParamError, ReaderClosed, Search, Selection, Trace, TraceError, spans_bytes,
 };
 use quiver_types::spans::{
     AttributeTest, STATUS_ERROR, STATUS_OK, SpanFilter, TextTest, TraceId, parse_hex, read_spans,
@@ -35,6 +34,7 @@ use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
 use crate::traces_ingest::jaeger_thrift;
+use crate::traces_params::{Params, kind};
 
 /// The default start of a search, in nanoseconds before now.
 const LOOKBACK: i64 = 2 * 86_400_000_000_000;

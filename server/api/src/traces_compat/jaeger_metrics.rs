@@ -8,7 +8,6 @@ use axum::response::Response;
 use axum::routing::get;
 use chrono::DateTime;
 use quiver_traces::lists::rates::{RateRequest, Rates};
-use quiver_traces::params::kind;
 use quiver_traces::{ParamError, TraceError};
 use serde_json::{Value, json};
 
@@ -17,6 +16,7 @@ use crate::encode::json::json_answer;
 use crate::handlers::boxed;
 use crate::state::AppState;
 use crate::traces_api::Call;
+use crate::traces_params::kind;
 
 /// Smallest step, in milliseconds.
 const STEP_MIN_MS: u64 = 1_000;

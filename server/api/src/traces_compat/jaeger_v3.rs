@@ -94,12 +94,12 @@ fn either<'c>(call: &'c Call, name: &str) -> Result<Option<&'c str>, ParamError>
 fn search(call: &Call) -> Result<Search, TraceError> {
     let time = |name: &str| -> Result<Option<i64>, TraceError> {
         let Some(text) = either(call, name)? else { return Ok(None) };
-        let time = quiver_traces::params::time(text, call.now);
+        let time = crate::traces_params::time(text, call.now);
         Ok(Some(time.ok_or_else(|| ParamError::new(name, format!("`{text}` is no time")))?))
     };
     let duration = |name: &str| -> Result<Option<i64>, TraceError> {
         let Some(text) = either(call, name)? else { return Ok(None) };
-        let duration = quiver_traces::params::go_duration(text);
+        let duration = crate::traces_params::go_duration(text);
         Ok(Some(duration.ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))?))
     };
     if either(call, "filter")?.is_some() {

@@ -1,7 +1,8 @@
 //! Literals: texts, numbers, durations, words.
 
+use quiver_types::time::duration::parse_nanos;
+
 use super::{Parser, Result};
-use crate::params::duration;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Literal {
@@ -82,7 +83,7 @@ impl Parser<'_> {
             let value = text.parse::<f64>().ok().filter(|n| fits && n.is_finite());
             return value.map(|v| Literal::Number(v, text.to_owned())).ok_or_else(wrong);
         }
-        let nanos = duration(text.trim_start_matches('-')).ok_or_else(wrong)?;
+        let nanos = parse_nanos(text.trim_start_matches('-')).ok_or_else(wrong)?;
         let nanos = if negative { -nanos } else { nanos };
         Ok(Literal::Nanos(nanos))
     }

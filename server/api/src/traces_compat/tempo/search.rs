@@ -180,7 +180,7 @@ fn step(call: &Call, range: (i64, i64)) -> Result<i64, ParamError> {
         return Ok((quiver_traces::lists::histogram::default_step(range) / SECOND_NS).max(1) * SECOND_NS);
     };
     let seconds = text.parse::<f64>().ok().map(|s| (s * SECOND_NS as f64) as i64);
-    let nanos = seconds.or_else(|| quiver_traces::params::duration(text)).filter(|n| *n > 0);
+    let nanos = seconds.or_else(|| quiver_types::time::duration::parse_nanos(text)).filter(|n| *n > 0);
     nanos.ok_or_else(|| ParamError::new("step", format!("`{text}` is no duration")))
 }
 

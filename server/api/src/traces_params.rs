@@ -1,23 +1,9 @@
-//! Parameters of the `/traces` API: names and values from a query string or a JSON object, times, durations, tags.
+//! Parameters of the APIs of traces: names and values from a query string or a JSON object, times, durations, kinds and
+//! places. The engine knows none of them: it is handed what they mean.
 
-use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
-use quiver_types::time::duration::sum_of_units;
-
-/// A parameter that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ParamError {
-    /// Name of the parameter; `body` when the body as a whole is wrong.
-    pub name: String,
-    /// What is wrong with its value, to follow the name in a message.
-    pub reason: String,
-}
-
-impl ParamError {
-    /// Makes the error.
-    pub fn new(name: &str, reason: impl Into<String>) -> Self {
-        Self { name: name.to_owned(), reason: reason.into() }
-    }
-}
+use quiver_traces::ParamError;
+use quiver_types::spans::{KIND_NAMES, Place};
+use quiver_types::time::duration::parse_nanos;
 
 type Result<T, E = ParamError> = std::result::Result<T, E>;
 
@@ -26,14 +12,14 @@ const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Names and values in order. Empty values count as absent.
 #[derive(Debug, Clone, Default)]
-pub struct Params(Vec<(String, String)>);
+pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
     /// Takes pairs.
     ///
     /// # Errors
     /// A value of more than 64 KiB.
-    pub fn new(pairs: Vec<(String, String)>) -> Result<Self> {
+    pub(crate) fn new(pairs: Vec<(String, String)>) -> Result<Self> {
         if let Some((name, _)) = pairs.iter().find(|(_, value)| value.len() > VALUE_BYTES_MAX) {
             return Err(ParamError::new(name, "longer than 64 KiB"));
         }
@@ -44,7 +30,7 @@ impl Params {
     ///
     /// # Errors
     /// As [`Params::new`].
-    pub fn of_query(query: Option<&str>) -> Result<Self> {
+    pub(crate) fn of_query(query: Option<&str>) -> Result<Self> {
         Self::new(url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect())
     }
 
@@ -52,7 +38,7 @@ impl Params {
     ///
     /// # Errors
     /// Not an object.
-    pub fn of_json(body: &[u8]) -> Result<Self> {
+    pub(crate) fn of_json(body: &[u8]) -> Result<Self> {
         let text = |value: &serde_json::Value| match value {
             serde_json::Value::String(text) => text.clone(),
             serde_json::Value::Null => String::new(),
@@ -72,7 +58,7 @@ impl Params {
     }
 
     /// Adds those of another source.
-    pub fn extend(&mut self, other: Self) {
+    pub(crate) fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
@@ -80,7 +66,7 @@ impl Params {
     ///
     /// # Errors
     /// It stands twice.
-    pub fn one(&self, name: &str) -> Result<Option<&str>> {
+    pub(crate) fn one(&self, name: &str) -> Result<Option<&str>> {
         let mut all = self.0.iter().filter(|(n, _)| n == name).map(|(_, v)| v.as_str());
         match (all.next(), all.next()) {
             (_, Some(_)) => Err(ParamError::new(name, "given more than once")),
@@ -89,17 +75,17 @@ impl Params {
     }
 
     /// Gives all values.
-    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
     /// All parameters with their names, in order.
-    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// Says whether a parameter is there.
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|(n, _)| n == name)
     }
 
@@ -107,7 +93,7 @@ impl Params {
     ///
     /// # Errors
     /// Neither `1`, `true`, `0` nor `false`.
-    pub fn switch(&self, name: &str) -> Result<Option<bool>> {
+    pub(crate) fn switch(&self, name: &str) -> Result<Option<bool>> {
         match self.one(name)? {
             None => Ok(None),
             Some("1" | "t" | "T" | "true" | "True" | "TRUE") => Ok(Some(true)),
@@ -120,7 +106,7 @@ impl Params {
     ///
     /// # Errors
     /// No number, or outside.
-    pub fn number(&self, name: &str, bounds: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
+    pub(crate) fn number(&self, name: &str, bounds: std::ops::RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let number = text.parse::<u64>().ok().filter(|n| bounds.contains(n));
         let reason = || format!("`{text}` is no number from {} to {}", bounds.start(), bounds.end());
@@ -131,7 +117,7 @@ impl Params {
     ///
     /// # Errors
     /// Another word.
-    pub fn word<'w>(&self, name: &str, words: &[&'w str]) -> Result<Option<&'w str>> {
+    pub(crate) fn word<'w>(&self, name: &str, words: &[&'w str]) -> Result<Option<&'w str>> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let known = words.iter().copied().find(|w| *w == text);
         known.map(Some).ok_or_else(|| ParamError::new(name, format!("`{text}` is none of {}", words.join(", "))))
@@ -141,7 +127,7 @@ impl Params {
     ///
     /// # Errors
     /// No time.
-    pub fn time(&self, name: &str, now: i64) -> Result<Option<i64>> {
+    pub(crate) fn time(&self, name: &str, now: i64) -> Result<Option<i64>> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         time(text, now).map(Some).ok_or_else(|| ParamError::new(name, format!("`{text}` is no time")))
     }
@@ -150,7 +136,7 @@ impl Params {
     ///
     /// # Errors
     /// No times, or the first after the last.
-    pub fn range(&self, now: i64, span: i64) -> Result<(i64, i64)> {
+    pub(crate) fn range(&self, now: i64, span: i64) -> Result<(i64, i64)> {
         let to = self.time("to", now)?.unwrap_or(now);
         let from = self.time("from", now)?.unwrap_or_else(|| to.saturating_sub(span));
         if from > to { Err(ParamError::new("from", "is after `to`")) } else { Ok((from, to)) }
@@ -160,16 +146,16 @@ impl Params {
     ///
     /// # Errors
     /// No duration.
-    pub fn duration(&self, name: &str) -> Result<Option<i64>> {
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>> {
         let Some(text) = self.one(name)? else { return Ok(None) };
-        duration(text).map(Some).ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))
+        parse_nanos(text).map(Some).ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))
     }
 
     /// Reads a duration as [`go_duration`] does.
     ///
     /// # Errors
     /// No duration.
-    pub fn go_duration(&self, name: &str) -> Result<Option<i64>> {
+    pub(crate) fn go_duration(&self, name: &str) -> Result<Option<i64>> {
         let Some(text) = self.one(name)? else { return Ok(None) };
         let wrong = || ParamError::new(name, format!("`{text}` is no duration such as 1.5s or 200ms"));
         go_duration(text).map(Some).ok_or_else(wrong)
@@ -177,12 +163,12 @@ impl Params {
 }
 
 /// Reads a time: RFC 3339, a Unix time whose unit its size tells, or `now-1h`.
-pub fn time(text: &str, now: i64) -> Option<i64> {
+pub(crate) fn time(text: &str, now: i64) -> Option<i64> {
     if let Some(rest) = text.strip_prefix("now") {
         return match rest.split_at_checked(1) {
             None => Some(now),
-            Some(("-", by)) => now.checked_sub(duration(by)?),
-            Some(("+", by)) => now.checked_add(duration(by)?),
+            Some(("-", by)) => now.checked_sub(parse_nanos(by)?),
+            Some(("+", by)) => now.checked_add(parse_nanos(by)?),
             Some(_) => None,
         };
     }
@@ -208,42 +194,19 @@ fn unit_of(number: f64) -> i64 {
     }
 }
 
-/// Reads a duration: `1.5ms`, `1h30m`, or a number of nanoseconds.
-pub fn duration(text: &str) -> Option<i64> {
-    if let Ok(nanos) = text.parse::<i64>() {
-        return (nanos >= 0).then_some(nanos);
-    }
-    let nanos = |unit: &str| {
-        Some(match unit {
-            "ns" => 1.0,
-            "us" | "µs" | "μs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            "m" => 60e9,
-            "h" => 3600e9,
-            "d" => 86_400e9,
-            "w" => 604_800e9,
-            "y" => 31_536_000e9,
-            _ => return None,
-        })
-    };
-    let total = sum_of_units(text, |number| number.parse().ok(), nanos)?;
-    (total < 9.2e18).then_some(total.round() as i64)
-}
-
 /// Reads a duration as the tools do whose clients ask us, in nanoseconds: numbers with units from `ns` to `h`, of which 0
 /// alone needs none. A bare number would mean another thing to each of them.
-pub fn go_duration(text: &str) -> Option<i64> {
+pub(crate) fn go_duration(text: &str) -> Option<i64> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let has_units = text.ends_with(char::is_alphabetic) && !text.contains(['d', 'w']);
-    if text == "0" { Some(0) } else { duration(text).filter(|_| has_units) }
+    if text == "0" { Some(0) } else { parse_nanos(text).filter(|_| has_units) }
 }
 
 /// Reads the name of a kind.
 ///
 /// # Errors
 /// No kind of that name.
-pub fn kind(name: &str, text: &str) -> Result<u8> {
+pub(crate) fn kind(name: &str, text: &str) -> Result<u8> {
     let short = text.strip_prefix("SPAN_KIND_").unwrap_or(text).to_ascii_lowercase();
     if matches!(short.as_str(), "unset" | "unspecified") {
         return Ok(0);
@@ -253,41 +216,12 @@ pub fn kind(name: &str, text: &str) -> Result<u8> {
 }
 
 /// Reads where an attribute stands, and its key: `resource.host.name`.
-pub fn place(text: &str) -> (Option<Place>, &str) {
+pub(crate) fn place(text: &str) -> (Option<Place>, &str) {
     let found = Place::ALL.into_iter().find_map(|place| {
         let key = text.strip_prefix(place.name())?.strip_prefix('.')?;
         (!key.is_empty()).then_some((place, key))
     });
     found.map_or((None, text), |(place, key)| (Some(place), key))
-}
-
-/// Reads a tag: `key:value`, `key` (there is one), `!key:value`.
-///
-/// # Errors
-/// No key stands there.
-pub fn tag(name: &str, text: &str) -> Result<SpanFilter> {
-    let (negated, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
-    let (key, value) = text.split_once(':').map_or((text, None), |(key, value)| (key, Some(value)));
-    if key.is_empty() {
-        return Err(ParamError::new(name, "a tag has no key"));
-    }
-    let (place, key) = place(key);
-    let test = value.map_or(AttributeTest::Exists, AttributeTest::equals);
-    let filter = SpanFilter::Attribute { place, key: key.to_owned(), test };
-    Ok(if negated { SpanFilter::Not(Box::new(filter)) } else { filter })
-}
-
-/// Any of some texts, `*` at the end for the rest.
-pub(crate) fn any_text<'a>(
-    texts: impl Iterator<Item = &'a str>,
-    filter: impl Fn(TextTest) -> SpanFilter,
-) -> Option<SpanFilter> {
-    let mut any: Vec<SpanFilter> = texts.map(|t| filter(TextTest::of_pattern(t))).collect();
-    match any.len() {
-        0 => None,
-        1 => any.pop(),
-        _ => Some(SpanFilter::Or(any)),
-    }
 }
 
 #[cfg(test)]
@@ -306,12 +240,6 @@ mod tests {
         for text in ["", "x", "now-", "now*1h", "nowhere", "1e400"] {
             assert_eq!(time(text, now), None, "{text}");
         }
-        for (text, nanos) in [("1.5ms", 1_500_000), ("2s", 2_000_000_000), ("5", 5), ("1h30m", 5_400_000_000_000)] {
-            assert_eq!(duration(text), Some(nanos), "{text}");
-        }
-        for text in ["", "-1", "1", "ms", "1x", "s1", "1.2.3s"].iter().filter(|t| **t != "1") {
-            assert_eq!(duration(text), None, "{text}");
-        }
         for (text, nanos) in [("1h2m", 3_720_000_000_000), ("1.5ms", 1_500_000), ("+2us", 2_000), ("0", 0), ("0s", 0)] {
             assert_eq!(go_duration(text), Some(nanos), "{text}");
         }
@@ -320,15 +248,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn tags() {
-        let check = |text: &str, expected: &str| assert_eq!(tag("tag", text).unwrap().to_string(), expected);
-        check("http.method:GET", "any.http.method = \"GET\"");
-        check("resource.host.name:a:b", "resource.host.name = \"a:b\"");
-        check("!x:1", "not any.x = \"1\"");
-        check("event.x", "event.x exists");
-        assert!(tag("tag", "").is_err() && tag("tag", ":x").is_err());
-    }
     fn of(query: &str) -> Params {
         Params::of_query(Some(query)).unwrap()
     }
@@ -380,7 +299,7 @@ mod tests {
         assert_eq!(of("to=-9223372036854775808").range(now, 60).map(|range| range.0), Ok(i64::MIN));
     }
 
-    /// Breaks where a time or a duration overflows, or its unit is taken for another at a border.
+    /// Breaks where a time overflows, or its unit is taken for another at a border.
     #[test]
     fn borders_of_times() {
         for (text, expected) in [
@@ -403,21 +322,6 @@ mod tests {
             assert_eq!(time(text, 0), expected, "{text}");
         }
         assert_eq!((time("now-1h", i64::MIN), time("now+1h", i64::MAX)), (None, None));
-        for (text, expected) in [
-            ("9223372036854775807", Some(i64::MAX)),
-            ("106481d", Some(9_199_958_400_000_000_000)),
-            ("106482d", None),
-            ("0.5ns", Some(1)),
-            ("1us", Some(1_000)),
-            ("1µs", Some(1_000)),
-            ("1μs", Some(1_000)),
-            ("1w2d", Some(777_600_000_000_000)),
-            (".5s", Some(500_000_000)),
-            (".s", None),
-            ("1 s", None),
-        ] {
-            assert_eq!(duration(text), expected, "{text}");
-        }
     }
 
     #[test]
