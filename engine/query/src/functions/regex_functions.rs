@@ -14,7 +14,7 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use quiver_types::cancellation;
-use quiver_types::matcher::{Patterns, affordable, builder, compiled_bytes, few_groups, looks_around};
+use quiver_types::matcher::{Patterns, affordable, builder, compiled_bytes, few_groups, finds_empty, looks_around};
 
 use self::rows::{COUNT, INSTR, LIKE, MATCH, REPLACE};
 use super::result_memory::Room;
@@ -44,8 +44,8 @@ const COMPILED_PER_BYTE: usize = 8;
 struct Slice {
     /// Behind the last of them.
     end: usize,
-    /// Whether each is too long for a call that nothing ends, or has a pattern that looks around, or whose groups the
-    /// function leaves out where they take no part, or is searched from a later letter on.
+    /// Whether each is too long for a call that nothing ends, or has a pattern that looks around or finds empty texts, or whose
+    /// groups the function leaves out where they take no part, or is searched from a later letter on.
     is_long: bool,
 }
 
@@ -95,6 +95,11 @@ fn grouped(pattern: &str) -> Result<()> {
 /// out. DataFusion's `regexp_match` gives others in their places.
 fn may_lack(name: &str, pattern: &str) -> bool {
     name == MATCH && pattern.contains('(') && [")?", ")*", "){0", "|"].into_iter().any(|sign| pattern.contains(sign))
+}
+
+/// Whether a pattern may find empty texts where these count: right behind another place DataFusion's functions see none.
+fn counts_empty(name: &str, pattern: &str) -> bool {
+    matches!(name, REPLACE | COUNT | INSTR) && finds_empty(pattern)
 }
 
 /// Whether a call may begin at a later letter, where DataFusion's functions see a text of its own.
@@ -160,7 +165,8 @@ fn slices(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Vec<Slice>>
     let (texts, patterns) = (Texts::new(texts)?, Texts::new(patterns)?);
     let length = |row: usize| texts.get(row).map_or(0, str::len);
     let begins_later = begins_later(name, args);
-    let is_short = |pattern: &str| is_plain(pattern) && !may_lack(name, pattern) && !begins_later;
+    let is_own = |pattern: &str| may_lack(name, pattern) || counts_empty(name, pattern);
+    let is_short = |pattern: &str| is_plain(pattern) && !begins_later && !is_own(pattern);
     if (0..rows).map(length).sum::<usize>() <= BYTES_AT_ONCE && patterns.each().flatten().all(is_short) {
         return Ok(Vec::new());
     }
@@ -171,7 +177,7 @@ fn slices(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Vec<Slice>>
         let (compiled, looks) = match last {
             Some((known, compiled, looks)) if known == pattern => (compiled, looks),
             // Nobody else runs it.
-            _ if begins_later || looks_around(pattern) || may_lack(name, pattern) => (COMPILED, true),
+            _ if begins_later || looks_around(pattern) || is_own(pattern) => (COMPILED, true),
             _ if is_constant || !is_plain(pattern) => (compiled_bytes(pattern), false),
             _ => (COMPILED, false),
         };

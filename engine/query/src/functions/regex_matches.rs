@@ -281,7 +281,7 @@ fn between(
 ) -> Result<()> {
     let (mut from, mut outcome) = (0, Ok(()));
     if regex.may_match(text) {
-        regex.each(text, &mut regex.match_places(), |found| {
+        regex.each_from(text, 0, &mut regex.match_places(), |found| {
             let Some((start, end)) = found.get(0) else { return false };
             if start == end && (start == from || start == text.len()) {
                 return true;
@@ -312,7 +312,7 @@ fn found(
     let groups = regex.regex().captures_len();
     let (first, mut outcome) = (usize::from(groups > 1), Ok(()));
     if regex.may_match(text) {
-        regex.each(text, &mut regex.group_places(), |found| {
+        regex.each_from(text, 0, &mut regex.group_places(), |found| {
             outcome = goes_on(found.get(0).map_or(0, |(start, end)| end - start)).and_then(|()| {
                 for group in first..groups {
                     let piece = found.get(group).and_then(|(start, end)| text.get(start..end));

@@ -151,6 +151,12 @@ const GROUPS_FREE: usize = 16;
 /// Size of a compiled pattern times its groups, for others: a search keeps the places of all groups for each state.
 const GROUP_BYTES_MAX: usize = 16 << 20;
 
+/// Whether a pattern may find an empty text, as `b*` does between two letters. What is no pattern finds none.
+pub fn finds_empty(pattern: &str) -> bool {
+    let may = pattern.is_empty() || pattern.contains(['*', '?', '|', '^', '$', '{', '(', '\\']);
+    may && regex_syntax::parse(pattern).is_ok_and(|hir| hir.properties().minimum_len() == Some(0))
+}
+
 /// Refuses a pattern that takes much memory where its groups are asked for.
 ///
 /// # Errors

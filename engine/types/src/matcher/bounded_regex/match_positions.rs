@@ -80,24 +80,28 @@ impl WatchedRegex {
         }
     }
 
-    /// Goes through all matches, as long as the function says so. An empty one right behind another is none.
-    pub fn each(&self, text: &str, places: &mut Places, f: impl FnMut(&Places) -> bool) {
-        self.each_from(text, 0, places, f);
+    /// Goes through all matches, as long as the function says so. An empty one right behind another is none, as in Go.
+    pub fn each(&self, text: &str, places: &mut Places, mut f: impl FnMut(&Places) -> bool) {
+        let mut last = None;
+        self.each_from(text, 0, places, |places| {
+            let Some((start, end)) = places.get(0) else { return false };
+            let is_behind = start == end && last == Some(end);
+            last = Some(end);
+            is_behind || f(places)
+        });
     }
 
-    /// The same from a place on; what lies before is seen as by [`Self::find`].
+    /// The same from a place on, with empty matches right behind others, as in PostgreSQL. What lies before is seen as by
+    /// [`Self::find`].
     pub fn each_from(&self, text: &str, from: usize, places: &mut Places, mut f: impl FnMut(&Places) -> bool) {
-        let (mut from, mut last) = (from, None);
+        let mut from = from;
         while from <= text.len() && self.find(text, from, places) {
             let Some((start, end)) = places.get(0) else { return };
-            if start == end && last == Some(end) {
-                from = end + text[end..].chars().next().map_or(1, char::len_utf8);
-                continue;
-            }
             if !f(places) {
                 return;
             }
-            (from, last) = (end, Some(end));
+            let letter = || text[end..].chars().next().map_or(1, char::len_utf8);
+            from = if start == end { end + letter() } else { end };
         }
     }
 

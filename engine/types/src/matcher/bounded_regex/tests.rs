@@ -233,6 +233,28 @@ fn groups_of_long_texts_end_with_their_query() {
 }
 
 #[test]
+fn empty_matches_behind_others_are_those_of_postgresql_or_of_go() {
+    let check = |pattern: &str, text: &str, of_postgresql: &[(usize, usize)], of_go: &[(usize, usize)]| {
+        let regex = watched(pattern).expect("a pattern");
+        let (mut all, mut apart) = (Vec::new(), Vec::new());
+        let mut places = regex.match_places();
+        regex.each_from(text, 0, &mut places, |places| {
+            all.extend(places.get(0));
+            true
+        });
+        regex.each(text, &mut places, |places| {
+            apart.extend(places.get(0));
+            true
+        });
+        assert_eq!((&all[..], &apart[..]), (of_postgresql, of_go), "{pattern} in {text}");
+    };
+    check("b*", "abc", &[(0, 0), (1, 2), (2, 2), (3, 3)], &[(0, 0), (1, 2), (3, 3)]);
+    check("a*", "aab", &[(0, 2), (2, 2), (3, 3)], &[(0, 2), (3, 3)]);
+    check("", "äb", &[(0, 0), (2, 2), (3, 3)], &[(0, 0), (2, 2), (3, 3)]);
+    check("c|$", "c", &[(0, 1), (1, 1)], &[(0, 1)]);
+}
+
+#[test]
 fn templates_are_those_of_the_crate() {
     let regex = watched("(?P<key>k[0-9]*)=(v)?").expect("a pattern");
     let text = "a k=v k2= b";
