@@ -74,24 +74,31 @@ impl HeldRows {
         column: &ArrayRef,
         values: &GenericByteViewArray<T>,
     ) -> Option<ArrayRef> {
-        if let Some(copy) = self.behind_views(values) {
-            return Some(copy);
-        }
+        let own: Option<ArrayRef> = self.behind_views(values).map(|own| Arc::new(own) as ArrayRef);
+        let column = own.as_ref().unwrap_or(column);
+        // Bits, and views of short texts, are shared with other slices still.
+        let values = column.as_byte_view::<T>();
         let bits = values.nulls().map_or(0, |nulls| nulls.buffer().capacity());
         let there = values.views().inner().capacity() + bits;
-        is_part(values.len() * VIEW_BYTES, there).then(|| copy_of(column)).flatten()
+        let copy = is_part(values.len() * VIEW_BYTES, there).then(|| copy_of(column)).flatten();
+        copy.or(own)
     }
 
     /// Values of views in a buffer of their own; `None`: the buffers are kept.
-    fn behind_views<T: ByteViewType>(&mut self, values: &GenericByteViewArray<T>) -> Option<ArrayRef> {
+    fn behind_views<T: ByteViewType>(&mut self, values: &GenericByteViewArray<T>) -> Option<GenericByteViewArray<T>> {
         let buffers = values.data_buffers();
         if buffers.iter().map(Buffer::capacity).sum::<usize>() <= SMALL_BYTES {
             return None;
         }
-        let mut used = vec![0_usize; buffers.len()];
+        let (mut used, mut hides) = (vec![0_usize; buffers.len()], false);
         for (row, view) in values.views().iter().enumerate() {
             let length = *view as u32;
-            if length > INLINE_BYTES && values.is_valid(row) {
+            if length <= INLINE_BYTES {
+                continue;
+            }
+            if values.is_null(row) {
+                hides = true;
+            } else {
                 *used.get_mut(ByteView::from(*view).buffer_index as usize)? += length as usize;
             }
         }
@@ -106,7 +113,8 @@ impl HeldRows {
                 let copied = self.copied.entry(address(buffer)).or_default();
                 *copied = copied.saturating_add(used);
             }
-            return Some(Arc::new(values.gc()));
+            // It copies what is behind NULLs, too.
+            return Some(if hides { shown(values)?.gc() } else { values.gc() });
         }
         self.copied.extend(whole.into_iter().map(|(at, _)| (at, usize::MAX)));
         None
@@ -145,6 +153,14 @@ impl HeldRows {
         let columns = own.into_iter().zip(row.columns()).map(|(own, column)| own.unwrap_or_else(|| Arc::clone(column)));
         StructArray::try_new(row.fields().clone(), columns.collect(), row.nulls().map(own_bits)).ok()
     }
+}
+
+/// The same values with nothing behind NULLs.
+fn shown<T: ByteViewType>(values: &GenericByteViewArray<T>) -> Option<GenericByteViewArray<T>> {
+    let views = values.views().iter().enumerate();
+    let views: Vec<u128> = views.map(|(row, view)| if values.is_null(row) { 0 } else { *view }).collect();
+    let buffers = values.data_buffers().to_vec();
+    GenericByteViewArray::try_new(views.into(), buffers, values.nulls().cloned()).ok()
 }
 
 /// Whether so many bytes are so little of those that are there that they are worth a copy.

@@ -14,6 +14,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, execute_stream};
 use futures::{StreamExt as _, stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinError;
 use tracing::Instrument as _;
 
 use crate::rows::batch_split::held_bytes;
@@ -53,19 +54,32 @@ pub(crate) fn gathered(
         running.spawn(run.in_current_span());
     }
     let batches = stream::unfold((receive, running), |(mut receive, mut running)| async move {
-        if let Some(next) = receive.recv().await {
-            return Some((next.map(|waiting: QueuedBatch| waiting.batch), (receive, running)));
+        loop {
+            tokio::select! {
+                // In this order, so that the others do not go on for long beside a partition that panicked.
+                biased;
+                Some(ended) = running.join_next(), if !running.is_empty() => raise(ended),
+                next = receive.recv() => {
+                    let Some(next) = next else { break };
+                    return Some((next.map(|waiting: QueuedBatch| waiting.batch), (receive, running)));
+                }
+            }
         }
         while let Some(ended) = running.join_next().await {
-            if let Err(error) = ended
-                && error.is_panic()
-            {
-                resume_unwind(error.into_panic());
-            }
+            raise(ended);
         }
         None
     });
     Ok(Box::pin(RecordBatchStreamAdapter::new(plan.schema(), batches)))
+}
+
+/// Goes on with the panic of a partition, if it ended in one.
+fn raise(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        resume_unwind(error.into_panic());
+    }
 }
 
 /// Sends the batches of a partition on, until its end, an error, or until the receiver is gone.
@@ -259,6 +273,15 @@ mod tests {
     async fn a_panic_goes_on_to_the_reader() {
         let Run { mut rows, .. } = run(&[(1, End::Panics), (1, End::Ends)]);
         while rows.next().await.is_some() {}
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "a fault")]
+    async fn a_panic_does_not_wait_for_others() {
+        let Run { mut rows, .. } = run(&[(0, End::Panics), (usize::MAX, End::Ends)]);
+        for _ in 0..1000 {
+            assert!(rows.next().await.is_some());
+        }
     }
 
     #[tokio::test]

@@ -60,7 +60,7 @@ pub enum StatsFunc {
     Max(Vec<FieldPattern>),
     /// `median(a, b)`: `quantile(0.5, a, b)`
     Median(Vec<FieldPattern>),
-    /// `quantile(phi, a, b)`: nearest rank; exact up to 10 000 values of a group, beyond from a random sample
+    /// `quantile(phi, a, b)`: nearest rank; exact up to 20 000 values of a group, beyond from a sample of 10 000 at least
     Quantile {
         /// From 0 to 1.
         phi: Literal<f64>,

@@ -129,6 +129,34 @@ fn lists_without_items_keep_none_of_others() {
     assert!(get_record_batch_memory_size(&own) < SMALL_BYTES);
 }
 
+/// Short texts beside long ones lie in views alone, and NULLs are bits of all rows.
+#[test]
+fn few_texts_keep_no_views_and_no_bits_of_others() {
+    let long = |n: usize| format!("a text that lies in a buffer: {n}");
+    let short =
+        (0..ROWS).map(|n| Some(if n < 100 { "short".to_owned() } else { long(n) })).collect::<StringViewArray>();
+    let nulls = (0..2 * ROWS).map(|n| (n % 3 > 0).then(|| long(n))).collect::<StringViewArray>();
+    for texts in [short, nulls] {
+        let slice = batch(Arc::new(texts)).slice(0, 100);
+        assert!(get_record_batch_memory_size(&slice) > 1 << 20);
+        let own = HeldRows::default().held(slice.clone());
+        assert_eq!(own, slice);
+        let bytes = get_record_batch_memory_size(&own);
+        assert!(bytes < SMALL_BYTES, "{bytes} bytes");
+    }
+}
+
+#[test]
+fn what_nulls_hide_is_not_held() {
+    let all = texts();
+    let is_valid: NullBuffer = (0..all.len()).map(|n| all.is_valid(n) && n < 30).collect();
+    let hidden = StringViewArray::new(all.views().clone(), all.data_buffers().to_vec(), Some(is_valid));
+    let hidden = batch(Arc::new(hidden));
+    let own = HeldRows::default().held(hidden.clone());
+    assert_eq!(own, hidden);
+    assert!(bytes_behind(own.column(0).as_string_view()) < 20 * TEXT);
+}
+
 #[test]
 fn what_is_held_together_takes_what_its_texts_take() {
     let all = texts();

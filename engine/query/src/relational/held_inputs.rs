@@ -19,6 +19,7 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt as _;
 
+use super::grouping::node::CodedGroupExec;
 use super::windows::WindowsExec;
 use crate::held_rows::HeldRows;
 use crate::node_defaults::{no_expressions, one_input};
@@ -66,6 +67,9 @@ fn has_views(side: &Arc<dyn ExecutionPlan>) -> bool {
 fn gives_slices(node: &Arc<dyn ExecutionPlan>) -> bool {
     if let Some(groups) = node.downcast_ref::<AggregateExec>() {
         return !groups.group_expr().expr().is_empty();
+    }
+    if let Some(groups) = node.downcast_ref::<CodedGroupExec>() {
+        return groups.has_keys();
     }
     // What is behind a sort or a join by keys has been put together anew.
     let makes_anew = node.is::<SortExec>() || node.is::<HashJoinExec>() || node.is::<HeldRowsExec>();

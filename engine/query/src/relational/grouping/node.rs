@@ -192,6 +192,11 @@ impl CodedGroupExec {
         Ok(Some(Arc::new(Self { work: Arc::new(work), input, properties, metrics: ExecutionPlanMetricsSet::new() })))
     }
 
+    /// Whether there are grouping columns; otherwise there is one row.
+    pub(crate) fn has_keys(&self) -> bool {
+        !self.work.groups.is_empty()
+    }
+
     /// The serialized form.
     pub(crate) fn written(&self, at: &At<'_>) -> Result<WrittenGroups> {
         let (work, WorkSource { asked, plain, over }) = (&self.work, &self.work.of);

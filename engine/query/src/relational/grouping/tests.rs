@@ -21,6 +21,7 @@ use super::by_codes;
 use crate::functions;
 use crate::node_encoding::tests::passed;
 use crate::relational::distinct_counts::DistinctCounts;
+use crate::relational::held_inputs::held;
 use crate::table_provider::scan_by_plan;
 use crate::tables::cells::hex_ids;
 use crate::tables::convert::{Convert, ConvertExec, ConvertedBatches, HEX};
@@ -214,6 +215,27 @@ async fn same_as_by_values() {
             let found = collect(read, exact.task_ctx()).await.unwrap();
             assert_eq!(texts(&found), expected, "written: {statement}: {shown}");
         }
+    }
+}
+
+/// Breaks where a sort is charged for the numbers of all groups with each piece of them.
+#[tokio::test]
+async fn sorted_groups_are_held_by_what_they_take() {
+    let context = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    context.register_table("t", Arc::new(FakeTable(batches()))).unwrap();
+    for (statement, is_held) in [
+        ("select n, count(*) from t group by n order by 2", true),
+        ("select * from (select count(*) as c from t) order by c % 2", false),
+    ] {
+        let planned = context.sql(statement).await.unwrap().create_physical_plan().await.unwrap();
+        let coded = by_codes(planned).unwrap();
+        let shown = displayable(&*coded).indent(false).to_string();
+        assert!(shown.contains("CodedGroupExec: mode=Single"), "{shown}");
+        let expected = texts(&collect(Arc::clone(&coded), context.task_ctx()).await.unwrap());
+        let own = held(coded).unwrap();
+        let shown = displayable(&*own).indent(false).to_string();
+        assert_eq!(shown.contains("HeldRowsExec"), is_held, "{shown}");
+        assert_eq!(texts(&collect(own, context.task_ctx()).await.unwrap()), expected, "{shown}");
     }
 }
 
