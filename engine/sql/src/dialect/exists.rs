@@ -15,7 +15,7 @@ use crate::statement_walk::change_outside_subqueries;
 /// Replaces each `EXISTS` in an output, an aggregate of the `HAVING` or the condition of a full join by a count.
 pub(super) fn in_outputs(select: &mut Select, is_aggregate: IsAggregate<'_>) -> Result<()> {
     all_counted(&mut select.projection, is_aggregate)?;
-    for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+    for join in select.from.iter_mut().flat_map(|from| from.joins.iter_mut()) {
         if let JoinOperator::FullOuter(JoinConstraint::On(condition)) = &mut join.join_operator {
             all_counted(condition, is_aggregate)?;
         }
