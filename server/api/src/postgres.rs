@@ -14,6 +14,7 @@ mod error;
 mod params;
 mod plan;
 mod portal;
+mod scroll;
 mod session;
 mod startup;
 mod statements;

@@ -1,17 +1,36 @@
-//! `EXISTS (SELECT …)` among outputs: the planner can turn only those in conditions into joins. The subquery is
-//! replaced by a count, over one row at most if it is not correlated.
+//! `EXISTS (SELECT …)` among outputs, in aggregates of a `HAVING` and conditions of full joins: the planner can turn only
+//! those in other conditions into joins. The subquery is replaced by a count, over one row at most if it is not correlated.
 
-use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Query, Select, SelectItem, SetExpr, UnaryOperator, Value};
+use datafusion::sql::sqlparser::ast::{
+    Expr, JoinConstraint, JoinOperator, LimitClause, Query, Select, SelectItem, SetExpr, UnaryOperator, Value, VisitMut,
+};
 use quiver_types::{Error, Result};
 
-use super::expressions::{boolean, expr, number, take};
+use super::empty_queries::IsAggregate;
+use super::expressions::{bare, boolean, expr, number, take};
 use super::{empty_queries, equality_lookups, queries};
 use crate::error::unsupported;
 use crate::statement_walk::change_outside_subqueries;
 
-/// Replaces each `EXISTS` in an output by a count.
-pub(super) fn in_outputs(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
-    change_outside_subqueries(&mut select.projection, |place| {
+/// Replaces each `EXISTS` in an output, an aggregate of the `HAVING` or the condition of a full join by a count.
+pub(super) fn in_outputs(select: &mut Select, is_aggregate: IsAggregate<'_>) -> Result<()> {
+    all_counted(&mut select.projection, is_aggregate)?;
+    for join in select.from.iter_mut().flat_map(|from| from.joins.iter_mut()) {
+        if let JoinOperator::FullOuter(JoinConstraint::On(condition)) = &mut join.join_operator {
+            all_counted(condition, is_aggregate)?;
+        }
+    }
+    change_outside_subqueries(&mut select.having, |place| match place {
+        Expr::Function(call) if bare(&call.name).is_some_and(|name| is_aggregate(&name)) => {
+            all_counted(call, is_aggregate)
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Replaces each `EXISTS` in a part of a select by a count.
+fn all_counted(part: &mut impl VisitMut, is_aggregate: IsAggregate<'_>) -> Result<()> {
+    change_outside_subqueries(part, |place| {
         let Expr::Exists { subquery, negated } = place else { return Ok(()) };
         let negated = *negated;
         *place = counted(subquery, is_aggregate)?;

@@ -63,7 +63,7 @@ pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Resu
     let conditions = select.selection.clone();
     for (nth, from) in select.from.iter_mut().enumerate() {
         // Rows that a condition drops need no values.
-        let conditions = conditions.as_ref().filter(|_| keeps_left(from));
+        let conditions = conditions.as_ref().filter(|_| keeps_left(&from.joins));
         for at in 0..from.joins.len() {
             if !matches!(&from.joins[at].relation, TableFactor::Derived { lateral: true, .. }) {
                 continue;
@@ -80,12 +80,12 @@ pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Resu
     if made.is_empty() { Ok(()) } else { without_keys(select, &made) }
 }
 
-/// Whether no join is a right or full one, which gives rows without the tables on its left.
-fn keeps_left(from: &TableWithJoins) -> bool {
+/// Whether none of some joins is a right or full one, which gives rows without the tables on its left.
+fn keeps_left(joins: &[Join]) -> bool {
     let drops = |join: &Join| {
         matches!(&join.join_operator, JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_))
     };
-    !from.joins.iter().any(drops)
+    !joins.iter().any(drops)
 }
 
 /// `a, LATERAL (…)` as `a CROSS JOIN LATERAL (…)`.
@@ -189,7 +189,7 @@ impl<'m> Lateral<'m> {
     fn needed(&self, before: &TableWithJoins) -> TableWithJoins {
         let read: HashSet<String> = self.keys.iter().filter_map(table_of).collect();
         let mut needed = before.clone();
-        while keeps_left(before)
+        while keeps_left(&before.joins)
             && let Some(last) = needed.joins.pop()
         {
             if called(&last.relation).is_none_or(|name| read.contains(&name)) {

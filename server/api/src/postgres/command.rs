@@ -10,11 +10,13 @@ use quiver_sql::TEXT_BYTES_MAX;
 use super::error::Fault;
 
 mod copy;
+mod cursors;
 mod prepared;
 mod settings;
 mod statement_parts;
 
 pub(super) use copy::{CopyOut, Form};
+pub(super) use cursors::{Declare, Motion};
 pub(super) use prepared::Prepare;
 pub(super) use settings::{Holds, Settings};
 
@@ -60,23 +62,14 @@ pub(super) enum Command {
     Deallocate(Option<String>),
     /// `DECLARE`: creates a cursor.
     Declare(Declare),
-    /// A cursor and the maximum number of rows; `None`: all.
-    Fetch(String, Option<u32>),
+    /// A cursor and where it goes.
+    Fetch(String, Motion),
     /// As `FETCH`, but the rows are skipped.
-    Move(String, Option<u32>),
+    Move(String, Motion),
     /// A cursor; `None`: all.
     Close(Option<String>),
     /// `COPY … TO STDOUT`.
     Copy(CopyOut),
-}
-
-/// A cursor to create.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Declare {
-    pub(super) name: String,
-    pub(super) query: String,
-    /// Whether it outlives its transaction (`WITH HOLD`).
-    pub(super) is_held: bool,
 }
 
 /// The object of `DISCARD`.
@@ -217,7 +210,7 @@ pub(super) fn read(text: &str) -> Result<Command, Fault> {
     if begins("execute") {
         return prepared::execute(text, &tokens).ok_or_else(|| unread("execute"));
     }
-    let behind_for = if begins("declare") { behind_for(text, &tokens) } else { None };
+    let behind_for = if begins("declare") { cursors::behind_for(text, &tokens) } else { None };
     let tokens: Vec<Token> = tokens.into_iter().map(|token| token.token).collect();
     let mut words = Words { tokens: tokens.into_iter().peekable() };
     let Some(first) = words.peek() else {
@@ -300,9 +293,9 @@ fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<O
             all_or_name(words).map(Command::Deallocate)
         }
         "close" => all_or_name(words).map(Command::Close),
-        "fetch" => fetch(words)?.map(|(name, rows)| Command::Fetch(name, rows)),
-        "move" => fetch(words)?.map(|(name, rows)| Command::Move(name, rows)),
-        "declare" => declare(words, behind_for)?,
+        "fetch" => cursors::fetch(words).map(|(name, motion)| Command::Fetch(name, motion)),
+        "move" => cursors::fetch(words).map(|(name, motion)| Command::Move(name, motion)),
+        "declare" => cursors::declare(words, behind_for)?,
         _ => None,
     })
 }
@@ -416,74 +409,6 @@ fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
     let is_default = words.takes(&["default"]) || (name == "timezone" && words.takes(&["local"]));
     let value = if is_default { words.ends().then_some(None) } else { words.value().map(Some) };
     Ok(value.map(|value| if is_local { Command::SetLocal(name, value) } else { Command::Set(name, value) }))
-}
-
-/// Parses the cursor and the number of rows of a `FETCH`; `None` for the number: all that are left.
-fn fetch(words: &mut Words) -> Result<Option<(String, Option<u32>)>, Fault> {
-    let backward = words.takes(&["prior", "first", "last", "absolute", "relative", "backward"]);
-    if backward || words.tokens.peek() == Some(&Token::Minus) {
-        return Err(Fault::new("55000", "cursors only go forward: by `NEXT`, a number of rows, or `ALL`"));
-    }
-    words.takes(&["forward"]);
-    let rows = if words.takes(&["all"]) {
-        None
-    } else if words.takes(&["next"]) {
-        Some(1)
-    } else if let Some(Token::Number(number, _)) = words.tokens.peek() {
-        let Ok(rows) = number.parse() else { return Ok(None) };
-        words.tokens.next();
-        Some(rows)
-    } else {
-        Some(1)
-    };
-    words.takes(&["from", "in"]);
-    let name = words.name();
-    Ok(name.filter(|_| words.ends()).map(|name| (name, rows)))
-}
-
-/// `DECLARE name [NO SCROLL] CURSOR [WITH HOLD] FOR query`.
-fn declare(words: &mut Words, query: Option<&str>) -> Result<Option<Command>, Fault> {
-    let Some(name) = words.name() else { return Ok(None) };
-    let unread = |what: &str| {
-        Err(Fault::new(
-            "0A000",
-            format!(
-                "cursors {what} are not made here: they only go forward, and give rows in the form that the client asks for"
-            ),
-        ))
-    };
-    loop {
-        if words.takes(&["binary"]) {
-            return unread("in binary form");
-        }
-        if words.takes(&["scroll"]) {
-            return unread("that scroll");
-        }
-        if words.takes(&["no"]) {
-            if !words.takes(&["scroll"]) {
-                return Ok(None);
-            }
-        } else if !words.takes(&["insensitive", "asensitive"]) {
-            break;
-        }
-    }
-    if !words.takes(&["cursor"]) {
-        return Ok(None);
-    }
-    let is_held = words.takes(&["with"]);
-    if (is_held || words.takes(&["without"])) && !words.takes(&["hold"]) {
-        return Ok(None);
-    }
-    if !words.takes(&["for"]) {
-        return Ok(None);
-    }
-    Ok(query.map(|query| Command::Declare(Declare { name, query: query.to_owned(), is_held })))
-}
-
-/// The text after the `FOR` of a `DECLARE`. `FOR` may also occur as, or in, the name of the cursor.
-fn behind_for<'t>(text: &'t str, tokens: &[TokenWithSpan]) -> Option<&'t str> {
-    let found = tokens.iter().skip(2).find(|token| statement_parts::is_word(&token.token, "for"))?;
-    text.get(statement_parts::offset(text, found.span.start)? + "for".len()..)
 }
 
 /// Parses a duration in a setting: milliseconds, or a number with a unit, to the nearest millisecond.

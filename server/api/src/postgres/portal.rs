@@ -1,5 +1,5 @@
 //! Portals: a statement with its values, and the rows that were not fetched yet. Rows arrive batch by batch, and at
-//! most one batch is held here.
+//! most one batch is held here, except for a cursor that scrolls.
 
 use arrow::array::{ArrayRef, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use super::command::Command;
 use super::plan;
+use super::scroll::ScrollableRows;
 
 /// The type OID of JSON.
 const JSON: u32 = 114;
@@ -29,6 +30,8 @@ pub(super) struct Portal {
     /// Whether all rows were fetched.
     pub(super) done: bool,
     pub(super) hold: CursorHoldability,
+    /// The rows that a cursor that scrolls holds; `None`: it only goes forward.
+    pub(super) scroll: Option<ScrollableRows>,
     param_bytes: usize,
 }
 
@@ -55,6 +58,7 @@ impl Portal {
             run: None,
             done: false,
             hold: CursorHoldability::No,
+            scroll: None,
             param_bytes: 0,
         }
     }
@@ -133,15 +137,24 @@ impl PortalRows {
         *self = Self { schema: Arc::clone(&self.schema), rows: None, batch: None, taken: 0, ctx: None };
     }
 
+    /// Checks that the query was not stopped. A portal may wait for long, and what was found meanwhile is not for a caller
+    /// who may not see it any longer.
+    ///
+    /// # Errors
+    /// Cancelled: it was.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.ctx.as_ref().filter(|ctx| ctx.query().is_stopped()) {
+            Some(ctx) => ctx.check("query execution"),
+            None => Ok(()),
+        }
+    }
+
     /// The next rows, at most `most`; `None` at the end. Cancel-safe: no rows are lost if the future is dropped.
     ///
     /// # Errors
     /// Those of the query.
     pub(super) async fn next(&mut self, most: usize) -> Result<Option<RecordBatch>> {
-        // A portal may wait for long. What was found meanwhile is not for a caller who may not see it any longer.
-        if let Some(ctx) = self.ctx.as_ref().filter(|ctx| ctx.query().is_stopped()) {
-            ctx.check("query execution")?;
-        }
+        self.check()?;
         loop {
             if let Some(batch) = &self.batch {
                 let left = batch.num_rows() - self.taken;

@@ -28,6 +28,7 @@ use crate::serve::Stream;
 use crate::serve::minimum_rate::Pace;
 use crate::state::AppState;
 
+mod cursors;
 mod queries;
 mod results;
 mod statement_end;

@@ -1,6 +1,7 @@
 //! Join conditions with correlated subqueries, which the planner takes only in a `WHERE`. The condition of an inner
-//! join moves there. The condition of a left join becomes a filter of the table on its right, as does one that searches
-//! values of the left side in a subquery. A right join that comes first is a left one of the other side.
+//! join moves there, unless a right or full join follows. The condition of a left join, and of other inner ones, becomes a
+//! filter of the table on its right, as does one of a left join that searches values of the left side in a subquery. A
+//! right join that comes first is a left one of the other side; other right and full joins are refused.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -17,26 +18,39 @@ use super::super::operators::binary;
 use super::super::{empty_queries, equality_lookups, row_values, star_fields};
 use super::{keeps_left, quoted, table_of};
 use crate::catalog::Catalog;
+use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::statement_walk::{look_outside_subqueries, walk};
 
+/// Error text for a condition that reads the row at hand and stays where the planner does not take it.
+const ASKING: &str = "a subquery that reads the row at hand is supported in the `ON` of inner and left joins, of columns that \
+                      have their table before them, and of a right join that comes first in a select without `*`: compute it \
+                      among the outputs of a subquery, and join by its result";
+
 /// Moves such conditions to where the planner, or a look-up, takes them.
+///
+/// # Errors
+/// Unsupported: a correlated one stays, in a `FROM` with right or full joins.
 pub(super) fn translate(select: &mut Select, known: ColumnSources<'_>) -> Result<()> {
     turn(select);
-    let columns = columns_of_left_joins(select, known)?;
+    let columns = columns_of_joins(select, known)?;
     let mut moved = Vec::new();
-    for (nth, from) in select.from.iter_mut().enumerate().filter(|(_, from)| keeps_left(from)) {
+    for (nth, from) in select.from.iter_mut().enumerate() {
+        let keeps_all = keeps_left(&from.joins);
         for at in 0..from.joins.len() {
             let condition = constraint(&from.joins[at].join_operator);
             if !matches!(condition, Some(JoinConstraint::On(condition)) if asks(condition) || searches(condition)) {
                 continue;
             }
             let before = TableWithJoins { relation: from.relation.clone(), joins: from.joins[..=at].to_vec() };
+            // A `WHERE` would drop rows that a later right or full join adds.
+            let is_kept = keeps_left(&from.joins[at + 1..]);
             let join = &mut from.joins[at];
+            let is_inner = matches!(join.join_operator, JoinOperator::Join(_) | JoinOperator::Inner(_));
             match &mut join.join_operator {
                 JoinOperator::Join(JoinConstraint::On(condition))
                 | JoinOperator::Inner(JoinConstraint::On(condition))
-                    if asks(condition) =>
+                    if is_kept && asks(condition) =>
                 {
                     let (asking, others): (Vec<Expr>, Vec<Expr>) =
                         parts_of(take(condition)).into_iter().partition(asks);
@@ -44,17 +58,29 @@ pub(super) fn translate(select: &mut Select, known: ColumnSources<'_>) -> Result
                     moved.extend(asking);
                 }
                 JoinOperator::Left(JoinConstraint::On(condition))
-                | JoinOperator::LeftOuter(JoinConstraint::On(condition)) => {
+                | JoinOperator::LeftOuter(JoinConstraint::On(condition))
+                | JoinOperator::Join(JoinConstraint::On(condition))
+                | JoinOperator::Inner(JoinConstraint::On(condition)) => {
                     let mut own = condition.clone();
                     let is_named = row_values::with_tables(&mut own, std::slice::from_ref(&before), known)?;
-                    if !asks(&own) && !searches_left(&own, &join.relation) {
+                    let (asks, is_searching) = (asks(&own), !is_inner && searches_left(&own, &join.relation));
+                    if (is_inner && is_kept) || !(asks || is_searching) {
                         continue;
                     }
                     let columns = columns.get(&(nth, at)).map(Vec::as_slice);
                     if let Some(table) = within(&join.relation, &own, known, columns).filter(|_| is_named) {
                         join.relation = table;
                         *condition = boolean(true);
+                    } else if asks && !keeps_all {
+                        return Err(unsupported(ASKING));
                     }
+                }
+                JoinOperator::Right(JoinConstraint::On(condition))
+                | JoinOperator::RightOuter(JoinConstraint::On(condition))
+                | JoinOperator::FullOuter(JoinConstraint::On(condition))
+                    if asks(condition) =>
+                {
+                    return Err(unsupported(ASKING));
                 }
                 _ => {}
             }
@@ -85,17 +111,22 @@ fn turn(select: &mut Select) {
     }
 }
 
-/// For each left join with such a condition, by its place, the columns that are read of a table of telemetry on its
-/// right.
-fn columns_of_left_joins(select: &Select, known: ColumnSources<'_>) -> Result<HashMap<(usize, usize), Vec<String>>> {
+/// For each join with such a condition whose right side may become a filter, by its place, the columns that are read of
+/// a table of telemetry there.
+fn columns_of_joins(select: &Select, known: ColumnSources<'_>) -> Result<HashMap<(usize, usize), Vec<String>>> {
     let mut found = HashMap::new();
-    for (nth, from) in select.from.iter().enumerate().filter(|(_, from)| keeps_left(from)) {
+    for (nth, from) in select.from.iter().enumerate() {
         for (at, join) in from.joins.iter().enumerate() {
-            if let JoinOperator::Left(JoinConstraint::On(condition))
-            | JoinOperator::LeftOuter(JoinConstraint::On(condition)) = &join.join_operator
-                && (asks(condition) || searches(condition))
-                && let Some(columns) = columns_read(select, &join.relation, known)?
-            {
+            let is_one = match &join.join_operator {
+                JoinOperator::Left(JoinConstraint::On(condition))
+                | JoinOperator::LeftOuter(JoinConstraint::On(condition)) => asks(condition) || searches(condition),
+                JoinOperator::Join(JoinConstraint::On(condition))
+                | JoinOperator::Inner(JoinConstraint::On(condition)) => {
+                    asks(condition) && !keeps_left(&from.joins[at + 1..])
+                }
+                _ => false,
+            };
+            if is_one && let Some(columns) = columns_read(select, &join.relation, known)? {
                 found.insert((nth, at), columns);
             }
         }

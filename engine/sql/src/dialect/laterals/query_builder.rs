@@ -210,7 +210,7 @@ fn items(select: &Select) -> Result<Vec<String>> {
 /// The tables of a select beside the outer values, and its condition. If the `FROM` reads the values, it is joined with
 /// them by `CROSS JOIN`.
 fn tables(select: &Select) -> String {
-    let is_joined = reads_within(select) && select.from.iter().all(keeps_left);
+    let is_joined = reads_within(select) && select.from.iter().all(|from| keeps_left(&from.joins));
     let beside = if is_joined { " CROSS JOIN" } else { "," };
     let from: Vec<String> = select.from.iter().map(|from| format!("{beside} {from}")).collect();
     let condition = select.selection.as_ref().map_or_else(String::new, |is| format!(" WHERE {is}"));

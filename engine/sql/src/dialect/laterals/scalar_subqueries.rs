@@ -22,9 +22,9 @@ use crate::names::{alias_of, normal};
 use crate::statement_walk::walk_mut;
 
 /// Replaces such subqueries by left joins and returns how many there are. In a select with groups, only arguments of
-/// aggregates and expressions that are grouping keys have an outer row.
+/// aggregates, in outputs and the `HAVING`, and expressions that are grouping keys have an outer row.
 pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Result<usize> {
-    if !has_query(&select.projection) && !has_query(&select.selection) {
+    if !has_query(&select.projection) && !has_query(&select.selection) && !has_query(&select.having) {
         return Ok(0);
     }
     let Some(mut from) = beside_each_other(&select.from) else { return Ok(0) };
@@ -33,7 +33,7 @@ pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Resu
         || empty_queries::aggregates(select, making.is_aggregate);
     by_places(select);
     let mut finder = Finder::new(&from, making);
-    let Select { projection, group_by, selection, .. } = &mut *select;
+    let Select { projection, group_by, selection, having, .. } = &mut *select;
     for (item, at) in projection.iter_mut().zip(1_usize..) {
         finder.place = if !is_grouped {
             Place::Outputs
@@ -45,6 +45,10 @@ pub(super) fn translate(select: &mut Select, making: LateralContext<'_>) -> Resu
         if let ControlFlow::Break(error) = walk_mut(item, &mut finder) {
             return Err(*error);
         }
+    }
+    finder.place = Place::Groups;
+    if let ControlFlow::Break(error) = walk_mut(having, &mut finder) {
+        return Err(*error);
     }
     finder.place = Place::Conditions;
     if let ControlFlow::Break(error) = walk_mut(selection, &mut finder) {
@@ -65,7 +69,7 @@ fn beside_each_other(from: &[TableWithJoins]) -> Option<TableWithJoins> {
     let merges = |join: &Join| {
         matches!(constraint(&join.join_operator), Some(JoinConstraint::Using(_) | JoinConstraint::Natural))
     };
-    if !others.is_empty() && !from.iter().all(|from| keeps_left(from) && !from.joins.iter().any(merges)) {
+    if !others.is_empty() && !from.iter().all(|from| keeps_left(&from.joins) && !from.joins.iter().any(merges)) {
         return None;
     }
     let mut all = first.clone();
@@ -107,7 +111,7 @@ pub(super) fn is_key(at: usize, item: &SelectItem, group_by: &GroupByExpr) -> bo
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Outputs,
-    /// Outputs of a select with groups that are no aggregates: those that are grouping keys.
+    /// The `HAVING`, and outputs that are no grouping keys: only arguments of aggregates have an outer row.
     Groups,
     Keys,
     Conditions,

@@ -501,4 +501,5 @@ fn limits_of_subqueries_are_numbers_of_rows() {
     assert!(found.starts_with(begin) && found.ends_with(" ORDER BY \"number of\""), "{found}");
     assert!(found.contains("row_bound(CAST(") && found.contains(" AS BIGINT), 'LIMIT')"), "{found}");
     check("select a from t limit 2 offset 1", "SELECT a FROM t LIMIT 2 OFFSET 1");
+    check("select a from t limit (select -2) offset (select 1 as n)", "SELECT a FROM t LIMIT -2 OFFSET 1");
 }

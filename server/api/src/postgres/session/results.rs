@@ -1,24 +1,24 @@
 //! Sends results: rows as they are found, and the outcome of commands.
 
+use arrow::array::RecordBatch;
 use pgwire::messages::Message as _;
 use pgwire::messages::response::{CommandComplete, TransactionStatus};
 use pgwire::messages::startup::ParameterStatus;
-use tokio_util::sync::CancellationToken;
 
 use super::queries::told;
 use super::statement_end::StatementCancellation;
 use super::{Connection, OUT_BYTES, Trouble, attended};
-use crate::postgres::command::{Command, Declare, Forget, Form, Holds, Prepare};
+use crate::postgres::command::{Command, Forget, Form, Holds, Motion, Prepare};
 use crate::postgres::encode;
 use crate::postgres::error::Fault;
-use crate::postgres::portal::{CursorHoldability, Portal};
+use crate::postgres::portal::Portal;
 use crate::postgres::statements::PreparedStatement;
 
 /// Rows that are encoded at once.
-const ROWS: usize = 1024;
+pub(super) const ROWS: usize = 1024;
 
 impl Connection {
-    fn complete(&mut self, tag: impl Into<String>) {
+    pub(super) fn complete(&mut self, tag: impl Into<String>) {
         let _ = CommandComplete::new(tag.into()).encode(&mut self.out);
     }
 
@@ -31,6 +31,16 @@ impl Connection {
         self.resolve(portal).await?;
         match portal.command.clone() {
             Command::Empty => self.say(b'I'),
+            // A cursor, by its name as a portal.
+            Command::Query if portal.scroll.is_some() => {
+                let most = (rows > 0).then_some(rows);
+                let sent = self.scrolled(portal, Motion::Forward(most), true).await?;
+                if most.is_none_or(|most| sent < most as usize) {
+                    self.complete(format!("SELECT {sent}"));
+                } else {
+                    self.say(b's');
+                }
+            }
             Command::Query => {
                 self.open(portal).await?;
                 let most = usize::try_from(rows).ok().filter(|rows| *rows > 0);
@@ -46,8 +56,8 @@ impl Connection {
                 self.rows(portal, None).await?;
                 self.complete("SHOW");
             }
-            Command::Fetch(name, count) => self.fetch(&name, count, &portal.results).await?,
-            Command::Move(name, count) => self.pass(&name, count).await?,
+            Command::Fetch(name, motion) => self.fetch(&name, motion, &portal.results).await?,
+            Command::Move(name, motion) => self.pass(&name, motion).await?,
             Command::Declare(declare) => self.declare(declare, portal)?,
             Command::Prepare(prepare) => self.prepare(prepare).await?,
             Command::Copy(copy) => {
@@ -58,23 +68,6 @@ impl Connection {
             }
             other => self.command(other)?,
         }
-        Ok(())
-    }
-
-    fn declare(&mut self, declare: Declare, portal: &mut Portal) -> Result<(), Trouble> {
-        let is_alone = self.transaction == TransactionStatus::Idle;
-        if is_alone && !declare.is_held {
-            let text = "a cursor is declared within a transaction, or `WITH HOLD`";
-            return Err(Fault::new("25P01", text).into());
-        }
-        let mut cursor = Portal::new(declare.query, Command::Query);
-        cursor.take_params(portal);
-        if declare.is_held {
-            // A statement outside of a transaction is a transaction of its own, which ends with it.
-            cursor.hold = if is_alone { CursorHoldability::Kept } else { CursorHoldability::Wanted };
-        }
-        self.kept.open(declare.name, cursor)?;
-        self.complete("DECLARE CURSOR");
         Ok(())
     }
 
@@ -91,55 +84,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Skips rows of a cursor.
-    async fn pass(&mut self, name: &str, count: Option<u32>) -> Result<(), Trouble> {
-        let mut cursor = self.kept.take(name)?;
-        // A cursor that failed is closed: it would continue after rows that the client never got.
-        let passed = self.passed(&mut cursor, count).await?;
-        self.kept.put(name, cursor);
-        self.complete(format!("MOVE {passed}"));
-        Ok(())
-    }
-
-    async fn passed(&mut self, cursor: &mut Portal, count: Option<u32>) -> Result<usize, Trouble> {
-        self.open(cursor).await?;
-        let most = count.map_or(usize::MAX, |count| count as usize);
-        let Portal { run: Some(run), done, text, .. } = &mut *cursor else { return Ok(0) };
-        let running = CancellationToken::new();
-        self.cancellable.runs(&running);
-        let mut passed = 0;
-        while passed < most {
-            let next = attended(&mut self.stream, &mut self.read, &running, run.next(ROWS.min(most - passed))).await?;
-            let Some(batch) = next.map_err(|error| told(&error, text))? else {
-                *done = true;
-                run.end();
-                break;
-            };
-            passed += batch.num_rows();
-        }
-        Ok(passed)
-    }
-
-    async fn fetch(&mut self, name: &str, count: Option<u32>, forms: &[i16]) -> Result<(), Trouble> {
-        let mut cursor = self.kept.take(name)?;
-        cursor.results = forms.to_vec();
-        // As in `pass`.
-        let sent = self.fetched(&mut cursor, count).await?;
-        self.kept.put(name, cursor);
-        self.complete(format!("FETCH {sent}"));
-        Ok(())
-    }
-
-    async fn fetched(&mut self, cursor: &mut Portal, count: Option<u32>) -> Result<usize, Trouble> {
-        self.open(cursor).await?;
-        match count {
-            Some(0) => Ok(0),
-            count => self.rows(cursor, count.map(|count| count as usize)).await,
-        }
-    }
-
     /// Sends rows as they are found, at most `most`. Returns how many.
-    async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Result<usize, Trouble> {
+    pub(super) async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Result<usize, Trouble> {
         let Portal { run, results, done, text, .. } = portal;
         let Some(run) = run else { return Ok(0) };
         let forms = encode::forms(results, run.schema.fields().len())?;
@@ -155,18 +101,29 @@ impl Connection {
                 return Ok(sent);
             };
             sent += batch.num_rows();
-            // Few rows at a time, since a row may be long.
-            let mut at = 0;
-            while at < batch.num_rows() {
-                let rows = (batch.num_rows() - at).min(64);
-                encode::rows(&batch.slice(at, rows), &forms, &mut self.out).map_err(|error| told(&error, text))?;
-                at += rows;
-                if self.out.len() >= OUT_BYTES {
-                    self.send(&ending, text).await?;
-                }
-            }
+            self.batch(&batch, &forms, &ending, text).await?;
         }
         Ok(sent)
+    }
+
+    /// Sends the rows of a batch, few at a time, since a row may be long.
+    pub(super) async fn batch(
+        &mut self,
+        batch: &RecordBatch,
+        forms: &[bool],
+        ending: &StatementCancellation,
+        text: &str,
+    ) -> Result<(), Trouble> {
+        let mut at = 0;
+        while at < batch.num_rows() {
+            let rows = (batch.num_rows() - at).min(64);
+            encode::rows(&batch.slice(at, rows), forms, &mut self.out).map_err(|error| told(&error, text))?;
+            at += rows;
+            if self.out.len() >= OUT_BYTES {
+                self.send(ending, text).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Sends all rows as `COPY` data as they are found. Returns how many.
