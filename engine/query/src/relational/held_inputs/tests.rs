@@ -5,7 +5,6 @@ use arrow::datatypes::{Field, Schema};
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::empty::EmptyExec;
-use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::{collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_types::ErrorKind;
@@ -84,8 +83,7 @@ async fn joined_groups_take_what_they_are() {
     let session = session(80 << 20);
     let statement = format!("select k, n from {}", groups("(value * 7919) % 200003"));
     let left = planned(&session, &statement).await;
-    let row = PlaceholderRowExec::new(Arc::new(Schema::new(vec![Field::new("m", DataType::Int64, true)])));
-    let join = CrossJoinExec::new(left, Arc::new(row));
+    let join = CrossJoinExec::new(left, planned(&session, "select 1 as m").await);
     fits_with_the_node(&session, Arc::new(join), GROUPS).await;
 }
 
