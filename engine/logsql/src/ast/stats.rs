@@ -60,7 +60,7 @@ pub enum StatsFunc {
     Max(Vec<FieldPattern>),
     /// `median(a, b)`: `quantile(0.5, a, b)`
     Median(Vec<FieldPattern>),
-    /// `quantile(phi, a, b)`: nearest rank; exact up to 20 000 values of a group, beyond from a sample of 10 000 at least
+    /// `quantile(phi, a, b)`: nearest rank; exact up to 65 536 values of a group, beyond from a sample of half as many
     Quantile {
         /// From 0 to 1.
         phi: Literal<f64>,

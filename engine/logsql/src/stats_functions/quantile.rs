@@ -1,5 +1,5 @@
-//! `median(a)`, `quantile(phi, a)`: nearest rank, exact up to 20 000 values of a group, beyond over a sample of 10 000 at
-//! least. Fields that are named count with their empty values too.
+//! `median(a)`, `quantile(phi, a)`: nearest rank, exact up to 65 536 values of a group, beyond over a sample of half as
+//! many at least. Fields that are named count with their empty values too.
 //!
 //! Of a large group one value of each block of values that follow each other is kept, which one is left to chance. When the
 //! sample is full, it keeps half of itself and blocks become twice as long: most values cost no more than being counted, and
@@ -18,8 +18,9 @@ use super::state_bytes::{Reader, put_u64};
 use crate::kernels::columns::Value;
 use crate::kernels::values::rank;
 
-/// Values that are kept at most; half of them at least, where there are more.
-const SAMPLE_MAX: usize = 20_000;
+/// Values that are kept at most; half of them at least, where there are more. Numbers take 512 KiB then. Of 10 000 values the
+/// 99th percentile of durations, which have a long tail, is off by 5 % now and then.
+const SAMPLE_MAX: usize = 1 << 16;
 /// Blocks have at most two to the power of this values.
 const LEVEL_MAX: u32 = 63;
 
