@@ -260,7 +260,7 @@ mod tests {
         assert_eq!((together.sample.len(), together.level), (SAMPLE_MAX, 0));
         assert_eq!(below(&together, 10), 10);
         // What follows is taken as seldom as what was joined.
-        let mut own = joined(0..SAMPLE_MAX, SAMPLE_MAX..8 * SAMPLE_MAX);
+        let mut own = joined(0..SAMPLE_MAX, SAMPLE_MAX..6 * SAMPLE_MAX);
         let (before, level) = (own.sample.len(), own.level);
         own.take(0..SAMPLE_MAX, |sample, _| sample.push(Value::Int(0)));
         assert!((own.sample.len() - before).abs_diff(SAMPLE_MAX >> level) <= 1 && own.level == level);
