@@ -350,6 +350,8 @@ mod tests {
     #[test]
     fn no_rows_are_left_of_a_limit_within_an_offset() {
         check("* | limit 5 | sort by (a) limit 2 | offset 2", "* | limit 0");
+        check("* | limit 5 | offset 1 | offset 4", "* | limit 0");
+        check("* | limit 5 | offset 1 | offset 3", "* | limit 5 | offset 4");
         check("* | offset 3 | sort by (a) limit 2 | offset 9", "* | limit 0");
         check("* | uniq by (a) | sort by (a) limit 1 | offset 1", "* | uniq by (a) | limit 0");
         check("* | fields a | sort by (a) limit 1 | offset 1 | limit 7", "* | fields a | limit 0");

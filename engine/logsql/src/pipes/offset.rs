@@ -44,8 +44,8 @@ impl PipeKind for Offset {
     fn take_over(&mut self, next: &mut Pipe) -> PipeMerge {
         match next.kind().cut() {
             Some(RowSlice::Offset(offset)) => {
-                self.0 = self.0.saturating_add(offset);
-                PipeMerge::One
+                // A `limit` before them may have no row left.
+                PipeMerge::Others(vec![Self(self.0.saturating_add(offset)).into()])
             }
             // Fewer rows go on from one pipe to the next.
             Some(RowSlice::Limit(limit)) => {
