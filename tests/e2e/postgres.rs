@@ -332,7 +332,7 @@ async fn statements_are_cancelled() {
     let began = Instant::now();
     while !running.is_finished() {
         // The time of a query has the same code, so it must not be waited for.
-        assert!(began.elapsed() < Duration::from_mins(5), "it goes on");
+        assert!(began.elapsed() < Duration::from_mins(1), "it goes on");
         token.cancel_query(NoTls).await.expect("asked");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -281,6 +281,6 @@ mod tests {
             own.plan_relational(&plan).await.map(|_| ())
         };
         engine.run(&ctx, work).await.unwrap();
-        assert!(began.elapsed() < Duration::from_mins(2), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 }

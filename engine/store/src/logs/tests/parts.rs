@@ -161,7 +161,7 @@ async fn millions_of_names_cost_neither_memory_nor_planning() {
         planning = planning.min(began.elapsed());
         assert_eq!(plan.schema().fields().len(), 1);
     }
-    assert!(planning <= Duration::from_millis(60), "{planning:?}");
+    assert!(planning <= Duration::from_millis(20), "{planning:?}");
     println!("{rows} rows: {} MiB more, planned in {planning:?}", grown >> 20);
     assert_eq!(texts(&read(&store, &Access::full(), &request).await).len(), 1);
     store.close(Duration::from_secs(10)).await;
