@@ -67,15 +67,15 @@ fn own(texts: &StringViewArray) -> Option<ArrayRef> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use arrow::array::StringViewBuilder;
 
     use super::*;
 
-    const TEXT: usize = 1000;
+    pub(crate) const TEXT: usize = 1000;
 
     /// A thousand texts in blocks of a hundred, NULL and short ones between them.
-    fn texts() -> StringViewArray {
+    pub(crate) fn texts() -> StringViewArray {
         let mut texts = StringViewBuilder::new().with_fixed_block_size(100 * TEXT as u32);
         for n in 0..1000 {
             texts.append_value(format!("{n:0>TEXT$}"));

@@ -8,20 +8,9 @@ use arrow::datatypes::{Field, Int32Type};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 
 use super::*;
+use crate::view_compaction::tests::{TEXT, texts};
 
-const TEXT: usize = 1000;
 const ROWS: usize = 100_000;
-
-/// A thousand texts in blocks of a hundred, NULL and short ones between them.
-fn texts() -> StringViewArray {
-    let mut texts = StringViewBuilder::new().with_fixed_block_size(100 * TEXT as u32);
-    for n in 0..1000 {
-        texts.append_value(format!("{n:0>TEXT$}"));
-        texts.append_null();
-        texts.append_value("short");
-    }
-    texts.finish()
-}
 
 fn bytes_behind(texts: &StringViewArray) -> usize {
     texts.data_buffers().iter().map(Buffer::capacity).sum()
