@@ -1,8 +1,8 @@
-//! What the tests of optimizer rules share.
+//! What unit tests of this crate share: runs of statements under a rule or in an engine, and columns of long texts.
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::array::{Array as _, AsArray as _, RecordBatch};
+use arrow::array::{Array as _, AsArray as _, RecordBatch, StringViewArray, StringViewBuilder};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
@@ -63,4 +63,18 @@ pub(crate) fn misplaced(rows: &RecordBatch) -> Vec<String> {
     let texts = columns.filter_map(|(field, column)| Some((field.name(), column.as_string_view_opt()?)));
     let others = texts.filter(|(name, texts)| texts.is_null(0) || texts.value(0) != name.as_str());
     others.map(|(name, _)| name.clone()).collect()
+}
+
+/// Bytes of a long text of [`texts`].
+pub(crate) const TEXT: usize = 1000;
+
+/// A thousand texts in blocks of a hundred, NULL and short ones between them.
+pub(crate) fn texts() -> StringViewArray {
+    let mut texts = StringViewBuilder::new().with_fixed_block_size(100 * TEXT as u32);
+    for n in 0..1000 {
+        texts.append_value(format!("{n:0>TEXT$}"));
+        texts.append_null();
+        texts.append_value("short");
+    }
+    texts.finish()
 }

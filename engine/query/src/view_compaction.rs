@@ -67,23 +67,9 @@ fn own(texts: &StringViewArray) -> Option<ArrayRef> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use arrow::array::StringViewBuilder;
-
+mod tests {
     use super::*;
-
-    pub(crate) const TEXT: usize = 1000;
-
-    /// A thousand texts in blocks of a hundred, NULL and short ones between them.
-    pub(crate) fn texts() -> StringViewArray {
-        let mut texts = StringViewBuilder::new().with_fixed_block_size(100 * TEXT as u32);
-        for n in 0..1000 {
-            texts.append_value(format!("{n:0>TEXT$}"));
-            texts.append_null();
-            texts.append_value("short");
-        }
-        texts.finish()
-    }
+    use crate::testing::{TEXT, texts};
 
     fn checked(slice: &StringViewArray) -> usize {
         let column: ArrayRef = Arc::new(slice.clone());

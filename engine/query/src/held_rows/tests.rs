@@ -8,7 +8,7 @@ use arrow::datatypes::{Field, Int32Type};
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 
 use super::*;
-use crate::view_compaction::tests::{TEXT, texts};
+use crate::testing::{TEXT, texts};
 
 const ROWS: usize = 100_000;
 
