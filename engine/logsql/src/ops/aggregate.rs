@@ -10,8 +10,9 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column as ColumnExpr;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
 use quiver_query::{Operator, coalesced, operator_plan};
 use serde::{Deserialize, Serialize};
 
@@ -53,6 +54,23 @@ impl Aggregate {
     }
 }
 
+impl Aggregate {
+    /// Brings together what partitions found of the same groups. Groups may be as many as rows, so each partition merges those of
+    /// its own; without keys there is one group, and buckets of time are few. Small scans have one partition.
+    fn brought_together(
+        &self,
+        partial: Arc<dyn ExecutionPlan>,
+        groups: &PhysicalGroupBy,
+    ) -> Result<(AggregateMode, Arc<dyn ExecutionPlan>)> {
+        let partitions = partial.output_partitioning().partition_count();
+        if partitions == 1 || self.keys.iter().all(|key| key.bucket.is_some()) {
+            return Ok((AggregateMode::Final, coalesced(partial)));
+        }
+        let by_keys = Partitioning::Hash(groups.input_exprs(), partitions);
+        Ok((AggregateMode::FinalPartitioned, Arc::new(RepartitionExec::try_new(partial, by_keys)?)))
+    }
+}
+
 impl Operator for Aggregate {
     fn name(&self) -> &'static str {
         "LogsAggregate"
@@ -82,8 +100,8 @@ impl Operator for Aggregate {
         });
         let groups = PhysicalGroupBy::new_single(keys.collect());
         let filters = vec![None; functions.len()];
-        let together = coalesced(partial);
-        let whole = AggregateExec::try_new(AggregateMode::Final, groups, functions, filters, together, schema)?;
+        let (mode, input) = self.brought_together(partial, &groups)?;
+        let whole = AggregateExec::try_new(mode, groups, functions, filters, input, schema)?;
         Ok(StepExec::plan(Arc::new(GroupNamesStep(self)), Arc::new(whole)))
     }
 }

@@ -68,6 +68,7 @@ impl UnpackStep {
         let source = texts_of(rows, &self.input, &self.from)?;
         let mut writer = Writer::new(rows, &self.input, &self.output)?;
         let mut scratch = String::new();
+        let columns = self.columns(&writer);
         let mut name = String::new();
         for row in 0..rows.num_rows() {
             found.clear();
@@ -76,7 +77,9 @@ impl UnpackStep {
                 self.format.read(source.get(row, &mut scratch), &self.preserve_keys, &self.fields, found);
             }
             writer.begin(row);
-            self.write(found, applies, &mut name, &mut writer);
+            if applies {
+                self.write(found, &columns, &mut name, &mut writer);
+            }
             writer.end();
             if writer.bytes >= room {
                 break;
@@ -85,17 +88,30 @@ impl UnpackStep {
         writer.finish(&self.output)
     }
 
-    fn write(&self, found: &Fields, applies: bool, name: &mut String, writer: &mut Writer<'_>) {
-        let mut put = |key: &str, value: &str| {
+    /// Of each of `fields` that is a name, the column that it has in the output.
+    fn columns(&self, writer: &Writer<'_>) -> Vec<Option<usize>> {
+        let column = |field: &FieldPattern| writer.column(&format!("{}{}", self.result_prefix, field.name()?));
+        self.fields.iter().map(column).collect()
+    }
+
+    /// Writes what was found in a row. `columns`: see [`Self::columns`].
+    fn write(&self, found: &Fields, columns: &[Option<usize>], name: &mut String, writer: &mut Writer<'_>) {
+        let mut put = |wanted_by: Option<usize>, key: &str, value: &str| {
+            if let Some(column) = wanted_by.and_then(|place| columns[place]) {
+                return writer.put_column(column, value, self.overwrite);
+            }
             name.clear();
             name.push_str(&self.result_prefix);
             name.push_str(key);
             writer.put(name, value, self.overwrite);
         };
         // A field that is asked for by its name is made in any case.
-        for wanted in self.fields.iter().filter_map(FieldPattern::name).filter(|_| applies) {
-            if found.get(wanted).is_none() {
-                put(wanted, "");
+        for (place, wanted) in self.fields.iter().enumerate() {
+            let Some(wanted) = wanted.name() else { continue };
+            let was_found =
+                (0..found.len()).any(|at| found.wanted_by(at) == Some(place)) || found.get(wanted).is_some();
+            if !was_found {
+                put(Some(place), wanted, "");
             }
         }
         // Of equal keys the last one is taken.
@@ -112,8 +128,9 @@ impl UnpackStep {
             if seen.as_mut().is_some_and(|seen| !seen.insert(key)) {
                 continue;
             }
-            if self.fields.is_empty() || self.fields.iter().any(|field| field.matches(key)) {
-                put(key, value);
+            let wanted_by = found.wanted_by(at);
+            if self.fields.is_empty() || wanted_by.is_some() || self.fields.iter().any(|field| field.matches(key)) {
+                put(wanted_by, key, value);
             }
         }
     }
@@ -162,6 +179,19 @@ pub(crate) struct Writer<'a> {
 /// From so many fields on they are not compared one by one.
 const MANY: usize = 32;
 
+/// Sets a value that may have been there before.
+fn set(old: &mut String, value: &str, overwrite: Overwrite) {
+    let keep = match overwrite {
+        Overwrite::Always => false,
+        Overwrite::SkipEmpty => value.is_empty(),
+        Overwrite::KeepOriginal => !old.is_empty(),
+    };
+    if !keep {
+        old.clear();
+        old.push_str(value);
+    }
+}
+
 impl<'a> Writer<'a> {
     /// Over the rows of a batch.
     pub(crate) fn new(rows: &RecordBatch, input: &'a Shape, output: &'a Shape) -> Result<Self> {
@@ -209,6 +239,16 @@ impl<'a> Writer<'a> {
         self.places.clear();
     }
 
+    /// The place of the column of a field.
+    fn column(&self, name: &str) -> Option<usize> {
+        self.index.get(name).copied()
+    }
+
+    /// As [`Self::put`], for the column at a place.
+    fn put_column(&mut self, place: usize, value: &str, overwrite: Overwrite) {
+        set(&mut self.values[place], value, overwrite);
+    }
+
     /// Sets a field of the row, by what the pipe says of old values.
     pub(crate) fn put(&mut self, name: &str, value: &str, overwrite: Overwrite) {
         let place = if let Some(&i) = self.index.get(name) {
@@ -226,15 +266,7 @@ impl<'a> Writer<'a> {
             });
             &mut self.more[at].1
         };
-        let keep = match overwrite {
-            Overwrite::Always => false,
-            Overwrite::SkipEmpty => value.is_empty(),
-            Overwrite::KeepOriginal => !place.is_empty(),
-        };
-        if !keep {
-            place.clear();
-            place.push_str(value);
-        }
+        set(place, value, overwrite);
     }
 
     /// Where a field without a column stands.

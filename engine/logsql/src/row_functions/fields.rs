@@ -6,15 +6,23 @@ use quiver_types::logs::MSG;
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
     text: String,
-    /// Where the name and the value of each field end.
-    ends: Vec<(usize, usize)>,
+    fields: Vec<Place>,
+}
+
+/// Where a field stands in the buffer.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    name_end: usize,
+    value_end: usize,
+    /// Place of what wanted it in the list of those that an unpacker was given.
+    wanted_by: Option<usize>,
 }
 
 impl Fields {
     /// Forgets all fields.
     pub fn clear(&mut self) {
         self.text.clear();
-        self.ends.clear();
+        self.fields.clear();
     }
 
     /// Appends a field. An empty name stands for the message.
@@ -24,50 +32,63 @@ impl Fields {
 
     /// Appends a field whose value is written by a function.
     pub fn push_with(&mut self, name: &str, write: impl FnOnce(&mut String)) {
+        self.push_wanted(None, name, write);
+    }
+
+    /// As [`Fields::push_with`], with the place of what wanted the field, so that nobody has to look for it by the name again.
+    pub fn push_wanted(&mut self, wanted_by: Option<usize>, name: &str, write: impl FnOnce(&mut String)) {
         self.text.push_str(name);
         let name_end = self.text.len();
         write(&mut self.text);
-        self.ends.push((name_end, self.text.len()));
+        self.fields.push(Place { name_end, value_end: self.text.len(), wanted_by });
     }
 
     /// Number of fields.
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.fields.len()
     }
 
     /// Says whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.fields.is_empty()
     }
 
     /// Forgets all fields after the first so many.
     pub fn truncate(&mut self, count: usize) {
-        self.ends.truncate(count);
-        self.text.truncate(self.ends.last().map_or(0, |e| e.1));
+        self.fields.truncate(count);
+        self.text.truncate(self.fields.last().map_or(0, |f| f.value_end));
     }
 
     /// Gives names and values in the order in which they were found; a name may occur again.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        (0..self.ends.len()).map(|i| self.at(i))
+        (0..self.fields.len()).map(|i| self.at(i))
     }
 
     /// Gives the last value under a name.
     pub fn get(&self, name: &str) -> Option<&str> {
-        (0..self.ends.len()).rev().map(|i| self.at(i)).find(|(own, _)| *own == name).map(|(_, value)| value)
+        (0..self.fields.len()).rev().map(|i| self.at(i)).find(|(own, _)| *own == name).map(|(_, value)| value)
     }
 
     /// Gives the name and value of the field at a place below [`Fields::len`].
     pub fn at(&self, i: usize) -> (&str, &str) {
-        let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
-        let (name_end, value_end) = self.ends[i];
+        let Place { name_end, value_end, .. } = self.fields[i];
+        let start = self.start(i);
         let name = if name_end == start { MSG } else { &self.text[start..name_end] };
         (name, &self.text[name_end..value_end])
     }
 
     /// Says whether the field at a place below [`Fields::len`] was found without a name.
     pub fn is_nameless(&self, i: usize) -> bool {
-        let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
-        self.ends[i].0 == start
+        self.fields[i].name_end == self.start(i)
+    }
+
+    /// Gives the place of what wanted the field at a place below [`Fields::len`]; `None`: the unpacker was not told, or did not say.
+    pub fn wanted_by(&self, i: usize) -> Option<usize> {
+        self.fields[i].wanted_by
+    }
+
+    fn start(&self, i: usize) -> usize {
+        if i == 0 { 0 } else { self.fields[i - 1].value_end }
     }
 
     /// Appends the values under some names to as many texts; nothing where there is none.
@@ -97,6 +118,8 @@ mod tests {
             assert_eq!([0, 1, 2].map(|i| fields.is_nameless(i)), [false, true, false]);
             fields.truncate(9);
             assert_eq!(fields.len(), 3);
+            fields.push_wanted(Some(7), "b", |_| ());
+            assert_eq!((fields.at(3), fields.wanted_by(3), fields.wanted_by(2)), (("b", ""), Some(7), None));
             fields.truncate(2);
             fields.push("é", "");
             assert_eq!((fields.get("a"), fields.get("é"), fields.at(2)), (Some("1"), Some(""), ("é", "")));

@@ -34,6 +34,24 @@ enum Token<'a> {
     Object,
 }
 
+/// Why a field is kept.
+#[derive(Debug, Clone, Copy)]
+enum KeptBy {
+    /// All are.
+    All,
+    /// The one at this place wants it.
+    Wanted(usize),
+}
+
+impl KeptBy {
+    fn place(self) -> Option<usize> {
+        match self {
+            Self::All => None,
+            Self::Wanted(place) => Some(place),
+        }
+    }
+}
+
 impl<'a> Reader<'a> {
     fn skip_blanks(&mut self) {
         let bytes = self.text.as_bytes();
@@ -157,10 +175,14 @@ impl<'a> Reader<'a> {
         Some(follows)
     }
 
-    /// Whether a field is kept. An empty name stands for the message, as in [`Fields::push`].
-    fn keeps(&self, name: &str) -> bool {
+    /// What keeps a field: the place of the first that wants it; `None`: nothing does. An empty name stands for the message, as in
+    /// [`Fields::push`].
+    fn kept_by(&self, name: &str) -> Option<KeptBy> {
+        if self.wanted.is_empty() {
+            return Some(KeptBy::All);
+        }
         let name = if name.is_empty() { MSG } else { name };
-        self.wanted.is_empty() || self.wanted.iter().any(|field| field.matches(name))
+        self.wanted.iter().position(|field| field.matches(name)).map(KeptBy::Wanted)
     }
 
     fn at_end(&mut self) -> bool {
@@ -169,11 +191,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value that becomes a text without blanks.
-    fn whole(&mut self, token: Token<'a>, name: &str, depth: usize, keeps: bool, out: &mut Fields) -> Option<()> {
+    fn whole(&mut self, token: Token<'a>, name: &str, depth: usize, out: &mut Fields) -> Option<()> {
         let mut text = String::new();
-        self.compact(token, depth + 1, &mut text)?;
-        if keeps {
-            out.push(name, &text);
+        self.compact(token, depth, &mut text)?;
+        if let Some(kept_by) = self.kept_by(name) {
+            out.push_wanted(kept_by.place(), name, |out| out.push_str(&text));
         }
         Some(())
     }
@@ -197,23 +219,23 @@ impl<'a> Reader<'a> {
                 prefix.truncate(own);
                 out.truncate(known);
                 self.at = start;
-                let name = prefix[..own - 1].to_owned();
-                let mut text = String::new();
-                self.compact(Token::Object, depth, &mut text)?;
-                if self.keeps(&name) {
-                    out.push(&name, &text);
-                }
-                return Some(());
+                let name = &prefix[..own - 1];
+                return self.whole(Token::Object, name, depth, out);
             }
-            let keeps = self.keeps(prefix);
             match self.token()? {
-                Token::Text(raw) if keeps => out.push_with(prefix, |text| unescape(raw, text)),
-                Token::Plain(raw) if keeps => out.push(prefix, raw),
-                Token::Text(_) | Token::Plain(_) | Token::Null => {}
-                token @ Token::Array => self.whole(token, prefix, depth, keeps, out)?,
-                token @ Token::Object if self.preserve.contains(prefix) => {
-                    self.whole(token, prefix, depth, keeps, out)?;
+                Token::Text(raw) => {
+                    if let Some(kept_by) = self.kept_by(prefix) {
+                        out.push_wanted(kept_by.place(), prefix, |text| unescape(raw, text));
+                    }
                 }
+                Token::Plain(raw) => {
+                    if let Some(kept_by) = self.kept_by(prefix) {
+                        out.push_wanted(kept_by.place(), prefix, |text| text.push_str(raw));
+                    }
+                }
+                Token::Null => {}
+                token @ Token::Array => self.whole(token, prefix, depth + 1, out)?,
+                token @ Token::Object if self.preserve.contains(prefix) => self.whole(token, prefix, depth + 1, out)?,
                 Token::Object => {
                     prefix.push('.');
                     self.flatten(prefix, depth + 1, out)?;
@@ -381,6 +403,8 @@ mod tests {
             let mut fields = Fields::default();
             assert!(wanted_fields(text, &["e".to_owned()], wanted, &mut fields));
             assert_eq!(fields.iter().collect::<Vec<_>>(), want, "{wanted:?}");
+            let by = |i: usize| &wanted[fields.wanted_by(i).expect("each field was wanted")];
+            assert!((0..fields.len()).all(|i| by(i).matches(fields.at(i).0)), "{wanted:?}");
             // A text that is cut off has no fields, whichever are wanted.
             assert!(!wanted_fields(&text[..text.len() - 1], &[], wanted, &mut fields));
         };

@@ -3,9 +3,27 @@
 
 use hashbrown::HashTable;
 
-/// Groups by the views of their texts, which stand elsewhere.
+/// Groups by the views of their texts.
 #[derive(Debug, Default)]
-pub(super) struct Shorts(HashTable<u32>);
+pub(super) struct Shorts(HashTable<Slot>);
+
+/// A group in the table, with its view: whoever finds one looks at no other memory. In four parts, as it takes 20 bytes so and else 32.
+#[derive(Debug)]
+struct Slot {
+    view: [u32; 4],
+    group: u32,
+}
+
+impl Slot {
+    fn new(view: u128, group: u32) -> Self {
+        Self { view: [view as u32, (view >> 32) as u32, (view >> 64) as u32, (view >> 96) as u32], group }
+    }
+
+    #[inline]
+    fn view(&self) -> u128 {
+        self.view.iter().rev().fold(0, |view, part| view << 32 | u128::from(*part))
+    }
+}
 
 impl Shorts {
     /// Bytes that it holds.
@@ -18,7 +36,7 @@ impl Shorts {
     }
 
     /// Appends the group of each of `views` to `groups`. A view that has none gets the next: it is appended to `known`, the
-    /// views of all groups.
+    /// views of all groups in their order.
     pub(super) fn number(
         &mut self,
         views: &[u128],
@@ -33,12 +51,12 @@ impl Shorts {
     #[inline]
     pub(super) fn one(&mut self, view: u128, hash: &impl Fn(u128) -> u64, known: &mut Vec<u128>) -> u32 {
         let own = hash(view);
-        if let Some(group) = self.0.find(own, |group| known[*group as usize] == view) {
-            return *group;
+        if let Some(slot) = self.0.find(own, |slot| slot.view() == view) {
+            return slot.group;
         }
         let group = known.len() as u32;
         known.push(view);
-        self.0.insert_unique(own, group, |group| hash(known[*group as usize]));
+        self.0.insert_unique(own, Slot::new(view, group), |slot| hash(slot.view()));
         group
     }
 }
