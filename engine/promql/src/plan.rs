@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::future::BoxFuture;
@@ -34,6 +34,7 @@ use crate::sample_stats::{Merge, TallyId};
 pub(crate) mod aggregate;
 pub(crate) mod binary;
 pub(crate) mod call;
+mod callers_thread;
 pub(crate) mod histogram;
 pub(crate) mod info;
 pub(crate) mod invariant;
@@ -248,6 +249,8 @@ pub(crate) struct Planner {
     pub(crate) subquery_step_ms: i64,
     /// Number of vector-to-vector operators planned so far, which is limited.
     pub(crate) joins: AtomicUsize,
+    /// About how many values the nodes planned so far look at; see [`Self::give_way_if_long`].
+    pub(crate) looked_at: AtomicU64,
     /// Matchers that more than one selector of the query has.
     pub(crate) repeated: HashSet<Vec<Matcher>>,
     /// Lists of labels that aggregations use; see [`LabelsId`].
@@ -306,6 +309,7 @@ impl Planner {
                 ExprKind::Paren(_) | ExprKind::Call { .. } | ExprKind::VectorSelector(_) => scope,
                 _ => scope.with_labels(),
             };
+            self.will_look_at(1, scope.grid.steps, 1);
             match &expr.kind {
                 ExprKind::Number { value, .. } => Ok(ExprPlan::Scalar(ScalarPlan::Const(*value))),
                 ExprKind::String(text) => Ok(ExprPlan::String(text.shown().to_owned())),
@@ -440,6 +444,7 @@ impl Planner {
 
     /// Runs a plan during planning and gives its blocks.
     pub(crate) async fn evaluate(&self, plan: &LogicalPlan) -> Result<Vec<Block>> {
+        self.give_way_if_long().await;
         let mut batches = self.engine.execute(plan, &self.run.ctx, self.run.rules()).await?;
         let memory = self.engine.reservation("answer", &self.run.ctx);
         let mut blocks = Vec::new();

@@ -1,13 +1,13 @@
 //! Entry points: a text and a time, or a range of times, in; the answer in columns, or the plan, out.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Instant;
 
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
 use quiver_query::{
-    Explain, Pace, Phase, PlanRecorder, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion,
+    Explain, Pace, Phase, PlanRecorder, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion, give_way,
 };
 use quiver_types::{Error, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
@@ -39,6 +39,8 @@ use range::usable;
 
 /// Texts up to this length are parsed without a memory reservation.
 const SHORT_TEXT: usize = 16 << 10;
+/// Texts up to this length are parsed on the caller's thread.
+const QUICK_TEXT: usize = 2 << 10;
 /// Bytes of memory that the tree of an expression takes per byte of its text.
 pub const TREE_BYTES: usize = 48;
 
@@ -225,6 +227,9 @@ impl PromqlEngine {
     ) -> Result<EvaluationResult, PromqlError> {
         let (engine, options, inner) = (self.clone(), *options, ctx.clone());
         let work = async move {
+            if text.text.len() > QUICK_TEXT {
+                give_way().await;
+            }
             let began = Instant::now();
             let expr = engine.parse_at(&text, times, &inner)?;
             let parsed = began.elapsed();
@@ -242,7 +247,8 @@ impl PromqlEngine {
         self.run(ctx, work).await
     }
 
-    /// Runs the work of a query on the engine, including the parsing of its text.
+    /// Runs the work of a query on the engine, including the parsing of its text. It begins on the caller's thread, and gives way
+    /// once it is known to be long.
     async fn run<T: Send + 'static>(
         &self,
         ctx: &QueryContext,
@@ -256,7 +262,7 @@ impl PromqlEngine {
                 Err(PromqlError::Evaluation(error)) => Err(error),
             }
         };
-        Ok(self.query.run(ctx, Box::pin(work)).await??)
+        Ok(self.query.run_short(ctx, Box::pin(work)).await??)
     }
 
     /// Shows the plan of a query.
@@ -276,6 +282,7 @@ impl PromqlEngine {
         let inner = ctx.clone().explaining(Some(PlanRecorder::new(explain))).planning();
         let (engine, options) = (self.clone(), *options);
         let work = async move {
+            give_way().await;
             let expr = engine.parse_at(&text, times, &inner)?;
             let snapshot = engine.source.snapshot();
             // Not shown if rows are hidden from the caller: which cached steps are still valid tells when hidden
@@ -368,6 +375,7 @@ impl PromqlEngine {
             lookback_ms: options.lookback_ms.unwrap_or(self.settings.lookback_ms),
             subquery_step_ms: self.settings.subquery_step_ms,
             joins: AtomicUsize::new(0),
+            looked_at: AtomicU64::new(0),
             repeated: repeated(&expr),
             wanted: Mutex::default(),
             patterns: Mutex::default(),

@@ -35,6 +35,7 @@ pub(crate) use selection::{LiveRows, PartRows, Selection};
 
 use crate::metric_metadata::MetadataCache;
 use crate::snapshot::{Snapshot, SnapshotPublisher};
+use crate::threads::leave_callers_thread;
 
 use labels::{LabelRequest, labels};
 use live::LiveMatches;
@@ -99,6 +100,9 @@ impl StoreSnapshot {
     /// Resolves a question: the table, and where its rows are.
     async fn resolve(&self, question: &Question<'_>, stats: &ReadStats) -> Result<(Arc<SeriesTable>, Selection)> {
         let (parts, pruned) = question.parts(&self.snapshot, stats);
+        if live::is_long(question, &self.snapshot) {
+            leave_callers_thread().await;
+        }
         let mut live = live::resolve(question, &self.snapshot, stats)?;
         let considered = parts.iter().map(|part| part.meta.series).sum::<u64>()
             + live.iter().map(|live| live.generation.series() as u64).sum::<u64>();

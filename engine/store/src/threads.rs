@@ -54,6 +54,12 @@ impl SchedulerTimes {
     }
 }
 
+/// To be called before files are read or much is looked through: a query that began on its caller's thread, as it may be short, goes
+/// on on a thread of the engine.
+pub(crate) async fn leave_callers_thread() {
+    tokio::task::yield_now().await;
+}
+
 /// Lets the calling thread give way to others.
 pub(crate) fn give_way() {
     // On Linux the niceness of "this process" is that of the calling thread. Refused: it works all the same.

@@ -60,6 +60,10 @@ impl Planner {
         let range = MillisRange::new(start.saturating_add(1), end);
         let wanted = SeriesSelector { matchers: selector.matchers.clone(), range, labels: self.wanted_labels(scope) };
         let selected = self.snapshot.select(&self.run.ctx.access, &wanted, &self.run.ctx.stats).await?;
+        let window_ms = end.saturating_sub(start).saturating_sub(scope.grid.end() - scope.grid.start).max(0);
+        // As if each series had one sample a second.
+        self.will_look_at(selected.table.len(), scope.grid.steps, window_ms / 1000 + 1);
+        self.give_way_if_long().await;
         self.run.ctx.check("query preparation")?;
         // Memory for flags: which rows lose their names, and which are wanted.
         self.room.take(2 * selected.table.len())?;
@@ -278,6 +282,7 @@ impl Planner {
             }
             _ => return Err(super::unexpected("instant vector")),
         };
+        self.will_look_at(vector.table.len(), scope.grid.steps, range_ms / step_ms + 1);
         Ok((vector, grid, window, at))
     }
 

@@ -165,6 +165,7 @@ impl Job {
         anchored: bool,
         smoothed: bool,
     ) -> Result<Vec<SampleSeries>> {
+        self.planner.give_way_if_long().await;
         let run = &self.planner.run;
         let mut batches = self.planner.engine.execute(plan, &run.ctx, run.rules()).await?;
         let (mut buffers, mut stale) = (SampleBuffers::default(), StaleFree::default());

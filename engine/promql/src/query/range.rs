@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quiver_query::{QueryContext, QueryMemory};
+use quiver_query::{QueryContext, QueryMemory, give_way};
 use quiver_types::{Error, Result, SeriesSnapshot, Version};
 
 use super::evaluation::{EvaluationResult, QueryTimings, too_many_rows};
@@ -81,6 +81,9 @@ impl PromqlEngine {
     }
 }
 
+/// Values of a cached result that are put into an answer on the caller's thread.
+const QUICK_VALUES: usize = 100_000;
+
 /// The steps of a grid that a cached result can still answer.
 pub(super) fn usable(entry: &Entry, grid: Grid, rests_on: &Dependence, now: &dyn SeriesSnapshot) -> Range<usize> {
     let kept = entry.result.grid;
@@ -128,6 +131,10 @@ impl RangeJob {
             timings.add(&evaluated.timings);
             let steps = 0..result.grid.steps;
             pieces.push(Piece { result: Arc::new(result), steps, at });
+        }
+        let kept_values = self.kept.as_ref().map_or(0, |(kept, _)| kept.len().saturating_mul(self.grid.steps));
+        if kept_values > QUICK_VALUES {
+            give_way().await;
         }
         let began = Instant::now();
         let result = match (&self.kept, &mut pieces[..]) {

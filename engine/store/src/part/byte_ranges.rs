@@ -21,6 +21,7 @@ use super::footer::{Footer, damaged};
 use super::reader::Part;
 use super::{FileMeta, kind_number};
 use crate::error::Result;
+use crate::threads::leave_callers_thread;
 
 /// Ranges with a smaller gap than this are read in one request.
 const GAP_BYTES_MAX: u64 = 64 * 1024;
@@ -170,6 +171,7 @@ impl Part {
             merge(whole, GAP_BYTES_MAX)
         };
         if !missing.is_empty() {
+            leave_callers_thread().await;
             let read = self.io().read(&file.key, self.meta.place, &missing).await?;
             read_stats::add(&stats.objects_read, 1);
             for (range, bytes) in missing.iter().zip(read) {
@@ -213,6 +215,7 @@ impl Part {
     /// Reads and verifies a small file in one request, bypassing the cache.
     pub(super) async fn read_whole(&self, file: &FileMeta, stats: &ReadStats) -> Result<(Footer, Vec<RecordBatch>)> {
         let all = 0..file.bytes;
+        leave_callers_thread().await;
         let read = self.io().read(&file.key, self.meta.place, std::slice::from_ref(&all)).await?;
         let bytes = read.into_iter().next().filter(|bytes| bytes.len() as u64 == file.bytes);
         let bytes = bytes.ok_or_else(|| damaged(&file.key, "it is shorter than it was written"))?;

@@ -16,6 +16,7 @@ use crate::cache::Caches;
 use crate::decoded_cache::DecodedCache;
 use crate::error::{Context, Result};
 use crate::io::PartIo;
+use crate::threads::leave_callers_thread;
 
 /// Remote files up to this size are read completely together with their footer, because a second request would cost
 /// more.
@@ -146,6 +147,7 @@ impl Part {
     }
 
     async fn read_range(&self, file: &FileMeta, range: Range<u64>) -> Result<Bytes> {
+        leave_callers_thread().await;
         let read = self.io.read(&file.key, self.meta.place, std::slice::from_ref(&range)).await?;
         read.into_iter().next().ok_or_else(|| damaged(&file.key, "nothing came back"))
     }

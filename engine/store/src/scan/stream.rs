@@ -20,6 +20,7 @@ use crate::part::{PAGE_ROWS, Part, SeriesRows, StartTimes};
 use crate::sample_blocks::{Place, SampleBlock, Use, Window as Times};
 use crate::select::{LiveRows, PartRows, Selection};
 use crate::series_run::{FloatRun, HistRun};
+use crate::threads::leave_callers_thread;
 
 /// A batch is returned when it has about this many samples.
 const BATCH_SAMPLES: usize = 1 << 17;
@@ -27,6 +28,8 @@ const BATCH_SAMPLES: usize = 1 << 17;
 const BATCH_ROWS: usize = 1 << 14;
 /// Fewer samples than this are copied out of a decoded block, so that batches do not get too small.
 const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 11 };
+/// A partition that is estimated to have no more samples is done before the stream yields for the first time.
+const SHORT_SAMPLES: u64 = 1 << 13;
 /// Error message if a batch cannot be built.
 const NO_BATCH: &str = "cannot make a batch of samples";
 /// Memory per sample of a window: as read, plus in the batch.
@@ -151,6 +154,8 @@ pub(super) struct SampleStream {
     batch: BatchBuilder,
     /// Batches that precede the one being collected in `batch`.
     ready: VecDeque<RecordBatch>,
+    /// Whether the next batch may be made without giving others a turn first.
+    short: bool,
     /// Columns that are returned; `None` means all.
     projection: Option<Vec<usize>>,
     rows_left: usize,
@@ -171,6 +176,7 @@ impl SampleStream {
             part_at: scan.selection.parts.iter().map(|part| before(&part.rows)).collect(),
             live_at: scan.selection.live.iter().map(|live| before(&live.rows)).collect(),
             window: Window { rows: rows.start..rows.start, parts: Vec::new() },
+            short: scan.weights.samples(rows.clone()) <= SHORT_SAMPLES,
             rows,
             batch: BatchBuilder::new(scan.request),
             ready: VecDeque::new(),
@@ -185,7 +191,9 @@ impl SampleStream {
 
     /// The next batch with all columns; `None` at the end.
     async fn next_whole(&mut self) -> Result<Option<RecordBatch>> {
-        tokio::task::yield_now().await;
+        if !std::mem::take(&mut self.short) {
+            tokio::task::yield_now().await;
+        }
         loop {
             if let Some(batch) = self.ready.pop_front() {
                 return Ok(Some(self.give(batch)));
@@ -462,6 +470,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
             continue;
         }
         read_stats::add(&stats.cache_misses, 1);
+        leave_callers_thread().await;
         let samples = series.block_samples(block_of);
         let kept = times.samples_of(samples, source.meta.range());
         // If only part of each series is kept, up to a page more is decoded for each.

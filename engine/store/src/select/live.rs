@@ -24,6 +24,8 @@ use crate::snapshot::Snapshot;
 
 /// Series that are read in one hold of the lock; a writer waiting for it delays acknowledgements.
 const SERIES_PER_LOCK: usize = 4096;
+/// Series of all generations that are looked through at once, without giving others a turn first.
+const SHORT_SERIES: usize = 1 << 14;
 /// Estimated memory of a label, and of a value, besides texts and codes.
 const TEXT_BYTES: usize = 128;
 /// Estimated memory to remember that a pair was seen.
@@ -42,20 +44,30 @@ pub(crate) struct LiveMatches {
     sorted: bool,
 }
 
+/// Says whether resolving a question may take long: generations of many series are looked through.
+pub(crate) fn is_long(question: &Question<'_>, snapshot: &Snapshot) -> bool {
+    let all: usize = asked_of(question, snapshot).map(|generation| generation.series()).sum();
+    all > SHORT_SERIES
+}
+
+/// The generations that may have samples in the range of a question.
+fn asked_of<'a>(question: &Question<'_>, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Arc<Generation>> {
+    let asked = question.range;
+    let inside = move |generation: &&Arc<Generation>| generation.range().is_some_and(|range| range.overlaps(&asked));
+    snapshot.visible.generations.iter().filter(inside)
+}
+
 /// Resolves a question over the generations of a snapshot; those without a match are left out.
 ///
 /// # Errors
 /// Those of the memory gate.
 pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot, stats: &ReadStats) -> Result<Vec<LiveMatches>> {
-    let inside =
-        |generation: &&Arc<Generation>| generation.range().is_some_and(|range| range.overlaps(&question.range));
-    let generations: Vec<&Arc<Generation>> = snapshot.visible.generations.iter().filter(inside).collect();
     if question.is_void() {
         return Ok(Vec::new());
     }
     let mut out = Vec::new();
     let mut numbers: Option<(&Arc<Registry>, RoaringBitmap)> = None;
-    for generation in generations {
+    for generation in asked_of(question, snapshot) {
         let registry = generation.registry();
         if question.access.is_full() {
             add(&stats.series_considered, generation.series() as u64);

@@ -20,6 +20,7 @@ use super::selection::PartRows;
 use super::union::{SeriesList, unite};
 use crate::error::leave_out;
 use crate::part::{ChosenSeries, Part, PartId};
+use crate::threads::leave_callers_thread;
 
 /// Rows and series numbers of a part; both ascending.
 type PartNumbers = (Arc<Vec<u32>>, Arc<Vec<u32>>);
@@ -242,6 +243,8 @@ pub(crate) struct BaseCache {
     bytes_max: usize,
 }
 
+/// Series that are narrowed to a range on the thread of the caller of a query.
+const SHORT_SERIES: usize = 1 << 14;
 /// Maximum number of entries; lookup is a linear search.
 const ENTRIES_MAX: usize = 256;
 
@@ -292,6 +295,9 @@ impl BaseCache {
         };
         if let Some(base) = self.get(&key) {
             add(&stats.cache_hits, 1);
+            if base.ids.len() > SHORT_SERIES {
+                leave_callers_thread().await;
+            }
             let again = |(part, numbers): (Arc<Part>, Arc<Vec<u32>>)| async move {
                 if numbers.is_empty() {
                     return Ok(None);
@@ -303,6 +309,7 @@ impl BaseCache {
             let opened = futures::stream::iter(chosen).map(again).buffered(PARTS_OPENED_AT_ONCE);
             return narrow(&base, opened.try_collect().await?, question.range, stats);
         }
+        leave_callers_thread().await;
         let find = |part: Arc<Part>| async move { or_left_out(SelectedPart::find(part, question, stats).await, stats) };
         let found = futures::stream::iter(parts).map(find).buffered(PARTS_OPENED_AT_ONCE);
         let mut opened: Vec<SelectedPart> =

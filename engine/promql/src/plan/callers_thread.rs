@@ -1,0 +1,148 @@
+//! How long a query will take, as planning learns it: a short one is evaluated on its caller's thread, which saves two switches of
+//! threads; they take as long as a look at some thousand values.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use quiver_query::give_way;
+
+use super::Planner;
+
+/// A query that looks at no more values takes a millisecond or less, mostly.
+const QUICK_VALUES: u64 = 200_000;
+
+impl Planner {
+    /// Counts values that a node will look at: those of a window, at each step, of each row.
+    pub(crate) fn will_look_at(&self, rows: usize, steps: usize, window: i64) {
+        let values = (rows as u64).saturating_mul(steps as u64).saturating_mul(window.max(0) as u64);
+        // Many such numbers have a sum.
+        self.looked_at.fetch_add(values.min(1 << 40), Relaxed);
+    }
+
+    /// To be called before much is done: the work of a query that is long goes on on the engine's threads.
+    pub(crate) async fn give_way_if_long(&self) {
+        if self.looked_at.load(Relaxed) > QUICK_VALUES {
+            give_way().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread::ThreadId;
+
+    use async_trait::async_trait;
+    use datafusion::catalog::TableProvider;
+    use parking_lot::Mutex;
+    use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine, SampleTables};
+    use quiver_types::metrics::MetricMetadata;
+    use quiver_types::source::SeriesExemplars;
+    use quiver_types::{
+        Access, Error, Matcher, Millis, MillisRange, ReadStats, Result, SampleRequest, SelectedSeries, SeriesSelector,
+        SeriesSnapshot, SeriesSource, SeriesTable, Version,
+    };
+
+    use crate::{PromqlEngine, PromqlSettings, QueryOptions};
+
+    /// Series without labels, so many; and the threads on which tables over them were made.
+    #[derive(Debug, Clone)]
+    struct Series(usize, Arc<Mutex<Vec<ThreadId>>>);
+
+    impl SeriesSource for Series {
+        fn snapshot(&self) -> Arc<dyn SeriesSnapshot> {
+            Arc::new(self.clone())
+        }
+    }
+
+    #[async_trait]
+    impl SeriesSnapshot for Series {
+        fn version(&self) -> Version {
+            Version { written: 0, dropped: 0 }
+        }
+
+        fn first_change(&self, _: Version, _: MillisRange) -> Option<Millis> {
+            None
+        }
+
+        async fn select(&self, _: &Access, _: &SeriesSelector, _: &ReadStats) -> Result<SelectedSeries> {
+            let table = Arc::new(SeriesTable::new(self.0, Vec::new()));
+            Ok(SelectedSeries { table, has_histograms: false, keep: None, handle: Arc::new(()) })
+        }
+
+        async fn label_names(
+            &self,
+            _: &Access,
+            _: &[Vec<Matcher>],
+            _: MillisRange,
+            _: &ReadStats,
+        ) -> Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+
+        async fn label_values(
+            &self,
+            _: &Access,
+            _: &str,
+            _: &[Vec<Matcher>],
+            _: MillisRange,
+            _: &ReadStats,
+        ) -> Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+
+        async fn metadata(&self, _: &Access, _: Option<&str>, _: &ReadStats) -> Result<Vec<MetricMetadata>> {
+            Ok(Vec::new())
+        }
+
+        async fn exemplars(
+            &self,
+            _: &Access,
+            _: &[Vec<Matcher>],
+            _: MillisRange,
+            _: &ReadStats,
+        ) -> Result<Vec<SeriesExemplars>> {
+            Ok(Vec::new())
+        }
+    }
+
+    impl SampleTables for Series {
+        fn samples(&self, _: &SelectedSeries, _: &SampleRequest, _: &ReadStats) -> Result<Arc<dyn TableProvider>> {
+            self.1.lock().push(std::thread::current().id());
+            Err(Error::internal("far enough"))
+        }
+    }
+
+    /// Whether each table for a query over so many series was made on the thread that asked.
+    async fn stays(query: &str, series: usize, end_ms: Millis) -> Vec<bool> {
+        let source = Series(series, Arc::default());
+        let engine = QueryEngine::new(&EngineSettings { threads: 1, ..EngineSettings::small(1 << 24) }).unwrap();
+        let tables = Arc::new(source.clone());
+        let engine = PromqlEngine::new(Arc::new(source.clone()), tables, engine, PromqlSettings::default());
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let outcome = engine.range(query, 0, end_ms, 1000, &QueryOptions::default(), &ctx).await;
+        assert!(outcome.unwrap_err().to_string().contains("far enough"), "{query}");
+        let here = std::thread::current().id();
+        let threads = source.1.lock();
+        assert!(!threads.is_empty(), "{query}");
+        threads.iter().map(|thread| *thread == here).collect()
+    }
+
+    #[tokio::test]
+    async fn what_is_long_leaves_the_thread() {
+        assert_eq!(stays("up", 1, 10_000).await, [true]);
+        assert_eq!(stays("sum(rate(up[1m]))", 10, 100_000).await, [true]);
+        // Many series, many steps, long windows.
+        assert_eq!(stays("up", 1000, 10_000).await, [false]);
+        assert_eq!(stays("up", 1, 10_000_000).await, [false]);
+        assert_eq!(stays("rate(up[30d])", 1, 10_000).await, [false]);
+        // Subqueries of many steps and many terms, before their first selector is resolved.
+        assert_eq!(stays("max_over_time(vector(1)[1d:1s]) + up", 1, 10_000).await, [false]);
+        assert_eq!(stays("max_over_time(up[1h:1s])", 1, 100_000).await, [false]);
+        assert_eq!(stays(&format!("{}up", "time() + ".repeat(220)), 1, 1_000_000).await, [false]);
+    }
+
+    #[tokio::test]
+    async fn long_texts_are_not_even_parsed_there() {
+        assert_eq!(stays(&format!("up{}", " ".repeat(4096)), 1, 10_000).await, [false]);
+    }
+}
