@@ -66,7 +66,7 @@ impl RawReader {
             histograms: selected.has_histograms,
             floats: true,
             start_times: false,
-            again: false,
+            read_repeatedly: false,
         };
         sample_scan(&*self.tables, "samples", selected, &request, &self.ctx.stats)
     }

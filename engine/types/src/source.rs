@@ -72,12 +72,12 @@ pub struct SampleRequest {
     /// Whether start times of float samples are wanted: column `start_ts`.
     pub start_times: bool,
     /// Whether the same query reads the same series more than once, so that keeping them decoded pays.
-    pub again: bool,
+    pub read_repeatedly: bool,
 }
 
 impl Default for SampleRequest {
     fn default() -> Self {
-        Self { range: MillisRange::ALL, floats: true, histograms: false, start_times: false, again: false }
+        Self { range: MillisRange::ALL, floats: true, histograms: false, start_times: false, read_repeatedly: false }
     }
 }
 

@@ -173,7 +173,7 @@ struct Entry {
     place: Place,
     bytes: usize,
     /// Whether the query came before: one that comes once is not worth caching.
-    again: bool,
+    is_admitted: bool,
 }
 
 /// When the buckets of a query are cached.
@@ -203,12 +203,12 @@ impl AllPieces {
         let mut entries = self.entries.lock();
         entries.retain(|entry| entry.version >= version);
         let entry = if let Some(at) = entries.iter().position(|entry| entry.key == key) {
-            Entry { again: true, ..entries.remove(at) }
+            Entry { is_admitted: true, ..entries.remove(at) }
         } else {
-            let again = admission == Admission::AtOnce;
-            Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, again }
+            let is_admitted = admission == Admission::AtOnce;
+            Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, is_admitted }
         };
-        let place = entry.again.then(|| Arc::clone(&entry.place));
+        let place = entry.is_admitted.then(|| Arc::clone(&entry.place));
         entries.push(entry);
         self.trim(&mut entries);
         place

@@ -70,7 +70,7 @@ impl Planner {
     }
 
     /// Tells whether the query contains the same selector more than once.
-    fn reads_again(&self, selector: &VectorSelector) -> bool {
+    fn reads_repeatedly(&self, selector: &VectorSelector) -> bool {
         self.repeated.contains(&selector.matchers)
     }
 
@@ -139,7 +139,7 @@ impl Planner {
             floats: true,
             histograms: selected.has_histograms,
             start_times: matches!(function, RollupFunction::Instant(InstantValue::StartTimestamp)),
-            again: self.reads_again(selector),
+            read_repeatedly: self.reads_repeatedly(selector),
         };
         let table = Arc::clone(&selected.table);
         let (plan, scanned) = self.scan(selector, &selected, request)?;
@@ -210,7 +210,7 @@ impl Planner {
         let ahead = if selector.smoothed { self.lookback_ms } else { 0 };
         let (selected, range) = self.select(selector, first - range_ms - behind, last + ahead, scope).await?;
         let histograms = selected.has_histograms;
-        let request = SampleRequest { range, floats: true, histograms, start_times, again: self.reads_again(selector) };
+        let request = SampleRequest { range, floats: true, histograms, start_times, read_repeatedly: self.reads_repeatedly(selector) };
         let table = Arc::clone(&selected.table);
         let (plan, scanned) = self.scan(selector, &selected, request)?;
         Ok(Samples {

@@ -118,7 +118,7 @@ impl SampleProvider {
                 floats: true,
                 histograms: selected.has_histograms,
                 start_times: schema.column_with_name("start_time").is_some(),
-                again: false,
+                read_repeatedly: false,
             };
             let scan = self.samples.samples(&selected, &request, &self.stats).map_err(to_datafusion)?;
             let input = scan.scan(state, None, &[], None).await?;

@@ -442,7 +442,7 @@ fn count_once(read: &ReadStats, all: &ReadStats) {
 /// whole blocks if these are worth caching.
 async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &ReadStats) -> Result<Vec<Floats>> {
     let PartRows { part: source, series, .. } = &scan.selection.parts[part];
-    let SampleRequest { range, again, .. } = scan.request;
+    let SampleRequest { range, read_repeatedly, .. } = scan.request;
     let (id, cache) = (source.meta.id, &source.cache().samples);
     let times = Times::around(range, source.meta.range());
     let mut floats: Vec<Option<Floats>> = Vec::with_capacity(numbers.len());
@@ -467,8 +467,8 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
         // If only part of each series is kept, up to a page more is decoded for each.
         let pages = if kept < samples { PAGE_ROWS * members.len() } else { 0 };
         let wanted = asked.iter().map(|&n| floats_in(series, n, range)).sum();
-        let own = Use { wanted, decoded: samples.min(kept + pages as u64), kept };
-        let admitted = kept > 0 && cache.admits((id, block), own, again);
+        let own = Use { wanted, decoded: samples.min(kept + pages as u64), kept, read_repeatedly };
+        let admitted = kept > 0 && cache.admits((id, block), own);
         let decoded = if admitted { block_of_part(source, members, times, stats).await } else { None };
         if let Some(decoded) = decoded {
             cache.insert((id, block, times), &decoded);

@@ -210,7 +210,7 @@ proptest! {
         for (matchers, first, len, access, flags, cut) in questions {
             let seq = world.seq * cut / 100;
             let range = MillisRange::new(first * 1000, (first + len) * 1000);
-            let request = SampleRequest { range, floats: flags & 3 != 0, histograms: flags & 3 != 1, start_times: flags & 4 != 0, again: flags & 8 != 0 };
+            let request = SampleRequest { range, floats: flags & 3 != 0, histograms: flags & 3 != 1, start_times: flags & 4 != 0, read_repeatedly: flags & 8 != 0 };
             let truth = oracle(&placed, seq, &access);
             wait(async {
                 let snapshot = world.source(seq).snapshot();

@@ -182,7 +182,7 @@ async fn scans_come_back_over_the_same_snapshot() {
     world.insert(generation, &(5..15).map(item).collect::<Vec<_>>());
     let mut selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
     selected.restrict((0..15).map(|row| row % 3 != 0).collect());
-    let request = SampleRequest { again: true, ..SampleRequest::default() };
+    let request = SampleRequest { read_repeatedly: true, ..SampleRequest::default() };
     names.insert(check(&*samples_table(&selected, request, &stats).unwrap()).await);
     let all = ["LogsExec", "SamplesExec", "SpanRollupsExec", "SpanTagsExec", "SpansExec"];
     assert_eq!(names, BTreeSet::from(all), "each scan has a form");

@@ -317,7 +317,7 @@ impl Listing {
             floats: true,
             histograms: selected.has_histograms,
             start_times: false,
-            again: false,
+            read_repeatedly: false,
         };
         let table = self.samples.samples(selected, &request, stats)?;
         // The nodes of a run are identified by their addresses. This inner plan ends before the run does, so it gets
