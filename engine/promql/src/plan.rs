@@ -12,7 +12,7 @@ use datafusion::logical_expr::LogicalPlan;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
-use quiver_query::{QueryEngine, SampleTables, from_datafusion, operator_plan};
+use quiver_query::{QueryEngine, from_datafusion, operator_plan};
 use quiver_types::matcher::WatchedRegex;
 use quiver_types::{Error, ErrorKind, Matcher, Result, SeriesSnapshot, SeriesTable};
 
@@ -239,7 +239,6 @@ impl ExprPlan {
 /// Plans one query.
 pub(crate) struct Planner {
     pub(crate) snapshot: Arc<dyn SeriesSnapshot>,
-    pub(crate) tables: Arc<dyn SampleTables>,
     pub(crate) engine: Arc<QueryEngine>,
     pub(crate) run: Arc<RunState>,
     pub(crate) room: Room,

@@ -6,9 +6,7 @@ use std::time::Instant;
 
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
-use quiver_query::{
-    Explain, Pace, Phase, PlanRecorder, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion,
-};
+use quiver_query::{Explain, Pace, Phase, PlanRecorder, QueryContext, QueryEngine, QueryMemory, from_datafusion};
 use quiver_types::{Error, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
 
@@ -93,7 +91,6 @@ pub struct QueryOutcome {
 #[derive(Debug, Clone)]
 pub struct PromqlEngine {
     source: Arc<dyn SeriesSource>,
-    tables: Arc<dyn SampleTables>,
     query: Arc<QueryEngine>,
     settings: PromqlSettings,
     results: Arc<ResultCache>,
@@ -102,14 +99,9 @@ pub struct PromqlEngine {
 
 impl PromqlEngine {
     /// Makes the engine.
-    pub fn new(
-        source: Arc<dyn SeriesSource>,
-        tables: Arc<dyn SampleTables>,
-        query: Arc<QueryEngine>,
-        settings: PromqlSettings,
-    ) -> Self {
+    pub fn new(source: Arc<dyn SeriesSource>, query: Arc<QueryEngine>, settings: PromqlSettings) -> Self {
         let results = Arc::new(ResultCache::new(settings.result_cache_bytes));
-        Self { source, tables, query, settings, results, turns: Arc::default() }
+        Self { source, query, settings, results, turns: Arc::default() }
     }
 
     /// The result cache.
@@ -119,12 +111,7 @@ impl PromqlEngine {
 
     /// Gives a reader of stored samples, over a snapshot taken now.
     pub fn raw(&self, ctx: &QueryContext) -> RawReader {
-        RawReader {
-            snapshot: self.source.snapshot(),
-            tables: Arc::clone(&self.tables),
-            engine: Arc::clone(&self.query),
-            ctx: ctx.clone(),
-        }
+        RawReader { snapshot: self.source.snapshot(), engine: Arc::clone(&self.query), ctx: ctx.clone() }
     }
 
     /// Says whether experimental functions and aggregations may be called.
@@ -360,7 +347,6 @@ impl PromqlEngine {
         let tallies = options.stats.then(|| Tallies::new(grid(times)));
         let planner = Planner {
             snapshot,
-            tables: Arc::clone(&self.tables),
             engine: Arc::clone(&self.query),
             run: Arc::new(RunState::new(ctx.clone(), tallies)),
             room: Room::new(&self.query, ctx),

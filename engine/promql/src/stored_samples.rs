@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::{QueryContext, QueryEngine, Rules, SampleTables, from_datafusion};
+use quiver_query::{QueryContext, QueryEngine, Rules, from_datafusion};
 use quiver_types::{
     Matcher, MillisRange, Result, SampleRequest, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesTable,
 };
@@ -26,7 +26,6 @@ pub use sorted_chunks::OrderedChunks;
 #[derive(Debug, Clone)]
 pub struct RawReader {
     pub(crate) snapshot: Arc<dyn SeriesSnapshot>,
-    pub(crate) tables: Arc<dyn SampleTables>,
     pub(crate) engine: Arc<QueryEngine>,
     pub(crate) ctx: QueryContext,
 }
@@ -68,7 +67,7 @@ impl RawReader {
             start_times: false,
             read_repeatedly: false,
         };
-        sample_scan(&*self.tables, "samples", selected, &request, &self.ctx.stats)
+        sample_scan("samples", selected, request, &self.ctx.stats)
     }
 }
 

@@ -65,7 +65,6 @@ pub use error::{Error, ErrorKind, Result};
 pub use idempotency::{Answer, AnsweredRequest, Once, RequestId};
 pub use logs::{logs_source, logs_table};
 pub use rebuild::{RebuildReport, rebuild};
-pub use scan::samples_table;
 pub use scan_encoding::PlanForms;
 pub use settings::{CompactionSettings, StoreSettings, WalLevel, WriteSettings};
 pub use spans::{SpanSnapshots, attribute_kinds, rollups_table, spans_table, tags_table};

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::logical_expr::LogicalPlan;
+use quiver_query::scan_table;
 use quiver_types::{
     Error, ErrorKind, Millis, MillisRange, Result, SampleRequest, SelectedSeries, SeriesSelector, SeriesTable,
 };
@@ -84,7 +85,7 @@ impl Planner {
             return Ok((self.literal("no series", Block::new(1), false)?, None));
         }
         let name = selector.name.as_deref().unwrap_or("samples");
-        let table = self.tables.samples(selected, &request, &self.run.ctx.stats)?;
+        let table = scan_table(selected.samples_table(request, &self.run.ctx.stats));
         let plan = scan_of(name, &table)?;
         Ok((plan, Some(SelectorScan { name: name.into(), selected: selected.clone(), request, table })))
     }
@@ -210,7 +211,13 @@ impl Planner {
         let ahead = if selector.smoothed { self.lookback_ms } else { 0 };
         let (selected, range) = self.select(selector, first - range_ms - behind, last + ahead, scope).await?;
         let histograms = selected.has_histograms;
-        let request = SampleRequest { range, floats: true, histograms, start_times, read_repeatedly: self.reads_repeatedly(selector) };
+        let request = SampleRequest {
+            range,
+            floats: true,
+            histograms,
+            start_times,
+            read_repeatedly: self.reads_repeatedly(selector),
+        };
         let table = Arc::clone(&selected.table);
         let (plan, scanned) = self.scan(selector, &selected, request)?;
         Ok(Samples {

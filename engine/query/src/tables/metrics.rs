@@ -28,7 +28,7 @@ use super::convert::ConvertExec;
 use super::filter_lowering::{lower_all, supported};
 use super::named_table::{Ask, NamedTable};
 use crate::error::to_datafusion;
-use crate::samples::SampleTables;
+use crate::leaf::scan_table;
 use crate::table_provider::scan_by_plan;
 
 /// The table of samples. Stale markers are left out.
@@ -62,8 +62,8 @@ impl NamedTable for SampleTable {
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
         Box::pin(async move {
             let (series, schema) = (Series::of(ask), with_found(&self.columns(), ask.found));
-            let (samples, stats) = (Arc::clone(&ask.sources.samples), Arc::clone(&ask.ctx.stats));
-            Ok(Arc::new(SampleProvider { schema, series, samples, stats }) as Arc<dyn TableProvider>)
+            let stats = Arc::clone(&ask.ctx.stats);
+            Ok(Arc::new(SampleProvider { schema, series, stats }) as Arc<dyn TableProvider>)
         })
     }
 }
@@ -73,7 +73,6 @@ impl NamedTable for SampleTable {
 struct SampleProvider {
     schema: SchemaRef,
     series: Series,
-    samples: Arc<dyn SampleTables>,
     /// The counters of the planning query, since series are resolved during planning.
     stats: Arc<ReadStats>,
 }
@@ -120,7 +119,7 @@ impl SampleProvider {
                 start_times: schema.column_with_name("start_time").is_some(),
                 read_repeatedly: false,
             };
-            let scan = self.samples.samples(&selected, &request, &self.stats).map_err(to_datafusion)?;
+            let scan = scan_table(selected.samples_table(request, &self.stats));
             let input = scan.scan(state, None, &[], None).await?;
             let rows = SampleRows::new(schema, cells, &selected, filter.to_string(), range.min);
             Ok(Arc::new(ConvertExec::new("metric_samples", input, Arc::new(rows), limit)) as Arc<dyn ExecutionPlan>)

@@ -23,7 +23,7 @@ use super::labels::LabelCells;
 use super::series::Series;
 use crate::encoding::context::{At, pinned};
 use crate::error::from_datafusion;
-use crate::samples::SampleTables;
+use crate::leaf::scan_table;
 use crate::table_provider::scan_by_plan;
 use crate::tables::cells::{text, text_map, time};
 use crate::tables::convert::{BATCH_ROWS, batch};
@@ -134,12 +134,11 @@ struct ListProvider {
     list: List,
     schema: SchemaRef,
     series: Arc<Series>,
-    samples: Arc<dyn SampleTables>,
 }
 
 impl ListProvider {
     fn new(list: List, schema: SchemaRef, ask: &Ask<'_>) -> Self {
-        Self { list, schema, series: Arc::new(Series::of(ask)), samples: Arc::clone(&ask.sources.samples) }
+        Self { list, schema, series: Arc::new(Series::of(ask)) }
     }
 }
 
@@ -174,8 +173,7 @@ impl ListProvider {
             let all: Vec<usize> = (0..self.schema.fields().len()).collect();
             let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
             let filter = MetricFilter::And(lower_all(&self.series.lower, filters));
-            let (series, samples) = (Arc::clone(&self.series), Arc::clone(&self.samples));
-            Ok(at_once(Listing { list: self.list, schema, filter, series, samples }, limit))
+            Ok(at_once(Listing { list: self.list, schema, filter, series: Arc::clone(&self.series) }, limit))
         })
     }
 }
@@ -187,7 +185,6 @@ pub(in crate::tables) struct Listing {
     schema: SchemaRef,
     filter: MetricFilter,
     series: Arc<Series>,
-    samples: Arc<dyn SampleTables>,
 }
 
 impl ReadAtOnce for Listing {
@@ -221,7 +218,6 @@ impl ReadAtOnce for Listing {
             snapshot: Pins::of_process().pin(&self.series.snapshot),
             access: self.series.access.clone(),
             service_labels: Arc::clone(&self.series.lower.service_labels),
-            samples: Pins::of_process().pin(&self.samples),
         }))
     }
 }
@@ -239,7 +235,6 @@ impl Listing {
             schema: at.forms.read_schema(&rows.schema)?,
             filter: rows.filter,
             series: Arc::new(Series { snapshot, access, lower }),
-            samples: pinned::<dyn SampleTables>(rows.samples)?,
         })
     }
 }
@@ -319,7 +314,7 @@ impl Listing {
             start_times: false,
             read_repeatedly: false,
         };
-        let table = self.samples.samples(selected, &request, stats)?;
+        let table = scan_table(selected.samples_table(request, stats));
         // The nodes of a run are identified by their addresses. This inner plan ends before the run does, so it gets
         // a state of its own.
         let config = task.session_config().clone().with_extension(Arc::new(RunShared::default()));
