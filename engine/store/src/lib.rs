@@ -62,7 +62,7 @@ pub use backup::{BackupReport, BackupRequest, RestoreReport};
 pub use compact::rewrite::{RewriteCounts, SpanRewriter};
 pub use consistency_check::{CheckReport, check};
 pub use error::{Error, ErrorKind, Result};
-pub use idempotency::{Answer, AnsweredRequest, Once, RequestId};
+pub use idempotency::{Answer, AnsweredRequest, KeyedWrite, RequestId};
 pub use logs::{logs_source, logs_table};
 pub use rebuild::{RebuildReport, rebuild};
 pub use scan_encoding::PlanForms;

@@ -186,7 +186,7 @@ impl HistogramSums {
             let added = match (&mut state.total, theirs.total) {
                 (Total::Sum(own), Total::Sum(others)) => {
                     let (mut h, lost) = *others;
-                    lost.settle(&mut h);
+                    lost.restore_to(&mut h);
                     histogram::add_compensated(&mut own.0, &mut own.1, &h).map(|m| m.reconciled)
                 }
                 (Total::Mean(own), Total::Mean(others)) => own.merge(&others),
@@ -226,7 +226,7 @@ impl HistogramSums {
             let mut h = match state.total {
                 Total::Sum(sum) => {
                     let (mut h, lost) = *sum;
-                    lost.settle(&mut h);
+                    lost.restore_to(&mut h);
                     h
                 }
                 Total::Mean(mean) => mean.finish(),

@@ -206,7 +206,7 @@ impl Worker for RollupWorker {
             let (values, present) = out.row(row);
             let (_, hists) = evaluator.run(row, samples, values, present)?;
             out.histograms(hists);
-            held += out.settle();
+            held += out.end_row();
             if let Some(batch) = out.full()? {
                 run.hold(std::mem::take(&mut held))?;
                 batches.push(batch);
