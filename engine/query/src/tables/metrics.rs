@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::histogram::histogram_fields;
@@ -29,7 +29,7 @@ use super::filter_lowering::{lower_all, supported};
 use super::named_table::{Ask, NamedTable};
 use crate::error::to_datafusion;
 use crate::leaf::scan_table;
-use crate::table_provider::scan_by_plan;
+use crate::table_provider::table_by_plan;
 
 /// The table of samples. Stale markers are left out.
 #[derive(Debug)]
@@ -78,19 +78,11 @@ struct SampleProvider {
 }
 
 impl TableProvider for SampleProvider {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    table_by_plan!();
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
         Ok(supported(&self.series.lower, filters))
     }
-
-    scan_by_plan!();
 }
 
 impl SampleProvider {

@@ -9,7 +9,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionStateBuilder;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
@@ -24,7 +24,7 @@ use super::series::Series;
 use crate::encoding::context::{At, pinned};
 use crate::error::from_datafusion;
 use crate::leaf::scan_table;
-use crate::table_provider::scan_by_plan;
+use crate::table_provider::table_by_plan;
 use crate::tables::cells::{text, text_map, time};
 use crate::tables::convert::{BATCH_ROWS, batch};
 use crate::tables::encoding::{List, WrittenList, WrittenRows};
@@ -143,13 +143,7 @@ impl ListProvider {
 }
 
 impl TableProvider for ListProvider {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
+    table_by_plan!();
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
         match self.list {
@@ -157,8 +151,6 @@ impl TableProvider for ListProvider {
             _ => Ok(supported(&self.series.lower, filters)),
         }
     }
-
-    scan_by_plan!();
 }
 
 impl ListProvider {
