@@ -48,6 +48,15 @@ pub(crate) struct Samples {
     pub(crate) scanned: Option<SelectorScan>,
 }
 
+/// The parameters of a range function.
+#[derive(Default)]
+pub(crate) struct RollupParams {
+    /// Their values, or which input has them.
+    pub(crate) params: Vec<Param>,
+    /// Plans that compute values, which follow the samples as inputs.
+    pub(crate) inputs: Vec<LogicalPlan>,
+}
+
 impl Planner {
     /// Resolves a selector for steps whose windows lie in `(start, end]`.
     async fn select(
@@ -154,7 +163,7 @@ impl Planner {
             at,
             scanned,
         };
-        self.rollup(function, samples, vec![], vec![], pos, scope)
+        self.rollup(function, samples, RollupParams::default(), pos, scope)
     }
 
     /// Plans a rollup over samples.
@@ -162,12 +171,12 @@ impl Planner {
         &self,
         function: RollupFunction,
         samples: Samples,
-        params: Vec<Param>,
-        inputs: Vec<LogicalPlan>,
+        params: RollupParams,
         pos: PosRange,
         scope: Scope,
     ) -> Result<VectorPlan> {
         let Samples { plan, source, table, drop_name, histograms, window, at, scanned } = samples;
+        let RollupParams { params, inputs } = params;
         // A subquery or a parameter may fail even if it returns no series, so it must be evaluated.
         if table.is_empty() && matches!(source, SampleSource::Scan) && inputs.is_empty() {
             let plan = self.literal("no series", Block::new(scope.grid.steps), histograms)?;
