@@ -332,7 +332,7 @@ impl QueryEngine {
             answer
         };
         let mut evaluated = evaluated.in_current_span().boxed();
-        if let Some(answer) = start.done(&mut evaluated).await {
+        if let Some(answer) = start.poll_near(&mut evaluated).await {
             return answer;
         }
         let mut task = AbortOnDrop(cpu.spawn(evaluated));

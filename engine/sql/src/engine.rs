@@ -263,7 +263,7 @@ impl SqlEngine {
         let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
         let error = |error| {
             let Some(name) = missing(&error) else {
-                let said = called.told(MissingColumn::of(&error), of_planner(error));
+                let said = called.with_missing_table(MissingColumn::of(&error), of_planner(error));
                 return if made.is_empty() { said } else { catalog.with_member(said) };
             };
             // Printing a statement needs no rights, so none is reported as missing.

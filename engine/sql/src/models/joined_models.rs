@@ -38,19 +38,19 @@ impl Walk<'_> {
         factors_mut(&mut from, &mut |factor| {
             if done.is_ok() {
                 let shown = alias(factor);
-                done = self.rows(factor, select.projection.iter().any(|item| is_all_of(item, &shown)));
+                done = self.replace_by_rows(factor, select.projection.iter().any(|item| is_all_of(item, &shown)));
             }
         });
         select.from = from;
         done
     }
 
-    /// Replaces a model by a table of rows; with `all`, it has all listed dimensions.
-    fn rows(&mut self, factor: &mut TableFactor, all: bool) -> Result<()> {
+    /// Replaces a model by a table of rows; with `has_all`, it has all listed dimensions.
+    fn replace_by_rows(&mut self, factor: &mut TableFactor, has_all: bool) -> Result<()> {
         let Some(entry) = self.model(factor) else { return Ok(()) };
         let shown = alias(factor);
         let listed = listed(entry).cloned();
-        let mut names: Vec<String> = listed.filter(|name| all || self.spoken.contains(name)).collect();
+        let mut names: Vec<String> = listed.filter(|name| has_all || self.spoken.contains(name)).collect();
         let more = self.spoken.iter().filter(|name| entry.columns.column_with_name(name).is_none());
         names.extend(more.filter(|name| self.finder.models.finds(&entry.name, name)).cloned());
         let model = entry.name.clone();
