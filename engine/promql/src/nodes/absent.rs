@@ -30,6 +30,7 @@ impl StepOperator for Absent {
     }
 
     fn spread(&self) -> Spread {
+        // A step is absent only if no partition has a value at it.
         Spread::Once
     }
 

@@ -132,6 +132,7 @@ impl StepOperator for FoldPartial {
     }
 
     fn spread(&self) -> Spread {
+        // Each partition would compute the parameters of the rollup anew.
         if self.0.rollup.as_ref().is_some_and(|r| r.has_inputs()) { Spread::Once } else { Spread::Each }
     }
 
@@ -253,6 +254,7 @@ impl StepOperator for FoldFinal {
     }
 
     fn spread(&self) -> Spread {
+        // It merges what the partial operator made of each partition.
         Spread::Once
     }
 

@@ -84,6 +84,7 @@ impl StepOperator for StepHistogram {
     }
 
     fn spread(&self) -> Spread {
+        // The buckets of a histogram are series of their own, in any partition.
         Spread::Once
     }
 

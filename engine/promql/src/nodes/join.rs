@@ -102,6 +102,7 @@ impl StepOperator for StepJoin {
     }
 
     fn spread(&self) -> Spread {
+        // The partner of a row may be in any partition.
         Spread::Once
     }
 

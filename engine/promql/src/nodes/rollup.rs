@@ -170,6 +170,7 @@ impl StepOperator for Rollup {
     }
 
     fn spread(&self) -> Spread {
+        // Each partition would compute the parameters anew.
         if self.has_inputs() { Spread::Once } else { Spread::Each }
     }
 

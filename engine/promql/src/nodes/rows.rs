@@ -49,6 +49,7 @@ impl StepOperator for MapRows {
     }
 
     fn spread(&self) -> Spread {
+        // Rows that become one may be in different partitions.
         if self.merges { Spread::Once } else { Spread::Each }
     }
 

@@ -30,6 +30,7 @@ impl StepOperator for ToScalar {
     }
 
     fn spread(&self) -> Spread {
+        // There is a value only if no other partition has one at the step.
         Spread::Once
     }
 

@@ -58,6 +58,7 @@ impl StepOperator for StepSelect {
     }
 
     fn spread(&self) -> Spread {
+        // Rows compete with all others of their group.
         Spread::Once
     }
 

@@ -55,6 +55,7 @@ impl StepOperator for Sort {
     }
 
     fn spread(&self) -> Spread {
+        // The order is that of all rows.
         Spread::Once
     }
 

@@ -56,6 +56,7 @@ impl StepOperator for StepUnion {
     }
 
     fn spread(&self) -> Spread {
+        // Operands are read one after the other: what is in an earlier one hides rows of the later ones.
         Spread::Once
     }
 

@@ -213,6 +213,7 @@ impl Part {
         if !sources.index.is_empty() {
             let index = self.label_index(stats).await?;
             let values = |name: &&str| index.rows(name).map_or(0, |rows| rows.end - rows.start);
+            // The index is read value by value, the map series by series.
             if sources.index.iter().map(values).sum::<u64>() > numbers.len() as u64 {
                 sources = Sources::of(&names, &footer, true);
             }
@@ -226,6 +227,7 @@ impl Part {
         let series = numbers.len();
         if !columns.is_empty() {
             let mut done = 0;
+            // In pieces, so that only one of them stands in memory decoded, beside the codes that remain of the others.
             for numbers in numbers.chunks(SERIES_AT_ONCE) {
                 let runs = runs(numbers);
                 let leaves: Vec<usize> = columns.iter().filter_map(|name| footer.column(name)).collect();
@@ -255,6 +257,7 @@ impl Part {
                 }
                 drop(batches);
                 stats.give_back(bytes);
+                // What the piece added to the dictionaries stays.
                 let texts = coders.iter_mut().chain(rest.values_mut()).map(|c| std::mem::take(&mut c.text_bytes)).sum();
                 stats.take(texts)?;
             }

@@ -325,7 +325,9 @@ impl SampleStream {
     fn fill(&mut self) {
         let selection = Arc::clone(&self.scan.selection);
         let range = self.scan.request.range;
+        // Kept for all rows, so that each generation needs one allocation and not one per row.
         let mut live_runs: Vec<FloatRun> = vec![FloatRun::default(); selection.live.len()];
+        // A window may last for several batches: what earlier ones took of each part lies before its next row.
         let mut at: Vec<usize> = vec![0; self.window.parts.len()];
         for (at, part) in at.iter_mut().zip(&self.window.parts) {
             let rows = &selection.parts[part.part].rows[part.entries.clone()];
@@ -357,6 +359,7 @@ impl SampleStream {
                 }
                 let slot = live.slots[*at];
                 *at += 1;
+                // Series by series: writes to the same shard of the generation wait meanwhile.
                 if live.may_have_histograms && self.scan.wants_hists() {
                     let copied = live.generation.copy_hists(slot, range, selection.seq);
                     live_samples += copied.len();
