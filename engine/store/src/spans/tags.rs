@@ -149,8 +149,7 @@ impl Tally {
             }
             return;
         }
-        // Resource and scope are counted once per context below, for all spans that share it: most spans share one with
-        // thousands of others, and its attributes are the larger part.
+        // Resource and scope are counted below, once per context for all spans that share it.
         let mut uses = vec![0u64; batch.contexts.num_rows()];
         for i in kept() {
             self.row += 1;
