@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr as Ast, Ident, ObjectName, Query, Select, TableFactor, TableWithJoins, VisitorMut,
+    Expr as Ast, Ident, ObjectName, Select, TableFactor, TableWithJoins, VisitorMut,
 };
 use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
 use quiver_types::{Error, Result};
@@ -13,7 +13,7 @@ use super::columns::{Columns, MemberReference, Relation, is_all_of, listed};
 use super::members::{DIMENSION_MARK, bare_measure, is_measure_call, marked, quoted};
 use super::{ModelTableSpec, Walk};
 use crate::names::normal;
-use crate::statement_walk::walk_mut;
+use crate::statement_walk::{counts_depth, walk_mut};
 
 impl Walk<'_> {
     /// Replaces the models of a SELECT by tables of rows.
@@ -133,15 +133,7 @@ struct Check<'c> {
 impl VisitorMut for Check<'_> {
     type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Self::Break> {
         if self.depth > 0 {

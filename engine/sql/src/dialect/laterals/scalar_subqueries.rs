@@ -19,7 +19,7 @@ use super::outer_references::{has_query, reads_deeper, reads_keys, reads_otherwi
 use super::quantified_comparison::Among;
 use super::{Lateral, LateralContext, grouped_rows, keeps_left, keys_of, window_partitions};
 use crate::names::{alias_of, normal};
-use crate::statement_walk::walk_mut;
+use crate::statement_walk::{counts_depth, walk_mut};
 
 /// Replaces such subqueries by left joins and returns how many there are. In a select with groups, only arguments of
 /// aggregates, in outputs and the `HAVING`, and expressions that are grouping keys have an outer row.
@@ -283,15 +283,7 @@ fn is_logical(part: &Expr) -> bool {
 impl VisitorMut for Finder<'_> {
     type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
+    counts_depth!();
 
     fn pre_visit_expr(&mut self, part: &mut Expr) -> ControlFlow<Self::Break> {
         if self.depth > 0 {
