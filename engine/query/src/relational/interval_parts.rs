@@ -18,7 +18,7 @@ const FUNCTION: &str = "date_part";
 /// Fields that an interval does not have.
 const PLACES: [&str; 6] = ["week", "weeks", "dow", "doy", "isodow", "isoyear"];
 
-/// The rule.
+/// Replaces or refuses extractions from intervals.
 #[derive(Debug)]
 pub(crate) struct IntervalParts;
 

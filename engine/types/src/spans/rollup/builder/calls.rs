@@ -17,9 +17,8 @@ use crate::tables::spans::minute_of;
 const SETTLED_MINUTES: i64 = APART_MINUTES;
 /// Spans of which relatives are looked for, at most; the oldest go first.
 const PENDING_MAX: usize = 1_000_000;
-/// Edges of all minutes; what else is called that sends no spans has one name then.
+/// Edges of all minutes. With more, all further callees that send no spans themselves share the name [`OTHER`].
 const EDGES_MAX: usize = 100_000;
-/// That name.
 const OTHER: &str = "other";
 
 /// A span that may be somebody's parent.
