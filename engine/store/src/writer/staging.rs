@@ -23,7 +23,7 @@ use crate::memtable::logs::{LogRows, PreparedLogs};
 use crate::memtable::series::exemplar;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, HistogramRow};
-use crate::registry::AttachOutcome;
+use crate::registry::{AttachOutcome, FreeSlots};
 use crate::wal::codec::{Definition, Encoder, ExemplarRow, MetadataRow, RecordKind, SampleColumns};
 use crate::wal::record;
 
@@ -253,8 +253,7 @@ impl Stager {
         let mut attached = Vec::with_capacity(self.unknown.len());
         let quota = self.quota.at(ctx.now);
         registry.attach_where(
-            ctx.generation.ordinal(),
-            ctx.generation.series() as u32,
+            FreeSlots { ordinal: ctx.generation.ordinal(), first: ctx.generation.series() as u32 },
             self.unknown.iter().map(series),
             ctx.registry_bytes_max,
             |id, labels, fill| quota.admit(service(labels, ctx.service_labels), id, ctx.new_series_per_hour, fill),
